@@ -1,0 +1,240 @@
+"""Block hashing and the KVCacheManager: which blocks hold the tokens of which request.
+
+Only full blocks are hashed, each chained to the one before it, so that equal hashes mean equal prefixes. A block is
+cached when its slots are allocated, before they are computed: a request admitted later in the same step may share
+it. That is safe because every layer writes the K and V of the whole batch before it attends (attention/); the price
+is that whoever drops a request between allocation and computation has to withdraw its hashes, which free() does.
+Called by the scheduler. Source: vllm/v1/core/kv_cache_manager.py, single_type_kv_cache_manager.py, kv_cache_utils.py.
+"""
+
+import struct
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from mini_vllm.block_pool import BlockPool, KVCacheBlock
+from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError
+from mini_vllm.request import Request
+
+
+class ExactBlockHash:
+    """The name of a full block's content: its tokens and, through its parent, all before them.
+
+    Two names are equal if and only if the whole prefix and the salt are: a collision of the hash only costs time.
+    Comparing walks up both chains until they meet. Equal names then share one chain, so the next block of the same
+    prefix meets after one step: looking up a prefix stays linear in its length.
+    """
+
+    __slots__ = ("_hash", "cache_salt", "parent", "token_ids")
+
+    def __init__(self, parent: "ExactBlockHash | None", token_ids: tuple[int, ...], cache_salt: str | None) -> None:
+        self.parent = parent
+        self.token_ids = token_ids
+        self.cache_salt = cache_salt
+        self._hash = self.combine(parent, token_ids, cache_salt)
+
+    @staticmethod
+    def combine(parent: "ExactBlockHash | None", token_ids: tuple[int, ...], cache_salt: str | None) -> int:
+        return hash((parent, token_ids, cache_salt))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ExactBlockHash):
+            return NotImplemented
+        a, b = self, other
+        while a is not b:
+            if a._hash != b._hash or a.token_ids != b.token_ids or a.cache_salt != b.cache_salt:
+                return False
+            if a.parent is None or b.parent is None:
+                if a.parent is not b.parent:
+                    return False
+                break
+            a, b = a.parent, b.parent
+        self.parent = other.parent
+        return True
+
+
+def sha256_block_hash(parent: bytes | None, token_ids: tuple[int, ...], cache_salt: str | None) -> bytes:
+    """The same name as 32 bytes, for when it must outlive the process or tenants must not be able to forge it.
+
+    Every field is tagged and the tokens are 64-bit little-endian, so no two contents share an encoding.
+    """
+    if parent is None:
+        salt = b"" if cache_salt is None else b"salt:" + cache_salt.encode()
+        parent = sha256(b"root:" + salt).digest()
+    return sha256(b"block:" + parent + struct.pack(f"<{len(token_ids)}q", *token_ids)).digest()
+
+
+HASH_FUNCTIONS: dict[str, Callable[..., Hashable]] = {"exact": ExactBlockHash, "sha256": sha256_block_hash}
+
+
+@dataclass(slots=True)
+class PrefixCacheStats:
+    """Counted once for each admission. Source: PrefixCacheStats in vllm/v1/metrics/stats.py."""
+
+    requests: int = 0
+    queries: int = 0  # tokens looked up
+    hits: int = 0  # tokens found
+
+    def record(self, num_tokens: int, num_hits: int) -> None:
+        self.requests += 1
+        self.queries += num_tokens
+        self.hits += num_hits
+
+
+class KVCacheManager:
+    """Owns the block table of every request that holds blocks; a request without a table holds none.
+
+    num_blocks counts the null block 0, so num_blocks - 1 are usable. hash_function: "exact" or "sha256".
+    """
+
+    def __init__(
+        self, num_blocks: int, block_size: int, *, enable_prefix_caching: bool = True, hash_function: str = "exact"
+    ) -> None:
+        if num_blocks < 2:
+            raise KVCacheTooSmallError(f"num_blocks must be at least 2 (block 0 is the null block), got {num_blocks}")
+        if block_size < 1:
+            raise InvalidParameterError(f"block_size must be at least 1, got {block_size}")
+        if hash_function not in HASH_FUNCTIONS:
+            raise InvalidParameterError(f"hash_function must be one of {list(HASH_FUNCTIONS)}, got {hash_function!r}")
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.enable_prefix_caching = enable_prefix_caching
+        self.block_pool = BlockPool(num_blocks)
+        self._hash_block = HASH_FUNCTIONS[hash_function]
+        self._tables: dict[str, list[KVCacheBlock]] = {}
+
+    @property
+    def num_usable_blocks(self) -> int:
+        return self.num_blocks - 1
+
+    @property
+    def num_free_blocks(self) -> int:
+        return self.block_pool.num_free_blocks
+
+    @property
+    def num_cached_blocks(self) -> int:
+        """How many different contents can be found, in free and in held blocks."""
+        return self.block_pool.num_cached_hashes
+
+    @property
+    def usage(self) -> float:
+        """The share of the usable blocks that is held, in [0, 1]."""
+        return 1 - self.num_free_blocks / self.num_usable_blocks
+
+    def free_block_ids(self) -> list[int]:
+        """The free blocks, next to be taken first."""
+        return self.block_pool.free_queue.block_ids()
+
+    def get_block_ids(self, request_id: str) -> list[int]:
+        """The block table of the request; [] when it holds nothing."""
+        return [block.block_id for block in self._tables.get(request_id, ())]
+
+    def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
+        """Find the longest cached prefix: its blocks and how many tokens they hold. Changes nothing.
+
+        At most num_tokens - 1 tokens, rounded down to blocks: the last token is always computed, since its logits
+        are needed. So a prompt that is cached to the last token still computes its whole last block.
+        """
+        hits: list[KVCacheBlock] = []
+        if self.enable_prefix_caching:
+            hashes = self._block_hashes(request)
+            for i in range((request.num_tokens - 1) // self.block_size):
+                block = self.block_pool.get_cached_block(hashes[i])
+                if block is None:
+                    break
+                hits.append(block)
+        return hits, len(hits) * self.block_size
+
+    def num_blocks_needed(
+        self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
+    ) -> int:
+        """How many free blocks it takes to give the request slots for its first num_tokens tokens. Changes nothing.
+
+        A computed block that nobody holds counts: it lies in the free queue and would leave it.
+        """
+        table = self._tables.get(request.request_id, ())
+        num_needed = max(-(-num_tokens // self.block_size) - len(table) - len(computed_blocks), 0)
+        if computed_blocks:
+            num_needed += sum(block.ref_cnt == 0 for block in computed_blocks)
+        return num_needed
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
+    ) -> list[KVCacheBlock] | None:
+        """Give the request slots for num_new_tokens more tokens.
+
+        computed_blocks is what get_computed_blocks found, for a request that is being admitted: its counter is
+        still 0. The table then reads, in blocks:
+
+            [0, computed)  shared, content known     [computed, table)  held already     [table, needed)  new
+
+        Returns the new blocks (without the shared ones), or None, with nothing changed, if too few are free.
+        """
+        pool, block_size = self.block_pool, self.block_size
+        num_computed = request.num_computed_tokens + len(computed_blocks) * block_size
+        num_tokens = num_computed + num_new_tokens
+        num_needed = self.num_blocks_needed(request, num_tokens, computed_blocks)
+        if num_needed > pool.num_free_blocks:
+            return None
+        new_blocks: list[KVCacheBlock] = []
+        if num_needed or computed_blocks:
+            num_free = pool.num_free_blocks
+            pool.touch(computed_blocks)
+            new_blocks = pool.get_new_blocks(num_needed - (num_free - pool.num_free_blocks))
+            self._tables.setdefault(request.request_id, []).extend((*computed_blocks, *new_blocks))
+        if self.enable_prefix_caching:
+            start, end = num_computed // block_size, num_tokens // block_size
+            if start < end:
+                self._cache_blocks(request, start, end)
+        return new_blocks
+
+    def free(self, request: Request) -> None:
+        """Give the request's blocks back; a request that holds none is left alone.
+
+        A request that is preempted in the step that was about to compute its blocks has published hashes of content
+        that will never be written. They are withdrawn, or the request would come back to a stale hit; vLLM 0.33.0
+        keeps them (trace quirk_stale_hit). After the release, since the free queue's order depends on the hashes.
+        """
+        table = self._tables.pop(request.request_id, [])
+        self.block_pool.free_blocks(table)
+        if not request.is_finished:
+            for block in table[request.num_computed_tokens // self.block_size :]:
+                self.block_pool.uncache_block(block)
+
+    def withdraw(self, request: Request, num_new_tokens: int) -> None:
+        """Forget the content that a step which failed was to write for a request that is finished meanwhile.
+
+        Its blocks are gone, so this goes by content: an equal block that was written is forgotten too.
+        """
+        start, end = request.num_computed_tokens, request.num_computed_tokens + num_new_tokens
+        for block_hash in request.block_hashes[start // self.block_size : end // self.block_size]:
+            self.block_pool.uncache_hash(block_hash)
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget all cached content; refused (False) while any block is held."""
+        if self._tables:
+            return False
+        for block in self.block_pool.blocks:
+            self.block_pool.uncache_block(block)
+        return True
+
+    def _cache_blocks(self, request: Request, start: int, end: int) -> None:
+        """Publish blocks [start, end) of the table, which the coming step fills."""
+        table, hashes = self._tables[request.request_id], self._block_hashes(request)
+        for i in range(start, end):
+            self.block_pool.cache_block(table[i], hashes[i])
+
+    def _block_hashes(self, request: Request) -> list[Hashable]:
+        """The hashes of the request's full blocks. They depend on its tokens alone, so it remembers them."""
+        hashes, size = request.block_hashes, self.block_size
+        for i in range(len(hashes), request.num_tokens // size):
+            token_ids = tuple(request.all_token_ids[i * size : (i + 1) * size])
+            hashes.append(
+                self._hash_block(hashes[-1], token_ids, None)
+                if hashes
+                else self._hash_block(None, token_ids, request.cache_salt)
+            )
+        return hashes

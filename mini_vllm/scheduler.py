@@ -1,0 +1,281 @@
+"""The scheduler: who computes how many tokens in the next step.
+
+Every step has one token budget. Running requests take from it first, in order of admission; what is left admits
+waiting requests. A request never asks for a phase, only for the tokens it is behind. When blocks run out, the
+youngest running request is preempted: it gives everything back and computes it again later.
+Called by the engine: schedule(), then the model runs, then update_from_output().
+Source: vllm/v1/core/sched/scheduler.py; the decisions are those of vLLM 0.33.0 with async_scheduling=False.
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mini_vllm.block_pool import KVCacheBlock
+from mini_vllm.errors import DuplicateRequestError, InvalidParameterError, PromptTooLongError
+from mini_vllm.kv_cache import KVCacheManager, PrefixCacheStats
+from mini_vllm.request import FINISH_REASONS, Request, RequestStatus
+
+
+@dataclass(slots=True)
+class SchedulerOutput:
+    """What one step computes. Dictionary and list are in scheduling order, and every count is at least 1."""
+
+    num_scheduled_tokens: dict[str, int] = field(default_factory=dict)
+    scheduled_requests: list[Request] = field(default_factory=list)
+    preempted_req_ids: list[str] = field(default_factory=list)
+
+    @property
+    def total_num_scheduled_tokens(self) -> int:
+        return sum(self.num_scheduled_tokens.values())
+
+    def add(self, request: Request, num_tokens: int) -> None:
+        self.num_scheduled_tokens[request.request_id] = num_tokens
+        self.scheduled_requests.append(request)
+
+    def drop(self, request: Request) -> int:
+        """Take a request out of the step again; return the tokens that this gives back to the budget."""
+        num_tokens = self.num_scheduled_tokens.pop(request.request_id, 0)
+        if num_tokens:
+            self.scheduled_requests.remove(request)
+        return num_tokens
+
+
+def urgency(request: Request) -> tuple[int, float, str]:
+    """Sort key of the waiting queue under the priority policy. Source: Request.__lt__ of vLLM."""
+    return (request.priority, request.arrival_time, request.request_id)
+
+
+class Scheduler:
+    """Owns every unfinished request: it is in waiting (WAITING or PREEMPTED) or in running (RUNNING).
+
+    long_prefill_token_threshold: the most tokens a request gets in one step while it is not alone; 0 is no limit.
+    reserve_full_sequence: admit only what fits as a whole now, though blocks are taken chunk by chunk.
+    watermark: the share of all blocks that admission leaves free while anything runs.
+
+    Raises InvalidParameterError for an unknown policy, a limit below 1, or, without chunked prefill, a budget that
+    the longest request would exceed.
+    """
+
+    def __init__(
+        self,
+        kv_cache_manager: KVCacheManager,
+        *,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        long_prefill_token_threshold: int = 0,
+        enable_chunked_prefill: bool = True,
+        policy: str = "fcfs",
+        max_model_len: int | None = None,
+        reserve_full_sequence: bool = True,
+        watermark: float = 0.0,
+    ) -> None:
+        kv = kv_cache_manager
+        # The last token of a request is never computed, so a request alone may have one token more than slots.
+        self.num_slots = kv.num_usable_blocks * kv.block_size
+        self.max_model_len = min(max_model_len or self.num_slots + 1, self.num_slots + 1)
+        if policy not in ("fcfs", "priority"):
+            raise InvalidParameterError(f"policy must be 'fcfs' or 'priority', got {policy!r}")
+        if max_num_seqs < 1 or max_num_batched_tokens < 1:
+            raise InvalidParameterError(
+                f"max_num_seqs and max_num_batched_tokens must be at least 1, got {max_num_seqs}, {max_num_batched_tokens}"
+            )
+        if not enable_chunked_prefill and max_num_batched_tokens < min(self.max_model_len, self.num_slots):
+            raise InvalidParameterError(
+                f"without chunked prefill max_num_batched_tokens must be at least max_model_len {self.max_model_len}, "
+                f"got {max_num_batched_tokens}"
+            )
+        self.kv_cache_manager = kv
+        self.max_num_seqs = max_num_seqs
+        self.max_num_batched_tokens = max_num_batched_tokens
+        self.long_prefill_token_threshold = long_prefill_token_threshold
+        self.enable_chunked_prefill = enable_chunked_prefill
+        self.policy = policy
+        self.reserve_full_sequence = reserve_full_sequence
+        self.num_watermark_blocks = int(watermark * kv.num_blocks)
+        self.waiting: deque[Request] = deque()  # front first
+        self.running: list[Request] = []  # in order of admission
+        self.prefix_cache_stats = PrefixCacheStats()  # of first admissions
+        self.preempted_prefix_cache_stats = PrefixCacheStats()  # of re-admissions after preemption
+        self._requests: dict[str, Request] = {}
+
+    # --- requests come and go -------------------------------------------------------------------------------------
+
+    def add_request(self, request: Request) -> None:
+        """Queue a request. One that would outgrow the pool alone has its max_model_len lowered to what fits.
+
+        Raises DuplicateRequestError, or PromptTooLongError for a prompt that could never be computed.
+        """
+        if request.request_id in self._requests:
+            raise DuplicateRequestError(f"request {request.request_id!r} is still in flight")
+        max_model_len = min(request.max_model_len or self.max_model_len, self.max_model_len)
+        limit = min(max_model_len, self.num_slots)
+        if request.num_prompt_tokens > limit:
+            raise PromptTooLongError(
+                f"request {request.request_id!r}: the prompt has {request.num_prompt_tokens} tokens, at most {limit} fit "
+                f"(max_model_len {max_model_len}, KV cache {self.num_slots} tokens)"
+            )
+        request.max_model_len = max_model_len
+        self._requests[request.request_id] = request
+        self._enqueue(request)
+
+    def finish_request(self, request_id: str, reason: str) -> None:
+        """End a request from outside: "stop" (a stop string was seen), "length" or "abort". Unknown ids are ignored.
+
+        Call it between steps, or between execution and update_from_output: that token is then dropped.
+        """
+        if reason not in FINISH_REASONS:
+            raise InvalidParameterError(f"reason must be one of {list(FINISH_REASONS)}, got {reason!r}")
+        request = self._requests.pop(request_id, None)
+        if request is None:
+            return
+        (self.running if request.status is RequestStatus.RUNNING else self.waiting).remove(request)
+        request.status = RequestStatus(reason)
+        self.kv_cache_manager.free(request)
+
+    def abort_request(self, request_id: str) -> None:
+        self.finish_request(request_id, "abort")
+
+    def has_unfinished_requests(self) -> bool:
+        return bool(self._requests)
+
+    # --- one step -------------------------------------------------------------------------------------------------
+
+    def schedule(self) -> SchedulerOutput:
+        """Decide the next step. Running first; nobody is admitted in a step that had to preempt."""
+        output = SchedulerOutput()
+        token_budget = self._schedule_running(output, self.max_num_batched_tokens)
+        if not output.preempted_req_ids:
+            self._schedule_waiting(output, token_budget)
+        return output
+
+    def _schedule_running(self, output: SchedulerOutput, token_budget: int) -> int:
+        """Give every running request the tokens it is behind; returns what is left of the budget."""
+        allocate_slots = self.kv_cache_manager.allocate_slots
+        for request in list(self.running):
+            if request.status is RequestStatus.PREEMPTED:  # a victim of this very loop
+                continue
+            n = self._clamp_new_tokens(request.num_tokens - request.num_computed_tokens, token_budget)
+            if n == 0:
+                continue
+            while allocate_slots(request, n) is None:
+                victim = self._pop_victim()
+                self._preempt(victim)
+                output.preempted_req_ids.append(victim.request_id)
+                token_budget += output.drop(victim)
+                if victim is request:
+                    break
+            else:
+                output.add(request, n)
+                token_budget -= n
+        return token_budget
+
+    def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
+        """Admit from the head of the queue; a head that does not fit blocks those behind it, so nobody starves."""
+        kv = self.kv_cache_manager
+        while self.waiting and token_budget > 0 and len(self.running) < self.max_num_seqs:
+            request = self.waiting[0]
+            computed_blocks, num_computed = kv.get_computed_blocks(request)
+            num_missing = request.num_tokens - num_computed
+            n = self._clamp_new_tokens(num_missing, token_budget if self.enable_chunked_prefill else num_missing)
+            if n > token_budget or not self._may_admit(request, num_computed + n, computed_blocks):
+                break
+            if kv.allocate_slots(request, n, computed_blocks) is None:
+                break
+            self._admit(request, num_computed)
+            output.add(request, n)
+            token_budget -= n
+
+    def _clamp_new_tokens(self, num_new_tokens: int, token_budget: int) -> int:
+        """How many of the tokens that a request is behind it may compute in this step: the size of its chunk."""
+        threshold = self.long_prefill_token_threshold
+        if threshold and len(self._requests) > 1:  # a lone request has nobody to make room for
+            num_new_tokens = min(num_new_tokens, threshold)
+        return num_new_tokens if num_new_tokens < token_budget else token_budget
+
+    def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
+        """Whether the free blocks hold the sequence (all of it, or its first num_tokens) and the watermark."""
+        kv = self.kv_cache_manager
+        if self.reserve_full_sequence:
+            num_tokens = request.num_tokens
+        num_spare = self.num_watermark_blocks if self.running else 0
+        return kv.num_blocks_needed(request, num_tokens, computed_blocks) + num_spare <= kv.num_free_blocks
+
+    def _admit(self, request: Request, num_computed_tokens: int) -> None:
+        """Move the head of waiting to the end of running, with the head start that the prefix cache gives."""
+        stats = self.preempted_prefix_cache_stats
+        if request.status is RequestStatus.WAITING:
+            stats = self.prefix_cache_stats
+            request.num_cached_tokens = num_computed_tokens
+        if self.kv_cache_manager.enable_prefix_caching:
+            stats.record(request.num_tokens, num_computed_tokens)
+        self.waiting.popleft()
+        self.running.append(request)
+        request.status = RequestStatus.RUNNING
+        request.num_computed_tokens = num_computed_tokens
+
+    def _pop_victim(self) -> Request:
+        """Take the request to preempt out of running: the youngest, or under priority the least urgent."""
+        if self.policy == "fcfs":
+            return self.running.pop()
+        victim = max(self.running, key=lambda request: (request.priority, request.arrival_time))
+        self.running.remove(victim)
+        return victim
+
+    def _preempt(self, request: Request) -> None:
+        """Take back everything but the tokens; the request will compute them again (preemption by recompute)."""
+        self.kv_cache_manager.free(request)
+        request.status = RequestStatus.PREEMPTED
+        request.num_computed_tokens = 0
+        request.num_preemptions += 1
+        self._enqueue(request)
+
+    def _enqueue(self, request: Request) -> None:
+        if self.policy == "priority":
+            insort(self.waiting, request, key=urgency)
+        elif request.status is RequestStatus.PREEMPTED:
+            self.waiting.appendleft(request)
+        else:
+            self.waiting.append(request)
+
+    # --- after the step -------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def needs_sample(request: Request, num_scheduled: int) -> bool:
+        """Whether this step catches up, so that its last logits predict a new token. An inner chunk's do not."""
+        return request.num_computed_tokens + num_scheduled == request.num_tokens
+
+    def update_from_output(
+        self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
+    ) -> list[Request]:
+        """Advance the counters by what was computed, append what was sampled; returns who finished, in step order.
+
+        vLLM advances num_computed_tokens in schedule() already; in a synchronous engine the decisions are the same.
+        """
+        finished: list[Request] = []
+        num_scheduled_tokens = output.num_scheduled_tokens
+        for request in output.scheduled_requests:
+            if request.status is not RequestStatus.RUNNING:  # finished from outside while the model ran
+                continue
+            request_id = request.request_id
+            request.num_computed_tokens += num_scheduled_tokens[request_id]
+            for token_id in sampled_token_ids.get(request_id, ()):
+                request.append_output_token(token_id)
+                if request.maybe_finish():
+                    finished.append(request)
+                    self.kv_cache_manager.free(request)
+                    del self._requests[request_id]
+                    break
+        if finished:
+            self.running = [request for request in self.running if request.status is RequestStatus.RUNNING]
+        return finished
+
+    def fail_step(self, output: SchedulerOutput) -> None:
+        """Undo a step that raised: its requests are preempted, and nothing it published stays in the cache."""
+        for request in reversed(output.scheduled_requests):
+            if request.status is RequestStatus.RUNNING:
+                self.running.remove(request)
+                self._preempt(request)
+            elif request.is_finished:
+                self.kv_cache_manager.withdraw(request, output.num_scheduled_tokens[request.request_id])
