@@ -1,0 +1,74 @@
+# Everything a newcomer, a contributor and CI run. `make demo` and `make test` need nothing done before them: the first
+# one makes .venv in this folder and installs into it; it is made again when pyproject.toml or constraints.txt change.
+#
+#   make setup PYTHON=python3.12                                       another Python (3.11 or newer)
+#   make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu        torch without CUDA, much smaller (Linux)
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+WORKERS ?= 2
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+PIP := $(BIN)/pip --disable-pip-version-check install --quiet --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow lint types imports size check bench proof book mutants clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv and install everything into it
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mini_vllm needs Python 3.11 or newer, \
+	$(PYTHON) is " + sys.version.split()[0] + ": try make setup PYTHON=python3.12")'
+	@test -x $(BIN)/pip || { echo "Making .venv ..."; $(PYTHON) -m venv .venv; }
+	@echo "Installing torch into .venv (a few minutes the first time) ..."
+	@$(PIP) -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
+	@echo "Installing mini_vllm and its tools into .venv ..."
+	@$(PIP) -c constraints.txt -e '.[engine,labs,dev]'
+	@touch $@
+
+demo: $(STAMP) ## generate text with the bundled model, offline, and see each step
+	@$(BIN)/mini-vllm demo
+
+test: $(STAMP) ## the test suite (less than three minutes)
+	@$(BIN)/pytest -q -n $(WORKERS)
+
+test-slow: $(STAMP) ## the tests that are left out by default
+	@$(BIN)/pytest -q -m slow
+
+lint: $(STAMP) ## ruff: rules and format
+	@$(BIN)/ruff check --output-format concise
+	@$(BIN)/ruff format --check
+
+types: $(STAMP) ## mypy --strict
+	@$(BIN)/mypy
+
+imports: $(STAMP) ## the import law; then the core with the standard library alone
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -S -c 'import mini_vllm.scheduler, mini_vllm.trace'
+
+size: $(STAMP) ## source lines per file against their limits
+	@$(BIN)/python tools/check_size.py
+
+check: lint types imports size test ## everything a change must pass
+
+bench: $(STAMP) ## run the benchmarks
+	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+proof: $(STAMP) ## prove the labs' graders
+	@$(BIN)/python -m labkit.prove
+
+book: $(STAMP) ## build the book into site/
+	@$(PIP) -c constraints.txt -e '.[docs]'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+mutants: $(STAMP) ## mutation testing of the core (takes minutes to an hour)
+	@$(BIN)/mutmut run --max-children $(WORKERS)
+	@$(BIN)/mutmut results
+
+clean: ## remove .venv, caches and what builds leave behind
+	rm -rf .venv build dist site mutants .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
