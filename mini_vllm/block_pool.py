@@ -172,7 +172,8 @@ class BlockPool:
         A block without a hash is of no use to anybody: it goes to the front of the queue. A cached one goes to the
         back, the table's tail before its head: a prefix is evicted after what was built on it.
         """
-        useless, cached = [], []
+        useless: list[KVCacheBlock] = []
+        cached: list[KVCacheBlock] = []
         for block in reversed(table):
             assert block.ref_cnt > 0, f"{block} is freed more often than it is held"
             block.ref_cnt -= 1

@@ -148,9 +148,7 @@ class KVCacheManager:
                 hits.append(block)
         return hits, len(hits) * self.block_size
 
-    def num_blocks_needed(
-        self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
-    ) -> int:
+    def num_blocks_needed(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()) -> int:
         """How many free blocks it takes to give the request slots for its first num_tokens tokens. Changes nothing.
 
         A computed block that nobody holds counts: it lies in the free queue and would leave it.

@@ -78,9 +78,8 @@ class Scheduler:
         if policy not in ("fcfs", "priority"):
             raise InvalidParameterError(f"policy must be 'fcfs' or 'priority', got {policy!r}")
         if max_num_seqs < 1 or max_num_batched_tokens < 1:
-            raise InvalidParameterError(
-                f"max_num_seqs and max_num_batched_tokens must be at least 1, got {max_num_seqs}, {max_num_batched_tokens}"
-            )
+            limits = f"max_num_seqs {max_num_seqs}, max_num_batched_tokens {max_num_batched_tokens}"
+            raise InvalidParameterError(f"limits must be at least 1, got {limits}")
         if not enable_chunked_prefill and max_num_batched_tokens < min(self.max_model_len, self.num_slots):
             raise InvalidParameterError(
                 f"without chunked prefill max_num_batched_tokens must be at least max_model_len {self.max_model_len}, "
@@ -113,8 +112,8 @@ class Scheduler:
         limit = min(max_model_len, self.num_slots)
         if request.num_prompt_tokens > limit:
             raise PromptTooLongError(
-                f"request {request.request_id!r}: the prompt has {request.num_prompt_tokens} tokens, at most {limit} fit "
-                f"(max_model_len {max_model_len}, KV cache {self.num_slots} tokens)"
+                f"request {request.request_id!r}: the prompt has {request.num_prompt_tokens} tokens, "
+                f"at most {limit} fit (max_model_len {max_model_len}, KV cache {self.num_slots} tokens)"
             )
         request.max_model_len = max_model_len
         self._requests[request.request_id] = request

@@ -1,0 +1,277 @@
+"""Every step of a scheduler as one JSON record, and a driver that makes such traces without a model.
+
+A trace is a dictionary {"schema", "name", "config", "requests", "aborts", "steps", "outputs", "totals"}; the fields are
+documented in trace.schema.json beside this file, a superset of those recorded from vLLM 0.33.0 (traces/). Tests compare
+traces, the book draws them, the labs diff them. Only the public contract of the scheduler is used, so that any
+scheduler that honours it can be traced.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.request import Request, SamplingParams
+from mini_vllm.scheduler import Scheduler, SchedulerOutput
+
+TRACE_SCHEMA_VERSION = 1
+
+Record = dict[str, Any]
+
+
+class TraceRecorder:
+    """Watches one scheduler. Per step the owner calls before_schedule(), after_schedule(), after_update()."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.steps: list[Record] = []
+        self.requests: dict[str, Request] = {}  # every request ever scheduled, in order of first admission
+        self.totals = dict.fromkeys(("preemptions", "steps", "scheduled_tokens"), 0)
+        self._held: dict[str, int] = {}  # request id -> blocks held before the step
+
+    def before_schedule(self) -> None:
+        kv = self.scheduler.kv_cache_manager
+        self._held = {r.request_id: len(kv.get_block_ids(r.request_id)) for r in self.scheduler.running}
+
+    def after_schedule(self, output: SchedulerOutput, step: int | None = None, **extra: Any) -> Record:
+        """Record what schedule() decided. step: its number, by default one more than the last; extra: more fields."""
+        scheduler, kv = self.scheduler, self.scheduler.kv_cache_manager
+        if step is None:
+            step = self.steps[-1]["step"] + 1 if self.steps else 0
+        new: list[Any] = []
+        resumed: list[Any] = []
+        blocks, computed = {}, {}
+        for request in output.scheduled_requests:
+            request_id = request.request_id
+            computed[request_id] = request.num_computed_tokens
+            if request_id in self._held:
+                appended = kv.get_block_ids(request_id)[self._held[request_id] :]
+                if appended:
+                    blocks[request_id] = appended
+                continue
+            (resumed if request.num_preemptions else new).append([request_id, request.num_computed_tokens])
+            blocks[request_id] = kv.get_block_ids(request_id)
+            self.requests.setdefault(request_id, request)
+        record: Record = {
+            "step": step,
+            "sched": [[request_id, n] for request_id, n in output.num_scheduled_tokens.items()],
+            "computed": computed,
+            "running": [request.request_id for request in scheduler.running],
+            "free_sched": kv.num_free_blocks,
+            **extra,
+        }
+        optional = {
+            "new": new,
+            "resumed": resumed,
+            "preempted": list(output.preempted_req_ids),
+            "waiting": [request.request_id for request in scheduler.waiting],
+            "blocks": blocks,
+        }
+        record.update({key: value for key, value in optional.items() if value})
+        self.steps.append(record)
+        self.totals["steps"] += 1
+        self.totals["scheduled_tokens"] += output.total_num_scheduled_tokens
+        self.totals["preemptions"] += len(output.preempted_req_ids)
+        return record
+
+    def after_update(
+        self, sampled_token_ids: Mapping[str, Sequence[int]], finished: Iterable[Request], **extra: Any
+    ) -> Record:
+        """Complete the last record with what the step produced."""
+        kv, record = self.scheduler.kv_cache_manager, self.steps[-1]
+        record["sampled"] = {request_id: list(token_ids) for request_id, token_ids in sampled_token_ids.items()}
+        ended = [[request.request_id, request.finish_reason] for request in finished]
+        if ended:
+            record["finished"] = ended
+        record.update(free=kv.num_free_blocks, cached=kv.num_cached_blocks, **extra)
+        return record
+
+    def to_trace(self, name: str, requests: Sequence[Record] | None = None, aborts: Sequence[Record] = ()) -> Record:
+        """The whole run. requests: the scenario's, or None to describe those that were seen."""
+        scheduler = self.scheduler
+        stats, again = scheduler.prefix_cache_stats, scheduler.preempted_prefix_cache_stats
+        described = [describe_request(request) for request in self.requests.values()] if requests is None else requests
+        return {
+            "schema": TRACE_SCHEMA_VERSION,
+            "name": name,
+            "source": "mini_vllm",
+            "config": describe_config(scheduler),
+            "requests": list(described),
+            "aborts": list(aborts),
+            "steps": self.steps,
+            "outputs": {request_id: list(request.output_token_ids) for request_id, request in self.requests.items()},
+            "totals": {
+                **self.totals,
+                "prefix_requests": stats.requests,
+                "prefix_queries": stats.queries,
+                "prefix_hits": stats.hits,
+                "preempted_requests": again.requests,
+                "preempted_queries": again.queries,
+                "preempted_hits": again.hits,
+                "final_free_queue": scheduler.kv_cache_manager.free_block_ids(),
+            },
+        }
+
+
+def describe_config(scheduler: Scheduler) -> Record:
+    """The options that decide what a scheduler does."""
+    kv = scheduler.kv_cache_manager
+    return {
+        "block_size": kv.block_size,
+        "num_blocks": kv.num_blocks,
+        "enable_prefix_caching": kv.enable_prefix_caching,
+        "max_num_seqs": scheduler.max_num_seqs,
+        "max_num_batched_tokens": scheduler.max_num_batched_tokens,
+        "long_prefill_token_threshold": scheduler.long_prefill_token_threshold,
+        "enable_chunked_prefill": scheduler.enable_chunked_prefill,
+        "policy": scheduler.policy,
+        "max_model_len": scheduler.max_model_len,
+        "scheduler_reserve_full_isl": scheduler.reserve_full_sequence,
+        "watermark": scheduler.num_watermark_blocks / kv.num_blocks,
+    }
+
+
+def describe_request(request: Request) -> Record:
+    """A request as a scenario gives it."""
+    return {
+        "id": request.request_id,
+        "arrival_time": request.arrival_time,
+        "prompt": list(request.prompt_token_ids),
+        "max_tokens": request.sampling_params.max_tokens,
+        "priority": request.priority,
+        "ignore_eos": request.sampling_params.ignore_eos,
+    }
+
+
+# --- traces without a model ---------------------------------------------------------------------------------------
+
+
+def fake_token(seed: int, position: int, vocab_size: int) -> int:
+    """The token that the fake model samples at a position: a hash, the same in every schedule."""
+    mask = (1 << 64) - 1
+    x = (seed * 0x9E3779B97F4A7C15 + position * 0xBF58476D1CE4E5B9) & mask
+    x ^= x >> 31
+    x = (x * 0x94D049BB133111EB) & mask
+    x ^= x >> 29
+    return x % vocab_size
+
+
+def make_scheduler(
+    config: Mapping[str, Any],
+    *,
+    scheduler_cls: type[Scheduler] = Scheduler,
+    kv_cache_manager_cls: type[KVCacheManager] = KVCacheManager,
+) -> Scheduler:
+    """Build the scheduler of a trace's config."""
+    kv = kv_cache_manager_cls(
+        config["num_blocks"], config["block_size"], enable_prefix_caching=config.get("enable_prefix_caching", True)
+    )
+    return scheduler_cls(
+        kv,
+        max_num_seqs=config["max_num_seqs"],
+        max_num_batched_tokens=config["max_num_batched_tokens"],
+        long_prefill_token_threshold=config.get("long_prefill_token_threshold", 0),
+        enable_chunked_prefill=config.get("enable_chunked_prefill", True),
+        policy=config.get("policy", "fcfs"),
+        max_model_len=config.get("max_model_len"),
+        reserve_full_sequence=config.get("scheduler_reserve_full_isl", True),
+        watermark=config.get("watermark", 0.0),
+    )
+
+
+class ScenarioRun:
+    """Drives a scheduler through a scenario {"config", "requests", "aborts"} with a fake model, step by step.
+
+    In each step: aborts "before", arrivals, schedule(), the fake model, aborts "during" (their token is dropped),
+    update_from_output(). When nothing is in flight, time jumps to the next arrival.
+    """
+
+    def __init__(
+        self,
+        scenario: Mapping[str, Any],
+        *,
+        scheduler_cls: type[Scheduler] = Scheduler,
+        kv_cache_manager_cls: type[KVCacheManager] = KVCacheManager,
+    ) -> None:
+        self.scenario = scenario
+        self.config = config = scenario["config"]
+        self.scheduler = make_scheduler(config, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
+        self.recorder = TraceRecorder(self.scheduler)
+        self.requests: dict[str, Request] = {}
+        self.step = 0
+        self._seeds: dict[str, int] = {}
+        self._todo = deque(sorted(scenario["requests"], key=lambda spec: spec.get("arrival_step", 0)))
+
+    def is_done(self) -> bool:
+        return not self._todo and not self.scheduler.has_unfinished_requests()
+
+    def run_step(self) -> SchedulerOutput:
+        scheduler, recorder = self.scheduler, self.recorder
+        if not scheduler.has_unfinished_requests():
+            self.step = max(self.step, self._todo[0].get("arrival_step", 0))
+        before = self._abort("before")
+        while self._todo and self._todo[0].get("arrival_step", 0) <= self.step:
+            self._add(self._todo.popleft())
+        recorder.before_schedule()
+        output = scheduler.schedule()
+        recorder.after_schedule(output, self.step, **({"aborted_before": before} if before else {}))
+        sampled = {
+            request.request_id: [self._sample(request)]
+            for request in output.scheduled_requests
+            if scheduler.needs_sample(request, output.num_scheduled_tokens[request.request_id])
+        }
+        during = self._abort("during")
+        finished = scheduler.update_from_output(output, sampled)
+        recorder.after_update(sampled, finished, **({"aborted_during": during} if during else {}))
+        self.step += 1
+        return output
+
+    def to_trace(self) -> Record:
+        trace = self.recorder.to_trace(
+            self.scenario.get("name", ""), self.scenario["requests"], self.scenario.get("aborts", ())
+        )
+        outputs = {request_id: list(request.output_token_ids) for request_id, request in self.requests.items()}
+        return trace | {"config": dict(self.config), "outputs": outputs}
+
+    def _add(self, spec: Mapping[str, Any]) -> None:
+        request = Request(
+            spec["id"],
+            spec["prompt"],
+            SamplingParams(max_tokens=spec["max_tokens"], ignore_eos=spec.get("ignore_eos", False), temperature=0.0),
+            eos_token_ids=(self.config["eos_token_id"],) if "eos_token_id" in self.config else (),
+            priority=spec.get("priority", 0),
+            arrival_time=spec.get("arrival_time", 0.0),
+            cache_salt=spec.get("cache_salt"),
+            max_model_len=self.config.get("max_model_len"),
+        )
+        self.requests[request.request_id] = request
+        self._seeds[request.request_id] = spec.get("sample_seed", 0)
+        self.scheduler.add_request(request)
+
+    def _sample(self, request: Request) -> int:
+        return fake_token(self._seeds[request.request_id], request.num_tokens, self.config.get("vocab_size", 1000))
+
+    def _abort(self, phase: str) -> list[str]:
+        aborted = []
+        for abort in self.scenario.get("aborts", ()):
+            request = self.requests.get(abort["id"])
+            if abort["step"] == self.step and abort["phase"] == phase and request and not request.is_finished:
+                self.scheduler.abort_request(abort["id"])
+                aborted.append(abort["id"])
+        return aborted
+
+
+def run_trace(
+    scenario: Mapping[str, Any],
+    *,
+    scheduler_cls: type[Scheduler] = Scheduler,
+    kv_cache_manager_cls: type[KVCacheManager] = KVCacheManager,
+    max_steps: int = 100_000,
+) -> Record:
+    """Run a whole scenario. A scheduler that gets nowhere is stopped after max_steps with a RuntimeError."""
+    run = ScenarioRun(scenario, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
+    for _ in range(max_steps):
+        if run.is_done():
+            return run.to_trace()
+        run.run_step()
+    raise RuntimeError(f"not finished after {max_steps} steps")
