@@ -1,0 +1,23 @@
+"""The gated feed-forward block, SwiGLU (Shazeer 2020)."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mini_vllm.checkpoint import WeightLoader
+from mini_vllm.layers.linear import Linear
+
+
+class GatedMLP(nn.Module):
+    """down(silu(gate(x)) * up(x)), with gate and up in one matrix product."""
+
+    def __init__(self, loader: WeightLoader, hidden_size: int, intermediate_size: int, *, bias: bool = False) -> None:
+        super().__init__()
+        gate_up = {"gate_proj": intermediate_size, "up_proj": intermediate_size}
+        self.gate_up_proj = Linear(loader, gate_up, hidden_size, bias=bias)
+        self.down_proj = Linear(loader, {"down_proj": hidden_size}, intermediate_size, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[T, hidden_size] to the same shape."""
+        gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
+        output: Tensor = self.down_proj(F.silu(gate) * up)
+        return output

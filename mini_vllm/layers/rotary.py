@@ -1,0 +1,83 @@
+"""Rotary position embedding (Su et al. 2021): a head's channels are pairs, and each pair turns with the position.
+
+Channel c is paired with c + head_dim / 2 (the half-rotation layout of the Hugging Face checkpoints). Pair c turns by
+position * inv_freq[c], so a dot product of query and key depends only on how far apart they are.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from mini_vllm.errors import UnsupportedModelError
+
+SUPPORTED_ROPE_TYPES = ("default", "llama3")
+LLAMA3_PARAMETERS = {"factor", "low_freq_factor", "high_freq_factor"}
+
+
+class Rotation(NamedTuple):
+    """The angles of one step's tokens, shared by all layers: [T, 1, head_dim], in the dtype of the activations."""
+
+    cos: Tensor
+    signed_sin: Tensor  # the first half negated, so that one roll of the channels makes the rotation
+
+
+class RotaryEmbedding:
+    """Angles from positions. They are computed once a step for its T tokens, so no table bounds the model's length."""
+
+    def __init__(self, hf_config: Any, head_dim: int, device: torch.device) -> None:
+        if head_dim % 2:
+            raise UnsupportedModelError(f"head_dim {head_dim} is odd; rotary embedding needs pairs of channels")
+        parameters = rope_parameters(hf_config)
+        inv_freq = 1.0 / (parameters["rope_theta"] ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim))
+        if parameters["rope_type"] == "llama3":
+            inv_freq = scale_llama3(inv_freq, parameters)
+        self.inv_freq = inv_freq.to(device)  # [head_dim / 2] float32
+
+    def __call__(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
+        """The rotation of tokens at positions [T]; angles in float32, then rounded to dtype."""
+        angles = positions[:, None, None].float() * self.inv_freq
+        cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
+        return Rotation(torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1))
+
+
+def apply_rotary(x: Tensor, rotation: Rotation) -> Tensor:
+    """Turn x [T, heads, head_dim], queries and keys alike: (a, b) becomes (a cos - b sin, b cos + a sin)."""
+    return x * rotation.cos + x.roll(x.shape[-1] // 2, dims=-1) * rotation.signed_sin
+
+
+def rope_parameters(hf_config: Any) -> dict[str, Any]:
+    """The configuration's rope_parameters, or what older ones say with rope_theta and rope_scaling; checked.
+
+    Errors: UnsupportedModelError for a rope_type other than SUPPORTED_ROPE_TYPES, or rotation of part of a head.
+    """
+    scaling = getattr(hf_config, "rope_parameters", None) or getattr(hf_config, "rope_scaling", None) or {}
+    theta = scaling.get("rope_theta") or getattr(hf_config, "rope_theta", None) or 10_000.0
+    rope_type = scaling.get("rope_type") or scaling.get("type") or "default"
+    if any(isinstance(value, Mapping) for value in scaling.values()):
+        raise UnsupportedModelError(f"rope_parameters per layer type ({', '.join(scaling)}) are not supported")
+    if rope_type not in SUPPORTED_ROPE_TYPES:
+        raise UnsupportedModelError(f"rope_type {rope_type!r} is not one of: {', '.join(SUPPORTED_ROPE_TYPES)}")
+    if rope_type == "llama3" and (absent := LLAMA3_PARAMETERS - scaling.keys()):
+        raise UnsupportedModelError(
+            f"rope_type 'llama3' needs {', '.join(sorted(absent))} in rope_parameters {scaling}"
+        )
+    if (fraction := scaling.get("partial_rotary_factor", 1.0)) != 1.0:
+        raise UnsupportedModelError(f"partial_rotary_factor {fraction} is not supported, only 1.0")
+    original = scaling.get("original_max_position_embeddings", hf_config.max_position_embeddings)
+    return {**scaling, "rope_theta": theta, "rope_type": rope_type, "original_max_position_embeddings": original}
+
+
+def scale_llama3(inv_freq: Tensor, parameters: Mapping[str, Any]) -> Tensor:
+    """Llama 3.1's stretching of the context: slow pairs turn `factor` times slower, fast ones stay, between is blended.
+
+    A pair is fast when it turns more than high_freq_factor times within the original context, slow when it turns fewer
+    than low_freq_factor times (transformers: rope_type "llama3").
+    """
+    low, high = parameters["low_freq_factor"], parameters["high_freq_factor"]
+    turns = parameters["original_max_position_embeddings"] / (2 * math.pi / inv_freq)
+    keep: Tensor = ((turns - low) / (high - low)).clamp(0.0, 1.0)
+    scaled: Tensor = keep * inv_freq + (1 - keep) * inv_freq / parameters["factor"]
+    return scaled

@@ -1,0 +1,124 @@
+"""What all supported models share: token embedding, a stack of pre-norm decoder layers, a final norm and a head.
+
+The models differ in how a layer's attention and MLP are set up. Each says so in its own file by implementing
+`build_layer`; names follow the Hugging Face checkpoints, so a parameter's path here is its name there.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mini_vllm.attention import PagedAttention
+from mini_vllm.checkpoint import WeightLoader
+from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError
+from mini_vllm.layers.embedding import Embedding
+from mini_vllm.layers.linear import Linear
+from mini_vllm.layers.mlp import GatedMLP
+from mini_vllm.layers.norm import RMSNorm
+from mini_vllm.layers.rotary import RotaryEmbedding, Rotation
+from mini_vllm.layers.self_attention import AttentionShape, SelfAttention
+
+
+class DecoderLayer(nn.Module):
+    """Two residual blocks, each normalised on the way in: x + attention(norm(x)), then x + mlp(norm(x))."""
+
+    def __init__(self, loader: WeightLoader, self_attn: SelfAttention, mlp: GatedMLP, config: Any) -> None:
+        super().__init__()
+        self.input_layernorm = RMSNorm(loader.at("input_layernorm"), config.hidden_size, config.rms_norm_eps)
+        self.self_attn = self_attn
+        self.post_attention_layernorm = RMSNorm(
+            loader.at("post_attention_layernorm"), config.hidden_size, config.rms_norm_eps
+        )
+        self.mlp = mlp
+
+    def forward(self, hidden: Tensor, rotation: Rotation, attend: PagedAttention) -> Tensor:
+        """[T, hidden_size] to the same shape."""
+        hidden = hidden + self.self_attn(self.input_layernorm(hidden), rotation, attend)
+        output: Tensor = hidden + self.mlp(self.post_attention_layernorm(hidden))
+        return output
+
+
+class DecoderModel(nn.Module, ABC):
+    """A decoder-only language model over a packed batch and a paged KV cache.
+
+    Built by `load_model`, with weights: there is no such thing as an instance without them.
+    """
+
+    def __init__(self, config: Any, loader: WeightLoader) -> None:
+        super().__init__()
+        refuse_unsupported(config)
+        self.num_layers: int = config.num_hidden_layers
+        self.vocab_size: int = config.vocab_size
+        self.hidden_size: int = config.hidden_size
+        self.num_heads: int = config.num_attention_heads
+        self.num_kv_heads: int = getattr(config, "num_key_value_heads", None) or self.num_heads
+        self.head_dim: int = getattr(config, "head_dim", None) or self.hidden_size // self.num_heads
+        self.attention_shape = AttentionShape(self.hidden_size, self.num_heads, self.num_kv_heads, self.head_dim)
+
+        body = loader.at("model")
+        self.rotary = RotaryEmbedding(config, self.head_dim, loader.device)
+        self.embed_tokens = Embedding(body.at("embed_tokens"), self.vocab_size, self.hidden_size)
+        self.layers = nn.ModuleList(
+            self.build_layer(config, body.at(f"layers.{idx}"), idx) for idx in range(self.num_layers)
+        )
+        self.norm = RMSNorm(body.at("norm"), self.hidden_size, config.rms_norm_eps)
+        self.lm_head = None
+        if not config.tie_word_embeddings:
+            self.lm_head = Linear(loader, {"lm_head": self.vocab_size}, self.hidden_size)
+        elif "lm_head.weight" in loader.checkpoint:
+            self._check_tied(loader)
+        loader.checkpoint.ignore(".rotary_emb.inv_freq")  # old checkpoints store what the configuration determines
+
+    @abstractmethod
+    def build_layer(self, config: Any, loader: WeightLoader, layer_idx: int) -> DecoderLayer:
+        """The decoder layer of that index, loaded."""
+
+    def forward(self, input_ids: Tensor, positions: Tensor, attend: PagedAttention) -> Tensor:
+        """Token ids and positions [T] int64 to final hidden states [T, hidden_size], normalised."""
+        hidden = self.embed_tokens(input_ids)
+        rotation = self.rotary(positions, hidden.dtype)
+        for layer in self.layers:
+            hidden = layer(hidden, rotation, attend)
+        normalised: Tensor = self.norm(hidden)
+        return normalised
+
+    def compute_logits(self, hidden: Tensor) -> Tensor:
+        """Final hidden states [S, hidden_size] of the tokens that sample, to logits [S, vocab_size]."""
+        head = self.embed_tokens if self.lm_head is None else self.lm_head
+        return F.linear(hidden, head.weight)
+
+    def _check_tied(self, loader: WeightLoader) -> None:
+        """A tied checkpoint may store its head again, if it is the same."""
+        weight = self.embed_tokens.weight
+        head = loader.checkpoint.take("lm_head.weight", (self.vocab_size, self.hidden_size))
+        if not torch.equal(head.to(weight), weight):
+            raise WeightsMismatchError(
+                f"{loader.checkpoint.path}: tie_word_embeddings is set, but lm_head.weight is not embed_tokens.weight"
+            )
+
+
+def refuse_unsupported(config: Any) -> None:
+    """Errors: UnsupportedModelError for options that would change the result and are not implemented."""
+    if getattr(config, "quantization_config", None) is not None:
+        raise UnsupportedModelError(
+            f"quantization_config {config.quantization_config!r} is not supported, only unquantised weights"
+        )
+    if config.hidden_act != "silu":
+        raise UnsupportedModelError(f"hidden_act {config.hidden_act!r} is not supported, only 'silu'")
+
+
+def window_of_layer(config: Any, layer_idx: int) -> int | None:
+    """The sliding window of a layer of a model that mixes windows and full attention by `layer_types` (Qwen2, Qwen3).
+
+    transformers derives layer_types from use_sliding_window and max_window_layers when config.json has none.
+    """
+    layer_type = config.layer_types[layer_idx]
+    if layer_type not in ("full_attention", "sliding_attention"):
+        raise UnsupportedModelError(
+            f"layer type {layer_type!r} of layer {layer_idx} is not one of: full_attention, sliding_attention"
+        )
+    window: int | None = config.sliding_window
+    return window if layer_type == "sliding_attention" else None

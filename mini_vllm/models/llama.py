@@ -1,0 +1,27 @@
+"""Llama (Touvron et al. 2023), the plan that all others here vary: RMSNorm, rotary positions, GQA, SwiGLU, no biases.
+
+Covers Llama 1, 2, 3 and 3.1 to 3.3 with their stretched rotary frequencies (rope_type "llama3").
+"""
+
+from typing import Any
+
+from mini_vllm.checkpoint import WeightLoader
+from mini_vllm.layers.mlp import GatedMLP
+from mini_vllm.layers.self_attention import SelfAttention
+from mini_vllm.models.decoder import DecoderLayer, DecoderModel
+
+
+class LlamaForCausalLM(DecoderModel):
+    """Full attention in every layer. Biases only where the configuration asks for them."""
+
+    def build_layer(self, config: Any, loader: WeightLoader, layer_idx: int) -> DecoderLayer:
+        """attention_bias is for all four projections of attention, mlp_bias for all three of the MLP."""
+        self_attn = SelfAttention(
+            loader.at("self_attn"),
+            self.attention_shape,
+            layer_idx,
+            qkv_bias=config.attention_bias,
+            o_bias=config.attention_bias,
+        )
+        mlp = GatedMLP(loader.at("mlp"), self.hidden_size, config.intermediate_size, bias=config.mlp_bias)
+        return DecoderLayer(loader, self_attn, mlp, config)

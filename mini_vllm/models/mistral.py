@@ -1,0 +1,24 @@
+"""Mistral (Jiang et al. 2023): Llama whose tokens may see only a sliding window of the past.
+
+A token still hears of older ones, from layer to layer: after k layers, from k windows back. Later releases (7B v0.3,
+Nemo) set the window to null and are then Llama without options.
+"""
+
+from typing import Any
+
+from mini_vllm.checkpoint import WeightLoader
+from mini_vllm.layers.mlp import GatedMLP
+from mini_vllm.layers.self_attention import SelfAttention
+from mini_vllm.models.decoder import DecoderLayer, DecoderModel
+
+
+class MistralForCausalLM(DecoderModel):
+    """The same window, or none, in every layer; no biases."""
+
+    def build_layer(self, config: Any, loader: WeightLoader, layer_idx: int) -> DecoderLayer:
+        """sliding_window counts the token itself: with 4096, it sees itself and 4095 before it."""
+        self_attn = SelfAttention(
+            loader.at("self_attn"), self.attention_shape, layer_idx, sliding_window=config.sliding_window
+        )
+        mlp = GatedMLP(loader.at("mlp"), self.hidden_size, config.intermediate_size)
+        return DecoderLayer(loader, self_attn, mlp, config)
