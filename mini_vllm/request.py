@@ -78,6 +78,11 @@ class SamplingParams(Params):
     logprobs: int | None = None
     """How many most likely tokens to report at each position, beside the sampled one."""
 
+    @property
+    def has_penalties(self) -> bool:
+        """Whether the tokens so far change the logits of the next one."""
+        return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
+
     def __post_init__(self) -> None:
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
         object.__setattr__(self, "stop", stop)
