@@ -7,6 +7,6 @@ import os
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-# Two pytest-xdist workers on two cores: more threads than one each would only fight. Set before torch is imported.
-if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+# The matrices of the tests are tiny: a second thread costs more than it brings, and on a busy machine far more. Set
+# before torch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")

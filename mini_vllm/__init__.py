@@ -1,0 +1,34 @@
+"""mini_vllm: a small, readable LLM inference engine.
+
+The names below are loaded when they are first used: importing the core (mini_vllm.scheduler and its kin) needs
+nothing but the standard library.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mini_vllm.config import EngineConfig
+    from mini_vllm.engine import LLMEngine
+    from mini_vllm.llm import LLM
+    from mini_vllm.output_processor import CompletionOutput, RequestOutput
+    from mini_vllm.request import SamplingParams
+
+__version__ = "0.1.0"
+
+__all__ = ["LLM", "CompletionOutput", "EngineConfig", "LLMEngine", "RequestOutput", "SamplingParams"]
+
+_HOMES = {
+    "LLM": "llm",
+    "LLMEngine": "engine",
+    "EngineConfig": "config",
+    "SamplingParams": "request",
+    "RequestOutput": "output_processor",
+    "CompletionOutput": "output_processor",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mini_vllm' has no attribute {name!r}")
+    return getattr(import_module(f"mini_vllm.{_HOMES[name]}"), name)

@@ -1,0 +1,80 @@
+"""EngineConfig: everything that can be set on an engine, in one frozen, validated dataclass.
+
+No torch here, so that a command line or a server can check a configuration before it loads anything.
+Source: EngineArgs in vllm/engine/arg_utils.py; the names are vLLM's.
+"""
+
+from dataclasses import dataclass
+
+from mini_vllm.errors import InvalidParameterError
+from mini_vllm.kv_cache import HASH_FUNCTIONS
+from mini_vllm.request import Params, is_int, is_number
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+SCHEDULERS = ("v1",)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig(Params):
+    """The options of an engine; None means: what the model and the memory allow.
+
+    Raises InvalidParameterError naming the value and its limit, UnknownParameterError for an unknown keyword.
+    """
+
+    model: str
+    """ "tiny" (bundled), a folder, or a hub name."""
+    device: str = "auto"
+    """ "auto" (cuda if there is one), "cpu", "cuda" or "cuda:1"."""
+    dtype: str = "auto"
+    """ "auto" is the checkpoint's own."""
+    block_size: int = 16
+    """Tokens per KV block."""
+    num_kv_blocks: int | None = None
+    """Size of the KV cache in blocks, the null block included; None: sized from the memory budget."""
+    kv_cache_memory_bytes: int | None = None
+    """The memory budget of the KV cache itself; None: see gpu_memory_utilization."""
+    gpu_memory_utilization: float = 0.9
+    """The share of the device's memory for weights, activations and KV cache together (of free memory on a CPU)."""
+    max_model_len: int | None = None
+    """Most tokens of a request, prompt and output."""
+    max_num_seqs: int = 256
+    """Most requests running at once."""
+    max_num_batched_tokens: int = 2048
+    """The token budget of one step."""
+    long_prefill_token_threshold: int = 0
+    """Most tokens of one request in one step while it is not alone; 0 is no limit."""
+    enable_chunked_prefill: bool = True
+    enable_prefix_caching: bool = True
+    hash_function: str = "exact"
+    """ "exact" (compares tokens) or "sha256" (for many tenants, persistence)."""
+    reserve_full_sequence: bool = True
+    """Admit a request only when all of its known tokens fit at once."""
+    watermark: float = 0.0
+    """The share of the blocks that admission leaves free."""
+    policy: str = "fcfs"
+    """ "fcfs" or "priority"."""
+    scheduler: str = "v1"
+    attention_backend: str = "auto"
+    seed: int = 0
+    """From which requests without a seed get theirs: the same run twice gives the same tokens."""
+
+    def __post_init__(self) -> None:
+        self.require("model", isinstance(self.model, str) and self.model != "", "a name or a folder")
+        self.require("device", self.device in ("auto", "cpu") or self.device.startswith("cuda"), "auto, cpu or cuda")
+        self.require("dtype", self.dtype in DTYPES, f"one of {DTYPES}")
+        self.require("block_size", is_int(self.block_size, 1), "an integer of at least 1")
+        for name, low in (("num_kv_blocks", 2), ("kv_cache_memory_bytes", 1), ("max_model_len", 1)):
+            value = getattr(self, name)
+            self.require(name, value is None or is_int(value, low), f"None or an integer of at least {low}")
+        share = is_number(self.gpu_memory_utilization, 0, 1) and self.gpu_memory_utilization > 0
+        self.require("gpu_memory_utilization", share, "in (0, 1]")
+        self.require("max_num_seqs", is_int(self.max_num_seqs, 1), "an integer of at least 1")
+        self.require("max_num_batched_tokens", is_int(self.max_num_batched_tokens, 1), "an integer of at least 1")
+        self.require("long_prefill_token_threshold", is_int(self.long_prefill_token_threshold, 0), "at least 0")
+        self.require("hash_function", self.hash_function in HASH_FUNCTIONS, f"one of {tuple(HASH_FUNCTIONS)}")
+        self.require("watermark", is_number(self.watermark, 0, 1) and self.watermark < 1, "in [0, 1)")
+        self.require("policy", self.policy in ("fcfs", "priority"), "'fcfs' or 'priority'")
+        self.require("scheduler", self.scheduler in SCHEDULERS, f"one of {SCHEDULERS}")
+        self.require("seed", is_int(self.seed, -(1 << 63), (1 << 64) - 1), "a 64-bit integer")
+        if self.num_kv_blocks is not None and self.kv_cache_memory_bytes is not None:
+            raise InvalidParameterError("EngineConfig: set num_kv_blocks or kv_cache_memory_bytes, not both")

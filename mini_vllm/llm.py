@@ -1,0 +1,159 @@
+"""LLM: generate text with one call. A thin layer over LLMEngine that waits for the requests it added.
+
+Source: vllm/entrypoints/llm.py.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, cast
+
+from rich.progress import Progress, TaskID
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine import LLMEngine
+from mini_vllm.errors import InvalidParameterError, TokenizerMissingError
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.output_processor import CompletionOutput, RequestOutput
+from mini_vllm.request import SamplingParams
+from mini_vllm.scheduler import Scheduler
+
+Prompt = str | Sequence[int]
+Message = Mapping[str, str]
+
+
+class LLM:
+    """An engine for offline use. A prompt is a string or a list of token ids; **config are EngineConfig's fields."""
+
+    def __init__(
+        self,
+        model: str = "tiny",
+        *,
+        scheduler_cls: type[Scheduler] | None = None,
+        kv_cache_manager_cls: type[KVCacheManager] | None = None,
+        **config: Any,
+    ) -> None:
+        self.engine = LLMEngine(
+            EngineConfig(model, **config), scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls
+        )
+        self._ids = count()
+        self._latest: dict[str, RequestOutput | None] = {}  # of the requests that somebody here waits for
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_progress: bool | None = None,
+    ) -> list[RequestOutput]:
+        """Complete one prompt or many; the results are in the order of the prompts.
+
+        sampling_params: one for all, one for each, or None for the checkpoint's generation_config. use_progress: a
+        progress bar; None shows one for several prompts on a terminal. If a prompt is refused, none is generated.
+        """
+        single = isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int))
+        batch = cast(Sequence[Prompt], [prompts] if single else prompts)
+        params = self._one_each(sampling_params, len(batch))
+        request_ids: list[str] = []
+        try:
+            for prompt, each in zip(batch, params, strict=True):
+                request_ids.append(self._add(prompt, each))
+            self._run(request_ids, sys.stderr.isatty() and len(batch) > 1 if use_progress is None else use_progress)
+            return [output for request_id in request_ids if (output := self._latest[request_id])]
+        finally:
+            for request_id in request_ids:
+                self._drop(request_id)
+
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_progress: bool | None = None,
+        **template_options: Any,
+    ) -> list[RequestOutput]:
+        """Answer one conversation or many. A message is {"role": ..., "content": ...}; the template is the model's."""
+        single = len(messages) > 0 and isinstance(messages[0], Mapping)
+        conversations = cast(Sequence[Sequence[Message]], [messages] if single else messages)
+        prompts = [self.apply_chat_template(each, **template_options) for each in conversations]
+        return self.generate(prompts, sampling_params, use_progress=use_progress)
+
+    def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> Iterator[RequestOutput]:
+        """Complete one prompt; every yield carries only what is new. Closing the iterator aborts the request."""
+        request_id = self._add(prompt, sampling_params or self.default_sampling_params())
+        seen: dict[int, CompletionOutput] = {}
+        previous: RequestOutput | None = None
+        try:
+            while previous is None or not previous.finished:
+                self._step()
+                output = self._latest[request_id]
+                if output is not None and output is not previous:
+                    previous = output
+                    yield output.delta_since(seen)
+                    seen = {choice.index: choice for choice in output.outputs}
+        finally:
+            self._drop(request_id)
+
+    def apply_chat_template(self, messages: Sequence[Message], **template_options: Any) -> list[int]:
+        """Token ids of a conversation, ready for the assistant's turn."""
+        tokenizer = self.engine.tokenizer
+        if tokenizer is None or not tokenizer.chat_template:
+            raise TokenizerMissingError(f"{self.engine.config.model} has no chat template: use generate()")
+        options = {"add_generation_prompt": True, **template_options}
+        text = tokenizer.apply_chat_template(list(messages), tokenize=False, **options)
+        return list(tokenizer.encode(text, add_special_tokens=False))
+
+    def default_sampling_params(self) -> SamplingParams:
+        """What the checkpoint's generation_config.json asks for, as vLLM reads it."""
+        found = self.engine.generation_config
+        names = {"max_new_tokens": "max_tokens"} | {
+            name: name for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+        }
+        options = {ours: found[theirs] for theirs, ours in names.items() if found.get(theirs) is not None}
+        if found.get("do_sample") is False:
+            options["temperature"] = 0.0
+        return SamplingParams(**options)
+
+    def _one_each(
+        self, sampling_params: SamplingParams | Sequence[SamplingParams] | None, num_prompts: int
+    ) -> Sequence[SamplingParams]:
+        if sampling_params is None:
+            sampling_params = self.default_sampling_params()
+        if isinstance(sampling_params, SamplingParams):
+            return [sampling_params] * num_prompts
+        if len(sampling_params) != num_prompts:
+            raise InvalidParameterError(
+                f"{num_prompts} prompts need as many sampling_params, got {len(sampling_params)}"
+            )
+        return sampling_params
+
+    def _add(self, prompt: Prompt, sampling_params: SamplingParams) -> str:
+        request_id = f"llm-{next(self._ids)}"
+        self.engine.add_request(request_id, prompt, sampling_params)
+        self._latest[request_id] = None
+        return request_id
+
+    def _drop(self, request_id: str) -> None:
+        """Stop waiting for a request; one that is not finished is aborted."""
+        self._latest.pop(request_id, None)
+        self.engine.abort(request_id)
+
+    def _step(self) -> None:
+        """One step for everybody: a stream and a generate() in flight together each find their own output."""
+        for output in self.engine.step():
+            if output.request_id in self._latest:
+                self._latest[output.request_id] = output
+
+    def _is_finished(self, request_id: str) -> bool:
+        output = self._latest[request_id]
+        return output is not None and output.finished
+
+    def _run(self, request_ids: Sequence[str], use_progress: bool) -> None:
+        waiting = set(request_ids)
+        with Progress(disable=not use_progress) as progress:
+            task: TaskID = progress.add_task("generating", total=len(waiting))
+            while waiting:
+                self._step()
+                finished = {request_id for request_id in waiting if self._is_finished(request_id)}
+                waiting -= finished
+                progress.advance(task, len(finished))
