@@ -1,0 +1,112 @@
+"""How long one layer's attention takes, write and attend, over a paged cache of shuffled blocks.
+
+    python benchmarks/bench_attention.py [--threads 2] [--dtype bfloat16]
+
+Prints a table: block sizes across, batches down, milliseconds per layer. Two yardsticks stand beside the paged figures:
+`dense`, the same attention calls over keys and values that already lie contiguous per head and never were paged, and
+`copy`, the bare reading of the blocks. The shape is Qwen3-0.6B's: 16 query heads, 8 KV heads, head_dim 128. Each figure
+is the fastest of several runs over four layers' caches, so that a cache has left the processor's own by its next turn.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from mini_vllm.attention import AttentionMetadata, PackedRequest, PagedAttention, get_backend
+
+NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, NUM_LAYERS = 16, 8, 128, 4
+SCALE = HEAD_DIM**-0.5
+BLOCK_SIZES = (16, 32, 64, 128)
+CPU = torch.device("cpu")
+BATCHES = {  # name: (cached tokens, new tokens) of each request
+    "32 decodes of ~200": [(60 + 9 * i, 1) for i in range(32)],
+    "32 decodes of ~800": [(240 + 36 * i, 1) for i in range(32)],
+    "1 decode of 4096": [(4095, 1)],
+    "prompt of 512": [(0, 512)],
+    "prompt of 1024": [(0, 1024)],
+    "512 after 1024": [(1024, 512)],
+    "16 decodes + 512 prompt": [(60 + 18 * i, 1) for i in range(16)] + [(0, 512)],
+}
+
+
+def milliseconds(run: Callable[[int], object], repeats: int) -> float:
+    """Per layer, the best of several rounds over all layers."""
+    best = float("inf")
+    for _ in range(repeats):
+        start = time.perf_counter()
+        for layer in range(NUM_LAYERS):
+            run(layer)
+        best = min(best, time.perf_counter() - start)
+    return best / NUM_LAYERS * 1e3
+
+
+def paged(spans: list[tuple[int, int]], block_size: int, dtype: torch.dtype, repeats: int) -> tuple[float, float]:
+    """Milliseconds of the paged back end, and of reading the requests' blocks and nothing else."""
+    widths = [-(-(start + new) // block_size) for start, new in spans]
+    free = torch.randperm(sum(widths), generator=torch.Generator().manual_seed(0)).tolist()
+    requests = [PackedRequest([free.pop() for _ in range(w)], *span) for w, span in zip(widths, spans, strict=True)]
+    shape = (sum(widths), block_size, NUM_KV_HEADS, HEAD_DIM)
+    caches = [(torch.randn(shape).to(dtype), torch.randn(shape).to(dtype)) for _ in range(NUM_LAYERS)]
+    attend = PagedAttention(get_backend("torch", CPU), caches, AttentionMetadata.pack(requests, block_size, CPU))
+    num_tokens = sum(new for _, new in spans)
+    query = torch.randn(num_tokens, NUM_HEADS, HEAD_DIM).to(dtype)
+    key, value = (torch.randn(num_tokens, NUM_KV_HEADS, HEAD_DIM).to(dtype) for _ in range(2))
+    scratch = torch.empty(max(widths), *shape[1:], dtype=dtype)
+    tables = [torch.tensor(request.block_ids) for request in requests]
+
+    def copy(layer: int) -> None:
+        for cache in caches[layer]:
+            for table in tables:
+                torch.index_select(cache, 0, table, out=scratch[: len(table)])
+
+    def run(layer: int) -> None:
+        attend(layer, query, key, value, scale=SCALE)
+
+    return milliseconds(run, repeats), milliseconds(copy, repeats)
+
+
+def dense(spans: list[tuple[int, int]], dtype: torch.dtype, repeats: int) -> float:
+    """Milliseconds of attention without pages: keys and values [num_kv_heads, length, head_dim], one call a request."""
+    layers = [
+        [torch.randn(2, 1, NUM_KV_HEADS, start + new, HEAD_DIM).to(dtype) for start, new in spans]
+        for _ in range(NUM_LAYERS)
+    ]
+    queries = [torch.randn(1, NUM_HEADS, new, HEAD_DIM).to(dtype) for _, new in spans]
+
+    def run(layer: int) -> None:
+        for (start, new), query, (key, value) in zip(spans, queries, layers[layer], strict=True):
+            if new == 1:
+                query = query.view(1, NUM_KV_HEADS, -1, HEAD_DIM)
+            mask = torch.ones(new, start + new, dtype=torch.bool).tril(start) if start and new > 1 else None
+            F.scaled_dot_product_attention(
+                query, key, value, mask, is_causal=new > 1 and not start, scale=SCALE, enable_gqa=new > 1
+            )
+
+    return milliseconds(run, repeats)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"])
+    parser.add_argument("--repeats", type=int, default=9)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    dtype = getattr(torch, args.dtype)
+    print(f"{args.dtype}, {args.threads} threads, torch {torch.__version__}; ms per layer, paged (copy alone)")
+    print(f"{'':26}{'dense':>8}" + "".join(f"{f'block {size}':>18}" for size in BLOCK_SIZES))
+    with torch.inference_mode():
+        for name, spans in BATCHES.items():
+            row = [f"{name:26}{dense(spans, dtype, args.repeats):8.2f}"]
+            for block_size in BLOCK_SIZES:
+                total, copy = paged(spans, block_size, dtype, args.repeats)
+                row.append(f"{f'{total:.2f} ({copy:.2f})':>18}")
+            print("".join(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
