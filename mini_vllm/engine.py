@@ -102,9 +102,15 @@ class LLMEngine:
         for child_id in (request_id, *child_ids):
             if child_id in self._rows or self.output_processor.has_request(child_id):
                 raise DuplicateRequestError(f"request {child_id!r} is still in flight")
-        options = {"arrival_time": self.clock(), **request_options}
         children = [
-            Request(child_id, token_ids, params, eos_token_ids=self.eos_token_ids, **options) for child_id in child_ids
+            Request(
+                child_id,
+                token_ids,
+                params,
+                eos_token_ids=self.eos_token_ids,
+                **{"arrival_time": self.clock(), **request_options},
+            )
+            for child_id in child_ids
         ]
         for child in children:  # all of one length: the first is refused or none is
             self.scheduler.add_request(child)

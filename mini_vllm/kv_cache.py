@@ -174,12 +174,12 @@ class KVCacheManager:
         pool, block_size = self.block_pool, self.block_size
         num_computed = request.num_computed_tokens + len(computed_blocks) * block_size
         num_tokens = num_computed + num_new_tokens
-        num_needed = self.num_blocks_needed(request, num_tokens, computed_blocks)
-        if num_needed > pool.num_free_blocks:
-            return None
         new_blocks: list[KVCacheBlock] = []
-        if num_needed or computed_blocks:
+        if num_tokens > len(self._tables.get(request.request_id, ())) * block_size:  # else the slots are there already
+            num_needed = self.num_blocks_needed(request, num_tokens, computed_blocks)
             num_free = pool.num_free_blocks
+            if num_needed > num_free:
+                return None
             pool.touch(computed_blocks)
             new_blocks = pool.get_new_blocks(num_needed - (num_free - pool.num_free_blocks))
             self._tables.setdefault(request.request_id, []).extend((*computed_blocks, *new_blocks))

@@ -215,7 +215,11 @@ class Scheduler:
         request.num_computed_tokens = num_computed_tokens
 
     def _pop_victim(self) -> Request:
-        """Take the request to preempt out of running: the youngest, or under priority the least urgent."""
+        """Take the request to preempt out of running: the youngest, or under priority the least urgent.
+
+        Among equals of priority and arrival time it is the first, as in vLLM. Without reserve_full_sequence two such
+        requests can preempt each other for ever, there as here: give requests arrival times of their own.
+        """
         if self.policy == "fcfs":
             return self.running.pop()
         victim = max(self.running, key=lambda request: (request.priority, request.arrival_time))
