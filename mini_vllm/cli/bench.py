@@ -1,0 +1,110 @@
+"""mini-vllm bench: a synthetic offline run, all requests at once, timed around engine.step()."""
+
+import json
+import random
+import time
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mini_vllm.cli.common import busy, load_llm
+from mini_vllm.config import EngineConfig
+from mini_vllm.kv_cache import PrefixCacheStats
+from mini_vllm.request import SamplingParams
+from mini_vllm.scheduler import Scheduler, SchedulerOutput
+
+if TYPE_CHECKING:
+    from mini_vllm.engine import LLMEngine
+
+
+class CountingScheduler(Scheduler):
+    """The scheduler, keeping count of what it did."""
+
+    num_steps = num_preemptions = peak_kv_blocks = 0
+
+    def schedule(self) -> SchedulerOutput:
+        output = super().schedule()
+        self.num_steps += 1
+        self.num_preemptions += len(output.preempted_req_ids)
+        kv = self.kv_cache_manager
+        self.peak_kv_blocks = max(self.peak_kv_blocks, kv.num_usable_blocks - kv.num_free_blocks)
+        return output
+
+    def forget(self) -> None:
+        """Start counting anew, with an empty prefix cache."""
+        self.num_steps = self.num_preemptions = self.peak_kv_blocks = 0
+        self.prefix_cache_stats, self.preempted_prefix_cache_stats = PrefixCacheStats(), PrefixCacheStats()
+        self.kv_cache_manager.reset_prefix_cache()
+
+
+def bench(
+    config: EngineConfig,
+    num_requests: Annotated[int, typer.Option(min=1, help="Requests, all added at once.")] = 32,
+    input_len: Annotated[int, typer.Option(min=1, help="Prompt tokens of each.")] = 128,
+    output_len: Annotated[int, typer.Option(min=1, help="Output tokens of each.")] = 64,
+    prefix_len: Annotated[int, typer.Option(min=0, help="How many of the prompt tokens all have in common.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Measure throughput and latency on random prompts.
+
+    End-of-text tokens are ignored. TTFT is the time from adding a request to its first token, queueing included; ITL is
+    the time between two tokens of a request.
+    """
+    engine = load_llm(config, scheduler_cls=CountingScheduler).engine
+    draw, vocabulary = random.Random(config.seed).choices, range(engine.vocab_size)
+    prefix = draw(vocabulary, k=min(prefix_len, input_len))
+    prompts = [prefix + draw(vocabulary, k=input_len - len(prefix)) for _ in range(num_requests)]
+    params = SamplingParams(max_tokens=output_len, temperature=0.0, ignore_eos=True)
+    with busy(f"running {num_requests} requests"):
+        run(engine, prompts[:1], replace(params, max_tokens=2))  # warm-up
+        assert isinstance(engine.scheduler, CountingScheduler)
+        engine.scheduler.forget()
+        result = summarise(run(engine, prompts, params), engine.scheduler, input_len * num_requests)
+    if as_json:
+        typer.echo(json.dumps({"model": config.model, **result}, indent=2))
+        return
+    for name, value in result.items():
+        typer.echo(f"{name:<20} {value:>12,}" if isinstance(value, int) else f"{name:<20} {value:>14,.2f}")
+
+
+def run(engine: "LLMEngine", prompts: list[list[int]], params: SamplingParams) -> dict[str, list[float]]:
+    """Add all prompts and step until all are done; per request the seconds after which each token was there."""
+    times: dict[str, list[float]] = {}
+    start = time.perf_counter()
+    for index, prompt in enumerate(prompts):
+        engine.add_request(f"bench-{index}", prompt, params)
+    while engine.has_unfinished_requests():
+        outputs = engine.step()
+        now = time.perf_counter() - start
+        for output in outputs:
+            times.setdefault(output.request_id, []).append(now)
+    return times
+
+
+def summarise(times: dict[str, list[float]], scheduler: CountingScheduler, num_prompt_tokens: int) -> dict[str, float]:
+    """All figures of a run."""
+    seconds = max(each[-1] for each in times.values())
+    num_output_tokens = sum(map(len, times.values()))
+    to_first = sorted(each[0] for each in times.values())
+    between = sorted(after - before for each in times.values() for before, after in pairwise(each))
+    result = {
+        "seconds": seconds,
+        "requests": len(times),
+        "requests_per_s": len(times) / seconds,
+        "prompt_tokens": num_prompt_tokens,
+        "prompt_tokens_per_s": num_prompt_tokens / seconds,
+        "output_tokens": num_output_tokens,
+        "output_tokens_per_s": num_output_tokens / seconds,
+    }
+    for name, values in (("ttft", to_first), ("itl", between)):
+        for q in (50, 90, 99) if values else ():  # nearest rank
+            result[f"{name}_p{q}_ms"] = 1000 * values[-(-len(values) * q // 100) - 1]
+    return result | {
+        "steps": scheduler.num_steps,
+        "preemptions": scheduler.num_preemptions,
+        "prefix_hit_tokens": scheduler.prefix_cache_stats.hits + scheduler.preempted_prefix_cache_stats.hits,
+        "peak_kv_blocks": scheduler.peak_kv_blocks,
+        "num_kv_blocks": scheduler.kv_cache_manager.num_blocks,
+    }

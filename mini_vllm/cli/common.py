@@ -1,0 +1,148 @@
+"""What the commands share: the options of engine and sampling, one way to fail, and the consoles."""
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, fields, replace
+from functools import wraps
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.errors import MiniVllmError
+from mini_vllm.request import SamplingParams
+
+if TYPE_CHECKING:
+    from mini_vllm.llm import LLM
+
+ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
+    "model": "'tiny' (bundled), a folder, or a name on the Hugging Face hub.",
+    "device": "auto, cpu, cuda or cuda:N.",
+    "dtype": "auto (the checkpoint's own), float32, bfloat16 or float16.",
+    "block_size": "Tokens per KV block.",
+    "num_kv_blocks": "KV blocks, the null block included; by default what the memory allows.",
+    "max_model_len": "Most tokens of a request; by default the model's limit.",
+    "max_num_seqs": "Most requests running at once.",
+    "max_num_batched_tokens": "The token budget of one step.",
+    "long_prefill_token_threshold": "Most tokens of one request in a step; 0 is no limit.",
+    "enable_prefix_caching": "Share no blocks between requests.",  # offered as --no-prefix-caching
+    "policy": "fcfs or priority.",
+    "scheduler": "v1.",
+    "attention_backend": "auto, or the name of one.",
+    "seed": "From which every request draws its own.",
+}
+SAMPLING_OPTIONS = {  # fields of SamplingParams; by default what the checkpoint asks for
+    "max_tokens": "Most tokens to generate.",
+    "temperature": "0 is greedy.",
+    "top_p": "Keep the most likely tokens up to this probability.",
+    "top_k": "Keep this many of the most likely tokens; 0 keeps all.",
+    "min_p": "Drop tokens below this share of the likeliest one's probability.",
+}
+NEEDS_ENGINE = (
+    "this command runs a model and needs {}, which is not installed.\n"
+    "Install the extra 'engine': pip install -e '.[engine]' in the folder of the repository."
+)
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Make a function a command: it gets --debug, and a MiniVllmError becomes one line and exit status 2.
+
+    If it takes `config`, the command gets the engine's options and the function a valid EngineConfig; if it takes
+    `sampling`, the sampling options and a dictionary of those that were given.
+    """
+    own = signature(function).parameters
+    parameters = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in own.values() if p.name not in ("config", "sampling")]
+    if "sampling" in own:
+        parameters += _options(SamplingParams, SAMPLING_OPTIONS, dict.fromkeys(SAMPLING_OPTIONS))
+    if "config" in own:
+        parameters += _options(EngineConfig, ENGINE_OPTIONS, {"model": "tiny", "enable_prefix_caching": False})
+    parameters.append(_option("debug", bool, False, "Show the traceback of an error."))
+
+    @wraps(function)
+    def run(**options: Any) -> None:
+        debug = options.pop("debug")
+        try:
+            if "sampling" in own:
+                given = {name: options.pop(name) for name in SAMPLING_OPTIONS}
+                options["sampling"] = {name: value for name, value in given.items() if value is not None}
+            if "config" in own:
+                engine = {name: options.pop(name) for name in ENGINE_OPTIONS}
+                engine["enable_prefix_caching"] ^= True
+                options["config"] = EngineConfig(**engine)
+            function(**options)
+        except (MiniVllmError, ModuleNotFoundError) as error:
+            if debug:
+                raise
+            message = NEEDS_ENGINE.format(error.name) if isinstance(error, ModuleNotFoundError) else error
+            console(stderr=True).print(f"Error: {message}", style="bold red", markup=False, soft_wrap=True)
+            raise typer.Exit(2) from error
+
+    run.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _options(owner: type, texts: dict[str, str], defaults: dict[str, Any]) -> list[Parameter]:
+    """Options for fields of a dataclass, with its types, and its defaults where none is given here."""
+    known = {field.name: field for field in fields(owner)}
+    return [
+        _option(name, known[name].type, defaults.get(name, known[name].default), text) for name, text in texts.items()
+    ]
+
+
+def _option(name: str, kind: Any, default: Any, text: str) -> Parameter:
+    flag = "--" + name.replace("enable_", "no_").replace("_", "-")
+    annotation = Annotated[kind, typer.Option(flag, help=text)]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console on what stdout or stderr is now."""
+    return Console(stderr=stderr, highlight=False)
+
+
+def is_ascii_only(screen: Console) -> bool:
+    """Whether the terminal may lack the characters of the drawings."""
+    return not screen.encoding.lower().startswith("utf")
+
+
+class _DimHandler(logging.Handler):
+    def __init__(self, screen: Console) -> None:
+        super().__init__()
+        self.screen = screen
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.screen.print(record.getMessage(), style="dim", markup=False, soft_wrap=True)
+
+
+def busy(text: str, screen: Console | None = None) -> AbstractContextManager[object]:
+    """A spinner on stderr while something takes its time; nothing where nobody looks."""
+    screen = screen or console(stderr=True)
+    return screen.status(text) if screen.is_terminal else nullcontext()
+
+
+def load_llm(config: EngineConfig, **plugins: Any) -> "LLM":
+    """Import the engine (torch takes a moment) and load the model; what it logs is printed dimmed on stderr.
+
+    plugins: scheduler_cls, kv_cache_manager_cls.
+    """
+    screen = console(stderr=True)
+    logger = logging.getLogger("mini_vllm")
+    logger.handlers, logger.propagate = [_DimHandler(screen)], False
+    logger.setLevel(logging.INFO)
+    with busy("loading the engine and the model", screen):
+        import torch
+
+        from mini_vllm.llm import LLM
+
+        if config.model == "tiny":
+            torch.set_num_threads(1)  # its matrices are so small that threads would only wait for each other
+        return LLM(**asdict(config), **plugins)
+
+
+def sampling_params(llm: "LLM", **given: Any) -> SamplingParams:
+    """The checkpoint's own sampling parameters, except for what is given."""
+    return replace(llm.default_sampling_params(), **given)

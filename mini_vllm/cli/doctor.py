@@ -1,0 +1,99 @@
+"""mini-vllm doctor: what this machine can run, and whether the bundled model answers."""
+
+import platform
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from mini_vllm.cli.common import NEEDS_ENGINE, busy, console
+
+QUESTION = "What is a KV block?"
+EXPECTED = "A KV block is a fixed-size piece of the KV cache"
+PACKAGES = {  # what the engine needs, and for what
+    "torch": "runs the model",
+    "transformers": "reads configs and tokenizers",
+    "safetensors": "reads weights",
+}
+OK, ABSENT, FAULT = Text("ok", "green"), Text("-", "bright_black"), Text("FAULT", "bold red")
+
+Finding = tuple[Text, str, str, str]  # verdict, what was looked at, what was found, what it means
+
+
+def doctor() -> None:
+    """Say what this machine can run, and test it.
+
+    Exit status 1 if the bundled model does not answer here.
+    """
+    with busy("looking around"):
+        findings = list(examine())
+    table = Table.grid(padding=(0, 2))
+    for verdict, name, value, meaning in findings:
+        table.add_row(verdict, name, value, Text(meaning, "bright_black"))
+    console().print(table)
+    raise typer.Exit(any(verdict is FAULT for verdict, *_ in findings))
+
+
+def examine() -> Iterator[Finding]:
+    """Everything worth knowing, from the ground up."""
+    yield OK, "Python", platform.python_version(), "enough for the core: block pool, KV cache manager, scheduler"
+    yield OK, "platform", f"{platform.system()} {platform.machine()}", ""
+    missing = [name for name in PACKAGES if not installed(name)]
+    for name, meaning in PACKAGES.items():
+        yield FAULT if name in missing else OK, name, installed(name) or "not installed", meaning
+    yield (
+        OK if installed("triton") else ABSENT,
+        "triton",
+        installed("triton") or "not installed",
+        "compiles GPU kernels",
+    )
+    if missing:
+        yield FAULT, "engine", "cannot run", NEEDS_ENGINE.format(missing[0])
+    else:
+        yield from examine_engine()
+
+
+def examine_engine() -> Iterator[Finding]:
+    """Devices, the attention back end, memory, and the self test."""
+    import torch
+
+    from mini_vllm.attention import get_backend
+    from mini_vllm.engine import pick_device
+    from mini_vllm.memory import available_host_memory
+
+    device = pick_device("auto")
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        memory = f"{free / (1 << 30):.1f} of {total / (1 << 30):.1f} GiB are free"
+        yield OK, "CUDA", f"{torch.version.cuda}, {torch.cuda.get_device_name(device)}", memory
+    else:
+        yield ABSENT, "CUDA", "no device", "models run on the CPU"
+    yield OK, "attention", get_backend("auto", device).name, f"what --attention-backend auto picks on {device}"
+    yield OK, "main memory", f"{available_host_memory() / (1 << 30):.1f} GiB", "available"
+    try:
+        text = ask()
+    except Exception as error:  # a doctor reports what is broken, whatever it is
+        yield FAULT, "tiny model", "fails", f"{type(error).__name__}: {error}"
+        return
+    right = text.startswith(EXPECTED)
+    yield OK if right else FAULT, "tiny model", "answers" if right else "answers wrongly", f"{QUESTION} {text}"
+
+
+def ask() -> str:
+    """The bundled model's answer to a question that it must know."""
+    from mini_vllm.llm import LLM
+    from mini_vllm.request import SamplingParams
+
+    params = SamplingParams(temperature=0.0, max_tokens=80)
+    output = LLM("tiny").chat([{"role": "user", "content": QUESTION}], params)[0]
+    return output.outputs[0].text.strip()
+
+
+def installed(package: str) -> str | None:
+    """The version of an installed package."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,42 @@
+"""mini-vllm generate: complete prompts."""
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from mini_vllm.cli.common import busy, load_llm, sampling_params
+from mini_vllm.config import EngineConfig
+
+
+def generate(
+    config: EngineConfig,
+    sampling: dict[str, Any],
+    prompts: Annotated[list[str], typer.Argument(metavar="PROMPT", help="Texts to complete; - reads stdin.")],
+    n: Annotated[int, typer.Option("--n", "-n", help="Choices per prompt.")] = 1,
+    stop: Annotated[list[str] | None, typer.Option(help="End before this string; may be given again.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of RequestOutputs.")] = False,
+) -> None:
+    """Complete prompts, as plain text.
+
+    No chat template is applied: to ask a chat model, use `mini-vllm chat --message`.
+    """
+    prompts = [sys.stdin.read().removesuffix("\n") if prompt == "-" else prompt for prompt in prompts]
+    llm = load_llm(config)
+    params = sampling_params(llm, **{"max_tokens": 128, **sampling}, n=n, stop=stop or ())
+    if len(prompts) == 1 and n == 1 and not as_json:
+        for delta in llm.stream(prompts[0], params):
+            typer.echo(delta.outputs[0].text, nl=False)
+        typer.echo()
+        return
+    with busy(f"generating {len(prompts) * n} texts"):
+        outputs = llm.generate(prompts, params, use_progress=False)
+    if as_json:
+        typer.echo(json.dumps([asdict(output) for output in outputs], ensure_ascii=False, indent=2))
+        return
+    for prompt, output in zip(prompts, outputs, strict=True):
+        for choice in output.outputs:
+            typer.secho(f"> {prompt}" + f" (choice {choice.index})" * (n > 1), bold=True)
+            typer.echo(f"{choice.text}\n")

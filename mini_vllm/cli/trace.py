@@ -1,0 +1,70 @@
+"""mini-vllm trace: what the scheduler decides, step by step, as JSON and as a picture."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from mini_vllm.cli.common import console, is_ascii_only, load_llm, sampling_params
+from mini_vllm.config import EngineConfig
+from mini_vllm.errors import InvalidParameterError
+from mini_vllm.timeline import render_requests, render_timeline, render_totals
+from mini_vllm.trace import TraceRecorder, run_trace
+
+
+def trace(
+    config: EngineConfig,
+    sampling: dict[str, Any],
+    prompts: Annotated[list[str] | None, typer.Argument(metavar="PROMPT", help="Texts to complete.")] = None,
+    scenario: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Run this trace's requests without a model.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(dir_okay=False, help="Write the trace to this JSON file.")] = None,
+) -> None:
+    """Show every step of the scheduler for prompts or a scenario.
+
+    A scenario is a trace file, or a JSON object with "config" and "requests"; its own config counts then. The trace has
+    the fields of trace.schema.json, and for prompts also `prompt_text` and `output_text`.
+    """
+    if (scenario is None) == (not prompts):
+        raise InvalidParameterError("trace: give prompts or a scenario, and not both")
+    record = run_scenario(scenario) if scenario else run_prompts(config, sampling, prompts or [])
+    show_trace(console(), record)
+    if out is not None:
+        try:
+            out.write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise InvalidParameterError(f"cannot write {out}: {error.strerror}") from error
+        console(stderr=True).print(f"wrote {out}", style="dim", markup=False)
+
+
+def run_scenario(path: Path) -> dict[str, Any]:
+    """The trace of a scenario file. Raises InvalidParameterError for a file that is none."""
+    try:
+        return run_trace(json.loads(path.read_text(encoding="utf-8")))
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidParameterError(f"{path} is not a scenario: {type(error).__name__} {error}") from error
+
+
+def run_prompts(config: EngineConfig, sampling: dict[str, Any], prompts: list[str]) -> dict[str, Any]:
+    """The trace of a real run, with the texts beside the token ids."""
+    llm = load_llm(config)
+    recorder = llm.engine.trace = TraceRecorder(llm.engine.scheduler)
+    params = sampling_params(llm, **{"max_tokens": 64, "temperature": 0.0, **sampling})
+    outputs = llm.generate(prompts, params, use_progress=False)
+    record = recorder.to_trace("prompts")
+    texts = {output.request_id: (prompt, output) for prompt, output in zip(prompts, outputs, strict=True)}
+    for spec in record["requests"]:
+        prompt, output = texts[spec["id"]]
+        spec.update(prompt_text=prompt, output_text=output.outputs[0].text)
+    return record
+
+
+def show_trace(screen: Console, record: dict[str, Any]) -> None:
+    """Timeline, requests and totals."""
+    ascii_only = is_ascii_only(screen)
+    screen.print(render_timeline(record, width=screen.width, ascii_only=ascii_only), crop=False)
+    screen.print(render_requests(record))
+    screen.print(render_totals(record, ascii_only=ascii_only))
