@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, cast
 
+from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from mini_vllm.config import EngineConfig
@@ -150,7 +151,7 @@ class LLM:
 
     def _run(self, request_ids: Sequence[str], use_progress: bool) -> None:
         waiting = set(request_ids)
-        with Progress(disable=not use_progress) as progress:
+        with Progress(console=Console(stderr=True), disable=not use_progress) as progress:
             task: TaskID = progress.add_task("generating", total=len(waiting))
             while waiting:
                 self._step()

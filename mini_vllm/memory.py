@@ -33,10 +33,10 @@ class KVCachePlan:
         return (self.num_blocks - 1) * self.block_size
 
     def __str__(self) -> str:
-        gib = self.num_blocks * self.bytes_per_block / (1 << 30)
+        mib = self.num_blocks * self.bytes_per_block / (1 << 20)
         return (
             f"KV cache: {self.num_blocks - 1:,} blocks x {self.block_size} tokens = {self.num_slots:,} tokens "
-            f"({gib:.2f} GiB); max_model_len {self.max_model_len:,}: "
+            f"({mib:,.1f} MiB); max_model_len {self.max_model_len:,}: "
             f"room for {self.num_slots / self.max_model_len:.1f} requests of that length"
         )
 
