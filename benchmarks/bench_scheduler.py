@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "scheduler.md"
 BLOCK_SIZE, CONTEXT = 16, 500
 NUM_RUNNING = (1, 16, 64, 256, 512, 1024, 4096)
+EOS_TOKEN_IDS = frozenset({2})  # one for all requests, as the engine passes it
 WARM_UP = 20  # steps before those that count
 MAX_TOKENS = 1000
 
@@ -91,7 +92,7 @@ class Ours:
         """Make a request and queue it."""
         params = self.request.SamplingParams(max_tokens=r["max_tokens"], ignore_eos=r["ignore_eos"], temperature=0.0)
         self.scheduler.add_request(
-            self.request.Request(r["id"], r["prompt"], params, eos_token_ids=(2,), arrival_time=r["arrival_time"])
+            self.request.Request(r["id"], r["prompt"], params, eos_token_ids=EOS_TOKEN_IDS, arrival_time=r["arrival_time"])
         )
 
     def step(self) -> tuple[float, float, int]:

@@ -250,14 +250,14 @@ def pick_dtype(name: str, hf_config: Any) -> torch.dtype:
     raise InvalidParameterError(f"dtype must be float32, bfloat16 or float16, got {chosen!r}")
 
 
-def find_eos_token_ids(generation_config: dict[str, Any], hf_config: Any, tokenizer: Any) -> tuple[int, ...]:
+def find_eos_token_ids(generation_config: dict[str, Any], hf_config: Any, tokenizer: Any) -> frozenset[int]:
     """All ids that end a text: a checkpoint may name several (generation_config), the tokenizer adds its own."""
     found = generation_config.get("eos_token_id")
     if found is None:
         found = getattr(hf_config, "eos_token_id", None)
     ids = set(found if isinstance(found, list | tuple) else [found])
     ids.add(getattr(tokenizer, "eos_token_id", None))
-    return tuple(sorted(token_id for token_id in ids if token_id is not None))
+    return frozenset(token_id for token_id in ids if token_id is not None)
 
 
 def make_scheduler(

@@ -6,7 +6,7 @@ to 0, a prefix hit moves it ahead. Source: vllm/v1/request.py, vllm/sampling_par
 """
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from enum import Enum
@@ -136,6 +136,7 @@ class Request:
         "cache_salt",
         "eos_token_ids",
         "max_model_len",
+        "max_tokens",
         "num_cached_tokens",
         "num_computed_tokens",
         "num_preemptions",
@@ -155,7 +156,7 @@ class Request:
         prompt_token_ids: Sequence[int],
         sampling_params: SamplingParams,
         *,
-        eos_token_ids: Sequence[int] = (),
+        eos_token_ids: Collection[int] = (),
         priority: int = 0,
         arrival_time: float = 0.0,
         cache_salt: str | None = None,
@@ -167,10 +168,12 @@ class Request:
         self.prompt_token_ids = list(prompt_token_ids)
         self.sampling_params = sampling_params
         self.eos_token_ids = frozenset(eos_token_ids)
-        # Every id that ends the request, once and for all: maybe_finish() runs for every token.
-        self.stop_token_ids = frozenset(sampling_params.stop_token_ids)
-        if not sampling_params.ignore_eos:
-            self.stop_token_ids |= self.eos_token_ids
+        # What ends the request, at hand: maybe_finish() runs for every token of thousands of requests, and a frozenset
+        # that all requests share stays in the processor's cache.
+        self.max_tokens = sampling_params.max_tokens
+        self.stop_token_ids = frozenset() if sampling_params.ignore_eos else self.eos_token_ids
+        if sampling_params.stop_token_ids:
+            self.stop_token_ids = self.stop_token_ids.union(sampling_params.stop_token_ids)
         self.priority = priority  # lower is sooner
         self.arrival_time = arrival_time
         self.cache_salt = cache_salt  # requests with different salts never share blocks
@@ -211,7 +214,7 @@ class Request:
             return False
         if outputs[-1] in self.stop_token_ids:
             self.status = RequestStatus.FINISHED_STOPPED
-        elif len(outputs) >= self.sampling_params.max_tokens or (
+        elif len(outputs) >= self.max_tokens or (
             self.max_model_len is not None and len(self.all_token_ids) >= self.max_model_len
         ):
             self.status = RequestStatus.FINISHED_LENGTH

@@ -282,7 +282,7 @@ def test_trap_31_every_eos_id_ends_a_request(make_engine: MakeEngine) -> None:
     first = {token: tokens.index(token) for token in tokens}
     for token, index in first.items():
         engine = make_engine()
-        engine.eos_token_ids = (95, token)
+        engine.eos_token_ids = frozenset((95, token))
         engine.add_request("a", PROMPT, dataclasses.replace(GREEDY, ignore_eos=False))
         choice = finish(engine)["a"].outputs[0]
         assert choice.token_ids == tokens[: index + 1]
@@ -290,7 +290,7 @@ def test_trap_31_every_eos_id_ends_a_request(make_engine: MakeEngine) -> None:
 
 
 def test_eos_ids_come_from_the_generation_config(checkpoint: Path, make_engine: MakeEngine) -> None:
-    assert make_engine().eos_token_ids == (7,)
+    assert make_engine().eos_token_ids == {7}
 
 
 def test_trap_33_finish_reason_is_length_at_max_tokens(make_engine: MakeEngine) -> None:
