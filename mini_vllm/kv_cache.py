@@ -21,8 +21,9 @@ class ExactBlockHash:
     """The name of a full block's content: its tokens and, through its parent, all before them.
 
     Two names are equal if and only if the whole prefix and the salt are: a collision of the hash only costs time.
-    Comparing walks up both chains until they meet. Equal names then share one chain, so the next block of the same
-    prefix meets after one step: looking up a prefix stays linear in its length.
+    Comparing walks up both chains until they meet. Then the other name joins the chain of this one (in a dictionary:
+    of the one that was there first), so that the next block of the same prefix meets after one step: looking up a
+    prefix stays linear in its length, however many requests share it.
     """
 
     __slots__ = ("_hash", "cache_salt", "parent", "token_ids")
@@ -52,7 +53,7 @@ class ExactBlockHash:
                     return False
                 break
             a, b = a.parent, b.parent
-        self.parent = other.parent
+        other.parent = self.parent
         return True
 
 
@@ -62,7 +63,7 @@ def sha256_block_hash(parent: bytes | None, token_ids: tuple[int, ...], cache_sa
     Every field is tagged and the tokens are 64-bit little-endian, so no two contents share an encoding.
     """
     if parent is None:
-        salt = b"" if cache_salt is None else b"salt:" + cache_salt.encode()
+        salt = b"" if cache_salt is None else b"salt:" + cache_salt.encode(errors="surrogatepass")
         parent = sha256(b"root:" + salt).digest()
     return sha256(b"block:" + parent + struct.pack(f"<{len(token_ids)}q", *token_ids)).digest()
 

@@ -35,7 +35,7 @@ class Params:
             raise InvalidParameterError(f"{type(self).__name__}: {name} must be {limit}, got {getattr(self, name)!r}")
 
 
-def is_int(value: object, low: int, high: float = math.inf) -> bool:
+def is_int(value: object, low: float, high: float = math.inf) -> bool:
     """Whether value is an integer (a bool is not) in [low, high]."""
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
@@ -84,9 +84,12 @@ class SamplingParams(Params):
         return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
 
     def __post_init__(self) -> None:
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
-        object.__setattr__(self, "stop", stop)
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        if isinstance(self.stop, str):
+            object.__setattr__(self, "stop", (self.stop,))
+        for name in ("stop", "stop_token_ids"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+        stop, stop_token_ids = self.stop, self.stop_token_ids
         self.require("max_tokens", is_int(self.max_tokens, 1), "an integer of at least 1")
         self.require("temperature", is_number(self.temperature, 0, 1e6), "a number in [0, 1e6]")
         self.require("top_p", is_number(self.top_p, 0, 1) and self.top_p > 0, "in (0, 1]")
@@ -94,9 +97,11 @@ class SamplingParams(Params):
         self.require("min_p", is_number(self.min_p, 0, 1), "in [0, 1]")
         self.require("seed", self.seed is None or is_int(self.seed, -(1 << 63), (1 << 64) - 1), "None or 64 bits")
         self.require("n", is_int(self.n, 1, self.MAX_N), f"an integer in [1, {self.MAX_N}]")
-        strings = len(stop) <= self.MAX_STOP and all(isinstance(s, str) and s for s in stop)
+        strings = isinstance(stop, tuple) and len(stop) <= self.MAX_STOP and all(isinstance(s, str) and s for s in stop)
         self.require("stop", strings, f"at most {self.MAX_STOP} strings that are not empty")
-        self.require("stop_token_ids", all(is_int(t, 0) for t in self.stop_token_ids), "token ids of at least 0")
+        token_ids = isinstance(stop_token_ids, tuple) and all(is_int(token_id, 0) for token_id in stop_token_ids)
+        self.require("stop_token_ids", token_ids, "token ids of at least 0")
+        self.require("ignore_eos", isinstance(self.ignore_eos, bool), "True or False")
         self.require("presence_penalty", is_number(self.presence_penalty, -2, 2), "in [-2, 2]")
         self.require("frequency_penalty", is_number(self.frequency_penalty, -2, 2), "in [-2, 2]")
         positive = is_number(self.repetition_penalty, 0, 1e6) and self.repetition_penalty > 0
@@ -126,7 +131,8 @@ class Request:
     Stored: the tokens and num_computed_tokens. Derived: everything else. Always
     0 <= num_computed_tokens <= num_tokens = num_prompt_tokens + len(output_token_ids).
 
-    Raises EmptyPromptError for a prompt without tokens.
+    Raises EmptyPromptError for a prompt without tokens, InvalidParameterError for an option of the wrong kind: found
+    later, in the scheduler, it would stop everybody.
     """
 
     __slots__ = (
@@ -164,6 +170,14 @@ class Request:
     ) -> None:
         if not len(prompt_token_ids):
             raise EmptyPromptError(f"request {request_id!r}: the prompt has 0 tokens, at least 1 is needed")
+        for name, value, holds, limit in (
+            ("priority", priority, is_int(priority, -math.inf), "an integer"),
+            ("arrival_time", arrival_time, is_number(arrival_time, -math.inf, math.inf), "a number"),
+            ("cache_salt", cache_salt, cache_salt is None or isinstance(cache_salt, str), "None or a string"),
+            ("max_model_len", max_model_len, max_model_len is None or is_int(max_model_len, 1), "None or at least 1"),
+        ):
+            if not holds:
+                raise InvalidParameterError(f"request {request_id!r}: {name} must be {limit}, got {value!r}")
         self.request_id = request_id
         self.prompt_token_ids = list(prompt_token_ids)
         self.sampling_params = sampling_params

@@ -74,12 +74,18 @@ class Scheduler:
         kv = kv_cache_manager
         # The last token of a request is never computed, so a request alone may have one token more than slots.
         self.num_slots = kv.num_usable_blocks * kv.block_size
-        self.max_model_len = min(max_model_len or self.num_slots + 1, self.num_slots + 1)
+        most_tokens = self.num_slots + 1
+        self.max_model_len = most_tokens if max_model_len is None else min(max_model_len, most_tokens)
         if policy not in ("fcfs", "priority"):
             raise InvalidParameterError(f"policy must be 'fcfs' or 'priority', got {policy!r}")
         if max_num_seqs < 1 or max_num_batched_tokens < 1:
             limits = f"max_num_seqs {max_num_seqs}, max_num_batched_tokens {max_num_batched_tokens}"
             raise InvalidParameterError(f"limits must be at least 1, got {limits}")
+        if long_prefill_token_threshold < 0 or not 0 <= watermark < 1 or self.max_model_len < 1:
+            raise InvalidParameterError(
+                "long_prefill_token_threshold must be at least 0, watermark in [0, 1), max_model_len at least 1, "
+                f"got {long_prefill_token_threshold}, {watermark}, {self.max_model_len}"
+            )
         if not enable_chunked_prefill and max_num_batched_tokens < min(self.max_model_len, self.num_slots):
             raise InvalidParameterError(
                 f"without chunked prefill max_num_batched_tokens must be at least max_model_len {self.max_model_len}, "
@@ -92,6 +98,7 @@ class Scheduler:
         self.enable_chunked_prefill = enable_chunked_prefill
         self.policy = policy
         self.reserve_full_sequence = reserve_full_sequence
+        self.watermark = watermark
         self.num_watermark_blocks = int(watermark * kv.num_blocks)
         self.waiting: deque[Request] = deque()  # front first
         self.running: list[Request] = []  # in order of admission
@@ -108,7 +115,9 @@ class Scheduler:
         """
         if request.request_id in self._requests:
             raise DuplicateRequestError(f"request {request.request_id!r} is still in flight")
-        max_model_len = min(request.max_model_len or self.max_model_len, self.max_model_len)
+        max_model_len = self.max_model_len
+        if request.max_model_len is not None:
+            max_model_len = min(request.max_model_len, max_model_len)
         limit = min(max_model_len, self.num_slots)
         if request.num_prompt_tokens > limit:
             raise PromptTooLongError(

@@ -127,7 +127,7 @@ def describe_config(scheduler: Scheduler) -> Record:
         "policy": scheduler.policy,
         "max_model_len": scheduler.max_model_len,
         "scheduler_reserve_full_isl": scheduler.reserve_full_sequence,
-        "watermark": scheduler.num_watermark_blocks / kv.num_blocks,
+        "watermark": scheduler.watermark,
     }
 
 
