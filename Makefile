@@ -66,7 +66,7 @@ book: $(STAMP) ## build the book into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 mutants: $(STAMP) ## mutation testing of the core (takes minutes to an hour)
-	@$(BIN)/mutmut run --max-children $(WORKERS)
+	@CORE_EXAMPLES=10 $(BIN)/mutmut run --max-children $(WORKERS)
 	@$(BIN)/mutmut results
 
 clean: ## remove .venv, caches and what builds leave behind

@@ -61,7 +61,8 @@ def _resolve_hub_name(name: str) -> Path:
         try:
             found = snapshot_download(name, allow_patterns=list(HUB_PATTERNS), local_files_only=local_files_only)
         except Exception as error:  # the hub client raises a dozen unrelated kinds; all mean: not from here
-            tried.append(f"{place}: {type(error).__name__}: {str(error).strip().splitlines()[0]}")
+            reason = str(error).strip().splitlines()[0].split(". ")[0]  # the rest is advice on the hub client's options
+            tried.append(f"{place}: {'not there' if local_files_only else f'{type(error).__name__}: {reason}'}")
             continue
         if not local_files_only or _is_complete(Path(found)):  # a cached snapshot may be only its tokenizer
             return Path(found)

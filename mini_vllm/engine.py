@@ -157,6 +157,8 @@ class LLMEngine:
             sampled = self.runner.execute(self._snapshot(output)) if output.num_scheduled_tokens else {}
         except BaseException:
             scheduler.fail_step(output)
+            if self.trace:
+                self.trace.after_update({}, (), failed=True)
             raise
         self._finished_req_ids.clear()
         token_ids = {request_id: [token.token_id] for request_id, token in sampled.items()}

@@ -171,6 +171,7 @@ class Request:
         if not len(prompt_token_ids):
             raise EmptyPromptError(f"request {request_id!r}: the prompt has 0 tokens, at least 1 is needed")
         for name, value, holds, limit in (
+            ("request_id", request_id, isinstance(request_id, str), "a string"),
             ("priority", priority, is_int(priority, -math.inf), "an integer"),
             ("arrival_time", arrival_time, is_number(arrival_time, -math.inf, math.inf), "a number"),
             ("cache_salt", cache_salt, cache_salt is None or isinstance(cache_salt, str), "None or a string"),

@@ -31,6 +31,7 @@ from mini_vllm.kv_cache import ExactBlockHash, KVCacheManager
 from mini_vllm.output_processor import RequestOutput
 from mini_vllm.request import Request, SamplingParams
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.trace import TraceRecorder
 
 GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
 PROMPT = [5, 9, 20, 31, 42, 53, 64, 75, 86, 11, 22, 33, 44, 55, 66, 77, 88, 10, 21, 32, 43]  # 21 tokens
@@ -365,6 +366,7 @@ def test_a_step_that_raises_is_undone_and_tried_again(
     prompts = {"a": PROMPT, "b": PROMPT, "c": PROMPT[4:]}
     expected = generate(make_engine(), prompts)
     engine = make_engine(max_num_batched_tokens=30)
+    engine.trace = TraceRecorder(engine.scheduler)
     for request_id, prompt in prompts.items():
         engine.add_request(request_id, prompt, GREEDY)
     for _ in range(at):
@@ -383,6 +385,7 @@ def test_a_step_that_raises_is_undone_and_tried_again(
     assert not engine.scheduler.running or at > 0
     outputs = finish(engine)
     assert {request_id: output.outputs[0].token_ids for request_id, output in outputs.items()} == expected
+    assert [record["step"] for record in engine.trace.steps if record.get("failed")] == [at]
     assert_idle(engine)
 
 

@@ -143,6 +143,11 @@ def test_an_option_of_the_wrong_kind_is_refused(name: str, value: Any) -> None:
     assert str(refusal.value).endswith(f"got {value!r}")
 
 
+def test_a_request_id_that_is_no_string_is_refused() -> None:
+    with pytest.raises(InvalidParameterError, match="request_id must be a string, got 7"):
+        Request(7, [1], SamplingParams())  # type: ignore[arg-type]
+
+
 def test_trap_26_an_output_token_counts_everywhere() -> None:
     request = make_request()
     for n, token_id in enumerate((7, 8, 9), 1):

@@ -394,6 +394,7 @@ def test_watermark_is_left_free_while_anything_runs() -> None:
     """A share of all 11 blocks, rounded down: 0.3 x 11 = 3."""
     for watermark, admitted in ((0.0, True), (0.3, False), (0.27, True)):
         scheduler = make_scheduler(num_blocks=11, watermark=watermark)
+        assert scheduler.watermark == watermark
         add(scheduler, make_request("a", 16))
         step(scheduler)
         add(scheduler, make_request("b", 12))  # 4 + 1 held, 5 free, 3 needed, so 2 are left

@@ -133,7 +133,7 @@ def demo(
     screen = console()
     title(screen, "Six questions at once")
     screen.print(
-        "The bundled model has 3 M parameters and knows docs/glossary.md, nothing else. To make it interesting, its KV "
+        "The bundled model has 2 M parameters and knows docs/glossary.md, nothing else. To make it interesting, its KV "
         f"cache has only {blocks - 1} blocks of {block_size} tokens, and a step computes at most {budget} tokens.\n"
     )
     run = Demo(load_llm(config))

@@ -3,7 +3,7 @@
     python tools/mutation/planted_bugs.py [part of a test's name ...]
 
 Each bug is one replacement in a copy of the core. It is found if some test with the given name fails. Exit status 1 if
-one is not found, or no longer applies. About two seconds a bug. mutmut plants small bugs everywhere (survivors.md);
+one is not found, or no longer applies. A few minutes in all. mutmut plants small bugs everywhere (survivors.md);
 these are the large ones that engines really had.
 """
 
