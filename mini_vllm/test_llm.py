@@ -1,0 +1,179 @@
+"""LLM on the bundled model: real text in, real text out. Nonsense here means that something below is broken."""
+
+import dataclasses
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from mini_vllm import LLM, SamplingParams
+from mini_vllm.errors import EmptyPromptError, InvalidParameterError, TokenizerMissingError
+
+GREEDY = SamplingParams(temperature=0, max_tokens=120)
+ANSWER = "A KV block is a fixed-size piece of the KV cache"
+
+
+def ask(question: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": question}]
+
+
+def glossary() -> dict[str, str]:
+    """The natural question about each term of docs/glossary.md ("What is a KV block?") -> its paragraph."""
+    text = (Path(__file__).parents[1] / "docs" / "glossary.md").read_text(encoding="utf-8")
+    questions = {}
+    for heading, paragraph in re.findall(r"^### (.+)\n\n((?:.+\n)+)", text, re.MULTILINE):
+        definition = " ".join(paragraph.split())
+        name = heading.split(" (")[0].replace("`", "")
+        opening = re.match(rf"(an? |the )?({re.escape(name)})\W+(are\b)?", definition.replace("`", ""), re.IGNORECASE)
+        assert opening, f"the paragraph of {heading!r} must begin with the term"
+        inside = opening[2] if opening[1] else name[0].lower() + name[1:] if name[1:].islower() else name
+        questions[f"What {'are' if opening[3] else 'is'} {(opening[1] or '').lower()}{inside}?"] = definition
+    return questions
+
+
+@pytest.fixture(scope="module")
+def llm() -> LLM:
+    return LLM("tiny", dtype="float32", num_kv_blocks=2000)
+
+
+@pytest.fixture(scope="module")
+def prompt(llm: LLM) -> list[int]:
+    return llm.apply_chat_template(ask("What is a KV block?"))
+
+
+def test_the_bundled_model_answers_the_glossary_word_for_word(llm: LLM) -> None:
+    questions = glossary()
+    assert len(questions) >= 120
+    outputs = llm.chat([ask(question) for question in questions], GREEDY)
+    wrong = [
+        (question, output.outputs[0].text)
+        for (question, answer), output in zip(questions.items(), outputs, strict=True)
+        if output.outputs[0].text != answer
+    ]
+    assert not wrong, wrong[:3]
+    assert all(output.outputs[0].finish_reason == "stop" for output in outputs)
+
+
+def test_transformers_gives_the_same_greedy_text(llm: LLM, prompt: list[int]) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = Path(__file__).parent / "tiny"
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    generated = model.generate(torch.tensor([prompt]), max_new_tokens=120, do_sample=False)[0, len(prompt) :]
+    theirs = tokenizer.decode(generated, skip_special_tokens=True)
+    assert llm.generate(prompt, GREEDY)[0].outputs[0].text == theirs
+    assert theirs.startswith(ANSWER)
+
+
+def test_bfloat16_gives_the_same_text(llm: LLM, prompt: list[int]) -> None:
+    half = LLM("tiny", num_kv_blocks=100)
+    assert half.engine.runner.kv_caches[0][0].dtype == torch.bfloat16
+    assert half.generate(prompt, GREEDY)[0].outputs[0].text == llm.generate(prompt, GREEDY)[0].outputs[0].text
+
+
+def test_results_are_in_the_order_of_the_prompts_with_params_of_their_own(llm: LLM, prompt: list[int]) -> None:
+    params = [dataclasses.replace(GREEDY, max_tokens=n, ignore_eos=True) for n in (9, 3, 6)]
+    outputs = llm.generate([prompt, "What is a token?", prompt[:5]], params)
+    assert [len(output.outputs[0].token_ids) for output in outputs] == [9, 3, 6]
+    assert outputs[1].prompt == "What is a token?"
+    assert llm.engine.tokenizer is not None
+    assert outputs[1].prompt_token_ids == llm.engine.tokenizer.encode("What is a token?")
+
+
+def test_one_prompt_as_text_and_as_ids(llm: LLM) -> None:
+    (as_text,) = llm.generate("preemption", GREEDY)
+    (as_ids,) = llm.generate(as_text.prompt_token_ids, GREEDY)
+    assert as_text.outputs == as_ids.outputs
+
+
+def test_no_sampling_params_means_the_generation_config(llm: LLM, prompt: list[int]) -> None:
+    defaults = llm.default_sampling_params()
+    assert (defaults.temperature, defaults.max_tokens) == (0.0, 256)
+    assert llm.generate(prompt)[0].outputs == llm.generate(prompt, defaults)[0].outputs
+
+
+def test_streamed_pieces_join_to_the_whole(llm: LLM, prompt: list[int]) -> None:
+    whole = llm.generate(prompt, dataclasses.replace(GREEDY, logprobs=1))[0].outputs[0]
+    pieces = [output.outputs[0] for output in llm.stream(prompt, dataclasses.replace(GREEDY, logprobs=1))]
+    assert "".join(piece.text for piece in pieces) == whole.text
+    assert [token for piece in pieces for token in piece.token_ids] == whole.token_ids
+    assert [each for piece in pieces for each in piece.logprobs or ()] == whole.logprobs
+    assert [piece.finish_reason for piece in pieces[:-1]] == [None] * (len(pieces) - 1)
+    assert pieces[-1].finish_reason == "stop"
+    assert len(pieces) > 10
+
+
+def test_streams_run_side_by_side_and_a_closed_one_is_aborted(llm: LLM, prompt: list[int]) -> None:
+    whole = llm.generate(prompt, GREEDY)[0].outputs[0].text
+    first, second = llm.stream(prompt, GREEDY), llm.stream(prompt, GREEDY)
+    texts = ["", ""]
+    for pair in itertools.zip_longest(first, second):
+        for i, output in enumerate(pair):
+            if output is not None and output.outputs:
+                texts[i] += output.outputs[0].text
+    assert texts == [whole, whole]
+    third = llm.stream(prompt, GREEDY)
+    next(third)
+    assert llm.engine.has_unfinished_requests()
+    third.close()
+    assert not llm.engine.has_unfinished_requests()
+
+
+@pytest.mark.parametrize("stop", ["fixed-size", " a ", "cache", "piece of the KV", ".", "A"])
+def test_trap_32_the_text_ends_before_the_stop_string(llm: LLM, prompt: list[int], stop: str) -> None:
+    whole = llm.generate(prompt, GREEDY)[0].outputs[0].text
+    choice = llm.generate(prompt, dataclasses.replace(GREEDY, stop=stop))[0].outputs[0]
+    assert choice.text == whole[: whole.index(stop)]
+    assert choice.finish_reason == "stop"
+    shown = ""
+    for output in llm.stream(prompt, dataclasses.replace(GREEDY, stop=(stop, "never"))):
+        shown += "".join(choice.text for choice in output.outputs)
+        assert whole.startswith(shown)
+        assert stop not in shown
+    assert shown == choice.text
+    assert not llm.engine.has_unfinished_requests()
+
+
+def test_logprobs_are_those_of_the_choice(llm: LLM, prompt: list[int]) -> None:
+    choice = llm.generate(prompt, dataclasses.replace(GREEDY, logprobs=3, max_tokens=5))[0].outputs[0]
+    assert choice.logprobs is not None
+    for token_id, logprobs in zip(choice.token_ids, choice.logprobs, strict=True):
+        assert len(logprobs) == 3
+        assert logprobs[token_id].rank == 1
+        assert logprobs[token_id].logprob == max(each.logprob for each in logprobs.values())
+    assert "".join(lp[t].decoded_token or "" for t, lp in zip(choice.token_ids, choice.logprobs, strict=True)) in ANSWER
+
+
+def test_choices_of_one_prompt(llm: LLM, prompt: list[int]) -> None:
+    (output,) = llm.generate(prompt, SamplingParams(temperature=3.0, seed=1, n=3, max_tokens=12))
+    assert [choice.index for choice in output.outputs] == [0, 1, 2]
+    assert len({choice.text for choice in output.outputs}) == 3
+
+
+def test_a_conversation_and_its_prefix(llm: LLM) -> None:
+    system = {"role": "system", "content": "You are a helpful assistant for people who read about engines."}
+    conversation = [system, *ask("What is preemption?")]
+    (first,) = llm.chat(conversation, GREEDY)
+    conversation += [{"role": "assistant", "content": first.outputs[0].text}, *ask("What is a KV block?")]
+    (second,) = llm.chat(conversation, GREEDY)
+    assert second.outputs[0].text.startswith(ANSWER)
+    assert second.num_cached_tokens >= len(first.prompt_token_ids) // 16 * 16
+
+
+def test_a_refused_prompt_leaves_nothing_behind(llm: LLM, prompt: list[int]) -> None:
+    with pytest.raises(EmptyPromptError):
+        llm.generate([prompt, []], GREEDY)
+    with pytest.raises(InvalidParameterError, match="2 prompts need as many"):
+        llm.generate([prompt, prompt], [GREEDY])
+    assert not llm.engine.has_unfinished_requests()
+    assert llm.generate([], GREEDY) == []
+
+
+def test_a_checkpoint_without_tokenizer_works_with_token_ids(checkpoint: Path) -> None:
+    llm = LLM(str(checkpoint), num_kv_blocks=50)
+    assert len(llm.generate([1, 2, 3], GREEDY)[0].outputs[0].token_ids) > 0
+    with pytest.raises(TokenizerMissingError, match="no chat template"):
+        llm.chat(ask("hello"))
