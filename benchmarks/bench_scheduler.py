@@ -92,7 +92,9 @@ class Ours:
         """Make a request and queue it."""
         params = self.request.SamplingParams(max_tokens=r["max_tokens"], ignore_eos=r["ignore_eos"], temperature=0.0)
         self.scheduler.add_request(
-            self.request.Request(r["id"], r["prompt"], params, eos_token_ids=EOS_TOKEN_IDS, arrival_time=r["arrival_time"])
+            self.request.Request(
+                r["id"], r["prompt"], params, eos_token_ids=EOS_TOKEN_IDS, arrival_time=r["arrival_time"]
+            )
         )
 
     def step(self) -> tuple[float, float, int]:

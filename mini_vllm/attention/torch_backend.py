@@ -6,6 +6,8 @@ processor's own cache from one request to the next, and attention then walks war
 neighbours, so its result does not depend on the batch.
 """
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -16,6 +18,16 @@ from mini_vllm.attention.metadata import AttentionMetadata
 QUERY_SLICE = 64  # queries of a chunk whose scores are in memory at a time
 
 
+class Pages(NamedTuple):
+    """How one request's keys and values are read: the same in every layer of a step."""
+
+    blocks: Tensor  # ids of the blocks that hold the keys in sight
+    key_copy: Tensor  # scratch for these blocks, [blocks, block_size, num_kv_heads, head_dim]
+    value_copy: Tensor
+    key: Tensor  # the keys in sight as they lie in key_copy, [num_kv_heads, keys, head_dim]
+    value: Tensor
+
+
 class TorchBackend(AttentionBackend):
     """Gather the pages of a request, then attend to them as if they had never been paged."""
 
@@ -23,6 +35,8 @@ class TorchBackend(AttentionBackend):
 
     def __init__(self) -> None:
         self._scratch: list[Tensor] = []  # one for keys, one for values; reused by every request of every layer
+        self._metadata: AttentionMetadata | None = None  # the step that the plans are of
+        self._plans: dict[object, list[Pages]] = {}
 
     def write_kv(
         self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
@@ -47,37 +61,48 @@ class TorchBackend(AttentionBackend):
     ) -> Tensor:
         """One request after the other: a decode in one fused call, a longer chunk in slices."""
         output = torch.zeros_like(query)
-        row = 0
-        for block_table, num_queries, end in zip(
-            metadata.block_tables, metadata.query_lens, metadata.context_lens, strict=True
-        ):
-            # The first query stands at end - num_queries and sees the oldest keys that any query sees.
-            begin = 0 if sliding_window is None else max(0, end - num_queries + 1 - sliding_window)
-            key, value = self._gather(key_cache, value_cache, block_table, begin, end)
-            rows = slice(row, row + num_queries)
-            if num_queries == 1:
-                output[rows] = attend_decode(query[rows], key, value, scale)
+        num_rows, lens = sum(metadata.query_lens), list(metadata.query_lens)
+        pages = self._plan(key_cache, metadata, sliding_window)
+        queries_and_rows = (torch.split(tensor[:num_rows], lens) for tensor in (query, output))
+        for queries, rows, page in zip(*queries_and_rows, pages, strict=True):
+            torch.index_select(key_cache, 0, page.blocks, out=page.key_copy)
+            torch.index_select(value_cache, 0, page.blocks, out=page.value_copy)
+            if len(queries) == 1:
+                rows.copy_(attend_decode(queries, page.key, page.value, scale))
             else:
-                output[rows] = attend_chunk(query[rows], key, value, scale, sliding_window)
-            row += num_queries
+                rows.copy_(attend_chunk(queries, page.key, page.value, scale, sliding_window))
         return output
 
-    def _gather(
-        self, key_cache: Tensor, value_cache: Tensor, block_table: Tensor, begin: int, end: int
-    ) -> tuple[Tensor, Tensor]:
-        """Keys and values at positions [begin, end), each [num_kv_heads, end - begin, head_dim], valid until the next
-        call."""
-        block_size = key_cache.shape[1]
+    def _plan(self, cache: Tensor, metadata: AttentionMetadata, sliding_window: int | None) -> list[Pages]:
+        """The pages of every request, worked out once a step: a layer then has nothing left to do but read."""
+        if metadata is not self._metadata:
+            self._metadata, self._plans = metadata, {}
+        kind = (sliding_window, cache.dtype, cache.device, cache.shape[1:])
+        if kind not in self._plans:
+            block_size = metadata.block_size
+            spans = [
+                # The first query stands at end - num_queries and sees the oldest keys that any query sees.
+                (0 if sliding_window is None else max(0, end - num_queries + 1 - sliding_window), end)
+                for num_queries, end in zip(metadata.query_lens, metadata.context_lens, strict=True)
+            ]
+            self._make_room(cache, max(-(-end // block_size) - begin // block_size for begin, end in spans))
+            self._plans[kind] = [
+                self._find_pages(table, begin, end, block_size)
+                for table, (begin, end) in zip(metadata.block_tables, spans, strict=True)
+            ]
+        return self._plans[kind]
+
+    def _make_room(self, cache: Tensor, num_blocks: int) -> None:
+        if not self._scratch or not fits(self._scratch[0], cache, num_blocks):
+            self._scratch = [cache.new_empty(num_blocks, *cache.shape[1:]) for _ in range(2)]
+
+    def _find_pages(self, block_table: Tensor, begin: int, end: int, block_size: int) -> Pages:
+        """To read positions [begin, end)."""
         first, last = begin // block_size, -(-end // block_size)
-        blocks = block_table[first:last]
-        if not self._scratch or not fits(self._scratch[0], key_cache, last - first):
-            self._scratch = [cache.new_empty(last - first, *cache.shape[1:]) for cache in (key_cache, value_cache)]
         tokens = slice(begin - first * block_size, end - first * block_size)
-        key, value = (
-            torch.index_select(cache, 0, blocks, out=scratch[: last - first]).flatten(0, 1)[tokens].transpose(0, 1)
-            for cache, scratch in zip((key_cache, value_cache), self._scratch, strict=True)
-        )
-        return key, value
+        key_copy, value_copy = (scratch[: last - first] for scratch in self._scratch)
+        key, value = (copy.flatten(0, 1)[tokens].transpose(0, 1) for copy in (key_copy, value_copy))
+        return Pages(block_table[first:last], key_copy, value_copy, key, value)
 
 
 def fits(scratch: Tensor, cache: Tensor, num_blocks: int) -> bool:

@@ -19,5 +19,5 @@ class GatedMLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[T, hidden_size] to the same shape."""
         gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
-        output: Tensor = self.down_proj(F.silu(gate) * up)
+        output: Tensor = self.down_proj(F.silu(gate).mul_(up))
         return output

@@ -1,6 +1,6 @@
 """RMSNorm (Zhang and Sennrich 2019): scale a vector to unit mean square, then each channel by its weight."""
 
-import torch.nn.functional as F
+import torch
 from torch import Tensor, nn
 
 from mini_vllm.checkpoint import WeightLoader
@@ -16,6 +16,8 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., size] to the same shape and dtype."""
-        # The weight stays outside the fused call: transformers rounds before it multiplies, and so do the checkpoints'
-        # reference results in bfloat16.
-        return self.weight * F.rms_norm(x, self.weight.shape, eps=self.eps)
+        # In place on one float32 copy: on a CPU memory is what a norm costs. The weight comes after the rounding, as in
+        # transformers and in the checkpoints' reference results.
+        wide = x.to(torch.float32, copy=True)
+        mean_square = torch.linalg.vector_norm(wide, dim=-1, keepdim=True).square_().div_(x.shape[-1])
+        return wide.mul_(mean_square.add_(self.eps).rsqrt_()).to(x.dtype).mul_(self.weight)

@@ -8,14 +8,13 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mini_vllm.attention import PagedAttention
 from mini_vllm.checkpoint import WeightLoader
 from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError
 from mini_vllm.layers.embedding import Embedding
-from mini_vllm.layers.linear import Linear
+from mini_vllm.layers.linear import Linear, linear, pack_weight
 from mini_vllm.layers.mlp import GatedMLP
 from mini_vllm.layers.norm import RMSNorm
 from mini_vllm.layers.rotary import RotaryEmbedding, Rotation
@@ -70,6 +69,8 @@ class DecoderModel(nn.Module, ABC):
             self.lm_head = Linear(loader, {"lm_head": self.vocab_size}, self.hidden_size)
         elif "lm_head.weight" in loader.checkpoint:
             self._check_tied(loader)
+        # Tied weights are kept twice where packing makes a second form of them: rows to look up, and the head.
+        self.head_weight = pack_weight(self.embed_tokens.weight) if self.lm_head is None else self.lm_head.weight
         loader.checkpoint.ignore(".rotary_emb.inv_freq")  # old checkpoints store what the configuration determines
 
     @abstractmethod
@@ -87,8 +88,7 @@ class DecoderModel(nn.Module, ABC):
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
         """Final hidden states [S, hidden_size] of the tokens that sample, to logits [S, vocab_size]."""
-        head = self.embed_tokens if self.lm_head is None else self.lm_head
-        return F.linear(hidden, head.weight)
+        return linear(hidden, self.head_weight)
 
     def _check_tied(self, loader: WeightLoader) -> None:
         """A tied checkpoint may store its head again, if it is the same."""
