@@ -1,7 +1,7 @@
 """The interface that every rung of the attention ladder implements, and how a model sees it.
 
 A back end has two verbs: write the new keys and values into the paged cache, then attend over it. Nothing outside this
-package turns a slot into an address, so a new rung is one new file and one name in `get_backend`.
+package turns a slot into an address, so a new rung is one new file and one name in BACKENDS (__init__.py).
 """
 
 from abc import ABC, abstractmethod
@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from mini_vllm.attention.metadata import AttentionMetadata
-from mini_vllm.errors import InvalidParameterError
 
 
 class AttentionBackend(ABC):
@@ -79,15 +77,3 @@ class PagedAttention:
         return self.backend.attend(
             query, key_cache, value_cache, self.metadata, scale=scale, sliding_window=sliding_window
         )
-
-
-def get_backend(name: str, device: torch.device) -> AttentionBackend:
-    """The back end of that name; "auto" takes the fastest for the device. Errors: InvalidParameterError."""
-    from mini_vllm.attention.reference import ReferenceBackend
-    from mini_vllm.attention.torch_backend import TorchBackend
-
-    backends: dict[str, type[AttentionBackend]] = {b.name: b for b in (ReferenceBackend, TorchBackend)}
-    chosen = TorchBackend.name if name == "auto" else name
-    if chosen not in backends:
-        raise InvalidParameterError(f"attention backend {name!r} is not one of: auto, {', '.join(backends)}")
-    return backends[chosen]()
