@@ -1,0 +1,665 @@
+"""Output tokens per second of mini_vllm on a CPU, beside transformers and vLLM in the same run.
+
+    python benchmarks/bench_engine.py [--quick] [--vllm-python PATH]
+
+The work is the same for all: 32 requests, 5,089 prompt and 1,767 output tokens, greedy, over a checkpoint with
+Qwen3-0.6B's exact shape and random weights (written to --checkpoint once), bfloat16. Engines take turns, each turn a
+process of its own: load, a short warm-up, timed repetitions. Ratios of such turns mean something on a busy machine;
+the absolute figures only on a quiet one. Then: what the hardware would allow (memory and matrix-product floors), where
+the time goes, and how it grows with batch and context. Writes results/engine.md and results/engine_growth.png.
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import date
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+VOCAB_SIZE, HIDDEN, INTERMEDIATE, LAYERS = 151_936, 1024, 3072, 28
+HEADS, KV_HEADS, HEAD_DIM = 16, 8, 128
+MAX_BATCHED_TOKENS, MAX_SEQS, MAX_MODEL_LEN = 1024, 32, 512
+LINEARS = {  # one layer's matrix products: (in, out)
+    "qkv": (HIDDEN, (HEADS + 2 * KV_HEADS) * HEAD_DIM),
+    "o": (HEADS * HEAD_DIM, HIDDEN),
+    "gate_up": (HIDDEN, 2 * INTERMEDIATE),
+    "down": (INTERMEDIATE, HIDDEN),
+}
+BATCH_SIZES = (1, 4, 16, 32, 64, 128, 256, 512, 1024)
+Request = tuple[list[int], int]  # prompt token ids, number of output tokens
+Turn = dict[str, Any]
+
+
+# --- the work ---------------------------------------------------------------------------------------------------------
+
+
+def workload(num_requests: int = 32, seed: int = 0) -> list[Request]:
+    """Prompts of 32 to 256 random tokens, outputs of 16 to 96."""
+    rng = random.Random(seed)
+    requests = []
+    for _ in range(num_requests):
+        prompt_len, output_len = rng.randint(32, 256), rng.randint(16, 96)
+        requests.append(([rng.randrange(10, VOCAB_SIZE - 1000) for _ in range(prompt_len)], output_len))
+    return requests
+
+
+def warm_up() -> list[Request]:
+    return [(prompt[:20], 3) for prompt, _ in workload(4)]
+
+
+def make_checkpoint(folder: Path) -> None:
+    """Qwen3-0.6B with random weights, unless it is there. The file appears last, so half a checkpoint is made again."""
+    if (folder / "model.safetensors").exists():
+        return
+    import torch
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "dtype": "bfloat16", "vocab_size": VOCAB_SIZE,
+        "hidden_size": HIDDEN, "intermediate_size": INTERMEDIATE, "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "head_dim": HEAD_DIM,
+        "max_position_embeddings": 40_960, "rope_theta": 1_000_000.0, "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": True, "attention_bias": False, "hidden_act": "silu",
+        "bos_token_id": 151_643, "eos_token_id": 151_645,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config, indent=1))
+    generator = torch.Generator().manual_seed(0)
+
+    def matrix(rows: int, columns: int) -> torch.Tensor:
+        return torch.empty(rows, columns, dtype=torch.bfloat16).normal_(0, 0.02, generator=generator)
+
+    kv_size = KV_HEADS * HEAD_DIM
+    shapes = {
+        "self_attn.q_proj": (HEADS * HEAD_DIM, HIDDEN), "self_attn.k_proj": (kv_size, HIDDEN),
+        "self_attn.v_proj": (kv_size, HIDDEN), "self_attn.o_proj": (HIDDEN, HEADS * HEAD_DIM),
+        "mlp.gate_proj": (INTERMEDIATE, HIDDEN), "mlp.up_proj": (INTERMEDIATE, HIDDEN),
+        "mlp.down_proj": (HIDDEN, INTERMEDIATE),
+    }  # fmt: skip
+    norms = {"input_layernorm": HIDDEN, "post_attention_layernorm": HIDDEN}
+    norms |= {"self_attn.q_norm": HEAD_DIM, "self_attn.k_norm": HEAD_DIM}
+    weights = {"model.embed_tokens.weight": matrix(VOCAB_SIZE, HIDDEN)}
+    for i in range(LAYERS):
+        weights |= {f"model.layers.{i}.{name}.weight": matrix(*shape) for name, shape in shapes.items()}
+        for name, size in norms.items():
+            weights[f"model.layers.{i}.{name}.weight"] = torch.ones(size, dtype=torch.bfloat16)
+    weights["model.norm.weight"] = torch.ones(HIDDEN, dtype=torch.bfloat16)
+    save_file(weights, folder / "unfinished", metadata={"format": "pt"})
+    (folder / "unfinished").rename(folder / "model.safetensors")
+
+
+# --- the engines: each loads, and returns a function that does the work and counts the output tokens ------------------
+
+
+def load_mini_vllm(args: argparse.Namespace) -> Callable[[list[Request]], int]:
+    engine = make_engine(args)
+    return partial(run_mini_vllm, engine)
+
+
+def make_engine(args: argparse.Namespace, max_seqs: int = MAX_SEQS, num_slots: int = 16_384) -> Any:
+    from mini_vllm import EngineConfig, LLMEngine
+
+    return LLMEngine(
+        EngineConfig(
+            str(args.checkpoint),
+            dtype="bfloat16",
+            device="cpu",
+            block_size=args.block_size,
+            num_kv_blocks=num_slots // args.block_size + 1,
+            max_num_seqs=max_seqs,
+            max_num_batched_tokens=MAX_BATCHED_TOKENS,
+            enable_prefix_caching=False,
+        )
+    )
+
+
+def run_mini_vllm(engine: Any, requests: list[Request]) -> int:
+    from mini_vllm import SamplingParams
+
+    for i, (prompt, num_output) in enumerate(requests):
+        params = SamplingParams(temperature=0, max_tokens=num_output, ignore_eos=True)
+        engine.add_request(str(i), prompt, params)
+    count = 0
+    while engine.has_unfinished_requests():
+        for output in engine.step():
+            count += len(output.outputs[0].token_ids) if output.finished else 0
+    return count
+
+
+def load_transformers(args: argparse.Namespace, attention: str) -> tuple[Any, Callable[[int], Any]]:
+    from transformers import AutoModelForCausalLM, GenerationConfig
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    model = AutoModelForCausalLM.from_pretrained(args.checkpoint, dtype="bfloat16", attn_implementation=attention)
+    options = {"do_sample": False, "eos_token_id": -1, "pad_token_id": 0, "use_cache": True}
+    return model.eval(), lambda num_output: GenerationConfig(max_new_tokens=num_output, **options)
+
+
+def load_transformers_static(args: argparse.Namespace) -> Callable[[list[Request]], int]:
+    """generate() over batches of 16, sorted by prompt length and padded; a batch runs until its longest output."""
+    import torch
+
+    model, config = load_transformers(args, "sdpa")
+
+    def run(requests: list[Request]) -> int:
+        by_length = sorted(requests, key=lambda request: len(request[0]))
+        for first in range(0, len(by_length), 16):
+            batch = by_length[first : first + 16]
+            width = len(batch[-1][0])
+            ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt, _ in batch])
+            mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt, _ in batch])
+            num_output = max(num_output for _, num_output in batch)
+            model.generate(ids, attention_mask=mask, generation_config=config(num_output))
+        return sum(num_output for _, num_output in requests)
+
+    return torch.inference_mode()(run)
+
+
+def load_transformers_continuous(args: argparse.Namespace) -> Callable[[list[Request]], int]:
+    """transformers' continuous batching over a paged cache, attention "paged|sdpa"."""
+    import torch
+    from transformers import ContinuousBatchingConfig
+
+    model, config = load_transformers(args, "paged|sdpa")
+    pages = ContinuousBatchingConfig(
+        num_blocks=64, page_size=256, max_batch_tokens=MAX_BATCHED_TOKENS, allow_block_sharing=False
+    )
+
+    def run(requests: list[Request]) -> int:
+        manager = model.init_continuous_batching(generation_config=config(96), continuous_batching_config=pages)
+        manager.start()
+        for i, (prompt, num_output) in enumerate(requests):
+            manager.add_request(prompt, request_id=f"r{i}", max_new_tokens=num_output)
+        count, unfinished = 0, len(requests)
+        while unfinished:
+            result = manager.get_result(timeout=5)
+            if result is None and not manager.is_running():
+                raise RuntimeError("continuous batching stopped before it was done")
+            if result is not None and result.is_finished():
+                unfinished -= 1
+                count += len(result.generated_tokens)
+        manager.stop(block=True)
+        return count
+
+    return torch.inference_mode()(run)
+
+
+def load_vllm(args: argparse.Namespace) -> Callable[[list[Request]], int]:
+    """vLLM in this process, eager, without prefix caching."""
+    os.environ |= {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": f"0-{args.threads - 1}", "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1",
+        "DO_NOT_TRACK": "1",
+    }  # fmt: skip
+    from vllm import LLM, SamplingParams
+
+    llm = LLM(
+        model=str(args.checkpoint),
+        dtype="bfloat16",
+        skip_tokenizer_init=True,
+        max_model_len=MAX_MODEL_LEN,
+        max_num_seqs=MAX_SEQS,
+        max_num_batched_tokens=MAX_BATCHED_TOKENS,
+        enforce_eager=True,
+        enable_prefix_caching=False,
+    )
+
+    def run(requests: list[Request]) -> int:
+        prompts: Any = [{"prompt_token_ids": prompt} for prompt, _ in requests]
+        params = [SamplingParams(temperature=0, max_tokens=n, ignore_eos=True, detokenize=False) for _, n in requests]
+        outputs = llm.generate(prompts, params, use_tqdm=False)
+        return sum(len(output.outputs[0].token_ids) for output in outputs)
+
+    return run
+
+
+STATIC, CONTINUOUS = "transformers generate, batches of 16", "transformers continuous batching"
+ENGINES: dict[str, Callable[[argparse.Namespace], Callable[[list[Request]], int]]] = {
+    "mini_vllm": load_mini_vllm,
+    CONTINUOUS: load_transformers_continuous,
+    STATIC: load_transformers_static,
+    "vLLM": load_vllm,
+}
+PACKAGES = {"mini_vllm": ("mini-vllm",), "vLLM": ("vllm", "vllm-cpu")}
+
+
+def take_turn(args: argparse.Namespace) -> Turn:
+    """One engine in this process: load, warm up, then the work `reps` times."""
+    start = time.perf_counter()
+    run = ENGINES[args.worker](args)
+    run(warm_up())
+    turn: Turn = {"load_s": time.perf_counter() - start, "runs": [], "version": find_version(args.worker)}
+    requests = workload(args.requests)
+    for _ in range(args.reps):
+        wall, cpu = time.perf_counter(), time.process_time()
+        count = run(requests)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        expected = sum(num_output for _, num_output in requests)
+        if count != expected:
+            raise RuntimeError(f"{args.worker} made {count} tokens, expected {expected}")
+        turn["runs"].append({"wall_s": wall, "cpu_s": cpu, "tokens": count})
+    return turn
+
+
+def find_version(engine: str) -> str:
+    import torch
+
+    for package in PACKAGES.get(engine, ("transformers",)):
+        try:
+            return f"{package} {version(package)}, torch {torch.__version__}"
+        except ImportError:  # PackageNotFoundError: the third-party build goes by another name
+            continue
+    return f"{engine}, torch {torch.__version__}"
+
+
+# --- floors: what the hardware would allow ----------------------------------------------------------------------------
+
+
+def measure_floors(args: argparse.Namespace) -> Turn:
+    """Seconds that the work cannot undercut: reading weights and KV once a step, and the bare matrix products."""
+    import torch
+
+    from mini_vllm.layers.linear import linear, pack_weight
+
+    with torch.inference_mode():
+        data = torch.ones(1 << 28)  # 1 GiB, far beyond any cache
+        bandwidth = data.numel() * 4 / fastest(data.sum, 5)
+        del data
+        seconds: dict[str, list[float]] = {}
+        for name, (size_in, size_out) in LINEARS.items():
+            copies = max(1, (256 << 20) // (2 * size_in * size_out))  # so that none is in a cache when its turn comes
+            packed = [pack_weight(torch.randn(size_out, size_in).bfloat16()) for _ in range(copies)]
+            seconds[name] = [time_products(linear, packed, rows) for rows in BATCH_SIZES]
+        head = [pack_weight(torch.randn(VOCAB_SIZE, HIDDEN).bfloat16())]
+        seconds["lm_head"] = [time_products(linear, head, rows) for rows in BATCH_SIZES[:5]]
+    layer = [sum(seconds[name][i] for name in LINEARS) for i in range(len(BATCH_SIZES))]
+    weight_bytes = 2 * (LAYERS * sum(a * b for a, b in LINEARS.values()) + VOCAB_SIZE * HIDDEN)
+    kv_bytes = 2 * 2 * LAYERS * KV_HEADS * HEAD_DIM
+    memory = matmul = 0.0
+    for num_tokens, num_samples, context in replay(args):
+        memory += (weight_bytes + kv_bytes * context) / bandwidth
+        matmul += LAYERS * interpolate(layer, num_tokens) + interpolate(seconds["lm_head"], num_samples)
+    flops = 2 * LAYERS * sum(a * b for a, b in LINEARS.values())
+    rates = {rows: flops * rows / LAYERS / layer[i] / 1e9 for i, rows in enumerate(BATCH_SIZES)}
+    return {"bandwidth": bandwidth / 1e9, "gflops": rates, "memory_s": memory, "matmul_s": matmul}
+
+
+def time_products(linear: Callable[..., Any], weights: list[Any], rows: int) -> float:
+    import torch
+
+    x = torch.randn(rows, weights[0].shape[1]).bfloat16()
+    return fastest(lambda: [linear(x, weight) for weight in weights], 3) / len(weights)
+
+
+def fastest(run: Callable[[], object], repeats: int) -> float:
+    run()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def interpolate(seconds: list[float], rows: int) -> float:
+    """Seconds for a number of rows between (or beyond) the measured BATCH_SIZES."""
+    if rows == 0:
+        return 0.0
+    sizes = BATCH_SIZES[: len(seconds)]
+    i = next((i for i, size in enumerate(sizes) if size >= rows), len(sizes) - 1)
+    if i == 0 or sizes[i] <= rows:
+        return seconds[i] * max(1.0, rows / sizes[i])
+    share = (rows - sizes[i - 1]) / (sizes[i] - sizes[i - 1])
+    return seconds[i - 1] + share * (seconds[i] - seconds[i - 1])
+
+
+def replay(args: argparse.Namespace) -> Iterator[tuple[int, int, int]]:
+    """The steps that the scheduler makes of the work: tokens computed, tokens sampled, KV tokens read."""
+    from mini_vllm.kv_cache import KVCacheManager
+    from mini_vllm.request import Request as CoreRequest
+    from mini_vllm.request import SamplingParams
+    from mini_vllm.scheduler import Scheduler
+
+    manager = KVCacheManager(16_384 // args.block_size + 1, args.block_size, enable_prefix_caching=False)
+    scheduler = Scheduler(manager, max_num_seqs=MAX_SEQS, max_num_batched_tokens=MAX_BATCHED_TOKENS)
+    for i, (prompt, num_output) in enumerate(workload(args.requests)):
+        scheduler.add_request(CoreRequest(str(i), prompt, SamplingParams(max_tokens=num_output, ignore_eos=True)))
+    while scheduler.has_unfinished_requests():
+        step = scheduler.schedule()
+        counts = step.num_scheduled_tokens
+        context = sum(request.num_computed_tokens + counts[request.request_id] for request in step.scheduled_requests)
+        sampled = {
+            r.request_id: [0] for r in step.scheduled_requests if scheduler.needs_sample(r, counts[r.request_id])
+        }
+        yield step.total_num_scheduled_tokens, len(sampled), context
+        scheduler.update_from_output(step, sampled)
+
+
+# --- where the time goes ----------------------------------------------------------------------------------------------
+
+
+class Stopwatch:
+    """Wall seconds per part. A part inside another is taken out of the outer one, so the parts add up."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self._inner = [0.0]
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        self._inner.append(0.0)
+        yield
+        elapsed = time.perf_counter() - start
+        self.seconds[name] += elapsed - self._inner.pop()
+        self._inner[-1] += elapsed
+
+    def wrap(self, owner: Any, method: str, name: str) -> None:
+        inner = getattr(owner, method)
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            with self.part(name):
+                return inner(*args, **kwargs)
+
+        setattr(owner, method, timed)
+
+
+def profile(args: argparse.Namespace) -> Turn:
+    """Seconds per part of one run of the work, then what the engine adds to a step around the runner."""
+    engine = make_engine(args)
+    run_mini_vllm(engine, warm_up())
+    watch, model, runner = Stopwatch(), engine.runner.model, engine.runner
+    for layer in model.layers:
+        watch.wrap(layer.input_layernorm, "forward", "norms")
+        watch.wrap(layer.post_attention_layernorm, "forward", "norms")
+        watch.wrap(layer.self_attn, "forward", "q/k norm, rotary")
+        watch.wrap(layer.self_attn.qkv_proj, "forward", "qkv")
+        watch.wrap(layer.self_attn.o_proj, "forward", "o and MLP")
+        watch.wrap(layer.mlp, "forward", "o and MLP")
+    watch.wrap(runner.attention_backend, "write_kv", "attention: write")
+    watch.wrap(runner.attention_backend, "attend", "attention: attend")
+    watch.wrap(model, "compute_logits", "lm_head")
+    watch.wrap(model, "forward", "embedding, residuals, angles")
+    watch.wrap(runner, "sampler", "sampling")
+    watch.wrap(runner, "execute", "packing")
+    watch.wrap(engine, "step", "host: scheduler, snapshot, outputs")
+    start = time.perf_counter()
+    run_mini_vllm(engine, workload(args.requests))
+    return {"wall_s": time.perf_counter() - start, "parts": dict(watch.seconds)}
+
+
+def measure_host(args: argparse.Namespace) -> Turn:
+    """Milliseconds of engine.step() at 32 and 256 decodes when the model takes no time at all."""
+    from mini_vllm import SamplingParams
+    from mini_vllm.sampler import SampledToken
+
+    engine = make_engine(args, max_seqs=256, num_slots=256 * 512)
+    engine.runner.execute = lambda step: {c.request_id: SampledToken(7, None) for c in step.chunks if c.sampling}
+    milliseconds = {}
+    for num_requests in (32, 256):
+        for i in range(num_requests):
+            engine.add_request(str(i), list(range(100, 300)), SamplingParams(max_tokens=150, ignore_eos=True))
+        times: list[float] = []
+        while engine.has_unfinished_requests():
+            start = time.perf_counter()
+            engine.step()
+            times.append(time.perf_counter() - start)
+        milliseconds[num_requests] = statistics.median(times[-100:]) * 1e3
+    return milliseconds
+
+
+# --- growth -----------------------------------------------------------------------------------------------------------
+
+
+def measure_growth(args: argparse.Namespace) -> Turn:
+    """Output tokens per second of steps that decode only: by batch at context 256, by context with 8 requests."""
+    engine = make_engine(args, num_slots=8 * 4608)
+    by_batch = {n: n / decode_seconds(engine.runner, n, 256) for n in (1, 2, 4, 8, 16, 32, 64)}
+    contexts = (128, 256, 512, 1024, 2048, 4096)
+    by_context = {context: 8 / decode_seconds(engine.runner, 8, context) for context in contexts}
+    return {"by_batch": by_batch, "by_context": by_context}
+
+
+def decode_seconds(runner: Any, num_requests: int, context: int) -> float:
+    """The runner's time for a step in which every request computes the token at position context - 1."""
+    from mini_vllm import SamplingParams
+    from mini_vllm.model_runner import ScheduledChunk, StepInput
+    from mini_vllm.sampler import SamplingRow
+
+    width = -(-context // runner.block_size)
+    greedy = SamplingRow(SamplingParams(temperature=0), seed=0, choice_index=0, position=context)
+    chunks = tuple(
+        ScheduledChunk(str(i), (100 + i,), context - 1, tuple(range(1 + i * width, 1 + (i + 1) * width)), greedy)
+        for i in range(num_requests)
+    )
+    return fastest(lambda: runner.execute(StepInput(chunks)), 4)
+
+
+def plot_growth(growth: Turn, file: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 2, figsize=(8, 3), layout="constrained")
+    panels = (("by_batch", "concurrent requests (context 256)"), ("by_context", "context (8 requests)"))
+    for axis, (key, label) in zip(axes, panels, strict=True):
+        points = {int(x): y for x, y in growth[key].items()}
+        axis.plot(points.keys(), points.values(), "o-", color="#1f6f8b", markersize=4)
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(list(points), [f"{x:,}" for x in points])
+        axis.set_ylim(bottom=0)
+        axis.set_xlabel(label)
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("output tokens / s")
+    figure.savefig(file, dpi=90, metadata={"Software": None})
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+
+MEASUREMENTS: dict[str, Callable[[argparse.Namespace], Turn]] = {
+    "floors": measure_floors,
+    "profile": profile,
+    "host": measure_host,
+    "growth": measure_growth,
+}
+
+
+def in_process(args: argparse.Namespace, worker: str) -> Turn:
+    """Run a worker in a process of its own and return what it reports on its last line."""
+    python = args.vllm_python if worker == "vLLM" else sys.executable
+    environment = {**os.environ, "OMP_NUM_THREADS": str(args.threads), "PYTHONPATH": str(ROOT)}
+    command = [
+        python, __file__, "--worker", worker, "--checkpoint", str(args.checkpoint), "--threads", str(args.threads),
+        "--requests", str(args.requests), "--reps", str(args.reps), "--block-size", str(args.block_size),
+    ]  # fmt: skip
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tempfile.gettempdir())
+    if done.returncode:
+        sys.exit(f"{worker} failed:\n{done.stderr[-4000:]}")
+    report: Turn = json.loads(done.stdout.splitlines()[-1])
+    return report
+
+
+def work(args: argparse.Namespace) -> None:
+    """The child: one worker, its report as JSON on the last line."""
+    import torch
+
+    torch.set_num_threads(args.threads)
+    measure = MEASUREMENTS.get(args.worker, take_turn)
+    report = json.dumps(measure(args))
+    print("\n" + report, flush=True)
+
+
+def measure_all(args: argparse.Namespace) -> Turn:
+    """All turns and measurements of a run, in the order told."""
+    turns: defaultdict[str, list[Turn]] = defaultdict(list)
+    for number in range(args.rounds):
+        for name in ENGINES:
+            if (name == "vLLM" and not args.vllm_python) or (name == STATIC and (number or args.quick)):
+                continue  # static batches are slow, and nobody's yardstick: one turn is enough
+            turns[name].append(in_process(args, name))
+            rates = [run["tokens"] / run["wall_s"] for run in turns[name][-1]["runs"]]
+            print(f"round {number + 1}: {name:40} {', '.join(f'{rate:.1f}' for rate in rates)} tok/s", flush=True)
+    report: Turn = {"turns": turns}
+    for name in ("floors", "profile", "host") if args.quick else MEASUREMENTS:
+        report[name] = in_process(args, name)
+        print(f"{name}: done", flush=True)
+    return report
+
+
+# --- the report -------------------------------------------------------------------------------------------------------
+
+
+def write_report(args: argparse.Namespace, report: Turn, minutes: float) -> str:
+    prompt_tokens = sum(len(prompt) for prompt, _ in workload(args.requests))
+    output_tokens = sum(num_output for _, num_output in workload(args.requests))
+    lines = [
+        "# Engine throughput on a CPU",
+        "",
+        f"{date.today()}, {processor()}, {args.threads} threads (OMP_NUM_THREADS for every engine, libgomp's default "
+        f"waiting), Python {platform.python_version()}. {args.requests} requests, {prompt_tokens:,} prompt and "
+        f"{output_tokens:,} output tokens, greedy; Qwen3-0.6B's shape with random weights, bfloat16; at most "
+        f"{MAX_SEQS} requests and {MAX_BATCHED_TOKENS} tokens a step; mini_vllm with KV blocks of {args.block_size}. "
+        f"Engines took turns (static batches one only): {args.rounds} rounds of {args.reps} timed repetitions; "
+        f"medians and the range. Run time {minutes:.0f} minutes.",
+        "",
+        f"    python benchmarks/bench_engine.py {' '.join(sys.argv[1:])}".rstrip(),
+        "",
+        *engine_table(report["turns"]),
+        "",
+        *floor_lines(report),
+        "",
+        *profile_table(report["profile"]),
+        "",
+        "Around the runner, engine.step() costs "
+        + " and ".join(f"{ms:.2f} ms at {n} decodes" for n, ms in report["host"].items())
+        + " (measured with a model that takes no time).",
+    ]
+    if "growth" in report:
+        lines += ["", *growth_tables(report["growth"])]
+    return "\n".join(lines) + "\n"
+
+
+def engine_table(turns: dict[str, list[Turn]]) -> list[str]:
+    lines = [
+        "| engine | output tok/s | range | against transformers' continuous batching | CPU ms per output token |",
+        "|---|---|---|---|---|",
+    ]
+    for name, each in turns.items():
+        rates = [run["tokens"] / run["wall_s"] for turn in each for run in turn["runs"]]
+        cpu = statistics.median(run["cpu_s"] / run["tokens"] * 1e3 for turn in each for run in turn["runs"])
+        spread = f"{statistics.median(rates):.1f} | {min(rates):.1f} to {max(rates):.1f}"
+        ratio = paired_ratio(each, turns[CONTINUOUS])
+        lines.append(f"| {name} ({each[0]['version']}) | {spread} | {ratio:.2f} | {cpu:.1f} |")
+    lines += ["", "Ratios are taken within a round, whose turns share the machine's mood, and their median is given."]
+    if "vLLM" in turns:
+        share = paired_ratio(turns["mini_vllm"], turns["vLLM"])
+        lines.append(f"mini_vllm reaches {share:.0%} of vLLM's figure (vllm-cpu is a third-party build, run eager).")
+    return lines
+
+
+def paired_ratio(turns: list[Turn], base: list[Turn]) -> float:
+    """Median over the rounds of the ratio of two engines' speeds in that round."""
+    pairs = zip(turns, base, strict=False)  # static batches have one round only
+    return statistics.median(median_seconds(other) / median_seconds(turn) for turn, other in pairs)
+
+
+def median_seconds(turn: Turn) -> float:
+    return statistics.median(run["wall_s"] for run in turn["runs"])
+
+
+def floor_lines(report: Turn) -> list[str]:
+    floors = report["floors"]
+    wall = min(run["wall_s"] for turn in report["turns"]["mini_vllm"] for run in turn["runs"])
+    rates = ", ".join(f"{rate:.0f} at {rows}" for rows, rate in floors["gflops"].items())
+    return [
+        f"The work took mini_vllm {wall:.1f} s at best. Reading the weights and the KV of every step once, at the measured "
+        f"{floors['bandwidth']:.1f} GB/s, takes {floors['memory_s']:.1f} s ({floors['memory_s'] / wall:.0%}); the bare "
+        f"matrix products of its steps take {floors['matmul_s']:.1f} s ({floors['matmul_s'] / wall:.0%}), at these "
+        f"GFLOP/s by tokens in the step: {rates}.",
+    ]
+
+
+def profile_table(parts: Turn) -> list[str]:
+    total = parts["wall_s"]
+    ranked = sorted(parts["parts"].items(), key=lambda item: -item[1])
+    rows = [f"| {name} | {seconds:.2f} | {seconds / total:.1%} |" for name, seconds in ranked]
+    return [
+        f"Where {total:.1f} s go (one more run, with a stopwatch):",
+        "",
+        "| part | s | share |",
+        "|---|---|---|",
+        *rows,
+    ]
+
+
+def growth_tables(growth: Turn) -> list[str]:
+    lines = ["Steps that only decode, output tok/s:", "", "![growth](engine_growth.png)", ""]
+    for key, label in (("by_batch", "requests at context 256"), ("by_context", "context of 8 requests")):
+        lines += [
+            f"| {label} | " + " | ".join(f"{int(x):,}" for x in growth[key]) + " |",
+            "|---" * (len(growth[key]) + 1) + "|",
+            "| tok/s | " + " | ".join(f"{y:.1f}" for y in growth[key].values()) + " |",
+            "",
+        ]
+    return lines[:-1]
+
+
+def processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text() if cpuinfo.exists() else ""
+    model = next((line.split(":")[1].strip() for line in text.splitlines() if line.startswith("model name")), "")
+    features = [name for name in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if f" {name} " in f"{text} "]
+    return f"{model or platform.processor() or platform.machine()} ({os.cpu_count()} cores, {' '.join(features)})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="one round of 12 requests, no growth, no static batches; nothing is written",
+    )
+    parser.add_argument("--vllm-python", help="an interpreter that has vLLM; without it vLLM is left out")
+    parser.add_argument("--checkpoint", type=Path, default=Path(tempfile.gettempdir()) / "mini_vllm_qwen3_0.6b_random")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--reps", type=int, default=1, help="timed repetitions in a turn")
+    parser.add_argument("--requests", type=int, default=32)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--block-size", type=int, default=128, help="of mini_vllm; 128 is vLLM's on a CPU")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        return work(args)
+    if args.quick:
+        args.rounds, args.requests = 1, 12
+    start = time.perf_counter()
+    make_checkpoint(args.checkpoint)
+    report = measure_all(args)
+    text = write_report(args, report, (time.perf_counter() - start) / 60)
+    print("\n" + text)
+    if not args.quick:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / "engine.md").write_text(text)
+        plot_growth(report["growth"], RESULTS / "engine_growth.png")
+    return None
+
+
+if __name__ == "__main__":
+    main()
