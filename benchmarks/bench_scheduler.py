@@ -304,8 +304,9 @@ def grow_control(num_rounds: int, num_schedulers: int = 64, num_running: int = 6
         rows.append(statistics.median(steps) / num_schedulers / num_running)
     n, cost = num_schedulers * num_running, statistics.median(rows)
     yield f"Control: {n:,} requests in {num_schedulers} schedulers of {num_running}, in turn: {cost:.2f} µs a request."
-    yield "As far as that is what the last row of the first table says, the growth there is not the algorithm's: it is"
-    yield "memory that no longer fits the processor's inner caches."
+    yield "What the control costs beyond the first row of the first table is not the algorithm's: the same requests in"
+    yield "small schedulers pay it too, most likely for memory that no longer fits the processor's inner caches. What"
+    yield "the last row costs beyond the control is not explained by this."
 
 
 def machine() -> str:
