@@ -1,6 +1,14 @@
-"""Attention: every back end against dense attention in float64, over random packed batches and shuffled blocks."""
+"""Attention: every back end against dense attention in float64, over random packed batches and shuffled blocks.
 
-from dataclasses import dataclass
+The Triton rungs run compiled where there is a GPU, else in Triton's interpreter; test_triton.py looks at their kernels.
+"""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any
 
 import pytest
 import torch
@@ -8,11 +16,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from mini_vllm.attention import AttentionBackend, AttentionMetadata, PackedRequest, PagedAttention, get_backend
+from mini_vllm.attention import (
+    AttentionBackend,
+    AttentionMetadata,
+    PackedRequest,
+    PagedAttention,
+    Rotation,
+    apply_rotary,
+    get_backend,
+)
 from mini_vllm.errors import InvalidParameterError
 
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # before the first kernel is imported
+
 CPU = torch.device("cpu")
-BACKENDS = ("reference", "torch")
+GPU = torch.device("cuda" if torch.cuda.is_available() else "cpu")  # where the Triton rungs run
+TRITON = ("triton-simple", "triton") if find_spec("triton") else ()
+BACKENDS = ("reference", "torch", *TRITON)
 
 
 @dataclass
@@ -28,10 +49,22 @@ class Batch:
     value_cache: Tensor
     histories: list[tuple[Tensor, Tensor]]  # keys and values of all positions of each request, this step's included
 
-    def run(self, backend: AttentionBackend, sliding_window: int | None = None) -> Tensor:
-        """Write, then attend, as a layer of a model does."""
+    def run(self, backend: str | AttentionBackend, **options: Any) -> Tensor:
+        """Write, then attend, as a layer of a model does. options: sliding_window, soft_cap."""
+        if isinstance(backend, str):
+            backend = get_backend(backend, self.query.device)
         attend = PagedAttention(backend, [(self.key_cache, self.value_cache)], self.metadata)
-        return attend(0, self.query, self.key, self.value, scale=self.scale, sliding_window=sliding_window)
+        return attend(0, self.query, self.key, self.value, scale=self.scale, **options)
+
+    def to(self, device: torch.device) -> "Batch":
+        """The batch on a device; on its own it is returned as it is."""
+        if device == self.query.device:
+            return self
+        moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        tensors = ("slot_mapping", "query_start_loc", "seq_lens", "block_tables")
+        metadata = replace(self.metadata, **{name: getattr(self.metadata, name).to(device) for name in tensors})
+        histories = [(keys.to(device), values.to(device)) for keys, values in self.histories]
+        return replace(self, **moved, metadata=metadata, histories=histories)
 
     @property
     def scale(self) -> float:
@@ -58,7 +91,7 @@ def make_batch(
 
     widths = [-(-(start + num_tokens) // block_size) for start, num_tokens in spans]
     num_blocks = sum(widths) + 3
-    free = torch.randperm(num_blocks, generator=generator).tolist()
+    free = (torch.randperm(num_blocks - 2, generator=generator) + 1).tolist()  # neither the first nor the last block
     requests = [PackedRequest([free.pop() for _ in range(w)], *span) for w, span in zip(widths, spans, strict=True)]
     metadata = AttentionMetadata.pack(requests, block_size, CPU)
     cache_shape = (num_blocks, block_size, num_kv_heads, head_dim)
@@ -79,7 +112,11 @@ def make_batch(
     return Batch(requests, metadata, query, key, value, key_cache, value_cache, histories)
 
 
-def dense_attention(batch: Batch, sliding_window: int | None = None) -> Tensor:
+def device_of(backend: str) -> torch.device:
+    return GPU if backend in TRITON else CPU
+
+
+def dense_attention(batch: Batch, sliding_window: int | None = None, soft_cap: float | None = None) -> Tensor:
     """The definition, in float64 and without a cache: softmax(q k / sqrt(d)) v over the positions a query may see."""
     outputs = []
     queries = batch.query.double().split([request.num_tokens for request in batch.requests])
@@ -87,8 +124,10 @@ def dense_attention(batch: Batch, sliding_window: int | None = None) -> Tensor:
         group_size = query.shape[1] // keys.shape[1]
         keys, values = (x.double().repeat_interleave(group_size, dim=1) for x in (keys, values))
         scores = torch.einsum("qhd,khd->hqk", query, keys) * batch.scale
-        query_positions = torch.arange(request.start, len(keys))[:, None]
-        key_positions = torch.arange(len(keys))[None]
+        if soft_cap is not None:
+            scores = soft_cap * torch.tanh(scores / soft_cap)
+        query_positions = torch.arange(request.start, len(keys), device=keys.device)[:, None]
+        key_positions = torch.arange(len(keys), device=keys.device)[None]
         visible = key_positions <= query_positions
         if sliding_window is not None:
             visible &= key_positions > query_positions - sliding_window
@@ -108,43 +147,71 @@ def spans_around_block_edges(draw: st.DrawFn, block_size: int) -> list[tuple[int
     return spans
 
 
+def assert_close(output: Tensor, expected: Tensor, values: list[Tensor]) -> None:
+    """fp32: 1e-5 of the largest result. fp16, bf16: what the roundings of a kernel can come to.
+
+    With u the unit roundoff: the softmax weights p are rounded before they meet the values, which moves the mean
+    sum(p v) / sum(p) by at most u max|v|; below the smallest normal number t of fp16 a weight may be off by u t
+    instead, for n keys n u t max|v|. Then the result is rounded: u max|result|. The rest is fp32's, 1e-5 max|v|.
+    """
+    assert not output.isnan().any()
+    error, largest = (output.double() - expected).abs().amax(), expected.abs().amax()
+    if output.dtype == torch.float32:
+        assert error <= 1e-5 * largest, float(error / largest)
+        return
+    info = torch.finfo(output.dtype)
+    roundoff = info.eps / 2
+    largest_value = max(float(v.abs().amax()) for v in values if v.numel())
+    num_keys = max(len(v) for v in values)
+    bound = (roundoff + num_keys * roundoff * info.tiny + 1e-5) * largest_value + roundoff * largest
+    assert error <= bound, (float(error), float(bound))
+
+
 @pytest.mark.parametrize("name", BACKENDS)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_backend_equals_dense_attention_in_float64(name: str, data: st.DataObject) -> None:
     block_size = data.draw(st.sampled_from([1, 2, 3, 8, 16, 17, 64]), label="block_size")
+    num_kv_heads = data.draw(st.integers(1, 3), label="num_kv_heads")
+    group_size = data.draw(st.integers(1, 8), label="group_size")
     spans = data.draw(spans_around_block_edges(block_size), label="spans")
+    head_dim = data.draw(st.sampled_from([2, 8, 16, 20, 32, 64]), label="head_dim")
     if name == "reference":  # it goes one query at a time
         spans = [(start, min(num_tokens, 12)) for start, num_tokens in spans]
-    window = data.draw(st.none() | st.integers(1, 2 * block_size + 2), label="sliding_window")
-    dtype = data.draw(st.sampled_from([torch.float32, torch.bfloat16]), label="dtype")
+    if name == "triton-simple":  # one query and one head, and in the interpreter a millisecond a block
+        spans, num_kv_heads = [(min(start, 20), min(num_tokens, 2)) for start, num_tokens in spans[:2]], 1
+        block_size, group_size = max(block_size, 4), min(group_size, 3)
+    options = {
+        "sliding_window": data.draw(st.none() | st.integers(1, 2 * block_size + 2), label="sliding_window"),
+        "soft_cap": data.draw(st.none() | st.sampled_from([1.0, 30.0]), label="soft_cap"),
+    }
+    dtype = data.draw(st.sampled_from([torch.float32, torch.bfloat16, torch.float16]), label="dtype")
     batch = make_batch(
         spans,
         block_size=block_size,
-        num_kv_heads=data.draw(st.integers(1, 3), label="num_kv_heads"),
-        group_size=data.draw(st.sampled_from([1, 2, 3, 8]), label="group_size"),
-        head_dim=data.draw(st.sampled_from([2, 8, 20, 64]), label="head_dim"),
+        num_kv_heads=num_kv_heads,
+        group_size=group_size,
+        head_dim=head_dim,
         dtype=dtype,
         seed=data.draw(st.integers(0, 1000), label="seed"),
-    )
-    expected = dense_attention(batch, window)
-    output = batch.run(get_backend(name, CPU), window)
+    ).to(device_of(name))
+    expected = dense_attention(batch, **options)
+    output = batch.run(name, **options)
     assert output.dtype == dtype
     assert output.shape == batch.query.shape
-    # bfloat16 has 8 bits: the output is rounded to them, and a fused kernel rounds the softmax weights as well.
-    tolerance = 1e-5 if dtype == torch.float32 else 2e-2
-    torch.testing.assert_close(output.double(), expected, atol=tolerance, rtol=tolerance)
+    assert_close(output, expected, [values for _, values in batch.histories])
 
 
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_request_gets_the_same_result_alone_and_in_a_batch(name: str) -> None:
-    batch = make_batch([(40, 1), (0, 33), (31, 5), (0, 1)])
-    together = batch.run(get_backend(name, CPU)).split(batch.metadata.query_lens)
+    batch = make_batch([(20, 1), (0, 9), (15, 3), (0, 1)]).to(device_of(name))
+    together = batch.run(name).split(batch.metadata.query_lens)
     keys, values = batch.key.split(batch.metadata.query_lens), batch.value.split(batch.metadata.query_lens)
     queries = batch.query.split(batch.metadata.query_lens)
     for i, request in enumerate(batch.requests):
-        metadata = AttentionMetadata.pack([request], 16, CPU)
-        attend = PagedAttention(get_backend(name, CPU), [(batch.key_cache, batch.value_cache)], metadata)
+        metadata = AttentionMetadata.pack([request], 16, device_of(name))
+        backend = get_backend(name, device_of(name))
+        attend = PagedAttention(backend, [(batch.key_cache, batch.value_cache)], metadata)
         alone = attend(0, queries[i], keys[i], values[i], scale=batch.scale)
         assert torch.equal(alone, together[i])
 
@@ -164,51 +231,106 @@ def test_keys_of_a_request_are_visible_to_another_in_the_same_step(name: str) ->
         (torch.cat((keys[:4], tail_keys[4:])), torch.cat((values[:4], tail_values[4:]))),
         (keys, values),
     ]
-    torch.testing.assert_close(batch.run(get_backend(name, CPU)).double(), dense_attention(batch), atol=1e-5, rtol=0)
+    batch = batch.to(device_of(name))
+    torch.testing.assert_close(batch.run(name).double(), dense_attention(batch), atol=1e-5, rtol=0)
+
+
+def pad_rows(batch: Batch, num_rows: int, poison: float) -> None:
+    """Rows of no request behind the batch, as a step of a fixed size has them: slot -1, and poison for content."""
+    padding = torch.full((num_rows,), -1, dtype=torch.int64, device=batch.query.device)
+    batch.metadata = replace(batch.metadata, slot_mapping=torch.cat((batch.metadata.slot_mapping, padding)))
+    batch.query, batch.key, batch.value = (
+        torch.cat((x, torch.full_like(x[:1], poison).expand(num_rows, -1, -1)))
+        for x in (batch.query, batch.key, batch.value)
+    )
 
 
 @pytest.mark.parametrize("name", BACKENDS)
 def test_trap_39_padding_writes_nothing_and_attends_to_nothing(name: str) -> None:
-    batch = make_batch([(5, 3), (16, 1)], background=7.0)
+    """Three requests padded to four rows. A canary stands in every slot that no request owns, block 0 and the last
+    block among them: a slot of -1 taken for an index hits the last, a slot of -1 clamped hits block 0."""
+    batch = make_batch([(5, 1), (16, 1), (0, 1)], background=7.0).to(device_of(name))
     expected = dense_attention(batch)
     caches = batch.key_cache.clone(), batch.value_cache.clone()
     slots = batch.metadata.slot_mapping.tolist()
-    object.__setattr__(batch.metadata, "slot_mapping", torch.tensor([*slots, -1, -1]))
-    batch.query, batch.key, batch.value = (
-        torch.cat((x, torch.full((2, *x.shape[1:]), 100.0))) for x in (batch.query, batch.key, batch.value)
-    )
-    output = batch.run(get_backend(name, CPU))
-    torch.testing.assert_close(output[:4].double(), expected, atol=1e-5, rtol=0)
-    assert torch.equal(output[4:], torch.zeros_like(output[4:]))
+    pad_rows(batch, 1, poison=100.0)
+    output = batch.run(name)
+    torch.testing.assert_close(output[:3].double(), expected, atol=1e-5, rtol=0)
+    assert torch.equal(output[3:], torch.zeros_like(output[3:]))
     for before, after, new in zip(caches, (batch.key_cache, batch.value_cache), (batch.key, batch.value), strict=True):
-        before.flatten(0, 1)[slots] = new[:4]
+        before.flatten(0, 1)[slots] = new[:3]
         assert torch.equal(before, after)
 
 
 @pytest.mark.parametrize("name", BACKENDS)
+def test_trap_40_a_row_of_a_request_without_tokens_is_zero_and_harms_nobody(name: str) -> None:
+    """A padded row may also come as a request of one query and no keys: the softmax of nothing is NaN, and 0 here."""
+    batch = make_batch([(5, 1), (16, 3)]).to(device_of(name))
+    options: tuple[dict[str, Any], ...] = ({}, {"sliding_window": 4}, {"soft_cap": 30.0})
+    expected = [dense_attention(batch, **each) for each in options]
+    pad_rows(batch, 2, poison=torch.nan)
+    meta = batch.metadata
+    device = batch.query.device
+    batch.metadata = replace(
+        meta,
+        query_start_loc=torch.tensor([0, 1, 4, 5, 6, 6], dtype=torch.int32, device=device),
+        seq_lens=torch.tensor([6, 19, 0, 0, 0], dtype=torch.int32, device=device),
+        block_tables=torch.cat((meta.block_tables, torch.full_like(meta.block_tables[:1], 0).expand(3, -1))),
+        query_lens=(1, 3, 1, 1, 0),
+        context_lens=(6, 19, 0, 0, 0),
+    )
+    for each, result in zip(options, expected, strict=True):
+        output = batch.run(name, **each)
+        torch.testing.assert_close(output[:4].double(), result, atol=1e-5, rtol=0)
+        assert torch.equal(output[4:], torch.zeros_like(output[4:]))
+
+
+@pytest.mark.parametrize("name", BACKENDS)
 def test_trap_41_block_table_columns_past_the_sequence_are_not_read(name: str) -> None:
-    batch = make_batch([(3, 1), (70, 1)])
+    batch = make_batch([(3, 1), (70, 1)]).to(device_of(name))
     batch.metadata.block_tables[0, 1:] = 2**31 - 1  # reading through it would be out of bounds
-    torch.testing.assert_close(batch.run(get_backend(name, CPU)).double(), dense_attention(batch), atol=1e-5, rtol=0)
+    torch.testing.assert_close(batch.run(name).double(), dense_attention(batch), atol=1e-5, rtol=0)
 
 
-def test_large_scores_stay_finite() -> None:
-    for name in BACKENDS:
-        batch = make_batch([(40, 2)])
-        batch.query *= 1e4
-        output = batch.run(get_backend(name, CPU))
-        torch.testing.assert_close(output.double(), dense_attention(batch), atol=1e-3, rtol=1e-3)
+@pytest.mark.parametrize("name", BACKENDS)
+def test_large_scores_stay_finite(name: str) -> None:
+    batch = make_batch([(40, 2)]).to(device_of(name))
+    batch.query *= 1e4
+    torch.testing.assert_close(batch.run(name).double(), dense_attention(batch), atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_an_empty_batch_is_an_empty_result(name: str) -> None:
+    batch = make_batch([(4, 1)]).to(device_of(name))
+    batch.metadata = AttentionMetadata.pack([], 16, device_of(name))
+    batch.query, batch.key, batch.value = batch.query[:0], batch.key[:0], batch.value[:0]
+    assert batch.run(name).shape == batch.query.shape
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_rotation_before_the_write_is_that_of_the_torch_form(name: str) -> None:
+    """PagedAttention with a rotation equals turning query and key first; keys and values may be views of one tensor."""
+    plain, fused = (make_batch([(5, 3), (16, 1)], head_dim=16).to(device_of(name)) for _ in range(2))
+    angles = torch.arange(4.0)[:, None, None] * torch.linspace(1.0, 0.01, 8)
+    cos, sin = angles.cos(), angles.sin()
+    rotation = Rotation(torch.cat((cos, cos), -1).to(device_of(name)), torch.cat((-sin, sin), -1).to(device_of(name)))
+    plain.query, plain.key = apply_rotary(plain.query, rotation), apply_rotary(plain.key, rotation)
+    qkv = torch.cat((fused.query, fused.key, fused.value), dim=1)
+    attend = PagedAttention(get_backend(name, device_of(name)), [(fused.key_cache, fused.value_cache)], fused.metadata)
+    output = attend(0, *qkv.split([4, 2, 2], dim=1), rotation, scale=fused.scale)
+    torch.testing.assert_close(output, plain.run(name), atol=1e-5, rtol=0)
+    torch.testing.assert_close(fused.key_cache, plain.key_cache, atol=1e-6, rtol=0, equal_nan=True)
+    torch.testing.assert_close(fused.value_cache, plain.value_cache, atol=0, rtol=0, equal_nan=True)
 
 
 @pytest.mark.filterwarnings("error")  # torch warns when it has to resize a buffer that is too small
-def test_scratch_memory_follows_a_change_of_cache() -> None:
-    """One back end object may meet longer requests, other dtypes and other head shapes later."""
-    backend = get_backend("torch", CPU)
+@pytest.mark.parametrize("name", ["torch", *TRITON[1:]])
+def test_one_back_end_object_serves_caches_of_several_kinds(name: str) -> None:
+    """It may meet longer requests, other dtypes and other head shapes later."""
+    backend = get_backend(name, device_of(name))
     for dtype, head_dim, length in ((torch.float32, 8, 20), (torch.float32, 8, 90), (torch.bfloat16, 16, 20)):
-        batch = make_batch([(length, 1)], head_dim=head_dim, dtype=dtype)
-        tolerance = 1e-5 if dtype == torch.float32 else 2e-2
-        expected = dense_attention(batch)
-        torch.testing.assert_close(batch.run(backend).double(), expected, atol=tolerance, rtol=tolerance)
+        batch = make_batch([(length, 1)], head_dim=head_dim, dtype=dtype).to(device_of(name))
+        assert_close(batch.run(backend), dense_attention(batch), [values for _, values in batch.histories])
 
 
 def test_pack_lays_requests_end_to_end() -> None:
@@ -221,8 +343,93 @@ def test_pack_lays_requests_end_to_end() -> None:
     assert metadata.query_lens == (3, 1)
 
 
+# --- bad input ----------------------------------------------------------------------------------------------------
+
+
+def spoil(**changes: Any) -> Callable[[Batch], None]:
+    return lambda batch: vars(batch).update({name: change(getattr(batch, name)) for name, change in changes.items()})
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (spoil(key=lambda x: x[:2]), {}, "key has shape [2, 2, 8], the batch's 4 slots and the cache need [4, 2, 8]"),
+        (spoil(value=lambda x: x.half()), {}, "value is torch.float16, the KV cache torch.float32; they must be equal"),
+        (spoil(query=lambda x: x.double()), {}, "query is torch.float64, the KV cache torch.float32"),
+        (spoil(query=lambda x: x[:, :3]), {}, "query has 3 heads, which is no multiple of the cache's 2 KV heads"),
+        (
+            spoil(query=lambda x: x[..., :6]),
+            {},
+            "query has shape [4, 4, 6], the batch and the cache need [4, num_heads, 8]",
+        ),
+        (
+            spoil(value_cache=lambda x: x.half()),
+            {},
+            "value_cache is [6, 16, 2, 8] torch.float16, key_cache [6, 16, 2, 8]",
+        ),
+        (spoil(key_cache=lambda x: x.transpose(0, 1).contiguous().transpose(0, 1)), {}, "must be contiguous"),
+        (
+            spoil(metadata=lambda m: replace(m, block_tables=m.block_tables[:, :1])),
+            {},
+            "block_tables has 1 columns, room for 16 tokens; the longest sequence has 17",
+        ),
+        (
+            spoil(metadata=lambda m: replace(m, block_size=8)),
+            {},
+            "key_cache has blocks of 16 tokens, the batch was packed for block_size 8",
+        ),
+        (spoil(), {"sliding_window": 0}, "sliding_window is 0, it must be None or at least 1"),
+        (spoil(), {"soft_cap": 0.0}, "soft_cap is 0.0, it must be None or above 0"),
+    ],
+)
+@pytest.mark.parametrize("name", BACKENDS)
+def test_bad_input_is_refused_before_anything_is_written(
+    name: str, change: Callable[[Batch], None], options: dict[str, Any], message: str
+) -> None:
+    batch = make_batch([(5, 3), (16, 1)])
+    change(batch)
+    cache = batch.key_cache.clone()
+    with pytest.raises(InvalidParameterError, match=re.escape(message)):
+        batch.to(device_of(name)).run(name, **options)
+    torch.testing.assert_close(batch.key_cache, cache, rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_head_that_is_too_wide_is_refused() -> None:
+    with pytest.raises(InvalidParameterError, match="head_dim is 257, supported are 1 to 256"):
+        make_batch([(0, 1)], head_dim=257).run("torch")
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_debug_mode_looks_at_every_slot_and_block(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINI_VLLM_DEBUG", "1")
+    make_batch([(5, 3), (16, 1)]).to(device_of(name)).run(name)
+    batch = make_batch([(5, 3), (16, 1)]).to(device_of(name))
+    batch.metadata.slot_mapping[2] = 96
+    with pytest.raises(
+        InvalidParameterError, match=re.escape("slot_mapping[2] is 96, allowed are -1 (padding) and [0, 96)")
+    ):
+        batch.run(name)
+    batch = make_batch([(5, 3), (16, 1)]).to(device_of(name))
+    batch.metadata.block_tables[1, 1] = -3
+    with pytest.raises(InvalidParameterError, match=re.escape("block_tables[1, 1] is -3, allowed is [0, 6)")):
+        batch.run(name)
+
+
+# --- which one runs -----------------------------------------------------------------------------------------------
+
+
 def test_backend_is_chosen_by_name() -> None:
     assert get_backend("auto", CPU).name == "torch"
-    assert get_backend("reference", CPU).name == "reference"
-    with pytest.raises(InvalidParameterError, match=r"'flash' is not one of: auto, reference, torch"):
+    for name in BACKENDS:
+        assert get_backend(name, device_of(name)).name == name
+    with pytest.raises(InvalidParameterError, match=r"'flash' is not one of: auto, reference, torch, triton-simple"):
         get_backend("flash", CPU)
+
+
+@pytest.mark.skipif(not TRITON, reason="Triton has Linux wheels only")
+def test_triton_on_a_cpu_needs_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    with pytest.raises(
+        InvalidParameterError, match="'triton' cannot run on cpu: it needs a GPU; set TRITON_INTERPRET=1"
+    ):
+        get_backend("triton", CPU)

@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from mini_vllm.attention import Rotation, apply_rotary
 from mini_vllm.checkpoint import load_hf_config
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine
@@ -52,8 +53,17 @@ class DenseAttention:
     """Causal attention of one request over the tokens at hand: no cache, no pages."""
 
     def __call__(
-        self, layer_idx: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, scale: float, **_: Any
+        self,
+        layer_idx: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        rotation: Rotation,
+        *,
+        scale: float,
+        **_: Any,
     ) -> torch.Tensor:
+        query, key = apply_rotary(query, rotation), apply_rotary(key, rotation)
         q, k, v = (x.transpose(0, 1)[None] for x in (query, key, value))
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=True)[0].transpose(0, 1)
 

@@ -1,17 +1,24 @@
-"""The interface that every rung of the attention ladder implements, and how a model sees it.
+"""The interface that every rung of the attention ladder implements, how a model sees it, and which rung runs.
 
 A back end has two verbs: write the new keys and values into the paged cache, then attend over it. Nothing outside this
-package turns a slot into an address, so a new rung is one new file and one name in BACKENDS (__init__.py).
+package turns a slot into an address, so a new rung is one new file and one name in BACKENDS.
 """
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
+from mini_vllm.attention.checks import check_attend, check_slots, check_write
 from mini_vllm.attention.metadata import AttentionMetadata
+from mini_vllm.attention.rotary import Rotation, apply_rotary
+from mini_vllm.errors import InvalidParameterError
 
 
 class AttentionBackend(ABC):
@@ -22,6 +29,7 @@ class AttentionBackend(ABC):
     """
 
     name: ClassVar[str]
+    debug: bool = False  # look at every slot and block id before it is used, which makes the host wait for the device
 
     @abstractmethod
     def write_kv(
@@ -39,13 +47,28 @@ class AttentionBackend(ABC):
         *,
         scale: float,
         sliding_window: int | None = None,
+        soft_cap: float | None = None,
     ) -> Tensor:
         """Attention of query [T, num_heads, head_dim] over the cached keys; the result has the same shape and dtype.
 
-        The query at position p sees the keys at positions [0, p], or (p - sliding_window, p]. Rows of the batch that
-        belong to no request come back as zeros. What lies in the cache outside the requests' own tokens has no
-        influence, not even NaN.
+        The query at position p sees the keys at positions [0, p], or (p - sliding_window, p]. With a soft_cap a score s
+        is soft_cap * tanh(s / soft_cap). Rows of the batch that belong to no request, or to one of no tokens, come back
+        as zeros. What lies in the cache outside the requests' own tokens has no influence, not even NaN.
         """
+
+    def rotate_and_write_kv(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        rotation: Rotation,
+        key_cache: Tensor,
+        value_cache: Tensor,
+        metadata: AttentionMetadata,
+    ) -> Tensor:
+        """Turn query and key, store the turned key and value; returns the turned query. A rung may do it in one go."""
+        self.write_kv(apply_rotary(key, rotation), value, key_cache, value_cache, metadata)
+        return apply_rotary(query, rotation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +85,81 @@ class PagedAttention:
         query: Tensor,
         key: Tensor,
         value: Tensor,
+        rotation: Rotation | None = None,
         *,
         scale: float,
         sliding_window: int | None = None,
+        soft_cap: float | None = None,
     ) -> Tensor:
         """Write the batch's key and value [T, num_kv_heads, head_dim], then attend: [T, num_heads, head_dim].
 
-        The order is a promise. A block is published in the prefix cache when it is allocated, before its content is
-        computed; a second request of the same step may already point at it. That is safe only because the keys and
-        values of the whole batch are in the cache before any query reads it.
+        rotation: turn query and key first. The order of write and attend is a promise. A block is published in the
+        prefix cache when it is allocated, before its content is computed; a second request of the same step may already
+        point at it. That is safe only because the keys and values of the whole batch are in the cache before any query
+        reads it. Errors: InvalidParameterError for tensors that do not fit together; then nothing was written.
         """
         key_cache, value_cache = self.kv_caches[layer_idx]
-        self.backend.write_kv(key, value, key_cache, value_cache, self.metadata)
+        check_write(key, value, key_cache, value_cache, self.metadata)
+        check_attend(query, key_cache, value_cache, self.metadata, scale, sliding_window, soft_cap)
+        if self.backend.debug:
+            check_slots(key_cache, self.metadata)
+        if rotation is None:
+            self.backend.write_kv(key, value, key_cache, value_cache, self.metadata)
+        else:
+            query = self.backend.rotate_and_write_kv(query, key, value, rotation, key_cache, value_cache, self.metadata)
         return self.backend.attend(
-            query, key_cache, value_cache, self.metadata, scale=scale, sliding_window=sliding_window
+            query,
+            key_cache,
+            value_cache,
+            self.metadata,
+            scale=scale,
+            sliding_window=sliding_window,
+            soft_cap=soft_cap,
         )
+
+
+# --- which rung runs ----------------------------------------------------------------------------------------------
+
+BACKENDS: Mapping[
+    str, str
+] = {  # name: module and class, imported when it is chosen; from the first rung to the fastest
+    "reference": "mini_vllm.attention.reference:ReferenceBackend",
+    "torch": "mini_vllm.attention.torch_backend:TorchBackend",
+    "triton-simple": "mini_vllm.attention.triton_simple:SimpleTritonBackend",
+    "triton": "mini_vllm.attention.triton_backend:TritonBackend",
+}
+
+
+def get_backend(name: str, device: torch.device) -> AttentionBackend:
+    """The back end of that name; "auto" takes the fastest for the device: "triton" on a GPU, else "torch".
+
+    The Triton rungs run on a CPU as well, in Triton's interpreter, if TRITON_INTERPRET=1 is in the environment when the
+    process starts; MINI_VLLM_DEBUG=1 there turns on the back end's debug checks. Errors: InvalidParameterError for an
+    unknown name, and for one that cannot run here.
+    """
+    if name == "auto":
+        name = "triton" if device.type == "cuda" and why_not("triton", device) is None else "torch"
+    if name not in BACKENDS:
+        raise InvalidParameterError(f"attention backend {name!r} is not one of: auto, {', '.join(BACKENDS)}")
+    if reason := why_not(name, device):
+        raise InvalidParameterError(f"attention backend {name!r} cannot run on {device}: {reason}")
+    module, _, class_name = BACKENDS[name].partition(":")
+    backend: AttentionBackend = getattr(import_module(module), class_name)()
+    backend.debug = is_set("MINI_VLLM_DEBUG")
+    return backend
+
+
+def why_not(name: str, device: torch.device) -> str | None:
+    """What keeps the back end of that name from running on the device; None when nothing does."""
+    if not name.startswith("triton"):
+        return None
+    if find_spec("triton") is None:
+        return "Triton is not installed (it comes with the extra 'engine', on Linux)"
+    if device.type != "cuda" and not is_set("TRITON_INTERPRET"):
+        return "it needs a GPU; set TRITON_INTERPRET=1 in the environment to run its kernels in Triton's interpreter"
+    return None
+
+
+def is_set(variable: str) -> bool:
+    """Whether a variable of the environment says yes; the spellings are Triton's."""
+    return os.environ.get(variable, "0").lower() in ("1", "true", "on", "yes", "y")

@@ -56,11 +56,18 @@ class AttentionMetadata:
         width = max((len(request.block_ids) for request in requests), default=0)
         tables = [[*request.block_ids, *[0] * (width - len(request.block_ids))] for request in requests]
         return cls(
-            slot_mapping=torch.tensor(slots, dtype=torch.int64, device=device),
-            query_start_loc=torch.tensor(starts, dtype=torch.int32, device=device),
-            seq_lens=torch.tensor(context_lens, dtype=torch.int32, device=device),
-            block_tables=torch.tensor(tables, dtype=torch.int32, device=device).view(len(requests), width),
+            slot_mapping=to_device(torch.tensor(slots, dtype=torch.int64), device),
+            query_start_loc=to_device(torch.tensor(starts, dtype=torch.int32), device),
+            seq_lens=to_device(torch.tensor(context_lens, dtype=torch.int32), device),
+            block_tables=to_device(torch.tensor(tables, dtype=torch.int32).view(len(requests), width), device),
             block_size=block_size,
             query_lens=query_lens,
             context_lens=context_lens,
         )
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """A fresh tensor of the host on the device. From pinned memory the host need not wait for the copy."""
+    if device.type == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)

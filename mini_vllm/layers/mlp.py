@@ -1,9 +1,9 @@
 """The gated feed-forward block, SwiGLU (Shazeer 2020)."""
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mini_vllm.checkpoint import WeightLoader
+from mini_vllm.layers.fused import silu_mul
 from mini_vllm.layers.linear import Linear
 
 
@@ -18,6 +18,5 @@ class GatedMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[T, hidden_size] to the same shape."""
-        gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
-        output: Tensor = self.down_proj(F.silu(gate).mul_(up))
+        output: Tensor = self.down_proj(silu_mul(self.gate_up_proj(x)))
         return output

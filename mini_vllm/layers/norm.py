@@ -1,9 +1,9 @@
 """RMSNorm (Zhang and Sennrich 2019): scale a vector to unit mean square, then each channel by its weight."""
 
-import torch
 from torch import Tensor, nn
 
 from mini_vllm.checkpoint import WeightLoader
+from mini_vllm.layers.fused import add_rms_norm, rms_norm
 
 
 class RMSNorm(nn.Module):
@@ -16,8 +16,8 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., size] to the same shape and dtype."""
-        # In place on one float32 copy: on a CPU memory is what a norm costs. The weight comes after the rounding, as in
-        # transformers and in the checkpoints' reference results.
-        wide = x.to(torch.float32, copy=True)
-        mean_square = torch.linalg.vector_norm(wide, dim=-1, keepdim=True).square_().div_(x.shape[-1])
-        return wide.mul_(mean_square.add_(self.eps).rsqrt_()).to(x.dtype).mul_(self.weight)
+        return rms_norm(x, self.weight, self.eps)
+
+    def add(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        """The norm of residual + x, and residual + x; all [T, size]. Neither argument may be used afterwards."""
+        return add_rms_norm(x, residual, self.weight, self.eps)

@@ -6,22 +6,16 @@ position * inv_freq[c], so a dot product of query and key depends only on how fa
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from mini_vllm.attention import Rotation
 from mini_vllm.errors import UnsupportedModelError
 
 SUPPORTED_ROPE_TYPES = ("default", "llama3")
 LLAMA3_PARAMETERS = {"factor", "low_freq_factor", "high_freq_factor"}
-
-
-class Rotation(NamedTuple):
-    """The angles of one step's tokens, shared by all layers: [T, 1, head_dim], in the dtype of the activations."""
-
-    cos: Tensor
-    signed_sin: Tensor  # the first half negated, so that one roll of the channels makes the rotation
 
 
 class RotaryEmbedding:
@@ -41,11 +35,6 @@ class RotaryEmbedding:
         angles = positions[:, None, None].float() * self.inv_freq
         cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
         return Rotation(torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1))
-
-
-def apply_rotary(x: Tensor, rotation: Rotation) -> Tensor:
-    """Turn x [T, heads, head_dim], queries and keys alike: (a, b) becomes (a cos - b sin, b cos + a sin)."""
-    return x * rotation.cos + x.roll(x.shape[-1] // 2, dims=-1) * rotation.signed_sin
 
 
 def rope_parameters(hf_config: Any) -> dict[str, Any]:

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from mini_vllm.attention import PagedAttention
+from mini_vllm.attention import PagedAttention, Rotation
 from mini_vllm.checkpoint import WeightLoader
 from mini_vllm.layers.linear import Linear
 from mini_vllm.layers.norm import RMSNorm
-from mini_vllm.layers.rotary import Rotation, apply_rotary
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +54,13 @@ class SelfAttention(nn.Module):
             self.k_norm = RMSNorm(loader.at("k_norm"), shape.head_dim, qk_norm_eps)
 
     def forward(self, hidden: Tensor, rotation: Rotation, attend: PagedAttention) -> Tensor:
-        """hidden [T, hidden_size] to the same shape; `attend` stores this layer's keys and values on the way."""
+        """hidden [T, hidden_size] to the same shape; `attend` also turns queries and keys, and stores keys, values."""
         heads = self.qkv_proj(hidden).unflatten(-1, (-1, self.head_dim))
         query, key, value = heads.split(self.heads, dim=1)
         if self.q_norm is not None and self.k_norm is not None:
             query, key = self.q_norm(query), self.k_norm(key)
-        query, key = apply_rotary(query, rotation), apply_rotary(key, rotation)
-        output = attend(self.layer_idx, query, key, value, scale=self.scale, sliding_window=self.sliding_window)
+        output = attend(
+            self.layer_idx, query, key, value, rotation, scale=self.scale, sliding_window=self.sliding_window
+        )
         projected: Tensor = self.o_proj(output.flatten(1))
         return projected

@@ -22,7 +22,10 @@ from mini_vllm.layers.self_attention import AttentionShape, SelfAttention
 
 
 class DecoderLayer(nn.Module):
-    """Two residual blocks, each normalised on the way in: x + attention(norm(x)), then x + mlp(norm(x))."""
+    """Two residual blocks, each normalised on the way in: x + attention(norm(x)), then x + mlp(norm(x)).
+
+    The sum x travels beside what is to be added to it, so that adding and normalising can be one pass over memory.
+    """
 
     def __init__(self, loader: WeightLoader, self_attn: SelfAttention, mlp: GatedMLP, config: Any) -> None:
         super().__init__()
@@ -33,11 +36,17 @@ class DecoderLayer(nn.Module):
         )
         self.mlp = mlp
 
-    def forward(self, hidden: Tensor, rotation: Rotation, attend: PagedAttention) -> Tensor:
-        """[T, hidden_size] to the same shape."""
-        hidden = hidden + self.self_attn(self.input_layernorm(hidden), rotation, attend)
-        output: Tensor = hidden + self.mlp(self.post_attention_layernorm(hidden))
-        return output
+    def forward(
+        self, hidden: Tensor, residual: Tensor | None, rotation: Rotation, attend: PagedAttention
+    ) -> tuple[Tensor, Tensor]:
+        """The layer's input is residual + hidden, its output the sum of the two results; all [T, hidden_size]."""
+        if residual is None:  # the first layer: the embeddings, and nothing to add
+            hidden, residual = self.input_layernorm(hidden), hidden
+        else:
+            hidden, residual = self.input_layernorm.add(hidden, residual)
+        hidden = self.self_attn(hidden, rotation, attend)
+        hidden, residual = self.post_attention_layernorm.add(hidden, residual)
+        return self.mlp(hidden), residual
 
 
 class DecoderModel(nn.Module, ABC):
@@ -81,9 +90,10 @@ class DecoderModel(nn.Module, ABC):
         """Token ids and positions [T] int64 to final hidden states [T, hidden_size], normalised."""
         hidden = self.embed_tokens(input_ids)
         rotation = self.rotary(positions, hidden.dtype)
+        residual = None
         for layer in self.layers:
-            hidden = layer(hidden, rotation, attend)
-        normalised: Tensor = self.norm(hidden)
+            hidden, residual = layer(hidden, residual, rotation, attend)
+        normalised: Tensor = self.norm(hidden) if residual is None else self.norm.add(hidden, residual)[0]
         return normalised
 
     def compute_logits(self, hidden: Tensor) -> Tensor:

@@ -1,0 +1,48 @@
+"""Arithmetic that the Triton kernels share, and what Triton's interpreter needs to compute as a GPU does.
+
+With TRITON_INTERPRET=1 in the environment, set before this module is imported, Triton runs kernels in NumPy, one
+program after the other, on a machine without a GPU. NumPy has no bfloat16, so the interpreter multiplies such numbers
+as if they were integers, and cuts float32 off where a GPU rounds. The helpers here go around that in the interpreter,
+and cost nothing in a compiled kernel.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _probe():
+    pass
+
+
+INTERPRETED = tl.constexpr(not isinstance(_probe, triton.JITFunction))
+LOG2E = tl.constexpr(1.4426950408889634)  # exp(x) = exp2(x * LOG2E), and exp2 is what a GPU has an instruction for
+
+
+@triton.jit
+def round_to(x, dtype: tl.constexpr):
+    """x, float32, as dtype: to the nearest, ties to even."""
+    if INTERPRETED and dtype == tl.bfloat16:
+        bits = x.to(tl.uint32, bitcast=True)
+        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+        x = bits.to(tl.float32, bitcast=True)
+    return x.to(dtype)
+
+
+@triton.jit
+def matmul(a, b):
+    """a [M, K] times b [K, N] in the dtype that both have, summed in float32: [M, N] float32.
+
+    On a GPU M and K must be at least 16, N at least 8. float32 is multiplied as float32, not cut to TensorFloat-32.
+    """
+    if INTERPRETED:
+        a, b = a.to(tl.float32), b.to(tl.float32)
+    return tl.dot(a, b, input_precision="ieee")
+
+
+@triton.jit
+def tanh(x):
+    """tanh of float32, absolute error below 2e-7; nothing overflows."""
+    e = tl.exp2(tl.abs(x) * (-2.0 * LOG2E))
+    magnitude = (1.0 - e) / (1.0 + e)
+    return tl.where(x < 0.0, -magnitude, magnitude)

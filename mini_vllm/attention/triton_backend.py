@@ -1,0 +1,118 @@
+"""The fast rung: Triton kernels on a GPU, or in Triton's interpreter on a CPU.
+
+The kernels are in paged_attention.py and write_kv.py; here stand the sizes of their tiles and the plan of the step.
+"""
+
+import torch
+import triton
+from torch import Tensor
+
+from mini_vllm.attention.backend import AttentionBackend
+from mini_vllm.attention.metadata import AttentionMetadata
+from mini_vllm.attention.paged_attention import TileShape, paged_attention
+from mini_vllm.attention.rotary import Rotation
+from mini_vllm.attention.tiles import Plan, make_plan
+from mini_vllm.attention.write_kv import rotate_and_write_kv, write_kv
+
+# What a program holds grows with the width of a head, so by the head_dim that is rounded up to: keys a step, warps and
+# stages; a chunk's begin with the rows. benchmarks/results/kernels.md has the registers and shared memory of each.
+SHORT_TILES = {64: (64, 4, 3), 128: (64, 4, 3), 256: (32, 4, 3)}  # rows follow the group
+CHUNK_TILES = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (64, 32, 8, 2)}
+CHUNK_TILES_BEFORE_HOPPER = CHUNK_TILES | {128: (128, 32, 8, 3)}  # its operands are in registers: 64 keys spill
+FLOAT32_SHORT_TILES = {64: (32, 4, 2), 128: (16, 4, 2), 256: (16, 4, 2)}
+FLOAT32_CHUNK_TILES = {64: (32, 32, 4, 2), 128: (16, 16, 4, 2), 256: (16, 16, 4, 2)}
+HOPPER = 9  # major number of the compute capability
+MIN_ROWS = 16  # of a matrix product on a GPU
+
+
+def tile_shapes(head_dim: int, group_size: int, dtype: torch.dtype, generation: int) -> tuple[TileShape, TileShape]:
+    """The tiles for short requests and for chunks. They depend on model and GPU, never on the batch: see tiles.py."""
+    width = max(64, triton.next_power_of_2(head_dim))
+    rows = max(MIN_ROWS, triton.next_power_of_2(group_size))
+    if dtype == torch.float32:
+        short, chunk = FLOAT32_SHORT_TILES, FLOAT32_CHUNK_TILES
+    else:
+        short, chunk = SHORT_TILES, CHUNK_TILES if generation >= HOPPER else CHUNK_TILES_BEFORE_HOPPER
+    chunk_rows, *rest = chunk[width]
+    return TileShape(rows, *short[width]), TileShape(max(rows, chunk_rows), *rest)
+
+
+class TritonBackend(AttentionBackend):
+    """Tensor-core attention over pages, keys split for decodes; rotation and cache write in one kernel.
+
+    generation: of the GPU that the tiles are chosen for, the major number of its compute capability; None for the one
+    that the tensors are on.
+    """
+
+    name = "triton"
+
+    def __init__(self, generation: int | None = None) -> None:
+        self.generation = generation
+        self._metadata: AttentionMetadata | None = None  # the step that the plans are of
+        self._plans: dict[object, Plan] = {}
+
+    def write_kv(
+        self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
+    ) -> None:
+        """One program a token."""
+        write_kv(key, value, key_cache, value_cache, metadata.slot_mapping)
+
+    def rotate_and_write_kv(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        rotation: Rotation,
+        key_cache: Tensor,
+        value_cache: Tensor,
+        metadata: AttentionMetadata,
+    ) -> Tensor:
+        """One kernel for all of it."""
+        return rotate_and_write_kv(query, key, value, rotation, key_cache, value_cache, metadata.slot_mapping)
+
+    def attend(
+        self,
+        query: Tensor,
+        key_cache: Tensor,
+        value_cache: Tensor,
+        metadata: AttentionMetadata,
+        *,
+        scale: float,
+        sliding_window: int | None = None,
+        soft_cap: float | None = None,
+    ) -> Tensor:
+        """Chunks, decodes and the merge of split decodes: at most three launches."""
+        group_size = query.shape[1] // key_cache.shape[2]
+        if self.generation is None:
+            on_gpu = query.device.type == "cuda"
+            self.generation = torch.cuda.get_device_capability(query.device)[0] if on_gpu else HOPPER
+        shapes = tile_shapes(query.shape[2], group_size, query.dtype, self.generation)
+        return paged_attention(
+            query,
+            key_cache,
+            value_cache,
+            metadata.block_tables,
+            self._plan(metadata, group_size, shapes, sliding_window),
+            scale=scale,
+            shapes=shapes,
+            sliding_window=sliding_window,
+            soft_cap=soft_cap,
+        )
+
+    def _plan(
+        self, metadata: AttentionMetadata, group_size: int, shapes: tuple[TileShape, TileShape], window: int | None
+    ) -> Plan:
+        """The plan of the step, made by the first layer of each kind."""
+        if metadata is not self._metadata:
+            self._metadata, self._plans = metadata, {}
+        kind = (group_size, shapes, window)
+        if kind not in self._plans:
+            short, chunk = shapes
+            self._plans[kind] = make_plan(
+                metadata,
+                short_queries=short.queries(group_size),
+                chunk_queries=chunk.queries(group_size),
+                key_steps=(short.keys, chunk.keys),
+                sliding_window=window,
+            )
+        return self._plans[kind]
