@@ -1,21 +1,28 @@
 """How long one layer's attention takes, write and attend, over a paged cache of shuffled blocks.
 
-    python benchmarks/bench_attention.py [--threads 2] [--dtype bfloat16]
+    python benchmarks/bench_attention.py --device cpu [--threads 2] [--dtype bfloat16]
+    python benchmarks/bench_attention.py --device cuda [--quick | --sweep] [--block-size 16] [--results DIR]
 
-Prints a table: block sizes across, batches down, milliseconds per layer. Two yardsticks stand beside the paged figures:
-`dense`, the same attention calls over keys and values that already lie contiguous per head and never were paged, and
-`copy`, the bare reading of the blocks. The shape is Qwen3-0.6B's: 16 query heads, 8 KV heads, head_dim 128. Each figure
-is the fastest of several runs over four layers' caches, so that a cache has left the processor's own by its next turn.
+The GPU side, the default where CUDA is found, is told in attention_cuda.py. On a CPU: a table, block sizes across,
+batches down, milliseconds per layer. Two yardsticks stand beside the paged figures: `dense`, the same attention calls
+over keys and values that already lie contiguous per head and never were paged, and `copy`, the bare reading of the
+blocks. The shape is Qwen3-0.6B's: 16 query heads, 8 KV heads, head_dim 128. Each figure is the fastest of several runs
+over four layers' caches, so that a cache has left the processor's own by its next turn.
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 
-from mini_vllm.attention import AttentionMetadata, PackedRequest, PagedAttention, get_backend
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from mini_vllm.attention import AttentionMetadata, PackedRequest, PagedAttention, get_backend  # noqa: E402
 
 NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, NUM_LAYERS = 16, 8, 128, 4
 SCALE = HEAD_DIM**-0.5
@@ -88,13 +95,8 @@ def dense(spans: list[tuple[int, int]], dtype: torch.dtype, repeats: int) -> flo
     return milliseconds(run, repeats)
 
 
-def main() -> None:
+def measure_on_cpu(args: argparse.Namespace) -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"])
-    parser.add_argument("--repeats", type=int, default=9)
-    args = parser.parse_args()
     torch.set_num_threads(args.threads)
     dtype = getattr(torch, args.dtype)
     print(f"{args.dtype}, {args.threads} threads, torch {torch.__version__}; ms per layer, paged (copy alone)")
@@ -106,6 +108,27 @@ def main() -> None:
                 total, copy = paged(spans, block_size, dtype, args.repeats)
                 row.append(f"{f'{total:.2f} ({copy:.2f})':>18}")
             print("".join(row), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cpu", "cuda"])
+    cpu = parser.add_argument_group("on a CPU")
+    cpu.add_argument("--threads", type=int, default=2)
+    cpu.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"])
+    cpu.add_argument("--repeats", type=int, default=9)
+    cuda = parser.add_argument_group("on a GPU")
+    cuda.add_argument("--block-size", type=int, default=16)
+    cuda.add_argument("--quick", action="store_true", help="one model, few sizes, about a minute; nothing is written")
+    cuda.add_argument("--sweep", action="store_true", help="try tile shapes and rank them; nothing is written")
+    cuda.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results", help="folder of the report")
+    cuda.add_argument("--dry-run", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.device == "cpu" and not args.dry_run:
+        return measure_on_cpu(args)
+    import attention_cuda
+
+    return attention_cuda.main(args)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""Output tokens per second of mini_vllm on a CPU, beside transformers and vLLM in the same run.
+"""Output tokens per second of mini_vllm, beside transformers and vLLM in the same run.
 
     python benchmarks/bench_engine.py [--quick] [--vllm-python PATH]
+    python benchmarks/bench_engine.py --device cuda [--temperature 0] [--results DIR]
 
-The work is the same for all: 32 requests, 5,089 prompt and 1,767 output tokens, greedy, over a checkpoint with
-Qwen3-0.6B's exact shape and random weights (written to --checkpoint once), bfloat16. Engines take turns, each turn a
-process of its own: load, a short warm-up, timed repetitions. Ratios of such turns mean something on a busy machine;
-the absolute figures only on a quiet one. Then: what the hardware would allow (memory and matrix-product floors), where
-the time goes, and how it grows with batch and context. Writes results/engine.md and results/engine_growth.png.
+The GPU side is told in engine_cuda.py. On a CPU the work is the same for all: 32 requests, 5,089 prompt and 1,767
+output tokens, greedy, over a checkpoint with Qwen3-0.6B's exact shape and random weights (written to --checkpoint
+once), bfloat16. Engines take turns, each turn a process of its own: load, a short warm-up, timed repetitions. Ratios of
+such turns mean something on a busy machine; the absolute figures only on a quiet one. Then: what the hardware would
+allow (memory and matrix-product floors), where the time goes, and how it grows with batch and context. Writes
+results/engine.md and results/engine_growth.png.
 """
 
 import argparse
@@ -127,11 +129,11 @@ def make_engine(args: argparse.Namespace, max_seqs: int = MAX_SEQS, num_slots: i
     )
 
 
-def run_mini_vllm(engine: Any, requests: list[Request]) -> int:
+def run_mini_vllm(engine: Any, requests: list[Request], temperature: float = 0.0) -> int:
     from mini_vllm import SamplingParams
 
     for i, (prompt, num_output) in enumerate(requests):
-        params = SamplingParams(temperature=0, max_tokens=num_output, ignore_eos=True)
+        params = SamplingParams(temperature=temperature, max_tokens=num_output, ignore_eos=True)
         engine.add_request(str(i), prompt, params)
     count = 0
     while engine.has_unfinished_requests():
@@ -181,23 +183,28 @@ def load_transformers_continuous(args: argparse.Namespace) -> Callable[[list[Req
         num_blocks=64, page_size=256, max_batch_tokens=MAX_BATCHED_TOKENS, allow_block_sharing=False
     )
 
-    def run(requests: list[Request]) -> int:
-        manager = model.init_continuous_batching(generation_config=config(96), continuous_batching_config=pages)
-        manager.start()
-        for i, (prompt, num_output) in enumerate(requests):
-            manager.add_request(prompt, request_id=f"r{i}", max_new_tokens=num_output)
-        count, unfinished = 0, len(requests)
+    return torch.inference_mode()(partial(run_continuous, model, config(96), pages))
+
+
+def run_continuous(model: Any, config: Any, pages: Any, requests: list[Request]) -> int:
+    manager = model.init_continuous_batching(generation_config=config, continuous_batching_config=pages)
+    manager.start()
+    for i, (prompt, num_output) in enumerate(requests):
+        manager.add_request(prompt, request_id=f"r{i}", max_new_tokens=num_output)
+    count, unfinished = 0, len(requests)
+    try:
         while unfinished:
             result = manager.get_result(timeout=5)
             if result is None and not manager.is_running():
                 raise RuntimeError("continuous batching stopped before it was done")
+            if result is not None and result.error is not None:
+                raise RuntimeError(f"continuous batching: {result.error}")
             if result is not None and result.is_finished():
                 unfinished -= 1
                 count += len(result.generated_tokens)
+    finally:
         manager.stop(block=True)
-        return count
-
-    return torch.inference_mode()(run)
+    return count
 
 
 def load_vllm(args: argparse.Namespace) -> Callable[[list[Request]], int]:
@@ -292,7 +299,10 @@ def measure_floors(args: argparse.Namespace) -> Turn:
     weight_bytes = 2 * (LAYERS * sum(a * b for a, b in LINEARS.values()) + VOCAB_SIZE * HIDDEN)
     kv_bytes = 2 * 2 * LAYERS * KV_HEADS * HEAD_DIM
     memory = matmul = 0.0
-    for num_tokens, num_samples, context in replay(args):
+    limits = {"max_num_seqs": MAX_SEQS, "max_num_batched_tokens": MAX_BATCHED_TOKENS}
+    for num_tokens, num_samples, context in replay(
+        workload(args.requests), 16_384 // args.block_size + 1, args.block_size, **limits
+    ):
         memory += (weight_bytes + kv_bytes * context) / bandwidth
         matmul += LAYERS * interpolate(layer, num_tokens) + interpolate(seconds["lm_head"], num_samples)
     flops = 2 * LAYERS * sum(a * b for a, b in LINEARS.values())
@@ -329,16 +339,16 @@ def interpolate(seconds: list[float], rows: int) -> float:
     return seconds[i - 1] + share * (seconds[i] - seconds[i - 1])
 
 
-def replay(args: argparse.Namespace) -> Iterator[tuple[int, int, int]]:
+def replay(requests: list[Request], num_blocks: int, block_size: int, **limits: int) -> Iterator[tuple[int, int, int]]:
     """The steps that the scheduler makes of the work: tokens computed, tokens sampled, KV tokens read."""
     from mini_vllm.kv_cache import KVCacheManager
     from mini_vllm.request import Request as CoreRequest
     from mini_vllm.request import SamplingParams
     from mini_vllm.scheduler import Scheduler
 
-    manager = KVCacheManager(16_384 // args.block_size + 1, args.block_size, enable_prefix_caching=False)
-    scheduler = Scheduler(manager, max_num_seqs=MAX_SEQS, max_num_batched_tokens=MAX_BATCHED_TOKENS)
-    for i, (prompt, num_output) in enumerate(workload(args.requests)):
+    manager = KVCacheManager(num_blocks, block_size, enable_prefix_caching=False)
+    scheduler = Scheduler(manager, **limits)
+    for i, (prompt, num_output) in enumerate(requests):
         scheduler.add_request(CoreRequest(str(i), prompt, SamplingParams(max_tokens=num_output, ignore_eos=True)))
     while scheduler.has_unfinished_requests():
         step = scheduler.schedule()
@@ -652,20 +662,37 @@ def processor() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--checkpoint", type=Path, default=Path(tempfile.gettempdir()) / "mini_vllm_qwen3_0.6b_random")
+    parser.add_argument("--rounds", type=int, help="default 3 on a CPU, 2 on a GPU")
+    parser.add_argument("--requests", type=int, help="default 32 on a CPU, 256 on a GPU")
+    parser.add_argument("--block-size", type=int, help="of mini_vllm; default 128, vLLM's on a CPU, and 16 on a GPU")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    cpu = parser.add_argument_group("on a CPU")
+    cpu.add_argument(
         "--quick",
         action="store_true",
         help="one round of 12 requests, no growth, no static batches; nothing is written",
     )
-    parser.add_argument("--vllm-python", help="an interpreter that has vLLM; without it vLLM is left out")
-    parser.add_argument("--checkpoint", type=Path, default=Path(tempfile.gettempdir()) / "mini_vllm_qwen3_0.6b_random")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--reps", type=int, default=1, help="timed repetitions in a turn")
-    parser.add_argument("--requests", type=int, default=32)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--block-size", type=int, default=128, help="of mini_vllm; 128 is vLLM's on a CPU")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    cpu.add_argument("--vllm-python", help="an interpreter that has vLLM; without it vLLM is left out")
+    cpu.add_argument("--reps", type=int, default=1, help="timed repetitions in a turn")
+    cpu.add_argument("--threads", type=int, default=2)
+    cuda = parser.add_argument_group("on a GPU")
+    cuda.add_argument("--temperature", type=float, default=0.0)
+    cuda.add_argument("--results", type=Path, default=RESULTS, help="folder of the report")
+    cuda.add_argument("--dry-run", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    rounds, requests, block_size = (3, 32, 128) if args.device == "cpu" else (2, 256, 16)
+    args.rounds, args.requests = args.rounds or rounds, args.requests or requests
+    args.block_size = args.block_size or block_size
+    if args.device == "cuda":
+        import engine_cuda
+
+        return engine_cuda.main(args)
+    return measure_on_cpu(args)
+
+
+def measure_on_cpu(args: argparse.Namespace) -> None:
     if args.worker:
         return work(args)
     if args.quick:

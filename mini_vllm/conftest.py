@@ -1,8 +1,23 @@
-"""Fixtures that several test files share."""
+"""Fixtures that several test files share, and Triton's interpreter where there is no GPU to compile for."""
 
+import os
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
+
+
+def has_gpu() -> bool:
+    """Whether torch will find a CUDA device; a guess, since importing torch to ask takes seconds."""
+    try:
+        can_use_it = not version("torch").endswith("+cpu")
+    except PackageNotFoundError:
+        return False
+    return can_use_it and any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/dxg"))
+
+
+if not has_gpu():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton reads it when it is imported
 
 
 @pytest.fixture(scope="session")

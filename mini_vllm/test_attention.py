@@ -3,7 +3,6 @@
 The Triton rungs run compiled where there is a GPU, else in Triton's interpreter; test_triton.py looks at their kernels.
 """
 
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,9 +25,6 @@ from mini_vllm.attention import (
     get_backend,
 )
 from mini_vllm.errors import InvalidParameterError
-
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # before the first kernel is imported
 
 CPU = torch.device("cpu")
 GPU = torch.device("cuda" if torch.cuda.is_available() else "cpu")  # where the Triton rungs run

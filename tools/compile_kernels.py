@@ -1,7 +1,8 @@
 """Compile every Triton kernel for GPUs that need not be here, and say what each one takes of a multiprocessor.
 
-    python tools/compile_kernels.py                  a table
+    python tools/compile_kernels.py                  a table of all cases (two minutes)
     python tools/compile_kernels.py --write          the same into benchmarks/results/kernels.md
+    python tools/compile_kernels.py --main --json    attention of the common models only, a line of JSON a kernel
 
 The launches are the real ones: mini_vllm's own functions are called with tensors that have shapes and no data, and what
 they would launch is compiled ahead of time instead, tiles, warps and stages included. ptxas, which comes with Triton,
@@ -12,15 +13,17 @@ Triton must not be interpreting (TRITON_INTERPRET unset).
 """
 
 import argparse
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -170,15 +173,17 @@ class Case:
         return ", ".join([heads, *extra])
 
 
-MAIN_CASE = Case()  # Llama-3.1-8B
-CASES = (
-    MAIN_CASE,
+MAIN_CASES = (
+    Case(),  # Llama-3.1-8B
     Case(num_heads=16),  # Qwen3-0.6B
     Case(num_heads=64),  # Qwen3-32B
+    Case(num_heads=24),  # Llama-3.2-3B: rows of a tile are not a multiple of the group
+)
+CASES = (
+    *MAIN_CASES,
     Case(dtype=torch.float16),
     Case(dtype=torch.float32),
     Case(num_heads=8),
-    Case(num_heads=24),
     Case(block_size=1),
     Case(block_size=8),
     Case(block_size=32),
@@ -231,13 +236,17 @@ def elementwise_launches(dtype: torch.dtype, size: int = 4096) -> Iterator[tuple
 # --- the table ----------------------------------------------------------------------------------------------------
 
 
-def compile_all() -> Iterator[tuple[str, str, int, Usage]]:
-    """(kernel, case, capability, usage) of the attention of CASES and of the elementwise kernels."""
-    for case in CASES:
+def compile_cases(cases: Sequence[Case]) -> Iterator[tuple[str, str, int, Usage]]:
+    """(kernel, case, capability, usage) of the attention kernels; the other kernels of a layer are compiled once."""
+    for case in cases:
         for capability in TARGETS:
             for name, launch in attention_launches(case, capability):
-                if name.startswith("attention") or case in (MAIN_CASE, Case(dtype=torch.float32)):
+                if name.startswith("attention") or case in (Case(), Case(dtype=torch.float32)):
                     yield name, str(case), capability, compile_launch(launch, capability)
+
+
+def compile_elementwise() -> Iterator[tuple[str, str, int, Usage]]:
+    """(kernel, case, capability, usage) of the kernels between the matrix products."""
     for dtype in (torch.bfloat16, torch.float32):
         for name, launch in elementwise_launches(dtype):
             for capability in TARGETS:
@@ -248,7 +257,7 @@ def table() -> Iterator[str]:
     """Markdown, one row a kernel, case and GPU."""
     yield "| kernel | case | GPU | registers | spilled B | shared B | tensor cores, cp.async | fits |"
     yield "|---|---|---|---|---|---|---|---|"
-    for name, case, capability, usage in compile_all():
+    for name, case, capability, usage in chain(compile_cases(CASES), compile_elementwise()):
         yield (
             f"| {name} | {case} | sm_{capability} | {usage.registers} | {usage.spilled} | {usage.shared:,} | "
             f"{', '.join(usage.instructions) or '-'} | {' '.join(fitting(capability, usage)) or 'NOWHERE'} |"
@@ -267,9 +276,18 @@ def fitting(capability: int, usage: Usage) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
+    parser.add_argument("--main", action="store_true", help="attention in bfloat16 with head_dim 128 only")
+    parser.add_argument("--json", action="store_true", help="a line of JSON a kernel")
     args = parser.parse_args()
     if not isinstance(paged_attention.attention_kernel, triton.JITFunction):
         raise SystemExit("TRITON_INTERPRET is set: Triton interprets, and compiles nothing")
+    if args.json:
+        for name, case, capability, usage in chain(
+            compile_cases(MAIN_CASES if args.main else CASES), () if args.main else compile_elementwise()
+        ):
+            row = {"kernel": name, "case": case, "capability": capability, "fits": fitting(capability, usage)}
+            print(json.dumps(row | asdict(usage)), flush=True)
+        return
     lines = [
         "# What the kernels take of a multiprocessor",
         "",

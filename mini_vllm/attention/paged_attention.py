@@ -91,7 +91,8 @@ def attention_kernel(
         NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE, WINDOW, SOFT_CAP, BLOCK_N, BLOCK_D, MASKED=True,
     )  # fmt: skip
     saw_nothing = normaliser == 0.0
-    result = weighted_sum / tl.where(saw_nothing, 1.0, normaliser)[:, None]
+    normaliser = tl.where(saw_nothing, 1.0, normaliser)
+    result = weighted_sum / normaliser[:, None]
 
     partial = tl.load(tile_ptr + 6)
     if BY_SPANS and partial >= 0:

@@ -100,8 +100,11 @@ def make_plan(
     chunk_tiles = columns(first_rows[chunk] + offset, num_queries, first, chunk, begin, end, np.full_like(chunk, -1))
     chunk_tiles = chunk_tiles[np.argsort(begin - end, kind="stable")]  # the longest first: the last to finish are short
 
+    short, chunks, merge = upload((short_tiles, chunk_tiles, merges), metadata.block_tables.device)
     return Plan(
-        *upload((short_tiles, chunk_tiles, merges), metadata.block_tables.device),
+        short,
+        chunks,
+        merge,
         num_partials=int(merged_spans.sum()),
         num_rows=int(query_lens.sum()),
         max_short_queries=int(query_lens[is_short].max(initial=1)),
@@ -122,5 +125,5 @@ def columns(*values: Array) -> npt.NDArray[np.int32]:
 def upload(tables: tuple[npt.NDArray[np.int32], ...], device: torch.device) -> list[Tensor]:
     """The tables as tensors on the device, after one copy."""
     flat = to_device(torch.from_numpy(np.concatenate([table.ravel() for table in tables])), device)
-    pieces = flat.split([table.size for table in tables])
+    pieces = torch.split(flat, [table.size for table in tables])
     return [piece.view(table.shape) for piece, table in zip(pieces, tables, strict=True)]

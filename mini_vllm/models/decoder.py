@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mini_vllm.attention import PagedAttention
+from mini_vllm.attention import PagedAttention, Rotation
 from mini_vllm.checkpoint import WeightLoader
 from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError
 from mini_vllm.layers.embedding import Embedding
 from mini_vllm.layers.linear import Linear, linear, pack_weight
 from mini_vllm.layers.mlp import GatedMLP
 from mini_vllm.layers.norm import RMSNorm
-from mini_vllm.layers.rotary import RotaryEmbedding, Rotation
+from mini_vllm.layers.rotary import RotaryEmbedding
 from mini_vllm.layers.self_attention import AttentionShape, SelfAttention
 
 

@@ -1,0 +1,130 @@
+"""The plan of a step: every key that a row sees is in exactly one of its tiles, and a cut depends on nobody else."""
+
+import collections
+import itertools
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from mini_vllm.attention import AttentionMetadata, PackedRequest, tiles
+from mini_vllm.attention.tiles import Plan, make_plan
+
+Span = tuple[int, int]  # cached tokens, new tokens
+SPANS = st.lists(
+    st.tuples(st.sampled_from([0, 1, 15, 16, 63, 64, 65, 511, 512, 513, 1024, 40_000]), st.integers(0, 150)), max_size=6
+)
+OPTIONS = {"short_queries": 8, "chunk_queries": 32, "key_steps": (64, 32)}
+
+
+def pack(spans: list[Span]) -> AttentionMetadata:
+    requests = [PackedRequest(range(-(-(start + n) // 16)), start, n) for start, n in spans]
+    return AttentionMetadata.pack(requests, 16, torch.device("cpu"))
+
+
+def keys_by_row(plan: Plan) -> dict[int, list[range]]:
+    """For each row of the batch, the spans of keys that it meets; checks what a tile may be on the way."""
+    spans = collections.defaultdict(list)
+    for table, most_queries, key_step in ((plan.short_tiles, 8, 64), (plan.chunk_tiles, 32, 32)):
+        for first_row, num_queries, _, _, begin, end, _ in table.tolist():
+            assert 1 <= num_queries <= most_queries
+            assert begin % key_step == 0
+            for row in range(first_row, first_row + num_queries):
+                spans[row].append(range(begin, end))
+    return spans
+
+
+@settings(max_examples=200, deadline=None)
+@given(spans=SPANS, window=st.none() | st.integers(1, 700))
+@example(spans=[(0, 0), (40_000, 1), (0, 0), (511, 1), (512, 1)], window=None)
+def test_every_visible_key_is_in_exactly_one_tile_of_its_row(spans: list[Span], window: int | None) -> None:
+    plan = make_plan(pack(spans), sliding_window=window, **OPTIONS)
+    keys = keys_by_row(plan)
+    assert sorted(keys) == list(range(plan.num_rows)) == list(range(sum(n for _, n in spans)))
+    rows = iter(range(plan.num_rows))
+    for start, num_tokens in spans:
+        for position in range(start, start + num_tokens):
+            first = 0 if window is None else max(0, position - window + 1)
+            met = sorted(keys[next(rows)], key=lambda span: span.start)
+            assert met[0].start <= first
+            assert met[-1].stop > position
+            assert all(a.stop == b.start for a, b in itertools.pairwise(met))
+
+
+@settings(max_examples=200, deadline=None)
+@given(spans=SPANS, window=st.none() | st.integers(1, 700))
+def test_tiles_know_their_request(spans: list[Span], window: int | None) -> None:
+    plan = make_plan(pack(spans), sliding_window=window, **OPTIONS)
+    starts = [sum(n for _, n in spans[:i]) for i in range(len(spans))]
+    for table in (plan.short_tiles, plan.chunk_tiles):
+        for first_row, num_queries, first_position, request, *_ in table.tolist():
+            start, num_tokens = spans[request]
+            assert first_position - start == first_row - starts[request]
+            assert 0 <= first_position - start <= num_tokens - num_queries
+
+
+@settings(max_examples=200, deadline=None)
+@given(spans=SPANS, window=st.none() | st.integers(1, 700))
+def test_partial_results_are_merged_once_and_in_order(spans: list[Span], window: int | None) -> None:
+    plan = make_plan(pack(spans), sliding_window=window, **OPTIONS)
+    partials = [(row, partial, begin) for row, _, _, _, begin, _, partial in plan.short_tiles.tolist() if partial >= 0]
+    merged = []
+    for first_row, num_queries, first_partial, num_partials in plan.merges.tolist():
+        mine = [(partial, begin) for row, partial, begin in partials if row == first_row]
+        assert [partial for partial, _ in mine] == list(range(first_partial, first_partial + num_partials))
+        assert mine == sorted(mine, key=lambda each: each[1])  # in the order of their keys
+        assert 1 < num_partials <= tiles.MAX_SPLITS + 1
+        assert num_queries <= plan.max_short_queries
+        merged += [partial for partial, _ in mine]
+    assert merged == [partial for _, partial, _ in partials] == list(range(plan.num_partials))
+
+
+def rows_of(table: Tensor, request: int, first_row: int) -> list[list[int]]:
+    """A request's tiles, as they would be were it alone."""
+    return [
+        [row - first_row, n, position, begin, end]
+        for row, n, position, r, begin, end, _ in table.tolist()
+        if r == request
+    ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(spans=SPANS.filter(bool), window=st.none() | st.integers(1, 700))
+def test_law_a_request_is_cut_as_if_it_were_alone(spans: list[Span], window: int | None) -> None:
+    together = make_plan(pack(spans), sliding_window=window, **OPTIONS)
+    for request, span in enumerate(spans):
+        alone = make_plan(pack([span]), sliding_window=window, **OPTIONS)
+        first_row = sum(n for _, n in spans[:request])
+        for name in ("short_tiles", "chunk_tiles"):
+            cut = sorted(rows_of(getattr(together, name), request, first_row))
+            assert cut == sorted(rows_of(getattr(alone, name), 0, 0))
+
+
+def test_long_requests_are_split_into_a_bounded_number_of_spans() -> None:
+    for length, num_spans in ((1, 1), (512, 1), (513, 2), (5_000, 10), (32_768, 64), (32_769, 33), (1_000_000, 64)):
+        plan = make_plan(pack([(length - 1, 1)]), sliding_window=None, **OPTIONS)
+        assert len(plan.short_tiles) == num_spans
+        assert plan.num_partials == (num_spans if num_spans > 1 else 0)
+        assert num_spans <= tiles.MAX_SPLITS
+
+
+def test_the_longest_chunks_come_first() -> None:
+    plan = make_plan(pack([(0, 64), (300, 64)]), sliding_window=None, **OPTIONS)
+    lengths = [end - begin for *_, begin, end, _ in plan.chunk_tiles.tolist()]
+    assert lengths == sorted(lengths, reverse=True)
+    assert len(lengths) == 4
+
+
+def test_a_batch_without_tokens_has_no_work() -> None:
+    for spans in ([], [(0, 0)]):
+        plan = make_plan(pack(spans), sliding_window=None, **OPTIONS)
+        assert (len(plan.short_tiles), len(plan.chunk_tiles), len(plan.merges), plan.num_rows) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(("counts", "owners", "indices"), [((2, 1, 3), [0, 0, 1, 2, 2, 2], [0, 1, 0, 0, 1, 2])])
+def test_repeat(counts: tuple[int, ...], owners: list[int], indices: list[int]) -> None:
+    owner, index = tiles.repeat(torch.tensor(counts).numpy())
+    assert owner.tolist() == owners
+    assert index.tolist() == indices
