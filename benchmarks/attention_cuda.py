@@ -325,7 +325,6 @@ class Bench:
     def measure(self, case: Case, layout: Layout, pool: Pool) -> Row:
         """Ours and the peers on one case."""
         batch, backend = Batch.make(case, layout, pool), get_backend("triton", self.device.torch)
-
         ours = partial(batch.attend, backend)
         output = ours()
         contiguous = batch.gather()
@@ -536,7 +535,7 @@ def plot_shares(rows: list[Row], yardsticks: Yardsticks, layouts: tuple[Layout, 
         axis.set_title(layout.name, fontsize=10)
         axis.set_xlabel("context")
         axis.grid(alpha=0.3)
-        axis.set_ylim(bottom=0)
+    axes[0][0].set_ylim(bottom=0)  # for all of them
     axes[0][0].set_ylabel("% of the copy's bandwidth")
     axes[0][-1].legend(title="decodes", fontsize=8)
     figure.savefig(file, dpi=90, metadata={"Software": None})

@@ -83,7 +83,7 @@ class Device:
         return int(torch.cuda.mem_get_info(self.torch)[0])
 
     def seconds(self, run: Callable[[], object], repeats: int = REPEATS) -> float:
-        """Median time of run() on the device, caches cold. It must be capturable: no allocation by size of data."""
+        """Median time of run() on the device, caches cold. A graph must be able to hold it: run() never waits."""
         run()
         self.synchronize()
         if not self.is_cuda:

@@ -334,7 +334,8 @@ def write_report(args: argparse.Namespace, report: Turn, minutes: float) -> str:
         f"{date.today()}, {device}. {len(requests)} requests, {prompt_tokens:,} prompt and {num_output:,} output "
         f"tokens (nano-vllm's work), temperature {args.temperature:g}; {model}, bfloat16; at most "
         f"{LIMITS['max_num_seqs']} requests and {limits(args)['max_num_batched_tokens']:,} tokens a step; "
-        f"blocks of {args.block_size} tokens. {args.rounds} rounds, each turn a process of its own. Run time {minutes:.0f} minutes.",
+        f"blocks of {args.block_size} tokens. {args.rounds} rounds, each turn a process of its own. Run time "
+        f"{minutes:.0f} minutes.",
         "",
         f"    python benchmarks/bench_engine.py {' '.join(sys.argv[1:])}",
         "",

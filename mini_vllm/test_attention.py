@@ -22,6 +22,7 @@ from mini_vllm.attention import (
     PagedAttention,
     Rotation,
     apply_rotary,
+    backend,
     get_backend,
 )
 from mini_vllm.errors import InvalidParameterError
@@ -45,11 +46,11 @@ class Batch:
     value_cache: Tensor
     histories: list[tuple[Tensor, Tensor]]  # keys and values of all positions of each request, this step's included
 
-    def run(self, backend: str | AttentionBackend, **options: Any) -> Tensor:
+    def run(self, rung: str | AttentionBackend, **options: Any) -> Tensor:
         """Write, then attend, as a layer of a model does. options: sliding_window, soft_cap."""
-        if isinstance(backend, str):
-            backend = get_backend(backend, self.query.device)
-        attend = PagedAttention(backend, [(self.key_cache, self.value_cache)], self.metadata)
+        if isinstance(rung, str):
+            rung = get_backend(rung, self.query.device)
+        attend = PagedAttention(rung, [(self.key_cache, self.value_cache)], self.metadata)
         return attend(0, self.query, self.key, self.value, scale=self.scale, **options)
 
     def to(self, device: torch.device) -> "Batch":
@@ -108,8 +109,8 @@ def make_batch(
     return Batch(requests, metadata, query, key, value, key_cache, value_cache, histories)
 
 
-def device_of(backend: str) -> torch.device:
-    return GPU if backend in TRITON else CPU
+def device_of(name: str) -> torch.device:
+    return GPU if name in TRITON else CPU
 
 
 def dense_attention(batch: Batch, sliding_window: int | None = None, soft_cap: float | None = None) -> Tensor:
@@ -206,8 +207,8 @@ def test_a_request_gets_the_same_result_alone_and_in_a_batch(name: str) -> None:
     queries = batch.query.split(batch.metadata.query_lens)
     for i, request in enumerate(batch.requests):
         metadata = AttentionMetadata.pack([request], 16, device_of(name))
-        backend = get_backend(name, device_of(name))
-        attend = PagedAttention(backend, [(batch.key_cache, batch.value_cache)], metadata)
+        rung = get_backend(name, device_of(name))
+        attend = PagedAttention(rung, [(batch.key_cache, batch.value_cache)], metadata)
         alone = attend(0, queries[i], keys[i], values[i], scale=batch.scale)
         assert torch.equal(alone, together[i])
 
@@ -319,14 +320,14 @@ def test_rotation_before_the_write_is_that_of_the_torch_form(name: str) -> None:
     torch.testing.assert_close(fused.value_cache, plain.value_cache, atol=0, rtol=0, equal_nan=True)
 
 
-@pytest.mark.filterwarnings("error")  # torch warns when it has to resize a buffer that is too small
+@pytest.mark.filterwarnings("error::UserWarning")  # torch warns when it has to resize a buffer that is too small
 @pytest.mark.parametrize("name", ["torch", *TRITON[1:]])
 def test_one_back_end_object_serves_caches_of_several_kinds(name: str) -> None:
     """It may meet longer requests, other dtypes and other head shapes later."""
-    backend = get_backend(name, device_of(name))
+    rung = get_backend(name, device_of(name))
     for dtype, head_dim, length in ((torch.float32, 8, 20), (torch.float32, 8, 90), (torch.bfloat16, 16, 20)):
         batch = make_batch([(length, 1)], head_dim=head_dim, dtype=dtype).to(device_of(name))
-        assert_close(batch.run(backend), dense_attention(batch), [values for _, values in batch.histories])
+        assert_close(batch.run(rung), dense_attention(batch), [values for _, values in batch.histories])
 
 
 def test_pack_lays_requests_end_to_end() -> None:
@@ -425,7 +426,16 @@ def test_backend_is_chosen_by_name() -> None:
 @pytest.mark.skipif(not TRITON, reason="Triton has Linux wheels only")
 def test_triton_on_a_cpu_needs_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "0")
-    with pytest.raises(
-        InvalidParameterError, match="'triton' cannot run on cpu: it needs a GPU; set TRITON_INTERPRET=1"
-    ):
+    with pytest.raises(InvalidParameterError, match="'triton' cannot run on cpu: it needs a GPU; TRITON_INTERPRET=1"):
         get_backend("triton", CPU)
+
+
+@pytest.mark.skipif(not TRITON, reason="Triton has Linux wheels only")
+def test_an_interpreter_that_numpy_outgrew_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"triton": "3.6.0", "numpy": "2.4.6"}
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(backend, "version", versions.__getitem__)
+    with pytest.raises(InvalidParameterError, match=r"interpreter of Triton 3.6.0 needs a NumPy below 2.4, 2.4.6 is"):
+        get_backend("triton-simple", CPU)
+    versions["numpy"] = "2.3.5"
+    assert backend.why_not("triton", CPU) is None

@@ -28,7 +28,7 @@ def keys_by_row(plan: Plan) -> dict[int, list[range]]:
     """For each row of the batch, the spans of keys that it meets; checks what a tile may be on the way."""
     spans = collections.defaultdict(list)
     for table, most_queries, key_step in ((plan.short_tiles, 8, 64), (plan.chunk_tiles, 32, 32)):
-        for first_row, num_queries, _, _, begin, end, _ in table.tolist():
+        for first_row, num_queries, _, _, begin, end, *_ in table.tolist():
             assert 1 <= num_queries <= most_queries
             assert begin % key_step == 0
             for row in range(first_row, first_row + num_queries):
@@ -69,7 +69,9 @@ def test_tiles_know_their_request(spans: list[Span], window: int | None) -> None
 @given(spans=SPANS, window=st.none() | st.integers(1, 700))
 def test_partial_results_are_merged_once_and_in_order(spans: list[Span], window: int | None) -> None:
     plan = make_plan(pack(spans), sliding_window=window, **OPTIONS)
-    partials = [(row, partial, begin) for row, _, _, _, begin, _, partial in plan.short_tiles.tolist() if partial >= 0]
+    partials = [
+        (row, partial, begin) for row, _, _, _, begin, _, partial, _ in plan.short_tiles.tolist() if partial >= 0
+    ]
     merged = []
     for first_row, num_queries, first_partial, num_partials in plan.merges.tolist():
         mine = [(partial, begin) for row, partial, begin in partials if row == first_row]
@@ -85,7 +87,7 @@ def rows_of(table: Tensor, request: int, first_row: int) -> list[list[int]]:
     """A request's tiles, as they would be were it alone."""
     return [
         [row - first_row, n, position, begin, end]
-        for row, n, position, r, begin, end, _ in table.tolist()
+        for row, n, position, r, begin, end, *_ in table.tolist()
         if r == request
     ]
 
@@ -112,7 +114,7 @@ def test_long_requests_are_split_into_a_bounded_number_of_spans() -> None:
 
 def test_the_longest_chunks_come_first() -> None:
     plan = make_plan(pack([(0, 64), (300, 64)]), sliding_window=None, **OPTIONS)
-    lengths = [end - begin for *_, begin, end, _ in plan.chunk_tiles.tolist()]
+    lengths = [end - begin for *_, begin, end, _, _ in plan.chunk_tiles.tolist()]
     assert lengths == sorted(lengths, reverse=True)
     assert len(lengths) == 4
 

@@ -127,7 +127,7 @@ def test_paged_attention(batch: Batch, window: int | None, soft_cap: float | Non
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     batch=batches(max_requests=8, cached=[0, 16, 64, 128, 512, 1024], new=[0, 16, 64, 128]),
     window=st.none() | st.integers(1, 200),

@@ -8,11 +8,12 @@ metadata.py describes a packed batch, and backend.py is the interface and the ch
     triton_backend.py   the fast one on a GPU: write_kv.py and paged_attention.py, over work cut by tiles.py
 """
 
-from mini_vllm.attention.backend import AttentionBackend, PagedAttention, get_backend
+from mini_vllm.attention.backend import BACKENDS, AttentionBackend, PagedAttention, get_backend, why_not
 from mini_vllm.attention.metadata import AttentionMetadata, PackedRequest
 from mini_vllm.attention.rotary import Rotation, apply_rotary
 
 __all__ = [
+    "BACKENDS",
     "AttentionBackend",
     "AttentionMetadata",
     "PackedRequest",
@@ -20,4 +21,5 @@ __all__ = [
     "Rotation",
     "apply_rotary",
     "get_backend",
+    "why_not",
 ]

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import ClassVar
 
@@ -155,8 +156,14 @@ def why_not(name: str, device: torch.device) -> str | None:
         return None
     if find_spec("triton") is None:
         return "Triton is not installed (it comes with the extra 'engine', on Linux)"
-    if device.type != "cuda" and not is_set("TRITON_INTERPRET"):
-        return "it needs a GPU; set TRITON_INTERPRET=1 in the environment to run its kernels in Triton's interpreter"
+    if not is_set("TRITON_INTERPRET"):
+        on_gpu = device.type == "cuda"
+        return (
+            None if on_gpu else "it needs a GPU; TRITON_INTERPRET=1 in the environment interprets its kernels instead"
+        )
+    triton, numpy = (tuple(map(int, version(package).split(".")[:2])) for package in ("triton", "numpy"))
+    if triton < (3, 7) and numpy >= (2, 4):
+        return f"the interpreter of Triton {version('triton')} needs a NumPy below 2.4, {version('numpy')} is installed"
     return None
 
 

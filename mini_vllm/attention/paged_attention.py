@@ -76,18 +76,19 @@ def attention_kernel(
     maximum = tl.full([BLOCK_M], -float("inf"), tl.float32)
     normaliser = tl.zeros([BLOCK_M], tl.float32)
     weighted_sum = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
-    cache_offset = kv_head * HEAD_DIM
+    key_cache_ptr += kv_head * HEAD_DIM
+    value_cache_ptr += kv_head * HEAD_DIM
     masked_from = key_begin
     if not BY_SPANS and WINDOW == 0:  # most keys of a chunk are seen by all of its queries: no masks for these
         masked_from = tl.maximum((first_position + 1) // BLOCK_N * BLOCK_N, key_begin)
         maximum, normaliser, weighted_sum = attend_keys(
-            maximum, normaliser, weighted_sum, query, positions, key_cache_ptr + cache_offset,
-            value_cache_ptr + cache_offset, table_ptr, key_begin, masked_from, scale, soft_cap,
+            maximum, normaliser, weighted_sum, query, positions,
+            key_cache_ptr, value_cache_ptr, table_ptr, key_begin, masked_from, scale, soft_cap,
             NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE, WINDOW, SOFT_CAP, BLOCK_N, BLOCK_D, MASKED=False,
         )  # fmt: skip
     maximum, normaliser, weighted_sum = attend_keys(
-        maximum, normaliser, weighted_sum, query, positions, key_cache_ptr + cache_offset,
-        value_cache_ptr + cache_offset, table_ptr, masked_from, key_end, scale, soft_cap,
+        maximum, normaliser, weighted_sum, query, positions,
+        key_cache_ptr, value_cache_ptr, table_ptr, masked_from, key_end, scale, soft_cap,
         NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE, WINDOW, SOFT_CAP, BLOCK_N, BLOCK_D, MASKED=True,
     )  # fmt: skip
     saw_nothing = normaliser == 0.0

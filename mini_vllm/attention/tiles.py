@@ -26,7 +26,9 @@ from mini_vllm.attention.metadata import AttentionMetadata, to_device
 
 SPLIT = 512  # keys of a partial result, or a multiple of it for the longest requests
 MAX_SPLITS = 64  # of a request: 8 KV heads make 512 programs of it, several for every multiprocessor of a large GPU
-TILE_COLUMNS = 7  # first row, queries, first position, request, first key, end of the keys, partial or -1
+# Rows of 32 and 16 bytes, so that every table begins at a multiple of 16 wherever it lies behind another: Triton compiles
+# a kernel anew for a pointer that does not.
+TILE_COLUMNS = 8  # first row, queries, first position, request, first key, end of the keys, partial or -1, nothing
 MERGE_COLUMNS = 4  # first row, queries, first partial, partials
 
 Array = npt.NDArray[np.int64]
@@ -82,6 +84,7 @@ def make_plan(
         np.maximum(span_begin, begin[owner] // key_steps[0] * key_steps[0]),
         np.minimum(span_begin + split[owner], end[owner]),
         np.where(num_spans[owner] > 1, partial, -1),
+        np.zeros_like(partial),
     )
     is_merged = num_spans > 1
     merged_spans = num_spans[is_merged]
@@ -97,7 +100,8 @@ def make_plan(
     first = context_lens[chunk] - query_lens[chunk] + offset
     begin = np.maximum(first - window + 1, 0) // key_steps[1] * key_steps[1]
     end = first + num_queries
-    chunk_tiles = columns(first_rows[chunk] + offset, num_queries, first, chunk, begin, end, np.full_like(chunk, -1))
+    no_partial, nothing = np.full_like(chunk, -1), np.zeros_like(chunk)
+    chunk_tiles = columns(first_rows[chunk] + offset, num_queries, first, chunk, begin, end, no_partial, nothing)
     chunk_tiles = chunk_tiles[np.argsort(begin - end, kind="stable")]  # the longest first: the last to finish are short
 
     short, chunks, merge = upload((short_tiles, chunk_tiles, merges), metadata.block_tables.device)

@@ -31,7 +31,7 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "enable_prefix_caching": "Share no blocks between requests.",  # offered as --no-prefix-caching
     "policy": "fcfs or priority.",
     "scheduler": "v1.",
-    "attention_backend": "auto, or the name of one.",
+    "attention_backend": "auto, reference, torch, triton-simple or triton; doctor says which run here.",
     "seed": "From which every request draws its own.",
 }
 SAMPLING_OPTIONS = {  # fields of SamplingParams; by default what the checkpoint asks for

@@ -59,7 +59,7 @@ def examine_engine() -> Iterator[Finding]:
     """Devices, the attention back end, memory, and the self test."""
     import torch
 
-    from mini_vllm.attention import get_backend
+    from mini_vllm.attention import BACKENDS, get_backend, why_not
     from mini_vllm.engine import pick_device
     from mini_vllm.memory import available_host_memory
 
@@ -71,6 +71,9 @@ def examine_engine() -> Iterator[Finding]:
     else:
         yield ABSENT, "CUDA", "no device", "models run on the CPU"
     yield OK, "attention", get_backend("auto", device).name, f"what --attention-backend auto picks on {device}"
+    for name in BACKENDS:
+        reason = why_not(name, device)
+        yield ABSENT if reason else OK, "", name, reason or f"can run on {device}"
     yield OK, "main memory", f"{available_host_memory() / (1 << 30):.1f} GiB", "available"
     try:
         text = ask()

@@ -1,0 +1,120 @@
+"""Prove that the tests of attention can fail: plant a bug in a kernel, or beside it, and run them.
+
+    python tools/mutation/planted_kernel_bugs.py [part of a file's name ...]
+
+Each bug is one replacement in a copy of the package: an error that kernels of this kind really have. It is found if
+some test fails. Exit status 1 if one is not found, or no longer applies. A quarter of an hour in all.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+TESTS = ("test_tiles.py", "test_attention.py", "test_triton.py")
+PA, WRITE, SIMPLE, TILES = (
+    f"attention/{name}.py" for name in ("paged_attention", "write_kv", "triton_simple", "tiles")
+)
+FUSED, NUMERICS, BACKEND = "layers/fused_triton.py", "attention/numerics.py", "attention/triton_backend.py"
+
+BUGS = [  # file, what stands there, the bug
+    (PA, "visible = keys[None, :] <= positions", "visible = keys[None, :] < positions"),
+    (PA, "> positions[:, None] - WINDOW", ">= positions[:, None] - WINDOW"),
+    (PA, "scores = tl.where(visible & (keys < end)[None, :], scores", "scores = tl.where(visible, scores"),
+    (PA, "head = kv_head * GROUP_SIZE + rows % GROUP_SIZE", "head = kv_head + rows % GROUP_SIZE * NUM_KV_HEADS"),
+    (PA, "    query_index = rows // GROUP_SIZE\n", "    query_index = rows % (BLOCK_M // GROUP_SIZE)\n"),
+    (PA, "first_position + 1) // BLOCK_N * BLOCK_N", "first_position + BLOCK_N) // BLOCK_N * BLOCK_N"),
+    (PA, "            shift = tl.where(new_maximum", "            tl.where(new_maximum"),
+    (PA, "weighted_sum = weighted_sum * correction[:, None] + matmul", "weighted_sum = weighted_sum + matmul"),
+    (PA, "normaliser = normaliser * correction + tl.sum(weights, axis=1)", "normaliser += tl.sum(weights, axis=1)"),
+    (PA, "slots = block_ids * BLOCK_SIZE + start % BLOCK_SIZE + tl", "slots = block_ids * BLOCK_SIZE + tl"),
+    (PA, "maximum + tl.log2(normaliser)", "maximum"),
+    (PA, "lse = tl.where(saw_nothing, -float(\"inf\"), ", "lse = tl.where(saw_nothing, 0.0, "),
+    (PA, "mask=keys < end, other=0)", "mask=keys < end + BLOCK_N, other=0)"),
+    (PA, "MASKED, BLOCK_D != HEAD_DIM,", "MASKED, False,"),
+    (PA, "is_row = (query_index < num_queries)", "is_row = (query_index >= 0)"),
+    (PA, "    output[plan.num_rows :] = 0\n", ""),
+    (PA, "index = start + tl.arange(0, BLOCK_P)", "index = tl.arange(0, BLOCK_P)"),
+    (PA, "tanh(scores * (scale / soft_cap))", "tanh(scores * scale)"),
+    (PA, "for start in range(0, num_partials, BLOCK_P)", "for start in range(0, BLOCK_P, BLOCK_P)"),
+    (WRITE, "    if slot >= 0:\n        numbers", "    if slot > 0:\n        numbers"),
+    (WRITE, "    if slot >= 0:\n        numbers", "    if slot >= -1:\n        numbers"),
+    (WRITE, "    if slot >= 0:\n        row", "    if True:\n        slot = tl.maximum(slot, 0)\n        row"),
+    (WRITE, "value_ptr + token * value_stride + numbers", "value_ptr + token * ROW + numbers"),
+    (WRITE, "a * cos[None, :] - b * sin", "a * cos[None, :] + b * sin"),
+    (WRITE, "mask = numbers < NUM_KV_HEADS * HEAD_DIM", "mask = numbers >= 0"),
+    (SIMPLE, "(positions >= begin) & (positions < end)", "(positions >= begin) & (positions <= end)"),
+    (SIMPLE, "kv_head = head // GROUP_SIZE", "kv_head = head % NUM_KV_HEADS"),
+    (SIMPLE, "weighted_sum = weighted_sum * correction + ", "weighted_sum = weighted_sum + "),
+    (SIMPLE, "tl.where(normaliser > 0.0, normaliser, 1.0)", "normaliser"),
+    (SIMPLE, "torch.full((num_rows,), -1", "torch.full((num_rows,), 0"),
+    (TILES, "-(-end // (SPLIT * MAX_SPLITS))", "np.full_like(end, len(end))"),
+    (TILES, "begin = np.maximum(first - window + 1, 0)\n    split", "begin = np.maximum(first - window + 65, 0)\n    split"),
+    (TILES, "np.minimum(span_begin + split[owner], end[owner])", "span_begin + split[owner]"),
+    (TILES, "- query_lens[chunk] + offset", "- query_lens[chunk]"),
+    (TILES, "np.maximum(-(-end // split) - begin // split, 1)", "-(-end // split) - begin // split"),
+    (BACKEND, "if metadata is not self._metadata:", "if self._metadata is None:"),
+    (FUSED, "rows // INNER * outer_stride + rows % INNER * inner_stride", "rows * inner_stride"),
+    (FUSED, "tl.sum(x * x, axis=1) / SIZE", "tl.sum(x * x, axis=1) / BLOCK"),
+    (FUSED, "        tl.store(residual_ptr + to, summed, mask=mask)\n", ""),
+    (FUSED, "row * 2 * SIZE + SIZE + numbers", "row * 2 * SIZE + BLOCK + numbers"),
+    (NUMERICS, "((bits >> 16) & 1)", "0"),
+]  # fmt: skip
+
+NO_SHRINKING = """
+import hypothesis
+phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
+hypothesis.settings.register_profile("any failure will do", phases=phases)
+hypothesis.settings.load_profile("any failure will do")
+"""
+
+
+def is_found(file: str, old: str, new: str) -> bool:
+    """Run the tests on a copy of the package that has the bug. Triton interprets, so a GPU is not needed."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "mini_vllm"
+        shutil.copytree(ROOT / "mini_vllm", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        path = copy / file
+        source = path.read_text()
+        if old not in source:
+            raise SystemExit(f"{file} has no longer {old!r}")
+        path.write_text(source.replace(old, new))
+        with (copy / "conftest.py").open("a") as conftest:
+            conftest.write(NO_SHRINKING)
+        arguments = [
+            "-q",
+            "-x",
+            "-p",
+            "no:cacheprovider",
+            "--import-mode=importlib",
+            f"--rootdir={folder}",
+            "-m",
+            "not slow",
+        ]
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", *arguments, *(str(copy / name) for name in TESTS)],
+            cwd=folder,
+            env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": folder},
+            capture_output=True,
+            text=True,
+        )
+        return run.returncode != 0  # a crash of the interpreter is a find, too
+
+
+def main() -> None:
+    wanted = sys.argv[1:]
+    missed = 0
+    for file, old, new in BUGS:
+        if not wanted or any(part in file for part in wanted):
+            found = is_found(file, old, new)
+            print(f"{'found ' if found else 'MISSED'}  {file:30} {old.strip().splitlines()[0]}", flush=True)
+            missed += not found
+    if missed:
+        sys.exit(f"{missed} not found")
+
+
+if __name__ == "__main__":
+    main()
