@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mini_vllm.attention import AttentionBackend, AttentionMetadata, PackedRequest, PagedAttention
+from mini_vllm.attention.metadata import to_device
 from mini_vllm.models import DecoderModel
 from mini_vllm.sampler import SampledToken, Sampler, SamplingRow
 
@@ -84,4 +86,4 @@ class ModelRunner:
         return self._to_device(input_ids), self._to_device(positions), metadata
 
     def _to_device(self, values: list[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.int64).to(self.device, non_blocking=True)
+        return to_device(np.array(values, np.int64), self.device)

@@ -330,6 +330,11 @@ def test_one_back_end_object_serves_caches_of_several_kinds(name: str) -> None:
         assert_close(batch.run(rung), dense_attention(batch), [values for _, values in batch.histories])
 
 
+def test_pack_refuses_a_request_that_reaches_past_its_blocks() -> None:
+    with pytest.raises(InvalidParameterError, match="request 1: 2 blocks have room for 8 tokens, its sequence has 9"):
+        AttentionMetadata.pack([PackedRequest([1], 0, 4), PackedRequest([5, 2], 3, 6)], 4, CPU)
+
+
 def test_pack_lays_requests_end_to_end() -> None:
     metadata = AttentionMetadata.pack([PackedRequest([5, 2], 3, 3), PackedRequest([7], 0, 1)], 4, CPU)
     assert metadata.slot_mapping.tolist() == [23, 8, 9, 28]

@@ -3,7 +3,6 @@
 import collections
 import itertools
 
-import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -123,10 +122,3 @@ def test_a_batch_without_tokens_has_no_work() -> None:
     for spans in ([], [(0, 0)]):
         plan = make_plan(pack(spans), sliding_window=None, **OPTIONS)
         assert (len(plan.short_tiles), len(plan.chunk_tiles), len(plan.merges), plan.num_rows) == (0, 0, 0, 0)
-
-
-@pytest.mark.parametrize(("counts", "owners", "indices"), [((2, 1, 3), [0, 0, 1, 2, 2, 2], [0, 1, 0, 0, 1, 2])])
-def test_repeat(counts: tuple[int, ...], owners: list[int], indices: list[int]) -> None:
-    owner, index = tiles.repeat(torch.tensor(counts).numpy())
-    assert owner.tolist() == owners
-    assert index.tolist() == indices

@@ -10,10 +10,15 @@ query_lens[i] positions of a sequence of context_lens[i] tokens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+
+from mini_vllm.errors import InvalidParameterError
 
 
 class PackedRequest(NamedTuple):
@@ -42,32 +47,46 @@ class AttentionMetadata:
 
     @classmethod
     def pack(cls, requests: Sequence[PackedRequest], block_size: int, device: torch.device) -> "AttentionMetadata":
-        """Lay the requests end to end, in the order given. No request may be empty or reach past its blocks."""
-        slots = [
-            request.block_ids[position // block_size] * block_size + position % block_size
-            for request in requests
-            for position in request.positions
-        ]
+        """Lay the requests end to end, in the order given. Errors: InvalidParameterError for too few block ids.
+
+        In NumPy, not in Python: with 256 requests of 2,000 tokens the tables have 32,000 entries, every step.
+        """
+        for i, request in enumerate(requests):
+            if request.start + request.num_tokens > (room := len(request.block_ids) * block_size):
+                raise InvalidParameterError(
+                    f"request {i}: {len(request.block_ids)} blocks have room for {room} tokens, its sequence has "
+                    f"{request.start + request.num_tokens}"
+                )
         query_lens = tuple(request.num_tokens for request in requests)
         context_lens = tuple(request.start + request.num_tokens for request in requests)
-        starts = [0]
-        for length in query_lens:
-            starts.append(starts[-1] + length)
-        width = max((len(request.block_ids) for request in requests), default=0)
-        tables = [[*request.block_ids, *[0] * (width - len(request.block_ids))] for request in requests]
+        num_blocks = np.array([len(request.block_ids) for request in requests], np.int64)
+        tables = np.zeros((len(requests), num_blocks.max(initial=0)), np.int32)
+        block_ids = chain.from_iterable(request.block_ids for request in requests)
+        tables[np.arange(tables.shape[1]) < num_blocks[:, None]] = np.fromiter(block_ids, np.int32, num_blocks.sum())
+        starts = np.array([request.start for request in requests], np.int64)
+        owner, index = ragged(np.array(query_lens, np.int64))
+        positions = starts[owner] + index
+        slots = tables[owner, positions // block_size] * np.int64(block_size) + positions % block_size
         return cls(
-            slot_mapping=to_device(torch.tensor(slots, dtype=torch.int64), device),
-            query_start_loc=to_device(torch.tensor(starts, dtype=torch.int32), device),
-            seq_lens=to_device(torch.tensor(context_lens, dtype=torch.int32), device),
-            block_tables=to_device(torch.tensor(tables, dtype=torch.int32).view(len(requests), width), device),
+            slot_mapping=to_device(slots, device),
+            query_start_loc=to_device(np.cumsum((0, *query_lens), dtype=np.int32), device),
+            seq_lens=to_device(np.array(context_lens, np.int32), device),
+            block_tables=to_device(tables, device),
             block_size=block_size,
             query_lens=query_lens,
             context_lens=context_lens,
         )
 
 
-def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A fresh tensor of the host on the device. From pinned memory the host need not wait for the copy."""
+def ragged(lengths: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """For lengths (2, 0, 3): the owner of each element (0, 0, 2, 2, 2) and its index there (0, 1, 0, 1, 2)."""
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    return owner, np.arange(len(owner)) - (np.cumsum(lengths) - lengths)[owner]
+
+
+def to_device(array: npt.NDArray[np.int32] | npt.NDArray[np.int64], device: torch.device) -> Tensor:
+    """A fresh array as a tensor on the device. From pinned memory the host need not wait for the copy."""
+    tensor = torch.from_numpy(array)
     if device.type == "cuda":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)

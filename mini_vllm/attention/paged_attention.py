@@ -139,11 +139,11 @@ def attend_keys(
             score_scale = 1.0
         else:
             score_scale = scale * LOG2E
-        if MASKED:
+        if MASKED:  # a key behind the end lies behind the position of every row, too
             visible = keys[None, :] <= positions[:, None]
             if WINDOW > 0:
                 visible &= keys[None, :] > positions[:, None] - WINDOW
-            scores = tl.where(visible & (keys < end)[None, :], scores, -float("inf"))
+            scores = tl.where(visible, scores, -float("inf"))
 
         # score * score_scale - maximum is one instruction an element; so the product itself is never formed.
         new_maximum = tl.maximum(maximum, tl.max(scores, axis=1) * score_scale)

@@ -22,11 +22,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mini_vllm.attention.metadata import AttentionMetadata, to_device
+from mini_vllm.attention.metadata import AttentionMetadata, ragged, to_device
 
 SPLIT = 512  # keys of a partial result, or a multiple of it for the longest requests
 MAX_SPLITS = 64  # of a request: 8 KV heads make 512 programs of it, several for every multiprocessor of a large GPU
-# Rows of 32 and 16 bytes, so that every table begins at a multiple of 16 wherever it lies behind another: Triton compiles
+# Rows of 32 and 16 bytes, so that every table begins at a multiple of 16 bytes, one behind the other: Triton compiles
 # a kernel anew for a pointer that does not.
 TILE_COLUMNS = 8  # first row, queries, first position, request, first key, end of the keys, partial or -1, nothing
 MERGE_COLUMNS = 4  # first row, queries, first partial, partials
@@ -73,7 +73,7 @@ def make_plan(
     begin = np.maximum(first - window + 1, 0)
     split = SPLIT * np.maximum(-(-end // (SPLIT * MAX_SPLITS)), 1)
     num_spans = np.maximum(-(-end // split) - begin // split, 1)  # a padded request of no keys still has a result: 0
-    owner, span = repeat(num_spans)
+    owner, span = ragged(num_spans)
     span_begin = (begin // split)[owner] * split[owner] + span * split[owner]
     partial = np.cumsum(num_spans[owner] > 1) - 1
     short_tiles = columns(
@@ -93,7 +93,7 @@ def make_plan(
     )
 
     requests = np.flatnonzero(query_lens > short_queries)
-    owner, tile = repeat(-(-query_lens[requests] // chunk_queries))
+    owner, tile = ragged(-(-query_lens[requests] // chunk_queries))
     chunk = requests[owner]
     offset = tile * chunk_queries
     num_queries = np.minimum(query_lens[chunk] - offset, chunk_queries)
@@ -115,12 +115,6 @@ def make_plan(
     )
 
 
-def repeat(counts: Array) -> tuple[Array, Array]:
-    """For counts (2, 1, 3): owners (0, 0, 1, 2, 2, 2) and the index within the owner (0, 1, 0, 0, 1, 2)."""
-    owner = np.repeat(np.arange(len(counts)), counts)
-    return owner, np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
-
-
 def columns(*values: Array) -> npt.NDArray[np.int32]:
     """Arrays of one length as the columns of a table."""
     return np.stack(values, axis=1).astype(np.int32)
@@ -128,6 +122,6 @@ def columns(*values: Array) -> npt.NDArray[np.int32]:
 
 def upload(tables: tuple[npt.NDArray[np.int32], ...], device: torch.device) -> list[Tensor]:
     """The tables as tensors on the device, after one copy."""
-    flat = to_device(torch.from_numpy(np.concatenate([table.ravel() for table in tables])), device)
+    flat = to_device(np.concatenate([table.ravel() for table in tables]), device)
     pieces = torch.split(flat, [table.size for table in tables])
     return [piece.view(table.shape) for piece, table in zip(pieces, tables, strict=True)]

@@ -23,7 +23,6 @@ FUSED, NUMERICS, BACKEND = "layers/fused_triton.py", "attention/numerics.py", "a
 BUGS = [  # file, what stands there, the bug
     (PA, "visible = keys[None, :] <= positions", "visible = keys[None, :] < positions"),
     (PA, "> positions[:, None] - WINDOW", ">= positions[:, None] - WINDOW"),
-    (PA, "scores = tl.where(visible & (keys < end)[None, :], scores", "scores = tl.where(visible, scores"),
     (PA, "head = kv_head * GROUP_SIZE + rows % GROUP_SIZE", "head = kv_head + rows % GROUP_SIZE * NUM_KV_HEADS"),
     (PA, "    query_index = rows // GROUP_SIZE\n", "    query_index = rows % (BLOCK_M // GROUP_SIZE)\n"),
     (PA, "first_position + 1) // BLOCK_N * BLOCK_N", "first_position + BLOCK_N) // BLOCK_N * BLOCK_N"),
@@ -52,7 +51,7 @@ BUGS = [  # file, what stands there, the bug
     (SIMPLE, "tl.where(normaliser > 0.0, normaliser, 1.0)", "normaliser"),
     (SIMPLE, "torch.full((num_rows,), -1", "torch.full((num_rows,), 0"),
     (TILES, "-(-end // (SPLIT * MAX_SPLITS))", "np.full_like(end, len(end))"),
-    (TILES, "begin = np.maximum(first - window + 1, 0)\n    split", "begin = np.maximum(first - window + 65, 0)\n    split"),
+    (TILES, "begin = np.maximum(first - window + 1, 0)\n    split", "begin = first * 0 + 64\n    split"),
     (TILES, "np.minimum(span_begin + split[owner], end[owner])", "span_begin + split[owner]"),
     (TILES, "- query_lens[chunk] + offset", "- query_lens[chunk]"),
     (TILES, "np.maximum(-(-end // split) - begin // split, 1)", "-(-end // split) - begin // split"),
