@@ -13,10 +13,10 @@ STAMP := .venv/.installed
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint types imports size check bench proof book mutants clean
+.PHONY: help setup demo test test-slow test-triton36 lint types imports size check bench gpu proof book mutants clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv and install everything into it
 
@@ -39,6 +39,12 @@ test: $(STAMP) ## the test suite (less than three minutes)
 test-slow: $(STAMP) ## the tests that are left out by default
 	@$(BIN)/pytest -q -m slow
 
+TRITON36 := .venv/triton-3.6
+test-triton36: $(STAMP) ## the kernels' tests on Triton 3.6 (Linux)
+	@test -d $(TRITON36)/numpy || $(PIP) --no-deps --target $(TRITON36) triton==3.6.0 'numpy==2.3.5'
+	@PYTHONPATH=$(TRITON36) $(BIN)/pytest -q -n $(WORKERS) mini_vllm/test_triton.py mini_vllm/test_attention.py \
+	  tools/test_compile_kernels.py
+
 lint: $(STAMP) ## ruff: rules and format
 	@$(BIN)/ruff check --output-format concise
 	@$(BIN)/ruff format --check
@@ -54,6 +60,9 @@ size: $(STAMP) ## source lines per file against their limits
 	@$(BIN)/python tools/check_size.py
 
 check: lint types imports size test ## everything a change must pass
+
+gpu: ## on a machine with a GPU: the kernels' tests compiled, and the GPU's benchmarks
+	@benchmarks/gpu.sh
 
 bench: $(STAMP) ## run the benchmarks
 	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python "$$script"; done

@@ -209,8 +209,10 @@ def test_trap_51_a_prefill_in_chunks_is_the_same_as_in_one(window: int | None) -
 
 
 def random_slots(num_tokens: int, num_slots: int, generator: torch.Generator) -> Tensor:
-    """Distinct slots with some padding among them; neither the first nor the last slot of the cache."""
-    slots = torch.randperm(num_slots - 2, generator=generator)[:num_tokens] + 1
+    """Distinct slots with some padding among them; at times the first and the last slot of the cache."""
+    slots = torch.randperm(num_slots, generator=generator)
+    slots = torch.cat((slots[slots == 0], slots[slots == num_slots - 1], slots[(slots > 0) & (slots < num_slots - 1)]))
+    slots = slots.roll(int(torch.randint(3, (), generator=generator)))[:num_tokens]
     return slots.where(torch.rand(num_tokens, generator=generator) < 0.8, -1)
 
 
