@@ -1,10 +1,12 @@
 """The Triton kernels against float64: compiled where there is a GPU, else in Triton's interpreter, with small shapes.
 
-Every input lies between guard bands, NaN for numbers and the index of a block of NaN for tables, and every output is
-poisoned with NaN before the launch: what is read out of range shows in the result, what is written out of range shows
-in the bands.
+Every input lies between guard bands, NaN for numbers and the index of a block of NaN for tables, and all memory that is
+allocated here is NaN before it is written: what is read out of range, or not written, shows in the result, and what is
+written out of range shows in the bands.
 """
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,9 @@ import triton.language as tl
 
 from mini_vllm.attention import AttentionMetadata, PackedRequest, Rotation, apply_rotary, tiles
 from mini_vllm.attention.numerics import matmul, round_to, tanh
-from mini_vllm.attention.paged_attention import TileShape, paged_attention
+from mini_vllm.attention.paged_attention import paged_attention
 from mini_vllm.attention.triton_backend import tile_shapes
+from mini_vllm.attention.triton_simple import attend_rows
 from mini_vllm.attention.write_kv import rotate_and_write_kv, write_kv
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine
@@ -33,6 +36,7 @@ from mini_vllm.test_attention import GPU, Batch, assert_close, dense_attention, 
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 BAND = 1024  # elements on either side
+EMPTY = torch.empty
 ROUNDOFF = {dtype: torch.finfo(dtype).eps / 2 for dtype in DTYPES}
 
 
@@ -54,22 +58,64 @@ class Guards:
         return all(torch.allclose(band, filling, rtol=0, atol=0, equal_nan=True) for band, filling in pairs)
 
 
-def run_kernel(batch: Batch, shapes: tuple[TileShape, TileShape] | None = None, **options: Any) -> Tensor:
-    """The fast attention over a cache that holds the batch's keys, all of it guarded and the output poisoned."""
-    guards = Guards()
-    _, num_heads, head_dim = batch.query.shape
-    num_kv_heads = batch.key_cache.shape[2]
-    group_size = num_heads // num_kv_heads
-    for cache, new in ((batch.key_cache, batch.key), (batch.value_cache, batch.value)):
-        cache.flatten(0, 1)[batch.metadata.slot_mapping] = new
-    key_cache, value_cache = guards(batch.key_cache), guards(batch.value_cache)
-    tables = guards(batch.metadata.block_tables, 0)  # block 0 is nobody's, so it is NaN
-    # As in a model: queries are a view of a wider matrix, whose other columns must not be read.
-    wide = guards(torch.full((len(batch.query), num_heads + 1, head_dim), torch.nan, dtype=batch.query.dtype).to(GPU))
-    query = wide[:, :num_heads]
-    query.copy_(batch.query)
-    output = guards(torch.full_like(batch.query, torch.nan))
-    shapes = shapes or tile_shapes(head_dim, group_size, query.dtype, 9)
+@pytest.fixture(autouse=True, scope="module")
+def poison() -> Iterator[None]:
+    """Fresh memory is NaN, also what a launcher allocates for its result: a row that is not written shows."""
+
+    def empty(*shape: Any, **options: Any) -> Tensor:
+        memory = EMPTY(*shape, **options)
+        return memory.fill_(torch.nan) if memory.is_floating_point() else memory
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(torch, "empty", empty)
+        monkeypatch.setattr(
+            Tensor,
+            "new_empty",
+            lambda like, *shape, **options: empty(*shape, **{"dtype": like.dtype, "device": like.device} | options),
+        )
+        yield
+
+
+class Guarded:
+    """A batch whose queries, cache and tables lie between guard bands, its keys already written."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self._guards = guards = Guards()
+        for cache, new in ((batch.key_cache, batch.key), (batch.value_cache, batch.value)):
+            cache.flatten(0, 1)[batch.metadata.slot_mapping] = new
+        self.key_cache, self.value_cache = guards(batch.key_cache), guards(batch.value_cache)
+        self._before = self.key_cache.clone(), self.value_cache.clone()
+        tables = {  # block 0 is nobody's, so it is NaN; a request of length 0 sees nothing
+            "block_tables": guards(batch.metadata.block_tables, 0),
+            "query_start_loc": guards(batch.metadata.query_start_loc, 0),
+            "seq_lens": guards(batch.metadata.seq_lens, 0),
+        }
+        self.metadata = replace(batch.metadata, **tables)
+        # As in a model, queries are a view of a wider matrix, whose other columns must not be read.
+        num_rows, num_heads, head_dim = batch.query.shape
+        wide = guards(torch.empty(num_rows, num_heads + 1, head_dim, dtype=batch.query.dtype, device=GPU))
+        self.query = wide[:, :num_heads].copy_(batch.query)
+        self.output = guards(torch.empty_like(batch.query).fill_(torch.nan))
+
+    @property
+    def inputs(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.query, self.key_cache, self.value_cache
+
+    def check(self, result: Tensor) -> Tensor:
+        """The result, if nothing else has changed."""
+        assert result is self.output
+        assert self._guards.are_intact()
+        for old, new in zip(self._before, (self.key_cache, self.value_cache), strict=True):
+            assert torch.equal(old.view(torch.uint8), new.view(torch.uint8))
+        return result
+
+
+def run_kernel(batch: Batch, **options: Any) -> Tensor:
+    """The fast attention. options: sliding_window, soft_cap."""
+    guarded = Guarded(batch)
+    group_size = batch.query.shape[1] // batch.key.shape[1]
+    shapes = tile_shapes(batch.query.shape[2], group_size, batch.query.dtype, 9)
     plan = tiles.make_plan(
         batch.metadata,
         short_queries=shapes[0].queries(group_size),
@@ -77,19 +123,24 @@ def run_kernel(batch: Batch, shapes: tuple[TileShape, TileShape] | None = None, 
         key_steps=(shapes[0].keys, shapes[1].keys),
         sliding_window=options.get("sliding_window"),
     )
-    before = key_cache.clone(), value_cache.clone()
-    result = paged_attention(
-        query, key_cache, value_cache, tables, plan, scale=batch.scale, shapes=shapes, output=output, **options
+    tables = guarded.metadata.block_tables
+    return guarded.check(
+        paged_attention(
+            *guarded.inputs, tables, plan, scale=batch.scale, shapes=shapes, output=guarded.output, **options
+        )
     )
-    assert result is output
-    assert guards.are_intact()
-    for old, new in zip(before, (key_cache, value_cache), strict=True):
-        assert torch.equal(old.view(torch.uint8), new.view(torch.uint8))
-    return output
+
+
+def run_simple_kernel(batch: Batch, **options: Any) -> Tensor:
+    """The simple attention, with the same options."""
+    guarded = Guarded(batch)
+    return guarded.check(
+        attend_rows(*guarded.inputs, guarded.metadata, scale=batch.scale, output=guarded.output, **options)
+    )
 
 
 @st.composite
-def batches(draw: st.DrawFn, max_requests: int, cached: list[int], new: list[int]) -> Batch:
+def batches(draw: st.DrawFn, max_requests: int, cached: list[int], new: list[int], max_heads: int = 16) -> Batch:
     """Lengths lie around the given ones; they are the edges of blocks, of steps of keys and of spans."""
     cached_tokens, new_tokens = (
         st.builds(lambda edge, off: max(0, edge + off), st.sampled_from(edges), st.integers(-1, 1))
@@ -99,8 +150,8 @@ def batches(draw: st.DrawFn, max_requests: int, cached: list[int], new: list[int
     return make_batch(
         spans,
         block_size=draw(st.sampled_from([1, 8, 16, 32, 64])),
-        num_kv_heads=draw(st.integers(1, 2)),
-        group_size=draw(st.integers(1, 8)),
+        num_kv_heads=draw(st.integers(1, min(2, max_heads // 8 + 1))),
+        group_size=draw(st.integers(1, min(8, max_heads))),
         head_dim=draw(st.sampled_from([16, 32, 64, 128, 256]) | st.integers(16, 256)),
         dtype=draw(st.sampled_from(DTYPES)),
         seed=draw(st.integers(0, 1000)),
@@ -136,6 +187,18 @@ def test_paged_attention(batch: Batch, window: int | None, soft_cap: float | Non
 )
 def test_paged_attention_at_length(batch: Batch, window: int | None, soft_cap: float | None, split: int) -> None:
     check_attention(batch, window, soft_cap, split)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    batch=batches(max_requests=2, cached=[0, 8, 16], new=[0, 2], max_heads=3),
+    window=st.none() | st.integers(1, 20),
+    soft_cap=st.none() | st.sampled_from([2.0, 50.0]),
+)
+def test_simple_attention(batch: Batch, window: int | None, soft_cap: float | None) -> None:
+    output = run_simple_kernel(batch, sliding_window=window, soft_cap=soft_cap)
+    if len(output):
+        assert_close(output, dense_attention(batch, window, soft_cap), [values for _, values in batch.histories])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -80,6 +80,38 @@ def attend_row_kernel(
     tl.store(output_ptr + dims, round_to(result, output_ptr.dtype.element_ty), mask=is_dim)
 
 
+def attend_rows(
+    query: Tensor,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    metadata: AttentionMetadata,
+    *,
+    scale: float,
+    sliding_window: int | None = None,
+    soft_cap: float | None = None,
+    output: Tensor | None = None,
+) -> Tensor:
+    """Launch attend_row_kernel for every row and head. output: where to write, contiguous and like query."""
+    num_rows, num_heads, head_dim = query.shape
+    _, block_size, num_kv_heads, _ = key_cache.shape
+    if output is None:
+        output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+    num_owned = sum(metadata.query_lens)
+    request_of_row = torch.full((num_rows,), -1, device=query.device)
+    query_lens = metadata.query_start_loc.diff()
+    request_of_row[:num_owned] = torch.repeat_interleave(query_lens, output_size=num_owned)
+    if num_rows:
+        attend_row_kernel[(num_rows, num_heads)](
+            output, query, key_cache, value_cache,
+            request_of_row, metadata.query_start_loc, metadata.seq_lens, metadata.block_tables,
+            scale, soft_cap or 0.0, sliding_window or 0, query.stride(0), metadata.block_tables.stride(0),
+            NUM_KV_HEADS=num_kv_heads, GROUP_SIZE=num_heads // num_kv_heads, HEAD_DIM=head_dim,
+            BLOCK_SIZE=block_size, BLOCK_D=triton.next_power_of_2(head_dim),
+            BLOCK_N=triton.next_power_of_2(block_size),
+        )  # fmt: skip
+    return output
+
+
 class SimpleTritonBackend(AttentionBackend):
     """One query row and one head a program."""
 
@@ -103,20 +135,12 @@ class SimpleTritonBackend(AttentionBackend):
         soft_cap: float | None = None,
     ) -> Tensor:
         """One program a row and head."""
-        num_rows, num_heads, head_dim = query.shape
-        _, block_size, num_kv_heads, _ = key_cache.shape
-        output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-        num_owned = sum(metadata.query_lens)
-        request_of_row = torch.full((num_rows,), -1, device=query.device)
-        query_lens = metadata.query_start_loc.diff()
-        request_of_row[:num_owned] = torch.repeat_interleave(query_lens, output_size=num_owned)
-        if num_rows:
-            attend_row_kernel[(num_rows, num_heads)](
-                output, query, key_cache, value_cache,
-                request_of_row, metadata.query_start_loc, metadata.seq_lens, metadata.block_tables,
-                scale, soft_cap or 0.0, sliding_window or 0, query.stride(0), metadata.block_tables.stride(0),
-                NUM_KV_HEADS=num_kv_heads, GROUP_SIZE=num_heads // num_kv_heads, HEAD_DIM=head_dim,
-                BLOCK_SIZE=block_size, BLOCK_D=triton.next_power_of_2(head_dim),
-                BLOCK_N=triton.next_power_of_2(block_size),
-            )  # fmt: skip
-        return output
+        return attend_rows(
+            query,
+            key_cache,
+            value_cache,
+            metadata,
+            scale=scale,
+            sliding_window=sliding_window,
+            soft_cap=soft_cap,
+        )
