@@ -165,7 +165,7 @@ def assert_close(output: Tensor, expected: Tensor, values: list[Tensor]) -> None
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_backend_equals_dense_attention_in_float64(name: str, data: st.DataObject) -> None:
     block_size = data.draw(st.sampled_from([1, 2, 3, 8, 16, 17, 64]), label="block_size")

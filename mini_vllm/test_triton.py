@@ -166,9 +166,9 @@ def check_attention(batch: Batch, window: int | None, soft_cap: float | None, sp
         assert_close(output, dense_attention(batch, window, soft_cap), [values for _, values in batch.histories])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
-    batch=batches(max_requests=3, cached=[0, 16, 64, 128], new=[0, 16, 32]),
+    batch=batches(max_requests=2, cached=[0, 16, 64, 128], new=[0, 16, 32]),
     window=st.none() | st.integers(1, 150),
     soft_cap=st.none() | st.sampled_from([2.0, 50.0]),
     split=st.sampled_from([64, 512]),  # 64: short requests are split, too
@@ -230,7 +230,7 @@ def batch_of(whole: Batch, requests: list[int]) -> Batch:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_trap_51_a_decode_is_bitwise_the_same_in_any_batch(dtype: torch.dtype) -> None:
     """Alone, and in batches of 2, 7 and 64, first and last of them; the number of its partial results is its own."""
-    lengths = [700, 1100, *(1 + 37 * i % 90 for i in range(62))]  # the first in two spans, the second in three
+    lengths = [700, 1100, *(1 + 7 * i % 30 for i in range(62))]  # the first in two spans, the second in three
     whole = make_batch([(n - 1, 1) for n in lengths], num_kv_heads=1, head_dim=16, dtype=dtype).to(GPU)
     alone = [run_kernel(batch_of(whole, [i]))[0] for i in (0, 1)]
     for order in ([0, 1], [1, 0], [1, 2, 3, 4, 5, 6, 0], [*range(2, 64), 0, 1]):

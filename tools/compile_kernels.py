@@ -175,12 +175,13 @@ class Case:
 
 MAIN_CASES = (
     Case(),  # Llama-3.1-8B
-    Case(num_heads=16),  # Qwen3-0.6B
-    Case(num_heads=64),  # Qwen3-32B
-    Case(num_heads=24),  # Llama-3.2-3B: rows of a tile are not a multiple of the group
+    Case(num_heads=24),  # Llama-3.2-3B: the rows of a tile are not a multiple of the group
 )
 CASES = (
     *MAIN_CASES,
+    Case(num_heads=16),  # Qwen3-0.6B
+    Case(num_heads=64),  # Qwen3-32B
+    Case(num_heads=40),  # Qwen3-14B
     Case(dtype=torch.float16),
     Case(dtype=torch.float32),
     Case(num_heads=8),
@@ -236,12 +237,21 @@ def elementwise_launches(dtype: torch.dtype, size: int = 4096) -> Iterator[tuple
 # --- the table ----------------------------------------------------------------------------------------------------
 
 
-def compile_cases(cases: Sequence[Case]) -> Iterator[tuple[str, str, int, Usage]]:
-    """(kernel, case, capability, usage) of the attention kernels; the other kernels of a layer are compiled once."""
+def compile_attention(cases: Sequence[Case]) -> Iterator[tuple[str, str, int, Usage]]:
+    """(kernel, case, capability, usage) of the attention kernel, decodes and chunks."""
     for case in cases:
         for capability in TARGETS:
             for name, launch in attention_launches(case, capability):
-                if name.startswith("attention") or case in (Case(), Case(dtype=torch.float32)):
+                if name.startswith("attention"):
+                    yield name, str(case), capability, compile_launch(launch, capability)
+
+
+def compile_others() -> Iterator[tuple[str, str, int, Usage]]:
+    """(kernel, case, capability, usage) of a layer's other kernels."""
+    for case in (Case(), Case(dtype=torch.float32)):
+        for capability in TARGETS:
+            for name, launch in attention_launches(case, capability):
+                if not name.startswith("attention"):
                     yield name, str(case), capability, compile_launch(launch, capability)
 
 
@@ -253,11 +263,16 @@ def compile_elementwise() -> Iterator[tuple[str, str, int, Usage]]:
                 yield name, str(dtype).removeprefix("torch."), capability, compile_launch(launch, capability)
 
 
+def compile_all() -> Iterator[tuple[str, str, int, Usage]]:
+    """(kernel, case, capability, usage) of everything."""
+    return chain(compile_attention(CASES), compile_others(), compile_elementwise())
+
+
 def table() -> Iterator[str]:
     """Markdown, one row a kernel, case and GPU."""
     yield "| kernel | case | GPU | registers | spilled B | shared B | tensor cores, cp.async | fits |"
     yield "|---|---|---|---|---|---|---|---|"
-    for name, case, capability, usage in chain(compile_cases(CASES), compile_elementwise()):
+    for name, case, capability, usage in compile_all():
         yield (
             f"| {name} | {case} | sm_{capability} | {usage.registers} | {usage.spilled} | {usage.shared:,} | "
             f"{', '.join(usage.instructions) or '-'} | {' '.join(fitting(capability, usage)) or 'NOWHERE'} |"
@@ -282,9 +297,7 @@ def main() -> None:
     if not isinstance(paged_attention.attention_kernel, triton.JITFunction):
         raise SystemExit("TRITON_INTERPRET is set: Triton interprets, and compiles nothing")
     if args.json:
-        for name, case, capability, usage in chain(
-            compile_cases(MAIN_CASES if args.main else CASES), () if args.main else compile_elementwise()
-        ):
+        for name, case, capability, usage in compile_attention(MAIN_CASES) if args.main else compile_all():
             row = {"kernel": name, "case": case, "capability": capability, "fits": fitting(capability, usage)}
             print(json.dumps(row | asdict(usage)), flush=True)
         return

@@ -18,7 +18,7 @@ from mini_vllm.attention.write_kv import rotate_and_write_kv, write_kv
 # stages; a chunk's begin with the rows. benchmarks/results/kernels.md has the registers and shared memory of each.
 SHORT_TILES = {64: (64, 4, 3), 128: (64, 4, 3), 256: (32, 4, 3)}  # rows follow the group
 CHUNK_TILES = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (64, 32, 8, 2)}
-CHUNK_TILES_BEFORE_HOPPER = CHUNK_TILES | {128: (128, 32, 8, 3)}  # its operands are in registers: 64 keys spill
+CHUNK_TILES_BEFORE_HOPPER = CHUNK_TILES | {128: (128, 32, 8, 2)}  # operands are in registers: more of them spill
 FLOAT32_SHORT_TILES = {64: (32, 4, 2), 128: (16, 4, 2), 256: (16, 4, 2)}
 FLOAT32_CHUNK_TILES = {64: (32, 32, 4, 2), 128: (16, 16, 4, 2), 256: (16, 16, 4, 2)}
 HOPPER = 9  # major number of the compute capability
