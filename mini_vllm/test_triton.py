@@ -452,13 +452,22 @@ def test_engine_makes_the_tokens_of_the_torch_back_end(checkpoint: Path, backend
     assert run(backend) == run("torch")
 
 
+def answer(backend: str) -> tuple[list[int], str]:
+    """Of the bundled model, in the checkpoint's own dtype."""
+    llm = LLM("tiny", attention_backend=backend, device="cuda" if GPU.type == "cuda" else "cpu")
+    choice = llm.generate("A KV block is", SamplingParams(temperature=0.0, max_tokens=8))[0].outputs[0]
+    return list(choice.token_ids), choice.text
+
+
 def test_bundled_model_answers_on_triton_kernels() -> None:
-    """In the checkpoint's own dtype: text and tokens of the torch back end."""
-    params = SamplingParams(temperature=0.0, max_tokens=8)
-    question = [{"role": "user", "content": "What is a KV block?"}]
-    answers = {}
-    for name in ("torch", "triton"):
-        llm = LLM("tiny", attention_backend=name, device="cuda" if GPU.type == "cuda" else "cpu")
-        answers[name] = llm.chat(question, params)[0].outputs[0]
-    assert answers["triton"].token_ids == answers["torch"].token_ids
-    assert answers["triton"].text == answers["torch"].text
+    assert answer("triton") == answer("torch")
+
+
+@pytest.mark.slow
+def test_bundled_model_answers_with_all_kernels_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those between the matrix products, too, which a CPU leaves to torch."""
+    expected = answer("torch")
+    rows = []
+    monkeypatch.setattr(fused, "on_gpu", lambda x: rows.append(len(x)) or True)
+    assert answer("triton") == expected
+    assert rows
