@@ -66,9 +66,8 @@ class AttentionMetadata:
         starts = np.array([request.start for request in requests], np.int64)
         owner, index = ragged(np.array(query_lens, np.int64))
         positions = starts[owner] + index
-        slots = tables[owner, positions // block_size] * np.int64(block_size) + positions % block_size
         return cls(
-            slot_mapping=to_device(slots, device),
+            slot_mapping=to_device(to_slots(tables, owner, positions, block_size), device),
             query_start_loc=to_device(np.cumsum((0, *query_lens), dtype=np.int32), device),
             seq_lens=to_device(np.array(context_lens, np.int32), device),
             block_tables=to_device(tables, device),
@@ -76,6 +75,20 @@ class AttentionMetadata:
             query_lens=query_lens,
             context_lens=context_lens,
         )
+
+
+def to_slots(
+    block_tables: npt.NDArray[np.int32],
+    requests: npt.NDArray[np.int64],
+    positions: npt.NDArray[np.int64],
+    block_size: int,
+) -> npt.NDArray[np.int64]:
+    """The slot of each token: requests[t] says whose row of block_tables [B, max_blocks], positions[t] where in it.
+
+    A slot is block_id * block_size + offset. Source: _compute_slot_mapping_kernel in vllm/v1/worker/block_table.py.
+    """
+    block_ids = block_tables[requests, positions // block_size].astype(np.int64)
+    return block_ids * block_size + positions % block_size
 
 
 def ragged(lengths: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

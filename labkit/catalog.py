@@ -1,0 +1,138 @@
+"""What labs there are: read from labs.toml of every phase.
+
+Invariant: ids are stable and never reused; the order of the labs is their order in the file.
+"""
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class LabkitError(Exception):
+    """Something that a person must put right; its text says what and where, in two or three lines."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A name in the reference that the learner writes: a function, a class, or a method of a class."""
+
+    module: str
+    qualname: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Slot":
+        module, _, qualname = text.partition(":")
+        return cls(module, qualname)
+
+    @property
+    def owner(self) -> str:
+        """The class of a method, "" for what stands in a module."""
+        return self.qualname.rpartition(".")[0]
+
+    @property
+    def name(self) -> str:
+        return self.qualname.rpartition(".")[2]
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.qualname}"
+
+
+@dataclass(frozen=True)
+class Lab:
+    """One lab. answer: what belongs to the reference's answer besides the slots, and may not be called by a learner."""
+
+    id: str
+    title: str
+    folder: Path
+    slots: tuple[Slot, ...]
+    answer: tuple[Slot, ...]
+    minutes: int
+    concepts: tuple[str, ...]
+    vllm: tuple[str, ...]
+    chapter: str
+    needs: tuple[str, ...] = ()
+    modules: tuple[str, ...] = field(default=())  # whose public names the tests see
+
+    @property
+    def mine(self) -> Path:
+        return self.folder / "mine.py"
+
+    @property
+    def stub(self) -> Path:
+        return self.folder / "stub.py"
+
+    @property
+    def proof(self) -> Path:
+        return ROOT / "proof" / self.id
+
+    @cached_property
+    def invariants(self) -> dict[str, str]:
+        """The laws of contract.md: lines that begin with an id, as in "- **I2** no request gets more than ..."."""
+        found = {}
+        for line in (self.folder / "contract.md").read_text(encoding="utf-8").splitlines():
+            if line.startswith("- **I"):
+                name, _, text = line.removeprefix("- **").partition("**")
+                found[name] = text.strip()
+        return found
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A folder phase-NN-name and its labs."""
+
+    id: str
+    title: str
+    folder: Path
+    labs: tuple[Lab, ...]
+
+
+def phases(root: Path = ROOT) -> list[Phase]:
+    """All phases that have labs, in order."""
+    return [read_phase(file) for file in sorted(root.glob("phase-*/labs/labs.toml"))]
+
+
+def labs(root: Path = ROOT) -> Iterator[Lab]:
+    for phase in phases(root):
+        yield from phase.labs
+
+
+def find_lab(lab_id: str, root: Path = ROOT) -> Lab:
+    """The lab of that id. Errors: LabkitError that lists the ids there are."""
+    known = {lab.id: lab for lab in labs(root)}
+    if lab_id not in known:
+        raise LabkitError(f"There is no lab {lab_id!r}. The labs are {', '.join(known)}.")
+    return known[lab_id]
+
+
+def lab_of(path: Path, root: Path = ROOT) -> Lab | None:
+    """The lab that a file belongs to."""
+    return next((lab for lab in labs(root) if lab.folder in path.parents), None)
+
+
+def read_phase(file: Path) -> Phase:
+    """One labs.toml. Errors: LabkitError naming the file and the key that is missing."""
+    data = tomllib.loads(file.read_text(encoding="utf-8"))
+    try:
+        found = [
+            Lab(
+                id=entry["id"],
+                title=entry["title"],
+                folder=file.parent / entry["folder"],
+                slots=tuple(Slot.parse(text) for text in entry["slots"]),
+                answer=tuple(Slot.parse(text) for text in entry.get("answer", ())),
+                minutes=entry["minutes"],
+                concepts=tuple(entry["concepts"]),
+                vllm=tuple(entry["vllm"]),
+                chapter=entry["chapter"],
+                needs=tuple(entry.get("needs", ())),
+                modules=tuple(data["modules"]),
+            )
+            for entry in data["lab"]
+        ]
+        return Phase(data["id"], data["title"], file.parent.parent, tuple(found))
+    except KeyError as missing:
+        raise LabkitError(f"{file}: an entry lacks {missing}") from missing

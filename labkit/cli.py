@@ -1,0 +1,76 @@
+"""The command lab: what is done, what is next, and everything that is done to a lab.
+
+lab                       what is done, and what is next
+lab watch [ID]            grade a lab each time its file is saved
+lab test [ID or phase]    grade once; the same as pytest phase-NN-*/labs
+lab hint ID [LEVEL]       one more hint: a question, the invariant, the shape
+lab diff ID               your file beside the reference, after a pass or with --give-up
+lab run PHASE             the engine answers a prompt on your code
+lab reset ID              a new file from the stub; yours is kept as a backup
+lab adopt ID              move what you wrote into stub.py to mine.py, and restore the stub
+lab update [ID]           take a changed stub's text into your file where you have not written yet
+lab grade [PHASE]         for teachers: --json, exit status 0 if everything is green
+lab doctor                what this machine can grade
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from labkit import commands
+from labkit.catalog import LabkitError
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    assert __doc__
+    top = argparse.ArgumentParser(
+        "lab",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="lab [command] [options]",
+    )
+    verbs = top.add_subparsers(dest="command")
+    verbs.add_parser("status")
+    verbs.add_parser("watch").add_argument("lab", nargs="?")
+    test = verbs.add_parser("test")
+    test.add_argument("what", nargs="*", help="lab ids (03.2) or phases (03); all by default")
+    test.add_argument("--all", action="store_true", dest="every_message", help="explain every red test")
+    hint = verbs.add_parser("hint")
+    hint.add_argument("lab")
+    hint.add_argument("level", nargs="?", type=int, choices=(1, 2, 3))
+    diff = verbs.add_parser("diff")
+    diff.add_argument("lab")
+    diff.add_argument(
+        "--give-up", action="store_true", help="show the reference before you have passed; it is recorded"
+    )
+    run = verbs.add_parser("run")
+    run.add_argument("phase")
+    run.add_argument("prompt", nargs="?", default="What is a KV block?")
+    run.add_argument("--mine", choices=("phase", "all"), default="phase", help="all: every part that you have passed")
+    for name in ("reset", "adopt"):
+        verbs.add_parser(name).add_argument("lab")
+    verbs.add_parser("update").add_argument("lab", nargs="?")
+    grade = verbs.add_parser("grade")
+    grade.add_argument("what", nargs="*", help="lab ids or phases; all by default")
+    grade.add_argument("--json", action="store_true", dest="as_json", help="one JSON object for a program to read")
+    verbs.add_parser("doctor")
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command. Exit status: 0 well, 1 something is red, 2 a mistake in the call."""
+    options = vars(parser().parse_args(arguments))
+    command = options.pop("command") or "status"
+    try:
+        status = getattr(commands, command)(**options)
+    except LabkitError as error:
+        print(error, file=sys.stderr)
+        status = 2
+    except KeyboardInterrupt:
+        status = 130
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

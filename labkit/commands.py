@@ -1,0 +1,285 @@
+"""What each command of `lab` does; every function returns the exit status."""
+
+import difflib
+import json
+import platform
+import shutil
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from labkit import progress, source
+from labkit.catalog import ROOT, Lab, LabkitError, find_lab, labs, phases
+from labkit.graft import Part
+from labkit.implementations import make_mine, part_of
+from labkit.runner import FAILED, NO_CONCEPT, NOT_GRADED, PASSED, TODO, Result, run_lab, why_not_graded
+
+LEVELS = ("a question", "the invariant", "the shape")
+
+
+def screen() -> Console:
+    return Console(highlight=False, soft_wrap=True)
+
+
+def select(what: Sequence[str]) -> list[Lab]:
+    """The labs of ids and phases ("03.2", "03", "phase-03-..."); all if none is named. Errors: LabkitError."""
+    chosen = []
+    for text in what:
+        phase_id = text.removeprefix("phase-")[:2]
+        if "." in text:
+            chosen.append(find_lab(text))
+        elif found := [lab for phase in phases() if phase.id == phase_id for lab in phase.labs]:
+            chosen += found
+        else:
+            raise LabkitError(f"There is no lab or phase {text!r}. `lab` lists them.")
+    return chosen or list(labs())
+
+
+def grade_mine(lab: Lab) -> list[Result]:
+    """The learner's file of a lab, graded and recorded. A file that cannot be graded is one red result."""
+    make_mine(lab)
+    notice_edited_stub(lab)
+    try:
+        part = part_of(lab, "mine") if why_not_graded(lab) is None else None
+    except LabkitError as error:
+        return [Result(lab.id, "", NO_CONCEPT, FAILED, str(error), 0.0)]
+    results = run_lab(lab, [part] if part else [])
+    progress.record_results(lab.id, results)
+    return results
+
+
+# --- seeing -------------------------------------------------------------------------------------------------------
+
+
+def status() -> int:
+    """The table: done, next, minutes, last run."""
+    data = progress.read()
+    table = Table(box=None, pad_edge=False)
+    for column in ("lab", "", "state", "minutes", "last run"):
+        table.add_column(column)
+    following = next((lab for lab in labs() if not progress.is_done(lab.id, data)), None)
+    for lab in labs():
+        known = data.get(lab.id, {})
+        state = f"{known['passed']} of {known['total']}" if known.get("total") else ""
+        if progress.is_done(lab.id, data):
+            state = f"[green]done[/] {state}"
+        elif lab is following:
+            state = f"[yellow]next[/] {state}"
+        if why_not_graded(lab):
+            state = "not graded here"
+        table.add_row(lab.id, lab.title, state, str(lab.minutes), known.get("when", "").replace("T", " "))
+    out = screen()
+    out.print(table)
+    if following:
+        make_mine(following)
+        out.print(f"\nNext: {following.mine.relative_to(ROOT).as_posix()}, then: lab watch {following.id}")
+    return 0
+
+
+def test(what: Sequence[str], every_message: bool) -> int:
+    """Grade once."""
+    worst = 0
+    for lab in select(what):
+        results = grade_mine(lab)
+        show(results, lab, every_message)
+        worst |= any(result.outcome != PASSED for result in results)
+    return worst
+
+
+def show(results: Sequence[Result], lab: Lab, every_message: bool = False) -> None:
+    """The first message, or all; then one line."""
+    red = [result for result in results if result.message]
+    for result in red if every_message else red[:1]:
+        print(f"\n--- {lab.id} {result.test}\n{result.message}")
+    green = sum(result.outcome == PASSED for result in results)
+    state = "done" if green == len(results) else "not begun" if all(r.outcome == TODO for r in results) else "red"
+    if any(result.outcome == NOT_GRADED for result in results):
+        state = NOT_GRADED
+    print(f"{lab.id}  {lab.title:42} {green} of {len(results)} green, {state}")
+
+
+def watch(lab: str | None) -> int:
+    """Grade a lab each time its file is saved, in this process: imports are paid once."""
+    from watchfiles import watch as changes_of
+
+    data = progress.read()
+    chosen = find_lab(lab) if lab else next((each for each in labs() if not progress.is_done(each.id, data)), None)
+    if chosen is None:
+        print("Every lab is done.")
+        return 0
+    print(f"Watching {chosen.mine.relative_to(ROOT).as_posix()}; Ctrl-C ends.", flush=True)
+    make_mine(chosen)
+    show(grade_mine(chosen), chosen)
+    for _ in changes_of(chosen.folder, debounce=50, step=20, raise_interrupt=False):
+        start = time.perf_counter()
+        show(grade_mine(chosen), chosen)
+        print(f"({time.perf_counter() - start:.2f} s)", flush=True)
+    return 0
+
+
+def hint(lab: str, level: int | None) -> int:
+    """The next hint, or that of a level."""
+    chosen = find_lab(lab)
+    seen = progress.read().get(lab, {}).get("hints", 0)
+    level = level or min(seen + 1, 3)
+    sections = (chosen.folder / "hints.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    if len(sections) < level:
+        raise LabkitError(f"lab {lab} has {len(sections)} hints, not {level}.")
+    progress.record(lab, hints=max(seen, level))
+    print(f"Hint {level} of 3 ({LEVELS[level - 1]})\n\n" + sections[level - 1].partition("\n")[2].strip())
+    return 0
+
+
+def diff(lab: str, give_up: bool) -> int:
+    """The learner's file beside the reference, as text."""
+    chosen = find_lab(lab)
+    make_mine(chosen)
+    if not progress.is_done(lab, progress.read()):
+        if not give_up:
+            raise LabkitError(
+                f"Lab {lab} is not done. `lab hint {lab}` helps; `lab diff {lab} --give-up` shows the reference and\n"
+                "records that it did."
+            )
+        progress.record(lab, gave_up=True)
+    mine, reference = chosen.mine.read_text(encoding="utf-8"), source.render_solution(chosen)
+    lines = difflib.unified_diff(mine.splitlines(), reference.splitlines(), "mine.py", "the reference", lineterm="")
+    print("\n".join(lines) or "Your file is the reference, letter by letter.")
+    return 0
+
+
+# --- changing -----------------------------------------------------------------------------------------------------
+
+
+def backup(file: Path) -> Path:
+    """A copy beside the file, under a name that is free."""
+    names = (file.with_name(f"{file.name}.bak{number}") for number in range(1, 10_000))
+    target = next(name for name in names if not name.exists())
+    shutil.copyfile(file, target)
+    return target
+
+
+def reset(lab: str) -> int:
+    """A new mine.py; the old one is kept."""
+    chosen = find_lab(lab)
+    if chosen.mine.exists():
+        print(f"Your file is kept as {backup(chosen.mine).name}.")
+        chosen.mine.unlink()
+    make_mine(chosen)
+    print(f"{chosen.mine.relative_to(ROOT).as_posix()} is the stub again.")
+    return 0
+
+
+def adopt(lab: str) -> int:
+    """What was written into stub.py becomes mine.py."""
+    chosen = find_lab(lab)
+    text = chosen.stub.read_text(encoding="utf-8")
+    if text == source.render_stub(chosen):
+        raise LabkitError(f"stub.py of lab {lab} is untouched; nothing to move.")
+    if chosen.mine.exists() and chosen.mine.read_text(encoding="utf-8") != source.render_stub(chosen):
+        print(f"Your mine.py is kept as {backup(chosen.mine).name}.")
+    chosen.mine.write_text(text, encoding="utf-8")
+    chosen.stub.write_text(source.render_stub(chosen), encoding="utf-8")
+    print(f"Moved to {chosen.mine.relative_to(ROOT).as_posix()}; stub.py is restored.")
+    return 0
+
+
+def notice_edited_stub(lab: Lab) -> None:
+    """People edit stub.py, because the course says "implement the stub"."""
+    if lab.stub.read_text(encoding="utf-8") != source.render_stub(lab):
+        print(
+            f"stub.py of lab {lab.id} was edited, and mine.py is what is graded. `lab adopt {lab.id}` moves your work."
+        )
+
+
+def update(lab: str | None) -> int:
+    """A changed stub under a file that nobody has written in yet is taken over; else the change is shown."""
+    for chosen in [find_lab(lab)] if lab else list(labs()):
+        if not chosen.mine.exists():
+            continue
+        mine, stub = chosen.mine.read_text(encoding="utf-8"), chosen.stub.read_text(encoding="utf-8")
+        if mine == stub:
+            continue
+        try:
+            untouched = source.unwritten(source.parse(chosen.mine)) == source.unwritten(source.parse(chosen.stub))
+        except LabkitError as error:
+            print(error)
+            continue
+        if untouched:
+            print(f"{chosen.id}: your file is kept as {backup(chosen.mine).name}, the new stub is in its place.")
+            chosen.mine.write_text(stub, encoding="utf-8")
+        else:
+            print(f"{chosen.id}: you have begun; compare mine.py with stub.py, which may have changed.")
+    return 0
+
+
+# --- for the whole ------------------------------------------------------------------------------------------------
+
+
+def parts_for(phase: str, mine: str) -> list[Part]:
+    """What the engine is to run on: the phase's files, or all, as far as they are green."""
+    data = progress.read()
+    chosen = list(labs()) if mine == "all" else select([phase])
+    parts = [part_of(lab, "mine") for lab in chosen if progress.is_done(lab.id, data)]
+    return [part for part in parts if part]
+
+
+def run(phase: str, prompt: str, mine: str) -> int:
+    """The engine answers a prompt of the bundled model on the learner's parts; text and timeline."""
+    if any(find_spec(package) is None for package in ("torch", "transformers")):
+        raise LabkitError("lab run needs the engine: pip install -c constraints.txt -e '.[engine,labs]'")
+    from labkit.graft import grafted
+
+    parts = parts_for(phase, mine)
+    names = ", ".join(part.lab.id for part in parts)
+    print(f"Your parts: {names}" if names else "No part is green yet: this is the reference.")
+    with grafted(parts):
+        generate(prompt)
+    return 0
+
+
+def generate(prompt: str) -> None:
+    """Text of the bundled model, and what the scheduler did."""
+    from mini_vllm import LLM, SamplingParams
+    from mini_vllm.timeline import render_timeline
+    from mini_vllm.trace import TraceRecorder
+
+    llm = LLM("tiny", block_size=16, num_kv_blocks=64, max_num_batched_tokens=32)
+    llm.engine.trace = recorder = TraceRecorder(llm.engine.scheduler)
+    out = screen()
+    for output in llm.chat([{"role": "user", "content": prompt}], SamplingParams(temperature=0.0, max_tokens=60)):
+        out.print(output.outputs[0].text.strip(), markup=False)
+    out.print()
+    out.print(render_timeline(recorder.to_trace("lab run"), width=min(out.width, 100)))
+
+
+def grade(what: Sequence[str], as_json: bool) -> int:
+    """Every test of every lab, for a teacher; exit status 0 if all is green."""
+    report = {}
+    for lab in select(what):
+        results = grade_mine(lab)
+        report[lab.id] = {
+            "title": lab.title,
+            "minutes": lab.minutes,
+            "passed": sum(result.outcome == PASSED for result in results),
+            "total": len(results),
+            "tests": {result.test: result.outcome for result in results},
+        }
+        if not as_json:
+            show(results, lab)
+    if as_json:
+        print(json.dumps(report, indent=1))
+    return int(any(entry["passed"] != entry["total"] for entry in report.values()))
+
+
+def doctor() -> int:
+    """Python, torch, Triton, GPU, and what will not be graded here."""
+    print(f"Python {platform.python_version()} on {platform.system()}")
+    for package in ("pytest", "rich", "watchfiles", "torch", "triton"):
+        print(f"{package:11} {'here' if find_spec(package) else 'not installed'}")
+    reasons = list(filter(None, map(why_not_graded, labs())))
+    print("\n".join(reasons) if reasons else "Every lab can be graded here.")
+    return 0

@@ -1,0 +1,66 @@
+"""Small pictures of state in plain text, for failure messages; and the loop of the engine without a model.
+
+Only names of the contract are read, so a learner's parts are drawn like the reference's.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+
+class Step(NamedTuple):
+    """What one step did: tokens computed by request in scheduling order, who was preempted, who finished."""
+
+    scheduled: dict[str, int]
+    preempted: list[str]
+    finished: list[str]
+
+
+def drive(scheduler: Any, *, token_id: int = 100, tokens: Mapping[str, int] | None = None) -> Step:
+    """One turn of schedule() -> execute() -> update_from_output(); every request that caught up gets a token.
+
+    tokens: the token of a request, instead of token_id.
+    """
+    output = scheduler.schedule()
+    sampled = {
+        request.request_id: [(tokens or {}).get(request.request_id, token_id)]
+        for request in output.scheduled_requests
+        if request.num_computed_tokens + output.num_scheduled_tokens[request.request_id] == request.num_tokens
+    }
+    finished = scheduler.update_from_output(output, sampled)
+    return Step(
+        dict(output.num_scheduled_tokens),
+        list(output.preempted_req_ids),
+        [request.request_id for request in finished],
+    )
+
+
+def scheduler(scheduler: Any) -> str:
+    """Who runs, who waits, how far everybody is, and the free blocks."""
+    kv = scheduler.kv_cache_manager
+    lines = []
+    for place, requests in (("running", scheduler.running), ("waiting", scheduler.waiting)):
+        for request in requests:
+            lines.append(
+                f"{place}  {request.request_id:4} computed {request.num_computed_tokens:3} of {request.num_tokens:3}  "
+                f"blocks {ids(kv.get_block_ids(request.request_id))}"
+            )
+    return "\n".join(
+        [*(lines or ["nobody runs or waits"]), f"free {kv.num_free_blocks} of {kv.num_usable_blocks} blocks"]
+    )
+
+
+def blocks(manager: Any, *request_ids: str) -> str:
+    """Block tables, and the free blocks in the order in which they would be taken."""
+    tables = [f"{request_id:6} {ids(manager.get_block_ids(request_id))}" for request_id in request_ids]
+    return "\n".join([*tables, f"free   {ids(manager.free_block_ids())}"])
+
+
+def queue(queue: Any) -> str:
+    """A free queue, front first."""
+    return f"front {ids(queue.block_ids())} back   ({queue.num_free_blocks} counted)"
+
+
+def ids(numbers: Iterable[int]) -> str:
+    numbers = list(numbers)
+    shown = " ".join(map(str, numbers[:16])) or "-"
+    return shown + (f" ... ({len(numbers)})" if len(numbers) > 16 else "")

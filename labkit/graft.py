@@ -1,0 +1,164 @@
+"""Puts a learner's parts into the reference, and takes them out again.
+
+A file is loaded by its path under a module name of its own; from it only the lab's slots are taken, with the helpers
+that stand beside them. For the time of a test they stand where the reference's stood, in every module that uses it, so
+the rest of the engine runs on them. So any lab can be done first, and any parts can be put together.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import itertools
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from labkit import source
+from labkit.catalog import Lab, LabkitError, Slot
+from labkit.testing import LabTodo
+
+_numbers = itertools.count()
+
+
+class Unwritten:
+    """Stands for a kernel that is not written yet: a launch says so."""
+
+    def __init__(self, lab_id: str) -> None:
+        self.lab_id = lab_id
+
+    def __getitem__(self, grid: object) -> Any:
+        raise LabTodo(self.lab_id)
+
+
+class Part:
+    """One file that implements a lab. Errors: LabkitError for a file that cannot be graded, and why."""
+
+    def __init__(self, lab: Lab, file: Path, *, is_learners: bool = True) -> None:
+        self.lab = lab
+        self.file = file
+        tree = source.parse(file)
+        if is_learners:
+            source.refuse_borrowing(tree, file, lab)
+        self.unwritten = source.unwritten(tree)
+        self.module = load(file)
+        self.replacements = [(slot, self._take(slot)) for slot in lab.slots]
+
+    def _take(self, slot: Slot) -> Any:
+        """What the file has for a slot, checked against the reference's signature."""
+        holder: Any = getattr(self.module, slot.owner, None) if slot.owner else self.module
+        mine = None if holder is None else vars(holder).get(slot.name)
+        if mine is None:
+            raise LabkitError(
+                f"{self.file.name} has no {slot.qualname}.\n"
+                f"The stub has it: `lab reset {self.lab.id}` makes a new file and keeps yours as a backup."
+            )
+        if slot.qualname in self.unwritten and type(mine).__module__.startswith("triton"):
+            return Unwritten(self.lab.id)
+        compare_signatures(self.file, slot, mine, reference_of(slot))
+        return mine
+
+    def helpers(self, slot: Slot) -> dict[str, Any]:
+        """What a class of the file has beside the slots and the reference's class has not, or has as its answer."""
+        owner = getattr(self.module, slot.owner)
+        known = set(dir(reference_owner(slot))) - {other.name for other in self.lab.answer}
+        return {name: value for name, value in vars(owner).items() if name not in known and not name.startswith("__")}
+
+
+def load(file: Path) -> ModuleType:
+    """Run a file as a module that nothing else can import. Errors: LabkitError if it raises."""
+    name = f"labkit_part_{next(_numbers)}_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickling look their module up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        lines = [entry.lineno for entry in traceback.extract_tb(error.__traceback__) if Path(entry.filename) == file]
+        where = f"{file.name}:{lines[-1]}" if lines else file.name
+        raise LabkitError(f"{where}: {type(error).__name__}: {error}\nThe file could not be loaded.") from None
+    return module
+
+
+def reference_owner(slot: Slot) -> Any:
+    module = importlib.import_module(slot.module)
+    return getattr(module, slot.owner) if slot.owner else module
+
+
+def reference_of(slot: Slot) -> Any:
+    return vars(reference_owner(slot))[slot.name]
+
+
+def compare_signatures(file: Path, slot: Slot, mine: Any, reference: Any) -> None:
+    """A call that suits the reference must suit the learner's: same parameters, further ones only with a default."""
+    pairs = [(slot.qualname, mine, reference)]
+    if isinstance(reference, type):
+        names = [name for name, value in vars(reference).items() if callable(value)]
+        pairs = [(f"{slot.qualname}.{name}", vars(mine).get(name), vars(reference)[name]) for name in names]
+    for name, own, theirs in pairs:
+        if own is None:
+            raise LabkitError(f"{file.name}: {name} is missing.")
+        own, theirs = (getattr(each, "__func__", getattr(each, "fn", each)) for each in (own, theirs))
+        if not callable(own) or not callable(theirs):
+            continue
+        mine_parameters, parameters = (list(inspect.signature(each).parameters.values()) for each in (own, theirs))
+        first = [parameter.name for parameter in mine_parameters[: len(parameters)]]
+        rest = mine_parameters[len(parameters) :]
+        if first != [p.name for p in parameters] or any(
+            p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in rest
+        ):
+            raise LabkitError(
+                f"{file.name}: {name}{inspect.signature(own)} is called as {name}{inspect.signature(theirs)}.\n"
+                "Keep the parameters of the stub; further ones need a default."
+            )
+
+
+@contextmanager
+def grafted(parts: Sequence[Part]) -> Iterator[None]:
+    """The reference with these parts in it; of two parts with the same slot the later one counts."""
+    with ExitStack() as undo:
+        for part in parts:
+            for slot, mine in part.replacements:
+                owner = reference_owner(slot)
+                if slot.owner:
+                    for name, value in {**part.helpers(slot), slot.name: mine}.items():
+                        replace_attribute(owner, name, value, undo)
+                else:
+                    replace_everywhere(vars(owner)[slot.name], mine, undo)
+        yield
+
+
+def replace_attribute(owner: Any, name: str, value: Any, undo: ExitStack) -> None:
+    if name in vars(owner):
+        undo.callback(setattr, owner, name, vars(owner)[name])
+    else:
+        undo.callback(delattr, owner, name)
+    setattr(owner, name, value)
+
+
+def replace_everywhere(reference: Any, mine: Any, undo: ExitStack) -> None:
+    """In all modules of the engine that have it under some name."""
+    for module_name, module in list(sys.modules.items()):
+        if module_name.split(".")[0] == "mini_vllm" and module is not None:
+            for name, value in list(vars(module).items()):
+                if value is reference:
+                    replace_attribute(module, name, mine, undo)
+
+
+def namespace(modules: Sequence[str]) -> SimpleNamespace:
+    """The public names of these modules as they are now."""
+    names: dict[str, Any] = {}
+    for module_name in modules:
+        module = importlib.import_module(module_name)
+        names |= {
+            name: value
+            for name, value in vars(module).items()
+            if not name.startswith("_") and getattr(value, "__module__", module_name).split(".")[0] != "typing"
+        }
+    return SimpleNamespace(**names)

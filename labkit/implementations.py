@@ -1,0 +1,66 @@
+"""Whose code is graded: the learner's file, the reference, the stub, a seeded bug or another correct way."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from labkit import source
+from labkit.catalog import Lab, LabkitError
+from labkit.graft import Part, load
+
+KINDS = {"bug": "bugs", "variant": "variants"}
+
+
+def make_mine(lab: Lab) -> bool:
+    """Make the learner's file from the stub if there is none; whether it was made."""
+    if lab.mine.exists():
+        return False
+    shutil.copyfile(lab.stub, lab.mine)
+    return True
+
+
+def part_of(lab: Lab, impl: str) -> Part | None:
+    """The file to graft; None for the reference. Errors: LabkitError."""
+    if impl == "reference":
+        return None
+    if impl == "mine":
+        make_mine(lab)
+        return Part(lab, lab.mine)
+    if impl == "stub":
+        return Part(lab, lab.stub)
+    kind, _, name = impl.partition(":")
+    file = lab.proof / KINDS.get(kind, "") / f"{name}.py"
+    if kind not in KINDS or not file.exists():
+        raise LabkitError(f"--impl={impl}: there is no {file.name} for lab {lab.id}.")
+    return proof_part(lab, file)
+
+
+def proof_part(lab: Lab, file: Path) -> Part:
+    """A seeded bug or a variant: EDITS of the solution, or slots written out.
+
+    EDITS is a list of (old, new); each old text must occur in the solution exactly once. Errors: LabkitError.
+    """
+    if "EDITS" not in file.read_text(encoding="utf-8"):
+        return Part(lab, file, is_learners=False)
+    edits: list[tuple[str, str]] = vars(load(file))["EDITS"]
+    return Part(lab, edited_solution(lab, file, edits), is_learners=False)
+
+
+def edited_solution(lab: Lab, file: Path, edits: list[tuple[str, str]]) -> Path:
+    """The solution with the edits, as a file to load."""
+    text = source.render_solution(lab)
+    for old, new in edits:
+        if text.count(old) != 1:
+            raise LabkitError(f"{file}: the solution of lab {lab.id} has {text.count(old)} times {old!r}, not once")
+        text = text.replace(old, new)
+    folder = Path(tempfile.mkdtemp(prefix="labkit-"))
+    edited = folder / file.name
+    edited.write_text(text, encoding="utf-8")
+    return edited
+
+
+def story_of(file: Path) -> dict[str, Any]:
+    """STORY and CONCEPT of a seeded bug."""
+    names = vars(load(file))
+    return {"story": names.get("STORY", ""), "concept": names.get("CONCEPT", "")}

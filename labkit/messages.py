@@ -1,0 +1,104 @@
+"""What a learner reads when a test is red, always in the same order and at most MAX_LINES long:
+
+the idea; the invariant; the smallest state that shows it, before and after; expected against got; the learner's line;
+the next step. An untouched stub gets two lines.
+"""
+
+import traceback
+from pathlib import Path
+
+from labkit.catalog import Lab, LabkitError
+from labkit.graft import Part
+from labkit.testing import Concept, LabFailure, LabTodo
+from labkit.watchdog import LabHang
+
+MAX_LINES = 25
+MAX_STATE_LINES = 7
+
+
+def explain(error: BaseException, concept: Concept, lab: Lab, part: Part | None) -> str:
+    """The message for one red test; part: the file that was graded, None for the reference."""
+    if isinstance(error, LabkitError):
+        return str(error)
+    file = part.file if part else None
+    if todo := find_todo(error):
+        where = f"{short(lab, file)}" if file else "the stub"
+        return f"TODO  {todo.lab_id} {lab.title}: {where} is not written yet.\nIdea  {concept.idea}"
+    invariant = lab.invariants.get(concept.invariant, "")
+    lines = [concept.idea, f"{concept.invariant}  {invariant}", ""]
+    lines += describe(error)
+    line = learners_line(error, file)
+    if part and not line:
+        line = definition_line(part)
+    if line:
+        lines.append(f"  your line  {line}")
+    lines.append(f"  next       lab hint {lab.id} · {lab.chapter} · vLLM: {', '.join(lab.vllm)}")
+    return "\n".join(lines[:MAX_LINES])
+
+
+def describe(error: BaseException) -> list[str]:
+    """State, and expected against got, of whatever went wrong."""
+    if isinstance(error, LabFailure):
+        lines = []
+        for title, text in (("before", error.before), ("after", error.after)):
+            if text:
+                lines += [f"  {title}", *shorten(text)]
+        return [*lines, f"  {error.what}", f"    expected  {clip(error.expected)}", f"    got       {clip(error.got)}"]
+    if isinstance(error, LabHang):
+        return [
+            "  the call",
+            "    expected  it comes back",
+            f"    got       it did not within the time; it was at {error.where}",
+        ]
+    if isinstance(error, RecursionError):
+        return [
+            "  the call",
+            "    expected  it comes back",
+            "    got       it called itself without end (RecursionError)",
+        ]
+    if isinstance(error, AssertionError):
+        return [f"  {clip(str(error) or 'an assertion of the test does not hold', 400)}"]
+    return ["  the call", "    expected  no error", f"    got       {type(error).__name__}: {clip(str(error))}"]
+
+
+def shorten(state: str) -> list[str]:
+    lines = ["    " + line for line in state.splitlines()]
+    return lines if len(lines) <= MAX_STATE_LINES else [*lines[: MAX_STATE_LINES - 1], "    ..."]
+
+
+def clip(text: str, width: int = 100) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def find_todo(error: BaseException) -> LabTodo | None:
+    """The LabTodo that an error is or came from; Triton's interpreter wraps what a kernel raises."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, LabTodo):
+            return seen
+        seen = seen.__cause__ or seen.__context__
+    return None
+
+
+def learners_line(error: BaseException, file: Path | None) -> str:
+    """The innermost line of the learner's file on the way to the error."""
+    if isinstance(error, LabHang):
+        return error.where
+    entries = [entry for entry in traceback.extract_tb(error.__traceback__) if file and Path(entry.filename) == file]
+    return f"{entries[-1].filename.rpartition('/')[2]}:{entries[-1].lineno}: {entries[-1].line}" if entries else ""
+
+
+def definition_line(part: Part) -> str:
+    """Where the first slot is defined, for a result that is wrong without an error."""
+    for slot, mine in part.replacements:
+        code = getattr(getattr(mine, "__func__", getattr(mine, "fn", mine)), "__code__", None)
+        if code is not None:
+            return f"{part.file.name}:{code.co_firstlineno}: {slot.qualname}"
+    return ""
+
+
+def short(lab: Lab, file: Path) -> str:
+    """The path of a file as a learner would type it."""
+    root = lab.folder.parent.parent.parent
+    return file.relative_to(root).as_posix() if root in file.parents else file.name

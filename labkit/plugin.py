@@ -1,0 +1,204 @@
+"""The pytest side: `pytest phase-03-*/labs` grades the learner's files.
+
+--impl=mine|reference|stub|bug:NAME|variant:NAME    whose code is graded; a banner line says so
+--mine=all                                          graft every part that the learner has passed, not this lab's alone
+--all-messages                                      explain every red test, not the first of each lab
+"""
+
+from collections import defaultdict
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit import progress
+from labkit.catalog import ROOT, Lab, LabkitError, labs
+from labkit.graft import Part, grafted
+from labkit.implementations import make_mine, part_of
+from labkit.messages import explain, find_todo
+from labkit.runner import FAILED, HANG, NOT_GRADED, PASSED, TODO, Result, namespace_of, prepare, why_not_graded
+from labkit.watchdog import LabHang, watchdog
+
+STASH = pytest.StashKey["Grading"]()
+
+
+class Grading:
+    """One pytest run over labs: whose code, and what came out."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.impl: str = config.getoption("--impl")
+        self.with_all_parts = config.getoption("--mine") == "all"
+        self.every_message: bool = config.getoption("--all-messages")
+        self.by_folder: dict[Path, Lab] = {lab.folder: lab for lab in labs()}
+        self.parts: dict[str, Part | LabkitError | None] = {}
+        self.results: dict[str, list[Result]] = defaultdict(list)
+        self.made: list[Path] = []
+
+    def lab_of(self, item: pytest.Item) -> Lab | None:
+        return self.by_folder.get(item.path.parent)
+
+    def part(self, lab: Lab) -> Part | None:
+        """The graded file of a lab, loaded once; None is the reference. Errors: LabkitError."""
+        if lab.id not in self.parts:
+            try:
+                prepare(lab)
+                self.parts[lab.id] = part_of(lab, self.impl)
+            except LabkitError as error:
+                self.parts[lab.id] = error
+        part = self.parts[lab.id]
+        if isinstance(part, LabkitError):
+            raise part
+        return part
+
+    def all_parts(self, lab: Lab) -> list[Part]:
+        """This lab's part, after those of the labs that are done if all are asked for."""
+        parts = []
+        if self.with_all_parts:
+            done = progress.read()
+            parts = [
+                part
+                for other in self.by_folder.values()
+                if other.id != lab.id and progress.is_done(other.id, done) and (part := self.part(other))
+            ]
+        own = self.part(lab)
+        return [*parts, own] if own else parts
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("labs")
+    group.addoption("--impl", default="mine", help="mine, reference, stub, bug:NAME or variant:NAME")
+    group.addoption("--mine", default="lab", choices=["lab", "all"], help="all: every part that you have passed")
+    group.addoption("--all-messages", action="store_true", help="explain every red test of a lab, not the first only")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[STASH] = Grading(config)
+    if asked_for(config):  # labkit says what is red; pytest's own account would say it again, at length
+        config.option.tbstyle, config.option.reportchars = "no", "N"
+
+
+def asked_for(config: pytest.Config) -> list[Lab]:
+    """The labs in, or around, the folders and files of the command line."""
+    named = [(config.invocation_params.dir / arg.split("::")[0]).resolve() for arg in config.args]
+    inside = [path for path in named if ROOT in path.parents]
+    folders = config.stash[STASH].by_folder
+    return [
+        lab
+        for folder, lab in folders.items()
+        if any(path in (folder, *folder.parents) or folder in path.parents for path in inside)
+    ]
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    grading = config.stash[STASH]
+    graded = asked_for(config)
+    if not graded:
+        return []
+    if grading.impl != "mine":
+        return [f"labs: grading {grading.impl}, not your code"]
+    made = [lab for lab in graded if make_mine(lab)]
+    lines = [f"labs: grading your mine.py of {', '.join(lab.id for lab in graded)}"]
+    if made:
+        start = made[0].mine.relative_to(ROOT).as_posix()
+        lines.insert(0, f"labs: new here, so everything is red, as it should be. Start with {start}")
+    return lines
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    named = getattr(metafunc.function, "lab_cases", None)
+    if named is not None:
+        metafunc.parametrize("case", list(named.values()), ids=list(named))
+
+
+@pytest.fixture
+def lab(request: pytest.FixtureRequest) -> Generator[Any, None, None]:
+    """The engine's public names, with the graded part in its place."""
+    grading = request.config.stash[STASH]
+    lab = grading.lab_of(request.node)
+    assert lab is not None, f"{request.node.path} lies in no lab's folder"
+    if reason := why_not_graded(lab):
+        pytest.skip(f"{NOT_GRADED}: {reason}")
+    with grafted(grading.all_parts(lab)):
+        yield namespace_of(lab)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    grading = pyfuncitem.config.stash[STASH]
+    lab = grading.lab_of(pyfuncitem)
+    if lab is None or grading.impl == "reference":
+        return (yield)
+    with watchdog(file=part.file if (part := grading.part(lab)) else None):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    grading = item.config.stash[STASH]
+    lab = grading.lab_of(item)
+    if lab is None or report.when == "teardown":
+        return report
+    concept = item.obj.lab_concept  # type: ignore[attr-defined]
+    if report.skipped:
+        grading.results[lab.id].append(Result(lab.id, item.name, concept, NOT_GRADED, "", 0.0))
+    elif call.excinfo is not None:
+        error = call.excinfo.value
+        part = grading.parts.get(lab.id)
+        message = explain(error, concept, lab, part if isinstance(part, Part) else None)
+        outcome = TODO if find_todo(error) else HANG if isinstance(error, LabHang) else FAILED
+        report.outcome = "failed"
+        report.longrepr = message
+        grading.results[lab.id].append(Result(lab.id, item.name, concept, outcome, message, report.duration))
+    elif report.when == "call":
+        grading.results[lab.id].append(Result(lab.id, item.name, concept, PASSED, "", report.duration))
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    if report.skipped and NOT_GRADED in str(report.longrepr):
+        return "not graded here", "n", "NOT GRADED HERE"
+    return None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    grading = config.stash[STASH]
+    if not grading.results:
+        return
+    for lab_id, results in grading.results.items():
+        red = [result for result in results if result.message]
+        if red:
+            terminalreporter.section(f"{lab_id} {red[0].test}", sep="-")
+            for result in red if grading.every_message else red[:1]:
+                terminalreporter.write_line(result.message)
+            if len(red) > 1 and not grading.every_message:
+                terminalreporter.write_line(f"({len(red) - 1} more are red; --all-messages explains each)")
+    terminalreporter.section(f"labs, {grading.impl}")
+    for lab in grading.by_folder.values():
+        if graded := grading.results.get(lab.id):
+            terminalreporter.write_line(one_line(lab, graded))
+
+
+def one_line(lab: Lab, results: Sequence[Result]) -> str:
+    """A lab's state after a run."""
+    green = sum(result.outcome == PASSED for result in results)
+    if any(result.outcome == NOT_GRADED for result in results):
+        state = "not graded here"
+    elif green == len(results):
+        state = f"done, {green} of {green} green"
+    elif all(result.outcome == TODO for result in results):
+        state = f"0 of {len(results)}, not begun"
+    else:
+        state = f"{green} of {len(results)} green"
+    return f"{lab.id}  {lab.title:38} {state}"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    grading = session.config.stash[STASH]
+    if grading.impl == "mine":
+        for lab_id, results in grading.results.items():
+            progress.record_results(lab_id, results)

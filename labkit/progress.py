@@ -1,0 +1,44 @@
+"""What a learner has done so far, in .lab/progress.json: a file that may be deleted at any time."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from labkit.catalog import ROOT
+from labkit.runner import NOT_GRADED, PASSED, Result
+
+FILE = ROOT / ".lab" / "progress.json"
+
+
+def read(file: Path = FILE) -> dict[str, dict[str, Any]]:
+    """By lab id: passed, total, hints, gave_up, when. A broken file counts as none."""
+    try:
+        data: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
+        return data
+    except (OSError, ValueError):
+        return {}
+
+
+def record(lab_id: str, file: Path = FILE, **changes: Any) -> None:
+    """Change what is known of a lab."""
+    data = read(file)
+    data.setdefault(lab_id, {}).update(changes)
+    file.parent.mkdir(exist_ok=True)
+    written = file.with_suffix(".new")
+    written.write_text(json.dumps(data, indent=1), encoding="utf-8")
+    written.replace(file)
+
+
+def record_results(lab_id: str, results: Sequence[Result], file: Path = FILE) -> None:
+    """How many tests are green; what was not graded here changes nothing."""
+    if any(result.outcome == NOT_GRADED for result in results):
+        return
+    passed = sum(result.outcome == PASSED for result in results)
+    record(lab_id, file, passed=passed, total=len(results), when=datetime.now().isoformat(timespec="minutes"))
+
+
+def is_done(lab_id: str, data: dict[str, dict[str, Any]]) -> bool:
+    known = data.get(lab_id, {})
+    return bool(known.get("total")) and known.get("passed") == known.get("total")

@@ -1,0 +1,233 @@
+"""Proves that the labs are graded well: `python -m labkit.prove [lab ids] [--write]`.
+
+    P1   the reference passes every test
+    P2   the untouched stub fails every test, as not written yet
+    P3   every seeded bug is found, by a test of its own concept, in under MOST_SECONDS
+    P4   every other correct way passes
+    P6   every test finds a bug that no other test finds, or says that it only illustrates
+    P7   tests touch names of the contract only, have a concept with a known invariant, and each reaches an expectation
+    P8   the committed stubs are those that the reference gives
+    P9   the first two hints share no run of HINT_RUN words with the answer
+    P10  a hang ends in MOST_SECONDS with a named cause, and the tests after it run
+
+(P5, automatic mutants, is tools/mutation's; P11 and P12 are tests of their own.) Exit status 1 if a law does not hold.
+--write puts the report into proof/report.md, for the book.
+"""
+
+import argparse
+import ast
+import re
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from unittest.mock import patch
+
+from labkit import source, testing
+from labkit.catalog import ROOT, Lab, LabkitError, find_lab, labs
+from labkit.graft import Part
+from labkit.implementations import proof_part, story_of
+from labkit.messages import MAX_LINES
+from labkit.runner import FAILED, HANG, PASSED, TODO, Result, read_tests, run_lab, why_not_graded
+
+MOST_SECONDS = 5.0
+MIN_BUGS, MIN_VARIANTS = 10, 3
+HINT_RUN = 8
+REPORT = ROOT / "proof" / "report.md"
+BUILT_IN = {name for kind in (list, dict, set, tuple, str, int, float, range) for name in dir(kind)}
+LABKIT_NAMES = {"draw", "drive", "true", "fail", "blocks", "queue", "scheduler", "scheduled", "preempted", "finished"}
+
+
+@dataclass
+class Proof:
+    """What was found out about one lab. broken: one sentence for each law that does not hold."""
+
+    lab_id: str
+    title: str
+    num_tests: int = 0
+    bugs: dict[str, str] = field(default_factory=dict)  # name: how it was found
+    messages: dict[str, str] = field(default_factory=dict)  # bug: what a learner reads
+    variants: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    broken: list[str] = field(default_factory=list)
+    note: str = ""
+
+
+def prove(lab_id: str) -> Proof:
+    """All laws for one lab."""
+    lab, start = find_lab(lab_id), time.perf_counter()
+    proof = Proof(lab.id, lab.title)
+    if reason := why_not_graded(lab):
+        proof.note = reason
+        return proof
+    try:
+        proof.num_tests = len(read_tests(lab))
+        proof.broken += [*prove_reference(lab), *prove_stub(lab), *prove_tests(lab), *prove_hints(lab)]
+        prove_bugs(lab, proof)
+        prove_variants(lab, proof)
+    except LabkitError as error:
+        proof.broken.append(str(error))
+    proof.seconds = time.perf_counter() - start
+    return proof
+
+
+def prove_reference(lab: Lab) -> Iterator[str]:
+    """P1, and that every test reaches an expectation (P7)."""
+    for test in read_tests(lab):
+        counted: list[object] = []
+        with patch.object(testing.Check, "compared", counted.append):
+            (result,) = run_lab(lab, [], [test])
+        if result.outcome != PASSED:
+            yield f"P1 {test.name} is red on the reference:\n{result.message}"
+        elif not counted:
+            yield f"P7 {test.name} reaches no expectation"
+
+
+def prove_stub(lab: Lab) -> Iterator[str]:
+    """P2 and P8."""
+    if lab.stub.read_text(encoding="utf-8") != source.render_stub(lab):
+        yield "P8 stub.py is not what the reference gives; python tools/make_stubs.py makes it"
+        return
+    for result in run_lab(lab, [Part(lab, lab.stub)]):
+        if result.outcome != TODO:
+            yield f"P2 {result.test} on the untouched stub: {result.outcome}, not {TODO}"
+
+
+def prove_tests(lab: Lab) -> Iterator[str]:
+    """P7: names, concepts, invariants, imports."""
+    contract = (lab.folder / "contract.md").read_text(encoding="utf-8")
+    allowed = {name for quoted in re.findall(r"`([^`]+)`", contract) for name in re.findall(r"\w+", quoted)}
+    for test in read_tests(lab):
+        if test.concept.invariant not in lab.invariants:
+            yield f"P7 {test.name}: contract.md has no invariant {test.concept.invariant}"
+    for file in sorted(lab.folder.glob("test_*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        touched = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        if "torch" not in lab.needs and (unknown := touched - allowed - BUILT_IN - LABKIT_NAMES - own):
+            yield f"P7 {file.name} touches {', '.join(sorted(unknown))}, which contract.md does not name"
+
+
+def prove_hints(lab: Lab) -> Iterator[str]:
+    """P9."""
+    answer = words(source.render_solution(lab))
+    runs = {tuple(answer[i : i + HINT_RUN]) for i in range(len(answer) - HINT_RUN + 1)}
+    hints = (lab.folder / "hints.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    if len(hints) != 3:
+        yield f"P9 hints.md has {len(hints)} levels, not 3"
+    for level, hint in enumerate(hints[:2], start=1):
+        mine = words(hint)
+        if any(tuple(mine[i : i + HINT_RUN]) in runs for i in range(len(mine) - HINT_RUN + 1)):
+            yield f"P9 hint {level} shares {HINT_RUN} words in a row with the answer"
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+|[^\w\s]", text.lower())
+
+
+def prove_bugs(lab: Lab, proof: Proof) -> None:
+    """P3, P6 and P10, and that the messages are short enough."""
+    found_by: dict[str, set[str]] = defaultdict(set)  # test function: bugs
+    files = sorted((lab.proof / "bugs").glob("*.py"))
+    if len([file for file in files if not file.stem.startswith("hang_")]) < MIN_BUGS:
+        proof.broken.append(f"P3 {len(files)} seeded bugs, at least {MIN_BUGS} are needed")
+    for file in files:
+        concept = story_of(file)["concept"]
+        results = run_lab(lab, [proof_part(lab, file)])
+        red = [result for result in results if result.outcome != PASSED]
+        for result in red:
+            found_by[result.test.partition("[")[0]].add(file.stem)
+        own = [result for result in red if result.concept.idea == concept]
+        proof.bugs[file.stem] = f"{len(red)} tests" + ("" if own else ", none of its concept")
+        proof.broken += judge_bug(file, results, red, own)
+        if own or red:
+            proof.messages[file.stem] = (own or red)[0].message
+    for test in {test.function.__name__: test for test in read_tests(lab)}.values():
+        name = test.function.__name__
+        others = set().union(*(bugs for other, bugs in found_by.items() if other != name))
+        if not test.concept.illustrates and not found_by[name] - others:
+            proof.broken.append(f"P6 {name} finds no bug that no other test finds")
+
+
+def judge_bug(file: Path, results: Sequence[Result], red: Sequence[Result], own: Sequence[Result]) -> Iterator[str]:
+    """What a seeded bug shows about the tests."""
+    slowest = max((result.seconds for result in results), default=0.0)
+    if not red:
+        yield f"P3 {file.stem} is not found"
+    elif not own:
+        ideas = {result.concept.idea for result in red}
+        yield f"P3 {file.stem} is found by tests of other concepts only: {'; '.join(sorted(ideas))}"
+    if slowest > MOST_SECONDS:
+        yield f"P3 {file.stem}: a test took {slowest:.1f} s"
+    if file.stem.startswith("hang_") and not any(
+        result.outcome == HANG or "RecursionError" in result.message for result in red
+    ):
+        yield f"P10 {file.stem} does not end as a hang: {[result.outcome for result in results]}"
+    for result in red:
+        if result.outcome in (FAILED, HANG) and len(result.message.splitlines()) > MAX_LINES:
+            yield f"P3 {file.stem}: the message of {result.test} has more than {MAX_LINES} lines"
+
+
+def prove_variants(lab: Lab, proof: Proof) -> None:
+    """P4."""
+    for file in sorted((lab.proof / "variants").glob("*.py")):
+        red = [result for result in run_lab(lab, [proof_part(lab, file)]) if result.outcome != PASSED]
+        proof.variants.append(file.stem)
+        proof.broken += [f"P4 {file.stem} is correct, but {result.test} is red:\n{result.message}" for result in red]
+    if len(proof.variants) < MIN_VARIANTS:
+        proof.broken.append(f"P4 {len(proof.variants)} other correct ways, at least {MIN_VARIANTS} are needed")
+
+
+def report_of(proofs: Sequence[Proof]) -> str:
+    """Markdown for the book."""
+    lines = [
+        "# How we know our tests are good",
+        "",
+        "Written by `python -m labkit.prove --write`.",
+        "",
+        "| lab | tests | seeded bugs found | other correct ways that pass | seconds |",
+        "|---|---|---|---|---|",
+    ]
+    for proof in proofs:
+        lines.append(
+            f"| {proof.lab_id} {proof.title} | {proof.num_tests} | {len(proof.bugs)} | {len(proof.variants)} | "
+            f"{proof.note or f'{proof.seconds:.0f}'} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Prove the labs named, or all; two at a time."""
+    assert __doc__
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("labs", nargs="*")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--messages", action="store_true", help="print what a learner reads for every seeded bug")
+    parser.add_argument("--workers", type=int, default=2)
+    args = parser.parse_args()
+    ids = args.labs or [lab.id for lab in labs()]
+    proofs = []
+    with ProcessPoolExecutor(args.workers, mp_context=get_context("spawn")) as pool:
+        for proof in pool.map(prove, ids):
+            proofs.append(proof)
+            print(
+                f"{proof.lab_id}  {proof.num_tests:3} tests  {len(proof.bugs):3} bugs  {len(proof.variants)} variants  "
+                f"{proof.seconds:5.1f} s  {proof.note or ('holds' if not proof.broken else 'BROKEN')}",
+                flush=True,
+            )
+            for sentence in proof.broken:
+                print(f"      {sentence}")
+            if args.messages:
+                for bug, message in proof.messages.items():
+                    print(f"\n=== {proof.lab_id} {bug}\n{message}")
+    if args.write:
+        REPORT.write_text(report_of(proofs), encoding="utf-8")
+    sys.exit(any(proof.broken for proof in proofs))
+
+
+if __name__ == "__main__":
+    main()

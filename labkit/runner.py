@@ -1,0 +1,118 @@
+"""Runs the tests of a lab without pytest: for `lab watch`, for the proof of the labs, and in a page of the book.
+
+The tests are the same files; what they need of pytest, labkit has. Each runs under the watchdog, the parts grafted.
+"""
+
+import inspect
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from labkit.catalog import Lab, LabkitError
+from labkit.graft import Part, grafted, load, namespace
+from labkit.messages import explain, find_todo
+from labkit.testing import Concept, expand
+from labkit.watchdog import LabHang, watchdog
+
+NO_CONCEPT = Concept("", "", False)
+PASSED, FAILED, TODO, HANG, NOT_GRADED = "passed", "failed", "todo", "hang", "not graded here"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One test of one lab."""
+
+    lab_id: str
+    test: str
+    concept: Concept
+    outcome: str
+    message: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Test:
+    """One run of a test function."""
+
+    name: str
+    function: Callable[..., None]
+    arguments: dict[str, Any]
+
+    @property
+    def concept(self) -> Concept:
+        found: Concept = self.function.lab_concept  # type: ignore[attr-defined]
+        return found
+
+
+def read_tests(lab: Lab) -> list[Test]:
+    """The tests of a lab, in the order of its files. Errors: LabkitError for one without a concept."""
+    found = []
+    for file in sorted(lab.folder.glob("test_*.py")):
+        found += list(tests_in(load(file), file))
+    return found
+
+
+def tests_in(module: ModuleType, file: Path) -> Iterator[Test]:
+    for name, function in vars(module).items():
+        if name.startswith("test_") and inspect.isfunction(function):
+            if not hasattr(function, "lab_concept"):
+                raise LabkitError(f"{file}: {name} has no @concept")
+            for suffix, arguments in expand(function):
+                yield Test(name + suffix, function, arguments)
+
+
+def why_not_graded(lab: Lab) -> str | None:
+    """What this machine lacks for the lab, in one sentence; None when it can be graded."""
+    missing = [package for package in lab.needs if find_spec(package) is None]
+    if missing:
+        return f"lab {lab.id} needs {' and '.join(missing)}, which is not installed: not graded here"
+    return None
+
+
+def prepare(lab: Lab) -> None:
+    """What must be set before the lab's modules are imported: Triton interprets where there is no GPU."""
+    if "triton" in lab.needs:
+        import torch
+
+        if not torch.cuda.is_available():
+            os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+def run_lab(lab: Lab, parts: Sequence[Part], tests: Sequence[Test] | None = None) -> list[Result]:
+    """All tests of a lab on the reference with these parts."""
+    if reason := why_not_graded(lab):
+        return [Result(lab.id, "", NO_CONCEPT, NOT_GRADED, reason, 0.0)]
+    prepare(lab)
+    return [run_test(lab, parts, test) for test in (read_tests(lab) if tests is None else tests)]
+
+
+def run_test(lab: Lab, parts: Sequence[Part], test: Test) -> Result:
+    """One test. Whatever the graded code does, the next test can run."""
+    start = time.perf_counter()
+    part = next((part for part in parts if part.lab.id == lab.id), None)
+    outcome, message = PASSED, ""
+    try:
+        with grafted(parts), watchdog(file=part.file if part else None) if part else nullcontext():
+            test.function(namespace_of(lab), **test.arguments)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        outcome = TODO if find_todo(error) else HANG if isinstance(error, LabHang) else FAILED
+        message = explain(error, test.concept, lab, part)
+    return Result(lab.id, test.name, test.concept, outcome, message, time.perf_counter() - start)
+
+
+def namespace_of(lab: Lab) -> SimpleNamespace:
+    """What the fixture `lab` is: the public names of the phase's modules, and the ways to draw state."""
+    from labkit import draw
+
+    names = namespace(lab.modules)
+    names.draw = SimpleNamespace(blocks=draw.blocks, queue=draw.queue, scheduler=draw.scheduler)
+    names.drive = draw.drive
+    return names

@@ -1,0 +1,240 @@
+"""The reference as source text: stubs and solutions are cut from it; a learner's file is looked over before it runs.
+
+One source: nobody writes a stub. Signatures, docstrings and comments are copied as they stand; in a stub a body becomes
+one call of todo(). The imports are those that the reference's own bodies need, so a learner has the names at hand.
+"""
+
+import ast
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from labkit.catalog import Lab, LabkitError, Slot
+
+Definition = ast.FunctionDef | ast.ClassDef
+LINE = 120
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module of the reference, parsed and not imported."""
+
+    name: str
+    text: str
+    tree: ast.Module
+
+    def find(self, qualname: str) -> Definition:
+        """The function or class of that name. Errors: LabkitError."""
+        scope: ast.Module | Definition = self.tree
+        for part in qualname.split("."):
+            inside = [node for node in scope.body if isinstance(node, Definition) and node.name == part]
+            if not inside:
+                raise LabkitError(f"{self.name} has no {qualname}")
+            scope = inside[-1]
+        assert isinstance(scope, Definition)
+        return scope
+
+    def lines(self, first: int, last: int) -> str:
+        """Lines [first, last] of the file, counted from 1, without their common indentation."""
+        return textwrap.dedent("\n".join(self.text.splitlines()[first - 1 : last]))
+
+    @property
+    def definitions(self) -> set[str]:
+        """Names that the module itself defines at its top level."""
+        names = set()
+        for node in self.tree.body:
+            if isinstance(node, Definition):
+                names.add(node.name)
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+        return names
+
+    def import_of(self, name: str) -> str | None:
+        """The statement that brings `name` into the module."""
+        for node in self.tree.body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                for alias in node.names:
+                    if (alias.asname or alias.name) == name:
+                        what = alias.name + (f" as {alias.asname}" if alias.asname else "")
+                        return (
+                            f"from {node.module} import {what}"
+                            if isinstance(node, ast.ImportFrom)
+                            else f"import {what}"
+                        )
+        return None
+
+
+@cache
+def read_module(name: str) -> Module:
+    """The source of a module. Errors: LabkitError if there is none."""
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise LabkitError(f"there is no module {name}")
+    text = Path(spec.origin).read_text(encoding="utf-8")
+    return Module(name, text, ast.parse(text))
+
+
+# --- stubs and solutions ------------------------------------------------------------------------------------------
+
+
+def render_stub(lab: Lab) -> str:
+    """The file that a learner starts from."""
+    return render(lab, with_bodies=False)
+
+
+def render_solution(lab: Lab) -> str:
+    """The same file with the reference's bodies: what `lab diff` shows, and what seeded bugs are edits of."""
+    return render(lab, with_bodies=True)
+
+
+def render(lab: Lab, *, with_bodies: bool) -> str:
+    """Head, imports, then functions and classes in the order of the slots; methods stand in a class of their owner."""
+    slots = [*lab.slots, *lab.answer] if with_bodies else list(lab.slots)
+    owners = list(dict.fromkeys((slot.module, slot.owner) for slot in slots))
+    parts = []
+    for module, owner in owners:
+        texts = [cut(slot, lab.id, with_bodies) for slot in slots if (slot.module, slot.owner) == (module, owner)]
+        if owner:
+            head = f'class {owner}(Reference{owner}):\n    """What is not defined here is the reference\'s."""\n\n'
+            parts.append(head + textwrap.indent("\n".join(texts), "    ", lambda line: bool(line.strip())))
+        else:
+            parts.append("\n\n".join(texts))
+    head = f'"""Lab {lab.id}: {lab.title} ({lab.minutes} minutes). What must hold is in contract.md."""\n'
+    return head + "\n" + imports_of(lab, [*lab.slots, *lab.answer], with_bodies) + "\n\n\n" + "\n\n".join(parts)
+
+
+def cut(slot: Slot, lab_id: str, with_bodies: bool) -> str:
+    """A definition as text, whole or as a stub."""
+    module = read_module(slot.module)
+    node = module.find(slot.qualname)
+    if with_bodies:
+        return module.lines(first_line(node), node.end_lineno or 0) + "\n"
+    if isinstance(node, ast.FunctionDef):
+        return stub_of(module, node, lab_id)
+    parts = [module.lines(first_line(node), last_line_of_head(node)) + "\n"]
+    for child in node.body[1:] if ast.get_docstring(node) else node.body:
+        text = (
+            stub_of(module, child, lab_id)
+            if isinstance(child, ast.FunctionDef)
+            else module.lines(child.lineno, child.end_lineno or 0)
+        )
+        parts.append(textwrap.indent(text, "    ", lambda line: bool(line.strip())))
+    return "\n".join(parts)
+
+
+def stub_of(module: Module, node: ast.FunctionDef, lab_id: str) -> str:
+    """Decorators, signature and docstring, then todo()."""
+    return module.lines(first_line(node), last_line_of_head(node)) + f'\n    todo("{lab_id}")\n'
+
+
+def first_line(node: Definition) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def last_line_of_head(node: Definition) -> int:
+    """The end of the docstring, or of the signature."""
+    body = node.body[0]
+    return (body.end_lineno or body.lineno) if ast.get_docstring(node) is not None else body.lineno - 1
+
+
+def imports_of(lab: Lab, slots: list[Slot], with_bodies: bool) -> str:
+    """The imports that the reference's bodies need, sorted; names that are being written are not imported."""
+    written = {slot.name for slot in (*lab.slots, *lab.answer) if not slot.owner}
+    statements = set() if with_bodies else {"from labkit import todo"}
+    for slot in slots:
+        module = read_module(slot.module)
+        if slot.owner:
+            statements.add(f"from {slot.module} import {slot.owner} as Reference{slot.owner}")
+        for name in sorted(names_in(module.find(slot.qualname)) - written - {slot.owner}):
+            statement = module.import_of(name)
+            if statement is None and name in module.definitions:
+                statement = f"from {slot.module} import {name}"
+            if statement:
+                statements.add(statement)
+    return join_imports(statements)
+
+
+def names_in(node: ast.AST) -> set[str]:
+    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+
+
+def join_imports(statements: set[str]) -> str:
+    """Standard library, a blank line, the rest; one statement a module."""
+    modules: dict[str, list[str]] = {}
+    plain = []
+    for statement in sorted(statements):
+        if statement.startswith("from "):
+            module, _, name = statement.removeprefix("from ").partition(" import ")
+            modules.setdefault(module, []).append(name)
+        else:
+            plain.append(statement)
+    lines = plain + [f"from {module} import {', '.join(sorted(names))}" for module, names in modules.items()]
+    ours = [line for line in lines if line.split()[1].split(".")[0] in ("labkit", "mini_vllm")]
+    others = [line for line in lines if line not in ours]
+    return "\n\n".join("\n".join(group) for group in (others, ours) if group)
+
+
+# --- a learner's file, before it runs -------------------------------------------------------------------------------
+
+
+def parse(file: Path) -> ast.Module:
+    """The file's syntax tree. Errors: LabkitError with the line of a syntax error."""
+    text = file.read_text(encoding="utf-8")
+    try:
+        return ast.parse(text, filename=str(file))
+    except SyntaxError as error:
+        line = (error.text or "").strip()
+        raise LabkitError(
+            f"{file.name}:{error.lineno}: {error.msg}\n    {line}\nPython cannot read the file."
+        ) from None
+
+
+def unwritten(tree: ast.Module) -> set[str]:
+    """The functions whose body still is a call of todo(), by qualified name."""
+    found = set()
+    for qualname, node in functions_of(tree):
+        body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+        call = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "todo":
+            found.add(qualname)
+    return found
+
+
+def functions_of(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name, node
+        elif isinstance(node, ast.ClassDef):
+            for child in node.body:
+                if isinstance(child, ast.FunctionDef):
+                    yield f"{node.name}.{child.name}", child
+
+
+def refuse_borrowing(tree: ast.Module, file: Path, lab: Lab) -> None:
+    """Errors: LabkitError, kindly, where the file takes the reference's answer instead of writing one."""
+    answer = {slot.name for slot in (*lab.slots, *lab.answer)}
+    plain = {slot.name for slot in (*lab.slots, *lab.answer) if not slot.owner}
+    for node in ast.walk(tree):
+        borrowed = None
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mini_vllm"):
+            borrowed = next((alias.name for alias in node.names if alias.name in plain), None)
+        elif isinstance(node, ast.Attribute) and node.attr in answer:
+            receiver = node.value
+            if isinstance(receiver, ast.Call) and isinstance(receiver.func, ast.Name) and receiver.func.id == "super":
+                borrowed = f"super().{node.attr}"
+            elif isinstance(receiver, ast.Name) and receiver.id.startswith("Reference"):
+                borrowed = f"{receiver.id}.{node.attr}"
+            elif node.attr in {slot.name for slot in lab.answer} and not defines(tree, node.attr):
+                borrowed = f"{ast.unparse(receiver)}.{node.attr}"
+        if borrowed:
+            raise LabkitError(
+                f"{file.name}:{getattr(node, 'lineno', 0)}: {borrowed} is the reference's answer to this lab.\n"
+                f"Write it yourself first; `lab diff {lab.id}` shows the reference when you are done."
+            )
+
+
+def defines(tree: ast.Module, name: str) -> bool:
+    return any(qualname.rpartition(".")[2] == name for qualname, _ in functions_of(tree))

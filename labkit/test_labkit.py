@@ -1,0 +1,369 @@
+"""The grader itself, on a lab made here: what a learner's file may be, and what is said of it."""
+
+import ast
+import json
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from labkit import catalog, cli, commands, progress, source
+from labkit.catalog import Lab, LabkitError, Slot
+from labkit.graft import Part, grafted, namespace
+from labkit.messages import MAX_LINES
+from labkit.runner import HANG, NOT_GRADED, PASSED, TODO, Result, run_lab
+from labkit.testing import LabFailure, cases, check, raises
+from labkit.watchdog import LabHang, watchdog
+from mini_vllm.block_pool import FreeKVCacheBlockQueue
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.scheduler import Scheduler
+
+TESTS = """
+from labkit import cases, check, concept
+
+
+@concept("A decode is one token behind.", invariant="I1")
+def test_decode(lab):
+    request = lab.Request("a", [1, 2, 3], lab.SamplingParams())
+    request.num_computed_tokens = 2
+    check(lambda: "the state")("needs_sample", lab.Scheduler.needs_sample(request, 1), equals=True)
+
+
+@concept("An inner chunk does not sample.", invariant="I1")
+@cases(one=1, two=2)
+def test_inner(lab, case):
+    request = lab.Request("a", [1, 2, 3, 4], lab.SamplingParams())
+    check()("needs_sample", lab.Scheduler.needs_sample(request, case), equals=False)
+"""
+HEAD = """
+from mini_vllm.scheduler import Scheduler as ReferenceScheduler
+
+class Scheduler(ReferenceScheduler):
+"""
+RIGHT = (
+    HEAD
+    + """
+    @staticmethod
+    def needs_sample(request, num_scheduled):
+        return request.num_tokens - request.num_computed_tokens == num_scheduled
+"""
+)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """A lab of one slot, in a folder of its own."""
+    folder = tmp_path / "phase-99-test" / "labs" / "lab-01"
+    folder.mkdir(parents=True)
+    (folder / "test_it.py").write_text(TESTS)
+    (folder / "contract.md").write_text("- **I1** computed plus scheduled equals known\n\nNames: `Scheduler`\n")
+    (folder / "hints.md").write_text("# Hints\n\n## 1. Q\n\nWhy?\n\n## 2. I\n\nLaw.\n\n## 3. S\n\nShape.\n")
+    slot = Slot.parse("mini_vllm.scheduler:Scheduler.needs_sample")
+    modules = ("mini_vllm.request", "mini_vllm.kv_cache", "mini_vllm.scheduler")
+    made = Lab("99.1", "Who samples", folder, (slot,), (), 5, ("sampling",), ("vllm.x:Y",), "docs/x.md#y", (), modules)
+    made.stub.write_text(source.render_stub(made))
+    return made
+
+
+def grade(lab: Lab, text: str) -> list[Result]:
+    lab.mine.write_text(textwrap.dedent(text))
+    return run_lab(lab, [Part(lab, lab.mine)])
+
+
+def outcomes(results: list[Result]) -> list[str]:
+    return [result.outcome for result in results]
+
+
+# --- right, wrong, not begun ----------------------------------------------------------------------------------------
+
+
+def test_reference_stub_and_a_right_answer(lab: Lab) -> None:
+    assert outcomes(run_lab(lab, [])) == [PASSED] * 3
+    results = run_lab(lab, [Part(lab, lab.stub)])
+    assert outcomes(results) == [TODO] * 3
+    assert len(results[0].message.splitlines()) == 2
+    assert outcomes(grade(lab, RIGHT)) == [PASSED] * 3
+
+
+def test_a_wrong_answer_is_explained_in_the_fixed_order(lab: Lab) -> None:
+    wrong = RIGHT.replace("== num_scheduled", "!= num_scheduled")
+    message = grade(lab, wrong)[0].message
+    places = [
+        message.index(part)
+        for part in ("A decode is one token behind.", "I1  computed plus", "the state", "expected  True", "got       F",
+                     "mine.py:", "lab hint 99.1")
+    ]  # fmt: skip
+    assert places == sorted(places)
+    assert len(message.splitlines()) <= MAX_LINES
+
+
+def test_an_error_in_the_answer_shows_the_learners_line(lab: Lab) -> None:
+    message = grade(lab, RIGHT.replace("request.num_tokens -", "request.tokens -"))[0].message
+    assert "AttributeError: 'Request' object has no attribute 'tokens'" in message
+    assert "mine.py:8: return request.tokens" in message
+    assert "Traceback" not in message
+
+
+def test_the_reference_is_whole_again_afterwards(lab: Lab) -> None:
+    before = dict(vars(Scheduler))
+    grade(lab, RIGHT.replace("return", "self = 1 / 0; return"))
+    assert dict(vars(Scheduler)) == before
+
+
+# --- hangs ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "while True: pass",
+        "while True:\n            try:\n                x = 1\n            except Exception:\n                pass",
+        "while True:\n            try:\n                x = 1\n            except:\n                pass",
+    ],
+)
+def test_a_hang_ends_with_its_line_and_the_rest_runs(lab: Lab, loop: str) -> None:
+    start = time.perf_counter()
+    text = (
+        HEAD
+        + "\n    @staticmethod\n    def needs_sample(request, num_scheduled):\n"
+        + "        if request.num_computed_tokens == 2:\n"
+        + textwrap.indent(loop.replace("\n        ", "\n"), " " * 12)
+        + "\n        return False\n"
+    )
+    results = grade(lab, text)
+    assert outcomes(results) == [HANG, PASSED, PASSED]
+    assert "mine.py:" in results[0].message
+    assert time.perf_counter() - start < 5
+
+
+def test_endless_recursion_is_named(lab: Lab) -> None:
+    text = (
+        HEAD
+        + "\n    @staticmethod\n    def needs_sample(request, num_scheduled):\n"
+        + "        return Scheduler.needs_sample(request, num_scheduled)\n"
+    )
+    lab.mine.write_text(text)
+    message = run_lab(lab, [Part(lab, lab.mine, is_learners=False)])[0].message
+    assert "RecursionError" in message
+    assert len(message.splitlines()) <= MAX_LINES
+
+
+def test_the_watchdog_sleeps_under_a_debugger(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LabHang), watchdog(0.05):
+        time.sleep(0.5)
+    monkeypatch.setattr(sys, "gettrace", lambda: "a debugger's trace function")
+    with watchdog(0.05):
+        time.sleep(0.5)
+
+
+# --- files that cannot be graded ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("class Scheduler(:\n    pass\n", ["mine.py:1", "invalid syntax"]),
+        (HEAD + "    pass\n", ["mine.py has no Scheduler.needs_sample", "lab reset 99.1"]),
+        (HEAD + "\n    @staticmethod\n    def needs_sample(request):\n        return True\n", ["needs_sample(request)"]),
+        ("import nowhere\n", ["mine.py:1: ModuleNotFoundError", "could not be loaded"]),
+        (
+            HEAD + "\n    @staticmethod\n    def needs_sample(request, num_scheduled):\n"
+            "        return ReferenceScheduler.needs_sample(request, num_scheduled)\n",
+            ["ReferenceScheduler.needs_sample is the reference's answer", "lab diff 99.1"],
+        ),
+        (
+            HEAD + "\n    def needs_sample(self, request, num_scheduled):\n"
+            "        return super().needs_sample(request, num_scheduled)\n",
+            ["super().needs_sample is the reference's answer"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_graded_is_said_in_three_lines(lab: Lab, text: str, said: list[str]) -> None:
+    lab.mine.write_text(text)
+    with pytest.raises(LabkitError) as error:
+        Part(lab, lab.mine)
+    assert all(part in str(error.value) for part in said), str(error.value)
+    assert len(str(error.value).splitlines()) <= 3
+
+
+def test_a_lab_that_needs_what_is_missing_is_not_graded(lab: Lab) -> None:
+    missing = Lab(**{**vars(lab), "needs": ("no_such_package",)})
+    (result,) = run_lab(missing, [])
+    assert result.outcome == NOT_GRADED
+    assert "no_such_package" in result.message
+
+
+# --- grafting -------------------------------------------------------------------------------------------------------
+
+
+def test_a_class_stands_in_every_module_that_uses_it(lab: Lab, tmp_path: Path) -> None:
+    """The free queue of somebody else, down in the pool of the manager of the scheduler."""
+    file = tmp_path / "mine.py"
+    slot = Slot.parse("mini_vllm.block_pool:FreeKVCacheBlockQueue")
+    queue_lab = Lab(**{**vars(lab), "slots": (slot,), "folder": tmp_path})
+    file.write_text(source.render_solution(queue_lab).replace("class FreeKV", "COUNT = []\n\n\nclass FreeKV").replace(
+        "_blocks = 0\n        self._head", "_blocks = 0\n        COUNT.append(1)\n        self._head"))  # fmt: skip
+    part = Part(queue_lab, file)
+    with grafted([part]):
+        manager = KVCacheManager(8, 4)
+        assert type(manager.block_pool.free_queue) is part.module.FreeKVCacheBlockQueue
+        assert namespace(["mini_vllm.block_pool"]).FreeKVCacheBlockQueue is part.module.FreeKVCacheBlockQueue
+    assert part.module.COUNT == [1]
+    assert type(KVCacheManager(8, 4).block_pool.free_queue) is FreeKVCacheBlockQueue
+
+
+def test_helpers_beside_a_slot_come_along(lab: Lab) -> None:
+    text = HEAD + (
+        "\n    @staticmethod\n    def needs_sample(request, num_scheduled):\n"
+        "        return Scheduler._behind(request) == num_scheduled\n"
+        "\n    @staticmethod\n    def _behind(request):\n"
+        "        return request.num_tokens - request.num_computed_tokens\n"
+    )
+    assert outcomes(grade(lab, text)) == [PASSED] * 3
+    assert not hasattr(Scheduler, "_behind")
+
+
+# --- stubs ----------------------------------------------------------------------------------------------------------
+
+
+def test_stub_and_solution_are_cut_from_the_reference(lab: Lab) -> None:
+    stub, solution = source.render_stub(lab), source.render_solution(lab)
+    assert 'todo("99.1")' in stub
+    assert "num_computed_tokens + num_scheduled" in solution
+    assert "num_computed_tokens + num_scheduled" not in stub
+    for text in (stub, solution):
+        ast.parse(text)
+        assert "def needs_sample(request: Request, num_scheduled: int) -> bool:" in text
+    assert source.unwritten(ast.parse(stub)) == {"Scheduler.needs_sample"}
+
+
+def test_every_committed_stub_is_what_the_reference_gives() -> None:
+    for each in catalog.labs():
+        assert each.stub.read_text(encoding="utf-8") == source.render_stub(each), each.id
+        assert not any(char in each.folder.name for char in ' "')
+
+
+# --- words of the tests ---------------------------------------------------------------------------------------------
+
+
+def test_check_and_raises() -> None:
+    states = iter(["empty", "full"])
+    see = check(lambda: next(states))
+    see("numbers", (1, 2), equals=[1, 2])
+    with pytest.raises(LabFailure) as failure:
+        see("blocks", 3, equals=4)
+    assert (failure.value.before, failure.value.after) == ("empty", "full")
+    with raises(ValueError, "too few blocks are refused"):
+        raise ValueError
+    said = "too few blocks are refused: expected ValueError is raised"
+    with pytest.raises(LabFailure, match=said), raises(ValueError, "too few blocks are refused"):
+        pass
+    with pytest.raises(LabFailure):
+        check()("yes", 1, equals=True)
+
+
+def test_cases_name_the_runs() -> None:
+    @cases(small=1, large=9)
+    def test(lab: object, case: int) -> None: ...
+
+    assert test.lab_cases == {"small": 1, "large": 9}  # type: ignore[attr-defined]
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def command(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """`lab ...` on the one lab, with its progress file in a folder of its own."""
+    phase = catalog.Phase("99", "Test", lab.folder.parent.parent, (lab,))
+    monkeypatch.setattr(catalog, "phases", lambda root=None: [phase])
+    monkeypatch.setattr(commands, "phases", lambda: [phase])
+    monkeypatch.setattr(commands, "ROOT", tmp_path)
+    for function in (progress.read, progress.record, progress.record_results):
+        monkeypatch.setattr(function, "__defaults__", (tmp_path / ".lab" / "progress.json",))
+
+    def run(*arguments: str) -> int:
+        with pytest.raises(SystemExit) as exit_:
+            cli.main(arguments)
+        return int(exit_.value.code or 0)
+
+    return run
+
+
+def test_the_first_hour(command: Callable[..., int], lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status, a red test, hints, a green test, the reference beside it."""
+    assert command() == 0
+    assert "next" in capsys.readouterr().out
+    assert command("test", "99.1") == 1
+    assert "TODO  99.1" in capsys.readouterr().out
+    assert command("hint", "99.1") == 0
+    assert "Hint 1 of 3 (a question)" in capsys.readouterr().out
+    assert command("hint", "99.1") == 0
+    assert "Hint 2 of 3 (the invariant)" in capsys.readouterr().out
+    assert command("diff", "99.1") == 2
+    assert "Lab 99.1 is not done" in capsys.readouterr().err
+    lab.mine.write_text(RIGHT)
+    assert command("test", "99") == 0
+    assert "3 of 3 green, done" in capsys.readouterr().out
+    assert command("diff", "99.1") == 0
+    assert "+++ the reference" in capsys.readouterr().out
+
+
+def test_reset_keeps_a_backup_and_adopt_moves_an_edited_stub(
+    command: Callable[..., int], lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab.mine.write_text("# mine\n")
+    assert command("reset", "99.1") == 0
+    assert lab.mine.with_name("mine.py.bak1").read_text() == "# mine\n"
+    lab.stub.write_text(RIGHT)
+    assert command("test", "99.1") == 1
+    assert "lab adopt 99.1" in capsys.readouterr().out
+    assert command("adopt", "99.1") == 0
+    assert lab.mine.read_text() == RIGHT
+    assert lab.stub.read_text() == source.render_stub(lab)
+    assert command("test", "99.1") == 0
+
+
+def test_grade_for_a_teacher(command: Callable[..., int], lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    lab.mine.write_text(RIGHT)
+    assert command("grade", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["99.1"]["passed"] == report["99.1"]["total"] == 3
+    lab.mine.write_text("def broken(:\n")
+    assert command("grade", "99.1", "--json") == 1
+    assert json.loads(capsys.readouterr().out)["99.1"]["passed"] == 0
+
+
+def test_an_unknown_lab_is_refused(command: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("test", "77.7") == 2
+    assert "There is no lab '77.7'. The labs are 99.1." in capsys.readouterr().err
+
+
+# --- laws of the package --------------------------------------------------------------------------------------------
+
+
+def test_labkit_runs_on_every_system_and_on_the_light_install() -> None:
+    """No call that only POSIX has; nothing but the standard library, rich, watchfiles and pytest."""
+    allowed = {*sys.stdlib_module_names, "labkit", "mini_vllm", "rich", "watchfiles", "pytest", "torch"}
+    forbidden = {"SIGALRM", "alarm", "fork", "setitimer", "kill", "getuid", "mkfifo", "symlink"}
+    for file in Path(catalog.__file__).parent.glob("*.py"):
+        if file.name.startswith("test_"):
+            continue
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert all(name.split(".")[0] in allowed for name in names), (file.name, names)
+            assert not (isinstance(node, ast.Attribute) and node.attr in forbidden), (file.name, node.lineno)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert "/tmp" not in node.value, (file.name, node.lineno)
+
+
+def test_no_learners_file_is_tracked() -> None:
+    import subprocess
+
+    tracked = subprocess.run(["git", "ls-files", "*mine.py"], cwd=catalog.ROOT, capture_output=True, text=True)
+    assert tracked.stdout == ""

@@ -1,0 +1,127 @@
+"""The words that a lab's tests are written in.
+
+A test takes the fixture `lab`, is marked with the one idea that it checks, and states each expectation with `check`,
+which carries what a failure must show: the invariant, and the smallest state before and after.
+
+    @concept("The budget is shared: what one request takes, the next one cannot have.", invariant="I2")
+    def test_two_prompts_share_a_budget(lab):
+        scheduler = ...
+        see = check(lab.draw.scheduler, scheduler)
+        output = scheduler.schedule()
+        see("tokens of request b in step 1", output.num_scheduled_tokens["b"], equals=3)
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class LabTodo(NotImplementedError):
+    """A part that is not written yet."""
+
+    def __init__(self, lab_id: str) -> None:
+        super().__init__(f"lab {lab_id} is not written yet")
+        self.lab_id = lab_id
+
+
+def todo(lab_id: str) -> NoReturn:
+    """The body of every function in a stub."""
+    raise LabTodo(lab_id)
+
+
+class LabFailure(AssertionError):
+    """An expectation that did not hold, in parts; labkit.messages puts them in order."""
+
+    def __init__(self, what: str, expected: str, got: str, before: str = "", after: str = "") -> None:
+        super().__init__(f"{what}: expected {expected}, got {got}")
+        self.what, self.expected, self.got = what, expected, got
+        self.before, self.after = before, after
+
+
+class Concept(NamedTuple):
+    """The idea that a test checks, the invariant of contract.md that it rests on, whether it only illustrates."""
+
+    idea: str
+    invariant: str
+    illustrates: bool
+
+
+def concept(idea: str, *, invariant: str, illustrates: bool = False) -> Callable[[Function], Function]:
+    """Mark a test with its one idea. illustrates: it may find nothing that no other test of the lab finds."""
+
+    def mark(test: Function) -> Function:
+        test.lab_concept = Concept(idea, invariant, illustrates)  # type: ignore[attr-defined]
+        return test
+
+    return mark
+
+
+def cases(**named: Any) -> Callable[[Function], Function]:
+    """Run the test once for each value, as its argument `case`; the name appears in the test's id."""
+
+    def mark(test: Function) -> Function:
+        test.lab_cases = named  # type: ignore[attr-defined]
+        return test
+
+    return mark
+
+
+class Check:
+    """One expectation after the other about one thing, with the state that led to it."""
+
+    def __init__(self, draw: Callable[..., str] | None, *drawn: Any) -> None:
+        self._draw = partial(draw, *drawn) if draw else str
+        self.before = self._draw()
+
+    def __call__(self, what: str, got: Any, equals: Any) -> None:
+        """got must equal `equals`; lists and tuples of equal content are equal."""
+        self.compared()
+        same = (
+            list(got) == list(equals)
+            if isinstance(got, list | tuple) and isinstance(equals, list | tuple)
+            else (got == equals and (type(got) is bool) == (type(equals) is bool))
+        )
+        if not same:
+            self.fail(what, repr(equals), repr(got))
+
+    def true(self, what: str, holds: object) -> None:
+        """`what` must hold."""
+        self.compared()
+        if not holds:
+            self.fail(what, "yes", "no")
+
+    def compared(self) -> None:
+        """Called for every expectation; labkit.prove counts here."""
+
+    def fail(self, what: str, expected: str, got: str) -> NoReturn:
+        """Say so, with the state as it was and as it is."""
+        after = self._draw()
+        raise LabFailure(what, expected, got, self.before, after if after != self.before else "")
+
+
+def check(draw: Callable[..., str] | None = None, *drawn: Any) -> Check:
+    """Begin to look: draw(*drawn) draws the state, now for "before", and again when an expectation fails."""
+    return Check(draw, *drawn)
+
+
+@contextmanager
+def raises(error: type[BaseException] | tuple[type[BaseException], ...], what: str) -> Iterator[None]:
+    """The block must raise `error`; what: the sentence that says why."""
+    try:
+        yield
+    except error:
+        Check(None).compared()
+        return
+    names = " or ".join(each.__name__ for each in (error if isinstance(error, tuple) else (error,)))
+    raise LabFailure(what, f"{names} is raised", "nothing is raised")
+
+
+def expand(test: Callable[..., Any]) -> Iterable[tuple[str, dict[str, Any]]]:
+    """The runs of a test: (suffix of its id, arguments besides `lab`)."""
+    named = getattr(test, "lab_cases", None)
+    if named is None:
+        return [("", {})]
+    return [(f"[{name}]", {"case": value}) for name, value in named.items()]
