@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from labkit import progress, source
+from labkit import behaviour, progress, source
 from labkit.catalog import ROOT, Lab, LabkitError, find_lab, labs, phases
 from labkit.graft import Part
 from labkit.implementations import make_mine, part_of
@@ -135,7 +135,7 @@ def hint(lab: str, level: int | None) -> int:
 
 
 def diff(lab: str, give_up: bool) -> int:
-    """The learner's file beside the reference, as text."""
+    """The learner's file beside the reference: the text, then the decisions on the same arrivals."""
     chosen = find_lab(lab)
     make_mine(chosen)
     if not progress.is_done(lab, progress.read()):
@@ -148,6 +148,9 @@ def diff(lab: str, give_up: bool) -> int:
     mine, reference = chosen.mine.read_text(encoding="utf-8"), source.render_solution(chosen)
     lines = difflib.unified_diff(mine.splitlines(), reference.splitlines(), "mine.py", "the reference", lineterm="")
     print("\n".join(lines) or "Your file is the reference, letter by letter.")
+    part = part_of(chosen, "mine")
+    if part and not part.unwritten and not chosen.needs:
+        print("\n" + behaviour.summary([part]))
     return 0
 
 
@@ -238,6 +241,8 @@ def run(phase: str, prompt: str, mine: str) -> int:
     print(f"Your parts: {names}" if names else "No part is green yet: this is the reference.")
     with grafted(parts):
         generate(prompt)
+    if parts:
+        print(behaviour.summary([part for part in parts if not part.lab.needs]))
     return 0
 
 

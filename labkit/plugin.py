@@ -18,7 +18,7 @@ from labkit.graft import Part, grafted
 from labkit.implementations import make_mine, part_of
 from labkit.messages import explain, find_todo
 from labkit.runner import FAILED, HANG, NOT_GRADED, PASSED, TODO, Result, namespace_of, prepare, why_not_graded
-from labkit.watchdog import LabHang, watchdog
+from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS, LabHang, watchdog
 
 STASH = pytest.StashKey["Grading"]()
 
@@ -130,7 +130,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     lab = grading.lab_of(pyfuncitem)
     if lab is None or grading.impl == "reference":
         return (yield)
-    with watchdog(file=part.file if (part := grading.part(lab)) else None):
+    hung = any(result.outcome == HANG for result in grading.results[lab.id])
+    with watchdog(AFTER_A_HANG if hung else FIRST_SECONDS, part.file if (part := grading.part(lab)) else None):
         return (yield)
 
 

@@ -9,13 +9,15 @@
     P8   the committed stubs are those that the reference gives
     P9   the first two hints share no run of HINT_RUN words with the answer
     P10  a hang ends in MOST_SECONDS with a named cause, and the tests after it run
+    P12  every symbol of vLLM that a lab cites exists in the pinned release
 
-(P5, automatic mutants, is tools/mutation's; P11 and P12 are tests of their own.) Exit status 1 if a law does not hold.
+(P5, automatic mutants, is tools/mutation's; P11 is test_release.py.) Exit status 1 if a law does not hold.
 --write puts the report into proof/report.md, for the book.
 """
 
 import argparse
 import ast
+import json
 import re
 import sys
 import time
@@ -37,6 +39,7 @@ from labkit.runner import FAILED, HANG, PASSED, TODO, Result, read_tests, run_la
 MOST_SECONDS = 5.0
 MIN_BUGS, MIN_VARIANTS = 10, 3
 HINT_RUN = 8
+SYMBOLS = ROOT / "traces" / "vllm-0.33.0" / "symbols.json"  # by tools/index_vllm.py
 REPORT = ROOT / "proof" / "report.md"
 BUILT_IN = {name for kind in (list, dict, set, tuple, str, int, float, range) for name in dir(kind)}
 LABKIT_NAMES = {"draw", "drive", "true", "fail", "blocks", "queue", "scheduler", "scheduled", "preempted", "finished"}
@@ -66,7 +69,13 @@ def prove(lab_id: str) -> Proof:
         return proof
     try:
         proof.num_tests = len(read_tests(lab))
-        proof.broken += [*prove_reference(lab), *prove_stub(lab), *prove_tests(lab), *prove_hints(lab)]
+        proof.broken += [
+            *prove_reference(lab),
+            *prove_stub(lab),
+            *prove_tests(lab),
+            *prove_hints(lab),
+            *prove_citations(lab),
+        ]
         prove_bugs(lab, proof)
         prove_variants(lab, proof)
     except LabkitError as error:
@@ -78,12 +87,11 @@ def prove(lab_id: str) -> Proof:
 def prove_reference(lab: Lab) -> Iterator[str]:
     """P1, and that every test reaches an expectation (P7)."""
     for test in read_tests(lab):
-        counted: list[object] = []
-        with patch.object(testing.Check, "compared", counted.append):
+        with patch.object(testing.Check, "compared") as counted:
             (result,) = run_lab(lab, [], [test])
         if result.outcome != PASSED:
             yield f"P1 {test.name} is red on the reference:\n{result.message}"
-        elif not counted:
+        elif not counted.called:
             yield f"P7 {test.name} reaches no expectation"
 
 
@@ -123,6 +131,15 @@ def prove_hints(lab: Lab) -> Iterator[str]:
         mine = words(hint)
         if any(tuple(mine[i : i + HINT_RUN]) in runs for i in range(len(mine) - HINT_RUN + 1)):
             yield f"P9 hint {level} shares {HINT_RUN} words in a row with the answer"
+
+
+def prove_citations(lab: Lab) -> Iterator[str]:
+    """P12."""
+    index = json.loads(SYMBOLS.read_text(encoding="utf-8"))
+    for citation in lab.vllm:
+        module, _, name = citation.partition(":")
+        if name not in index.get(module, {}):
+            yield f"P12 vLLM has no {citation}"
 
 
 def words(text: str) -> list[str]:
@@ -220,7 +237,7 @@ def main() -> None:
                 flush=True,
             )
             for sentence in proof.broken:
-                print(f"      {sentence}")
+                print(f"      {sentence if args.messages else sentence.splitlines()[0]}", flush=True)
             if args.messages:
                 for bug, message in proof.messages.items():
                     print(f"\n=== {proof.lab_id} {bug}\n{message}")

@@ -4,6 +4,7 @@ The tests are the same files; what they need of pytest, labkit has. Each runs un
 """
 
 import inspect
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from labkit.catalog import Lab, LabkitError
 from labkit.graft import Part, grafted, load, namespace
 from labkit.messages import explain, find_todo
 from labkit.testing import Concept, expand
-from labkit.watchdog import LabHang, watchdog
+from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS, LabHang, watchdog
 
 NO_CONCEPT = Concept("", "", False)
 PASSED, FAILED, TODO, HANG, NOT_GRADED = "passed", "failed", "todo", "hang", "not graded here"
@@ -89,16 +90,20 @@ def run_lab(lab: Lab, parts: Sequence[Part], tests: Sequence[Test] | None = None
     if reason := why_not_graded(lab):
         return [Result(lab.id, "", NO_CONCEPT, NOT_GRADED, reason, 0.0)]
     prepare(lab)
-    return [run_test(lab, parts, test) for test in (read_tests(lab) if tests is None else tests)]
+    results: list[Result] = []
+    for test in read_tests(lab) if tests is None else tests:
+        hung = any(result.outcome == HANG for result in results)
+        results.append(run_test(lab, parts, test, AFTER_A_HANG if hung else FIRST_SECONDS))
+    return results
 
 
-def run_test(lab: Lab, parts: Sequence[Part], test: Test) -> Result:
+def run_test(lab: Lab, parts: Sequence[Part], test: Test, seconds: float = FIRST_SECONDS) -> Result:
     """One test. Whatever the graded code does, the next test can run."""
     start = time.perf_counter()
     part = next((part for part in parts if part.lab.id == lab.id), None)
     outcome, message = PASSED, ""
     try:
-        with grafted(parts), watchdog(file=part.file if part else None) if part else nullcontext():
+        with grafted(parts), watchdog(seconds, part.file) if part else nullcontext():
             test.function(namespace_of(lab), **test.arguments)
     except KeyboardInterrupt:
         raise
@@ -115,4 +120,5 @@ def namespace_of(lab: Lab) -> SimpleNamespace:
     names = namespace(lab.modules)
     names.draw = SimpleNamespace(blocks=draw.blocks, queue=draw.queue, scheduler=draw.scheduler)
     names.drive = draw.drive
+    names.read_trace = lambda name: json.loads((lab.folder / "traces" / f"{name}.json").read_text(encoding="utf-8"))
     return names

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from labkit import catalog, cli, commands, progress, source
+from labkit import behaviour, catalog, cli, commands, progress, source
 from labkit.catalog import Lab, LabkitError, Slot
 from labkit.graft import Part, grafted, namespace
 from labkit.messages import MAX_LINES
@@ -167,7 +167,7 @@ def test_the_watchdog_sleeps_under_a_debugger(monkeypatch: pytest.MonkeyPatch) -
     [
         ("class Scheduler(:\n    pass\n", ["mine.py:1", "invalid syntax"]),
         (HEAD + "    pass\n", ["mine.py has no Scheduler.needs_sample", "lab reset 99.1"]),
-        (HEAD + "\n    @staticmethod\n    def needs_sample(request):\n        return True\n", ["needs_sample(request)"]),
+        (HEAD + "\n    @staticmethod\n    def needs_sample(request):\n        pass\n", ["needs_sample(request)"]),
         ("import nowhere\n", ["mine.py:1: ModuleNotFoundError", "could not be loaded"]),
         (
             HEAD + "\n    @staticmethod\n    def needs_sample(request, num_scheduled):\n"
@@ -224,6 +224,23 @@ def test_helpers_beside_a_slot_come_along(lab: Lab) -> None:
     )
     assert outcomes(grade(lab, text)) == [PASSED] * 3
     assert not hasattr(Scheduler, "_behind")
+
+
+# --- decisions beside the reference's ------------------------------------------------------------------------------
+
+
+def test_behaviour_is_compared_step_by_step(lab: Lab) -> None:
+    lab.mine.write_text(RIGHT)
+    assert "the same decisions" in behaviour.summary([Part(lab, lab.mine)])
+    slot = Slot.parse("mini_vllm.scheduler:Scheduler._clamp_new_tokens")
+    other = Lab(**{**vars(lab), "slots": (slot,)})
+    half = "\n    def _clamp_new_tokens(self, num_new_tokens, token_budget):\n"
+    half += "        return min(num_new_tokens, -(-token_budget // 2))\n"
+    lab.mine.write_text(HEAD + half)
+    said = behaviour.summary([Part(other, lab.mine)])
+    assert "other decisions" in said
+    assert "The tokens are the same everywhere." in said
+    assert len(said.splitlines()) == 5
 
 
 # --- stubs ----------------------------------------------------------------------------------------------------------

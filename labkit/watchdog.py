@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 FIRST_SECONDS = 3.0
+AFTER_A_HANG = 0.3  # for the tests after one that hung: most of them will, too
 AGAIN_SECONDS = 0.002  # often: one that swallows everything lets go only between two turns of its loop
 
 

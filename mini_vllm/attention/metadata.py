@@ -85,7 +85,7 @@ def to_slots(
 ) -> npt.NDArray[np.int64]:
     """The slot of each token: requests[t] says whose row of block_tables [B, max_blocks], positions[t] where in it.
 
-    A slot is block_id * block_size + offset. Source: _compute_slot_mapping_kernel in vllm/v1/worker/block_table.py.
+    A slot is block_id * block_size + offset. Source: BlockTable.compute_slot_mapping in vllm/v1/worker/block_table.py.
     """
     block_ids = block_tables[requests, positions // block_size].astype(np.int64)
     return block_ids * block_size + positions % block_size
