@@ -27,11 +27,10 @@ def explain(error: BaseException, concept: Concept, lab: Lab, part: Part | None)
     invariant = lab.invariants.get(concept.invariant, "")
     lines = [concept.idea, f"{concept.invariant}  {invariant}", ""]
     lines += describe(error)
-    line = learners_line(error, file)
-    if part and not line:
-        line = definition_line(part)
-    if line:
+    if line := learners_line(error, file):
         lines.append(f"  your line  {line}")
+    elif part:
+        lines.append(f"  your part  {definitions(part)}")
     lines.append(f"  next       lab hint {lab.id} · {lab.chapter} · vLLM: {', '.join(lab.vllm)}")
     return "\n".join(lines[:MAX_LINES])
 
@@ -89,13 +88,13 @@ def learners_line(error: BaseException, file: Path | None) -> str:
     return f"{entries[-1].filename.rpartition('/')[2]}:{entries[-1].lineno}: {entries[-1].line}" if entries else ""
 
 
-def definition_line(part: Part) -> str:
-    """Where the first slot is defined, for a result that is wrong without an error."""
+def definitions(part: Part) -> str:
+    """Where the slots are defined, for a result that is wrong without an error: mine.py:12 schedule, :30 _preempt."""
+    places = []
     for slot, mine in part.replacements:
         code = getattr(getattr(mine, "__func__", getattr(mine, "fn", mine)), "__code__", None)
-        if code is not None:
-            return f"{part.file.name}:{code.co_firstlineno}: {slot.qualname}"
-    return ""
+        places.append(f":{code.co_firstlineno} {slot.name}" if code else slot.name)
+    return part.file.name + ", ".join(places) if places[0].startswith(":") else f"{part.file.name}: {', '.join(places)}"
 
 
 def short(lab: Lab, file: Path) -> str:

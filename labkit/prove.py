@@ -12,7 +12,8 @@
     P12  every symbol of vLLM that a lab cites exists in the pinned release
 
 (P5, automatic mutants, is tools/mutation's; P11 is test_release.py.) Exit status 1 if a law does not hold.
---write puts the report into proof/report.md, for the book.
+--write puts the report into proof/report.md, for the book, and what a learner reads for every seeded bug into
+proof/<lab>/messages.txt: golden files, with which the next run compares.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import re
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -42,7 +43,19 @@ HINT_RUN = 8
 SYMBOLS = ROOT / "traces" / "vllm-0.33.0" / "symbols.json"  # by tools/index_vllm.py
 REPORT = ROOT / "proof" / "report.md"
 BUILT_IN = {name for kind in (list, dict, set, tuple, str, int, float, range) for name in dir(kind)}
-LABKIT_NAMES = {"draw", "drive", "true", "fail", "blocks", "queue", "scheduler", "scheduled", "preempted", "finished"}
+LABKIT_NAMES = {
+    "draw",
+    "drive",
+    "read_trace",
+    "true",
+    "fail",
+    "blocks",
+    "queue",
+    "scheduler",
+    "scheduled",
+    "preempted",
+    "finished",
+}
 
 
 @dataclass
@@ -78,6 +91,7 @@ def prove(lab_id: str) -> Proof:
         ]
         prove_bugs(lab, proof)
         prove_variants(lab, proof)
+        proof.broken += prove_golden(lab, proof)
     except LabkitError as error:
         proof.broken.append(str(error))
     proof.seconds = time.perf_counter() - start
@@ -170,6 +184,20 @@ def prove_bugs(lab: Lab, proof: Proof) -> None:
             proof.broken.append(f"P6 {name} finds no bug that no other test finds")
 
 
+def golden(messages: Mapping[str, str]) -> str:
+    """What a learner reads for each seeded bug; where a hang was caught is left to chance, so hangs are left out."""
+    texts = [f"=== {name}\n{message}\n" for name, message in messages.items() if not name.startswith("hang_")]
+    return re.sub(r"0x[0-9a-f]+", "0x...", "\n".join(texts))
+
+
+def prove_golden(lab: Lab, proof: Proof) -> Iterator[str]:
+    """The messages are those that were read and committed."""
+    file = lab.proof / "messages.txt"
+    if not file.exists() or file.read_text(encoding="utf-8") != golden(proof.messages):
+        again = f"python -m labkit.prove {lab.id} --write"
+        yield f"messages.txt is not what learners read now; read the change, then {again}"
+
+
 def judge_bug(file: Path, results: Sequence[Result], red: Sequence[Result], own: Sequence[Result]) -> Iterator[str]:
     """What a seeded bug shows about the tests."""
     slowest = max((result.seconds for result in results), default=0.0)
@@ -242,7 +270,12 @@ def main() -> None:
                 for bug, message in proof.messages.items():
                     print(f"\n=== {proof.lab_id} {bug}\n{message}")
     if args.write:
-        REPORT.write_text(report_of(proofs), encoding="utf-8")
+        for proof in proofs:
+            if proof.messages:
+                file = find_lab(proof.lab_id).proof / "messages.txt"
+                file.write_text(golden(proof.messages), encoding="utf-8")
+        if not args.labs:
+            REPORT.write_text(report_of(proofs), encoding="utf-8")
     sys.exit(any(proof.broken for proof in proofs))
 
 

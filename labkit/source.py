@@ -142,7 +142,7 @@ def last_line_of_head(node: Definition) -> int:
 
 def imports_of(lab: Lab, slots: list[Slot], with_bodies: bool) -> str:
     """The imports that the reference's bodies need, sorted; names that are being written are not imported."""
-    written = {slot.name for slot in (*lab.slots, *lab.answer) if not slot.owner}
+    written = {slot.owner or slot.name for slot in (*lab.slots, *lab.answer)}
     statements = set() if with_bodies else {"from labkit import todo"}
     for slot in slots:
         module = read_module(slot.module)

@@ -1,0 +1,17 @@
+STORY = (
+    "Somebody clears a block when it is freed, as one clears memory. Nothing is ever found after its request "
+    "has ended: the prefix cache works only between requests that run together."
+)
+CONCEPT = "To free is not to forget: a free block is found until somebody takes it."
+EDITS = [
+    (
+        """        self.free_queue.prepend_n(useless)
+        self.free_queue.append_n(cached)
+""",
+        """        self.free_queue.prepend_n(useless)
+        self.free_queue.append_n(cached)
+        for block in cached:
+            self.uncache_block(block)
+""",
+    ),
+]

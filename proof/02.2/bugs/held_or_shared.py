@@ -1,0 +1,13 @@
+STORY = (
+    "A block is thought to be free, held or shared, so the count stops at two. When three requests have the "
+    "same prompt, the second one that ends takes it from the third."
+)
+CONCEPT = "Who touches a held block shares it: one more holder, and the queue is not asked."
+EDITS = [
+    (
+        """            block.ref_cnt += 1
+""",
+        """            block.ref_cnt = min(block.ref_cnt + 1, 2)
+""",
+    ),
+]

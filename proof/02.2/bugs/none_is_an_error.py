@@ -1,0 +1,23 @@
+STORY = (
+    "Somebody guards against a request for no blocks. A decode step whose last block has room asks for none, "
+    "so nearly every step ends with an error."
+)
+CONCEPT = "Fresh blocks come from the front of the queue, in its order."
+EDITS = [
+    (
+        """        taken = self.free_queue.popleft_n(num_blocks)
+        for block in taken:
+            self.uncache_block(block)
+            block.ref_cnt = 1
+        return taken
+""",
+        """        if num_blocks < 1:
+            raise ValueError("ask for at least one block")
+        taken = self.free_queue.popleft_n(num_blocks)
+        for block in taken:
+            self.uncache_block(block)
+            block.ref_cnt = 1
+        return taken
+""",
+    ),
+]

@@ -1,0 +1,14 @@
+STORY = (
+    "Every touched block is taken out of the queue, held or not. As soon as two requests run with the same "
+    "prompt the engine stops with an error."
+)
+CONCEPT = "Who touches a held block shares it: one more holder, and the queue is not asked."
+EDITS = [
+    (
+        """            if block.ref_cnt == 0:
+                self.free_queue.remove(block)
+""",
+        """            self.free_queue.remove(block)
+""",
+    ),
+]

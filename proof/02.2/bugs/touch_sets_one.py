@@ -1,0 +1,13 @@
+STORY = (
+    'touch() says "held" where it should say "held once more". The first request that ends takes the block '
+    "away from all others."
+)
+CONCEPT = "Who touches a held block shares it: one more holder, and the queue is not asked."
+EDITS = [
+    (
+        """            block.ref_cnt += 1
+""",
+        """            block.ref_cnt = 1
+""",
+    ),
+]

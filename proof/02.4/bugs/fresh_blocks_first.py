@@ -1,0 +1,15 @@
+STORY = (
+    "Fresh blocks are taken before the hits are held. When the queue is short they are the hits themselves, "
+    "and one block stands twice in the table."
+)
+CONCEPT = "Hits are held before fresh blocks are taken, or they would be evicted for the request itself."
+EDITS = [
+    (
+        """            pool.touch(computed_blocks)
+            new_blocks = pool.get_new_blocks(num_needed - (num_free - pool.num_free_blocks))
+""",
+        """            new_blocks = pool.get_new_blocks(num_needed - sum(block.ref_cnt == 0 for block in computed_blocks))
+            pool.touch(computed_blocks)
+""",
+    ),
+]

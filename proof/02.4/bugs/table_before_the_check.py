@@ -1,0 +1,14 @@
+STORY = (
+    "The table is made at the beginning, since it will be needed. A request that was refused now holds an "
+    "empty one, and the engine never believes that it is idle."
+)
+CONCEPT = "Free hits are part of the price: a request that fits with them is admitted, else nobody is held."
+EDITS = [
+    (
+        """        new_blocks: list[KVCacheBlock] = []
+""",
+        """        new_blocks: list[KVCacheBlock] = []
+        self._tables.setdefault(request.request_id, [])
+""",
+    ),
+]
