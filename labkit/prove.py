@@ -177,9 +177,11 @@ def prove_bugs(lab: Lab, proof: Proof) -> None:
         proof.broken += judge_bug(file, results, red, own)
         if own or red:
             proof.messages[file.stem] = (own or red)[0].message
-    for test in {test.function.__name__: test for test in read_tests(lab)}.values():
+    tests = read_tests(lab)
+    illustrating = {test.function.__name__ for test in tests if test.concept.illustrates}
+    for test in {test.function.__name__: test for test in tests}.values():
         name = test.function.__name__
-        others = set().union(*(bugs for other, bugs in found_by.items() if other != name))
+        others = set().union(*(bugs for other, bugs in found_by.items() if other not in (name, *illustrating)))
         if not test.concept.illustrates and not found_by[name] - others:
             proof.broken.append(f"P6 {name} finds no bug that no other test finds")
 

@@ -1,0 +1,135 @@
+"""Lab 03.1: the size of a chunk, and who emits a token."""
+
+from labkit import cases, check, concept
+
+
+def make(lab, budget, prompts, max_tokens=4):
+    """A scheduler over a roomy cache, with one request a, b, c ... for each length of a prompt."""
+    scheduler = lab.Scheduler(lab.KVCacheManager(64, 4), max_num_seqs=8, max_num_batched_tokens=budget)
+    params = lab.SamplingParams(max_tokens=max_tokens, ignore_eos=True)
+    requests = [lab.Request(name, [7] * n, params, cache_salt=name) for name, n in zip("abcdef", prompts)]
+    for request in requests:
+        scheduler.add_request(request)
+    return scheduler, requests
+
+
+def turn(scheduler):
+    """One step: whoever should sample gets a token, as the engine would do it. Returns who got one."""
+    output = scheduler.schedule()
+    speakers = [
+        r for r in output.scheduled_requests if scheduler.needs_sample(r, output.num_scheduled_tokens[r.request_id])
+    ]
+    scheduler.update_from_output(output, {request.request_id: [100] for request in speakers})
+    return [request.request_id for request in speakers]
+
+
+@concept("A chunk is as large as it can be: all that is missing, or all that the budget has left.", invariant="I1")
+@cases(
+    less=(3, 8, 3),
+    one_less=(7, 8, 7),
+    equal=(8, 8, 8),
+    one_more=(9, 8, 8),
+    more=(20, 8, 8),
+    odd=(20, 7, 7),
+    all_of_a_long_prompt=(900, 1000, 900),
+)
+def test_a_chunk_is_the_smaller_of_two(lab, case):
+    num_new_tokens, budget, expected = case
+    scheduler, _ = make(lab, 8, [4])
+    see = check()
+    got = scheduler._clamp_new_tokens(num_new_tokens, budget)
+    see(f"tokens of a chunk, {num_new_tokens} behind and {budget} left of the budget", got, equals=expected)
+
+
+@concept("What others took of the budget is gone; when nothing is left, the chunk is empty.", invariant="I1")
+@cases(some_left=(20, 3, 3), one_left=(20, 1, 1), nothing_left=(20, 0, 0), nothing_left_for_a_decode=(1, 0, 0))
+def test_only_the_rest_of_the_budget_counts(lab, case):
+    num_new_tokens, left, expected = case
+    scheduler, _ = make(lab, 8, [4])
+    see = check()
+    got = scheduler._clamp_new_tokens(num_new_tokens, left)
+    see(f"tokens of a chunk, {num_new_tokens} behind and {left} left of a budget of 8", got, equals=expected)
+
+
+@concept(
+    "A long prompt is cut by the budget alone; who is next in line gets what its last chunk leaves.", invariant="I1"
+)
+@cases(
+    uneven=(4, [10], ["a4", "a4", "a2"]),
+    even=(4, [8], ["a4", "a4"]),
+    one_by_one=(1, [3], ["a1", "a1", "a1"]),
+    at_once=(64, [5], ["a5"]),
+    two_in_line=(4, [6, 3], ["a4", "a2 b2", "a1 b1"]),
+)
+def test_a_prompt_is_cut_into_chunks(lab, case):
+    budget, lengths, steps = case
+    scheduler, _ = make(lab, budget, lengths)
+    see = check(lab.draw.scheduler, scheduler)
+    got = [" ".join(f"{name}{n}" for name, n in lab.drive(scheduler).scheduled.items()) for _ in steps]
+    see(f"who computes how much in each step, prompts of {lengths}, budget {budget}", got, equals=steps)
+
+
+@concept("An inner chunk predicts a token that is known already; only the one that catches up samples.", invariant="I2")
+@cases(
+    first_of_two=(10, 0, 4, False),
+    one_token_short=(10, 0, 9, False),
+    inner_of_one_token=(10, 4, 1, False),
+    last_of_two=(10, 8, 2, True),
+    last_of_one_token=(10, 9, 1, True),
+    whole_prompt=(10, 0, 10, True),
+    prompt_of_one_token=(1, 0, 1, True),
+)
+def test_who_samples(lab, case):
+    length, computed, scheduled, expected = case
+    scheduler, (request,) = make(lab, 64, [length])
+    request.num_computed_tokens = computed
+    see = check(lab.draw.scheduler, scheduler)
+    got = scheduler.needs_sample(request, scheduled)
+    see(
+        f"needs_sample: {computed} of {length} tokens are computed, {scheduled} more scheduled",
+        bool(got),
+        equals=expected,
+    )
+
+
+@concept(
+    "What was generated counts as known: a decode is one token behind, and samples.", invariant="I2", illustrates=True
+)
+@cases(first_decode=1, second_decode=2, fifth_decode=5)
+def test_a_decode_samples(lab, case):
+    scheduler, (request,) = make(lab, 64, [5])
+    for _ in range(case):
+        request.append_output_token(77)
+    request.num_computed_tokens = request.num_tokens - 1
+    see = check(lab.draw.scheduler, scheduler)
+    got = scheduler.needs_sample(request, 1)
+    see(f"needs_sample of a decode, {case} tokens generated and the last one scheduled", bool(got), equals=True)
+
+
+@concept("A preempted request computes its own output again, and samples only when that is done.", invariant="I2")
+@cases(
+    prompt_only=(0, 5, False),
+    all_but_the_last=(0, 7, False),
+    prompt_and_output=(0, 8, True),
+    inside_the_output=(5, 2, False),
+    rest_of_the_output=(5, 3, True),
+)
+def test_a_request_that_comes_back_samples_after_its_output(lab, case):
+    computed, scheduled, expected = case
+    scheduler, (request,) = make(lab, 64, [5])
+    for token in (70, 71, 72):
+        request.append_output_token(token)
+    request.num_computed_tokens = computed
+    see = check(lab.draw.scheduler, scheduler)
+    got = scheduler.needs_sample(request, scheduled)
+    see(f"needs_sample: prompt 5, output 3, {computed} computed, {scheduled} scheduled", bool(got), equals=expected)
+
+
+@concept("Chunking changes when tokens come, never how many.", invariant="I2", illustrates=True)
+@cases(budget_1=1, budget_3=3, budget_7=7, budget_64=64)
+def test_every_budget_gives_every_token(lab, case):
+    scheduler, requests = make(lab, case, [9, 1, 6], max_tokens=3)
+    see = check(lab.draw.scheduler, scheduler)
+    for _ in range(40):
+        turn(scheduler)
+    see(f"tokens that a, b and c got, budget {case}", [len(r.output_token_ids) for r in requests], equals=[3, 3, 3])

@@ -1,0 +1,321 @@
+"""Lab 03.2: one step of the scheduler."""
+
+from labkit import cases, check, concept
+
+
+def make(lab, prompts=(), *, blocks=64, block_size=4, budget=64, seqs=8, max_tokens=16, caching=False):
+    """A scheduler with so many usable blocks, and its requests a, b, c ... one for each prompt."""
+    manager = lab.KVCacheManager(blocks + 1, block_size, enable_prefix_caching=caching)
+    scheduler = lab.Scheduler(manager, max_num_seqs=seqs, max_num_batched_tokens=budget, reserve_full_sequence=False)
+    requests = [add(lab, scheduler, name, prompt, max_tokens) for name, prompt in zip("abcdef", prompts)]
+    return scheduler, requests
+
+
+def add(lab, scheduler, name, prompt, max_tokens=16):
+    """prompt: its tokens, or how many; then nobody else has them."""
+    if isinstance(prompt, int):
+        prompt = [1000 * ord(name) + position for position in range(prompt)]
+    request = lab.Request(name, prompt, lab.SamplingParams(max_tokens=max_tokens, ignore_eos=True))
+    scheduler.add_request(request)
+    return request
+
+
+def plan(output):
+    """Who computes how many tokens, in scheduling order: "a4 b2"."""
+    return written(output.num_scheduled_tokens)
+
+
+def turn(lab, scheduler):
+    """A whole step, and what it computed."""
+    return written(lab.drive(scheduler).scheduled)
+
+
+def written(num_scheduled_tokens):
+    return " ".join(f"{name}{n}" for name, n in num_scheduled_tokens.items())
+
+
+def names(requests):
+    return [request.request_id for request in requests]
+
+
+def table(scheduler, request):
+    return scheduler.kv_cache_manager.get_block_ids(request.request_id)
+
+
+@concept(
+    "To be admitted is to go from waiting to running, and to hold slots for what is computed.",
+    invariant="I3",
+    illustrates=True,
+)
+@cases(
+    one_short=(3, 4, 1), full=(4, 4, 1), one_more=(5, 4, 2), two_full=(8, 4, 2), blocks_of_1=(3, 1, 3), large=(3, 16, 1)
+)
+def test_a_prompt_is_admitted(lab, case):
+    length, block_size, num_blocks = case
+    scheduler, (a,) = make(lab, [length], block_size=block_size)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    see("who computes how much", plan(output), equals=f"a{length}")
+    see("scheduled_requests", names(output.scheduled_requests), equals=["a"])
+    see("who was preempted", list(output.preempted_req_ids), equals=[])
+    see("who waits", names(scheduler.waiting), equals=[])
+    see("who runs", names(scheduler.running), equals=["a"])
+    see("a's status", a.status.name, equals="RUNNING")
+    see("how many blocks a holds", len(table(scheduler, a)), equals=num_blocks)
+
+
+@concept(
+    "schedule() decides; how far a request is counts only when the step is over.", invariant="I5", illustrates=True
+)
+def test_the_counters_stand_still(lab):
+    scheduler, (a,) = make(lab, [5], budget=3)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    see("a's computed tokens after the first schedule()", a.num_computed_tokens, equals=0)
+    scheduler.update_from_output(output, {})
+    scheduler.schedule()
+    see("a's computed tokens after the second schedule()", a.num_computed_tokens, equals=3)
+
+
+@concept("Who runs computes first; a newcomer gets what they leave of the budget.", invariant="I1", illustrates=True)
+def test_running_comes_first(lab):
+    scheduler, _ = make(lab, [2], budget=4)
+    lab.drive(scheduler)
+    add(lab, scheduler, "b", 5)
+    see = check(lab.draw.scheduler, scheduler)
+    got = [turn(lab, scheduler) for _ in range(3)]
+    see("three steps: a decodes, b has a prompt of 5, budget 4", got, equals=["a1 b3", "a1 b2", "a1 b1"])
+
+
+@concept("One budget for all: it is spent in order, and who finds it empty goes on waiting.", invariant="I2")
+@cases(
+    third_waits=(5, ["a3 b2", "a1 b2 c2", "a1 b1 c1"]),
+    second_waits=(3, ["a3", "a1 b2", "a1 b2", "a1 b1 c1", "a1 b1 c1"]),
+    just_enough=(9, ["a3 b4 c2", "a1 b1 c1"]),
+)
+def test_prompts_share_the_budget(lab, case):
+    budget, steps = case
+    scheduler, _ = make(lab, [3, 4, 2], budget=budget)
+    see = check(lab.draw.scheduler, scheduler)
+    got = [turn(lab, scheduler) for _ in steps]
+    see(f"the steps of prompts of 3, 4 and 2 tokens, budget {budget}", got, equals=steps)
+
+
+@concept("Who gets no token is no part of the step: it keeps its place and takes no block.", invariant="I2")
+def test_an_empty_budget(lab):
+    scheduler, (_, b) = make(lab, [1, 1], budget=2, block_size=1)
+    output = scheduler.schedule()
+    scheduler.update_from_output(output, {"a": [100, 101], "b": [100]})  # a is 2 tokens behind, b is 1
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    see("who computes how much, a 2 behind, b 1 behind, budget 2", plan(output), equals="a2")
+    see("scheduled_requests", names(output.scheduled_requests), equals=["a"])
+    see("who runs", names(scheduler.running), equals=["a", "b"])
+    see("how many blocks b holds", len(table(scheduler, b)), equals=1)
+
+
+@concept("max_num_seqs limits who runs, not who is new in a step.", invariant="I2")
+@cases(
+    one=(1, ["a1", "a1", "b1", "b1", "c1", "c1", ""]),
+    two=(2, ["a1 b1", "a1 b1", "c1", "c1", ""]),
+    three=(3, ["a1 b1 c1", "a1 b1 c1", ""]),
+)
+def test_only_so_many_run(lab, case):
+    limit, steps = case
+    scheduler, _ = make(lab, [1, 1, 1], seqs=limit, max_tokens=2)
+    see = check(lab.draw.scheduler, scheduler)
+    got = [turn(lab, scheduler) for _ in steps]
+    see(f"the steps of three requests of two tokens each, max_num_seqs {limit}", got, equals=steps)
+
+
+@concept(
+    "A place that becomes free is taken at once; nobody waits for the whole batch to end.",
+    invariant="I3",
+    illustrates=True,
+)
+def test_a_free_place_is_taken_at_once(lab):
+    scheduler, _ = make(lab, [2], seqs=2)
+    add(lab, scheduler, "b", 2, max_tokens=1)
+    add(lab, scheduler, "c", 3)
+    see = check(lab.draw.scheduler, scheduler)
+    got = [turn(lab, scheduler) for _ in range(3)]
+    see("three steps of max_num_seqs 2, b ends in the first", got, equals=["a2 b2", "a1 c3", "a1 c1"])
+    see("who runs, in order of admission", names(scheduler.running), equals=["a", "c"])
+
+
+@concept(
+    "When blocks run out, the youngest gives way; the others compute as if it had never been there.", invariant="I4"
+)
+def test_the_youngest_gives_way(lab):
+    scheduler, (_, _, c) = make(lab, [4, 3, 3], blocks=3)
+    see_plan = turn(lab, scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    see("the first step, one block for each", see_plan, equals="a4 b3 c3")
+    output = scheduler.schedule()
+    see("who is preempted, since a needs a second block", list(output.preempted_req_ids), equals=["c"])
+    see("who computes how much", plan(output), equals="a1 b1")
+    see("scheduled_requests", names(output.scheduled_requests), equals=["a", "b"])
+    see("who runs", names(scheduler.running), equals=["a", "b"])
+    see("who waits", names(scheduler.waiting), equals=["c"])
+    see("c's blocks", table(scheduler, c), equals=[])
+
+
+@concept("If nobody is younger, a request gives way itself; those before it keep what they have.", invariant="I4")
+def test_the_youngest_may_be_the_one_that_asks(lab):
+    scheduler, (a, b) = make(lab, [3, 4], blocks=2)
+    lab.drive(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    see("who is preempted, since b needs a second block", list(output.preempted_req_ids), equals=["b"])
+    see("who computes how much", plan(output), equals="a1")
+    see("who runs", names(scheduler.running), equals=["a"])
+    see("who waits", names(scheduler.waiting), equals=["b"])
+    see("blocks of a and b", [len(table(scheduler, r)) for r in (a, b)], equals=[1, 0])
+
+
+@concept("One victim may not be enough: preempt and try again, until it fits.", invariant="I4")
+def test_several_give_way(lab):
+    scheduler, _ = make(lab, [1, 1, 1], blocks=3, block_size=1)
+    output = scheduler.schedule()
+    sampled = {"a": [100, 101], "b": [100], "c": [100]}  # a is 2 tokens behind, the others 1
+    scheduler.update_from_output(output, sampled)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    see("who is preempted, since a needs 2 blocks more", list(output.preempted_req_ids), equals=["c", "b"])
+    see("who computes how much", plan(output), equals="a2")
+    see("who runs", names(scheduler.running), equals=["a"])
+    see("who waits", names(scheduler.waiting), equals=["b", "c"])
+
+
+@concept("Nobody is admitted in a step that had to preempt; in the next step the victim may come back.", invariant="I4")
+def test_no_admission_beside_a_preemption(lab):
+    scheduler, _ = make(lab, [3, 9], blocks=3, budget=5)
+    first = [turn(lab, scheduler) for _ in range(2)]
+    see = check(lab.draw.scheduler, scheduler)
+    see("two steps of prompts of 3 and 9, budget 5", first, equals=["a3 b2", "a1 b4"])
+    step = lab.drive(scheduler)
+    see("who is preempted in step 3, since a needs a second block", step.preempted, equals=["b"])
+    see(
+        "who computes in step 3, with one block free and 4 tokens of the budget left",
+        written(step.scheduled),
+        equals="a1",
+    )
+    see("who computes in step 4", turn(lab, scheduler), equals="a1 b4")
+
+
+@concept(
+    "The queue has one head: while it does not fit, those behind it wait too, so it cannot starve.", invariant="I3"
+)
+def test_the_head_of_the_queue_comes_first(lab):
+    scheduler, _ = make(lab, [2], blocks=4, max_tokens=2)
+    lab.drive(scheduler)
+    add(lab, scheduler, "b", 16)  # needs all four blocks
+    add(lab, scheduler, "c", 2)  # would fit now
+    see = check(lab.draw.scheduler, scheduler)
+    see("who computes while a holds a block", turn(lab, scheduler), equals="a1")
+    see("who waits", names(scheduler.waiting), equals=["b", "c"])
+    see("who computes when a is done", turn(lab, scheduler), equals="b16")
+
+
+@concept(
+    "A prefix hit is a head start: only what is missing is computed, the rest of the table is shared.", invariant="I3"
+)
+@cases(
+    less_than_a_block=(3, 4, 0),
+    one_block_to_the_last_token=(4, 4, 0),
+    one_block_and_a_token=(5, 4, 4),
+    two_blocks_to_the_last_token=(8, 4, 4),
+    two_blocks_and_a_token=(9, 4, 8),
+    blocks_of_1=(3, 1, 2),
+    blocks_of_3=(7, 3, 6),
+)
+def test_a_head_start(lab, case):
+    length, block_size, hit = case
+    scheduler, (a,) = make(lab, [length], block_size=block_size, caching=True, max_tokens=1)
+    output = scheduler.schedule()
+    tables = table(scheduler, a)
+    scheduler.update_from_output(output, {"a": [100]})
+    b = add(lab, scheduler, "b", list(a.prompt_token_ids))
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    see(f"who computes how much, {hit} of {length} tokens are cached", plan(output), equals=f"b{length - hit}")
+    see("b's computed tokens", b.num_computed_tokens, equals=hit)
+    see(
+        "the blocks that b shares with what a left",
+        table(scheduler, b)[: hit // block_size],
+        equals=tables[: hit // block_size],
+    )
+    see("how many blocks b holds", len(table(scheduler, b)), equals=-(-length // block_size))
+
+
+@concept("What the cache holds costs no budget.", invariant="I2")
+def test_a_head_start_costs_nothing(lab):
+    scheduler, (a,) = make(lab, [9], budget=6, caching=True, max_tokens=1)
+    got = [turn(lab, scheduler) for _ in range(2)]
+    add(lab, scheduler, "b", [*a.prompt_token_ids, 5, 6, 7, 8])
+    add(lab, scheduler, "c", 4)
+    see = check(lab.draw.scheduler, scheduler)
+    see("two steps of a prompt of 9, budget 6", got, equals=["a6", "a3"])
+    see("who computes how much, 8 of b's 13 tokens are cached, budget 6", turn(lab, scheduler), equals="b5 c1")
+
+
+@concept("A refusal changes nothing: whoever does not fit is as it was, its head start not yet taken.", invariant="I3")
+def test_a_refusal_changes_nothing(lab):
+    scheduler, (x,) = make(lab, [8], blocks=4, caching=True, max_tokens=1)
+    lab.drive(scheduler)
+    add(lab, scheduler, "b", 5, max_tokens=3)
+    lab.drive(scheduler)
+    c = add(lab, scheduler, "c", [*x.prompt_token_ids, 5, 6, 7, 8, 9])
+    see = check(lab.draw.scheduler, scheduler)
+    see("who computes how much: c hits 2 blocks and needs 2 more, none is free", turn(lab, scheduler), equals="b1")
+    see("who waits", names(scheduler.waiting), equals=["c"])
+    see("c's status", c.status.name, equals="WAITING")
+    see("c's computed tokens", c.num_computed_tokens, equals=0)
+    see("c's blocks", table(scheduler, c), equals=[])
+    see("how many blocks are free", scheduler.kv_cache_manager.num_free_blocks, equals=2)
+
+
+@concept("Whoever comes back computes everything it knows again, its own output included.", invariant="I5")
+def test_a_victim_comes_back(lab):
+    scheduler, (_, b) = make(lab, [3, 3], blocks=2, max_tokens=3)
+    steps = [lab.drive(scheduler) for _ in range(3)]
+    see = check(lab.draw.scheduler, scheduler)
+    see("three steps", [written(step.scheduled) for step in steps], equals=["a3 b3", "a1 b1", "a1"])
+    see("who is preempted in step 3", steps[2].preempted, equals=["b"])
+    output = scheduler.schedule()
+    see("who computes how much: b has a prompt of 3 and an output of 2", plan(output), equals="b5")
+    see("b's status", b.status.name, equals="RUNNING")
+    see("who runs", names(scheduler.running), equals=["b"])
+
+
+@concept(
+    "Whatever the sizes, every step keeps the limits and everybody gets all tokens.", invariant="I2", illustrates=True
+)
+@cases(
+    blocks_of_1=(1, 14, 5, 3),
+    blocks_of_3=(3, 5, 4, 3),
+    blocks_of_4=(4, 4, 64, 2),
+    blocks_of_16=(16, 3, 7, 4),
+    roomy=(4, 64, 64, 8),
+)
+def test_a_whole_run(lab, case):
+    block_size, blocks, budget, seqs = case
+    scheduler, requests = make(
+        lab, [5, 1, 9, 4, 8], blocks=blocks, block_size=block_size, budget=budget, seqs=seqs, max_tokens=4
+    )
+    see = check(lab.draw.scheduler, scheduler)
+    for _ in range(100):
+        output = scheduler.schedule()
+        sampled = {}
+        for request in output.scheduled_requests:
+            n = output.num_scheduled_tokens[request.request_id]
+            held = len(table(scheduler, request)) * block_size
+            see.true("whoever computes has a slot for every token", held >= request.num_computed_tokens + n)
+            see.true("nobody computes more than it knows", request.num_computed_tokens + n <= request.num_tokens)
+            if request.num_computed_tokens + n == request.num_tokens:
+                sampled[request.request_id] = [100]
+        see.true("the step keeps to the budget", sum(output.num_scheduled_tokens.values()) <= budget)
+        see.true("no more than max_num_seqs run", len(scheduler.running) <= seqs)
+        scheduler.update_from_output(output, sampled)
+    see("tokens that a to e got", [len(request.output_token_ids) for request in requests], equals=[4, 4, 4, 4, 4])
+    see("how many blocks are free in the end", scheduler.kv_cache_manager.num_free_blocks, equals=blocks)

@@ -1,0 +1,166 @@
+"""Lab 03.3: who gives way, and what it gives back."""
+
+from labkit import cases, check, concept
+
+
+def make(lab, prompts, *, blocks=64, block_size=4, caching=True, max_tokens=16, seqs=8, **options):
+    """A scheduler with so many usable blocks, and its requests a, b, c ... one for each length of a prompt."""
+    manager = lab.KVCacheManager(blocks + 1, block_size, enable_prefix_caching=caching)
+    scheduler = lab.Scheduler(manager, max_num_seqs=seqs, max_num_batched_tokens=64, **options)
+    requests = [make_request(lab, name, length, max_tokens) for name, length in zip("abcdef", prompts)]
+    for request in requests:
+        scheduler.add_request(request)
+    return scheduler, requests
+
+
+def make_request(lab, name, length, max_tokens=16, **options):
+    prompt = [1000 * ord(name) + position for position in range(length)]
+    return lab.Request(name, prompt, lab.SamplingParams(max_tokens=max_tokens, ignore_eos=True), **options)
+
+
+def preempt_one(scheduler):
+    victim = scheduler._pop_victim()
+    scheduler._preempt(victim)
+    return victim
+
+
+def names(requests):
+    return [request.request_id for request in requests]
+
+
+@concept("The youngest gives way: the last that was admitted, whoever else is small or cheap or late.", invariant="I1")
+@cases(
+    plain=[("a", 3, {}), ("b", 3, {}), ("c", 3, {})],
+    the_last_is_the_largest=[("a", 1, {}), ("b", 3, {}), ("c", 17, {})],
+    the_last_is_the_smallest=[("a", 9, {}), ("b", 17, {}), ("c", 1, {})],
+    the_last_arrived_first=[
+        ("c", 3, {"arrival_time": 3}),
+        ("b", 3, {"arrival_time": 2}),
+        ("a", 3, {"arrival_time": 1}),
+    ],
+    the_last_is_the_most_urgent=[("a", 3, {"priority": 9}), ("b", 3, {"priority": 5}), ("c", 3, {"priority": 0})],
+    only_one=[("a", 3, {})],
+)
+def test_who_gives_way(lab, case):
+    scheduler, _ = make(lab, [])
+    for name, length, options in case:
+        scheduler.add_request(make_request(lab, name, length, **options))
+    lab.drive(scheduler)
+    order = [name for name, _, _ in case]
+    see = check(lab.draw.scheduler, scheduler)
+    victim = scheduler._pop_victim()
+    see(f"the victim, admitted in the order {' '.join(order)}", victim.request_id, equals=order[-1])
+    see("who runs on", names(scheduler.running), equals=order[:-1])
+
+
+@concept("A victim gives back every block, the one it has just begun too.", invariant="I2", illustrates=True)
+@cases(one=(3, 4, 1), full=(4, 4, 1), two=(5, 4, 2), three=(9, 4, 3), blocks_of_1=(3, 1, 3), large=(5, 16, 1))
+def test_every_block_comes_back(lab, case):
+    length, block_size, held = case
+    scheduler, _ = make(lab, [length], block_size=block_size)
+    lab.drive(scheduler)
+    kv = scheduler.kv_cache_manager
+    free = kv.num_free_blocks
+    see = check(lab.draw.scheduler, scheduler)
+    preempt_one(scheduler)
+    see("a's blocks", kv.get_block_ids("a"), equals=[])
+    see(f"how many blocks are free, a held {held}", kv.num_free_blocks, equals=free + held)
+
+
+@concept("The counter goes back to 0; what the request knows, its output included, stays.", invariant="I3")
+@cases(in_its_prompt=0, after_one_token=1, after_five_tokens=5)
+def test_tokens_stay(lab, case):
+    scheduler, (a,) = make(lab, [5])
+    if case == 0:
+        scheduler.max_num_batched_tokens = 3
+        lab.drive(scheduler)
+    for _ in range(case):
+        lab.drive(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    preempt_one(scheduler)
+    see("a's computed tokens", a.num_computed_tokens, equals=0)
+    see("a's output", a.output_token_ids, equals=[100] * case)
+    see("how many tokens a knows", a.num_tokens, equals=5 + case)
+    see("how many tokens a's prompt has", len(a.prompt_token_ids), equals=5)
+
+
+@concept("A victim waits, and is known as one that had begun: PREEMPTED, one more time.", invariant="I4")
+def test_a_victim_is_marked(lab):
+    scheduler, (a,) = make(lab, [5])
+    see = check(lab.draw.scheduler, scheduler)
+    for times in (1, 2, 3):
+        lab.drive(scheduler)
+        preempt_one(scheduler)
+        see("a's status", a.status.name, equals="PREEMPTED")
+        see("how often a was preempted", a.num_preemptions, equals=times)
+
+
+@concept(
+    "Who has begun comes back first: a victim goes before all that wait, an older victim before a younger.",
+    invariant="I4",
+)
+def test_a_victim_waits_in_front(lab):
+    scheduler, _ = make(lab, [3, 3, 3, 3, 3], seqs=3)
+    lab.drive(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    preempt_one(scheduler)
+    see("who waits, front first", names(scheduler.waiting), equals=["c", "d", "e"])
+    preempt_one(scheduler)
+    see("who waits after a second victim", names(scheduler.waiting), equals=["b", "c", "d", "e"])
+    see("who runs", names(scheduler.running), equals=["a"])
+
+
+@concept(
+    "What was computed can still be found: until its blocks are taken, a victim gets them back as a hit.",
+    invariant="I5",
+)
+@cases(one_block=(5, 4, 4), two_blocks=(9, 4, 8), blocks_of_1=(4, 1, 4), none=(3, 4, 0))
+def test_what_was_computed_is_still_cached(lab, case):
+    length, block_size, hit = case
+    scheduler, (a,) = make(lab, [length], block_size=block_size)
+    lab.drive(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    preempt_one(scheduler)
+    _, got = scheduler.kv_cache_manager.get_computed_blocks(a)
+    see(f"tokens that a would find, {length} were computed in blocks of {block_size}", got, equals=hit)
+    see("a's own counter", a.num_computed_tokens, equals=0)
+
+
+@concept("What was only promised is withdrawn: blocks that this step was to fill must not be found.", invariant="I5")
+@cases(blocks_of_4=4, blocks_of_3=3, blocks_of_1=1)
+def test_what_was_not_computed_is_withdrawn(lab, case):
+    scheduler, (a,) = make(lab, [17], block_size=case)
+    see = check(lab.draw.scheduler, scheduler)
+    scheduler.schedule()  # 17 tokens have slots and hashes; they are never computed
+    preempt_one(scheduler)
+    _, got = scheduler.kv_cache_manager.get_computed_blocks(a)
+    see("tokens that a would find, 17 were planned and none computed", got, equals=0)
+
+
+@concept("A shared block stays with whoever else holds it.", invariant="I2", illustrates=True)
+def test_shared_blocks_stay(lab):
+    scheduler, (a,) = make(lab, [9])
+    lab.drive(scheduler)
+    b = lab.Request("b", a.prompt_token_ids, lab.SamplingParams(max_tokens=4, ignore_eos=True))
+    scheduler.add_request(b)
+    lab.drive(scheduler)
+    kv = scheduler.kv_cache_manager
+    table, free = kv.get_block_ids("a"), kv.num_free_blocks
+    see = check(lab.draw.scheduler, scheduler)
+    preempt_one(scheduler)
+    see("a's blocks", kv.get_block_ids("a"), equals=table)
+    see("how many blocks came back: b shared two of its three", kv.num_free_blocks - free, equals=1)
+
+
+@concept("Preemption costs time, never a token: everybody ends, and the oldest is never disturbed.", invariant="I4")
+@cases(with_cache=True, without_cache=False)
+def test_everybody_ends(lab, case):
+    scheduler, requests = make(lab, [3, 3, 3], blocks=3, max_tokens=6, caching=case, reserve_full_sequence=False)
+    see = check(lab.draw.scheduler, scheduler)
+    steps = 0
+    while scheduler.has_unfinished_requests() and steps < 60:
+        lab.drive(scheduler)
+        steps += 1
+    see("tokens that a, b and c got", [len(request.output_token_ids) for request in requests], equals=[6, 6, 6])
+    see("how often the oldest was preempted", requests[0].num_preemptions, equals=0)
+    see.true("somebody was preempted, since three blocks are not enough", requests[2].num_preemptions > 0)

@@ -1,0 +1,179 @@
+"""Lab 03.4: what a step leaves behind."""
+
+from labkit import cases, check, concept
+
+
+def make(lab, prompts, *, budget=64, max_tokens=16, blocks=64, **options):
+    """A scheduler and its requests a, b, c ... one for each length of a prompt."""
+    manager = lab.KVCacheManager(blocks + 1, 4)
+    scheduler = lab.Scheduler(
+        manager, max_num_seqs=8, max_num_batched_tokens=budget, max_model_len=options.pop("longest", 64)
+    )
+    requests = [
+        lab.Request(
+            name,
+            [1000 * ord(name) + position for position in range(length)],
+            lab.SamplingParams(max_tokens=max_tokens, **options),
+            eos_token_ids=[2],
+        )
+        for name, length in zip("abcdef", prompts)
+    ]
+    for request in requests:
+        scheduler.add_request(request)
+    return scheduler, requests
+
+
+def names(requests):
+    return [request.request_id for request in requests]
+
+
+@concept(
+    "What was scheduled is computed now: the counter moves by the chunk, whether or not a token came out.",
+    invariant="I1",
+)
+@cases(chunks=(10, 4, [4, 8, 10]), at_once=(5, 64, [5]), one_by_one=(3, 1, [1, 2, 3]))
+def test_the_counter_moves_by_the_chunk(lab, case):
+    length, budget, counters = case
+    scheduler, (a,) = make(lab, [length], budget=budget)
+    for expected in counters:
+        output = scheduler.schedule()
+        sampled = {"a": [100]} if expected == length else {}
+        see = check(lab.draw.scheduler, scheduler)
+        scheduler.update_from_output(output, sampled)
+        see(
+            f"a's computed tokens, {output.num_scheduled_tokens['a']} were scheduled",
+            a.num_computed_tokens,
+            equals=expected,
+        )
+        see("a's output", a.output_token_ids, equals=sampled.get("a", []))
+
+
+@concept("A sampled token is known and not yet computed: the request is one behind again.", invariant="I2")
+def test_a_sampled_token_is_one_behind(lab):
+    scheduler, (a, b) = make(lab, [3, 5])
+    see = check(lab.draw.scheduler, scheduler)
+    for step in (1, 2, 3):
+        output = scheduler.schedule()
+        finished = scheduler.update_from_output(output, {"a": [10 + step], "b": [20 + step]})
+        behind = [r.num_tokens - r.num_computed_tokens for r in (a, b)]
+        see(f"how far a and b are behind after step {step}", behind, equals=[1, 1])
+        see("who finished", names(finished), equals=[])
+    see("a's output", a.output_token_ids, equals=[11, 12, 13])
+    see("b's output", b.output_token_ids, equals=[21, 22, 23])
+    see("all that a knows", a.all_token_ids[3:], equals=[11, 12, 13])
+
+
+@concept("A step can yield several tokens; all of them count, in their order.", invariant="I2")
+def test_several_tokens_of_one_step(lab):
+    scheduler, (a,) = make(lab, [3])
+    output = scheduler.schedule()
+    see = check(lab.draw.scheduler, scheduler)
+    scheduler.update_from_output(output, {"a": [11, 12, 13, 14]})
+    see("a's output", a.output_token_ids, equals=[11, 12, 13, 14])
+    see("a's computed tokens", a.num_computed_tokens, equals=3)
+    see("what a computes next", scheduler.schedule().num_scheduled_tokens, equals={"a": 4})
+
+
+@concept("Nothing counts after the token that ends the request.", invariant="I3")
+@cases(
+    eos=([11, 2, 12, 13], 16, [11, 2], "stop"),
+    length=([11, 12, 13, 14], 3, [11, 12, 13], "length"),
+    eos_at_the_limit=([11, 12, 2, 2], 3, [11, 12, 2], "stop"),
+)
+def test_tokens_after_the_end_are_dropped(lab, case):
+    sampled, max_tokens, kept, reason = case
+    scheduler, (a,) = make(lab, [3], max_tokens=max_tokens)
+    output = scheduler.schedule()
+    see = check(lab.draw.scheduler, scheduler)
+    finished = scheduler.update_from_output(output, {"a": sampled})
+    see(f"a's output, sampled were {sampled}, 2 ends it, max_tokens is {max_tokens}", a.output_token_ids, equals=kept)
+    see("who finished", names(finished), equals=["a"])
+    see("why", a.finish_reason, equals=reason)
+
+
+@concept("Whoever ends leaves at once: out of running, blocks back, and its id is free again.", invariant="I4")
+@cases(eos=(2, 16, "stop"), length=(100, 1, "length"))
+def test_whoever_ends_leaves(lab, case):
+    token, max_tokens, reason = case
+    scheduler, (a,) = make(lab, [5], max_tokens=max_tokens)
+    output = scheduler.schedule()
+    see = check(lab.draw.scheduler, scheduler)
+    scheduler.update_from_output(output, {"a": [token]})
+    see("why a finished", a.finish_reason, equals=reason)
+    see("who runs", names(scheduler.running), equals=[])
+    see("a's blocks", scheduler.kv_cache_manager.get_block_ids("a"), equals=[])
+    see("how many blocks are free", scheduler.kv_cache_manager.num_free_blocks, equals=64)
+    see("whether something is left to do", scheduler.has_unfinished_requests(), equals=False)
+    scheduler.add_request(lab.Request("a", [1, 2], lab.SamplingParams()))
+    see("who waits, after a new request of the same id", names(scheduler.waiting), equals=["a"])
+
+
+@concept("Who ends and who stays does not depend on the place: neighbours all get their token.", invariant="I4")
+@cases(first=[2, 100, 100, 100], last=[100, 100, 100, 2], two_together=[100, 2, 2, 100], all=[2, 2, 2, 2])
+def test_neighbours_of_one_that_ends(lab, case):
+    scheduler, requests = make(lab, [3, 3, 3, 3])
+    output = scheduler.schedule()
+    see = check(lab.draw.scheduler, scheduler)
+    finished = scheduler.update_from_output(output, {name: [token] for name, token in zip("abcd", case)})
+    ended = [name for name, token in zip("abcd", case) if token == 2]
+    see("who finished, in the order of the step", names(finished), equals=ended)
+    see("who runs, in the same order as before", names(scheduler.running), equals=[n for n in "abcd" if n not in ended])
+    see("each output", [request.output_token_ids for request in requests], equals=[[token] for token in case])
+
+
+@concept("An answer can come too late: who ended while the model ran gets nothing more.", invariant="I5")
+def test_an_answer_that_comes_too_late(lab):
+    scheduler, (a, b) = make(lab, [5, 5])
+    output = scheduler.schedule()
+    scheduler.finish_request("a", "abort")
+    see = check(lab.draw.scheduler, scheduler)
+    finished = scheduler.update_from_output(output, {"a": [100], "b": [100]})
+    see("a's output", a.output_token_ids, equals=[])
+    see("why a finished", a.finish_reason, equals="abort")
+    see("who finished in this step", names(finished), equals=[])
+    see("b's output", b.output_token_ids, equals=[100])
+    see("who runs", names(scheduler.running), equals=["b"])
+    see("how many blocks are free", scheduler.kv_cache_manager.num_free_blocks, equals=62)
+
+
+@concept("A late answer cannot end a request a second time.", invariant="I5")
+@cases(eos=(2, 16), length=(100, 1))
+def test_nobody_ends_twice(lab, case):
+    token, max_tokens = case
+    scheduler, (a, _) = make(lab, [5, 5], max_tokens=max_tokens)
+    output = scheduler.schedule()
+    scheduler.finish_request("a", "abort")
+    newcomer = lab.Request("a", [1, 2], lab.SamplingParams())  # somebody else under the same id
+    scheduler.add_request(newcomer)
+    see = check(lab.draw.scheduler, scheduler)
+    finished = scheduler.update_from_output(output, {"a": [token], "b": [100]})
+    see("whether the aborted a finished in this step", a in finished, equals=False)
+    see("why the aborted a finished", a.finish_reason, equals="abort")
+    see("who waits", names(scheduler.waiting), equals=["a"])
+    see("the output of the new a", newcomer.output_token_ids, equals=[])
+    see("the computed tokens of the new a", newcomer.num_computed_tokens, equals=0)
+    see("whether the new a is still to do", scheduler.has_unfinished_requests(), equals=True)
+
+
+@concept("A request ends when it is as long as the model allows, even if it may say more.", invariant="I3")
+def test_the_longest_a_request_can_be(lab):
+    scheduler, (a,) = make(lab, [3], longest=5, ignore_eos=True)
+    see = check(lab.draw.scheduler, scheduler)
+    ends = [scheduler.update_from_output(scheduler.schedule(), {"a": [2]}) for _ in range(2)]
+    see(
+        "who finished in the two steps of a prompt of 3, the longest is 5", [names(e) for e in ends], equals=[[], ["a"]]
+    )
+    see("why", a.finish_reason, equals="length")
+
+
+@concept("Who was preempted is no part of the step, and keeps its counter at 0.", invariant="I1")
+def test_a_preempted_request_stays_where_it_is(lab):
+    scheduler, (a, b) = make(lab, [4, 4], blocks=2)
+    lab.drive(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    see("who is preempted, since a needs a second block", list(output.preempted_req_ids), equals=["b"])
+    scheduler.update_from_output(output, {"a": [100]})
+    see("b's computed tokens", b.num_computed_tokens, equals=0)
+    see("a's output", a.output_token_ids, equals=[100, 100])
+    see("who waits", names(scheduler.waiting), equals=["b"])

@@ -1,0 +1,11 @@
+STORY = (
+    "A learner tests the budget with >=. A request is admitted to compute 0 tokens, takes a place and stands in "
+    "the batch."
+)
+CONCEPT = "One budget for all: it is spent in order, and who finds it empty goes on waiting."
+EDITS = [
+    (
+        "and token_budget > 0 and",
+        "and token_budget >= 0 and",
+    ),
+]

@@ -1,0 +1,8 @@
+STORY = "A learner inserts newcomers at the front of running. The oldest becomes the victim."
+CONCEPT = "A place that becomes free is taken at once; nobody waits for the whole batch to end."
+EDITS = [
+    (
+        "self.running.append(request)",
+        "self.running.insert(0, request)",
+    ),
+]

@@ -1,0 +1,12 @@
+STORY = "A learner forgets to take what a newcomer computes from the budget. All prompts are admitted in one step."
+CONCEPT = "One budget for all: it is spent in order, and who finds it empty goes on waiting."
+EDITS = [
+    (
+        (
+            "            self._admit(request, num_computed)\n"
+            "            output.add(request, n)\n"
+            "            token_budget -= n\n"
+        ),
+        ("            self._admit(request, num_computed)\n            output.add(request, n)\n"),
+    ),
+]

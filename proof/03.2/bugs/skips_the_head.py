@@ -1,0 +1,29 @@
+STORY = "A learner looks for the first request that fits. Small ones pass the large one for ever."
+CONCEPT = "The queue has one head: while it does not fit, those behind it wait too, so it cannot starve."
+EDITS = [
+    (
+        (
+            "while self.waiting and token_budget > 0 and len(self.running) < self.max_num_seqs:\n"
+            "            request = self.waiting[0]\n"
+        ),
+        (
+            "for request in list(self.waiting):\n"
+            "            if token_budget <= 0 or len(self.running) >= self.max_num_seqs:\n"
+            "                break\n"
+        ),
+    ),
+    (
+        (
+            "if n > token_budget or not self._may_admit(request, num_computed + n, computed_blocks):\n"
+            "                break"
+        ),
+        (
+            "if n > token_budget or not self._may_admit(request, num_computed + n, computed_blocks):\n"
+            "                continue"
+        ),
+    ),
+    (
+        ("        self.waiting.popleft()\n        self.running.append(request)\n"),
+        ("        self.waiting.remove(request)\n        self.running.append(request)\n"),
+    ),
+]

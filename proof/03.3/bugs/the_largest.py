@@ -1,0 +1,15 @@
+STORY = (
+    "A learner takes whoever holds most blocks, to be done with one victim. The longest request is thrown out "
+    "whenever blocks are short, and may never end."
+)
+CONCEPT = "The youngest gives way: the last that was admitted, whoever else is small or cheap or late."
+EDITS = [
+    (
+        "return self.running.pop()",
+        (
+            "victim = max(self.running, key=lambda request: request.num_tokens)\n"
+            "            self.running.remove(victim)\n"
+            "            return victim"
+        ),
+    ),
+]

@@ -1,0 +1,11 @@
+STORY = (
+    "A learner takes the victim from the front of the list. The request that has waited longest starts again, and"
+    " again."
+)
+CONCEPT = "The youngest gives way: the last that was admitted, whoever else is small or cheap or late."
+EDITS = [
+    (
+        "return self.running.pop()",
+        "return self.running.pop(0)",
+    ),
+]

@@ -1,0 +1,8 @@
+STORY = "A learner thinks of importance: ten is more than one. The least urgent are served first."
+CONCEPT = "A lower number is more urgent; then who arrived first; then the id, so that the order is never left open."
+EDITS = [
+    (
+        "return (request.priority, request.arrival_time, request.request_id)",
+        "return (-request.priority, request.arrival_time, request.request_id)",
+    ),
+]

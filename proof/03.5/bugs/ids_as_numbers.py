@@ -1,0 +1,10 @@
+STORY = (
+    "A learner reads ids as numbers, since those of the example are. The order differs from vLLM's where ids are text."
+)
+CONCEPT = "A lower number is more urgent; then who arrived first; then the id, so that the order is never left open."
+EDITS = [
+    (
+        "return (request.priority, request.arrival_time, request.request_id)",
+        "return (request.priority, request.arrival_time, len(request.request_id), request.request_id)",
+    ),
+]

@@ -1,0 +1,8 @@
+STORY = "A learner has priorities and ids only. Whoever has the lower id overtakes those who have waited."
+CONCEPT = "A lower number is more urgent; then who arrived first; then the id, so that the order is never left open."
+EDITS = [
+    (
+        "return (request.priority, request.arrival_time, request.request_id)",
+        "return (request.priority, request.request_id)",
+    ),
+]

@@ -1,0 +1,13 @@
+STORY = "A learner sends victims to the back as a penalty. They are overtaken by all that are less urgent."
+CONCEPT = "Under priority having begun is no privilege: a victim waits where its urgency puts it."
+EDITS = [
+    (
+        "            insort(self.waiting, request, key=urgency)",
+        (
+            "            if request.status is RequestStatus.PREEMPTED:\n"
+            "                self.waiting.append(request)\n"
+            "            else:\n"
+            "                insort(self.waiting, request, key=urgency)"
+        ),
+    ),
+]

@@ -1,0 +1,8 @@
+STORY = "A learner forgets that 0 means off. Nobody computes anything as soon as two requests are there."
+CONCEPT = "In company a chunk is cut by the threshold as well as by the budget."
+EDITS = [
+    (
+        "if threshold and len(self._requests) > 1:  # a lone request has nobody to make room for",
+        "if len(self._requests) > 1:",
+    ),
+]

@@ -1,0 +1,8 @@
+STORY = "A learner applies the watermark to an idle engine. A long prompt that fits only alone is never admitted."
+CONCEPT = "While anything runs, admission leaves a share of all blocks free; with an idle engine it does not."
+EDITS = [
+    (
+        "num_spare = self.num_watermark_blocks if self.running else 0",
+        "num_spare = self.num_watermark_blocks",
+    ),
+]
