@@ -17,7 +17,18 @@ from labkit.catalog import ROOT, Lab, LabkitError, labs
 from labkit.graft import Part, grafted
 from labkit.implementations import make_mine, part_of
 from labkit.messages import explain, find_todo
-from labkit.runner import FAILED, HANG, NOT_GRADED, PASSED, TODO, Result, namespace_of, prepare, why_not_graded
+from labkit.runner import (
+    FAILED,
+    HANG,
+    NO_CONCEPT,
+    NOT_GRADED,
+    PASSED,
+    TODO,
+    Result,
+    namespace_of,
+    prepare,
+    why_not_graded,
+)
 from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS, LabHang, watchdog
 
 STASH = pytest.StashKey["Grading"]()
@@ -106,6 +117,16 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return lines
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A lab that this machine cannot grade is not even imported; it says so, and counts as nothing."""
+    grading = config.stash[STASH]
+    lab = grading.by_folder.get(collection_path.parent)
+    if lab is None or collection_path.suffix != ".py" or why_not_graded(lab) is None:
+        return None
+    grading.results[lab.id] = [Result(lab.id, "", NO_CONCEPT, NOT_GRADED, "", 0.0)]
+    return True
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     named = getattr(metafunc.function, "lab_cases", None)
     if named is not None:
@@ -188,7 +209,7 @@ def one_line(lab: Lab, results: Sequence[Result]) -> str:
     """A lab's state after a run."""
     green = sum(result.outcome == PASSED for result in results)
     if any(result.outcome == NOT_GRADED for result in results):
-        state = "not graded here"
+        state = why_not_graded(lab) or NOT_GRADED
     elif green == len(results):
         state = f"done, {green} of {green} green"
     elif all(result.outcome == TODO for result in results):

@@ -1,0 +1,280 @@
+"""Lab 01.5: the attention kernel, a row and a head a program. Tiny shapes, since without a GPU it is interpreted."""
+
+import math
+
+import torch
+
+from labkit import cases, check, concept
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+LARGE = 1e4
+BAND = 64  # NaN (or 0, for whole numbers) before and behind each tensor
+
+
+def guarded(tensor):
+    """The tensor between two bands, and its whole memory. Block 0 and slot 0 of the bands are nobody's."""
+    filling = torch.nan if tensor.is_floating_point() else 0
+    memory = torch.full((tensor.numel() + 2 * BAND,), filling, dtype=tensor.dtype, device=DEVICE)
+    return memory[BAND:-BAND].view(tensor.shape).copy_(tensor), memory
+
+
+def shown(tensor):
+    """The first numbers of a tensor."""
+    numbers = [f"{x:.6g}" for x in tensor.flatten().tolist()]
+    return " ".join(numbers[:8]) + (" ..." if len(numbers) > 8 else "")
+
+
+class Batch:
+    """Requests (table, start, num_tokens) and their caches. Keys are zeros and values the positions, or both random;
+    what belongs to no position is `background`. Block 0 is nobody's: a request of [0] has no tokens at all."""
+
+    def __init__(self, requests, block_size=4, num_kv_heads=1, head_dim=2, background=0.0, seed=None, dtype=None):
+        self.requests, self.block_size, self.num_padded = requests, block_size, 0
+        self.dtype = dtype or torch.float32
+        self.generator = torch.Generator().manual_seed(seed or 0)
+        num_blocks = max(max(table) for table, _, _ in requests) + 1
+        shape = (num_blocks, block_size, num_kv_heads, head_dim)
+        caches = [torch.full(shape, background) for _ in "kv"]
+        self.histories = []
+        for table, start, num_tokens in requests:
+            size = (start + num_tokens, num_kv_heads, head_dim)
+            keys, values = (torch.randn(size, generator=self.generator).to(self.dtype).float() for _ in "kv")
+            if seed is None:
+                keys, values = torch.zeros(size), torch.arange(size[0])[:, None, None].expand(size).float()
+            self.histories.append((keys, values))
+            for position in range(size[0]):
+                place = table[position // block_size], position % block_size
+                caches[0][place], caches[1][place] = keys[position], values[position]
+        self.caches = [guarded(cache.to(self.dtype))[0] for cache in caches]
+        self.num_rows = sum(num_tokens for _, _, num_tokens in requests)
+
+    def queries(self, num_heads):
+        shape = (self.num_rows, num_heads, self.caches[0].shape[3])
+        return torch.randn(shape, generator=self.generator).to(DEVICE, self.dtype)
+
+    def metadata(self, lab):
+        lens = [num_tokens for _, _, num_tokens in self.requests]
+        lengths = [start + num_tokens if table != [0] else 0 for table, start, num_tokens in self.requests]
+        width = max(len(table) for table, _, _ in self.requests)
+        tables = [table + [0] * (width - len(table)) for table, _, _ in self.requests]
+
+        def numbers(each, dtype=torch.int32):
+            return guarded(torch.tensor(each, dtype=dtype))[0]
+
+        return lab.AttentionMetadata(
+            slot_mapping=numbers([-1] * (self.num_rows + self.num_padded), torch.int64),
+            query_start_loc=numbers([sum(lens[:i]) for i in range(len(lens) + 1)]),
+            seq_lens=numbers(lengths),
+            block_tables=numbers(tables),
+            block_size=self.block_size,
+            query_lens=tuple(lens),
+            context_lens=tuple(lengths),
+        )
+
+    def attend(self, lab, query, scale=None, **options):
+        from mini_vllm.attention.triton_simple import attend_rows
+
+        self.output, self.memory = guarded(torch.full(query.shape, torch.nan, dtype=query.dtype))
+        scale = query.shape[2] ** -0.5 if scale is None else scale
+        attend_rows(query, *self.caches, self.metadata(lab), scale=scale, output=self.output, **options)
+        return self.output
+
+    def dense(self, query, scale=None, soft_cap=None):
+        """The definition in float64: a softmax of all scores at once, over keys and values side by side."""
+        scale = query.shape[2] ** -0.5 if scale is None else scale
+        rows, row = [], 0
+        for (keys, values), (_, start, num_tokens) in zip(self.histories, self.requests):
+            for end in range(start + 1, start + num_tokens + 1):
+                for head, q in enumerate(query[row].cpu().double()):
+                    kv_head = head // (query.shape[1] // keys.shape[1])
+                    scores = scale * (keys[:end, kv_head].double() @ q)
+                    if soft_cap is not None:
+                        scores = soft_cap * torch.tanh(scores / soft_cap)
+                    rows.append(torch.softmax(scores, 0) @ values[:end, kv_head].double())
+                row += 1
+        return torch.stack(rows).view(query.shape)
+
+    def draw(self):
+        """Whose rows there are, and where their keys lie."""
+        lines, row = [f"blocks of {self.block_size}"], 0
+        for i, (table, start, num_tokens) in enumerate(self.requests):
+            rows = f"row {row}" if num_tokens == 1 else f"rows {row} to {row + num_tokens - 1}"
+            last = start + num_tokens - 1
+            positions = f"position {start}" if num_tokens == 1 else f"positions {start} to {last}"
+            where = f"{positions} of 0 to {last}   blocks {' '.join(map(str, table))}" if table != [0] else "no tokens"
+            lines.append(f"request {i}   {rows}: {where}")
+            row += num_tokens
+        return "\n".join(lines)
+
+    def expect(self, see, what, got, expected, bound=1e-5):
+        """Within `bound` of the largest result; float32 rounds each of a hundred operations by at most 6e-8 of it."""
+        see(f"rows of {what}", len(got), equals=len(expected))
+        error = (got.cpu().double() - expected).abs().max()
+        if not error <= bound * expected.abs().max():
+            see.fail(what, shown(expected), shown(got))
+
+    def expect_means(self, lab, means, **options):
+        """A query of zeros gives each position the same weight: a row is the mean of the positions that it sees."""
+        see = check(self.draw)
+        query = torch.zeros(self.num_rows, 1, 2, device=DEVICE)
+        got = self.attend(lab, query, **options)
+        see("means of the positions that each row sees", [round(x, 4) for x in got[:, 0, 0].tolist()], equals=means)
+
+    def expect_dense(self, lab, what, query, bound=1e-5, scale=None, soft_cap=None):
+        see = check(self.draw)
+        got = self.attend(lab, query, scale, soft_cap=soft_cap)
+        self.expect(see, what, got, self.dense(query, scale, soft_cap), bound)
+        return see
+
+
+@concept("A row sees up to its own position, however full the last block is.", invariant="I1")
+@cases(
+    one=(4, 1, 0.0), below=(4, 3, 1.0), full=(4, 4, 1.5), above=(4, 5, 2.0), blocks_of_1=(1, 2, 0.5),
+    full_3=(3, 3, 1.0), above_3=(3, 4, 1.5),
+)  # fmt: skip
+def test_every_length(lab, case):
+    block_size, length, mean = case
+    table = list(range(1, 2 + (length - 1) // block_size))
+    Batch([(table, length - 1, 1)], block_size).expect_means(lab, [mean])
+
+
+@concept(
+    "Each row of a chunk sees one position more than the row before it, and none that comes later.", invariant="I1"
+)
+@cases(
+    prompt=([([1], 0, 3)], [0.0, 0.5, 1.0]),
+    later_chunk=([([1, 2], 2, 3)], [1.0, 1.5, 2.0]),
+    over_an_edge=([([1, 2], 3, 2)], [1.5, 2.0]),
+    behind_a_decode=([([1], 1, 1), ([1], 1, 2)], [0.5, 0.5, 1.0]),  # both share block 1
+)
+def test_a_chunk_is_causal(lab, case):
+    requests, means = case
+    Batch(requests).expect_means(lab, means)
+
+
+@concept(
+    "A row belongs to one request: its table, its length, and its place among this request's rows count.",
+    invariant="I1",
+)
+@cases(
+    long_and_short=([([1, 2], 4, 1), ([3], 1, 1)], [2.0, 100.5]),
+    short_and_long=([([1], 1, 1), ([2, 3], 4, 1)], [0.5, 102.0]),
+)
+def test_two_requests(lab, case):
+    """The values of request 1 are its positions plus 100."""
+    requests, means = case
+    batch = Batch(requests)
+    batch.caches[1][requests[1][0][0] :] += 100
+    batch.expect_means(lab, means)
+
+
+@concept("The table says where the blocks lie, in any order and with other blocks between.", invariant="I1")
+def test_blocks_lie_anywhere(lab):
+    Batch([([5, 1, 3], 8, 1)], background=50.0).expect_means(lab, [4.0])
+
+
+@concept("A window of w keeps the last w positions, the row's own among them.", invariant="I1")
+@cases(
+    only_itself=(1, 5, [5.0]), middle=(3, 5, [4.0]), edge=(2, 5, [4.5]), wider_than_all=(9, 5, [2.5]),
+    behind_a_block=(2, 9, [8.5]),
+)  # fmt: skip
+def test_a_window(lab, case):
+    window, position, means = case
+    Batch([([1, 2, 3], position, 1)]).expect_means(lab, means, sliding_window=window)
+
+
+@concept("What a row does not see is not summed: 0 times NaN is NaN.", invariant="I5")
+@cases(slots_behind=(5, 6, 2.5), slots_before=(6, 2, 5.5))
+def test_what_is_outside(lab, case):
+    position, window, mean = case
+    batch = Batch([([1, 2], position, 1)], background=math.nan)
+    for cache in batch.caches:
+        cache.flatten(0, 1)[: 4 + position - window + 1] = math.nan  # block 1 begins at slot 4
+    batch.expect_means(lab, [mean], sliding_window=window)
+
+
+@concept("The softmax of nothing is 0 here: rows of no request, and of a request without tokens.", invariant="I4")
+def test_rows_that_see_nothing(lab):
+    batch = Batch([([1], 2, 1), ([0], 0, 1)])  # the second has a row, and a sequence of 0 tokens
+    batch.num_padded = 1
+    query = torch.full((3, 1, 2), math.nan, device=DEVICE)
+    query[0] = 0
+    see = check(batch.draw)
+    got = batch.attend(lab, query)
+    see("mean of the row that sees positions 0 to 2", got[0, 0].tolist(), equals=[1.0, 1.0])
+    see("row 1, whose request has no tokens", got[1, 0].tolist(), equals=[0.0, 0.0])
+    see("row 2, of no request", got[2, 0].tolist(), equals=[0.0, 0.0])
+
+
+@concept("A score is query times key times the scale that was given.", invariant="I2")
+@cases(small=0.3, large=2.0)
+def test_scores(lab, case):
+    batch = Batch([([1, 2], 4, 1)], head_dim=4, seed=1)
+    batch.expect_dense(lab, f"attention with scale {case}", batch.queries(1), scale=case)
+
+
+@concept("A head is padded to a power of two; what pads it belongs to the next head, or to nobody.", invariant="I5")
+@cases(of_3=3, of_5=5)
+def test_head_dim(lab, case):
+    batch = Batch([([1], 2, 1)], num_kv_heads=2, head_dim=case, seed=2)
+    see = batch.expect_dense(lab, f"attention with head_dim {case}", batch.queries(2))
+    see("numbers written behind the output", int((~batch.memory[-BAND:].isnan()).sum()), equals=0)
+
+
+@concept("Query heads of a group are neighbours and share a KV head: head h reads h // GROUP_SIZE.", invariant="I3")
+@cases(groups_of_2=(4, 2), groups_of_3=(6, 2), one_group=(3, 1), groups_of_1=(3, 3))
+def test_grouped_heads(lab, case):
+    num_heads, num_kv_heads = case
+    batch = Batch([([1], 2, 1)], num_kv_heads=num_kv_heads, seed=3)
+    what = f"attention of {num_heads} query heads over {num_kv_heads} KV heads"
+    batch.expect_dense(lab, what, batch.queries(num_heads))
+
+
+@concept("A soft cap c bends the scaled score, c * tanh(score / c).", invariant="I2")
+@cases(tight=1.0, loose=30.0)
+def test_soft_cap(lab, case):
+    batch = Batch([([1], 3, 1)], head_dim=4, seed=4)
+    batch.expect_dense(lab, f"attention with soft_cap {case}", 5 * batch.queries(1), soft_cap=case)
+
+
+@concept(
+    "Only differences to the maximum go into exp, and a new maximum scales what was summed before.", invariant="I2"
+)
+@cases(
+    rising=([-LARGE, 0.0, 0.0, 0.0, LARGE, LARGE], 4.5),
+    falling=([LARGE, LARGE, 0.0, 0.0, -LARGE, -LARGE], 0.5),
+    all_large=([LARGE] * 6, 2.5),
+    all_small=([-LARGE] * 6, 2.5),
+)
+def test_large_scores(lab, case):
+    scores, mean = case
+    batch = Batch([([1, 2], 5, 1)], head_dim=1)
+    batch.caches[0].flatten(0, 1)[4:10, 0, 0] = torch.tensor(scores)
+    see = check(lambda: f"scores {scores}, values 0 1 2 3 4 5")
+    got = batch.attend(lab, torch.ones(1, 1, 1, device=DEVICE), scale=1.0)
+    batch.expect(see, "the weighted mean", got, torch.full((1, 1, 1), mean, dtype=torch.float64))
+
+
+@concept("16 bits are for storing: the arithmetic is float32, and the result is rounded once.", invariant="I2")
+@cases(float16=(torch.float16, 32, 2**-11), bfloat16=(torch.bfloat16, 4, 2**-7))
+def test_half_precision(lab, case):
+    """One rounding is at most 2**-11 of a number for float16. For bfloat16 it is 2**-8, and twice that where the
+    interpreter cuts bits off instead of rounding. 1e-5 is float32's own error. The products are near 2048, or 256,
+    where the dtype knows only even numbers."""
+    dtype, factor, roundoff = case
+    batch = Batch([([1, 2], 5, 1)], head_dim=4, seed=5, dtype=dtype)
+    query = batch.queries(1)
+    query[..., 0] = 64
+    for keys in (batch.histories[0][0], batch.caches[0]):
+        keys[..., 0] = factor
+    batch.expect_dense(lab, f"attention in {dtype}", query, bound=roundoff + 1e-5)
+
+
+@concept("Queries are parts of a wider matrix: the next row begins query_stride further on.", invariant="I5")
+def test_query_stride(lab):
+    batch = Batch([([1], 2, 1), ([1], 2, 1)], seed=6)
+    batch.histories[0] = batch.histories[1]  # both requests share the block
+    query = batch.queries(1)
+    wide, _ = guarded(torch.full((2, 3, 2), math.nan))
+    wide[:, 1:2] = query
+    batch.expect_dense(lab, "attention of queries that lie 6 numbers apart", wide[:, 1:2])
