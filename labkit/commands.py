@@ -14,9 +14,9 @@ from rich.table import Table
 
 from labkit import behaviour, progress, source
 from labkit.catalog import ROOT, Lab, LabkitError, find_lab, labs, phases
-from labkit.graft import Part
+from labkit.graft import Part, grafted
 from labkit.implementations import make_mine, part_of
-from labkit.runner import FAILED, NO_CONCEPT, NOT_GRADED, PASSED, TODO, Result, run_lab, why_not_graded
+from labkit.runner import FAILED, NO_CONCEPT, NOT_GRADED, PASSED, Result, one_line, run_lab, why_not_graded
 
 LEVELS = ("a question", "the invariant", "the shape")
 
@@ -70,7 +70,7 @@ def status() -> int:
         elif lab is following:
             state = f"[yellow]next[/] {state}"
         if why_not_graded(lab):
-            state = "not graded here"
+            state = NOT_GRADED
         table.add_row(lab.id, lab.title, state, str(lab.minutes), known.get("when", "").replace("T", " "))
     out = screen()
     out.print(table)
@@ -95,11 +95,7 @@ def show(results: Sequence[Result], lab: Lab, every_message: bool = False) -> No
     red = [result for result in results if result.message]
     for result in red if every_message else red[:1]:
         print(f"\n--- {lab.id} {result.test}\n{result.message}")
-    green = sum(result.outcome == PASSED for result in results)
-    state = "done" if green == len(results) else "not begun" if all(r.outcome == TODO for r in results) else "red"
-    if any(result.outcome == NOT_GRADED for result in results):
-        state = NOT_GRADED
-    print(f"{lab.id}  {lab.title:42} {green} of {len(results)} green, {state}")
+    print(one_line(lab, results))
 
 
 def watch(lab: str | None) -> int:
@@ -234,8 +230,6 @@ def run(phase: str, prompt: str, mine: str) -> int:
     """The engine answers a prompt of the bundled model on the learner's parts; text and timeline."""
     if any(find_spec(package) is None for package in ("torch", "transformers")):
         raise LabkitError("lab run needs the engine: pip install -c constraints.txt -e '.[engine,labs]'")
-    from labkit.graft import grafted
-
     parts = parts_for(phase, mine)
     names = ", ".join(part.lab.id for part in parts)
     print(f"Your parts: {names}" if names else "No part is green yet: this is the reference.")

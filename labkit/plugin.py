@@ -6,7 +6,7 @@
 """
 
 from collections import defaultdict
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,20 @@ from labkit import progress
 from labkit.catalog import ROOT, Lab, LabkitError, labs
 from labkit.graft import Part, grafted
 from labkit.implementations import make_mine, part_of
-from labkit.messages import explain, find_todo
+from labkit.messages import explain
 from labkit.runner import (
-    FAILED,
     HANG,
     NO_CONCEPT,
     NOT_GRADED,
     PASSED,
-    TODO,
     Result,
     namespace_of,
+    one_line,
+    outcome_of,
     prepare,
     why_not_graded,
 )
-from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS, LabHang, watchdog
+from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS, watchdog
 
 STASH = pytest.StashKey["Grading"]()
 
@@ -44,7 +44,6 @@ class Grading:
         self.by_folder: dict[Path, Lab] = {lab.folder: lab for lab in labs()}
         self.parts: dict[str, Part | LabkitError | None] = {}
         self.results: dict[str, list[Result]] = defaultdict(list)
-        self.made: list[Path] = []
 
     def lab_of(self, item: pytest.Item) -> Lab | None:
         return self.by_folder.get(item.path.parent)
@@ -172,7 +171,7 @@ def pytest_runtest_makereport(
         error = call.excinfo.value
         part = grading.parts.get(lab.id)
         message = explain(error, concept, lab, part if isinstance(part, Part) else None)
-        outcome = TODO if find_todo(error) else HANG if isinstance(error, LabHang) else FAILED
+        outcome = outcome_of(error)
         report.outcome = "failed"
         report.longrepr = message
         grading.results[lab.id].append(Result(lab.id, item.name, concept, outcome, message, report.duration))
@@ -203,20 +202,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for lab in grading.by_folder.values():
         if graded := grading.results.get(lab.id):
             terminalreporter.write_line(one_line(lab, graded))
-
-
-def one_line(lab: Lab, results: Sequence[Result]) -> str:
-    """A lab's state after a run."""
-    green = sum(result.outcome == PASSED for result in results)
-    if any(result.outcome == NOT_GRADED for result in results):
-        state = why_not_graded(lab) or NOT_GRADED
-    elif green == len(results):
-        state = f"done, {green} of {green} green"
-    elif all(result.outcome == TODO for result in results):
-        state = f"0 of {len(results)}, not begun"
-    else:
-        state = f"{green} of {len(results)} green"
-    return f"{lab.id}  {lab.title:38} {state}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -108,9 +108,28 @@ def run_test(lab: Lab, parts: Sequence[Part], test: Test, seconds: float = FIRST
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        outcome = TODO if find_todo(error) else HANG if isinstance(error, LabHang) else FAILED
+        outcome = outcome_of(error)
         message = explain(error, test.concept, lab, part)
     return Result(lab.id, test.name, test.concept, outcome, message, time.perf_counter() - start)
+
+
+def outcome_of(error: BaseException) -> str:
+    """What a test that raised is."""
+    return TODO if find_todo(error) else HANG if isinstance(error, LabHang) else FAILED
+
+
+def one_line(lab: Lab, results: Sequence[Result]) -> str:
+    """A lab's state after a run."""
+    green = sum(result.outcome == PASSED for result in results)
+    if any(result.outcome == NOT_GRADED for result in results):
+        state = why_not_graded(lab) or NOT_GRADED
+    elif green == len(results):
+        state = f"done, {green} of {green} green"
+    elif all(result.outcome == TODO for result in results):
+        state = f"0 of {len(results)}, not begun"
+    else:
+        state = f"{green} of {len(results)} green"
+    return f"{lab.id}  {lab.title:42} {state}"
 
 
 def namespace_of(lab: Lab) -> SimpleNamespace:

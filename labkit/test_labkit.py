@@ -324,7 +324,7 @@ def test_the_first_hour(command: Callable[..., int], lab: Lab, capsys: pytest.Ca
     assert "Lab 99.1 is not done" in capsys.readouterr().err
     lab.mine.write_text(RIGHT)
     assert command("test", "99") == 0
-    assert "3 of 3 green, done" in capsys.readouterr().out
+    assert "done, 3 of 3 green" in capsys.readouterr().out
     assert command("diff", "99.1") == 0
     assert "+++ the reference" in capsys.readouterr().out
 

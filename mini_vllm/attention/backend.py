@@ -121,9 +121,8 @@ class PagedAttention:
 
 # --- which rung runs ----------------------------------------------------------------------------------------------
 
-BACKENDS: Mapping[
-    str, str
-] = {  # name: module and class, imported when it is chosen; from the first rung to the fastest
+# By name: module and class, imported when it is chosen. From the first rung to the fastest.
+BACKENDS: Mapping[str, str] = {
     "reference": "mini_vllm.attention.reference:ReferenceBackend",
     "torch": "mini_vllm.attention.torch_backend:TorchBackend",
     "triton-simple": "mini_vllm.attention.triton_simple:SimpleTritonBackend",
@@ -157,10 +156,9 @@ def why_not(name: str, device: torch.device) -> str | None:
     if find_spec("triton") is None:
         return "Triton is not installed (it comes with the extra 'engine', on Linux)"
     if not is_set("TRITON_INTERPRET"):
-        on_gpu = device.type == "cuda"
-        return (
-            None if on_gpu else "it needs a GPU; TRITON_INTERPRET=1 in the environment interprets its kernels instead"
-        )
+        if device.type == "cuda":
+            return None
+        return "it needs a GPU; TRITON_INTERPRET=1 in the environment interprets its kernels instead"
     triton, numpy = (tuple(map(int, version(package).split(".")[:2])) for package in ("triton", "numpy"))
     if triton < (3, 7) and numpy >= (2, 4):
         return f"the interpreter of Triton {version('triton')} needs a NumPy below 2.4, {version('numpy')} is installed"
