@@ -1,14 +1,14 @@
 """Whose code is graded: the learner's file, the reference, the stub, a seeded bug or another correct way."""
 
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from labkit import source
-from labkit.catalog import Lab, LabkitError
+from labkit.catalog import ROOT, Lab, LabkitError
 from labkit.graft import Part, load
 
+EDITED = ROOT / ".lab" / "edited"
 KINDS = {"bug": "bugs", "variant": "variants"}
 
 
@@ -37,27 +37,23 @@ def part_of(lab: Lab, impl: str) -> Part | None:
 
 
 def proof_part(lab: Lab, file: Path) -> Part:
-    """A seeded bug or a variant: EDITS of the solution, or slots written out.
+    """A seeded bug or a variant: EDITS of the solution, or of the variant that BASE names, or slots written out.
 
-    EDITS is a list of (old, new); each old text must occur in the solution exactly once. Errors: LabkitError.
+    EDITS is a list of (old, new); each old text must occur exactly once. Errors: LabkitError.
     """
     if "EDITS" not in file.read_text(encoding="utf-8"):
         return Part(lab, file, is_learners=False)
-    edits: list[tuple[str, str]] = vars(load(file))["EDITS"]
-    return Part(lab, edited_solution(lab, file, edits), is_learners=False)
-
-
-def edited_solution(lab: Lab, file: Path, edits: list[tuple[str, str]]) -> Path:
-    """The solution with the edits, as a file to load."""
-    text = source.render_solution(lab)
-    for old, new in edits:
+    names = vars(load(file))
+    base = lab.proof / "variants" / f"{names['BASE']}.py" if "BASE" in names else None
+    text = base.read_text(encoding="utf-8") if base else source.render_solution(lab)
+    for old, new in names["EDITS"]:
         if text.count(old) != 1:
-            raise LabkitError(f"{file}: the solution of lab {lab.id} has {text.count(old)} times {old!r}, not once")
+            raise LabkitError(f"{file}: what it edits has {text.count(old)} times {old!r}, not once")
         text = text.replace(old, new)
-    folder = Path(tempfile.mkdtemp(prefix="labkit-"))
-    edited = folder / file.name
+    edited = EDITED / lab.id / file.name  # a file, since a message shows lines of it
+    edited.parent.mkdir(parents=True, exist_ok=True)
     edited.write_text(text, encoding="utf-8")
-    return edited
+    return Part(lab, edited, is_learners=False)
 
 
 def story_of(file: Path) -> dict[str, Any]:
