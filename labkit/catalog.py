@@ -43,7 +43,10 @@ class Slot:
 
 @dataclass(frozen=True)
 class Lab:
-    """One lab. answer: what belongs to the reference's answer besides the slots, and may not be called by a learner."""
+    """One lab. answer: what belongs to the reference's answer besides the slots, and may not be called by a learner.
+
+    A break-it lab has no slots: the learner writes tests, which are run on the versions of the engine in `versions`.
+    """
 
     id: str
     title: str
@@ -68,6 +71,19 @@ class Lab:
     @property
     def proof(self) -> Path:
         return ROOT / "proof" / self.id
+
+    @property
+    def is_break_it(self) -> bool:
+        return not self.slots
+
+    @property
+    def versions(self) -> Path:
+        return self.folder / "versions.txt"
+
+    @property
+    def solution(self) -> Path:
+        """The tests that a break-it lab's answer is."""
+        return self.proof / "solution.py"
 
     @cached_property
     def invariants(self) -> dict[str, str]:
@@ -122,7 +138,7 @@ def read_phase(file: Path) -> Phase:
                 id=entry["id"],
                 title=entry["title"],
                 folder=file.parent / entry["folder"],
-                slots=tuple(Slot.parse(text) for text in entry["slots"]),
+                slots=tuple(Slot.parse(text) for text in entry.get("slots", ())),
                 answer=tuple(Slot.parse(text) for text in entry.get("answer", ())),
                 minutes=entry["minutes"],
                 concepts=tuple(entry["concepts"]),

@@ -145,7 +145,7 @@ def diff(lab: str, give_up: bool) -> int:
     lines = difflib.unified_diff(mine.splitlines(), reference.splitlines(), "mine.py", "the reference", lineterm="")
     print("\n".join(lines) or "Your file is the reference, letter by letter.")
     part = part_of(chosen, "mine")
-    if part and not part.unwritten and not chosen.needs:
+    if part and part.replacements and not part.unwritten and not chosen.needs:
         print("\n" + behaviour.summary([part]))
     return 0
 
@@ -222,7 +222,7 @@ def parts_for(phase: str, mine: str) -> list[Part]:
     """What the engine is to run on: the phase's files, or all, as far as they are green."""
     data = progress.read()
     chosen = list(labs()) if mine == "all" else select([phase])
-    parts = [part_of(lab, "mine") for lab in chosen if progress.is_done(lab.id, data)]
+    parts = [part_of(lab, "mine") for lab in chosen if lab.slots and progress.is_done(lab.id, data)]
     return [part for part in parts if part]
 
 

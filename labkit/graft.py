@@ -11,7 +11,7 @@ import inspect
 import itertools
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -37,15 +37,17 @@ class Unwritten:
 class Part:
     """One file that implements a lab. Errors: LabkitError for a file that cannot be graded, and why."""
 
-    def __init__(self, lab: Lab, file: Path, *, is_learners: bool = True) -> None:
+    def __init__(self, lab: Lab, file: Path, text: str | None = None, *, is_learners: bool = True) -> None:
+        """text: what to take for the file's content, when it is not on disk."""
         self.lab = lab
         self.file = file
-        tree = source.parse(file)
+        tree = source.parse(file, text)
         if is_learners:
             source.refuse_borrowing(tree, file, lab)
         self.unwritten = source.unwritten(tree)
-        self.module = load(file)
+        self.module = load(file, text)
         self.replacements = [(slot, self._take(slot)) for slot in lab.slots]
+        self.tests = tests_of(file, vars(self.module)) if lab.is_break_it else {}
 
     def _take(self, slot: Slot) -> Any:
         """What the file has for a slot, checked against the reference's signature."""
@@ -68,8 +70,23 @@ class Part:
         return {name: value for name, value in vars(owner).items() if name not in known and not name.startswith("__")}
 
 
-def load(file: Path) -> ModuleType:
-    """Run a file as a module that nothing else can import. Errors: LabkitError if it raises."""
+def tests_of(file: Path, names: dict[str, Any]) -> dict[str, Callable[[Any], None]]:
+    """The test functions of a learner's file. Errors: LabkitError if there is none, or one takes something else."""
+    tests: dict[str, Callable[[Any], None]] = {
+        name: value for name, value in names.items() if name.startswith("test_") and inspect.isfunction(value)
+    }
+    if not tests:
+        raise LabkitError(f"{file.name} has no test: no function whose name begins with test_.")
+    for name, test in tests.items():
+        if len(inspect.signature(test).parameters) != 1:
+            raise LabkitError(
+                f"{file.name}: {name}{inspect.signature(test)} must take one argument: the engine's names."
+            )
+    return tests
+
+
+def load(file: Path, text: str | None = None) -> ModuleType:
+    """Run a file, or `text` in its place, as a module that nothing else imports. Errors: LabkitError if it raises."""
     name = f"labkit_part_{next(_numbers)}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
@@ -77,7 +94,10 @@ def load(file: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickling look their module up there
     try:
-        spec.loader.exec_module(module)
+        if text is None:
+            spec.loader.exec_module(module)
+        else:
+            exec(compile(text, file, "exec"), vars(module))
     except Exception as error:
         del sys.modules[name]
         lines = [entry.lineno for entry in traceback.extract_tb(error.__traceback__) if Path(entry.filename) == file]

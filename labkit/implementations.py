@@ -20,10 +20,15 @@ def make_mine(lab: Lab) -> bool:
     return True
 
 
+def reference_parts(lab: Lab) -> list[Part]:
+    """What stands for the reference's answer: nothing to graft, or the tests that a break-it lab's answer is."""
+    return [Part(lab, lab.solution, is_learners=False)] if lab.is_break_it else []
+
+
 def part_of(lab: Lab, impl: str) -> Part | None:
     """The file to graft; None for the reference. Errors: LabkitError."""
     if impl == "reference":
-        return None
+        return next(iter(reference_parts(lab)), None)
     if impl == "mine":
         make_mine(lab)
         return Part(lab, lab.mine)
@@ -36,13 +41,14 @@ def part_of(lab: Lab, impl: str) -> Part | None:
     return proof_part(lab, file)
 
 
-def proof_part(lab: Lab, file: Path) -> Part:
+def proof_text(lab: Lab, file: Path) -> str:
     """A seeded bug or a variant: EDITS of the solution, or of the variant that BASE names, or slots written out.
 
     EDITS is a list of (old, new); each old text must occur exactly once. Errors: LabkitError.
     """
-    if "EDITS" not in file.read_text(encoding="utf-8"):
-        return Part(lab, file, is_learners=False)
+    written = file.read_text(encoding="utf-8")
+    if "EDITS" not in written:
+        return written
     names = vars(load(file))
     base = lab.proof / "variants" / f"{names['BASE']}.py" if "BASE" in names else None
     text = base.read_text(encoding="utf-8") if base else source.render_solution(lab)
@@ -50,6 +56,14 @@ def proof_part(lab: Lab, file: Path) -> Part:
         if text.count(old) != 1:
             raise LabkitError(f"{file}: what it edits has {text.count(old)} times {old!r}, not once")
         text = text.replace(old, new)
+    return text
+
+
+def proof_part(lab: Lab, file: Path) -> Part:
+    """A seeded bug or a variant, to graft. Errors: LabkitError."""
+    text = proof_text(lab, file)
+    if text == file.read_text(encoding="utf-8"):
+        return Part(lab, file, is_learners=False)
     edited = EDITED / lab.id / file.name  # a file, since a message shows lines of it
     edited.parent.mkdir(parents=True, exist_ok=True)
     edited.write_text(text, encoding="utf-8")

@@ -90,6 +90,8 @@ def learners_line(error: BaseException, file: Path | None) -> str:
 
 def definitions(part: Part) -> str:
     """Where the slots are defined, for a result that is wrong without an error: mine.py:12 schedule, :30 _preempt."""
+    if part.tests:
+        return f"{part.file.name}: {', '.join(part.tests)}"
     places = []
     for slot, mine in part.replacements:
         code = getattr(getattr(mine, "__func__", getattr(mine, "fn", mine)), "__code__", None)

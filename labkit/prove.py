@@ -31,9 +31,10 @@ from pathlib import Path
 from unittest.mock import patch
 
 from labkit import source, testing
+from labkit.breaking import unpack, versions_of
 from labkit.catalog import ROOT, Lab, LabkitError, find_lab, labs
 from labkit.graft import Part
-from labkit.implementations import proof_part, story_of
+from labkit.implementations import proof_part, reference_parts, story_of
 from labkit.messages import MAX_LINES
 from labkit.runner import FAILED, HANG, PASSED, TODO, Result, read_tests, run_lab, why_not_graded
 
@@ -47,6 +48,9 @@ LABKIT_NAMES = {
     "draw",
     "drive",
     "read_trace",
+    "suite",
+    "first_red",
+    "about",
     "true",
     "fail",
     "blocks",
@@ -103,7 +107,7 @@ def prove_reference(lab: Lab) -> Iterator[str]:
     """P1, and that every test reaches an expectation (P7)."""
     for test in read_tests(lab):
         with patch.object(testing.Check, "compared") as counted:
-            (result,) = run_lab(lab, [], [test])
+            (result,) = run_lab(lab, reference_parts(lab), [test])
         if result.outcome != PASSED:
             yield f"P1 {test.name} is red on the reference:\n{result.message}"
         elif not counted.called:
@@ -115,6 +119,8 @@ def prove_stub(lab: Lab) -> Iterator[str]:
     if lab.stub.read_text(encoding="utf-8") != source.render_stub(lab):
         yield "P8 stub.py is not what the reference gives; python tools/make_stubs.py makes it"
         return
+    if lab.is_break_it and unpack(lab.versions.read_text(encoding="utf-8")) != list(versions_of(lab)):
+        yield "P8 versions.txt is not what versions.toml lists; python tools/make_stubs.py makes it"
     for result in run_lab(lab, [Part(lab, lab.stub)]):
         if result.outcome != TODO:
             yield f"P2 {result.test} on the untouched stub: {result.outcome}, not {TODO}"

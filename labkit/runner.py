@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from labkit.breaking import Suite
 from labkit.catalog import Lab, LabkitError
 from labkit.graft import Part, grafted, load, namespace
 from labkit.messages import explain, find_todo
@@ -104,7 +105,7 @@ def run_test(lab: Lab, parts: Sequence[Part], test: Test, seconds: float = FIRST
     outcome, message = PASSED, ""
     try:
         with grafted(parts), watchdog(seconds, part.file) if part else nullcontext():
-            test.function(namespace_of(lab), **test.arguments)
+            test.function(namespace_of(lab, part), **test.arguments)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -132,12 +133,17 @@ def one_line(lab: Lab, results: Sequence[Result]) -> str:
     return f"{lab.id}  {lab.title:42} {state}"
 
 
-def namespace_of(lab: Lab) -> SimpleNamespace:
-    """What the fixture `lab` is: the public names of the phase's modules, and the ways to draw state."""
+def namespace_of(lab: Lab, part: Part | None = None) -> SimpleNamespace:
+    """What the fixture `lab` is: the public names of the phase's modules, and the ways to draw state.
+
+    part: the learner's tests in a break-it lab, which become lab.suite.
+    """
     from labkit import draw
 
     names = namespace(lab.modules)
     names.draw = SimpleNamespace(blocks=draw.blocks, queue=draw.queue, scheduler=draw.scheduler)
     names.drive = draw.drive
+    if part and lab.is_break_it:
+        names.suite = Suite(lab, part, lambda: namespace_of(lab))
     names.read_trace = lambda name: json.loads((lab.folder / "traces" / f"{name}.json").read_text(encoding="utf-8"))
     return names

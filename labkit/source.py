@@ -82,12 +82,38 @@ def read_module(name: str) -> Module:
 
 def render_stub(lab: Lab) -> str:
     """The file that a learner starts from."""
-    return render(lab, with_bodies=False)
+    return render_suite_stub(lab) if lab.is_break_it else render(lab, with_bodies=False)
 
 
 def render_solution(lab: Lab) -> str:
     """The same file with the reference's bodies: what `lab diff` shows, and what seeded bugs are edits of."""
-    return render(lab, with_bodies=True)
+    return lab.solution.read_text(encoding="utf-8") if lab.is_break_it else render(lab, with_bodies=True)
+
+
+SUITE_STUB = '''"""Lab {id}: {title} ({minutes} minutes). You write the tests.
+
+What must hold is in contract.md. Each test is a function test_...(lab); lab has the engine's names. It is run on
+correct engines, where it must be green, and on buggy ones, where at least one of your tests must be red. The first test
+is an example, and yours to change.
+"""
+
+{example}
+
+
+def test_what_you_break_first(lab):
+    """Yours: rename it, and write more of them."""
+    todo("{id}")
+'''
+
+
+def render_suite_stub(lab: Lab) -> str:
+    """A break-it lab's stub: the solution up to the end of its first test, as the example, and a test to be written."""
+    text = lab.solution.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    first = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"))
+    example = "\n".join(text.splitlines()[tree.body[0].end_lineno : first.end_lineno]).strip()
+    example = example.replace("from labkit import check, raises\n", "from labkit import check, raises, todo\n")
+    return SUITE_STUB.format(id=lab.id, title=lab.title, minutes=lab.minutes, example=example)
 
 
 def render(lab: Lab, *, with_bodies: bool) -> str:
@@ -180,9 +206,9 @@ def join_imports(statements: set[str]) -> str:
 # --- a learner's file, before it runs -------------------------------------------------------------------------------
 
 
-def parse(file: Path) -> ast.Module:
-    """The file's syntax tree. Errors: LabkitError with the line of a syntax error."""
-    text = file.read_text(encoding="utf-8")
+def parse(file: Path, text: str | None = None) -> ast.Module:
+    """The syntax tree of a file, or of `text` as its content. Errors: LabkitError with the line of a syntax error."""
+    text = file.read_text(encoding="utf-8") if text is None else text
     try:
         return ast.parse(text, filename=str(file))
     except SyntaxError as error:

@@ -1,27 +1,40 @@
-"""Write the stub of every lab from the reference: `python tools/make_stubs.py [--check]`.
+"""Write what is made from the reference into every lab: `python tools/make_stubs.py [--check] [lab ids]`.
 
---check writes nothing; exit status 1 if a committed stub is not what the reference gives.
+That is stub.py, and versions.txt in a break-it lab. --check writes nothing; exit status 1 if something committed is not
+what the reference gives.
 """
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from labkit import catalog, source
+from labkit.breaking import pack, unpack, versions_of
+
+
+def stale_files(lab: catalog.Lab) -> Iterator[tuple[Path, str]]:
+    """The files that are not what the reference gives, and what it gives."""
+    stub = source.render_stub(lab)
+    if not lab.stub.exists() or lab.stub.read_text(encoding="utf-8") != stub:
+        yield lab.stub, stub
+    if lab.is_break_it:
+        packed = lab.versions.read_text(encoding="utf-8") if lab.versions.exists() else ""
+        if not packed or unpack(packed) != list(versions_of(lab)):
+            yield lab.versions, pack(lab)
 
 
 def main() -> int:
     """The exit status."""
-    stale = 0
-    for lab in catalog.labs():
-        stub = source.render_stub(lab)
-        if not lab.stub.exists() or lab.stub.read_text(encoding="utf-8") != stub:
-            stale += 1
-            print(f"{'stale' if '--check' in sys.argv else 'written'}: {lab.stub.relative_to(catalog.ROOT).as_posix()}")
-            if "--check" not in sys.argv:
-                lab.stub.write_text(stub, encoding="utf-8")
-    return 1 if stale and "--check" in sys.argv else 0
+    checks = "--check" in sys.argv
+    named = [argument for argument in sys.argv[1:] if argument != "--check"]
+    stale = [each for lab in catalog.labs() if not named or lab.id in named for each in stale_files(lab)]
+    for file, text in stale:
+        print(f"{'stale' if checks else 'written'}: {file.relative_to(catalog.ROOT).as_posix()}")
+        if not checks:
+            file.write_text(text, encoding="utf-8")
+    return 1 if stale and checks else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,116 @@
+"""Break-it labs: the learner writes the tests, and they are graded on correct and on buggy versions of the engine.
+
+The versions lie packed in the lab's folder (versions.txt), so that nobody reads them by accident. They are made from
+the seeded bugs and the other correct ways of the phase's labs, as proof/<lab>/versions.toml lists them:
+
+    correct = ["02.1:ordered_dict", ...]
+    [buggy]
+    I1 = ["02.2:free_forgets", ...]        the law of the break-it lab's contract that these break
+
+A correct version is named correct_1, ..., a buggy one I1_1, ...: by its law, and not by what is wrong with it.
+"""
+
+import base64
+import inspect
+import json
+import tomllib
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from labkit.catalog import Lab, find_lab
+from labkit.graft import Part, grafted
+from labkit.implementations import proof_text
+from labkit.messages import clip, find_todo, learners_line
+from labkit.testing import LabTodo
+from labkit.watchdog import LabHang, watchdog
+
+SECONDS = 1.0  # for one of the learner's tests on one version
+WIDTH = 120
+
+
+class Version(NamedTuple):
+    """One way to write the slots of one lab of the phase."""
+
+    name: str
+    lab_id: str
+    about: str  # in what it differs from the reference, for a correct one; where it does, for a buggy one
+    text: str
+
+
+# --- packed and unpacked ------------------------------------------------------------------------------------------
+
+
+def versions_of(lab: Lab) -> Iterator[Version]:
+    """The versions that proof/<lab>/versions.toml lists."""
+    listed = tomllib.loads((lab.proof / "versions.toml").read_text(encoding="utf-8"))
+    for prefix, kind, names in [
+        ("correct", "variants", listed["correct"]),
+        *((law, "bugs", names) for law, names in listed["buggy"].items()),
+    ]:
+        for number, name in enumerate(names, start=1):
+            other_id, _, stem = name.partition(":")
+            other = find_lab(other_id)
+            file = other.proof / kind / f"{stem}.py"
+            yield Version(f"{prefix}_{number}", other_id, about(other, file, kind), proof_text(other, file))
+
+
+def about(lab: Lab, file: Path, kind: str) -> str:
+    if kind == "variants":
+        first = inspect.cleandoc(file.read_text(encoding="utf-8").split('"""')[1])
+        return " ".join(first.split())
+    return "something is wrong in " + ", ".join(slot.qualname for slot in lab.slots)
+
+
+def pack(lab: Lab) -> str:
+    """The text of versions.txt."""
+    data = json.dumps([list(version) for version in versions_of(lab)]).encode()
+    text = base64.b64encode(zlib.compress(data, 9)).decode()
+    return "\n".join(text[i : i + WIDTH] for i in range(0, len(text), WIDTH)) + "\n"
+
+
+def unpack(text: str) -> list[Version]:
+    """The versions of a versions.txt; two files may differ, by another zlib, and hold the same."""
+    return [Version(*each) for each in json.loads(zlib.decompress(base64.b64decode(text)))]
+
+
+# --- grading ------------------------------------------------------------------------------------------------------
+
+
+class Suite:
+    """The learner's tests, and the versions to run them on. engine: makes the names that a test takes."""
+
+    def __init__(self, lab: Lab, part: Part, engine: Callable[[], Any]) -> None:
+        self._lab, self._part, self._engine = lab, part, engine
+        self._versions = {version.name: version for version in unpack(lab.versions.read_text(encoding="utf-8"))}
+        self._tests = part.tests
+
+    def about(self, name: str) -> str:
+        """What a learner may know of a version."""
+        return f"{name.replace('_', ', version ')}: {clip(self._versions[name].about, 105)}"
+
+    def first_red(self, name: str) -> str:
+        """The first of the learner's tests that is red on a version, and why; "none" if all are green."""
+        if self._part.unwritten:
+            raise LabTodo(self._lab.id)
+        version = self._versions[name]
+        version_part = Part(find_lab(version.lab_id), Path(f"{name}.py"), version.text, is_learners=False)
+        for test_name, test in self._tests.items():
+            try:
+                with grafted([version_part]), watchdog(SECONDS, self._part.file):
+                    test(self._engine())
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                if find_todo(error):
+                    raise
+                return f"{test_name}, at {self._why(error)}"
+        return "none"
+
+    def _why(self, error: BaseException) -> str:
+        line = learners_line(error, self._part.file)
+        if isinstance(error, LabHang):
+            return f"{line} (which did not come back within {SECONDS:.0f} s)"
+        text = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+        return f"{line} ({text})" if text else line
