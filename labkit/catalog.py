@@ -145,7 +145,7 @@ def read_phase(file: Path) -> Phase:
                 vllm=tuple(entry["vllm"]),
                 chapter=entry["chapter"],
                 needs=tuple(entry.get("needs", ())),
-                modules=tuple(data["modules"]),
+                modules=tuple(entry.get("modules", data["modules"])),
             )
             for entry in data["lab"]
         ]

@@ -197,10 +197,16 @@ def join_imports(statements: set[str]) -> str:
             modules.setdefault(module, []).append(name)
         else:
             plain.append(statement)
-    lines = plain + [f"from {module} import {', '.join(sorted(names))}" for module, names in modules.items()]
+    lines = plain + [import_line(module, sorted(names)) for module, names in modules.items()]
     ours = [line for line in lines if line.split()[1].split(".")[0] in ("labkit", "mini_vllm")]
     others = [line for line in lines if line not in ours]
     return "\n\n".join("\n".join(group) for group in (others, ours) if group)
+
+
+def import_line(module: str, names: list[str]) -> str:
+    """One statement; a name a line if it would be too long."""
+    line = f"from {module} import {', '.join(names)}"
+    return line if len(line) <= LINE else f"from {module} import (\n    " + ",\n    ".join(names) + ",\n)"
 
 
 # --- a learner's file, before it runs -------------------------------------------------------------------------------
