@@ -88,6 +88,7 @@ def test_slots_in_any_order(lab):
     of_1=(1, [3, 4], [(3, 0), (4, 0)]),
     of_3=(3, [5, 6], [(1, 2), (2, 0)]),
     of_16=(16, [15, 16], [(0, 15), (1, 0)]),
+    slot_zero=(3, [0, 1], [(0, 0), (0, 1)]),
 )
 def test_blocks_of_every_size(lab, case):
     block_size, slots, places = case

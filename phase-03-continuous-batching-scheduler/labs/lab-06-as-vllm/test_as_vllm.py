@@ -207,6 +207,11 @@ def test_watermark_without_reservation(lab, case):
     reservation_off="chunk_reserve_223",
     shared_prefix="shared_prefix_243",
     reservation_of_hits="block_sizes_164",
+    watermark_without_reservation="watermark_104",
+    no_chunks="no_chunked_prefill_287",
+    victim_ahead="priority_177",
+    victim_was_listed="priority_directed_158",
+    victim_is_itself="priority_prefill_276",
 )
 def test_recorded_steps(lab, case):
     trace = lab.read_trace(case)

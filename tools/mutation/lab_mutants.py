@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""P5 of the labs: automatic mutants of every answer, and which of them no test of the lab notices.
+
+    python tools/mutation/lab_mutants.py [lab ids]
+
+The mutations are mutmut's, one at a time, in the bodies of the functions that a learner writes (and of the helpers
+that belong to the answer). The lab's tests run on each in labkit's runner, up to the first red one; on what they leave,
+those of the phase's other labs, since a slot may belong to two labs and the finer rules have one of their own. Triton
+kernels are left out: what a small change of a tile does is proved by seeded bugs. lab_survivors.md gives a reason for
+each that is left; one that begins with "equivalent" says that no test could tell the two apart, and such a mutant does
+not count. Exit status 1 if less than MIN_KILLED of the others of a lab die, or if one survives without a reason.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+import libcst as cst
+from mutmut.mutation.mutators import mutation_operators
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+from labkit import source
+from labkit.catalog import Lab, LabkitError, find_lab, labs, phases
+from labkit.graft import Part
+from labkit.runner import PASSED, Test, prepare, read_tests, run_test
+from labkit.watchdog import watchdog
+
+MIN_KILLED = 0.95
+SECONDS = 2.0  # for one test
+SURVIVORS = Path(__file__).with_name("lab_survivors.md")
+
+
+class Outcome(NamedTuple):
+    """What became of a lab's mutants; survivors: each change as `before` -> `after`."""
+
+    lab_id: str
+    num_mutants: int
+    num_found_elsewhere: int  # by the tests of another lab only
+    survivors: list[str]
+
+
+class Collector(cst.CSTVisitor):
+    """The changes that mutmut would make inside function bodies: not to annotations, defaults and decorators."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.found: list[tuple[cst.CSTNode, cst.CSTNode]] = []
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        if isinstance(node, cst.Annotation | cst.Decorator | cst.Parameters):
+            return False
+        if isinstance(node, cst.FunctionDef):
+            self.depth += 1
+        elif self.depth:
+            for kind, operator in mutation_operators:
+                if isinstance(node, kind):
+                    self.found += [(node, mutated) for mutated in operator(node)]
+        return True
+
+    def on_leave(self, original_node: cst.CSTNode) -> None:
+        if isinstance(original_node, cst.FunctionDef):
+            self.depth -= 1
+
+
+def mutants(text: str) -> Iterator[tuple[str, str]]:
+    """(the change in words, the whole text) for each mutant that differs as a program."""
+    module = cst.parse_module(text)
+    collector = Collector()
+    module.visit(collector)
+    for old, new in collector.found:
+        mutated = module.deep_replace(old, new)
+        assert isinstance(mutated, cst.Module)
+        if not same_program(text, mutated.code):
+            yield change(text, mutated.code), mutated.code
+
+
+def same_program(one: str, other: str) -> bool:
+    return ast.dump(ast.parse(one)) == ast.dump(ast.parse(other))
+
+
+def change(before: str, after: str) -> str:
+    """The lines that differ, as `before` -> `after`; with the line above if they are one word, such as break."""
+    old, new = before.splitlines(), after.splitlines()
+    start = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), 0)
+    end = next((i for i, (a, b) in enumerate(zip(old[::-1], new[::-1], strict=False)) if a != b), 0)
+    start -= len(old[start : len(old) - end]) == 1 and len(old[start].split()) == 1
+    lines = [
+        " ".join(" ".join(line.split("  # ")[0] for line in each[start : len(each) - end]).split()).replace("|", "\\|")
+        for each in (old, new)
+    ]
+    return f"`{lines[0]}` -> `{lines[1]}`"
+
+
+def kill(lab_id: str) -> Outcome:
+    """Run the tests on every mutant of a lab's answer."""
+    lab = find_lab(lab_id)
+    (phase,) = [phase for phase in phases() if lab in phase.labs]
+    others = [other for other in phase.labs if other.slots and other != lab and "triton" not in other.needs]
+    prepare(lab)
+    own = [(lab, test) for test in read_tests(lab)]
+    elsewhere = [(other, test) for other in others for test in read_tests(other)]
+    survivors, count, found_elsewhere = [], 0, 0
+    for words, text in mutants(source.render_solution(lab)):
+        count += 1
+        try:
+            part = Part(lab, Path("mutant.py"), text, is_learners=False)
+        except LabkitError:
+            continue  # it cannot even be loaded
+        if dies(part, own):
+            continue
+        if dies(part, elsewhere):
+            found_elsewhere += 1
+        else:
+            survivors.append(words)
+    return Outcome(lab_id, count, found_elsewhere, survivors)
+
+
+def dies(part: Part, tests: list[tuple[Lab, Test]]) -> bool:
+    """Whether a test is red on this part; the one that was goes to the front, since it may find the next one, too."""
+    for index, (lab, test) in enumerate(tests):
+        with watchdog(SECONDS):
+            outcome = run_test(lab, [part], test).outcome
+        if outcome != PASSED:
+            tests.insert(0, tests.pop(index))
+            return True
+    return False
+
+
+def reasons() -> dict[tuple[str, str], str]:
+    """The table: (lab, change) to the reason why it may survive."""
+    found: dict[tuple[str, str], str] = {}
+    for line in SURVIVORS.read_text(encoding="utf-8").splitlines() if SURVIVORS.exists() else []:
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if len(cells) == 3 and re.fullmatch(r"\d\d\.\d+", cells[0]) and cells[2]:
+            found[cells[0], cells[1]] = cells[2]
+    return found
+
+
+def main() -> int:
+    """Print a line for each lab and for each survivor; the exit status."""
+    ids = sys.argv[1:] or [lab.id for lab in labs() if lab.slots and "triton" not in lab.needs]
+    known, status, total, dead = reasons(), 0, 0, 0
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        for outcome in pool.map(kill, ids):
+            why = [known.get((outcome.lab_id, words), "") for words in outcome.survivors]
+            equivalent = sum(reason.startswith("equivalent") for reason in why)
+            killed, count = outcome.num_mutants - len(outcome.survivors), outcome.num_mutants - equivalent
+            total, dead = total + count, dead + killed
+            print(
+                f"{outcome.lab_id}  {outcome.num_mutants:3} mutants, {equivalent} equivalent; {killed} of {count} die "
+                f"({killed / count:.1%}), {outcome.num_found_elsewhere} of them by another lab's tests only",
+                flush=True,
+            )
+            status |= killed < MIN_KILLED * count or not all(why)
+            for words, reason in zip(outcome.survivors, why, strict=True):
+                print(f"      {words}: {reason or 'NO REASON GIVEN'}", flush=True)
+    print(f"{dead} of {total} die ({dead / total:.1%})")
+    return int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
