@@ -69,6 +69,11 @@ class Lab:
         return self.folder / "stub.py"
 
     @property
+    def base(self) -> Path:
+        """A copy of the stub that mine.py was made from, or last updated to."""
+        return self.folder.parents[2] / ".lab" / "stubs" / f"{self.id}.py"
+
+    @property
     def proof(self) -> Path:
         return ROOT / "proof" / self.id
 

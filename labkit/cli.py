@@ -8,8 +8,8 @@ lab diff ID               your file beside the reference, after a pass or with -
 lab run PHASE             the engine answers a prompt on your code
 lab reset ID              a new file from the stub; yours is kept as a backup
 lab adopt ID              move what you wrote into stub.py to mine.py, and restore the stub
-lab update [ID]           take a changed stub's text into your file where you have not written yet
-lab grade [PHASE]         for teachers: --json, exit status 0 if everything is green
+lab update [ID]           merge what a newer release changed in a stub into your file
+lab grade [PHASE]         for teachers: --json, --from CHECKOUT, exit status 0 if everything is green
 lab doctor                what this machine can grade
 """
 
@@ -54,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
     grade = verbs.add_parser("grade")
     grade.add_argument("what", nargs="*", help="lab ids or phases; all by default")
     grade.add_argument("--json", action="store_true", dest="as_json", help="one JSON object for a program to read")
+    grade.add_argument("--from", dest="folder", help="somebody's checkout: only its mine.py files are read")
     verbs.add_parser("doctor")
     return top
 

@@ -4,6 +4,8 @@ import difflib
 import json
 import platform
 import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -15,10 +17,11 @@ from rich.table import Table
 from labkit import behaviour, progress, source
 from labkit.catalog import ROOT, Lab, LabkitError, find_lab, labs, phases
 from labkit.graft import Part, grafted
-from labkit.implementations import make_mine, part_of
-from labkit.runner import FAILED, NO_CONCEPT, NOT_GRADED, PASSED, Result, one_line, run_lab, why_not_graded
+from labkit.implementations import make_mine, part_of, remember_stub, stub_has_changed
+from labkit.runner import FAILED, NO_CONCEPT, NOT_GRADED, PASSED, Result, one_line, prepare, run_lab, why_not_graded
 
 LEVELS = ("a question", "the invariant", "the shape")
+BETWEEN = "\n\x1f\n"  # stands between the lines for a merge, so that changes of neighbouring lines do not touch
 
 
 def screen() -> Console:
@@ -40,16 +43,24 @@ def select(what: Sequence[str]) -> list[Lab]:
 
 
 def grade_mine(lab: Lab) -> list[Result]:
-    """The learner's file of a lab, graded and recorded. A file that cannot be graded is one red result."""
+    """The learner's file of a lab, graded and recorded."""
     make_mine(lab)
-    notice_edited_stub(lab)
+    notice_the_stub(lab)
+    results = grade_file(lab, lab.mine)
+    if results[0].concept is not NO_CONCEPT:  # else nothing could be graded
+        progress.record_results(lab.id, results)
+    return results
+
+
+def grade_file(lab: Lab, file: Path) -> list[Result]:
+    """Grade a file as a lab's answer. One that cannot be graded is one red result."""
+    if why_not_graded(lab):
+        return run_lab(lab, [])
+    prepare(lab)
     try:
-        part = part_of(lab, "mine") if why_not_graded(lab) is None else None
+        return run_lab(lab, [Part(lab, file)])
     except LabkitError as error:
         return [Result(lab.id, "", NO_CONCEPT, FAILED, str(error), 0.0)]
-    results = run_lab(lab, [part] if part else [])
-    progress.record_results(lab.id, results)
-    return results
 
 
 # --- seeing -------------------------------------------------------------------------------------------------------
@@ -182,12 +193,15 @@ def adopt(lab: str) -> int:
         print(f"Your mine.py is kept as {backup(chosen.mine).name}.")
     chosen.mine.write_text(text, encoding="utf-8")
     chosen.stub.write_text(source.render_stub(chosen), encoding="utf-8")
+    remember_stub(chosen)
     print(f"Moved to {chosen.mine.relative_to(ROOT).as_posix()}; stub.py is restored.")
     return 0
 
 
-def notice_edited_stub(lab: Lab) -> None:
-    """People edit stub.py, because the course says "implement the stub"."""
+def notice_the_stub(lab: Lab) -> None:
+    """People edit stub.py, because the course says "implement the stub"; and a release may bring another one."""
+    if stub_has_changed(lab):
+        print(f"The stub of lab {lab.id} has changed since you began. `lab update {lab.id}` merges it into your file.")
     if lab.stub.read_text(encoding="utf-8") != source.render_stub(lab):
         print(
             f"stub.py of lab {lab.id} was edited, and mine.py is what is graded. `lab adopt {lab.id}` moves your work."
@@ -195,24 +209,39 @@ def notice_edited_stub(lab: Lab) -> None:
 
 
 def update(lab: str | None) -> int:
-    """A changed stub under a file that nobody has written in yet is taken over; else the change is shown."""
+    """What a newer release changed in a stub comes into mine.py; what the learner wrote stays."""
     for chosen in [find_lab(lab)] if lab else list(labs()):
         if not chosen.mine.exists():
             continue
-        mine, stub = chosen.mine.read_text(encoding="utf-8"), chosen.stub.read_text(encoding="utf-8")
-        if mine == stub:
-            continue
-        try:
-            untouched = source.unwritten(source.parse(chosen.mine)) == source.unwritten(source.parse(chosen.stub))
-        except LabkitError as error:
-            print(error)
-            continue
-        if untouched:
-            print(f"{chosen.id}: your file is kept as {backup(chosen.mine).name}, the new stub is in its place.")
-            chosen.mine.write_text(stub, encoding="utf-8")
-        else:
-            print(f"{chosen.id}: you have begun; compare mine.py with stub.py, which may have changed.")
+        if not chosen.base.exists():
+            print(f"{chosen.id}: your file was made elsewhere, from which stub is not known; compare it with stub.py.")
+        elif stub_has_changed(chosen):
+            print(f"{chosen.id}: " + merge_stub(chosen))
+        remember_stub(chosen)
     return 0
+
+
+def merge_stub(lab: Lab) -> str:
+    """Merge the change of the stub into mine.py, and say what was done. Errors: LabkitError without git."""
+    if shutil.which("git") is None:
+        raise LabkitError("lab update merges with git, which is not installed here.")
+    mine = lab.mine.read_bytes()
+    newline = "\r\n" if b"\r\n" in mine else "\n"
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / name for name in ("mine", "base", "stub")]
+        texts = (lab.mine.read_text(encoding="utf-8"), lab.base.read_text(encoding="utf-8"), source.render_stub(lab))
+        for file, text in zip(files, texts, strict=True):
+            file.write_text(text.replace("\n", BETWEEN), encoding="utf-8", newline="\n")
+        call = ["git", "merge-file", "-p", "--ours", *map(str, files)]
+        merged = subprocess.run(call, capture_output=True, check=True).stdout.decode().replace(BETWEEN, "\n")
+        conflicts = subprocess.run([each for each in call if each != "--ours"], capture_output=True).returncode
+    kept = backup(lab.mine)
+    lab.mine.write_text(merged, encoding="utf-8", newline=newline)
+    said = f"the stub's changes are in your file; as it was, it is kept as {kept.name}."
+    if conflicts:
+        said += f"\n{conflicts} of them touch lines that you changed: yours were left. What has changed in the stub:\n"
+        said += "\n".join(difflib.unified_diff(texts[1].splitlines(), texts[2].splitlines(), lineterm="", n=1))
+    return said
 
 
 # --- for the whole ------------------------------------------------------------------------------------------------
@@ -255,14 +284,19 @@ def generate(prompt: str) -> None:
     out.print(render_timeline(recorder.to_trace("lab run"), width=min(out.width, 100)))
 
 
-def grade(what: Sequence[str], as_json: bool) -> int:
-    """Every test of every lab, for a teacher; exit status 0 if all is green."""
+def grade(what: Sequence[str], as_json: bool, folder: str | None) -> int:
+    """Every test of every lab, for a teacher; exit status 0 if all is green.
+
+    folder: somebody's checkout. Of it only the mine.py files are read: tests and grader are those of this one.
+    """
     report = {}
     for lab in select(what):
-        results = grade_mine(lab)
+        file = Path(folder, lab.mine.relative_to(lab.folder.parents[2])) if folder else lab.mine
+        results = grade_file(lab, file if file.exists() else lab.stub)
         report[lab.id] = {
             "title": lab.title,
             "minutes": lab.minutes,
+            "handed_in": file.exists(),
             "passed": sum(result.outcome == PASSED for result in results),
             "total": len(results),
             "tests": {result.test: result.outcome for result in results},

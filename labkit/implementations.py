@@ -17,7 +17,19 @@ def make_mine(lab: Lab) -> bool:
     if lab.mine.exists():
         return False
     shutil.copyfile(lab.stub, lab.mine)
+    remember_stub(lab)
     return True
+
+
+def remember_stub(lab: Lab) -> None:
+    """mine.py has everything that this stub has: the next `lab update` begins here."""
+    lab.base.parent.mkdir(parents=True, exist_ok=True)
+    lab.base.write_text(source.render_stub(lab), encoding="utf-8")
+
+
+def stub_has_changed(lab: Lab) -> bool:
+    """Whether a release brought another stub since."""
+    return lab.base.exists() and lab.base.read_text(encoding="utf-8") != source.render_stub(lab)
 
 
 def reference_parts(lab: Lab) -> list[Part]:

@@ -354,6 +354,69 @@ def test_grade_for_a_teacher(command: Callable[..., int], lab: Lab, capsys: pyte
     assert json.loads(capsys.readouterr().out)["99.1"]["passed"] == 0
 
 
+def test_a_submission_is_graded_with_the_tests_of_this_checkout(
+    command: Callable[..., int], lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A submission may have any tests and any grader in it: only its mine.py is read, and nothing is recorded."""
+    submission = tmp_path / "submission"
+    folder = submission / "phase-99-test" / "labs" / "lab-01"
+    folder.mkdir(parents=True)
+    assert command("grade", "--json", "--from", str(submission)) == 1
+    report = json.loads(capsys.readouterr().out)["99.1"]
+    assert (report["handed_in"], report["passed"], report["total"]) == (False, 0, 3)
+    (folder / "mine.py").write_text(RIGHT)
+    (folder / "test_it.py").write_text("")
+    assert command("grade", "--json", "--from", str(submission)) == 0
+    assert json.loads(capsys.readouterr().out)["99.1"]["passed"] == 3
+    assert not lab.mine.exists()
+    assert not (tmp_path / ".lab" / "progress.json").exists()
+
+
+OLD_DOC = "Whether this step catches up"
+
+
+def begin_with_an_older_stub(lab: Lab, newline: str = "\n") -> None:
+    """A learner wrote the body; since then a release has changed the docstring."""
+    older = source.render_stub(lab).replace(OLD_DOC, "Whether it is time")
+    assert older != source.render_stub(lab)
+    lab.base.parent.mkdir(parents=True)
+    lab.base.write_text(older)
+    body = "return request.num_computed_tokens + num_scheduled == request.num_tokens  # mine"
+    lab.mine.write_text(older.replace('todo("99.1")', body), newline=newline)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
+def test_update_merges_a_changed_stub(
+    command: Callable[..., int], lab: Lab, capsys: pytest.CaptureFixture[str], newline: str
+) -> None:
+    begin_with_an_older_stub(lab, newline)
+    before = lab.mine.read_bytes()
+    command("test", "99.1")
+    assert "`lab update 99.1` merges it" in capsys.readouterr().out
+    assert command("update") == 0
+    assert OLD_DOC in lab.mine.read_text()
+    assert "# mine" in lab.mine.read_text()
+    assert lab.mine.read_bytes().count(newline.encode()) == lab.mine.read_bytes().count(b"\n")
+    assert lab.mine.with_name("mine.py.bak1").read_bytes() == before
+    assert command("test", "99.1") == 0
+    capsys.readouterr()
+    assert command("update") == 0
+    assert capsys.readouterr().out == "", "there is nothing to merge twice"
+
+
+def test_update_leaves_what_the_learner_changed(
+    command: Callable[..., int], lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin_with_an_older_stub(lab)
+    lab.mine.write_text(lab.mine.read_text().replace("Whether it is time", "I understand it so"))
+    assert command("update", "99.1") == 0
+    said = capsys.readouterr().out
+    assert "1 of them touch lines that you changed: yours were left" in said
+    assert f'+        """{OLD_DOC}' in said
+    assert "I understand it so" in lab.mine.read_text()
+    assert "<<<<" not in lab.mine.read_text()
+
+
 def test_an_unknown_lab_is_refused(command: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert command("test", "77.7") == 2
     assert "There is no lab '77.7'. The labs are 99.1." in capsys.readouterr().err
