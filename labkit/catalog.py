@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+VLLM = "0.33.0"  # the release whose symbols the labs cite
+SYMBOLS = ROOT / "traces" / f"vllm-{VLLM}" / "symbols.json"  # module, symbol, line; by tools/index_vllm.py
 
 
 class LabkitError(Exception):

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from labkit import behaviour, progress, source
-from labkit.catalog import ROOT, Lab, LabkitError, find_lab, labs, phases
+from labkit.catalog import ROOT, SYMBOLS, VLLM, Lab, LabkitError, find_lab, labs, phases
 from labkit.graft import Part, grafted
 from labkit.implementations import make_mine, part_of, remember_stub, stub_has_changed
 from labkit.runner import FAILED, NO_CONCEPT, NOT_GRADED, PASSED, Result, one_line, prepare, run_lab, why_not_graded
@@ -72,8 +72,9 @@ def status() -> int:
     table = Table(box=None, pad_edge=False)
     for column in ("lab", "", "state", "minutes", "last run"):
         table.add_column(column)
-    following = next((lab for lab in labs() if not progress.is_done(lab.id, data)), None)
-    for lab in labs():
+    every = list(labs())
+    following = next((lab for lab in every if not progress.is_done(lab.id, data)), None)
+    for lab in every:
         known = data.get(lab.id, {})
         state = f"{known['passed']} of {known['total']}" if known.get("total") else ""
         if progress.is_done(lab.id, data):
@@ -158,7 +159,19 @@ def diff(lab: str, give_up: bool) -> int:
     part = part_of(chosen, "mine")
     if part and part.replacements and not part.unwritten and not chosen.needs:
         print("\n" + behaviour.summary([part]))
+    print("\nThe same in vLLM:", *vllm_links(chosen), sep="\n  ")
     return 0
+
+
+def vllm_links(lab: Lab) -> list[str]:
+    """Where the lab's symbols stand in the pinned release, by the index that proves they exist."""
+    lines = json.loads(SYMBOLS.read_text(encoding="utf-8"))
+    links = []
+    for symbol in lab.vllm:
+        module, _, name = symbol.partition(":")
+        place = f"{module.replace('.', '/')}.py#L{lines[module][name]}"
+        links.append(f"{name:48} https://github.com/vllm-project/vllm/blob/v{VLLM}/{place}")
+    return links
 
 
 # --- changing -----------------------------------------------------------------------------------------------------

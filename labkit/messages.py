@@ -31,7 +31,8 @@ def explain(error: BaseException, concept: Concept, lab: Lab, part: Part | None)
         lines.append(f"  your line  {line}")
     elif part:
         lines.append(f"  your part  {definitions(part)}")
-    lines.append(f"  next       lab hint {lab.id} · {lab.chapter} · vLLM: {', '.join(lab.vllm)}")
+    names = [symbol.partition(":")[2] for symbol in lab.vllm]
+    lines.append(f"  next       lab hint {lab.id} · {lab.chapter} · vLLM: {', '.join(dict.fromkeys(names))}")
     return "\n".join(lines[:MAX_LINES])
 
 

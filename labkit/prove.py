@@ -32,7 +32,7 @@ from unittest.mock import patch
 
 from labkit import source, testing
 from labkit.breaking import unpack, versions_of
-from labkit.catalog import ROOT, Lab, LabkitError, find_lab, labs
+from labkit.catalog import ROOT, SYMBOLS, Lab, LabkitError, find_lab, labs
 from labkit.graft import Part
 from labkit.implementations import proof_part, reference_parts, story_of
 from labkit.messages import MAX_LINES
@@ -41,7 +41,6 @@ from labkit.runner import FAILED, HANG, PASSED, TODO, Result, read_tests, run_la
 MOST_SECONDS = 5.0
 MIN_BUGS, MIN_VARIANTS = 10, 3
 HINT_RUN = 8
-SYMBOLS = ROOT / "traces" / "vllm-0.33.0" / "symbols.json"  # by tools/index_vllm.py
 REPORT = ROOT / "proof" / "report.md"
 BUILT_IN = {name for kind in (list, dict, set, tuple, str, int, float, range) for name in dir(kind)}
 LABKIT_NAMES = {

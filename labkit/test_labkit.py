@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import sys
 import textwrap
 import time
@@ -63,7 +64,19 @@ def lab(tmp_path: Path) -> Lab:
     (folder / "hints.md").write_text("# Hints\n\n## 1. Q\n\nWhy?\n\n## 2. I\n\nLaw.\n\n## 3. S\n\nShape.\n")
     slot = Slot.parse("mini_vllm.scheduler:Scheduler.needs_sample")
     modules = ("mini_vllm.request", "mini_vllm.kv_cache", "mini_vllm.scheduler")
-    made = Lab("99.1", "Who samples", folder, (slot,), (), 5, ("sampling",), ("vllm.x:Y",), "docs/x.md#y", (), modules)
+    made = Lab(
+        "99.1",
+        "Who samples",
+        folder,
+        (slot,),
+        (),
+        5,
+        ("sampling",),
+        ("vllm.v1.core.sched.scheduler:Scheduler.schedule",),
+        "docs/x.md#y",
+        (),
+        modules,
+    )
     made.stub.write_text(source.render_stub(made))
     return made
 
@@ -313,7 +326,7 @@ def command(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
 def test_the_first_hour(command: Callable[..., int], lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     """Status, a red test, hints, a green test, the reference beside it."""
     assert command() == 0
-    assert "next" in capsys.readouterr().out
+    assert re.search(r"99\.1 .*next", capsys.readouterr().out)
     assert command("test", "99.1") == 1
     assert "TODO  99.1" in capsys.readouterr().out
     assert command("hint", "99.1") == 0
