@@ -69,27 +69,39 @@ def grade_file(lab: Lab, file: Path) -> list[Result]:
 def status() -> int:
     """The table: done, next, minutes, last run."""
     data = progress.read()
-    table = Table(box=None, pad_edge=False)
-    for column in ("lab", "", "state", "minutes", "last run"):
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in ("lab", "", "state", "min", "last run"):
         table.add_column(column)
-    every = list(labs())
-    following = next((lab for lab in every if not progress.is_done(lab.id, data)), None)
-    for lab in every:
+    following = next_lab()
+    for lab in labs():
         known = data.get(lab.id, {})
         state = f"{known['passed']} of {known['total']}" if known.get("total") else ""
         if progress.is_done(lab.id, data):
             state = f"[green]done[/] {state}"
-        elif lab is following:
+        elif lab == following:
             state = f"[yellow]next[/] {state}"
         if why_not_graded(lab):
             state = NOT_GRADED
-        table.add_row(lab.id, lab.title, state, str(lab.minutes), known.get("when", "").replace("T", " "))
+        table.add_row(lab.id, lab.title, state, str(lab.minutes), known.get("when", "")[:10])
     out = screen()
     out.print(table)
-    if following:
-        make_mine(following)
-        out.print(f"\nNext: {following.mine.relative_to(ROOT).as_posix()}, then: lab watch {following.id}")
+    out.print("\n" + what_next())
     return 0
+
+
+def next_lab() -> Lab | None:
+    """The first that is not done and can be graded here."""
+    data = progress.read()
+    return next((lab for lab in labs() if not progress.is_done(lab.id, data) and not why_not_graded(lab)), None)
+
+
+def what_next() -> str:
+    """Where to go on, in a line; the file is made if need be."""
+    lab = next_lab()
+    if lab is None:
+        return "Every lab that can be graded here is done. `lab run 03 --mine=all` runs the engine on all of it."
+    make_mine(lab)
+    return f"Next: {lab.mine.relative_to(lab.folder.parents[2]).as_posix()}, then: lab watch {lab.id}"
 
 
 def test(what: Sequence[str], every_message: bool) -> int:
@@ -99,6 +111,8 @@ def test(what: Sequence[str], every_message: bool) -> int:
         results = grade_mine(lab)
         show(results, lab, every_message)
         worst |= any(result.outcome != PASSED for result in results)
+    if not worst:
+        print(what_next())
     return worst
 
 
@@ -114,18 +128,20 @@ def watch(lab: str | None) -> int:
     """Grade a lab each time its file is saved, in this process: imports are paid once."""
     from watchfiles import watch as changes_of
 
-    data = progress.read()
-    chosen = find_lab(lab) if lab else next((each for each in labs() if not progress.is_done(each.id, data)), None)
+    chosen = find_lab(lab) if lab else next_lab()
     if chosen is None:
-        print("Every lab is done.")
+        print(what_next())
         return 0
     print(f"Watching {chosen.mine.relative_to(ROOT).as_posix()}; Ctrl-C ends.", flush=True)
     make_mine(chosen)
     show(grade_mine(chosen), chosen)
     for _ in changes_of(chosen.folder, debounce=50, step=20, raise_interrupt=False):
         start = time.perf_counter()
-        show(grade_mine(chosen), chosen)
+        results = grade_mine(chosen)
+        show(results, chosen)
         print(f"({time.perf_counter() - start:.2f} s)", flush=True)
+        if all(result.outcome == PASSED for result in results):
+            print(f"`lab diff {chosen.id}` shows the reference beside yours. {what_next()}", flush=True)
     return 0
 
 

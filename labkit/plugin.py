@@ -202,6 +202,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for lab in grading.by_folder.values():
         if graded := grading.results.get(lab.id):
             terminalreporter.write_line(one_line(lab, graded))
+    unfinished = [
+        lab for lab in grading.by_folder.values() if any(each.message for each in grading.results.get(lab.id, ()))
+    ]
+    if grading.impl == "mine" and unfinished:
+        terminalreporter.write_line(f"next: lab watch {unfinished[0].id}, or lab hint {unfinished[0].id}")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

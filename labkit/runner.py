@@ -73,7 +73,7 @@ def why_not_graded(lab: Lab) -> str | None:
     """What this machine lacks for the lab, in one sentence; None when it can be graded."""
     missing = [package for package in lab.needs if find_spec(package) is None]
     if missing:
-        return f"lab {lab.id} needs {' and '.join(missing)}, which is not installed: not graded here"
+        return f"lab {lab.id} needs {' and '.join(missing)} (see the README's table of installs): not graded here"
     return None
 
 
