@@ -94,12 +94,11 @@ class Lab:
 
     @cached_property
     def invariants(self) -> dict[str, str]:
-        """The laws of contract.md: lines that begin with an id, as in "- **I2** no request gets more than ..."."""
+        """The laws of contract.md: list items that begin with an id, as in "- **I2** no request gets more than ..."."""
         found = {}
-        for line in (self.folder / "contract.md").read_text(encoding="utf-8").splitlines():
-            if line.startswith("- **I"):
-                name, _, text = line.removeprefix("- **").partition("**")
-                found[name] = text.strip()
+        for item in (self.folder / "contract.md").read_text(encoding="utf-8").split("\n- **I")[1:]:
+            number, _, text = item.partition("**")
+            found["I" + number] = " ".join(text.partition("\n\n")[0].split())
         return found
 
 

@@ -90,9 +90,12 @@ def status() -> int:
 
 
 def next_lab() -> Lab | None:
-    """The first that is not done and can be graded here."""
-    data = progress.read()
-    return next((lab for lab in labs() if not progress.is_done(lab.id, data) and not why_not_graded(lab)), None)
+    """From the one graded last on, the first that is not done and can be graded here."""
+    data, every = progress.read(), list(labs())
+    last = max(every, key=lambda lab: data.get(lab.id, {}).get("when", ""))
+    start = every.index(last) if last.id in data else 0
+    in_turn = every[start:] + every[:start]
+    return next((lab for lab in in_turn if not progress.is_done(lab.id, data) and not why_not_graded(lab)), None)
 
 
 def what_next() -> str:

@@ -18,6 +18,7 @@ from labkit.graft import Part, grafted
 from labkit.implementations import make_mine, part_of
 from labkit.messages import explain
 from labkit.runner import (
+    FILES_THAT_WARN,
     HANG,
     NO_CONCEPT,
     NOT_GRADED,
@@ -87,6 +88,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[STASH] = Grading(config)
     if asked_for(config):  # labkit says what is red; pytest's own account would say it again, at length
         config.option.tbstyle, config.option.reportchars = "no", "N"
+        for package in FILES_THAT_WARN.split("|"):
+            config.addinivalue_line("filterwarnings", rf"ignore::RuntimeWarning:{package}.*")
 
 
 def asked_for(config: pytest.Config) -> list[Lab]:
@@ -116,14 +119,20 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return lines
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A lab that this machine cannot grade is not even imported; it says so, and counts as nothing."""
-    grading = config.stash[STASH]
-    lab = grading.by_folder.get(collection_path.parent)
-    if lab is None or collection_path.suffix != ".py" or why_not_graded(lab) is None:
+class NotGraded(pytest.Module):
+    """The tests of a lab that this machine cannot grade: not even imported, and they count as nothing."""
+
+    def collect(self) -> list[pytest.Item]:
+        return []
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    grading = parent.config.stash[STASH]
+    lab = grading.by_folder.get(module_path.parent)
+    if lab is None or why_not_graded(lab) is None:
         return None
     grading.results[lab.id] = [Result(lab.id, "", NO_CONCEPT, NOT_GRADED, "", 0.0)]
-    return True
+    return NotGraded.from_parent(parent, path=module_path)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

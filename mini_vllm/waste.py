@@ -39,7 +39,7 @@ class KVMemory(Protocol):
     num_slots: int
 
     def allocate(self, request_id: int, num_tokens: int) -> bool:
-        """Make room for the first num_tokens tokens of a request; False, and nothing changes, if there is none."""
+        """Make room for the first num_tokens >= 1 tokens of a request; False, and nothing changes, if there is none."""
 
     def free(self, request_id: int) -> None:
         """Take back what a request holds. Raises KeyError for one that holds nothing."""
