@@ -13,7 +13,7 @@ STAMP := .venv/.installed
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-triton36 lint types imports size check bench gpu proof book mutants clean
+.PHONY: help setup demo test test-slow test-triton36 lint types imports size check bench gpu proof book mutants lab-mutants clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,7 +33,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## generate text with the bundled model, offline, and see each step
 	@$(BIN)/mini-vllm demo
 
-test: $(STAMP) ## the test suite (less than three minutes)
+test: $(STAMP) ## the test suite (two to four minutes)
 	@$(BIN)/pytest -q -n $(WORKERS)
 
 test-slow: $(STAMP) ## the tests that are left out by default
@@ -77,6 +77,9 @@ book: $(STAMP) ## build the book into site/
 mutants: $(STAMP) ## mutation testing of the core (takes minutes to an hour)
 	@CORE_EXAMPLES=10 $(BIN)/mutmut run --max-children $(WORKERS)
 	@$(BIN)/mutmut results
+
+lab-mutants: $(STAMP) ## mutation testing of the labs (half a minute)
+	@OMP_NUM_THREADS=1 $(BIN)/python tools/mutation/lab_mutants.py
 
 clean: ## remove .venv, caches and what builds leave behind
 	rm -rf .venv build dist site mutants .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info

@@ -15,7 +15,7 @@ import inspect
 import json
 import tomllib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from labkit.catalog import Lab, find_lab
 from labkit.graft import Part, grafted
 from labkit.implementations import proof_text
 from labkit.messages import clip, find_todo, learners_line
-from labkit.testing import LabTodo
+from labkit.testing import Check, LabFailure, LabTodo
 from labkit.watchdog import LabHang, watchdog
 
 SECONDS = 1.0  # for one of the learner's tests on one version
@@ -63,9 +63,9 @@ def about(lab: Lab, file: Path, kind: str) -> str:
     return "something is wrong in " + ", ".join(slot.qualname for slot in lab.slots)
 
 
-def pack(lab: Lab) -> str:
+def pack(versions: Iterable[Version]) -> str:
     """The text of versions.txt."""
-    data = json.dumps([list(version) for version in versions_of(lab)]).encode()
+    data = json.dumps([list(version) for version in versions]).encode()
     text = base64.b64encode(zlib.compress(data, 9)).decode()
     return "\n".join(text[i : i + WIDTH] for i in range(0, len(text), WIDTH)) + "\n"
 
@@ -84,19 +84,36 @@ class Suite:
     def __init__(self, lab: Lab, part: Part, engine: Callable[[], Any]) -> None:
         self._lab, self._part, self._engine = lab, part, engine
         self._versions = {version.name: version for version in unpack(lab.versions.read_text(encoding="utf-8"))}
-        self._tests = part.tests
 
-    def about(self, name: str) -> str:
+    def must_be_green(self, name: str) -> None:
+        """None of the learner's tests may be red on a correct version. Raises LabFailure that shows the one that is."""
+        red = self._first_red(name)
+        Check(None).compared()
+        if red:
+            test, line, text = red
+            what = [self._about(name), f"{test} is red on it", f"  {line}"]
+            if text and text not in line:
+                what.append(f"  {text}")
+            raise LabFailure("\n  ".join(what), "every test is green", "red")
+
+    def must_be_red(self, name: str) -> None:
+        """One of the learner's tests at least must be red on a buggy version. Raises LabFailure."""
+        red = self._first_red(name)
+        Check(None).compared()
+        if not red:
+            raise LabFailure(self._about(name), "one of your tests is red on it", "all are green")
+
+    def _about(self, name: str) -> str:
         """What a learner may know of a version."""
-        return f"{name.replace('_', ', version ')}: {clip(self._versions[name].about, 105)}"
+        return f"{name.replace('_', ', version ')}: {clip(self._versions[name].about, 200)}"
 
-    def first_red(self, name: str) -> str:
-        """The first of the learner's tests that is red on a version, and why; "none" if all are green."""
+    def _first_red(self, name: str) -> tuple[str, str, str] | None:
+        """The first of the learner's tests that is red on a version, at which line, and why; None if all are green."""
         if self._part.unwritten:
             raise LabTodo(self._lab.id)
         version = self._versions[name]
         version_part = Part(find_lab(version.lab_id), Path(f"{name}.py"), version.text, is_learners=False)
-        for test_name, test in self._tests.items():
+        for test_name, test in self._part.tests.items():
             try:
                 with grafted([version_part]), watchdog(SECONDS, self._part.file):
                     test(self._engine())
@@ -105,12 +122,12 @@ class Suite:
             except BaseException as error:
                 if find_todo(error):
                     raise
-                return f"{test_name}, at {self._why(error)}"
-        return "none"
+                return test_name, learners_line(error, self._part.file), why(error)
+        return None
 
-    def _why(self, error: BaseException) -> str:
-        line = learners_line(error, self._part.file)
-        if isinstance(error, LabHang):
-            return f"{line} (which did not come back within {SECONDS:.0f} s)"
-        text = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
-        return f"{line} ({text})" if text else line
+
+def why(error: BaseException) -> str:
+    """What an error says, for somebody who looks at the line that raised it."""
+    if isinstance(error, LabHang):
+        return f"it did not come back within {SECONDS:.0f} s"
+    return clip(str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}")

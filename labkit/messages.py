@@ -68,7 +68,7 @@ def shorten(state: str) -> list[str]:
 
 def clip(text: str, width: int = 100) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= width else text[: width - 3] + "..."
+    return text if len(text) <= width else text[: width - 3].rpartition(" ")[0] + " ..."
 
 
 def find_todo(error: BaseException) -> LabTodo | None:
@@ -92,7 +92,7 @@ def learners_line(error: BaseException, file: Path | None) -> str:
 def definitions(part: Part) -> str:
     """Where the slots are defined, for a result that is wrong without an error: mine.py:12 schedule, :30 _preempt."""
     if part.tests:
-        return f"{part.file.name}: {', '.join(part.tests)}"
+        return f"{part.file.name}, {len(part.tests)} test{'s' if len(part.tests) > 1 else ''}"
     places = []
     for slot, mine in part.replacements:
         code = getattr(getattr(mine, "__func__", getattr(mine, "fn", mine)), "__code__", None)

@@ -48,8 +48,8 @@ LABKIT_NAMES = {
     "drive",
     "read_trace",
     "suite",
-    "first_red",
-    "about",
+    "must_be_green",
+    "must_be_red",
     "true",
     "fail",
     "blocks",
@@ -249,7 +249,7 @@ def judge_bug(file: Path, results: Sequence[Result], red: Sequence[Result], own:
     if slowest > MOST_SECONDS:
         yield f"P3 {file.stem}: a test took {slowest:.1f} s"
     if file.stem.startswith("hang_") and not any(
-        result.outcome == HANG or "RecursionError" in result.message for result in red
+        result.outcome == HANG or re.search("RecursionError|did not come back", result.message) for result in red
     ):
         yield f"P10 {file.stem} does not end as a hang: {[result.outcome for result in results]}"
     for result in red:

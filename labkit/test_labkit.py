@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from labkit import behaviour, catalog, cli, commands, progress, source
+from labkit import behaviour, breaking, catalog, cli, commands, progress, source
 from labkit.catalog import Lab, LabkitError, Slot
 from labkit.graft import Part, grafted, namespace
 from labkit.messages import MAX_LINES
-from labkit.runner import HANG, NOT_GRADED, PASSED, TODO, Result, run_lab
+from labkit.runner import FAILED, HANG, NOT_GRADED, PASSED, TODO, Result, run_lab
 from labkit.testing import LabFailure, cases, check, raises
 from labkit.watchdog import LabHang, watchdog
 from mini_vllm.block_pool import FreeKVCacheBlockQueue
@@ -254,6 +254,70 @@ def test_behaviour_is_compared_step_by_step(lab: Lab) -> None:
     assert "other decisions" in said
     assert "The tokens are the same everywhere." in said
     assert len(said.splitlines()) == 5
+
+
+# --- break-it labs: the learner's tests -------------------------------------------------------------------------------
+
+SUITE = """
+def test_all_blocks_come_back(lab):
+    pool = lab.BlockPool(5)
+    pool.free_blocks(pool.get_new_blocks(3))
+    assert pool.num_free_blocks == 4
+"""
+
+
+@pytest.fixture
+def break_it(tmp_path: Path) -> Lab:
+    """Lab 02.5 with the learner's file in a folder of its own, and two versions only."""
+    real = catalog.find_lab("02.5")
+    folder = tmp_path / "phase-02-test" / "labs" / "break-it"
+    folder.mkdir(parents=True)
+    (folder / "contract.md").write_text("- **I1** a correct engine is green\n- **I2** blocks are counted\n")
+    listed = {version.name: version for version in breaking.unpack(real.versions.read_text(encoding="utf-8"))}
+    wrong = source.render_solution(catalog.find_lab("02.2")).replace("ref_cnt -= 1", "ref_cnt -= 0")
+    assert "ref_cnt -= 0" in wrong
+    versions = [listed["correct_1"], breaking.Version("I2_1", "02.2", "something is wrong in free_blocks", wrong)]
+    (folder / "versions.txt").write_text(breaking.pack(versions))
+    (folder / "test_break.py").write_text(
+        "from labkit import concept\n"
+        "@concept('A correct engine is green.', invariant='I1')\n"
+        "def test_green(lab):\n    lab.suite.must_be_green('correct_1')\n"
+        "@concept('A lost block is noticed.', invariant='I2')\n"
+        "def test_red(lab):\n    lab.suite.must_be_red('I2_1')\n"
+    )
+    return Lab(**{**vars(real), "folder": folder})
+
+
+def test_a_suite_is_run_on_correct_and_buggy_versions(break_it: Lab) -> None:
+    assert outcomes(grade(break_it, SUITE)) == [PASSED, PASSED]
+    blind, overfitted = SUITE.replace("== 4", ">= 0"), SUITE.replace("== 4", "== 5")
+    red = grade(break_it, blind)
+    assert outcomes(red) == [PASSED, FAILED]
+    assert "something is wrong in free_blocks" in red[1].message
+    red = grade(break_it, overfitted)
+    assert outcomes(red) == [FAILED, PASSED]
+    assert "test_all_blocks_come_back is red on it" in red[0].message
+    assert "mine.py:5: assert pool.num_free_blocks == 5" in red[0].message
+    assert "mine.py, 1 test" in red[0].message
+
+
+def test_a_suite_that_hangs_is_red_and_says_so(break_it: Lab) -> None:
+    start = time.perf_counter()
+    red = grade(break_it, SUITE.replace("    assert", "    while True: pass\n    assert"))
+    assert outcomes(red) == [FAILED, PASSED], "on a buggy version, not to come back is to notice"
+    assert "it did not come back within 1 s" in red[0].message
+    assert time.perf_counter() - start < 5.0
+
+
+def test_a_suite_must_have_tests_that_take_the_engine(break_it: Lab) -> None:
+    for text, said in [("x = 1\n", "mine.py has no test"), ("def test_x():\n    pass\n", "test_x() must take one")]:
+        with pytest.raises(LabkitError, match=re.escape(said)):
+            grade(break_it, text)
+
+
+def test_an_unwritten_suite_is_to_do(break_it: Lab) -> None:
+    stub = source.render_stub(catalog.find_lab("02.5"))
+    assert outcomes(grade(break_it, stub)) == [TODO, TODO]
 
 
 # --- stubs ----------------------------------------------------------------------------------------------------------
