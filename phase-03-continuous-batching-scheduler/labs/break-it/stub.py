@@ -1,4 +1,4 @@
-"""Lab 03.7: Break it: tests for a scheduler (60 minutes). You write the tests.
+"""Lab 03.7: Break it: tests for a scheduler (90 minutes). You write the tests.
 
 What must hold is in contract.md. Each test is a function test_...(lab); lab has the engine's names. It is run on
 correct engines, where it must be green, and on buggy ones, where at least one of your tests must be red. The first test
