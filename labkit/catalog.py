@@ -96,9 +96,10 @@ class Lab:
     def invariants(self) -> dict[str, str]:
         """The laws of contract.md: list items that begin with an id, as in "- **I2** no request gets more than ..."."""
         found = {}
-        for item in (self.folder / "contract.md").read_text(encoding="utf-8").split("\n- **I")[1:]:
-            number, _, text = item.partition("**")
-            found["I" + number] = " ".join(text.partition("\n\n")[0].split())
+        text = (self.folder / "contract.md").read_text(encoding="utf-8")
+        for item in f"\n{text}".split("\n- **I")[1:]:
+            number, _, law = item.partition("**")
+            found["I" + number] = " ".join(law.partition("\n\n")[0].split())
         return found
 
 
