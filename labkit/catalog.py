@@ -63,8 +63,19 @@ class Lab:
     modules: tuple[str, ...] = field(default=())  # whose public names the tests see
 
     @property
+    def root(self) -> Path:
+        """The checkout that the lab belongs to."""
+        return self.folder.parents[2]
+
+    @property
     def mine(self) -> Path:
+        """The learner's file."""
         return self.folder / "mine.py"
+
+    @property
+    def typed(self) -> str:
+        """The path of the learner's file as a person types it, from the checkout."""
+        return self.mine.relative_to(self.root).as_posix()
 
     @property
     def stub(self) -> Path:
@@ -73,7 +84,7 @@ class Lab:
     @property
     def base(self) -> Path:
         """A copy of the stub that mine.py was made from, or last updated to."""
-        return self.folder.parents[2] / ".lab" / "stubs" / f"{self.id}.py"
+        return self.root / ".lab" / "stubs" / f"{self.id}.py"
 
     @property
     def proof(self) -> Path:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from labkit import behaviour, progress, source
-from labkit.catalog import ROOT, SYMBOLS, VLLM, Lab, LabkitError, find_lab, labs, phases
+from labkit.catalog import SYMBOLS, VLLM, Lab, LabkitError, find_lab, labs, phases
 from labkit.graft import Part, grafted
 from labkit.implementations import make_mine, part_of, remember_stub, stub_has_changed
 from labkit.runner import FAILED, NO_CONCEPT, NOT_GRADED, PASSED, Result, one_line, prepare, run_lab, why_not_graded
@@ -104,7 +104,7 @@ def what_next() -> str:
     if lab is None:
         return "Every lab that can be graded here is done. `lab run 03 --mine=all` runs the engine on all of it."
     make_mine(lab)
-    return f"Next: {lab.mine.relative_to(lab.folder.parents[2]).as_posix()}, then: lab watch {lab.id}"
+    return f"Next: {lab.typed}, then: lab watch {lab.id}"
 
 
 def test(what: Sequence[str], every_message: bool) -> int:
@@ -135,7 +135,7 @@ def watch(lab: str | None) -> int:
     if chosen is None:
         print(what_next())
         return 0
-    print(f"Watching {chosen.mine.relative_to(ROOT).as_posix()}; Ctrl-C ends.", flush=True)
+    print(f"Watching {chosen.typed}; Ctrl-C ends.", flush=True)
     make_mine(chosen)
     show(grade_mine(chosen), chosen)
     for _ in changes_of(chosen.folder, debounce=50, step=20, raise_interrupt=False):
@@ -211,7 +211,7 @@ def reset(lab: str) -> int:
         print(f"Your file is kept as {backup(chosen.mine).name}.")
         chosen.mine.unlink()
     make_mine(chosen)
-    print(f"{chosen.mine.relative_to(ROOT).as_posix()} is the stub again.")
+    print(f"{chosen.typed} is the stub again.")
     return 0
 
 
@@ -226,7 +226,7 @@ def adopt(lab: str) -> int:
     chosen.mine.write_text(text, encoding="utf-8")
     chosen.stub.write_text(source.render_stub(chosen), encoding="utf-8")
     remember_stub(chosen)
-    print(f"Moved to {chosen.mine.relative_to(ROOT).as_posix()}; stub.py is restored.")
+    print(f"Moved to {chosen.typed}; stub.py is restored.")
     return 0
 
 
@@ -323,7 +323,7 @@ def grade(what: Sequence[str], as_json: bool, folder: str | None) -> int:
     """
     report = {}
     for lab in select(what):
-        file = Path(folder, lab.mine.relative_to(lab.folder.parents[2])) if folder else lab.mine
+        file = Path(folder, lab.typed) if folder else lab.mine
         results = grade_file(lab, file if file.exists() else lab.stub)
         report[lab.id] = {
             "title": lab.title,

@@ -102,5 +102,4 @@ def definitions(part: Part) -> str:
 
 def short(lab: Lab, file: Path) -> str:
     """The path of a file as a learner would type it."""
-    root = lab.folder.parent.parent.parent
-    return file.relative_to(root).as_posix() if root in file.parents else file.name
+    return file.relative_to(lab.root).as_posix() if lab.root in file.parents else file.name

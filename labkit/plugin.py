@@ -114,8 +114,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     made = [lab for lab in graded if make_mine(lab)]
     lines = [f"labs: grading your mine.py of {', '.join(lab.id for lab in graded)}"]
     if made:
-        start = made[0].mine.relative_to(ROOT).as_posix()
-        lines.insert(0, f"labs: new here, so everything is red, as it should be. Start with {start}")
+        lines.insert(0, f"labs: new here, so everything is red, as it should be. Start with {made[0].typed}")
     return lines
 
 

@@ -375,7 +375,6 @@ def command(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
     phase = catalog.Phase("99", "Test", lab.folder.parent.parent, (lab,))
     monkeypatch.setattr(catalog, "phases", lambda root=None: [phase])
     monkeypatch.setattr(commands, "phases", lambda: [phase])
-    monkeypatch.setattr(commands, "ROOT", tmp_path)
     for function in (progress.read, progress.record, progress.record_results):
         monkeypatch.setattr(function, "__defaults__", (tmp_path / ".lab" / "progress.json",))
 
