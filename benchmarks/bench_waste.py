@@ -76,21 +76,22 @@ def main() -> None:
     args = parser.parse_args()
     jobs = read(args.csv) if args.csv else drawn()
     prompts, outputs = (sorted(job[i] for job in jobs) for i in (0, 1))
+    name = args.csv.name if args.csv else "drawn"
     medians = [round(statistics.median(lengths)) for lengths in (prompts, outputs)]
     lines = [
         "# What the KV memory holds",
         "",
         f"{len(jobs):,} requests, all waiting from the start, in {NUM_SLOTS:,} slots; max_model_len {MAX_MODEL_LEN:,}.",
-        f"Lengths: {args.csv.name if args.csv else 'drawn'}; prompts of {prompts[0]:,} to {prompts[-1]:,} tokens (median "
-        f"{medians[0]:,}), outputs of {outputs[0]:,} to {outputs[-1]:,} (median {medians[1]:,}).",
+        f"Lengths: {name}; prompts of {prompts[0]:,} to {prompts[-1]:,} tokens (median {medians[0]:,}), outputs of "
+        f"{outputs[0]:,} to {outputs[-1]:,} (median {medians[1]:,}).",
         "",
         "Per cent of the slots, averaged over the first nine tenths of the steps, and how many requests run at once.",
         "",
         "| each request holds | a token | reserved | wasted | stranded | free | running | steps |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for name, (memory, reserve) in schemes().items():
-        lines.append(row(name, jobs, measure(memory, jobs, reserve), memory.num_slots))
+    for scheme, (memory, reserve) in schemes().items():
+        lines.append(row(scheme, jobs, measure(memory, jobs, reserve), memory.num_slots))
     print("\n".join(lines))
     if args.write:
         lines += ["", f"{datetime.date.today()}; counted, so any machine gives the same.", ""]
