@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from labkit.graft import Part, grafted
 from labkit.watchdog import watchdog
 
+CORE = ("mini_vllm.block_pool", "mini_vllm.kv_cache", "mini_vllm.scheduler")
 NUM_SCENARIOS = 50
 SECONDS = 20.0
 FIELDS = ("sched", "preempted", "finished", "waiting", "free")
@@ -19,7 +20,7 @@ Scenario = dict[str, Any]
 
 
 class Difference(NamedTuple):
-    """One scenario in which something differs: what, at which step, and the two records as text."""
+    """One scenario in which something differs: what, in the step of which number, and the two records as text."""
 
     scenario: str
     step: int
@@ -51,6 +52,11 @@ def scenarios() -> Iterator[Scenario]:
         yield {"name": f"scenario {seed}", "config": config, "requests": requests}
 
 
+def decides(part: Part) -> bool:
+    """Whether a part can change a decision: it is a part of the core."""
+    return any(slot.module in CORE for slot in part.lab.slots)
+
+
 def compare(parts: Sequence[Part]) -> Iterator[Difference]:
     """The reference beside the reference with these parts. Whatever the parts raise passes through."""
     from mini_vllm.trace import run_trace
@@ -63,9 +69,9 @@ def compare(parts: Sequence[Part]) -> Iterator[Difference]:
         step = first_difference(mine["steps"], reference["steps"])
         if step is not None or not same_tokens:
             at = step or 0
-            yield Difference(
-                scenario["name"], at, describe(mine["steps"], at), describe(reference["steps"], at), same_tokens
-            )
+            number = max(mine["steps"], reference["steps"], key=len)[at]["step"]
+            records = describe(mine["steps"], at), describe(reference["steps"], at)
+            yield Difference(scenario["name"], number, *records, same_tokens)
 
 
 def first_difference(mine: Sequence[Any], reference: Sequence[Any]) -> int | None:

@@ -5,6 +5,7 @@ lab watch [ID]            grade a lab each time its file is saved
 lab test [ID or phase]    grade once; the same as pytest phase-NN-*/labs
 lab hint ID [LEVEL]       one more hint: a question, the invariant, the shape
 lab diff ID               your file beside the reference, after a pass or with --give-up
+                          --html FILE: also a page on which the decisions of both step together
 lab run PHASE             the engine answers a prompt on your code
 lab reset ID              a new file from the stub; yours is kept as a backup
 lab adopt ID              move what you wrote into stub.py to mine.py, and restore the stub
@@ -44,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     diff.add_argument(
         "--give-up", action="store_true", help="show the reference before you have passed; it is recorded"
     )
+    diff.add_argument("--html", metavar="FILE", help="also write a page on which the decisions of both step together")
     run = verbs.add_parser("run")
     run.add_argument("phase")
     run.add_argument("prompt", nargs="?", default="What is a KV block?")

@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from labkit import behaviour, progress, source
+from labkit import behaviour, page, progress, source
 from labkit.catalog import SYMBOLS, VLLM, Lab, LabkitError, find_lab, labs, phases
 from labkit.graft import Part, grafted
 from labkit.implementations import make_mine, part_of, remember_stub, stub_has_changed
@@ -161,8 +161,11 @@ def hint(lab: str, level: int | None) -> int:
     return 0
 
 
-def diff(lab: str, give_up: bool) -> int:
-    """The learner's file beside the reference: the text, then the decisions on the same arrivals."""
+def diff(lab: str, give_up: bool, html: str | None) -> int:
+    """The learner's file beside the reference: the text, then the decisions on the same arrivals.
+
+    html: where to write these decisions as a page.
+    """
     chosen = find_lab(lab)
     make_mine(chosen)
     if not progress.is_done(lab, progress.read()):
@@ -176,8 +179,12 @@ def diff(lab: str, give_up: bool) -> int:
     lines = difflib.unified_diff(mine.splitlines(), reference.splitlines(), "mine.py", "the reference", lineterm="")
     print("\n".join(lines) or "Your file is the reference, letter by letter.")
     part = part_of(chosen, "mine")
-    if part and part.replacements and not part.unwritten and not chosen.needs:
+    if part and behaviour.decides(part) and not part.unwritten:
         print("\n" + behaviour.summary([part]))
+        if html:
+            print(page.write(Path(html), chosen, [part]))
+    elif html:
+        raise LabkitError(f"Lab {lab}: no decisions to draw. Its file is not written yet, or it makes none.")
     print("\nThe same in vLLM:", *vllm_links(chosen), sep="\n  ")
     return 0
 
@@ -283,8 +290,10 @@ def parts_for(phase: str, mine: str) -> list[Part]:
     """What the engine is to run on: the phase's files, or all, as far as they are green."""
     data = progress.read()
     chosen = list(labs()) if mine == "all" else select([phase])
-    parts = [part_of(lab, "mine") for lab in chosen if lab.slots and progress.is_done(lab.id, data)]
-    return [part for part in parts if part]
+    done = [lab for lab in chosen if lab.slots and progress.is_done(lab.id, data)]
+    for lab in done:
+        prepare(lab)
+    return [part for lab in done if (part := part_of(lab, "mine"))]
 
 
 def run(phase: str, prompt: str, mine: str) -> int:
@@ -294,20 +303,31 @@ def run(phase: str, prompt: str, mine: str) -> int:
     parts = parts_for(phase, mine)
     names = ", ".join(part.lab.id for part in parts)
     print(f"Your parts: {names}" if names else "No part is green yet: this is the reference.")
+    backend = backend_for(parts)
+    if backend != "auto":
+        print(f"Attention runs on the back end {backend}, which has them in it.")
     with grafted(parts):
-        generate(prompt)
-    if parts:
-        print(behaviour.summary([part for part in parts if not part.lab.needs]))
+        generate(prompt, backend)
+    if deciding := [part for part in parts if behaviour.decides(part)]:
+        print(behaviour.summary(deciding))
     return 0
 
 
-def generate(prompt: str) -> None:
+def backend_for(parts: Sequence[Part]) -> str:
+    """The attention back end that the parts are a part of, plain torch before kernels; "auto" if any will do."""
+    modules = {slot.module.rpartition(".")[2] for part in parts for slot in part.lab.slots}
+    if "reference" in modules:
+        return "reference"
+    return "triton-simple" if modules & {"write_kv", "triton_simple"} else "auto"
+
+
+def generate(prompt: str, backend: str) -> None:
     """Text of the bundled model, and what the scheduler did."""
     from mini_vllm import LLM, SamplingParams
     from mini_vllm.timeline import render_timeline
     from mini_vllm.trace import TraceRecorder
 
-    llm = LLM("tiny", block_size=16, num_kv_blocks=64, max_num_batched_tokens=32)
+    llm = LLM("tiny", block_size=16, num_kv_blocks=64, max_num_batched_tokens=32, attention_backend=backend)
     llm.engine.trace = recorder = TraceRecorder(llm.engine.scheduler)
     out = screen()
     for output in llm.chat([{"role": "user", "content": prompt}], SamplingParams(temperature=0.0, max_tokens=60)):

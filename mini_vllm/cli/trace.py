@@ -1,4 +1,4 @@
-"""mini-vllm trace: what the scheduler decides, step by step, as JSON and as a picture."""
+"""mini-vllm trace: what the scheduler decides, step by step, as JSON, as a picture and as a page to step through."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,7 @@ from rich.console import Console
 from mini_vllm.cli.common import console, is_ascii_only, load_llm, sampling_params
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.page import Figure, caption_of, render_page, write_file
 from mini_vllm.timeline import render_requests, render_timeline, render_totals
 from mini_vllm.trace import TraceRecorder, run_trace
 
@@ -22,6 +23,7 @@ def trace(
         Path | None, typer.Option(exists=True, dir_okay=False, help="Run this trace's requests without a model.")
     ] = None,
     out: Annotated[Path | None, typer.Option(dir_okay=False, help="Write the trace to this JSON file.")] = None,
+    html: Annotated[Path | None, typer.Option(dir_okay=False, help="Write a page to step through it.")] = None,
 ) -> None:
     """Show every step of the scheduler for prompts or a scenario.
 
@@ -33,11 +35,23 @@ def trace(
     record = run_scenario(scenario) if scenario else run_prompts(config, sampling, prompts or [])
     show_trace(console(), record)
     if out is not None:
-        try:
-            out.write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise InvalidParameterError(f"cannot write {out}: {error.strerror}") from error
-        console(stderr=True).print(f"wrote {out}", style="dim", markup=False)
+        write(out, json.dumps(record, ensure_ascii=False) + "\n")
+    if html is not None:
+        write(html, page_of(record))
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file and say so."""
+    write_file(path, text)
+    console(stderr=True).print(f"wrote {path}", style="dim", markup=False)
+
+
+def page_of(record: dict[str, Any]) -> str:
+    """The trace as one HTML file; of a real run with prompts and answers."""
+    told = [spec for spec in record["requests"] if "prompt_text" in spec]
+    texts = [f"{spec['id']}: {spec['prompt_text']}{spec.get('output_text', '')}" for spec in told]
+    title = f"mini-vllm trace: {record['name']}" if record["name"] else "mini-vllm trace"
+    return render_page(title, texts, [Figure(record, caption_of(record))])
 
 
 def run_scenario(path: Path) -> dict[str, Any]:

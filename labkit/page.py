@@ -1,0 +1,38 @@
+"""`lab diff ID --html FILE`: a learner's decisions beside the reference's, as two figures that step together."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from labkit import behaviour
+from labkit.catalog import Lab, LabkitError
+from labkit.graft import Part, grafted
+from labkit.watchdog import watchdog
+from mini_vllm.errors import InvalidParameterError
+from mini_vllm.page import Figure, caption_of, render_page, write_file
+from mini_vllm.trace import run_trace
+
+
+def write(file: Path, lab: Lab, parts: Sequence[Part]) -> str:
+    """Write the page, and say what it shows. Errors: LabkitError if the file cannot be written.
+
+    The scenario is the first in which something differs, or the first of all; the figures open at that step.
+    """
+    found = next(behaviour.compare(parts), None)
+    scenario = next(each for each in behaviour.scenarios() if found is None or each["name"] == found.scenario)
+    reference = run_trace(scenario)
+    with grafted(parts), watchdog(behaviour.SECONDS):
+        mine = run_trace(scenario, max_steps=10_000)
+    step = 0
+    said = [f"The same decisions in all {behaviour.NUM_SCENARIOS} scenarios, step for step."]
+    if found:
+        step = found.step
+        said = [f"Other decisions first in step {step}.", f"yours: {found.mine}", f"reference: {found.reference}"]
+    figures = [
+        Figure(trace, f"{whose}: {caption_of(trace)}", {"sync": "both", "step": step})
+        for whose, trace in (("yours", mine), ("reference", reference))
+    ]
+    try:
+        write_file(file, render_page(f"lab {lab.id} {lab.title}: {scenario['name']}", said, figures))
+    except InvalidParameterError as error:
+        raise LabkitError(str(error)) from error
+    return f"wrote {file}: yours beside the reference. {said[0]}"
