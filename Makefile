@@ -13,7 +13,8 @@ STAMP := .venv/.installed
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-triton36 lint types imports size check bench gpu proof book mutants lab-mutants clean
+.PHONY: help setup demo test test-slow test-triton36 lint types imports size check bench gpu proof book serve mutants \
+  lab-mutants clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,9 +71,27 @@ bench: $(STAMP) ## run the benchmarks
 proof: $(STAMP) ## prove the labs' graders
 	@$(BIN)/python -m labkit.prove
 
-book: $(STAMP) ## build the book into site/
+# The book needs no torch, so it has a stamp of its own; what runs in its pages is bundled by Node.
+BOOK := .venv/.installed-book
+WEB := book/web/dist/book.js
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
+
+$(BOOK): pyproject.toml constraints.txt
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@$(PIP) -c constraints.txt -e '.[docs]'
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@touch $@
+
+$(WEB): book/web/package-lock.json book/web/build.mjs $(wildcard book/web/src/*) mini_vllm/timeline.js
+	@command -v npm > /dev/null || { echo "The book is bundled with Node.js 20 or newer, and npm is not here."; exit 1; }
+	@cd book/web && npm ci --silent && npm run --silent build
+
+book: $(BOOK) $(WEB) ## build the book into site/ (needs Node.js)
+	@$(BIN)/python book/excerpts.py --check
+	@$(BIN)/python book/figures.py --check
+	@$(MKDOCS) build --strict --quiet
+
+serve: $(BOOK) $(WEB) ## read the book on http://127.0.0.1:8000; it is built again when a chapter changes
+	@$(MKDOCS) serve --dev-addr 127.0.0.1:8000
 
 mutants: $(STAMP) ## mutation testing of the core (takes minutes to an hour)
 	@CORE_EXAMPLES=10 $(BIN)/mutmut run --max-children $(WORKERS)
@@ -82,5 +101,6 @@ lab-mutants: $(STAMP) ## mutation testing of the labs (half a minute)
 	@OMP_NUM_THREADS=1 $(BIN)/python tools/mutation/lab_mutants.py
 
 clean: ## remove .venv, caches and what builds leave behind
-	rm -rf .venv build dist site mutants .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	rm -rf .venv build dist site mutants book/web/dist book/web/node_modules
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,138 @@
+"""What mkdocs is told beyond mkdocs.yml: cells, links to the repository's files, and what lies outside docs/.
+
+A chapter links to a file of the repository as it does on a code host, by its relative path. In the site, contracts and
+hints of the labs are pages, and Python files lie under py/ as they are; a link to a file that is not there is a
+warning, hence an error of the strict build.
+"""
+
+import json
+import logging
+import posixpath
+import re
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import markdown
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.pages import Page
+
+from labkit import source
+from labkit.catalog import Lab, labs
+
+ROOT = Path(__file__).resolve().parent.parent
+WEB = ROOT / "book" / "web" / "dist"  # made by `npm run build` in book/web
+OUTSIDE = ("phase-*/labs/*/*.md", "benchmarks/results/*", "tools/mutation/lab_survivors.md", "traces/README.md")
+GRADER = "__init__ breaking catalog draw graft implementations messages runner source testing watchdog web".split()
+COMMANDS = re.compile(r"^```console( no-run)?$", re.MULTILINE)  # for Pygments, a line without a prompt is output
+LINK = re.compile(r"\]\((?P<path>(?:\.\./)+[\w./-]+)(?P<anchor>#[\w-]+)?\)")
+LOG = logging.getLogger("mkdocs.hooks.book")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """The fences of the book: a cell that runs, and a Mermaid diagram."""
+    fences = config.mdx_configs.setdefault("pymdownx.superfences", {}).setdefault("custom_fences", [])
+    fences.append({"name": "python", "class": "py-cell", "format": render_cell, "validator": is_cell})
+    fences.append({"name": "mermaid", "class": "mermaid", "format": render_mermaid})
+    config.watch += [str(ROOT / "mini_vllm"), str(ROOT / "book"), *map(str, ROOT.glob("phase-*"))]
+    return config
+
+
+def is_cell(language: str, inputs: dict[str, str], options: dict[str, Any], attrs: Any, md: Any) -> bool:
+    """Whether a fence is a cell: ```python cell="name"."""
+    options.update(inputs)
+    return "cell" in inputs
+
+
+def render_cell(source: str, language: str, css_class: str, options: dict[str, Any], md: Any, **more: Any) -> str:
+    """Plain code; book/web makes an editor with a Run button of it."""
+    name = escape(str(options["cell"]))
+    code = f'<pre><code class="language-python">{escape(source)}</code></pre>'
+    return f'<div class="py-cell" data-cell="{name}">{code}</div>'
+
+
+def render_mermaid(source: str, language: str, css_class: str, options: dict[str, Any], md: Any, **more: Any) -> str:
+    return f'<pre class="mermaid"><code>{escape(source)}</code></pre>'
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Pages and files from outside docs/."""
+    for path in sorted(path for pattern in OUTSIDE for path in ROOT.glob(pattern)):
+        files.append(generated(config, path.relative_to(ROOT).as_posix(), path))
+    for path in served_sources():
+        files.append(generated(config, "py/" + path.relative_to(ROOT).as_posix(), path))
+    files.append(File.generated(config, "assets/sources.json", content=json.dumps(sources_of_cells())))
+    for lab in labs_of_pages():
+        files.append(File.generated(config, f"assets/labs/{lab.id}.json", content=json.dumps(lab_of_page(lab))))
+    for path in sorted(WEB.rglob("*")) if WEB.exists() else []:
+        if path.is_file():
+            files.append(generated(config, "assets/" + path.relative_to(WEB).as_posix(), path))
+    return files
+
+
+def generated(config: MkDocsConfig, uri: str, path: Path) -> File:
+    return File.generated(config, uri, abs_src_path=str(path), inclusion=InclusionLevel.NOT_IN_NAV)
+
+
+def served_sources() -> list[Path]:
+    """Python files that chapters may link to."""
+    return sorted(
+        path
+        for folder in ("mini_vllm", "labkit", "tools", "benchmarks")
+        for path in (ROOT / folder).rglob("*.py")
+        if "__pycache__" not in path.parts
+    )
+
+
+def sources_of_cells() -> dict[str, str]:
+    """What a cell can import, and what the labs in a page are graded with: path to text."""
+    core = ("__init__", "errors", "request", "block_pool", "kv_cache", "scheduler", "trace", "waste")
+    paths = [ROOT / "mini_vllm" / f"{name}.py" for name in core]
+    paths += [ROOT / "labkit" / f"{name}.py" for name in GRADER]
+    paths += ROOT.glob("phase-*/labs/labs.toml")
+    for lab in labs_of_pages():
+        for pattern in ("contract.md", "test_*.py", "versions.txt", "traces/*.json"):
+            paths += lab.folder.glob(pattern)
+    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(paths)}
+
+
+def labs_of_pages() -> list[Lab]:
+    """The labs that Python alone can grade."""
+    return [lab for lab in labs() if not lab.needs]
+
+
+def lab_of_page(lab: Lab) -> dict[str, Any]:
+    """What book/web/src/labs.js shows of a lab."""
+    hints = [text.partition("\n") for text in (lab.folder / "hints.md").read_text(encoding="utf-8").split("\n## ")[1:]]
+    return {
+        "id": lab.id,
+        "title": lab.title,
+        "minutes": lab.minutes,
+        "contract": (lab.folder / "contract.html").relative_to(ROOT).as_posix(),
+        "stub": source.render_stub(lab),
+        "hints": [{"title": title, "html": markdown.markdown(text)} for title, _, text in hints],
+        "reference": source.render_solution(lab),
+    }
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links that leave docs/ get their place in the site."""
+    base = posixpath.dirname(page.file.src_uri)
+    inside = "" if page.file.generated_by else "docs"
+
+    def place(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(inside, base, match["path"]))
+        if target.startswith("docs/"):
+            uri = target.removeprefix("docs/")
+        elif target.endswith(".py"):
+            uri = "py/" + target
+        else:
+            uri = target
+        if files.get_file_from_path(uri) is None and not (ROOT / target).exists():
+            LOG.warning("%s links to %s, which is not there", page.file.src_uri, target)
+        if files.get_file_from_path(uri) is None:
+            LOG.warning("%s links to %s, which is not in the book", page.file.src_uri, target)
+        return f"]({posixpath.relpath(uri, base or '.')}{match['anchor'] or ''})"
+
+    return LINK.sub(place, COMMANDS.sub("```text", markdown))

@@ -1,0 +1,307 @@
+"""The book is true: what it repeats is what the files say, its cells run, its links arrive, its commands work.
+
+What needs the built site is in test_site.py. The slow tests here type every command of the pages into a scratch copy.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from book import check, excerpts, figures
+from book.check import DOCS, ROOT, name_of
+from labkit.catalog import Lab, find_lab, labs, phases
+from labkit.source import render_solution
+
+PAGES = check.pages()
+GUIDES = [page for page in PAGES if page.name == "guide.md"]
+FENCE = re.compile(r"^(?P<ticks>```+)(?P<info>[^\n]*)\n(?P<body>.*?)^(?P=ticks)$", re.DOTALL | re.MULTILINE)
+CELL = re.compile(r'python cell="(?P<name>[\w-]+)"')
+LINK = re.compile(r'\]\((?P<link>[^)\s]+)\)|(?:href|src|data-src)="(?P<attribute>[^"]+)"')
+CELL_SECONDS = 5  # a page promises 2, on a machine that does nothing else
+COMMAND_SECONDS = 600
+
+
+def read(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def each_page(argument: str = "page") -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(argument, PAGES, ids=name_of)
+
+
+# --- what comes from elsewhere ------------------------------------------------------------------------------------
+
+
+@each_page()
+def test_code_is_cut_from_the_source(page: Path) -> None:
+    assert excerpts.typed_code(read(page)) == [], "code is an excerpt (book/excerpts.py) or a cell"
+    assert excerpts.mend(read(page)) == read(page), "python book/excerpts.py writes what the source says"
+
+
+def test_figures_are_runs_of_the_scheduler() -> None:
+    names = {file.stem for file in figures.SCENARIOS.glob("*.json")}
+    assert {file.stem for file in figures.TRACES.glob("*.json")} == names, "a figure has a scenario and a trace"
+    for name in names:
+        assert json.loads(read(figures.TRACES / f"{name}.json")) == figures.trace_of(name), name
+
+
+@each_page()
+def test_a_figures_text_is_what_it_draws(page: Path) -> None:
+    text = read(page)
+    sources = [Path(source).stem for source in re.findall(r'class="kv-timeline" data-src="([^"]+)"', text)]
+    assert [match["name"] for match in figures.FIGURE.finditer(text)] == sources
+    assert figures.FIGURE.sub(lambda match: figures.text_of(match["name"]), text) == text, "python book/figures.py"
+
+
+def test_summary_and_included_parts_are_up_to_date() -> None:
+    assert [name_of(file) for file in check.stale()] == [], "python book/check.py writes them"
+
+
+@pytest.mark.parametrize(
+    ("marker", "word"),
+    [
+        ("include: README.md | you want | install |", "constraints.txt"),
+        ("labs: 03.1 02", "| together |"),
+        ("message: 03.2 newcomers_first", "expected"),
+    ],
+)
+def test_a_marked_part_is_written_anew(marker: str, word: str) -> None:
+    end = f"<!-- /{marker.partition(':')[0]} -->"
+    mended = check.mend(DOCS / "tests.md", f"before\n\n<!-- {marker} -->\nstale\n{end}\n\nafter\n")
+    assert word in mended
+    assert "stale" not in mended
+    assert mended.startswith(f"before\n\n<!-- {marker} -->\n\n")
+    assert mended.endswith(f"\n\n{end}\n\nafter\n")
+
+
+@pytest.mark.parametrize(
+    "marker",
+    ["include: README.md nobody wrote this", "include: README.md mini_vllm", "labs: 99.9", "message: 03.2 no_bug"],
+)
+def test_a_marker_that_names_nothing_or_too_much_is_refused(marker: str) -> None:
+    with pytest.raises((ValueError, KeyError)):
+        check.mend(DOCS / "tests.md", f"<!-- {marker} -->\n<!-- /{marker.partition(':')[0]} -->\n")
+
+
+def test_every_page_is_in_the_nav() -> None:
+    assert list(check.wrong_in_nav()) == []
+
+
+def test_figures_that_were_measured_stand_in_a_report() -> None:
+    reports = " ".join(read(file) for file in (ROOT / "benchmarks/results").glob("*.md"))
+    known = set(re.findall(r"[\d.,]*\d", reports + read(ROOT / "traces/README.md") + read(ROOT / "benchmarks/gpu.sh")))
+    prose = re.sub(
+        r"<!-- include.*?<!-- /include -->|\]\([^)]*\)|`[^`]*`|^#.*?$", "", read(DOCS / "measured.md"), flags=re.S
+    )
+    assert sorted(set(re.findall(r"[\d.,]*\d", prose)) - known - {lab.id for lab in labs()}) == []
+
+
+# --- vLLM ---------------------------------------------------------------------------------------------------------
+
+
+def test_citations_of_vllm_are_right() -> None:
+    assert list(check.wrong_citations()) == []
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "[`Request`](https://github.com/vllm-project/vllm/blob/v0.32.0/vllm/v1/request.py#L58)",
+        "[`Request`](https://github.com/vllm-project/vllm/blob/main/vllm/v1/request.py#L58)",
+        "[`Request`](https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/request.py)",
+        "[requests](https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/request.py#L58)",
+        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/request.py#L58",
+        "[`Request`](https://raw.githubusercontent.com/vllm-project/vllm/v0.33.0/vllm/v1/request.py)",
+        "[the docs](https://docs.vllm.ai/en/latest/design/arch_overview.html)",
+    ],
+)
+def test_a_citation_that_cannot_be_checked_is_refused(link: str) -> None:
+    (found,) = check.citations(f"As in {link}.")
+    assert isinstance(found, str)
+
+
+def test_a_citation_is_read() -> None:
+    link = "[`Request.is_finished`](https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/request.py#L7)"
+    assert list(check.citations(link)) == [("vllm.v1.request", "Request.is_finished", 7)]
+    assert list(check.citations("[vLLM](https://github.com/vllm-project/vllm)")) == []
+
+
+# --- cells --------------------------------------------------------------------------------------------------------
+
+
+def cells() -> list[Any]:
+    found_cells = []
+    for page in PAGES:
+        for fence in FENCE.finditer(read(page)):
+            if found := CELL.match(fence["info"]):
+                found_cells.append(pytest.param(fence["body"], id=f"{name_of(page)}:{found['name']}"))
+    return found_cells
+
+
+@pytest.mark.parametrize("source", cells())
+def test_a_cell_runs_on_the_standard_library(source: str) -> None:
+    call = [sys.executable, "-E", "-S", "-X", "utf8", "-"]
+    run = subprocess.run(call, input=source, cwd=ROOT, capture_output=True, text=True, timeout=CELL_SECONDS)
+    assert run.returncode == 0, run.stderr
+
+
+@each_page()
+def test_the_cells_of_a_page_have_names_of_their_own(page: Path) -> None:
+    names = Counter(found["name"] for fence in FENCE.finditer(read(page)) if (found := CELL.match(fence["info"])))
+    assert [name for name, number in names.items() if number > 1] == []
+
+
+# --- links --------------------------------------------------------------------------------------------------------
+
+
+@cache
+def headings(page: Path) -> list[str]:
+    """The anchors of a page's headings, in order, as mkdocs makes them."""
+    found: list[str] = []
+    for heading in re.findall(r"^#{1,6} (.+?)\s*$", FENCE.sub("", read(page)), re.MULTILINE):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*]", r"\1", heading)
+        ascii_only = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode()
+        slug = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", ascii_only).strip().lower())
+        names = (slug, *(f"{slug}_{number}" for number in range(1, len(found) + 1)))
+        found.append(next(name for name in names if name not in found))
+    return found
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """What a link to the page may name: headings, ids of HTML, and objects of the API reference."""
+    text = FENCE.sub("", read(page))
+    return {
+        *headings(page),
+        *re.findall(r'\bid="([^"]+)"', text),
+        *re.findall(r"^::: (\S+)$", text, re.MULTILINE),
+    }
+
+
+@each_page()
+def test_links_and_anchors_resolve(page: Path) -> None:
+    broken = []
+    for match in LINK.finditer(FENCE.sub("", read(page))):
+        link = match["link"] or match["attribute"]
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_lab_has_its_section_in_order() -> None:
+    for phase in phases():
+        (guide,) = {lab.chapter.partition("#")[0] for lab in phase.labs}
+        wanted = [lab.chapter.partition("#")[2] for lab in phase.labs]
+        assert [anchor for anchor in headings(ROOT / guide) if anchor in wanted] == wanted, guide
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name_of)
+def test_a_guide_keeps_its_shape(page: Path) -> None:
+    """Its figure or diagram comes first; it asks before it tells; it names each lab's command; it ends with checks."""
+    text = read(page)
+    before = text.partition("\n## ")[0]
+    assert re.search(r"class=\"kv-timeline\"|```mermaid|\.svg\)", before), "an overview figure"
+    assert text.count("*Predict before coding") >= 2
+    assert text.count("<details") == text.count("</details>")
+    for lab in labs():
+        if ROOT / lab.chapter.partition("#")[0] == page:
+            assert f"lab watch {lab.id}" in text
+
+
+# --- commands -----------------------------------------------------------------------------------------------------
+
+
+def commands(page: Path) -> Iterator[str]:
+    """What a page tells the reader to type, without what only waits or needs more than this repository."""
+    for fence in FENCE.finditer(read(page)):
+        if fence["info"] == "console":
+            lines = re.sub(r"\\\n\s*", "", fence["body"]).splitlines()
+            prompted = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+            for line in prompted or lines:
+                if command := re.sub(r"(^|\s+)#.*", "", line).strip():
+                    yield command
+
+
+ALL_COMMANDS = sorted({command for page in PAGES for command in commands(page)})
+INSTALLING = [command for command in ALL_COMMANDS if re.match(r"make |pip |source |python -m venv", command)]
+
+
+def test_commands_that_install_name_what_there_is() -> None:
+    makefile = read(ROOT / "Makefile")
+    extras = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]["optional-dependencies"]
+    for page in [*PAGES, ROOT / "README.md"]:
+        for target in re.findall(r"(?:^ *|`)make ([a-z][\w-]*)", read(page), re.MULTILINE):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{name_of(page)}: make {target}"
+        for named in re.findall(r"pip install [^`\n]*\.\[([\w,]+)\]", read(page)):
+            assert set(named.split(",")) <= set(extras), f"{name_of(page)}: [{named}]"
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository as a newcomer has it: no mine.py, no progress."""
+    folder = tmp_path_factory.mktemp("repository")
+    call = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in listed.rstrip("\0").split("\0"):
+        if "mine.py" not in name and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder
+
+
+def type_in(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a line of shell in a folder that holds the repository."""
+    env = {
+        **os.environ,
+        "PATH": str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"],
+        "PYTHONPATH": str(folder),
+        "COLUMNS": "100",
+    }
+    for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_CURRENT_TEST"):
+        env.pop(name, None)
+    return subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=env, capture_output=True, text=True, timeout=COMMAND_SECONDS
+    )
+
+
+def hand_in_the_reference(lab: Lab, folder: Path) -> None:
+    """Somebody has passed the lab."""
+    (folder / lab.mine.relative_to(ROOT)).write_text(render_solution(lab), encoding="utf-8")
+    run = type_in(f"lab test {lab.id}", folder)
+    assert run.returncode == 0, run.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (shutil.which("git") and shutil.which("bash")), reason="needs git and bash")
+@pytest.mark.parametrize("command", [each for each in ALL_COMMANDS if each not in INSTALLING], ids=str)
+def test_a_command_works_as_typed(command: str, scratch: Path) -> None:
+    if (passed := re.match(r"lab diff (\d\d\.\d)$", command)) is not None:
+        hand_in_the_reference(find_lab(passed[1]), scratch)
+    run = type_in(command, scratch)
+    is_grading = re.match(r"lab (test|grade)|pytest ", command) is not None  # red is what an unwritten lab is
+    assert run.returncode in ((0, 1) if is_grading else (0,)), run.stdout[-2000:] + run.stderr[-2000:]
+    assert "Traceback" not in run.stderr
+    assert "unrecognized arguments" not in run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (shutil.which("git") and shutil.which("bash")), reason="needs git and bash")
+def test_commands_are_typed_into_the_copy(scratch: Path) -> None:
+    run = type_in('python -c "import labkit.catalog, mini_vllm; print(labkit.catalog.ROOT)"', scratch)
+    assert run.stdout.strip() == str(scratch)

@@ -1,0 +1,238 @@
+"""The built site: it is built strictly, its links arrive, and in a browser it works, by itself and for everybody.
+
+    pytest -m slow book/test_site.py
+
+Needs the extra "docs", `npm run build` in book/web, and Chromium. What is missing is said and skipped.
+"""
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Collection, Iterator
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urljoin, urlsplit
+
+import pytest
+
+from labkit.catalog import ROOT, phases
+
+pytestmark = pytest.mark.slow
+
+WEB = ROOT / "book" / "web"
+AXE = WEB / "node_modules" / "axe-core" / "axe.min.js"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PHONE = {"width": 390, "height": 844}
+CHAPTERS = [phase.labs[0].chapter.partition("#")[0].removeprefix("docs/").replace(".md", ".html") for phase in phases()]
+
+
+def assert_none(found: Collection[str]) -> None:
+    assert not found, "\n" + "\n".join(sorted(found))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site, built strictly."""
+    pytest.importorskip("mkdocs", reason="pip install -e '.[docs]' brings mkdocs")
+    folder = tmp_path_factory.mktemp("site")
+    call = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    run = subprocess.run(call, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> list[str]:
+    found = sorted(file.relative_to(site).as_posix() for file in site.rglob("*.html"))
+    return [page for page in found if page != "404.html"]
+
+
+# --- links --------------------------------------------------------------------------------------------------------
+
+
+class Document(HTMLParser):
+    """The ids of a page, and where its links lead."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = {""}
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("id", "name") and value:
+                self.ids.add(value)
+            elif name in ("href", "src", "data-src") and value is not None:
+                self.links.append(value)
+
+
+def test_every_link_inside_the_site_arrives(site: Path, pages: list[str]) -> None:
+    documents = {page: Document((site / page).read_text(encoding="utf-8")) for page in pages}
+    broken = set()
+    for page, document in documents.items():
+        for link in document.links:
+            parts = urlsplit(urljoin(f"http://site/{page}", link))
+            if parts.netloc != "site" or parts.scheme != "http":
+                continue
+            target = unquote(parts.path).removeprefix("/") or "index.html"
+            target += "index.html" if target.endswith("/") else ""
+            anchor = unquote(parts.fragment) if target in documents else ""
+            if not (site / target).is_file() or (anchor and anchor not in documents[target].ids):
+                broken.add(f"{page}: {link}")
+    assert_none(broken)
+
+
+# --- in a browser -------------------------------------------------------------------------------------------------
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def url(site: Path) -> Iterator[str]:
+    """Where the site is served."""
+    if not (WEB / "dist").exists():
+        pytest.skip("make book has not built book/web")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install -e '.[docs]' brings playwright")
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Visitor:
+    """A page of the browser that notes what goes wrong: requests to other hosts, errors, what is not there."""
+
+    def __init__(self, browser: Any, url: str, **options: Any) -> None:
+        self.url = url
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.wrong: list[str] = []
+        self.page.on("request", lambda request: self.note_request(request.url))
+        self.page.on("pageerror", lambda error: self.wrong.append(f"{self.page.url}: {error}"))
+        self.page.on("console", lambda message: self.note_message(message.type, message.text))
+        self.page.on("response", lambda response: self.note_status(response.status, response.url))
+
+    def note_request(self, url: str) -> None:
+        if not url.startswith((self.url, "data:", "blob:")):
+            self.wrong.append(f"{self.page.url} asks {url}")
+
+    def note_message(self, kind: str, text: str) -> None:
+        if kind == "error":
+            self.wrong.append(f"{self.page.url}: {text}")
+
+    def note_status(self, status: int, url: str) -> None:
+        if status >= 400:
+            self.wrong.append(f"{self.page.url}: {status} for {url}")
+
+    def go(self, page: str) -> Any:
+        self.page.goto(self.url + page)
+        self.page.wait_for_load_state("networkidle")
+        return self.page
+
+
+@pytest.fixture
+def visit(browser: Any, url: str) -> Iterator[Any]:
+    """Makes visitors; at the end nothing may have gone wrong."""
+    visitors: list[Visitor] = []
+
+    def make(**options: Any) -> Visitor:
+        visitors.append(Visitor(browser, url, **options))
+        return visitors[-1]
+
+    yield make
+    for visitor in visitors:
+        visitor.context.close()
+    assert_none({line for visitor in visitors for line in visitor.wrong})
+
+
+def test_every_page_opens_by_itself_on_a_phone(visit: Any, pages: list[str]) -> None:
+    """Nothing is asked of another host, the console is silent, and nobody has to scroll sideways."""
+    visitor = visit(viewport=PHONE)
+    found = []
+    for page in pages:
+        shown = visitor.go(page)
+        if (number := shown.locator("main h1").count()) != 1:
+            found.append(f"{page} has {number} headings of the first level")
+        if (width := shown.evaluate("document.scrollingElement.scrollWidth")) > PHONE["width"]:
+            found.append(f"{page} is {width} wide")
+    assert_none(found)
+
+
+@pytest.mark.parametrize("page", ["index.html", *CHAPTERS])
+def test_figures_are_drawn(visit: Any, page: str) -> None:
+    shown = visit().go(page)
+    figures = shown.locator("kv-timeline").count()
+    assert figures > 0 or shown.locator("main svg, main img").count() > 0
+
+
+def test_it_reads_without_javascript(visit: Any) -> None:
+    shown = visit(java_script_enabled=False).go("index.html")
+    assert "prefill chunk" in shown.inner_text("main")
+
+
+def test_search_finds_a_term(visit: Any) -> None:
+    shown = visit().go("index.html")
+    shown.locator(".md-search__input").click()
+    shown.locator(".md-search__input").type("preemption", delay=10)
+    shown.wait_for_selector(".md-search-result__item a")
+    found = shown.locator(".md-search-result__item a").evaluate_all("links => links.map(link => link.href)")
+    assert any("phase-03" in link for link in found)
+    assert any("glossary" in link for link in found)
+
+
+def test_dark_mode_toggles(visit: Any) -> None:
+    shown = visit(color_scheme="light").go("index.html")
+    seen = []
+    for _ in range(3):
+        seen.append(shown.locator("body").get_attribute("data-md-color-scheme"))
+        shown.locator("form[data-md-component=palette] label:visible").click()
+        shown.wait_for_timeout(200)
+    assert seen == ["default", "slate", "default"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_serious_keeps_anybody_out(visit: Any, pages: list[str], scheme: str) -> None:
+    """axe finds no violation of impact serious or critical."""
+    if not AXE.exists():
+        pytest.skip("npm ci in book/web brings axe-core")
+    visitor = visit(color_scheme=scheme)
+    found = set()
+    for page in pages:
+        shown = visitor.go(page)
+        shown.evaluate(AXE.read_text(encoding="utf-8"))
+        for violation in shown.evaluate("axe.run(document)")["violations"]:
+            if violation["impact"] in ("serious", "critical"):
+                node = violation["nodes"][0]
+                summary = re.sub(r"\s+", " ", node["failureSummary"] or "")
+                found.add(f"{page}: {violation['id']} x{len(violation['nodes'])} {node['target']} {summary}")
+    assert_none(found)

@@ -1,0 +1,42 @@
+// `npm run build`: bundles src/ into dist/, beside Pyodide and Mermaid, which a page loads when it uses them. The hook
+// of mkdocs copies dist/ into the site's assets/.
+import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { build } from "esbuild";
+
+const here = (path) => new URL(path, import.meta.url);
+const file = (path) => here(path).pathname;
+const TIMELINE = "../../mini_vllm/timeline.js"; // <kv-timeline>, which mini_vllm itself draws traces with
+const PYODIDE = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip"];
+
+await rm(here("dist"), { recursive: true, force: true });
+await build({
+  entryPoints: [file("src/book.js"), file("src/worker.js")],
+  outdir: file("dist"),
+  bundle: true,
+  splitting: true, // what a page may not use is a file of its own
+  format: "esm",
+  target: "es2022",
+  minify: true,
+  chunkNames: "[name]-[hash]",
+  external: ["./pyodide/*"],
+  alias: { timeline: file(existsSync(here(TIMELINE)) ? TIMELINE : "src/no-timeline.js") },
+  legalComments: "none",
+  logLevel: "warning",
+});
+
+await mkdir(here("dist/pyodide"));
+for (const name of PYODIDE) await cp(here(`node_modules/pyodide/${name}`), here(`dist/pyodide/${name}`));
+const lock = JSON.parse(await readFile(here("node_modules/pyodide/pyodide-lock.json"), "utf-8"));
+await writeFile(here("dist/pyodide/pyodide-lock.json"), JSON.stringify({ ...lock, packages: {} })); // none is offered
+await cp(here("node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"), here("dist/mermaid.js"));
+
+// Bundled code keeps its licences.
+const LICENCES = { "@codemirror/view": "CodeMirror", "@lezer/common": "Lezer", "@mermaid-js/tiny": "Mermaid" };
+const texts = await Promise.all(
+  Object.entries(LICENCES).map(async ([name, title]) => {
+    return `${title}\n\n${await readFile(here(`node_modules/${name}/LICENSE`), "utf-8")}`;
+  }),
+);
+texts.push("Pyodide: Mozilla Public License 2.0, https://github.com/pyodide/pyodide; Python: PSF License 2.0\n");
+await writeFile(here("dist/licences.txt"), texts.join("\n---\n\n"));

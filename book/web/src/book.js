@@ -1,0 +1,45 @@
+// The one script of every page: it loads what a page uses, and nothing else. All of it comes from the site itself.
+
+const HERE = new URL(".", import.meta.url);
+
+// The theme draws Mermaid diagrams with a global `mermaid`, which it fetches from another host if there is none. This
+// stand-in brings the site's own copy when the first diagram is drawn.
+let options, brought;
+
+const bringMermaid = () =>
+  new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = new URL("mermaid.js", HERE).href;
+    script.onload = () => {
+      window.mermaid.initialize({ ...options, look: "classic" }); // the real one: the script put it here
+      resolve(window.mermaid);
+    };
+    script.onerror = () => reject(new Error("mermaid.js could not be loaded"));
+    document.head.append(script);
+  });
+
+window.mermaid = {
+  initialize: (given) => void (options = given),
+  render: async (...diagram) => (await (brought ??= bringMermaid())).render(...diagram),
+};
+
+// What the theme's HTML lacks for readers who hear the page, or use the keyboard. It changes the page as it loads.
+function mendTheme() {
+  document.querySelector(".md-search[role=dialog]")?.setAttribute("aria-label", "Search");
+  for (const copy of document.querySelectorAll(".md-code__nav")) copy.setAttribute("role", "none"); // no landmark
+  for (const box of document.querySelectorAll(".md-typeset__scrollwrap")) {
+    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; // scrolls sideways, so it must be reached
+  }
+}
+
+const USED = {
+  ".kv-timeline": () => import("timeline"),
+  ".py-cell": () => import("./cells.js"),
+  ".lab-cell": () => import("./labs.js"),
+  ".calculator": () => import("./calculators.js"),
+};
+
+for (const [selector, load] of Object.entries(USED)) {
+  if (document.querySelector(selector)) load().then((module) => module.upgrade());
+}
+addEventListener("load", mendTheme);

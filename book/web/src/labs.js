@@ -1,0 +1,120 @@
+// Labs in a page: the stub to write in, graded by the same tests as on disk, three hints, and the reference.
+import { makeBench } from "./bench.js";
+import { button, element } from "./dom.js";
+import { makeEditor } from "./editor.js";
+import { ask } from "./python.js";
+
+const HERE = new URL(".", import.meta.url);
+const MARKS = { passed: "✓", failed: "✗", todo: "✗" };
+
+export function upgrade() {
+  document.querySelectorAll(".lab-cell:not([data-ready])").forEach(async (place) => {
+    place.dataset.ready = "";
+    const response = await fetch(new URL(`labs/${place.dataset.lab}.json`, HERE));
+    if (response.ok) makeLab(place, await response.json()); // else the text in the page says how to do it on disk
+  });
+}
+
+// --- the text, kept from visit to visit; a browser may refuse ------------------------------------------------------
+
+const keyOf = (lab) => `mini_vllm lab ${lab.id}`;
+
+function kept(lab) {
+  try {
+    return localStorage.getItem(keyOf(lab)) ?? lab.stub;
+  } catch {
+    return lab.stub;
+  }
+}
+
+function keep(lab, text) {
+  try {
+    if (text === lab.stub) localStorage.removeItem(keyOf(lab));
+    else localStorage.setItem(keyOf(lab), text);
+  } catch {
+    // it is gone with the page then
+  }
+}
+
+// --- the lab ---------------------------------------------------------------------------------------------------------
+
+function makeLab(place, lab) {
+  const hints = element("div", { className: "lab-hints" });
+  const answer = element("div", { className: "lab-answer" });
+  const bench = makeBench({
+    label: `Lab ${lab.id}, ${lab.title}`,
+    text: kept(lab),
+    original: lab.stub,
+    verb: "Grade",
+    work: (text, bench) => grade(lab, text, bench),
+    changed: (text) => keep(lab, text),
+    buttons: [hintButton(lab, hints), button("Show the reference", () => confirmAnswer(lab, answer))],
+  });
+  const contract = element("a", { href: new URL(`../${lab.contract}`, HERE).href, textContent: "contract" });
+  const head = element("p", { className: "lab-head" }, element("strong", {}, `Lab ${lab.id}: ${lab.title}`));
+  head.append(` (${lab.minutes} minutes; what must hold is in its `, contract, ")");
+  const onDisk = element("details", {}, element("summary", {}, "On your own machine"), ...place.childNodes);
+  place.replaceChildren(head, bench.root, hints, answer, onDisk);
+}
+
+async function grade(lab, text, bench) {
+  let test = "";
+  bench.whenStopped = () => `Stopped${test && ` in ${test}: did your code come back?`}`;
+  const results = await ask({ what: "lab", id: lab.id, text }, (note) => {
+    if (note.ready) bench.say("Grading ...");
+    if (note.test) test = note.test;
+    if (note.text) bench.print(note.text);
+  });
+  const red = results.filter((result) => result.outcome !== "passed");
+  if (red.length) {
+    const title = element("p", { className: "lab-first" }, red[0].test || "Not graded");
+    const message = element("pre", { tabIndex: 0, role: "region", "aria-label": "Why it is red" }, red[0].message);
+    bench.output.append(title, message);
+  }
+  const passed = results.filter((result) => result.outcome === "passed");
+  if (results[0].test) bench.output.append(listOf([...red, ...passed]));
+  return red.length ? `${passed.length} of ${results.length} green.` : `Done: all ${results.length} are green.`;
+}
+
+function listOf(results) {
+  const rows = results.map(({ test, outcome, concept }) => {
+    const mark = element("span", { className: "lab-mark" }, MARKS[outcome] ?? "✗");
+    const says = outcome === "passed" ? "passed: " : outcome === "todo" ? "not written yet: " : "failed: ";
+    const name = element("code", {}, test.replace(/^test_/, "").replaceAll("_", " "));
+    return element("li", { className: `lab-${outcome}` }, mark, hidden(says), name, ` ${concept}`);
+  });
+  return element("ul", { className: "lab-results", tabIndex: 0, "aria-label": "Tests" }, ...rows);
+}
+
+const hidden = (text) => element("span", { className: "only-heard" }, text);
+
+// --- help ------------------------------------------------------------------------------------------------------------
+
+function hintButton(lab, place) {
+  place.setAttribute("aria-live", "polite");
+  const more = button("", () => {
+    const { title, html } = lab.hints[place.children.length];
+    const text = element("div", { innerHTML: html }); // made from hints.md when the book was built
+    place.append(element("div", { className: "lab-hint" }, element("p", {}, element("strong", {}, title)), text));
+    name();
+  });
+  function name() {
+    const next = place.children.length + 1;
+    more.disabled = next > lab.hints.length;
+    more.textContent = more.disabled ? "No more hints" : `Hint ${next} of ${lab.hints.length}`;
+  }
+  name();
+  return more;
+}
+
+function confirmAnswer(lab, place) {
+  const show = button("Give it away", () => {
+    const editor = element("div", { className: "bench bench-editor" });
+    place.replaceChildren(element("p", {}, element("strong", {}, "The reference"), " (to be read, not graded)"), editor);
+    makeEditor(editor, { label: `The reference of lab ${lab.id}`, text: lab.reference, readOnly: true });
+  });
+  const hide = button("Go on without", () => place.replaceChildren());
+  const warning = "This gives the answer away. The hints do not, and an hour of your own teaches more.";
+  place.replaceChildren(element("div", { className: "lab-confirm", role: "alert" }, warning, show, hide));
+  hide.focus();
+}

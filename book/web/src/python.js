@@ -1,0 +1,47 @@
+// One Python for the page, in a worker. It is loaded by the first question; stop() ends whatever runs.
+
+export class Stopped extends Error {}
+
+let worker = null;
+let ready = false;
+let number = 0;
+const questions = new Map(); // by number: what is asked and not answered yet
+
+export const isReady = () => ready;
+
+/** Ask the worker, see its `ANSWERS`. told(note) hears of "ready", printed text and tests while it works. */
+export function ask(question, told) {
+  worker ??= start();
+  return new Promise((resolve, reject) => {
+    questions.set(++number, { resolve, reject, told });
+    worker.postMessage({ ...question, number });
+  });
+}
+
+/** End what runs, even a loop without an end: Python with it, which comes back at once for the next question. */
+export function stop() {
+  end(new Stopped("Stopped"));
+  worker = start();
+}
+
+function start() {
+  const made = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
+  made.onmessage = ({ data }) => {
+    ready = true;
+    const asked = questions.get(data.number);
+    if (data.note) return asked?.told(data.note);
+    if (data.broken) return end(new Error(data.broken));
+    questions.delete(data.number);
+    asked?.resolve(data.answer);
+  };
+  made.onerror = (event) => end(new Error(event.message || "Python could not be loaded"));
+  return made;
+}
+
+function end(reason) {
+  worker?.terminate();
+  worker = null;
+  ready = false;
+  for (const asked of questions.values()) asked.reject(reason);
+  questions.clear();
+}
