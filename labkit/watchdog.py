@@ -1,13 +1,19 @@
-"""Ends code that does not end: a thread raises LabHang in the main thread, again and again until it comes out.
+"""Ends code that does not end: a thread raises LabHang in the code's thread, again and again until it comes out.
 
 LabHang is no Exception, so a loop that swallows those cannot keep it. One that swallows BaseException meets the next
 one a moment later. Works on every system, since it needs neither signals nor processes; it sleeps under a debugger,
 where a breakpoint is no hang. What runs inside one call to C cannot be interrupted by it.
+
+LabHang may come between any two instructions, in this module and inside others' locks, too. So one thread does it all,
+from the first use on, and shares with the watched ones nothing but a list, flags and a lock that they only release;
+each operation on them is atomic. Who leaves says so and waits for the thread to take note, which ends all that was on
+its way.
 """
 
 import ctypes
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +21,7 @@ from pathlib import Path
 
 FIRST_SECONDS = 3.0
 AFTER_A_HANG = 0.3  # for the tests after one that hung: most of them will, too
+MOST_SECONDS = 60.0  # between two looks
 AGAIN_SECONDS = 0.002  # often: one that swallows everything lets go only between two turns of its loop
 
 
@@ -24,44 +31,100 @@ class LabHang(BaseException):
     where: str = ""
 
 
+class Watch:
+    """One block of code under watch. left: its owner is out; settled: no LabHang comes for it any more."""
+
+    def __init__(self, seconds: float, file: Path | None) -> None:
+        self.thread_id = threading.get_ident()
+        self.deadline = time.monotonic() + seconds
+        self.file = file
+        self.where = ""
+        self.left = False
+        self.settled = False
+
+    @property
+    def is_overdue(self) -> bool:
+        return not self.left and time.monotonic() >= self.deadline
+
+
+_watches: list[Watch] = []
+_news = threading.Lock()  # held by the thread, and released by others to wake it
+_watcher: threading.Thread | None = None
+
+
 @contextmanager
 def watchdog(seconds: float = FIRST_SECONDS, file: Path | None = None) -> Iterator[None]:
     """Let the block run for so many seconds. Raises LabHang, with the line of `file` where the block was."""
     if is_debugging() or sys.platform == "emscripten":  # a page of the book has no threads; its Stop ends a hang
         yield
         return
-    target = threading.get_ident()
-    done = threading.Event()
-    where: list[str] = []
-
-    def watch() -> None:
-        if done.wait(seconds):
-            return
-        where.append(line_of(target, file))
-        while not done.wait(AGAIN_SECONDS):
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(target), ctypes.py_object(LabHang))
-
-    thread = threading.Thread(target=watch, name="labkit watchdog", daemon=True)
-    thread.start()
+    start_watcher()
+    watch = Watch(seconds, file)
     try:
+        _watches.append(watch)
+        wake()
         yield
     except LabHang as hang:
-        hang.where = where[0] if where else ""
+        hang.where = hang.where or watch.where
         raise
     finally:
-        stop(done, thread, target)
+        leave(watch)
 
 
-def stop(done: threading.Event, thread: threading.Thread, target: int) -> None:
-    """No LabHang comes after this; one that is on its way is taken back or caught here."""
+def start_watcher() -> None:
+    """Start the thread if there is none, as in a new process."""
+    global _watcher
+    if _watcher is None or not _watcher.is_alive():
+        _watches.clear()
+        _news.acquire(blocking=False)
+        _watcher = threading.Thread(target=look, name="labkit watchdog", daemon=True)
+        _watcher.start()
+
+
+def leave(watch: Watch) -> None:
+    """No LabHang comes for this watch after this; one that comes meanwhile, for it or for one around it, is dropped."""
     while True:
         try:
-            done.set()
-            thread.join()
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(target), None)
+            watch.left = True
+            while not watch.settled:
+                if watch not in _watches and not watch.settled:  # it was interrupted before it was in
+                    _watches.append(watch)
+                wake()
+                time.sleep(0)
             return
         except LabHang:
             continue
+
+
+def wake() -> None:
+    """Let the thread look now."""
+    try:
+        _news.release()
+    except RuntimeError:  # it is awake
+        return
+
+
+def look() -> None:
+    """The thread: raise LabHang where a deadline has passed, and settle what was left."""
+    while True:
+        for watch in list(_watches):
+            if watch.left:
+                while watch in _watches:
+                    _watches.remove(watch)
+                if not any(other.is_overdue for other in _watches if other.thread_id == watch.thread_id):
+                    raise_in(watch.thread_id, None)
+                watch.settled = True
+            elif watch.is_overdue:
+                watch.where = watch.where or line_of(watch.thread_id, watch.file)
+                raise_in(watch.thread_id, LabHang)
+        nearest = min((watch.deadline for watch in list(_watches)), default=float("inf")) - time.monotonic()
+        _news.acquire(timeout=min(max(nearest, AGAIN_SECONDS), MOST_SECONDS))
+
+
+def raise_in(thread_id: int, error: type[BaseException] | None) -> None:
+    """Let a thread raise `error` at its next instruction; None takes back what is on its way."""
+    value = ctypes.py_object(error) if error else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), value)
 
 
 def line_of(thread_id: int, file: Path | None) -> str:
