@@ -28,7 +28,7 @@ const TWO = Object.keys(BYTES)[0];
 // Of a step, as mini_vllm's EngineConfig has them by default; they size the activations.
 const STEP = { max_num_batched_tokens: 2048, max_num_seqs: 256 };
 
-// --- formulas ----------------------------------------------------------------------------------------------------------
+// --- formulas -------------------------------------------------------------------------------------------------------
 
 /** Parameters: all, and those that a decode step reads (of an embedding table it reads a row a token). */
 export function parameters(m) {
@@ -49,7 +49,7 @@ export function activationBytes(m) {
   return STEP.max_num_batched_tokens * perToken * 2 + 2 * 4 * STEP.max_num_seqs * m.vocab;
 }
 
-/** budget = share of the card - weights - activations; blocks = budget / bytes per block, one of which holds nothing. */
+/** budget = share of the card - weights - activations; blocks = budget / bytes per block, one of them holds nothing. */
 export function planKV({ m, card, share, weightBytes, kvBytes, blockSize }) {
   const perBlock = bytesPerToken(m, kvBytes) * blockSize;
   const weights = parameters(m).all * weightBytes;
@@ -82,7 +82,7 @@ export function coefficients(m, card) {
   return { a: (read * 2) / card.bandwidth, b: (2 * read) / card.flops, c: bytesPerToken(m, 2) / card.bandwidth };
 }
 
-// --- numbers as text ---------------------------------------------------------------------------------------------------
+// --- numbers as text ------------------------------------------------------------------------------------------------
 
 const grouped = (value, digits = 0) =>
   value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
@@ -95,7 +95,7 @@ const inBytes = (bytes) => {
 const inMs = (seconds) => `${rounded(seconds * 1e3)} ms`;
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
-// --- the four calculators: fields, and what they say ---------------------------------------------------------------------
+// --- the four calculators: fields, and what they say ----------------------------------------------------------------
 
 const powers = (first, last) => Array.from({ length: last - first + 1 }, (_, i) => 2 ** (first + i));
 const choice = (label, from, value) => ({ label, options: Object.keys(from), value: value ?? Object.keys(from)[0] });
@@ -179,7 +179,7 @@ const roofline = {
     return plot(batches.map((batch) => [batch, rate(batch)]), [v.batch, rate(v.batch)], fitting(v), {
       x: "requests in the step",
       y: "tokens a second",
-      says: `Tokens a second against requests in the step, from ${rounded(rate(1))} at 1 to ${rounded(rate(512))} at 512`,
+      says: `Tokens a second against requests in a step: ${rounded(rate(1))} at 1, ${rounded(rate(512))} at 512`,
     });
   },
 };
@@ -241,14 +241,15 @@ const step = {
       rows.push(["Decodes alone would take", `${inMs(alone)}, which is the time between two tokens (ITL)`]);
       if (v.chunk) rows.push(["The prompt's chunk makes it", `${rounded(both / alone)} times as long`]);
     }
-    if (tokens) rows.push(["Tokens a second", `${rounded(tokens / both)} computed, ${rounded(v.decodes / both)} of them decodes`]);
+    const rates = `${rounded(tokens / both)} computed, ${rounded(v.decodes / both)} of them decodes`;
+    if (tokens) rows.push(["Tokens a second", rates]);
     return rows;
   },
 };
 
 const CALCULATORS = { kv, roofline, waste, step };
 
-// --- pictures ------------------------------------------------------------------------------------------------------------
+// --- pictures -------------------------------------------------------------------------------------------------------
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -304,7 +305,7 @@ function bars(rows) {
   return picture;
 }
 
-// --- forms ---------------------------------------------------------------------------------------------------------------
+// --- forms ----------------------------------------------------------------------------------------------------------
 
 let fieldNumber = 0;
 

@@ -110,7 +110,8 @@ function hintButton(lab, place) {
 function confirmAnswer(lab, place) {
   const show = button("Give it away", () => {
     const editor = element("div", { className: "bench bench-editor" });
-    place.replaceChildren(element("p", {}, element("strong", {}, "The reference"), " (to be read, not graded)"), editor);
+    const title = element("p", {}, element("strong", {}, "The reference"), " (to be read, not graded)");
+    place.replaceChildren(title, editor);
     makeEditor(editor, { label: `The reference of lab ${lab.id}`, text: lab.reference, readOnly: true });
   });
   const hide = button("Go on without", () => place.replaceChildren());
