@@ -22,6 +22,7 @@ import json
 import re
 import sys
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -79,6 +80,7 @@ class Proof:
 
 def prove(lab_id: str) -> Proof:
     """All laws for one lab."""
+    warnings.simplefilter("ignore", SyntaxWarning)  # a seeded bug asserts a pair, for instance
     lab, start = find_lab(lab_id), time.perf_counter()
     proof = Proof(lab.id, lab.title)
     if reason := why_not_graded(lab):
