@@ -299,20 +299,26 @@ def test_every_lab_of_pure_python_is_graded_in_a_page(page: Any, site: str) -> N
 
 def test_calculators_answer_to_their_fields(page: Any, site: str) -> None:
     page.goto(f"{site}/calculators.html")
-    page.locator(".calculator-results").last.wait_for()
-    kv = page.locator("[data-calculator=kv]")
+
+    def calculator(name: str) -> Any:
+        place = page.locator(f"[data-calculator={name}]")
+        place.scroll_into_view_if_needed()
+        place.locator(".calculator-results").wait_for()
+        return place
+
+    kv = calculator("kv")
     assert "26,408, hence 422,512 tokens" in kv.inner_text()
     kv.get_by_label("Card", exact=True).select_option("L4, 24 GB")
     assert "2,376, hence 38,000 tokens" in kv.inner_text()
     kv.get_by_label("Model", exact=True).select_option("Llama-3.3-70B")
     assert "does not fit" in kv.inner_text()
-    roofline = page.locator("[data-calculator=roofline]")
+    roofline = calculator("roofline")
     assert "3,380" in roofline.inner_text()
     roofline.get_by_role("slider", name="Requests in the step").press("End")
     assert "each request" in roofline.inner_text()
     assert "3,380" not in roofline.inner_text()
-    assert "14.9 %" in page.locator("[data-calculator=waste]").inner_text()
-    step = page.locator("[data-calculator=step]")
+    assert "14.9 %" in calculator("waste").inner_text()
+    step = calculator("step")
     assert "37.7 ms" in step.inner_text()
     step.get_by_label("a, ms a step").fill("0")
     assert "37.7 ms" not in step.inner_text()

@@ -16,6 +16,7 @@ import json
 import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,9 +71,10 @@ def pack(versions: Iterable[Version]) -> str:
     return "\n".join(text[i : i + WIDTH] for i in range(0, len(text), WIDTH)) + "\n"
 
 
-def unpack(text: str) -> list[Version]:
-    """The versions of a versions.txt; two files may differ, by another zlib, and hold the same."""
-    return [Version(*each) for each in json.loads(zlib.decompress(base64.b64decode(text)))]
+@cache
+def unpack(text: str) -> dict[str, Version]:
+    """The versions of a versions.txt by name; two files may differ, by another zlib, and hold the same."""
+    return {each[0]: Version(*each) for each in json.loads(zlib.decompress(base64.b64decode(text)))}
 
 
 # --- grading ------------------------------------------------------------------------------------------------------
@@ -83,7 +85,7 @@ class Suite:
 
     def __init__(self, lab: Lab, part: Part, engine: Callable[[], Any]) -> None:
         self._lab, self._part, self._engine = lab, part, engine
-        self._versions = {version.name: version for version in unpack(lab.versions.read_text(encoding="utf-8"))}
+        self._versions = unpack(lab.versions.read_text(encoding="utf-8"))
 
     def must_be_green(self, name: str) -> None:
         """None of the learner's tests may be red on a correct version.

@@ -6,7 +6,7 @@ Invariant: ids are stable and never reused; the order of the labs is their order
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -124,9 +124,10 @@ class Phase:
     labs: tuple[Lab, ...]
 
 
-def phases(root: Path = ROOT) -> list[Phase]:
-    """All phases that have labs, in order."""
-    return [read_phase(file) for file in sorted(root.glob("phase-*/labs/labs.toml"))]
+@cache
+def phases(root: Path = ROOT) -> tuple[Phase, ...]:
+    """All phases that have labs, in order; read once."""
+    return tuple(read_phase(file) for file in sorted(root.glob("phase-*/labs/labs.toml")))
 
 
 def labs(root: Path = ROOT) -> Iterator[Lab]:

@@ -300,7 +300,7 @@ def break_it(tmp_path: Path) -> Lab:
     folder = tmp_path / "phase-02-test" / "labs" / "break-it"
     folder.mkdir(parents=True)
     (folder / "contract.md").write_text("- **I1** a correct engine is green\n- **I2** blocks are counted\n")
-    listed = {version.name: version for version in breaking.unpack(real.versions.read_text(encoding="utf-8"))}
+    listed = breaking.unpack(real.versions.read_text(encoding="utf-8"))
     wrong = source.render_solution(catalog.find_lab("02.2")).replace("ref_cnt -= 1", "ref_cnt -= 0")
     assert "ref_cnt -= 0" in wrong
     versions = [listed["correct_1"], breaking.Version("I2_1", "02.2", "something is wrong in free_blocks", wrong)]

@@ -300,6 +300,7 @@ class KVTimeline extends (globalThis.HTMLElement ?? Object) {
         if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
         this.data = await answer.json();
       }
+      this.dispatchEvent(new CustomEvent("drawn"));
     } catch (error) {
       this.shadowRoot.innerHTML = `<p>The figure cannot be drawn: ${escape(error.message)}</p>`;
       this.dispatchEvent(new CustomEvent("failed"));
@@ -471,15 +472,16 @@ class KVTimeline extends (globalThis.HTMLElement ?? Object) {
 }
 
 /** Turn the page's div.kv-timeline[data-src] into figures; the text in them is folded behind the figure. */
-export function upgrade(root = document) {
-  for (const div of root.querySelectorAll("div.kv-timeline[data-src]")) {
+export function upgrade(places = document.querySelectorAll("div.kv-timeline[data-src]")) {
+  for (const div of places) {
     if (div.querySelector("kv-timeline")) continue;
     const figure = document.createElement("kv-timeline"), details = document.createElement("details");
     for (const [name, value] of Object.entries(div.dataset)) figure.setAttribute(name, value);
     const summary = Object.assign(document.createElement("summary"), { textContent: "The same as text" });
     details.append(summary, ...div.childNodes);
-    figure.addEventListener("failed", () => (details.open = true));
-    div.append(figure, details);
+    figure.addEventListener("drawn", () => div.append(details)); // not before: it would jump
+    figure.addEventListener("failed", () => div.append(Object.assign(details, { open: true })));
+    div.append(figure);
   }
 }
 

@@ -21,7 +21,7 @@ def stale_files(lab: catalog.Lab) -> Iterator[tuple[Path, str]]:
         yield lab.stub, stub
     if lab.is_break_it:
         packed = lab.versions.read_text(encoding="utf-8") if lab.versions.exists() else ""
-        if not packed or unpack(packed) != list(versions_of(lab)):
+        if not packed or list(unpack(packed).values()) != list(versions_of(lab)):
             yield lab.versions, pack(versions_of(lab))
 
 

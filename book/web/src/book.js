@@ -33,13 +33,24 @@ function mendTheme() {
 }
 
 const USED = {
-  ".kv-timeline": () => import("timeline"),
+  "div.kv-timeline[data-src]": () => import("timeline"),
   ".py-cell": () => import("./cells.js"),
   ".lab-cell": () => import("./labs.js"),
   ".calculator": () => import("./calculators.js"),
 };
 
-for (const [selector, load] of Object.entries(USED)) {
-  if (document.querySelector(selector)) load().then((module) => module.upgrade());
-}
+// A chapter has a dozen of them, so each is made when it comes near. Until then its text stands there.
+const nearby = new IntersectionObserver(
+  (entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      nearby.unobserve(target);
+      const [, load] = Object.entries(USED).find(([selector]) => target.matches(selector));
+      load().then((module) => module.upgrade([target]));
+    }
+  },
+  { rootMargin: "600px 0px" },
+);
+
+for (const place of document.querySelectorAll(Object.keys(USED).join())) nearby.observe(place);
 addEventListener("load", mendTheme);

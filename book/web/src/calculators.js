@@ -366,8 +366,8 @@ function makeCalculator(place, { title, fields, results, picture, presets }, cal
   place.replaceChildren(group);
 }
 
-export function upgrade() {
-  for (const place of document.querySelectorAll(".calculator:not([data-ready])")) {
+export function upgrade(places) {
+  for (const place of places) {
     const calculator = CALCULATORS[place.dataset.calculator];
     if (!calculator) continue;
     place.dataset.ready = "";

@@ -4,8 +4,8 @@ import { makeBench } from "./bench.js";
 import { element } from "./dom.js";
 import { ask } from "./python.js";
 
-export function upgrade() {
-  for (const place of document.querySelectorAll(".py-cell:not([data-ready])")) {
+export function upgrade(places) {
+  for (const place of places) {
     const code = place.querySelector("code").textContent.replace(/\n$/, "");
     const label = `Python cell ${place.dataset.cell}`;
     const bench = makeBench({ label, text: code, original: code, verb: "Run", work: runCell });
