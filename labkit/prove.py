@@ -235,9 +235,17 @@ def prove_golden(lab: Lab, proof: Proof) -> Iterator[str]:
     now = sections(golden(proof.messages))
     for name in proof.ran_out_of_time:  # on a busy machine another test may be the first that does not come back
         now[name] = committed.get(name, "")
-    if committed != {name: text for name, text in now.items() if text}:
+    now = {name: text for name, text in now.items() if text}
+    if "triton" in lab.needs:  # a kernel that reads or writes out of range shows what happens to lie there
+        committed, now = ({name: without_values(text) for name, text in each.items()} for each in (committed, now))
+    if committed != now:
         again = f"python -m labkit.prove {lab.id} --write"
         yield f"messages.txt is not what learners read now; read the change, then {again}"
+
+
+def without_values(message: str) -> str:
+    """A message without its pictures of state and its values: the lines that are indented."""
+    return re.sub(r"(?m)^    .*$", "    ...", message)
 
 
 def judge_bug(file: Path, results: Sequence[Result], red: Sequence[Result], own: Sequence[Result]) -> Iterator[str]:
