@@ -129,10 +129,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             uri = "py/" + target
         else:
             uri = target
-        if files.get_file_from_path(uri) is None and not (ROOT / target).exists():
-            LOG.warning("%s links to %s, which is not there", page.file.src_uri, target)
         if files.get_file_from_path(uri) is None:
-            LOG.warning("%s links to %s, which is not in the book", page.file.src_uri, target)
+            where = "in the book" if (ROOT / target).exists() else "there"
+            LOG.warning("%s links to %s, which is not %s", page.file.src_uri, target, where)
         return f"]({posixpath.relpath(uri, base or '.')}{match['anchor'] or ''})"
 
     return LINK.sub(place, COMMANDS.sub("```text", markdown))
