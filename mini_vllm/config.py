@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import HASH_FUNCTIONS
+from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS
 from mini_vllm.request import Params, is_int, is_number
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-SCHEDULERS = ("v1",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,13 @@ class EngineConfig(Params):
     policy: str = "fcfs"
     """ "fcfs" or "priority"."""
     scheduler: str = "v1"
+    """Which of the family (mini_vllm/policies)."""
+    block_aligned_chunks: bool = False
+    """Let inner chunks of a prompt end at the edge of a block."""
+    preemption_mode: str = "recompute"
+    """ "recompute", "swap" (blocks go to main memory and come back) or "cheaper" (of the two, by a cost model)."""
+    num_cpu_blocks: int | None = None
+    """Blocks of main memory to swap to; None: as many as the KV cache has, at most 4 GiB, where the scheduler swaps."""
     attention_backend: str = "auto"
     seed: int = 0
     """From which requests without a seed get theirs: the same run twice gives the same tokens."""
@@ -63,7 +70,12 @@ class EngineConfig(Params):
         self.require("device", self.device in ("auto", "cpu") or self.device.startswith("cuda"), "auto, cpu or cuda")
         self.require("dtype", self.dtype in DTYPES, f"one of {DTYPES}")
         self.require("block_size", is_int(self.block_size, 1), "an integer of at least 1")
-        for name, low in (("num_kv_blocks", 2), ("kv_cache_memory_bytes", 1), ("max_model_len", 1)):
+        for name, low in (
+            ("num_kv_blocks", 2),
+            ("kv_cache_memory_bytes", 1),
+            ("max_model_len", 1),
+            ("num_cpu_blocks", 0),
+        ):
             value = getattr(self, name)
             self.require(name, value is None or is_int(value, low), f"None or an integer of at least {low}")
         share = is_number(self.gpu_memory_utilization, 0, 1) and self.gpu_memory_utilization > 0
@@ -74,7 +86,8 @@ class EngineConfig(Params):
         self.require("hash_function", self.hash_function in HASH_FUNCTIONS, f"one of {tuple(HASH_FUNCTIONS)}")
         self.require("watermark", is_number(self.watermark, 0, 1) and self.watermark < 1, "in [0, 1)")
         self.require("policy", self.policy in ("fcfs", "priority"), "'fcfs' or 'priority'")
-        self.require("scheduler", self.scheduler in SCHEDULERS, f"one of {SCHEDULERS}")
+        self.require("scheduler", self.scheduler in SCHEDULERS, f"one of {tuple(SCHEDULERS)}")
+        self.require("preemption_mode", self.preemption_mode in PREEMPTION_MODES, f"one of {PREEMPTION_MODES}")
         self.require("seed", is_int(self.seed, -(1 << 63), (1 << 64) - 1), "a 64-bit integer")
         if self.num_kv_blocks is not None and self.kv_cache_memory_bytes is not None:
             raise InvalidParameterError("EngineConfig: set num_kv_blocks or kv_cache_memory_bytes, not both")

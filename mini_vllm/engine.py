@@ -9,10 +9,12 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
 
+from mini_vllm import policies
 from mini_vllm.attention import get_backend
 from mini_vllm.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
 from mini_vllm.config import EngineConfig
@@ -26,18 +28,33 @@ from mini_vllm.errors import (
     UnknownParameterError,
 )
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.memory import plan_kv_cache
+from mini_vllm.memory import KVCachePlan, plan_kv_cache
 from mini_vllm.model_runner import ModelRunner, ScheduledChunk, StepInput
 from mini_vllm.models import load_model
 from mini_vllm.output_processor import OutputProcessor, RequestOutput
 from mini_vllm.request import Request, SamplingParams
 from mini_vllm.sampler import SampledToken, SamplingRow
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.stats import SchedulerStats, StatsRecorder
 from mini_vllm.trace import TraceRecorder
 
 logger = logging.getLogger("mini_vllm")
 
 REQUEST_OPTIONS = ("priority", "arrival_time", "cache_salt")
+SCHEDULER_OPTIONS = (  # the fields of EngineConfig that go to the scheduler and its KV cache manager as they are
+    "block_size",
+    "enable_prefix_caching",
+    "hash_function",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "long_prefill_token_threshold",
+    "enable_chunked_prefill",
+    "policy",
+    "reserve_full_sequence",
+    "watermark",
+    "block_aligned_chunks",
+    "preemption_mode",
+)
 
 
 class LLMEngine:
@@ -69,11 +86,17 @@ class LLMEngine:
         self.vocab_size = model.vocab_size
         self.kv_cache_plan = plan = plan_kv_cache(config, model, hf_config, dtype, device)
         self.runner = ModelRunner(
-            model, backend, num_blocks=plan.num_blocks, block_size=plan.block_size, dtype=dtype, device=device
+            model,
+            backend,
+            num_blocks=plan.num_blocks,
+            block_size=plan.block_size,
+            dtype=dtype,
+            device=device,
+            num_cpu_blocks=plan.num_cpu_blocks,
         )
-        self.scheduler = make_scheduler(
-            config, plan.num_blocks, plan.max_model_len, scheduler_cls, kv_cache_manager_cls
-        )
+        self.scheduler = make_scheduler(config, plan, scheduler_cls, kv_cache_manager_cls)
+        self.stats: SchedulerStats | None = None  # of the last step
+        self._stats_recorder = StatsRecorder(self.scheduler)
         self.output_processor = OutputProcessor(self.tokenizer)
         self.trace: TraceRecorder | None = None
         self._seeds = random.Random(config.seed)
@@ -112,8 +135,10 @@ class LLMEngine:
             )
             for child_id in child_ids
         ]
-        for child in children:  # all of one length: the first is refused or none is
-            self.scheduler.add_request(child)
+        if len(children) == 1:
+            self.scheduler.add_request(children[0])
+        else:  # all of one length: the first is refused or none is
+            self.scheduler.add_group(children)
         seed = self._seeds.getrandbits(64) if params.seed is None else params.seed
         self._rows.update({child_id: (seed, index) for index, child_id in enumerate(child_ids)})
         self.output_processor.add_request(
@@ -149,12 +174,13 @@ class LLMEngine:
         if self.trace:
             self.trace.before_schedule()
         output = scheduler.schedule()
+        self.stats = self._stats_recorder.record(output)
         if self.trace:
             self.trace.after_schedule(output)
-        if not output.num_scheduled_tokens and not output.preempted_req_ids and scheduler.has_unfinished_requests():
+        if not output.has_work and not output.preempted_req_ids and scheduler.has_unfinished_requests():
             raise SchedulerStalledError("requests are unfinished, but schedule() gave no tokens to any of them")
         try:
-            sampled = self.runner.execute(self._snapshot(output)) if output.num_scheduled_tokens else {}
+            sampled = self.runner.execute(self._snapshot(output)) if output.has_work else {}
         except BaseException:
             scheduler.fail_step(output)
             if self.trace:
@@ -177,6 +203,7 @@ class LLMEngine:
         for request in output.scheduled_requests:
             n = output.num_scheduled_tokens[request.request_id]
             start = request.num_computed_tokens
+            forks = output.forks.get(request.request_id, ())
             chunks.append(
                 ScheduledChunk(
                     request.request_id,
@@ -184,9 +211,16 @@ class LLMEngine:
                     start,
                     tuple(get_block_ids(request.request_id)),
                     self._sampling_row(request) if self.scheduler.needs_sample(request, n) else None,
+                    tuple((fork.request_id, self._sampling_row(fork)) for fork in forks),
                 )
             )
-        return StepInput(tuple(chunks), tuple(self._finished_req_ids))
+        return StepInput(
+            tuple(chunks),
+            tuple(self._finished_req_ids),
+            tuple(output.blocks_to_swap_out),
+            tuple(output.blocks_to_swap_in),
+            tuple(output.blocks_to_copy),
+        )
 
     def _sampling_row(self, request: Request) -> SamplingRow:
         params = request.sampling_params
@@ -202,14 +236,15 @@ class LLMEngine:
 
     def _process_tokens(self, output: SchedulerOutput, sampled: dict[str, SampledToken]) -> list[Request]:
         """Tokens to text; a stop string found there ends its request in the scheduler, too. Returns those."""
-        for request in output.scheduled_requests:
+        requests = [*output.scheduled_requests, *chain.from_iterable(output.forks.values())]
+        for request in requests:
             token = sampled.get(request.request_id)
             if token is not None:
                 self.output_processor.add_token(request, token)
         stopped = self.output_processor.pop_stopped()
         for request_id in stopped:
             self.scheduler.finish_request(request_id, "stop")
-        return [request for request in output.scheduled_requests if request.request_id in stopped]
+        return [request for request in requests if request.request_id in stopped]
 
     def _forget(self, request_id: str) -> None:
         if self._rows.pop(request_id, None) is not None:
@@ -264,24 +299,17 @@ def find_eos_token_ids(generation_config: dict[str, Any], hf_config: Any, tokeni
 
 def make_scheduler(
     config: EngineConfig,
-    num_blocks: int,
-    max_model_len: int,
+    plan: KVCachePlan,
     scheduler_cls: type[Scheduler] | None,
     kv_cache_manager_cls: type[KVCacheManager] | None,
 ) -> Scheduler:
-    """The scheduler and its KV cache manager; somebody else's classes get only the options of the contract."""
-    kv_options = {} if config.hash_function == "exact" else {"hash_function": config.hash_function}
-    kv_cache_manager = (kv_cache_manager_cls or KVCacheManager)(
-        num_blocks, config.block_size, enable_prefix_caching=config.enable_prefix_caching, **kv_options
-    )
-    return (scheduler_cls or Scheduler)(
-        kv_cache_manager,
-        max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
-        long_prefill_token_threshold=config.long_prefill_token_threshold,
-        enable_chunked_prefill=config.enable_chunked_prefill,
-        policy=config.policy,
-        max_model_len=max_model_len,
-        reserve_full_sequence=config.reserve_full_sequence,
-        watermark=config.watermark,
-    )
+    """The scheduler that the config names, or somebody else's class in its place, and its KV cache manager."""
+    options = {name: getattr(config, name) for name in SCHEDULER_OPTIONS}
+    options |= {
+        "num_blocks": plan.num_blocks,
+        "max_model_len": plan.max_model_len,
+        "num_cpu_blocks": plan.num_cpu_blocks,
+    }
+    if scheduler_cls is None:
+        scheduler_cls = policies.get_scheduler_cls(config.scheduler, config.preemption_mode)
+    return policies.make_scheduler(scheduler_cls, kv_cache_manager_cls, options)

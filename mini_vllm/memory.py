@@ -15,8 +15,10 @@ import torch
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError
 from mini_vllm.models import DecoderModel
+from mini_vllm.policies import get_scheduler_cls
 
 MAX_CPU_KV_CACHE_BYTES = 4 << 30  # what vLLM's CPU back end takes by default; main memory is shared with others
+SWAP_SPACE_BYTES = 4 << 30  # vLLM V0's default (swap_space); no more than the KV cache itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class KVCachePlan:
     block_size: int
     max_model_len: int
     bytes_per_block: int
+    num_cpu_blocks: int = 0
+    """Blocks of main memory to swap to; 0 where the scheduler never swaps."""
 
     @property
     def num_slots(self) -> int:
@@ -38,6 +42,7 @@ class KVCachePlan:
             f"KV cache: {self.num_blocks - 1:,} blocks x {self.block_size} tokens = {self.num_slots:,} tokens "
             f"({mib:,.1f} MiB); max_model_len {self.max_model_len:,}: "
             f"room for {self.num_slots / self.max_model_len:.1f} requests of that length"
+            + (f"; {self.num_cpu_blocks:,} blocks to swap to" if self.num_cpu_blocks else "")
         )
 
 
@@ -72,7 +77,16 @@ def plan_kv_cache(
                 "kv_cache_memory_bytes"
             )
     max_model_len = min(max_model_len, (num_blocks - 1) * config.block_size)
-    return KVCachePlan(num_blocks, config.block_size, max_model_len, per_block)
+    num_cpu_blocks = config.num_cpu_blocks
+    if num_cpu_blocks is None:
+        num_cpu_blocks = min(num_blocks - 1, SWAP_SPACE_BYTES // per_block) if may_swap(config) else 0
+    return KVCachePlan(num_blocks, config.block_size, max_model_len, per_block, num_cpu_blocks)
+
+
+def may_swap(config: EngineConfig) -> bool:
+    """Whether the scheduler of this config has a use for blocks in main memory."""
+    scheduler_cls = get_scheduler_cls(config.scheduler, config.preemption_mode)
+    return "num_cpu_blocks" in scheduler_cls.own_options
 
 
 def _memory_budget(config: EngineConfig, hf_config: Any, dtype: torch.dtype, device: torch.device) -> int:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mini_vllm.attention import AttentionBackend, AttentionMetadata, PackedRequest, PagedAttention
 from mini_vllm.attention.metadata import to_device
+from mini_vllm.cache_engine import CacheEngine
 from mini_vllm.models import DecoderModel
 from mini_vllm.sampler import SampledToken, Sampler, SamplingRow
 
@@ -29,6 +30,7 @@ class ScheduledChunk:
     start: int  # num_computed_tokens before the step
     block_ids: tuple[int, ...]  # the block table, long enough for the chunk
     sampling: SamplingRow | None  # None: an inner chunk, its logits predict a token that is known already
+    forks: tuple[tuple[str, SamplingRow], ...] = ()  # request ids that sample from the same logits, each in its own way
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +39,13 @@ class StepInput:
 
     chunks: tuple[ScheduledChunk, ...]
     finished_req_ids: tuple[str, ...] = ()  # ended since the last step: state kept for them may go
+    blocks_to_swap_out: tuple[tuple[int, int], ...] = ()  # (block, CPU block): copied first
+    blocks_to_swap_in: tuple[tuple[int, int], ...] = ()  # (CPU block, block): copied next
+    blocks_to_copy: tuple[tuple[int, int], ...] = ()  # (block, block): copied last, before anything is computed
 
 
 class ModelRunner:
-    """Owns the model and the KV cache: per layer two tensors [num_blocks, block_size, num_kv_heads, head_dim]."""
+    """Owns the model and, in its CacheEngine, the KV cache and the CPU pool of num_cpu_blocks blocks beside it."""
 
     def __init__(
         self,
@@ -51,31 +56,46 @@ class ModelRunner:
         block_size: int,
         dtype: torch.dtype,
         device: torch.device,
+        num_cpu_blocks: int = 0,
     ) -> None:
         self.model = model
         self.attention_backend = attention_backend
         self.block_size = block_size
         self.device = device
         self.sampler = Sampler()
-        shape = (num_blocks, block_size, model.num_kv_heads, model.head_dim)
-        self.kv_caches = [
-            (torch.zeros(shape, dtype=dtype, device=device), torch.zeros(shape, dtype=dtype, device=device))
-            for _ in range(model.num_layers)
-        ]
+        self.cache_engine = CacheEngine(
+            model.num_layers,
+            (block_size, model.num_kv_heads, model.head_dim),
+            num_blocks=num_blocks,
+            num_cpu_blocks=num_cpu_blocks,
+            dtype=dtype,
+            device=device,
+        )
+        self.kv_caches = self.cache_engine.kv_caches
 
     @torch.inference_mode()
     def execute(self, step: StepInput) -> dict[str, SampledToken]:
-        """Compute every chunk; returns the sampled token of each request that caught up."""
+        """Copy blocks, compute every chunk; returns a token of each request that caught up and of each of its forks."""
+        self.cache_engine.swap_out(step.blocks_to_swap_out)
+        self.cache_engine.swap_in(step.blocks_to_swap_in)
+        self.cache_engine.copy(step.blocks_to_copy)
+        if not step.chunks:
+            return {}
         input_ids, positions, metadata = self.pack(step.chunks)
         attend = PagedAttention(self.attention_backend, self.kv_caches, metadata)
         hidden = self.model.forward(input_ids, positions, attend)
         ends = accumulate(len(chunk.token_ids) for chunk in step.chunks)
-        sampled = [(chunk, end - 1) for chunk, end in zip(step.chunks, ends, strict=True) if chunk.sampling]
+        sampled = [
+            (request_id, sampling, end - 1)
+            for chunk, end in zip(step.chunks, ends, strict=True)
+            if chunk.sampling
+            for request_id, sampling in ((chunk.request_id, chunk.sampling), *chunk.forks)
+        ]
         if not sampled:
             return {}
-        logits = self.model.compute_logits(hidden[self._to_device([row for _, row in sampled])])
-        tokens = self.sampler(logits, [chunk.sampling for chunk, _ in sampled if chunk.sampling])
-        return {chunk.request_id: token for (chunk, _), token in zip(sampled, tokens, strict=True)}
+        request_ids, rows, indices = zip(*sampled, strict=True)
+        logits = self.model.compute_logits(hidden[self._to_device(list(indices))])
+        return dict(zip(request_ids, self.sampler(logits, rows), strict=True))
 
     def pack(self, chunks: Sequence[ScheduledChunk]) -> tuple[Tensor, Tensor, AttentionMetadata]:
         """Lay the chunks end to end: input_ids [T], positions [T] and the metadata that tells them apart again."""

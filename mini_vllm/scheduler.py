@@ -11,6 +11,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import DuplicateRequestError, InvalidParameterError, PromptTooLongError
@@ -25,10 +26,22 @@ class SchedulerOutput:
     num_scheduled_tokens: dict[str, int] = field(default_factory=dict)
     scheduled_requests: list[Request] = field(default_factory=list)
     preempted_req_ids: list[str] = field(default_factory=list)
+    # What some policies ask for beside. Pairs of block ids (from, to); the runner copies in this order, then computes.
+    blocks_to_swap_out: list[tuple[int, int]] = field(default_factory=list)  # to the CPU pool
+    blocks_to_swap_in: list[tuple[int, int]] = field(default_factory=list)  # from the CPU pool
+    blocks_to_copy: list[tuple[int, int]] = field(default_factory=list)
+    forks: dict[str, list[Request]] = field(default_factory=dict)  # who else samples from the logits of a request
 
     @property
     def total_num_scheduled_tokens(self) -> int:
         return sum(self.num_scheduled_tokens.values())
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the runner has anything to compute or to copy."""
+        return bool(
+            self.num_scheduled_tokens or self.blocks_to_swap_out or self.blocks_to_swap_in or self.blocks_to_copy
+        )
 
     def add(self, request: Request, num_tokens: int) -> None:
         self.num_scheduled_tokens[request.request_id] = num_tokens
@@ -53,10 +66,14 @@ class Scheduler:
     long_prefill_token_threshold: the most tokens a request gets in one step while it is not alone; 0 is no limit.
     reserve_full_sequence: admit only what fits as a whole now, though blocks are taken chunk by chunk.
     watermark: the share of all blocks that admission leaves free while anything runs.
+    block_aligned_chunks: an inner chunk ends at the edge of a block, if it reaches one.
 
     Raises InvalidParameterError for an unknown policy, a limit below 1, or, without chunked prefill, a budget that
     the longest request would exceed.
     """
+
+    kv_cache_manager_cls: ClassVar[type[KVCacheManager]] = KVCacheManager
+    own_options: ClassVar[frozenset[str]] = frozenset({"block_aligned_chunks"})  # beyond those that all policies share
 
     def __init__(
         self,
@@ -70,6 +87,7 @@ class Scheduler:
         max_model_len: int | None = None,
         reserve_full_sequence: bool = True,
         watermark: float = 0.0,
+        block_aligned_chunks: bool = False,
     ) -> None:
         kv = kv_cache_manager
         # The last token of a request is never computed, so a request alone may have one token more than slots.
@@ -99,6 +117,7 @@ class Scheduler:
         self.policy = policy
         self.reserve_full_sequence = reserve_full_sequence
         self.watermark = watermark
+        self.block_aligned_chunks = block_aligned_chunks
         self.num_watermark_blocks = int(watermark * kv.num_blocks)
         self.waiting: deque[Request] = deque()  # front first
         self.running: list[Request] = []  # in order of admission
@@ -127,6 +146,11 @@ class Scheduler:
         request.max_model_len = max_model_len
         self._requests[request.request_id] = request
         self._enqueue(request)
+
+    def add_group(self, requests: Sequence[Request]) -> None:
+        """Queue the choices of one prompt (n > 1): here, requests like all others, that meet in the prefix cache."""
+        for request in requests:
+            self.add_request(request)
 
     def finish_request(self, request_id: str, reason: str) -> None:
         """End a request from outside: "stop" (a stop string was seen), "length" or "abort". Unknown ids are ignored.
@@ -164,9 +188,12 @@ class Scheduler:
         for request in list(self.running):
             if request.status is RequestStatus.PREEMPTED:  # a victim of this very loop
                 continue
-            n = self._clamp_new_tokens(request.num_tokens - request.num_computed_tokens, token_budget)
+            num_missing = request.num_tokens - request.num_computed_tokens
+            n = self._clamp_new_tokens(num_missing, token_budget)
             if n == 0:
                 continue
+            if self.block_aligned_chunks and n < num_missing:
+                n = self._align_chunk(request.num_computed_tokens, n)
             while allocate_slots(request, n) is None:
                 victim = self._pop_victim()
                 self._preempt(victim)
@@ -187,6 +214,8 @@ class Scheduler:
             computed_blocks, num_computed = kv.get_computed_blocks(request)
             num_missing = request.num_tokens - num_computed
             n = self._clamp_new_tokens(num_missing, token_budget if self.enable_chunked_prefill else num_missing)
+            if self.block_aligned_chunks and n < num_missing:
+                n = self._align_chunk(num_computed, n)
             if n > token_budget or not self._may_admit(request, num_computed + n, computed_blocks):
                 break
             if kv.allocate_slots(request, n, computed_blocks) is None:
@@ -201,6 +230,15 @@ class Scheduler:
         if threshold and len(self._requests) > 1:  # a lone request has nobody to make room for
             num_new_tokens = min(num_new_tokens, threshold)
         return num_new_tokens if num_new_tokens < token_budget else token_budget
+
+    def _align_chunk(self, start: int, num_new_tokens: int) -> int:
+        """Cut an inner chunk [start, start + num_new_tokens) at the last edge of a block in it, if there is one.
+
+        Source: Scheduler._mamba_block_aligned_split of vLLM, which cuts so where a layer's state needs it.
+        """
+        block_size = self.kv_cache_manager.block_size
+        end = (start + num_new_tokens) // block_size * block_size
+        return end - start if end > start else num_new_tokens
 
     def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
         """Whether the free blocks hold the sequence (all of it, or its first num_tokens) and the watermark."""

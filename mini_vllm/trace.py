@@ -8,22 +8,40 @@ scheduler that honours it can be traced.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from mini_vllm import policies
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.request import Request, SamplingParams
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.stats import StatsRecorder
 
 TRACE_SCHEMA_VERSION = 1
+SCHEDULER_OPTIONS = (  # of a config; scheduler_reserve_full_isl has another name there
+    *policies.KV_OPTIONS,
+    *policies.OWN_OPTIONS,
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "long_prefill_token_threshold",
+    "enable_chunked_prefill",
+    "policy",
+    "max_model_len",
+    "watermark",
+)
 
 Record = dict[str, Any]
 
 
 class TraceRecorder:
-    """Watches one scheduler. Per step the owner calls before_schedule(), after_schedule(), after_update()."""
+    """Watches one scheduler. Per step the owner calls before_schedule(), after_schedule(), after_update().
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    stats: whether every step also carries its SchedulerStats.
+    """
+
+    def __init__(self, scheduler: Scheduler, *, stats: bool = False) -> None:
         self.scheduler = scheduler
+        self.stats = StatsRecorder(scheduler) if stats else None
         self.steps: list[Record] = []
         self.requests: dict[str, Request] = {}  # every request ever scheduled, in order of first admission
         self.totals = dict.fromkeys(("preemptions", "steps", "scheduled_tokens"), 0)
@@ -66,6 +84,11 @@ class TraceRecorder:
             "preempted": list(output.preempted_req_ids),
             "waiting": [request.request_id for request in scheduler.waiting],
             "blocks": blocks,
+            "swapped_out": [list(pair) for pair in output.blocks_to_swap_out],
+            "swapped_in": [list(pair) for pair in output.blocks_to_swap_in],
+            "copied": [list(pair) for pair in output.blocks_to_copy],
+            "forks": {name: [fork.request_id for fork in forks] for name, forks in output.forks.items()},
+            "stats": asdict(self.stats.record(output)) if self.stats else {},
         }
         record.update({key: value for key, value in optional.items() if value})
         self.steps.append(record)
@@ -128,6 +151,7 @@ def describe_config(scheduler: Scheduler) -> Record:
         "max_model_len": scheduler.max_model_len,
         "scheduler_reserve_full_isl": scheduler.reserve_full_sequence,
         "watermark": scheduler.watermark,
+        **policies.describe(scheduler),
     }
 
 
@@ -159,23 +183,16 @@ def fake_token(seed: int, position: int, vocab_size: int) -> int:
 def make_scheduler(
     config: Mapping[str, Any],
     *,
-    scheduler_cls: type[Scheduler] = Scheduler,
-    kv_cache_manager_cls: type[KVCacheManager] = KVCacheManager,
+    scheduler_cls: type[Scheduler] | None = None,
+    kv_cache_manager_cls: type[KVCacheManager] | None = None,
 ) -> Scheduler:
-    """Build the scheduler of a trace's config."""
-    kv = kv_cache_manager_cls(
-        config["num_blocks"], config["block_size"], enable_prefix_caching=config.get("enable_prefix_caching", True)
-    )
-    return scheduler_cls(
-        kv,
-        max_num_seqs=config["max_num_seqs"],
-        max_num_batched_tokens=config["max_num_batched_tokens"],
-        long_prefill_token_threshold=config.get("long_prefill_token_threshold", 0),
-        enable_chunked_prefill=config.get("enable_chunked_prefill", True),
-        policy=config.get("policy", "fcfs"),
-        max_model_len=config.get("max_model_len"),
-        reserve_full_sequence=config.get("scheduler_reserve_full_isl", True),
-        watermark=config.get("watermark", 0.0),
+    """Build the scheduler of a trace's config; a class that is given stands in for the one that the config names."""
+    options = {name: config[name] for name in SCHEDULER_OPTIONS if name in config}
+    if "scheduler_reserve_full_isl" in config:  # vLLM's name
+        options["reserve_full_sequence"] = config["scheduler_reserve_full_isl"]
+    name, preemption_mode = config.get("scheduler", "v1"), config.get("preemption_mode", "recompute")
+    return policies.make_scheduler(
+        scheduler_cls or policies.get_scheduler_cls(name, preemption_mode), kv_cache_manager_cls, options
     )
 
 
@@ -190,8 +207,8 @@ class ScenarioRun:
         self,
         scenario: Mapping[str, Any],
         *,
-        scheduler_cls: type[Scheduler] = Scheduler,
-        kv_cache_manager_cls: type[KVCacheManager] = KVCacheManager,
+        scheduler_cls: type[Scheduler] | None = None,
+        kv_cache_manager_cls: type[KVCacheManager] | None = None,
     ) -> None:
         self.scenario = scenario
         self.config = config = scenario["config"]
@@ -264,8 +281,8 @@ class ScenarioRun:
 def run_trace(
     scenario: Mapping[str, Any],
     *,
-    scheduler_cls: type[Scheduler] = Scheduler,
-    kv_cache_manager_cls: type[KVCacheManager] = KVCacheManager,
+    scheduler_cls: type[Scheduler] | None = None,
+    kv_cache_manager_cls: type[KVCacheManager] | None = None,
     max_steps: int = 100_000,
 ) -> Record:
     """Run a whole scenario. A scheduler that gets nowhere is stopped after max_steps with a RuntimeError."""

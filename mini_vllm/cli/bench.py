@@ -11,32 +11,11 @@ import typer
 
 from mini_vllm.cli.common import busy, load_llm
 from mini_vllm.config import EngineConfig
-from mini_vllm.kv_cache import PrefixCacheStats
 from mini_vllm.request import SamplingParams
-from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.stats import SchedulerStats
 
 if TYPE_CHECKING:
     from mini_vllm.engine import LLMEngine
-
-
-class CountingScheduler(Scheduler):
-    """The scheduler, keeping count of what it did."""
-
-    num_steps = num_preemptions = peak_kv_blocks = 0
-
-    def schedule(self) -> SchedulerOutput:
-        output = super().schedule()
-        self.num_steps += 1
-        self.num_preemptions += len(output.preempted_req_ids)
-        kv = self.kv_cache_manager
-        self.peak_kv_blocks = max(self.peak_kv_blocks, kv.num_usable_blocks - kv.num_free_blocks)
-        return output
-
-    def forget(self) -> None:
-        """Start counting anew, with an empty prefix cache."""
-        self.num_steps = self.num_preemptions = self.peak_kv_blocks = 0
-        self.prefix_cache_stats, self.preempted_prefix_cache_stats = PrefixCacheStats(), PrefixCacheStats()
-        self.kv_cache_manager.reset_prefix_cache()
 
 
 def bench(
@@ -52,16 +31,17 @@ def bench(
     End-of-text tokens are ignored. TTFT is the time from adding a request to its first token, queueing included; ITL is
     the time between two tokens of a request.
     """
-    engine = load_llm(config, scheduler_cls=CountingScheduler).engine
+    engine = load_llm(config).engine
     draw, vocabulary = random.Random(config.seed).choices, range(engine.vocab_size)
     prefix = draw(vocabulary, k=min(prefix_len, input_len))
     prompts = [prefix + draw(vocabulary, k=input_len - len(prefix)) for _ in range(num_requests)]
     params = SamplingParams(max_tokens=output_len, temperature=0.0, ignore_eos=True)
     with busy(f"running {num_requests} requests"):
         run(engine, prompts[:1], replace(params, max_tokens=2))  # warm-up
-        assert isinstance(engine.scheduler, CountingScheduler)
-        engine.scheduler.forget()
-        result = summarise(run(engine, prompts, params), engine.scheduler, input_len * num_requests)
+        engine.scheduler.kv_cache_manager.reset_prefix_cache()
+        times, steps = run(engine, prompts, params)
+        result = summarise(times, input_len * num_requests)
+        result |= summarise_steps(steps) | {"num_kv_blocks": engine.scheduler.kv_cache_manager.num_blocks}
     if as_json:
         typer.echo(json.dumps({"model": config.model, **result}, indent=2))
         return
@@ -69,22 +49,27 @@ def bench(
         typer.echo(f"{name:<20} {value:>12,}" if isinstance(value, int) else f"{name:<20} {value:>14,.2f}")
 
 
-def run(engine: "LLMEngine", prompts: list[list[int]], params: SamplingParams) -> dict[str, list[float]]:
+def run(
+    engine: "LLMEngine", prompts: list[list[int]], params: SamplingParams
+) -> tuple[dict[str, list[float]], list[SchedulerStats]]:
     """Add all prompts and step until all are done; per request the seconds after which each token was there."""
     times: dict[str, list[float]] = {}
+    steps: list[SchedulerStats] = []
     start = time.perf_counter()
     for index, prompt in enumerate(prompts):
         engine.add_request(f"bench-{index}", prompt, params)
     while engine.has_unfinished_requests():
         outputs = engine.step()
+        if engine.stats is not None:
+            steps.append(engine.stats)
         now = time.perf_counter() - start
         for output in outputs:
             times.setdefault(output.request_id, []).append(now)
-    return times
+    return times, steps
 
 
-def summarise(times: dict[str, list[float]], scheduler: CountingScheduler, num_prompt_tokens: int) -> dict[str, float]:
-    """All figures of a run."""
+def summarise(times: dict[str, list[float]], num_prompt_tokens: int) -> dict[str, float]:
+    """Throughput and latency of a run."""
     seconds = max(each[-1] for each in times.values())
     num_output_tokens = sum(map(len, times.values()))
     to_first = sorted(each[0] for each in times.values())
@@ -101,10 +86,18 @@ def summarise(times: dict[str, list[float]], scheduler: CountingScheduler, num_p
     for name, values in (("ttft", to_first), ("itl", between)):
         for q in (50, 90, 99) if values else ():  # nearest rank
             result[f"{name}_p{q}_ms"] = 1000 * values[-(-len(values) * q // 100) - 1]
-    return result | {
-        "steps": scheduler.num_steps,
-        "preemptions": scheduler.num_preemptions,
-        "prefix_hit_tokens": scheduler.prefix_cache_stats.hits + scheduler.preempted_prefix_cache_stats.hits,
-        "peak_kv_blocks": scheduler.peak_kv_blocks,
-        "num_kv_blocks": scheduler.kv_cache_manager.num_blocks,
+    return result
+
+
+def summarise_steps(steps: list[SchedulerStats]) -> dict[str, float]:
+    """What the scheduler did in all steps of a run."""
+    return {
+        "steps": len(steps),
+        "mean_batch_size": sum(step.num_scheduled_reqs for step in steps) / len(steps),
+        "mean_scheduled_tokens": sum(step.num_scheduled_tokens for step in steps) / len(steps),
+        "preemptions": sum(step.num_preempted_reqs for step in steps),
+        "swapped_blocks": sum(step.num_swapped_out_blocks + step.num_swapped_in_blocks for step in steps),
+        "prefix_hit_tokens": sum(step.prefix_cache_hits for step in steps),
+        "peak_waiting": max(step.num_waiting_reqs for step in steps),
+        "peak_kv_cache_usage": max(step.kv_cache_usage for step in steps),
     }

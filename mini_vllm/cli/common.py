@@ -13,6 +13,7 @@ from rich.console import Console
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import MiniVllmError
+from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS
 from mini_vllm.request import SamplingParams
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "long_prefill_token_threshold": "Most tokens of one request in a step; 0 is no limit.",
     "enable_prefix_caching": "Share no blocks between requests.",  # offered as --no-prefix-caching
     "policy": "fcfs or priority.",
-    "scheduler": "v1.",
+    "scheduler": f"{', '.join(SCHEDULERS)}.",
+    "preemption_mode": f"{', '.join(PREEMPTION_MODES)}.",
+    "num_cpu_blocks": "Blocks of main memory to swap to; by default as many as the KV cache has.",
+    "block_aligned_chunks": "Let chunks of a prompt end at the edge of a block.",
     "attention_backend": "auto, reference, torch, triton-simple or triton; doctor says which run here.",
     "seed": "From which every request draws its own.",
 }

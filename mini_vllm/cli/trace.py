@@ -27,12 +27,13 @@ def trace(
 ) -> None:
     """Show every step of the scheduler for prompts or a scenario.
 
-    A scenario is a trace file, or a JSON object with "config" and "requests"; its own config counts then. The trace has
+    A scenario is a trace file, or a JSON object with "config" and "requests"; its own config counts then, but for
+    --scheduler. The trace has
     the fields of trace.schema.json, and for prompts also `prompt_text` and `output_text`.
     """
     if (scenario is None) == (not prompts):
         raise InvalidParameterError("trace: give prompts or a scenario, and not both")
-    record = run_scenario(scenario) if scenario else run_prompts(config, sampling, prompts or [])
+    record = run_scenario(scenario, config.scheduler) if scenario else run_prompts(config, sampling, prompts or [])
     show_trace(console(), record)
     if out is not None:
         write(out, json.dumps(record, ensure_ascii=False) + "\n")
@@ -54,10 +55,16 @@ def page_of(record: dict[str, Any]) -> str:
     return render_page(title, texts, [Figure(record, caption_of(record))])
 
 
-def run_scenario(path: Path) -> dict[str, Any]:
-    """The trace of a scenario file. Raises InvalidParameterError for a file that is none."""
+def run_scenario(path: Path, scheduler: str) -> dict[str, Any]:
+    """The trace of a scenario file, by its own scheduler unless another than v1 is asked for.
+
+    Raises InvalidParameterError for a file that is none.
+    """
     try:
-        return run_trace(json.loads(path.read_text(encoding="utf-8")))
+        scenario = json.loads(path.read_text(encoding="utf-8"))
+        if scheduler != "v1":
+            scenario["config"]["scheduler"] = scheduler
+        return run_trace(scenario)
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
         raise InvalidParameterError(f"{path} is not a scenario: {type(error).__name__} {error}") from error
 
@@ -65,7 +72,7 @@ def run_scenario(path: Path) -> dict[str, Any]:
 def run_prompts(config: EngineConfig, sampling: dict[str, Any], prompts: list[str]) -> dict[str, Any]:
     """The trace of a real run, with the texts beside the token ids."""
     llm = load_llm(config)
-    recorder = llm.engine.trace = TraceRecorder(llm.engine.scheduler)
+    recorder = llm.engine.trace = TraceRecorder(llm.engine.scheduler, stats=True)
     params = sampling_params(llm, **{"max_tokens": 64, "temperature": 0.0, **sampling})
     outputs = llm.generate(prompts, params, use_progress=False)
     record = recorder.to_trace("prompts")

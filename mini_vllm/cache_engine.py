@@ -1,0 +1,71 @@
+"""CacheEngine: the memory of the KV cache, and copies of whole blocks within it and to a pool in main memory.
+
+A scheduler that swaps or forks names pairs of block ids; the model runner has them copied before it computes. Which
+blocks are whose is the scheduler's business. Source: CacheEngine in vllm/worker/cache_engine.py of vLLM V0; V1 has
+neither swapping nor forks.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+BlockPairs = Sequence[tuple[int, int]]  # (from, to)
+
+
+class CacheEngine:
+    """Owns per layer K and V, each [num_blocks, *block_shape] on the device, and [num_cpu_blocks, *block_shape] beside.
+
+    block_shape: (block_size, num_kv_heads, head_dim). The CPU pool is pinned beside a GPU, so that the copies run at
+    the speed of the bus.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        block_shape: tuple[int, int, int],
+        *,
+        num_blocks: int,
+        num_cpu_blocks: int = 0,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        self.kv_caches = [
+            (
+                torch.zeros((num_blocks, *block_shape), dtype=dtype, device=device),
+                torch.zeros((num_blocks, *block_shape), dtype=dtype, device=device),
+            )
+            for _ in range(num_layers)
+        ]
+        pinned = device.type == "cuda"
+        self.cpu_caches = [
+            (
+                torch.zeros((num_cpu_blocks, *block_shape), dtype=dtype, pin_memory=pinned),
+                torch.zeros((num_cpu_blocks, *block_shape), dtype=dtype, pin_memory=pinned),
+            )
+            for _ in range(num_layers)
+        ]
+
+    def swap_out(self, pairs: BlockPairs) -> None:
+        """Copy blocks to the CPU pool: (block, CPU block)."""
+        _copy_blocks(self.kv_caches, self.cpu_caches, pairs)
+
+    def swap_in(self, pairs: BlockPairs) -> None:
+        """Copy blocks from the CPU pool: (CPU block, block)."""
+        _copy_blocks(self.cpu_caches, self.kv_caches, pairs)
+
+    def copy(self, pairs: BlockPairs) -> None:
+        """Copy blocks within the device: (block, block). All are read before any is written."""
+        _copy_blocks(self.kv_caches, self.kv_caches, pairs)
+
+
+def _copy_blocks(
+    sources: Sequence[tuple[Tensor, Tensor]], targets: Sequence[tuple[Tensor, Tensor]], pairs: BlockPairs
+) -> None:
+    if not pairs:
+        return
+    from_ids, to_ids = (torch.tensor(ids) for ids in zip(*pairs, strict=True))
+    for source_layer, target_layer in zip(sources, targets, strict=True):
+        for source, target in zip(source_layer, target_layer, strict=True):
+            blocks = source[from_ids.to(source.device)]
+            target[to_ids.to(target.device)] = blocks.to(target.device)

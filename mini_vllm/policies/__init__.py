@@ -1,0 +1,56 @@
+"""The family of schedulers, all on the interface of mini_vllm.scheduler.Scheduler, selectable by name.
+
+    v1               vLLM V1: one token budget, running first, chunked prefill (mini_vllm/scheduler.py)
+
+`policy` is something else: the order within a scheduler, "fcfs" or "priority".
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mini_vllm.errors import InvalidParameterError
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.scheduler import Scheduler
+
+SCHEDULERS: dict[str, type[Scheduler]] = {"v1": Scheduler}
+PREEMPTION_MODES = ("recompute", "swap", "cheaper")
+OWN_OPTIONS: dict[str, Any] = {  # options that only some schedulers have, and what they are for the others
+    "block_aligned_chunks": False,
+    "preemption_mode": "recompute",
+    "num_cpu_blocks": 0,
+}
+KV_OPTIONS = ("num_blocks", "block_size", "enable_prefix_caching", "hash_function")
+
+
+def get_scheduler_cls(name: str, preemption_mode: str = "recompute") -> type[Scheduler]:
+    """The scheduler of a name. Raises InvalidParameterError for an unknown one."""
+    if name not in SCHEDULERS:
+        raise InvalidParameterError(f"scheduler must be one of {list(SCHEDULERS)}, got {name!r}")
+    return SCHEDULERS[name]
+
+
+def make_scheduler(
+    scheduler_cls: type[Scheduler], kv_cache_manager_cls: type[KVCacheManager] | None, options: Mapping[str, Any]
+) -> Scheduler:
+    """Build a scheduler and its KV cache manager. options: those of both constructors, by name.
+
+    A manager of None is the scheduler's own. Options of OWN_OPTIONS that only say the default are left out, so that
+    somebody else's class need not know them. Raises InvalidParameterError for one that this scheduler does not have.
+    """
+    defaults = {**OWN_OPTIONS, "hash_function": "exact"}
+    given = {name: value for name, value in options.items() if name not in defaults or value != defaults[name]}
+    for name in OWN_OPTIONS.keys() & given.keys() - scheduler_cls.own_options:
+        raise InvalidParameterError(f"{scheduler_cls.__name__} has no option {name}, got {given[name]!r}")
+    kv_options = {name: given.pop(name) for name in KV_OPTIONS if name in given}
+    manager_cls = kv_cache_manager_cls or scheduler_cls.kv_cache_manager_cls
+    manager = manager_cls(kv_options.pop("num_blocks"), kv_options.pop("block_size"), **kv_options)
+    return scheduler_cls(manager, **given)
+
+
+def describe(scheduler: Scheduler) -> dict[str, Any]:
+    """What make_scheduler needs beyond the shared options to build this scheduler again; {} for V1 as it comes."""
+    names = {cls: name for name, cls in SCHEDULERS.items()}
+    own = {name: getattr(scheduler, name) for name in sorted(scheduler.own_options)}
+    described = {name: value for name, value in own.items() if value != OWN_OPTIONS[name]}
+    name = names.get(type(scheduler), "v1")
+    return described if name == "v1" else {"scheduler": name, **described}

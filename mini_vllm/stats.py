@@ -1,0 +1,57 @@
+"""What one step did, in figures: the numbers that a metrics page, a benchmark and a simulator read.
+
+Source: SchedulerStats in vllm/v1/metrics/stats.py, which Scheduler.make_stats fills once a step.
+"""
+
+from dataclasses import dataclass
+
+from mini_vllm.scheduler import Scheduler, SchedulerOutput
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerStats:
+    """One step, as it stands after schedule(). Counts of requests, tokens and blocks; kv_cache_usage is in [0, 1]."""
+
+    num_running_reqs: int
+    num_waiting_reqs: int  # preempted ones included
+    num_scheduled_reqs: int  # the batch size
+    num_scheduled_tokens: int
+    kv_cache_usage: float  # the share of the usable blocks that is held
+    prefix_cache_queries: int  # tokens looked up by the admissions of this step, re-admissions included
+    prefix_cache_hits: int  # tokens found
+    num_preempted_reqs: int
+    num_swapped_out_blocks: int
+    num_swapped_in_blocks: int
+    num_copied_blocks: int
+
+
+class StatsRecorder:
+    """Makes the SchedulerStats of one scheduler: the prefix cache counts since the beginning, a step wants the rest."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self._queries, self._hits = self._prefix_cache_totals()
+
+    def record(self, output: SchedulerOutput) -> SchedulerStats:
+        """The figures of the step that schedule() has just decided. Call it once a step, in O(batch size)."""
+        scheduler = self.scheduler
+        queries, hits = self._prefix_cache_totals()
+        stats = SchedulerStats(
+            num_running_reqs=len(scheduler.running),
+            num_waiting_reqs=len(scheduler.waiting),
+            num_scheduled_reqs=len(output.num_scheduled_tokens),
+            num_scheduled_tokens=output.total_num_scheduled_tokens,
+            kv_cache_usage=scheduler.kv_cache_manager.usage,
+            prefix_cache_queries=queries - self._queries,
+            prefix_cache_hits=hits - self._hits,
+            num_preempted_reqs=len(output.preempted_req_ids),
+            num_swapped_out_blocks=len(output.blocks_to_swap_out),
+            num_swapped_in_blocks=len(output.blocks_to_swap_in),
+            num_copied_blocks=len(output.blocks_to_copy),
+        )
+        self._queries, self._hits = queries, hits
+        return stats
+
+    def _prefix_cache_totals(self) -> tuple[int, int]:
+        first, again = self.scheduler.prefix_cache_stats, self.scheduler.preempted_prefix_cache_stats
+        return first.queries + again.queries, first.hits + again.hits
