@@ -188,12 +188,11 @@ class Scheduler:
         for request in list(self.running):
             if request.status is RequestStatus.PREEMPTED:  # a victim of this very loop
                 continue
-            num_missing = request.num_tokens - request.num_computed_tokens
-            n = self._clamp_new_tokens(num_missing, token_budget)
+            n = self._clamp_new_tokens(request.num_tokens - request.num_computed_tokens, token_budget)
             if n == 0:
                 continue
-            if self.block_aligned_chunks and n < num_missing:
-                n = self._align_chunk(request.num_computed_tokens, n)
+            if self.block_aligned_chunks:
+                n = self._align_chunk(request, request.num_computed_tokens, n)
             while allocate_slots(request, n) is None:
                 victim = self._pop_victim()
                 self._preempt(victim)
@@ -214,8 +213,8 @@ class Scheduler:
             computed_blocks, num_computed = kv.get_computed_blocks(request)
             num_missing = request.num_tokens - num_computed
             n = self._clamp_new_tokens(num_missing, token_budget if self.enable_chunked_prefill else num_missing)
-            if self.block_aligned_chunks and n < num_missing:
-                n = self._align_chunk(num_computed, n)
+            if self.block_aligned_chunks:
+                n = self._align_chunk(request, num_computed, n)
             if n > token_budget or not self._may_admit(request, num_computed + n, computed_blocks):
                 break
             if kv.allocate_slots(request, n, computed_blocks) is None:
@@ -231,14 +230,14 @@ class Scheduler:
             num_new_tokens = min(num_new_tokens, threshold)
         return num_new_tokens if num_new_tokens < token_budget else token_budget
 
-    def _align_chunk(self, start: int, num_new_tokens: int) -> int:
-        """Cut an inner chunk [start, start + num_new_tokens) at the last edge of a block in it, if there is one.
+    def _align_chunk(self, request: Request, start: int, num_new_tokens: int) -> int:
+        """Cut a chunk [start, start + num_new_tokens) that does not catch up at the last edge of a block in it, if any.
 
         Source: Scheduler._mamba_block_aligned_split of vLLM, which cuts so where a layer's state needs it.
         """
-        block_size = self.kv_cache_manager.block_size
-        end = (start + num_new_tokens) // block_size * block_size
-        return end - start if end > start else num_new_tokens
+        end = start + num_new_tokens
+        edge = end // self.kv_cache_manager.block_size * self.kv_cache_manager.block_size
+        return edge - start if start < edge and end < request.num_tokens else num_new_tokens
 
     def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
         """Whether the free blocks hold the sequence (all of it, or its first num_tokens) and the watermark."""

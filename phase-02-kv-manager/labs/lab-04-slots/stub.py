@@ -37,6 +37,6 @@ class KVCacheManager(ReferenceKVCacheManager):
 
         A request that is preempted in the step that was about to compute its blocks has published hashes of content
         that will never be written. They are withdrawn, or the request would come back to a stale hit; vLLM 0.33.0
-        keeps them (trace quirk_stale_hit). After the release, since the free queue's order depends on the hashes.
+        keeps them (trace quirk_005). After the release, since the free queue's order depends on the hashes.
         """
         todo("02.4")
