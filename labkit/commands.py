@@ -365,6 +365,11 @@ def doctor() -> int:
     print(f"Python {platform.python_version()} on {platform.system()}")
     for package in ("pytest", "rich", "watchfiles", "torch", "triton"):
         print(f"{package:11} {'here' if find_spec(package) else 'not installed'}")
+    if find_spec("torch"):
+        import torch
+
+        gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none, kernels are interpreted on the CPU"
+        print(f"{'GPU':11} {gpu}")
     reasons = list(filter(None, map(why_not_graded, labs())))
     print("\n".join(reasons) if reasons else "Every lab can be graded here.")
     return 0
