@@ -64,9 +64,12 @@ class Part:
         return mine
 
     def helpers(self, slot: Slot) -> dict[str, Any]:
-        """What a class of the file has beside the slots and the reference's class has not, or has as its answer."""
+        """What a class of the file has beside the slots and the reference's class itself has not, or has as its answer.
+
+        A method that the reference's class only inherits may be overridden: for this class, not for its base.
+        """
         owner = getattr(self.module, slot.owner)
-        known = set(dir(reference_owner(slot))) - {other.name for other in self.lab.answer}
+        known = set(vars(reference_owner(slot))) - {other.name for other in self.lab.answer}
         return {name: value for name, value in vars(owner).items() if name not in known and not name.startswith("__")}
 
 
@@ -148,10 +151,19 @@ def grafted(parts: Sequence[Part]) -> Iterator[None]:
                 owner = reference_owner(slot)
                 if slot.owner:
                     for name, value in {**part.helpers(slot), slot.name: mine}.items():
+                        move_super(value, owner)
                         replace_attribute(owner, name, value, undo)
                 else:
                     replace_everywhere(vars(owner)[slot.name], mine, undo)
         yield
+
+
+def move_super(method: Any, owner: Any) -> None:
+    """Let super() in a method begin above the class that it is grafted into, as it does in the reference."""
+    function = getattr(method, "fget", None) or getattr(method, "__func__", method)
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    if "__class__" in names:
+        function.__closure__[names.index("__class__")].cell_contents = owner
 
 
 def replace_attribute(owner: Any, name: str, value: Any, undo: ExitStack) -> None:

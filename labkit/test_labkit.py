@@ -21,6 +21,8 @@ from labkit.testing import LabFailure, cases, check, raises
 from labkit.watchdog import LabHang, watchdog
 from mini_vllm.block_pool import FreeKVCacheBlockQueue
 from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.policies.fork import ForkingKVCacheManager
+from mini_vllm.request import Request, SamplingParams
 from mini_vllm.scheduler import Scheduler
 
 TESTS = """
@@ -238,6 +240,21 @@ def test_helpers_beside_a_slot_come_along(lab: Lab) -> None:
     )
     assert outcomes(grade(lab, text)) == [PASSED] * 3
     assert not hasattr(Scheduler, "_behind")
+
+
+def test_super_is_what_the_reference_extends(lab: Lab) -> None:
+    """A method of a subclass calls the one that it overrides, and may: that one is no answer."""
+    slot = Slot.parse("mini_vllm.policies.fork:ForkingKVCacheManager.num_blocks_needed")
+    head = f"from {slot.module} import {slot.owner} as Reference\n\nclass {slot.owner}(Reference):"
+    signature = "\n    def num_blocks_needed(self, request, num_tokens, computed_blocks=()):\n"
+    body = "        return super().num_blocks_needed(request, num_tokens, computed_blocks) + 100\n"
+    lab.mine.write_text(head + signature + body)
+    part = Part(Lab(**{**vars(lab), "slots": (slot,)}), lab.mine)
+    request = Request("a", [1, 2, 3], SamplingParams())
+    with grafted([part]):
+        assert ForkingKVCacheManager(8, 2).num_blocks_needed(request, 3) == 102
+        assert KVCacheManager(8, 2).num_blocks_needed(request, 3) == 2
+    assert ForkingKVCacheManager(8, 2).num_blocks_needed(request, 3) == 2
 
 
 # --- decisions beside the reference's ------------------------------------------------------------------------------
@@ -531,7 +548,7 @@ def test_an_unknown_lab_is_refused(command: Callable[..., int], capsys: pytest.C
 def test_labkit_runs_on_every_system_and_on_the_light_install() -> None:
     """No call that only POSIX has; at import nothing but the standard library, rich, watchfiles and pytest."""
     light = {*sys.stdlib_module_names, "labkit", "mini_vllm", "rich", "watchfiles", "pytest"}
-    heavy = {"runner.py": {"torch"}, "prove.py": {"torch", "numpy"}}  # inside functions, for labs that need them
+    heavy = {"commands.py": {"torch"}, "runner.py": {"torch"}, "prove.py": {"torch", "numpy"}}  # inside functions, for labs that need them
     forbidden = {"SIGALRM", "alarm", "fork", "setitimer", "kill", "getuid", "mkfifo", "symlink"}
     for file in Path(catalog.__file__).parent.glob("*.py"):
         if file.name.startswith("test_"):

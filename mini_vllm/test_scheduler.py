@@ -697,7 +697,7 @@ def test_trap_24_preempted_request_with_outputs_computes_them_again_and_samples_
 
 
 def quirk_steps(scheduler: Scheduler) -> Iterator[dict[str, int]]:
-    """The stale hit of the trace quirk_005: two chunks of B are computed, the third is scheduled and dropped at once."""
+    """The stale hit of the trace quirk_005: two chunks of B are computed, the third is scheduled and dropped."""
     d = make_request("D", [99], max_tokens=1, arrival_time=-1.0)
     b = make_request("B", list(range(1, 25)), max_tokens=2, priority=5)
     add(scheduler, d, b)

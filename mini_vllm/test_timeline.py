@@ -68,7 +68,7 @@ def test_timeline_shows_a_running_request_that_gets_nothing() -> None:
     assert dropped == ["first", 1]
     row = timeline.read_requests(trace)[0]
     assert row.marks[3:6] == ["decode", "idle", "decode"]
-    assert "- running, but the budget is spent" in timeline.render_timeline(trace).plain
+    assert "- running, not in this step" in timeline.render_timeline(trace).plain
 
 
 def test_long_runs_are_drawn_in_bands_and_cut_with_a_word() -> None:

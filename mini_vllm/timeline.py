@@ -30,8 +30,9 @@ MARKS = {
     "prefill": Mark("█", "#", "cyan", "prefill chunk"),
     "hit": Mark("◆", "+", "bold green", "chunk after a prefix hit"),
     "recompute": Mark("▓", "%", "magenta", "chunk computed again"),
+    "swapped": Mark("◀", "<", "bold green", "back from main memory"),
     "decode": Mark("▪", "o", "blue", "decode, one token"),
-    "idle": Mark("-", "-", "yellow", "running, but the budget is spent"),
+    "idle": Mark("-", "-", "yellow", "running, not in this step"),
     "waiting": Mark("·", ".", "bright_black", "waiting"),
     "preempted": Mark("x", "x", "bold red", "preempted"),
 }
@@ -66,6 +67,7 @@ def read_requests(trace: Trace) -> list[RequestRow]:
     most_computed: dict[str, int] = {}  # by any run of the request, before a preemption too
     for record in trace["steps"]:
         admitted = dict(record.get("new", ())) | dict(record.get("resumed", ()))
+        swapped_in = {block for _, block in record.get("swapped_in", ())}
         marks = dict.fromkeys(record.get("waiting", ()), "waiting")
         for request_id in record.get("preempted", ()):
             marks[request_id] = "preempted"
@@ -75,8 +77,12 @@ def read_requests(trace: Trace) -> list[RequestRow]:
             rows[request_id].num_cached_tokens = num_cached
         computed.update(admitted)
         for request_id, n in record["sched"]:
-            row, start, known = rows[request_id], computed[request_id], most_computed.get(request_id, 0)
-            marks[request_id] = _mark_of(row, start, known, admitted.get(request_id, 0))
+            row, known = rows[request_id], most_computed.get(request_id, 0)
+            start = record["computed"][request_id] if "computed" in record else computed[request_id]
+            if swapped_in.isdisjoint(record.get("blocks", {}).get(request_id, ())):
+                marks[request_id] = _mark_of(row, start, known, admitted.get(request_id, 0))
+            else:
+                marks[request_id] = "swapped"
             row.num_chunks += marks[request_id] != "decode"
             row.num_recomputed_tokens += max(min(known, start + n) - start, 0)
             computed[request_id] = start + n

@@ -45,11 +45,13 @@ class TraceRecorder:
         self.steps: list[Record] = []
         self.requests: dict[str, Request] = {}  # every request ever scheduled, in order of first admission
         self.totals = dict.fromkeys(("preemptions", "steps", "scheduled_tokens"), 0)
-        self._held: dict[str, int] = {}  # request id -> blocks held before the step
+        self._held: dict[str, list[int]] = {}  # request id -> block table before the step
+        self._told: set[str] = set()  # whose table the records so far tell
 
     def before_schedule(self) -> None:
         kv = self.scheduler.kv_cache_manager
-        self._held = {r.request_id: len(kv.get_block_ids(r.request_id)) for r in self.scheduler.running}
+        self._held = {r.request_id: kv.get_block_ids(r.request_id) for r in self.scheduler.running}
+        self._told &= self._held.keys()
 
     def after_schedule(self, output: SchedulerOutput, step: int | None = None, **extra: Any) -> Record:
         """Record what schedule() decided. step: its number, by default one more than the last; extra: more fields."""
@@ -58,17 +60,19 @@ class TraceRecorder:
             step = self.steps[-1]["step"] + 1 if self.steps else 0
         new: list[Any] = []
         resumed: list[Any] = []
-        blocks, computed = {}, {}
+        blocks, tables, computed = {}, {}, {}
         for request in output.scheduled_requests:
             request_id = request.request_id
             computed[request_id] = request.num_computed_tokens
-            if request_id in self._held:
-                appended = kv.get_block_ids(request_id)[self._held[request_id] :]
-                if appended:
-                    blocks[request_id] = appended
-                continue
-            (resumed if request.num_preemptions else new).append([request_id, request.num_computed_tokens])
-            blocks[request_id] = kv.get_block_ids(request_id)
+            table, held = kv.get_block_ids(request_id), self._held.get(request_id)
+            if held is None:
+                (resumed if request.num_preemptions else new).append([request_id, request.num_computed_tokens])
+                blocks[request_id] = table
+            elif request_id not in self._told or table[: len(held)] != held:
+                tables[request_id] = table
+            elif len(table) > len(held):
+                blocks[request_id] = table[len(held) :]
+            self._told.add(request_id)
             self.requests.setdefault(request_id, request)
         record: Record = {
             "step": step,
@@ -84,6 +88,7 @@ class TraceRecorder:
             "preempted": list(output.preempted_req_ids),
             "waiting": [request.request_id for request in scheduler.waiting],
             "blocks": blocks,
+            "tables": tables,
             "swapped_out": [list(pair) for pair in output.blocks_to_swap_out],
             "swapped_in": [list(pair) for pair in output.blocks_to_swap_in],
             "copied": [list(pair) for pair in output.blocks_to_copy],
@@ -228,14 +233,15 @@ class ScenarioRun:
             self.step = max(self.step, self._todo[0].get("arrival_step", 0))
         before = self._abort("before")
         while self._todo and self._todo[0].get("arrival_step", 0) <= self.step:
-            self._add(self._todo.popleft())
+            self._add(self._pop_group())
         recorder.before_schedule()
         output = scheduler.schedule()
         recorder.after_schedule(output, self.step, **({"aborted_before": before} if before else {}))
         sampled = {
             request.request_id: [self._sample(request)]
-            for request in output.scheduled_requests
-            if scheduler.needs_sample(request, output.num_scheduled_tokens[request.request_id])
+            for scheduled in output.scheduled_requests
+            if scheduler.needs_sample(scheduled, output.num_scheduled_tokens[scheduled.request_id])
+            for request in (scheduled, *output.forks.get(scheduled.request_id, ()))
         }
         during = self._abort("during")
         finished = scheduler.update_from_output(output, sampled)
@@ -250,8 +256,24 @@ class ScenarioRun:
         outputs = {request_id: list(request.output_token_ids) for request_id, request in self.requests.items()}
         return trace | {"config": dict(self.config), "outputs": outputs}
 
-    def _add(self, spec: Mapping[str, Any]) -> None:
-        request = Request(
+    def _pop_group(self) -> list[Record]:
+        """The next request, with all that follow it in the same group."""
+        group = [self._todo.popleft()]
+        while self._todo and "group" in group[0] and self._todo[0].get("group") == group[0]["group"]:
+            group.append(self._todo.popleft())
+        return group
+
+    def _add(self, specs: Sequence[Record]) -> None:
+        requests = [self._make_request(spec) for spec in specs]
+        self.requests.update((request.request_id, request) for request in requests)
+        self._seeds.update((spec["id"], spec.get("sample_seed", 0)) for spec in specs)
+        if len(requests) == 1:
+            self.scheduler.add_request(requests[0])
+        else:
+            self.scheduler.add_group(requests)
+
+    def _make_request(self, spec: Record) -> Request:
+        return Request(
             spec["id"],
             spec["prompt"],
             SamplingParams(max_tokens=spec["max_tokens"], ignore_eos=spec.get("ignore_eos", False), temperature=0.0),
@@ -261,9 +283,6 @@ class ScenarioRun:
             cache_salt=spec.get("cache_salt"),
             max_model_len=self.config.get("max_model_len"),
         )
-        self.requests[request.request_id] = request
-        self._seeds[request.request_id] = spec.get("sample_seed", 0)
-        self.scheduler.add_request(request)
 
     def _sample(self, request: Request) -> int:
         return fake_token(self._seeds[request.request_id], request.num_tokens, self.config.get("vocab_size", 1000))

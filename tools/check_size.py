@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 IRREDUCIBLE_ENGINE = ("request", "block_pool", "kv_cache", "scheduler", "model_runner", "engine")
 MAX_IRREDUCIBLE_ENGINE = 1_200
-MAX_PACKAGE = 5_000
+MAX_PACKAGE = 8_000
 MAX_MODEL_FILE = 150
 MAX_FUNCTION = 80
 SHORT_FUNCTION = 40
