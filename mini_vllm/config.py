@@ -4,11 +4,13 @@ No torch here, so that a command line or a server can check a configuration befo
 Source: EngineArgs in vllm/engine/arg_utils.py; the names are vLLM's.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import HASH_FUNCTIONS
 from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS
+from mini_vllm.policies.swap import PreemptionCost
 from mini_vllm.request import Params, is_int, is_number
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -57,10 +59,14 @@ class EngineConfig(Params):
     """Which of the family (mini_vllm/policies)."""
     block_aligned_chunks: bool = False
     """Let inner chunks of a prompt end at the edge of a block."""
+    charge_cached_tokens: bool = False
+    """Let the budget of prefill_first pay for cached tokens, too, as older nano-vllm does."""
     preemption_mode: str = "recompute"
     """ "recompute", "swap" (blocks go to main memory and come back) or "cheaper" (of the two, by a cost model)."""
     num_cpu_blocks: int | None = None
     """Blocks of main memory to swap to; None: as many as the KV cache has, at most 4 GiB, where the scheduler swaps."""
+    preemption_cost: Mapping[str, float] | None = None
+    """Figures of PreemptionCost by name, for "cheaper"; None: measured when the engine starts."""
     attention_backend: str = "auto"
     seed: int = 0
     """From which requests without a seed get theirs: the same run twice gives the same tokens."""
@@ -88,6 +94,7 @@ class EngineConfig(Params):
         self.require("policy", self.policy in ("fcfs", "priority"), "'fcfs' or 'priority'")
         self.require("scheduler", self.scheduler in SCHEDULERS, f"one of {tuple(SCHEDULERS)}")
         self.require("preemption_mode", self.preemption_mode in PREEMPTION_MODES, f"one of {PREEMPTION_MODES}")
+        PreemptionCost(**(self.preemption_cost or {}))
         self.require("seed", is_int(self.seed, -(1 << 63), (1 << 64) - 1), "a 64-bit integer")
         if self.num_kv_blocks is not None and self.kv_cache_memory_bytes is not None:
             raise InvalidParameterError("EngineConfig: set num_kv_blocks or kv_cache_memory_bytes, not both")

@@ -16,6 +16,7 @@ import torch
 
 from mini_vllm import policies
 from mini_vllm.attention import get_backend
+from mini_vllm.beam_search import BeamSearch
 from mini_vllm.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import (
@@ -32,6 +33,7 @@ from mini_vllm.memory import KVCachePlan, plan_kv_cache
 from mini_vllm.model_runner import ModelRunner, ScheduledChunk, StepInput
 from mini_vllm.models import load_model
 from mini_vllm.output_processor import OutputProcessor, RequestOutput
+from mini_vllm.preemption_cost import with_preemption_cost
 from mini_vllm.request import Request, SamplingParams
 from mini_vllm.sampler import SampledToken, SamplingRow
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
@@ -53,7 +55,9 @@ SCHEDULER_OPTIONS = (  # the fields of EngineConfig that go to the scheduler and
     "reserve_full_sequence",
     "watermark",
     "block_aligned_chunks",
+    "charge_cached_tokens",
     "preemption_mode",
+    "preemption_cost",
 )
 
 
@@ -94,6 +98,7 @@ class LLMEngine:
             device=device,
             num_cpu_blocks=plan.num_cpu_blocks,
         )
+        self.config = config = with_preemption_cost(config, self.runner, plan.max_model_len)
         self.scheduler = make_scheduler(config, plan, scheduler_cls, kv_cache_manager_cls)
         self.stats: SchedulerStats | None = None  # of the last step
         self._stats_recorder = StatsRecorder(self.scheduler)
@@ -102,6 +107,7 @@ class LLMEngine:
         self._seeds = random.Random(config.seed)
         self._rows: dict[str, tuple[int, int]] = {}  # child request id -> (seed, choice index)
         self._finished_req_ids: list[str] = []  # since the last step
+        self.beam_searches: dict[str, BeamSearch] = {}  # of requests whose choices are beams, until it is done
         logger.info("%s: %s on %s, attention %s", config.model, dtype, device, backend.name)
         logger.info("%s", plan)
 
@@ -121,7 +127,7 @@ class LLMEngine:
         params = sampling_params
         token_ids = self.tokenize(prompt)
         self._check_request(request_id, token_ids, params)
-        child_ids = [f"{index}_{request_id}" for index in range(params.n)] if params.n > 1 else [request_id]
+        child_ids = make_child_ids(request_id, params.n)
         for child_id in (request_id, *child_ids):
             if child_id in self._rows or self.output_processor.has_request(child_id):
                 raise DuplicateRequestError(f"request {child_id!r} is still in flight")
@@ -155,6 +161,7 @@ class LLMEngine:
 
     def abort(self, request_id: str) -> None:
         """Drop a request and all its choices; its blocks are free at once. Unknown ids are ignored."""
+        self.beam_searches.pop(request_id, None)
         for child_id in self.output_processor.abort(request_id):
             self.scheduler.abort_request(child_id)
             self._forget(child_id)
@@ -181,6 +188,8 @@ class LLMEngine:
             raise SchedulerStalledError("requests are unfinished, but schedule() gave no tokens to any of them")
         try:
             sampled = self.runner.execute(self._snapshot(output)) if output.has_work else {}
+            for search in self.beam_searches.values():
+                search.advance(sampled)
         except BaseException:
             scheduler.fail_step(output)
             if self.trace:
@@ -194,6 +203,8 @@ class LLMEngine:
             self._forget(request.request_id)
         if self.trace:
             self.trace.after_update(token_ids, finished)
+        for request_id in [name for name, search in self.beam_searches.items() if search.is_done]:
+            self.abort(request_id)
         return self.output_processor.pop_outputs()
 
     def _snapshot(self, output: SchedulerOutput) -> StepInput:
@@ -261,6 +272,11 @@ class LLMEngine:
                     )
         if params.stop and self.tokenizer is None:
             raise TokenizerMissingError(f"{self.config.model} has no tokenizer: stop strings {params.stop} need one")
+
+
+def make_child_ids(request_id: str, n: int) -> list[str]:
+    """The ids of a request's choices; one choice is the request itself."""
+    return [f"{index}_{request_id}" for index in range(n)] if n > 1 else [request_id]
 
 
 # --- what a config leaves open ------------------------------------------------------------------------------------

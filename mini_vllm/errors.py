@@ -29,6 +29,10 @@ class PromptTooLongError(RequestRefusedError):
     """A prompt that exceeds max_model_len or the whole KV cache, so that it could never be computed."""
 
 
+class GroupTooLargeError(RequestRefusedError):
+    """A request whose choices have to run together and never could."""
+
+
 class TokenIdOutOfRangeError(RequestRefusedError):
     """A token id that the model's vocabulary does not have."""
 

@@ -5,17 +5,20 @@ Source: vllm/entrypoints/llm.py.
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any, cast
 
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
+from mini_vllm.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine import LLMEngine
+from mini_vllm.engine import LLMEngine, make_child_ids
 from mini_vllm.errors import InvalidParameterError, TokenizerMissingError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.output_processor import CompletionOutput, RequestOutput
+from mini_vllm.policies.sequence_group import SequenceGroupScheduler
 from mini_vllm.request import SamplingParams
 from mini_vllm.scheduler import Scheduler
 
@@ -52,8 +55,7 @@ class LLM:
         sampling_params: one for all, one for each, or None for the checkpoint's generation_config. use_progress: a
         progress bar; None shows one for several prompts on a terminal. If a prompt is refused, none is generated.
         """
-        single = isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int))
-        batch = cast(Sequence[Prompt], [prompts] if single else prompts)
+        batch = _as_batch(prompts)
         params = self._one_each(sampling_params, len(batch))
         request_ids: list[str] = []
         try:
@@ -95,6 +97,27 @@ class LLM:
         finally:
             self._drop(request_id)
 
+    def beam_search(self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams) -> list[BeamSearchOutput]:
+        """The beam_width best completions of one prompt or many, with scheduler="sequence_group".
+
+        Others in flight go on beside them. If a prompt is refused, none is searched.
+        """
+        searches: dict[str, tuple[list[int], BeamSearch]] = {}
+        try:
+            for prompt in _as_batch(prompts):
+                token_ids = self.engine.tokenize(prompt)
+                request_id = f"llm-{next(self._ids)}"
+                searches[request_id] = token_ids, self._add_beam_search(request_id, token_ids, params)
+            while not all(search.is_done for _, search in searches.values()):
+                self._step()
+        finally:
+            for request_id in searches:
+                self.engine.abort(request_id)
+        return [
+            BeamSearchOutput(token_ids, [replace(beam, text=self._decode(beam.token_ids)) for beam in search.finished])
+            for token_ids, search in searches.values()
+        ]
+
     def apply_chat_template(self, messages: Sequence[Message], **template_options: Any) -> list[int]:
         """Token ids of a conversation, ready for the assistant's turn."""
         tokenizer = self.engine.tokenizer
@@ -134,6 +157,22 @@ class LLM:
         self._latest[request_id] = None
         return request_id
 
+    def _add_beam_search(self, request_id: str, token_ids: list[int], params: BeamSearchParams) -> BeamSearch:
+        engine, scheduler = self.engine, self.engine.scheduler
+        if not isinstance(scheduler, SequenceGroupScheduler):
+            name = engine.config.scheduler
+            raise InvalidParameterError(f"beam_search needs scheduler='sequence_group', which forks; got {name!r}")
+        num_tokens = max(min(params.max_tokens, scheduler.max_model_len - len(token_ids)), 1)
+        child_ids = make_child_ids(request_id, params.beam_width)
+        search = BeamSearch(child_ids, params, num_tokens, engine.eos_token_ids, scheduler.fork_request)
+        engine.add_request(request_id, token_ids, search.sampling_params)
+        engine.beam_searches[request_id] = search
+        return search
+
+    def _decode(self, token_ids: Sequence[int]) -> str:
+        tokenizer = self.engine.tokenizer
+        return "" if tokenizer is None else str(tokenizer.decode(list(token_ids), skip_special_tokens=True))
+
     def _drop(self, request_id: str) -> None:
         """Stop waiting for a request; one that is not finished is aborted."""
         self._latest.pop(request_id, None)
@@ -158,3 +197,8 @@ class LLM:
                 finished = {request_id for request_id in waiting if self._is_finished(request_id)}
                 waiting -= finished
                 progress.advance(task, len(finished))
+
+
+def _as_batch(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:
+    single = isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int))
+    return cast(Sequence[Prompt], [prompts] if single else prompts)

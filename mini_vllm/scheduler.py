@@ -188,11 +188,9 @@ class Scheduler:
         for request in list(self.running):
             if request.status is RequestStatus.PREEMPTED:  # a victim of this very loop
                 continue
-            n = self._clamp_new_tokens(request.num_tokens - request.num_computed_tokens, token_budget)
+            n = self._chunk_size(request, request.num_computed_tokens, token_budget)
             if n == 0:
                 continue
-            if self.block_aligned_chunks:
-                n = self._align_chunk(request, request.num_computed_tokens, n)
             while allocate_slots(request, n) is None:
                 victim = self._pop_victim()
                 self._preempt(victim)
@@ -211,10 +209,7 @@ class Scheduler:
         while self.waiting and token_budget > 0 and len(self.running) < self.max_num_seqs:
             request = self.waiting[0]
             computed_blocks, num_computed = kv.get_computed_blocks(request)
-            num_missing = request.num_tokens - num_computed
-            n = self._clamp_new_tokens(num_missing, token_budget if self.enable_chunked_prefill else num_missing)
-            if self.block_aligned_chunks:
-                n = self._align_chunk(request, num_computed, n)
+            n = self._chunk_size(request, num_computed, token_budget if self.enable_chunked_prefill else self.num_slots)
             if n > token_budget or not self._may_admit(request, num_computed + n, computed_blocks):
                 break
             if kv.allocate_slots(request, n, computed_blocks) is None:
@@ -230,14 +225,17 @@ class Scheduler:
             num_new_tokens = min(num_new_tokens, threshold)
         return num_new_tokens if num_new_tokens < token_budget else token_budget
 
-    def _align_chunk(self, request: Request, start: int, num_new_tokens: int) -> int:
-        """Cut a chunk [start, start + num_new_tokens) that does not catch up at the last edge of a block in it, if any.
+    def _chunk_size(self, request: Request, start: int, token_budget: int) -> int:
+        """How many tokens from start on a request computes: what it is behind, clamped, and cut at the edge of a block.
 
-        Source: Scheduler._mamba_block_aligned_split of vLLM, which cuts so where a layer's state needs it.
+        With block_aligned_chunks a chunk that does not catch up ends at the last edge in it, if there is one. Source:
+        Scheduler._mamba_block_aligned_split of vLLM, which cuts so where a layer's state needs it.
         """
-        end = start + num_new_tokens
-        edge = end // self.kv_cache_manager.block_size * self.kv_cache_manager.block_size
-        return edge - start if start < edge and end < request.num_tokens else num_new_tokens
+        n = self._clamp_new_tokens(request.num_tokens - start, token_budget)
+        if self.block_aligned_chunks and start + n < request.num_tokens:
+            edge = (start + n) // self.kv_cache_manager.block_size * self.kv_cache_manager.block_size
+            return edge - start if edge > start else n
+        return n
 
     def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
         """Whether the free blocks hold the sequence (all of it, or its first num_tokens) and the watermark."""

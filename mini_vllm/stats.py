@@ -3,8 +3,10 @@
 Source: SchedulerStats in vllm/v1/metrics/stats.py, which Scheduler.make_stats fills once a step.
 """
 
+from collections import deque
 from dataclasses import dataclass
 
+from mini_vllm.kv_cache import PrefixCacheStats
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 
 
@@ -55,3 +57,33 @@ class StatsRecorder:
     def _prefix_cache_totals(self) -> tuple[int, int]:
         first, again = self.scheduler.prefix_cache_stats, self.scheduler.preempted_prefix_cache_stats
         return first.queries + again.queries, first.hits + again.hits
+
+
+class CachingMetrics:
+    """The hit rate of the prefix cache over the most recent requests: what it does now, not since the beginning.
+
+    stats: counters that only grow, such as Scheduler.prefix_cache_stats; what they hold already is left out. The window
+    is the most recent steps that looked anything up, as many as have together at most max_recent_requests requests; the
+    last of them is in it however large it is. Source: CachingMetrics in vllm/v1/metrics/stats.py.
+    """
+
+    def __init__(self, stats: PrefixCacheStats, max_recent_requests: int = 1000) -> None:
+        self.stats = stats
+        self.max_recent_requests = max_recent_requests
+        # (requests, queries, hits) at the edges of the steps in the window: a window is the difference of two edges
+        self._edges = deque([(stats.requests, stats.queries, stats.hits)])
+
+    def observe(self) -> None:
+        """Take in what was counted since the last call. Call it once a step, in O(1) on average."""
+        stats, edges = self.stats, self._edges
+        if stats.requests == edges[-1][0]:
+            return
+        edges.append((stats.requests, stats.queries, stats.hits))
+        while len(edges) > 2 and stats.requests - edges[0][0] > self.max_recent_requests:
+            edges.popleft()
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of the tokens looked up in the window that was found, in [0, 1]; 0 while nothing was looked up."""
+        (_, queries, hits), (_, all_queries, all_hits) = self._edges[0], self._edges[-1]
+        return (all_hits - hits) / (all_queries - queries) if all_queries > queries else 0.0

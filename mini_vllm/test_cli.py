@@ -191,6 +191,7 @@ def test_bench_counts_what_it_ran() -> None:
     result = json.loads(run("bench", *options, "--max-num-batched-tokens", "40", "--json").stdout)
     assert (result["requests"], result["prompt_tokens"], result["output_tokens"]) == (3, 120, 18)
     assert result["prefix_hit_tokens"] == 64  # the second and third find the first one's two blocks
+    assert result["recent_prefix_hit_rate"] == 64 / 120
     assert result["preemptions"] == 0
     assert result["steps"] == 7  # 40 | 1 + 8 + 8 | four decodes more, and the last of the late two
     assert 0 < result["itl_p50_ms"] <= result["itl_p99_ms"]

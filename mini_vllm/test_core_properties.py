@@ -13,7 +13,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pytest
@@ -24,6 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import PromptTooLongError
 from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.policies import make_scheduler
 from mini_vllm.request import Request, RequestStatus, SamplingParams
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 
@@ -507,26 +508,17 @@ class Found:
 class StepWorld:
     """A scheduler, its cache and its model. A step is checked against what the rules allow, not by a copy of them."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, scheduler_cls: type[Scheduler] = Scheduler, **own_options: Any) -> None:
         self.options = options
-        kv = KVCacheManager(options.num_blocks, options.block_size, enable_prefix_caching=options.enable_prefix_caching)
-        num_slots = kv.num_usable_blocks * kv.block_size
+        num_slots = (options.num_blocks - 1) * options.block_size
         budget = options.max_num_batched_tokens
         if not options.enable_chunked_prefill:
             budget = max(budget, min(options.max_model_len or num_slots, num_slots))
         self.budget = budget
-        self.scheduler = Scheduler(
-            kv,
-            max_num_seqs=options.max_num_seqs,
-            max_num_batched_tokens=budget,
-            long_prefill_token_threshold=options.long_prefill_token_threshold,
-            enable_chunked_prefill=options.enable_chunked_prefill,
-            policy=options.policy,
-            max_model_len=options.max_model_len,
-            reserve_full_sequence=options.reserve_full_sequence,
-            watermark=options.watermark,
-        )
-        self.kv, self.cache = kv, Cache(kv)
+        every_option = asdict(options) | {"max_num_batched_tokens": budget} | own_options
+        self.scheduler = make_scheduler(scheduler_cls, None, every_option)
+        self.kv = kv = self.scheduler.kv_cache_manager
+        self.cache = Cache(kv)
         self.live: dict[str, Request] = {}
         self.num_requests = 0
         self.found = Found()

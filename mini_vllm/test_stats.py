@@ -1,8 +1,11 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from mini_vllm.stats import SchedulerStats, StatsRecorder
+from mini_vllm.kv_cache import PrefixCacheStats
+from mini_vllm.stats import CachingMetrics, SchedulerStats, StatsRecorder
 from mini_vllm.trace import ScenarioRun, run_trace
 
 CONFIG = {"block_size": 2, "num_blocks": 8, "max_num_seqs": 3, "max_num_batched_tokens": 6, "vocab_size": 100}
@@ -72,3 +75,29 @@ def test_the_engine_keeps_the_figures_of_its_last_step() -> None:
     stats = llm.engine.stats
     assert stats is not None
     assert (stats.num_scheduled_reqs, stats.num_scheduled_tokens) == (2, 2)
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 49)), max_size=5), max_size=30), st.integers(0, 12)
+)
+@settings(derandomize=True, database=None, deadline=None)
+def test_the_hit_rate_is_that_of_the_last_steps_that_have_so_many_requests(
+    steps: list[list[tuple[int, int]]], most: int
+) -> None:
+    stats = PrefixCacheStats()
+    stats.record(1000, 999)  # before anybody looked
+    metrics = CachingMetrics(stats, most)
+    for n, step in enumerate(steps, start=1):
+        for num_tokens, num_hits in step:
+            stats.record(num_tokens, min(num_hits, num_tokens - 1))
+        before = metrics.hit_rate
+        metrics.observe()
+        window: list[tuple[int, int]] = []
+        for earlier in reversed([each for each in steps[:n] if each]):
+            if window and len(window) + len(earlier) > most:
+                break
+            window += earlier
+        queries = sum(num_tokens for num_tokens, _ in window)
+        hits = sum(min(num_hits, num_tokens - 1) for num_tokens, num_hits in window)
+        assert metrics.hit_rate == (hits / queries if queries else 0)
+        assert step or metrics.hit_rate == before

@@ -12,7 +12,7 @@ import typer
 from mini_vllm.cli.common import busy, load_llm
 from mini_vllm.config import EngineConfig
 from mini_vllm.request import SamplingParams
-from mini_vllm.stats import SchedulerStats
+from mini_vllm.stats import CachingMetrics, SchedulerStats
 
 if TYPE_CHECKING:
     from mini_vllm.engine import LLMEngine
@@ -39,9 +39,10 @@ def bench(
     with busy(f"running {num_requests} requests"):
         run(engine, prompts[:1], replace(params, max_tokens=2))  # warm-up
         engine.scheduler.kv_cache_manager.reset_prefix_cache()
-        times, steps = run(engine, prompts, params)
-        result = summarise(times, input_len * num_requests)
-        result |= summarise_steps(steps) | {"num_kv_blocks": engine.scheduler.kv_cache_manager.num_blocks}
+        times, steps, caching_metrics = run(engine, prompts, params)
+        result = summarise(times, input_len * num_requests) | summarise_steps(steps)
+        result["recent_prefix_hit_rate"] = caching_metrics.hit_rate
+        result["num_kv_blocks"] = engine.scheduler.kv_cache_manager.num_blocks
     if as_json:
         typer.echo(json.dumps({"model": config.model, **result}, indent=2))
         return
@@ -51,10 +52,11 @@ def bench(
 
 def run(
     engine: "LLMEngine", prompts: list[list[int]], params: SamplingParams
-) -> tuple[dict[str, list[float]], list[SchedulerStats]]:
+) -> tuple[dict[str, list[float]], list[SchedulerStats], CachingMetrics]:
     """Add all prompts and step until all are done; per request the seconds after which each token was there."""
     times: dict[str, list[float]] = {}
     steps: list[SchedulerStats] = []
+    caching_metrics = CachingMetrics(engine.scheduler.prefix_cache_stats)
     start = time.perf_counter()
     for index, prompt in enumerate(prompts):
         engine.add_request(f"bench-{index}", prompt, params)
@@ -62,10 +64,11 @@ def run(
         outputs = engine.step()
         if engine.stats is not None:
             steps.append(engine.stats)
+        caching_metrics.observe()
         now = time.perf_counter() - start
         for output in outputs:
             times.setdefault(output.request_id, []).append(now)
-    return times, steps
+    return times, steps, caching_metrics
 
 
 def summarise(times: dict[str, list[float]], num_prompt_tokens: int) -> dict[str, float]:

@@ -1,6 +1,9 @@
 """The family of schedulers, all on the interface of mini_vllm.scheduler.Scheduler, selectable by name.
 
     v1               vLLM V1: one token budget, running first, chunked prefill (mini_vllm/scheduler.py)
+    prefill_first    nano-vllm: a step admits and prefills, or it decodes
+    sequence_group   vLLM V0: prompts first; groups that fork, copy on write and swap
+    warm_first       by a score: warm resumes, prefills, the tail of decodes; ageing
 
 `policy` is something else: the order within a scheduler, "fcfs" or "priority".
 """
@@ -10,22 +13,35 @@ from typing import Any
 
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.policies.prefill_first import PrefillFirstScheduler
+from mini_vllm.policies.sequence_group import SequenceGroupScheduler
+from mini_vllm.policies.swap import SwappingScheduler
+from mini_vllm.policies.warm_first import WarmFirstScheduler
 from mini_vllm.scheduler import Scheduler
 
-SCHEDULERS: dict[str, type[Scheduler]] = {"v1": Scheduler}
+SCHEDULERS: dict[str, type[Scheduler]] = {
+    "v1": Scheduler,
+    "prefill_first": PrefillFirstScheduler,
+    "sequence_group": SequenceGroupScheduler,
+    "warm_first": WarmFirstScheduler,
+}
 PREEMPTION_MODES = ("recompute", "swap", "cheaper")
 OWN_OPTIONS: dict[str, Any] = {  # options that only some schedulers have, and what they are for the others
     "block_aligned_chunks": False,
+    "charge_cached_tokens": False,
     "preemption_mode": "recompute",
     "num_cpu_blocks": 0,
+    "preemption_cost": None,
 }
 KV_OPTIONS = ("num_blocks", "block_size", "enable_prefix_caching", "hash_function")
 
 
 def get_scheduler_cls(name: str, preemption_mode: str = "recompute") -> type[Scheduler]:
-    """The scheduler of a name. Raises InvalidParameterError for an unknown one."""
+    """The scheduler of a name; of "v1" the one that can swap, if need be. InvalidParameterError for an unknown name."""
     if name not in SCHEDULERS:
         raise InvalidParameterError(f"scheduler must be one of {list(SCHEDULERS)}, got {name!r}")
+    if name == "v1" and preemption_mode != "recompute":
+        return SwappingScheduler
     return SCHEDULERS[name]
 
 

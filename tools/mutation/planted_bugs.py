@@ -70,7 +70,12 @@ BUGS = [  # name of the tests, module, what stands there, the bug
         "= self.max_num_batched_tokens if self.waiting else self._schedule_running(",
     ),
     ("trap_23", "scheduler", "        request.num_computed_tokens = 0\n", ""),
-    ("trap_24", "scheduler", "num_missing = request.num_tokens", "num_missing = request.num_prompt_tokens"),
+    (
+        "trap_24",
+        "scheduler",
+        "(request.num_tokens - start, token_budget)",
+        "(request.num_prompt_tokens - start, token_budget)",
+    ),
     ("trap_25", "scheduler", "return request.num_computed_tokens + num_scheduled == request.num_tokens", "return True"),
     ("trap_26", "request", "        self.all_token_ids.append(token_id)\n", ""),
     ("trap_27", "scheduler", "token_budget += output.drop(victim)", "output.drop(victim)"),

@@ -5,7 +5,7 @@ STORY = (
 CONCEPT = "Whoever comes back computes everything it knows again, its own output included."
 EDITS = [
     (
-        "num_missing = request.num_tokens - num_computed",
-        "num_missing = request.num_prompt_tokens - num_computed",
+        "n = self._chunk_size(request, num_computed, token_budget if self.enable_chunked_prefill else self.num_slots)",
+        "n = self._clamp_new_tokens(request.num_prompt_tokens - num_computed, token_budget)",
     ),
 ]

@@ -5,7 +5,7 @@ STORY = (
 CONCEPT = "A prefix hit is a head start: only what is missing is computed, the rest of the table is shared."
 EDITS = [
     (
-        "num_missing = request.num_tokens - num_computed",
-        "num_missing = request.num_tokens",
+        "n = self._chunk_size(request, num_computed, token_budget if self.enable_chunked_prefill else self.num_slots)",
+        "n = self._clamp_new_tokens(request.num_tokens, token_budget)",
     ),
 ]

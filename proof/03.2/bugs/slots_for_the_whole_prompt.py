@@ -6,6 +6,6 @@ CONCEPT = "Nobody is admitted in a step that had to preempt; in the next step th
 EDITS = [
     (
         ("            if kv.allocate_slots(request, n, computed_blocks) is None:\n                break\n"),
-        ("            if kv.allocate_slots(request, num_missing, computed_blocks) is None:\n                break\n"),
+        ("            if kv.allocate_slots(request, request.num_tokens - num_computed, computed_blocks) is None:\n                break\n"),
     ),
 ]

@@ -5,7 +5,7 @@ STORY = (
 CONCEPT = "What the cache holds costs no budget."
 EDITS = [
     (
-        "n = self._clamp_new_tokens(num_missing, token_budget if self.enable_chunked_prefill else num_missing)",
+        "n = self._chunk_size(request, num_computed, token_budget if self.enable_chunked_prefill else self.num_slots)",
         "n = max(1, self._clamp_new_tokens(request.num_tokens, token_budget) - num_computed)",
     ),
 ]

@@ -6,6 +6,6 @@ CONCEPT = "Who runs computes first; a newcomer gets what they leave of the budge
 EDITS = [
     (
         "if n > token_budget or not",
-        "if num_missing > token_budget or not",
+        "if request.num_tokens - num_computed > token_budget or not",
     ),
 ]

@@ -1,0 +1,145 @@
+"""Warm first: requests in three states compete by a score, and what waits long enough wins.
+
+A preempted request whose blocks are still in the prefix cache costs little to bring back, and less the sooner. So a
+warm resume comes before a new prefill, a new prefill before the long tail of decodes, which fill up the step: every
+step is one chunked micro-batch of at most max_num_batched_tokens. Ageing bounds how long anybody waits.
+A design of this project; the vocabulary is vLLM V1's.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from itertools import takewhile
+from typing import Any
+
+from mini_vllm.errors import InvalidParameterError
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.policies.prefill_first import advance, in_prefill
+from mini_vllm.request import Request, RequestStatus
+from mini_vllm.scheduler import Scheduler, SchedulerOutput
+
+PATIENCE = 8  # steps after which a running request without a token comes first, and a resume is as good as warm
+
+
+class State(Enum):
+    """The buckets of requests: preempted, not caught up yet, or one sampled token behind."""
+
+    RESUMED = "resumed"
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
+def score(state: State, age: int, warmth: float) -> float:
+    """How soon to serve a request: the higher the sooner.
+
+    age: steps since it last got tokens, or since it began to wait. warmth: the share of its sequence that a lookup
+    finds in the prefix cache, in [0, 1). A request that runs has all it needs, and warmth 1.
+
+        running, age >= PATIENCE    its age, so that the one who waited longest is the first of all
+        running, in prefill         2
+        resumed, waiting            1 + warmth, growing with age up to 2
+        new, waiting                1 + warmth, growing likewise; the caller gives no warmth
+        running, decode             0
+    """
+    if warmth == 1 and age >= PATIENCE:
+        return float(age)
+    return 0.0 if state is State.DECODE else 1 + min(warmth + age / PATIENCE, 1.0)
+
+
+class WarmFirstScheduler(Scheduler):
+    """Served by score; among equals those who run before those who wait, and resumed ones before new ones.
+
+    A running request gets tokens at least once in PATIENCE + max_num_seqs steps. New requests are admitted in order of
+    arrival. A preempted one keeps its seat, so running and resumed ones together are at most max_num_seqs, and once it
+    waited PATIENCE steps, no new one passes it. So nobody starves, and a step looks at max_num_seqs requests at most
+    beyond those that it admits, however many wait.
+
+    Raises InvalidParameterError for policy "priority": the score is the order.
+    """
+
+    def __init__(self, kv_cache_manager: KVCacheManager, *, policy: str = "fcfs", **options: Any) -> None:
+        if policy == "priority":
+            raise InvalidParameterError("warm_first has an order of its own: policy must be 'fcfs', got 'priority'")
+        super().__init__(kv_cache_manager, policy=policy, **options)
+        self._step = 0
+        self._since: dict[str, int] = {}  # request id -> the step in which it last got tokens, or began to wait
+
+    def schedule(self) -> SchedulerOutput:
+        """Who is overdue or in prefill, then who waits, then decodes with what is left."""
+        self._step += 1
+        output = SchedulerOutput()
+        ranked = self._rank(self.running)
+        urgent = [request for value, request in ranked if value > 0]
+        decodes = [request for value, request in ranked if value == 0]
+        token_budget = advance(self, urgent, output, self.max_num_batched_tokens)
+        if not output.preempted_req_ids:
+            token_budget = self._admit_by_score(output, token_budget, num_spare=len(decodes))
+        advance(self, decodes, output, token_budget)
+        for request in output.scheduled_requests:
+            self._since[request.request_id] = self._step
+        return output
+
+    def _rank(self, requests: Iterable[Request]) -> list[tuple[float, Request]]:
+        """The requests with their scores, the highest first; equals in the order given."""
+        ranked = [(self._score(request), request) for request in requests]
+        return sorted(ranked, key=lambda pair: -pair[0])
+
+    def _score(self, request: Request) -> float:
+        age = self._step - self._since[request.request_id]
+        if request.status is RequestStatus.RUNNING:
+            return score(State.PREFILL if in_prefill(request) else State.DECODE, age, warmth=1.0)
+        if request.status is RequestStatus.WAITING:
+            return score(State.PREFILL, age, warmth=0.0)
+        return score(State.RESUMED, age, self.kv_cache_manager.get_computed_blocks(request)[1] / request.num_tokens)
+
+    def _admit_by_score(self, output: SchedulerOutput, token_budget: int, num_spare: int) -> int:
+        """Admit waiting requests, the best of the resumed or the first of the new; returns what is left of the budget.
+
+        Resumed ones stand in front of new ones. num_spare blocks are left for the decodes that follow in this step:
+        they would have to preempt those who were just admitted. The first that does not fit ends it: nobody passes it.
+        """
+        kv = self.kv_cache_manager
+        resumed = self._rank(takewhile(lambda request: request.status is RequestStatus.PREEMPTED, self.waiting))
+        while token_budget > 0 and (request := self._next_in_line(resumed)):
+            computed_blocks, num_computed = kv.get_computed_blocks(request)
+            limit = token_budget if self.enable_chunked_prefill else request.num_tokens
+            n = self._chunk_size(request, num_computed, limit)
+            num_blocks = kv.num_blocks_needed(request, num_computed + n, computed_blocks) + num_spare
+            fits = n <= token_budget and num_blocks <= kv.num_free_blocks
+            if not fits or not self._may_admit(request, num_computed + n, computed_blocks):
+                break
+            kv.allocate_slots(request, n, computed_blocks)
+            self.waiting.remove(request)
+            self.waiting.appendleft(request)
+            self._admit(request, num_computed)
+            if resumed and resumed[0][1] is request:
+                del resumed[0]
+            output.add(request, n)
+            token_budget -= n
+        return token_budget
+
+    def _next_in_line(self, resumed: Sequence[tuple[float, Request]]) -> Request | None:
+        """Who would be admitted next, if anybody may; resumed: those still in waiting, the best first."""
+        num_resumed = len(resumed)
+        has_seat = len(self.running) + num_resumed < self.max_num_seqs
+        new = self.waiting[num_resumed] if has_seat and len(self.waiting) > num_resumed else None
+        if resumed and (new is None or resumed[0][0] >= self._score(new)):
+            return resumed[0][1]
+        return new
+
+    # --- the clock of steps -------------------------------------------------------------------------------------------
+
+    def _enqueue(self, request: Request) -> None:
+        self._since[request.request_id] = self._step
+        super()._enqueue(request)
+
+    def finish_request(self, request_id: str, reason: str) -> None:
+        super().finish_request(request_id, reason)
+        self._since.pop(request_id, None)
+
+    def update_from_output(
+        self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
+    ) -> list[Request]:
+        finished = super().update_from_output(output, sampled_token_ids)
+        for request in finished:
+            del self._since[request.request_id]
+        return finished
