@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mini_vllm import __version__
-from mini_vllm.cli import bench, chat, demo, doctor, generate, trace
+from mini_vllm.cli import bench, calibrate, chat, demo, doctor, generate, simulate, trace
 from mini_vllm.cli.common import command
 
 app = typer.Typer(
@@ -22,7 +22,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for function in (demo.demo, generate.generate, chat.chat, bench.bench, trace.trace, doctor.doctor):
+for function in (
+    demo.demo,
+    generate.generate,
+    chat.chat,
+    bench.bench,
+    trace.trace,
+    simulate.simulate,
+    calibrate.calibrate,
+    doctor.doctor,
+):
     app.command()(command(function))
 
 

@@ -1,0 +1,191 @@
+"""mini-vllm calibrate: measure the steps of the engine here and fit the simulator's model of a step's time."""
+
+import random
+import statistics
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from platform import machine, processor
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from mini_vllm.cli.common import busy, console, load_llm
+from mini_vllm.config import EngineConfig
+from mini_vllm.errors import InvalidParameterError
+from mini_vllm.page import write_file
+from mini_vllm.request import SamplingParams
+from mini_vllm.scheduler import SchedulerOutput
+from mini_vllm.simulator.step_time import FEATURES, StepTimeModel, Work, fit, relative_errors, work_of
+from mini_vllm.trace import Record, TraceRecorder
+
+if TYPE_CHECKING:
+    from mini_vllm.engine import LLMEngine
+
+DECODES = 8  # output tokens of every request of the grid
+HELD_OUT = 3  # every third point of the grid is not fitted to, but predicted
+
+Clock = Callable[[], float]
+Steps = tuple[list[Work], list[float]]  # of one point of the grid: what each step computed, and its seconds
+
+
+def calibrate(
+    config: EngineConfig,
+    out: Annotated[Path, typer.Option(dir_okay=False, help="Write the calibration to this JSON file.")] = Path(
+        "calibration.json"
+    ),
+    rounds: Annotated[int, typer.Option(min=1, help="Medians are over this many rounds.")] = 5,
+    max_batch: Annotated[int, typer.Option(min=1, help="Requests in the largest batch.")] = 64,
+    cpu_time: Annotated[
+        bool, typer.Option("--cpu-time", help="Count CPU time: for a model on a CPU that others use, too.")
+    ] = False,
+    note: Annotated[str, typer.Option(help="The machine's name, for instance.")] = "",
+) -> None:
+    """Measure steps of many shapes and fit a step-time model for mini-vllm simulate.
+
+    Decodes of growing batches and contexts, chunks of prompts, and both at once. Every third shape is held out: the
+    stated errors are of these.
+    """
+    engine = load_llm(config).engine
+    grid = make_grid(engine, max_batch)
+    with busy(f"measuring {len(grid)} shapes, {rounds} rounds"):
+        model = calibrate_engine(
+            engine, grid, rounds, note=note, clock=time.process_time if cpu_time else time.perf_counter
+        )
+    write_file(out, model.to_json())
+    screen = console()
+    for name, seconds in zip(FEATURES, model.coefficients, strict=True):
+        screen.print(f"{name:<14} {1e6 * seconds:>12,.4f} µs")
+    errors = model.about["errors"]
+    screen.print(f"relative error of held-out steps: median {errors['median']:.1%}, p90 {errors['p90']:.1%}")
+    screen.print(f"wrote {out}")
+
+
+class Point(NamedTuple):
+    """A shape of the grid: a batch of equal prompts that decode, and a prompt that comes when they do."""
+
+    batch_size: int
+    prompt_len: int
+    late_prompt_len: int
+
+
+def make_grid(engine: "LLMEngine", max_batch: int) -> list[Point]:
+    """Batches of 1, 4, 16 ... and prompts of 16, 64, 256 ... tokens, as far as the engine holds them."""
+    scheduler = engine.scheduler
+    longest = min(scheduler.max_model_len, scheduler.num_slots) - DECODES
+    max_batch = min(max_batch, scheduler.max_num_seqs - 1)
+    grid = [
+        Point(1 << i, length, min(2 * length, longest))
+        for i in range(0, max_batch.bit_length(), 2)
+        for length in (16, 64, 256, 1024, 4096)
+        if length <= longest and (1 << i) * (length + DECODES) + 2 * length + DECODES <= scheduler.num_slots
+    ]
+    if len(grid) < 2 * HELD_OUT:
+        raise InvalidParameterError(
+            f"a calibration needs {2 * HELD_OUT} shapes, {len(grid)} fit (max_num_seqs {scheduler.max_num_seqs}, "
+            f"max_model_len {scheduler.max_model_len}, KV cache {scheduler.num_slots} tokens)"
+        )
+    return grid
+
+
+def calibrate_engine(
+    engine: "LLMEngine", grid: list[Point], rounds: int, *, note: str = "", clock: Clock = time.perf_counter
+) -> StepTimeModel:
+    """Measure the grid and fit."""
+    for point in grid[:: len(grid) - 1]:
+        measure(engine, point)  # warm-up
+    runs = [[measure(engine, point, clock) for point in grid] for _ in range(rounds)]
+    return fit_runs(engine, runs, note=note, clock=clock)
+
+
+def fit_runs(engine: "LLMEngine", runs: list[list[Steps]], *, note: str, clock: Clock) -> StepTimeModel:
+    """Fit to rounds over one grid. The time of a step is the median over the rounds, which all take the same steps."""
+    fitted: list[tuple[Work, float]] = []
+    held_out: list[tuple[Work, float]] = []
+    for index, same in enumerate(zip(*runs, strict=True)):
+        steps = [(work, statistics.median(seconds[i] for _, seconds in same)) for i, work in enumerate(same[0][0])]
+        (held_out if index % HELD_OUT == HELD_OUT - 1 else fitted).extend(steps)
+    coefficients = (*fit(*zip(*fitted, strict=True))[:-1], seconds_per_block(engine))
+    about = {
+        "kind": "measured",
+        "model": engine.config.model,
+        "machine": note or f"{engine.runner.device.type} {processor() or machine()}",
+        "date": date.today().isoformat(),
+        "clock": clock.__name__,
+        "rounds": len(runs),
+        "steps": {"fitted": len(fitted), "held_out": len(held_out)},
+    }
+    model = StepTimeModel(coefficients, about)
+    errors = relative_errors(model, *zip(*held_out, strict=True))
+    kv = engine.scheduler.kv_cache_manager
+    engine_config = {
+        "num_blocks": kv.num_blocks,
+        "block_size": kv.block_size,
+        "max_model_len": engine.scheduler.max_model_len,
+        "max_num_seqs": engine.scheduler.max_num_seqs,
+        "max_num_batched_tokens": engine.scheduler.max_num_batched_tokens,
+    }
+    return StepTimeModel(coefficients, {**about, "errors": errors, "engine": engine_config})
+
+
+class WorkRecorder(TraceRecorder):
+    """Notes of every step what it computes, and nothing else."""
+
+    works: list[Work]
+
+    def before_schedule(self) -> None:
+        pass
+
+    def after_schedule(self, output: SchedulerOutput, step: int | None = None, **extra: Any) -> Record:
+        self.works.append(work_of(output))
+        return {}
+
+    def after_update(self, *args: Any, **extra: Any) -> Record:
+        return {}
+
+
+def measure(engine: "LLMEngine", point: Point, clock: Clock = time.perf_counter) -> Steps:
+    """Run one point; of every step what it computed and the seconds that engine.step() took."""
+    draw, vocabulary = random.Random(str(point)).choices, range(engine.vocab_size)
+    params = SamplingParams(max_tokens=DECODES, temperature=0.0, ignore_eos=True)
+    engine.scheduler.kv_cache_manager.reset_prefix_cache()
+    recorder = engine.trace = WorkRecorder(engine.scheduler)
+    recorder.works = []
+    for index in range(point.batch_size):
+        engine.add_request(f"calibrate-{index}", draw(vocabulary, k=point.prompt_len), params)
+    seconds: list[float] = []
+    is_late_due = True
+    while engine.has_unfinished_requests():
+        if is_late_due and recorder.works and recorder.works[-1][1] == recorder.works[-1][2] == point.batch_size:
+            engine.add_request("calibrate-late", draw(vocabulary, k=point.late_prompt_len), params)
+            is_late_due = False
+        start = clock()
+        engine.step()
+        seconds.append(clock() - start)
+    engine.trace = None
+    return recorder.works, seconds
+
+
+def seconds_per_block(engine: "LLMEngine", num_blocks: int = 64, repeats: int = 5) -> float:
+    """Median seconds to copy one block to main memory or back."""
+    import torch
+
+    from mini_vllm.cache_engine import CacheEngine
+
+    model, device = engine.runner.model, engine.runner.device
+    shape = (engine.runner.block_size, model.num_kv_heads, model.head_dim)
+    dtype = engine.runner.kv_caches[0][0].dtype
+    cache = CacheEngine(
+        model.num_layers, shape, num_blocks=num_blocks, num_cpu_blocks=num_blocks, dtype=dtype, device=device
+    )
+    pairs = [(i, i) for i in range(num_blocks)]
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        cache.swap_out(pairs)
+        cache.swap_in(pairs)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) / (2 * num_blocks)

@@ -1,0 +1,169 @@
+"""mini-vllm simulate: the schedulers against an arrival trace, without a model."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from rich.table import Table
+
+from mini_vllm.cli.common import busy, console
+from mini_vllm.errors import InvalidParameterError
+from mini_vllm.simulator import fleet
+from mini_vllm.simulator import plots as drawing
+from mini_vllm.simulator.fleet import ROUTINGS, Simulation, policy_config, policy_names
+from mini_vllm.simulator.metrics import SLO
+from mini_vllm.simulator.step_time import StepTimeModel
+from mini_vllm.simulator.workload import FORMATS, TraceRequest, lognormal_lengths, scale_rate, synthetic
+
+CALIBRATIONS = Path(__file__).parent.parent / "simulator" / "calibrations"
+BUNDLED = sorted(path.stem for path in CALIBRATIONS.glob("*.json"))
+SWEEP = (0.5, 0.75, 1.0, 1.25, 1.5)  # the rates of --plots, as shares of the rate that is asked for
+
+
+def simulate(
+    trace: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Arrivals from this file.")] = None,
+    format: Annotated[str, typer.Option(help=f"Of the file: {', '.join(FORMATS)}.")] = "auto",
+    poisson: Annotated[float | None, typer.Option(help="Or arrivals at random, so many a second.")] = None,
+    burstiness: Annotated[float, typer.Option(help="Of --poisson: below 1 they come in bursts.")] = 1.0,
+    input_len: Annotated[float, typer.Option(help="Of --poisson: mean prompt tokens.")] = 1024,
+    output_len: Annotated[float, typer.Option(help="Of --poisson: mean output tokens.")] = 256,
+    length_cv: Annotated[float, typer.Option(help="Of --poisson: coefficient of variation of the lengths.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of --poisson.")] = 0,
+    num_requests: Annotated[int | None, typer.Option(min=1, help="Only the first of them; of --poisson 1,000.")] = None,
+    rate_scale: Annotated[float, typer.Option(help="Let them arrive so many times as fast.")] = 1.0,
+    scheduler: Annotated[str, typer.Option(help=f"all, or some of {','.join(policy_names())}.")] = "all",
+    calibration: Annotated[str, typer.Option(help=f"A file of calibrate, or {', '.join(BUNDLED)}.")] = BUNDLED[0],
+    block_size: Annotated[int | None, typer.Option(min=1, help="By default the calibration's, as all below.")] = None,
+    num_kv_blocks: Annotated[int | None, typer.Option(min=2, help="KV blocks, the null block included.")] = None,
+    max_model_len: Annotated[int | None, typer.Option(min=1, help="Most tokens of a request.")] = None,
+    max_num_seqs: Annotated[int | None, typer.Option(min=1, help="Most requests running at once.")] = None,
+    max_num_batched_tokens: Annotated[int | None, typer.Option(min=1, help="The token budget of one step.")] = None,
+    no_prefix_caching: Annotated[bool, typer.Option("--no-prefix-caching", help="Share no blocks.")] = False,
+    slo_ttft: Annotated[float, typer.Option(help="Seconds to the first token of a good request.")] = 2.0,
+    slo_itl: Annotated[float, typer.Option(help="Seconds between two tokens of a good request.")] = 0.1,
+    replicas: Annotated[int, typer.Option(min=1, help="How many engines.")] = 1,
+    routing: Annotated[str, typer.Option(help=f"{', '.join(ROUTINGS)}.")] = "round_robin",
+    plots: Annotated[Path | None, typer.Option(file_okay=False, help="Draw load.png and timeline.png here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Run schedulers against a trace of arrivals, without a model.
+
+    Scheduler and KV cache manager are the real ones; how long a step takes comes from a calibration. Latencies are in
+    seconds. Goodput counts requests whose TTFT is within --slo-ttft and of whose gaps 99 % are within --slo-itl.
+    """
+    model = load_calibration(calibration)
+    engine = {
+        "block_size": block_size,
+        "num_blocks": num_kv_blocks,
+        "max_model_len": max_model_len,
+        "max_num_seqs": max_num_seqs,
+        "max_num_batched_tokens": max_num_batched_tokens,
+        "enable_prefix_caching": not no_prefix_caching,
+    }
+    config = engine_config(model, engine)
+    policies = policy_names() if scheduler == "all" else [name.strip() for name in scheduler.split(",")]
+    configs = {policy: policy_config(policy, config) for policy in policies}
+    if (trace is None) == (poisson is None):
+        raise InvalidParameterError("simulate: give a trace or --poisson, and not both")
+    slo = SLO(slo_ttft, slo_itl)
+    if plots:
+        drawing.check_matplotlib()
+
+    def arrivals() -> Iterator[TraceRequest]:
+        if trace:
+            return islice(read_file(trace, format), num_requests)
+        lengths = lognormal_lengths(input_len, output_len, length_cv)
+        return synthetic(poisson or 0, num_requests or 1000, lengths, burstiness=burstiness, seed=seed)
+
+    def run(policy: str, scale: float) -> Simulation:
+        with busy(f"simulating {policy}, rate x {scale:g}"):
+            requests = scale_rate(arrivals(), scale)
+            return fleet.simulate(requests, configs[policy], model, num_replicas=replicas, routing=routing, slo=slo)
+
+    runs = {policy: run(policy, rate_scale) for policy in policies}
+    show(runs, as_json)
+    if plots:
+        draw(plots, runs, {policy: {x: run(policy, x * rate_scale).report for x in SWEEP} for policy in policies})
+
+
+def load_calibration(name: str) -> StepTimeModel:
+    """A bundled calibration, or a file. Raises InvalidParameterError."""
+    path = CALIBRATIONS / f"{name}.json" if name in BUNDLED else Path(name)
+    try:
+        return StepTimeModel.from_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidParameterError(f"calibration {name!r} is neither a file nor one of {BUNDLED}") from error
+    except (InvalidParameterError, UnicodeDecodeError) as error:
+        raise InvalidParameterError(f"{path}: {error}") from error
+
+
+def engine_config(model: StepTimeModel, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The engine of the calibration, with what is given in its place. Raises InvalidParameterError for a gap."""
+    config = dict(model.about.get("engine", {})) | {name: value for name, value in given.items() if value is not None}
+    missing = [name for name in given if name not in config and name != "max_model_len"]
+    if missing:
+        raise InvalidParameterError(f"the calibration names no engine: give {', '.join(missing)}")
+    return config
+
+
+def read_file(path: Path, format: str = "auto") -> Iterator[TraceRequest]:
+    """The requests of a trace file, read as they are asked for. Raises InvalidParameterError that names the line."""
+    if format not in FORMATS:
+        raise InvalidParameterError(f"format must be one of {list(FORMATS)}, got {format!r}")
+    try:
+        with path.open(encoding="utf-8", newline="") as lines:
+            yield from FORMATS[format](lines)
+    except (InvalidParameterError, UnicodeDecodeError) as error:
+        raise InvalidParameterError(f"{path}, {error}") from error
+
+
+class Column(NamedTuple):
+    """One figure of a report, as tables show it."""
+
+    title: str
+    text: Callable[[Mapping[str, Any]], str]
+
+
+def _latency(name: str, percentile: str) -> Column:
+    def text(report: Mapping[str, Any]) -> str:
+        value = report[name][percentile]
+        return "" if value is None else f"{value:.3g}"
+
+    return Column(f"{name.upper()} {percentile}", text)
+
+
+COLUMNS = (
+    Column("goodput", lambda report: f"{report['goodput']:.2f}"),
+    Column("good %", lambda report: f"{100 * report['good_share']:.1f}"),
+    *(_latency(name, percentile) for name in ("ttft", "itl", "tpot", "e2e") for percentile in ("p50", "p90", "p99")),
+    Column("preempted", lambda report: f"{report['preemptions']:,}"),
+    Column("copied", lambda report: f"{report['copied_blocks']:,}"),
+    Column("hit %", lambda report: f"{100 * report['prefix_hit_rate']:.1f}"),
+    Column("KV %", lambda report: f"{100 * report['kv_cache_usage']['mean']:.0f}"),
+    Column("tokens/s", lambda report: f"{report['output_tokens_per_s']:,.0f}"),
+    Column("makespan", lambda report: f"{report['makespan']:,.1f}"),
+    Column("refused", lambda report: f"{report['refused']:,}"),
+)
+
+
+def show(runs: Mapping[str, Simulation], as_json: bool) -> None:
+    """Print the reports as a table, or as one JSON object by policy."""
+    if as_json:
+        typer.echo(json.dumps({policy: run.report for policy, run in runs.items()}, indent=2))
+        return
+    table = Table("figure", *runs, box=None)
+    for column in COLUMNS:
+        table.add_row(column.title, *(column.text(run.report) for run in runs.values()))
+    for column_of_table in table.columns[1:]:
+        column_of_table.justify = "right"
+    console().print(table)
+
+
+def draw(folder: Path, runs: Mapping[str, Simulation], sweeps: Mapping[str, Mapping[float, Mapping[str, Any]]]) -> None:
+    """Write the two pictures."""
+    drawing.plot_load(folder / "load.png", sweeps)
+    drawing.plot_timelines(folder / "timeline.png", {policy: run.timeline for policy, run in runs.items()})
+    console(stderr=True).print(f"wrote load.png and timeline.png in {folder}", style="dim", markup=False)

@@ -1,0 +1,126 @@
+"""Many replicas behind a router, and the loop that drives them through a trace.
+
+round_robin    in turn
+least_loaded   to the replica with the fewest live tokens (prompts and outputs of its unfinished requests)
+prefix_aware   to the replica whose cache holds the longest prefix of the prompt, unless it is overloaded: only those
+               with at most LOAD_BOUND times the mean of the live tokens, this prompt added, are asked; the less loaded
+               of equals gets it
+
+Sources: SGLang's router prefers the worker with the longest match while the load is balanced (cache_aware, with
+balance_rel_threshold 1.5); llm-d's precise prefix-cache scorer looks into the real caches, as here; Mooncake's
+conductor weighs the prefix against the queue (Qin et al., FAST 2025, algorithm 1). The bound is that of consistent
+hashing with bounded loads (Mirrokni et al., 2018). What waits is in no cache yet: of two equal prompts at once,
+neither draws the other. The router sees a replica at the end of the step that is under way.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mini_vllm.errors import InvalidParameterError, PromptTooLongError
+from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS, get_scheduler_cls
+from mini_vllm.simulator.metrics import SLO, Metrics, TimelinePoint
+from mini_vllm.simulator.replica import Replica
+from mini_vllm.simulator.sim_request import SimRequest
+from mini_vllm.simulator.step_time import StepTimeModel
+from mini_vllm.simulator.workload import TraceRequest
+
+LOAD_BOUND = 1.5
+
+
+def round_robin(replicas: Sequence[Replica], request: SimRequest, index: int) -> Replica:
+    """The next one."""
+    return replicas[index % len(replicas)]
+
+
+def least_loaded(replicas: Sequence[Replica], request: SimRequest, index: int) -> Replica:
+    """The one with the fewest live tokens; of equals the first."""
+    return min(replicas, key=lambda replica: replica.num_live_tokens)
+
+
+def prefix_aware(replicas: Sequence[Replica], request: SimRequest, index: int) -> Replica:
+    """The one that has cached most of the prompt, among those that are not overloaded."""
+    mean = sum(replica.num_live_tokens for replica in replicas) / len(replicas)
+    limit = LOAD_BOUND * mean + request.num_prompt_tokens
+    candidates = [
+        replica for replica in replicas if replica.num_live_tokens <= limit
+    ]  # never none: one is below the mean
+
+    def preference(replica: Replica) -> tuple[int, int]:
+        num_cached = replica.scheduler.kv_cache_manager.get_computed_blocks(request)[1]
+        return num_cached, -replica.num_live_tokens
+
+    return max(candidates, key=preference)
+
+
+ROUTINGS: dict[str, Callable[[Sequence[Replica], SimRequest, int], Replica]] = {
+    "round_robin": round_robin,
+    "least_loaded": least_loaded,
+    "prefix_aware": prefix_aware,
+}
+
+
+def policy_names() -> list[str]:
+    """Every scheduler of the family, and with "+mode" each way to preempt that changes which class it is."""
+    modes = [f"{name}+{mode}" for name in SCHEDULERS for mode in PREEMPTION_MODES if _changes_class(name, mode)]
+    return [*SCHEDULERS, *modes]
+
+
+def _changes_class(name: str, mode: str) -> bool:
+    return get_scheduler_cls(name, mode) is not get_scheduler_cls(name)
+
+
+def policy_config(policy: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with this policy, one of policy_names().
+
+    One that swaps gets a CPU pool as large as the KV cache. Raises InvalidParameterError for an unknown name.
+    """
+    if policy not in policy_names():
+        raise InvalidParameterError(f"scheduler must be one of {policy_names()}, got {policy!r}")
+    name, _, mode = policy.partition("+")
+    chosen = {**config, "scheduler": name, "preemption_mode": mode or "recompute"}
+    if "num_cpu_blocks" in get_scheduler_cls(name, chosen["preemption_mode"]).own_options:
+        chosen.setdefault("num_cpu_blocks", config["num_blocks"] - 1)
+    return chosen
+
+
+class Simulation(NamedTuple):
+    """What simulate() returns."""
+
+    report: dict[str, Any]  # see Metrics.report
+    timeline: list[TimelinePoint]  # of the first replica
+
+
+def simulate(
+    trace: Iterable[TraceRequest],
+    config: Mapping[str, Any],
+    model: StepTimeModel,
+    *,
+    num_replicas: int = 1,
+    routing: str = "round_robin",
+    slo: SLO | None = None,
+) -> Simulation:
+    """Run a trace through replicas of one configuration (that of a trace of mini_vllm/trace.py), to its end.
+
+    Prompts that can never be computed are refused and counted. Raises InvalidParameterError for a bad configuration.
+    """
+    if routing not in ROUTINGS or num_replicas < 1:
+        raise InvalidParameterError(
+            f"routing must be one of {list(ROUTINGS)} and replicas at least 1, got {routing!r} and {num_replicas}"
+        )
+    metrics = Metrics(slo or SLO())
+    replicas = [Replica(config, model, metrics, is_first=i == 0) for i in range(num_replicas)]
+    route, block_size = ROUTINGS[routing], config["block_size"]
+    for index, spec in enumerate(trace):
+        for replica in replicas:
+            replica.run_until(spec.arrival_time)
+        request = SimRequest(index, spec, block_size)
+        try:
+            route(replicas, request, index).add(request)
+        except PromptTooLongError:
+            metrics.num_refused += 1
+    for replica in replicas:
+        replica.run_until(math.inf)
+    stats = [replica.scheduler.prefix_cache_stats for replica in replicas]
+    report = metrics.report(sum(each.queries for each in stats), sum(each.hits for each in stats))
+    return Simulation(report, metrics.timeline.points)

@@ -1,0 +1,179 @@
+"""What a simulated run is judged by. Memory does not grow with the trace.
+
+TTFT   time to first token, from the arrival, queueing included
+ITL    inter-token latency: every gap between two tokens of a request, of all requests together
+TPOT   time per output token of a request: (E2E - TTFT) / (tokens - 1); a request of one token has none
+E2E    from the arrival to the last token
+goodput   requests a second, of the whole run, that keep the SLO: TTFT within its limit, and at least 99 of 100 gaps
+          within the limit of ITL (of fewer than 100 gaps: all)
+
+Sources: the first four as in vllm/benchmarks/serve.py; goodput after DistServe (Zhong et al., OSDI 2024), with a limit
+on the tail of the gaps, as in Sarathi-Serve (Agrawal et al., OSDI 2024), in the place of one on their mean.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mini_vllm.errors import InvalidParameterError
+from mini_vllm.simulator.sim_request import SimRequest
+
+PERCENTILES = (50, 90, 99)
+
+
+class QuantileSketch:
+    """Counts values in buckets that grow by a constant factor, so that any quantile is within RELATIVE_ERROR.
+
+    Source: DDSketch (Masson et al., VLDB 2019). Values up to 1e-9 (a nanosecond) count as 0.
+    """
+
+    RELATIVE_ERROR = 0.005
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0.0
+        self.max = 0.0
+        self._gamma = (1 + self.RELATIVE_ERROR) / (1 - self.RELATIVE_ERROR)
+        self._per_log = 1 / math.log(self._gamma)
+        self._buckets: dict[float, int] = {}
+
+    def add(self, value: float, times: int = 1) -> None:
+        index = math.ceil(math.log(value) * self._per_log) if value > 1e-9 else -math.inf
+        self._buckets[index] = self._buckets.get(index, 0) + times
+        self.count += times
+        self.total += value * times
+        self.max = max(self.max, value)
+
+    def quantile(self, q: float) -> float:
+        """The value of nearest rank, q in (0, 1]; nan of nothing."""
+        rank = math.ceil(q * self.count)
+        for index in sorted(self._buckets):
+            rank -= self._buckets[index]
+            if rank <= 0:
+                return float(2 * self._gamma**index / (self._gamma + 1))
+        return math.nan
+
+    def summary(self) -> dict[str, float | None]:
+        """Mean and percentiles; None of nothing, which JSON knows."""
+        figures = {"mean": self.total / max(self.count, 1)} | {f"p{q}": self.quantile(q / 100) for q in PERCENTILES}
+        return {name: value if self.count else None for name, value in figures.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class SLO:
+    """The limits of a good request, in seconds."""
+
+    ttft: float = 2.0
+    itl: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not (self.ttft > 0 and self.itl > 0):
+            raise InvalidParameterError(f"the limits of the SLO must be above 0, got {self.ttft} and {self.itl}")
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePoint:
+    """How a replica stands at the end of a step."""
+
+    time: float
+    num_running: int
+    num_waiting: int
+    kv_cache_usage: float
+
+
+class Timeline:
+    """Every n-th step; when there are MAX_POINTS of them, n doubles and every second one goes."""
+
+    MAX_POINTS = 2000
+
+    def __init__(self) -> None:
+        self.points: list[TimelinePoint] = []
+        self._stride = 1
+        self._steps = 0
+
+    def add(self, *values: Any) -> None:
+        if self._steps % self._stride == 0:
+            self.points.append(TimelinePoint(*values))
+            if len(self.points) == self.MAX_POINTS:
+                del self.points[1::2]
+                self._stride *= 2
+        self._steps += 1
+
+
+class Metrics:
+    """Told of every step of every replica; report() sums up."""
+
+    def __init__(self, slo: SLO) -> None:
+        self.slo = slo
+        self.ttft, self.itl, self.tpot, self.e2e = (QuantileSketch() for _ in range(4))
+        self.timeline = Timeline()  # of the first replica
+        self.num_refused = self.num_finished = self.num_good = 0
+        self.num_steps = self.num_scheduled_tokens = self.num_preemptions = self.num_copied_blocks = 0
+        self.busy = self.used = self.peak = self.end = 0.0
+
+    def add_step(self, seconds: float, usage: float, work: tuple[int, ...], num_preemptions: int) -> None:
+        self.num_steps += 1
+        self.num_scheduled_tokens += work[2]
+        self.num_copied_blocks += work[5]
+        self.num_preemptions += num_preemptions
+        self.busy += seconds
+        self.used += seconds * usage
+        self.peak = max(self.peak, usage)
+
+    def add_tokens(self, requests: Iterable[SimRequest], before: float, now: float) -> None:
+        """Each of the requests got a token now; most of them got their last one at `before`, and are counted as one."""
+        num_regular = 0
+        is_slow = now - before > self.slo.itl
+        for request in requests:
+            last = request.last_token_time
+            request.last_token_time = now
+            if last == before:
+                num_regular += 1
+                request.num_slow_gaps += is_slow
+            elif last is None:
+                request.first_token_time = now
+                self.ttft.add(now - request.arrival_time)
+            else:
+                self.itl.add(now - last)
+                request.num_slow_gaps += now - last > self.slo.itl
+        if num_regular:
+            self.itl.add(now - before, num_regular)
+
+    def add_finished(self, request: SimRequest, now: float) -> None:
+        num_gaps = len(request.output_token_ids) - 1
+        self.num_finished += 1
+        self.end = max(self.end, now)
+        self.e2e.add(now - request.arrival_time)
+        if num_gaps:
+            self.tpot.add((now - request.first_token_time) / num_gaps)
+        in_time = request.first_token_time - request.arrival_time <= self.slo.ttft
+        self.num_good += in_time and 100 * request.num_slow_gaps <= num_gaps
+
+    def report(self, prefix_queries: int, prefix_hits: int) -> dict[str, Any]:
+        """Everything in seconds, tokens, blocks and shares; latencies as {"mean", "p50", "p90", "p99"}."""
+        end, num_output_tokens = self.end or math.inf, self.ttft.count + self.itl.count
+        return {
+            "requests": self.num_finished,
+            "refused": self.num_refused,
+            "makespan": self.end,
+            "requests_per_s": self.num_finished / end,
+            "output_tokens": num_output_tokens,
+            "output_tokens_per_s": num_output_tokens / end,
+            "slo": asdict(self.slo),
+            "goodput": self.num_good / end,
+            "good_share": self.num_good / max(self.num_finished + self.num_refused, 1),
+            "ttft": self.ttft.summary(),
+            "itl": self.itl.summary(),
+            "tpot": self.tpot.summary(),
+            "e2e": self.e2e.summary(),
+            "max_itl": self.itl.max,
+            "preemptions": self.num_preemptions,
+            "copied_blocks": self.num_copied_blocks,
+            "prefix_queries": prefix_queries,
+            "prefix_hits": prefix_hits,
+            "prefix_hit_rate": prefix_hits / prefix_queries if prefix_queries else 0.0,
+            "steps": self.num_steps,
+            "scheduled_tokens": self.num_scheduled_tokens,
+            "kv_cache_usage": {"mean": self.used / self.busy if self.busy else 0.0, "peak": self.peak},
+        }

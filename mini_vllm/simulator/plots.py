@@ -1,0 +1,76 @@
+"""The pictures of simulated runs, as PNG files. Needs matplotlib, which is imported only here and only when drawing."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mini_vllm.errors import MiniVllmError
+from mini_vllm.simulator.metrics import TimelinePoint
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+NEEDS_MATPLOTLIB = (
+    "the plots need matplotlib, which is not installed.\n"
+    "Install the extra 'plots': pip install -e '.[plots]' in the folder of the repository."
+)
+
+
+class PlotsUnavailableError(MiniVllmError):
+    """Plots are asked for, but matplotlib is not installed."""
+
+
+def check_matplotlib() -> None:
+    """Raise PlotsUnavailableError now rather than after the runs."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise PlotsUnavailableError(NEEDS_MATPLOTLIB) from error
+
+
+def plot_load(path: Path, sweeps: Mapping[str, Mapping[float, Mapping[str, Any]]]) -> None:
+    """Latency and goodput against load. sweeps: for each policy the reports by share of the rate."""
+    figure, axes = _new_figure(3)
+    for (title, unit), ax in zip((("p99 TTFT", "s"), ("p99 ITL", "s"), ("goodput", "requests/s")), axes, strict=True):
+        for policy, points in sweeps.items():
+            values = [
+                report["goodput"] if title == "goodput" else report[title.split()[1].lower()]["p99"]
+                for report in points.values()
+            ]
+            ax.plot(list(points), values, marker="o", label=policy)
+        ax.set(title=title, xlabel="load, as a share of the rate asked for", ylabel=unit, ylim=(0, None))
+    axes[0].legend()
+    _save(figure, path)
+
+
+def plot_timelines(path: Path, timelines: Mapping[str, Sequence[TimelinePoint]]) -> None:
+    """Running and waiting requests and the use of the KV cache over time, of the first replica."""
+    figure, axes = _new_figure(3)
+    for title, name, ax in zip(
+        ("running requests", "waiting requests", "KV cache in use, %"),
+        ("num_running", "num_waiting", "kv_cache_usage"),
+        axes,
+        strict=True,
+    ):
+        factor = 100 if name == "kv_cache_usage" else 1
+        for policy, points in timelines.items():
+            values = [factor * getattr(point, name) for point in points]
+            ax.plot([point.time for point in points], values, label=policy, linewidth=0.8)
+        ax.set(title=title, xlabel="s", ylim=(0, None))
+    axes[0].legend()
+    _save(figure, path)
+
+
+def _new_figure(num_axes: int) -> tuple["Figure", list["Axes"]]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5 * num_axes, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, list(figure.subplots(1, num_axes))
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)

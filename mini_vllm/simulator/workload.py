@@ -1,0 +1,146 @@
+"""Arrival traces as iterators of TraceRequest: the public formats, and arrivals drawn at random.
+
+Azure 2023 (Patel et al., Splitwise, ISCA 2024): CSV with TIMESTAMP, ContextTokens, GeneratedTokens. The texts are not
+known, so no two requests share a prefix. Mooncake (Qin et al., FAST 2025): one JSON object a line with timestamp (ms),
+input_length, output_length and hash_ids, one for every 512 tokens of the prompt. A hash id covers its block and all
+before it: equal ids are equal prefixes. What a request generates has no id, so here it is found by nobody.
+"""
+
+import csv
+import json
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from itertools import chain
+from typing import Any, NamedTuple
+
+from mini_vllm.errors import InvalidParameterError
+
+HASH_BLOCK_SIZE = 512  # tokens that a hash id of the Mooncake format stands for
+AZURE_COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+
+Lengths = Callable[[random.Random], tuple[int, int]]
+
+
+class TraceRequest(NamedTuple):
+    """One arrival. A request always generates a token, so an output_length of 0 in a file counts as 1."""
+
+    arrival_time: float  # seconds since the first arrival
+    input_length: int  # tokens
+    output_length: int  # tokens
+    hash_ids: tuple[int, ...] = ()  # what the prompt shares with others, HASH_BLOCK_SIZE tokens each; () is nothing
+
+
+def read_azure(lines: Iterable[str]) -> Iterator[TraceRequest]:
+    """Requests of an Azure CSV. Raises InvalidParameterError that names the line for anything else."""
+    rows = csv.reader(lines)
+    header = tuple(next(rows, ()))
+    if header != AZURE_COLUMNS:
+        raise InvalidParameterError(f"line 1: the columns must be {','.join(AZURE_COLUMNS)}, got {','.join(header)!r}")
+
+    def parse(row: list[str]) -> tuple[float, int, int, tuple[int, ...]]:
+        stamp, input_length, output_length = row
+        return datetime.fromisoformat(stamp).timestamp(), int(input_length), int(output_length), ()
+
+    return _in_order(((rows.line_num, row) for row in rows if row), parse)
+
+
+def read_mooncake(lines: Iterable[str]) -> Iterator[TraceRequest]:
+    """Requests of a Mooncake JSONL. Raises InvalidParameterError that names the line for anything else."""
+
+    def parse(line: str) -> tuple[float, int, int, tuple[int, ...]]:
+        record = json.loads(line)
+        hash_ids = tuple(map(_integer, record["hash_ids"]))
+        input_length = _integer(record["input_length"])
+        if not input_length // HASH_BLOCK_SIZE <= len(hash_ids) <= -(-input_length // HASH_BLOCK_SIZE):
+            raise ValueError(f"{len(hash_ids)} hash_ids for {input_length} tokens")
+        return float(record["timestamp"]) / 1000, input_length, _integer(record["output_length"]), hash_ids
+
+    return _in_order(((number, line) for number, line in enumerate(lines, 1) if line.strip()), parse)
+
+
+def read_trace(lines: Iterable[str]) -> Iterator[TraceRequest]:
+    """Requests of either format: a Mooncake trace begins with a brace."""
+    lines = iter(lines)
+    first = next(lines, "")
+    return (read_mooncake if first.startswith("{") else read_azure)(chain((first,), lines))
+
+
+FORMATS: dict[str, Callable[[Iterable[str]], Iterator[TraceRequest]]] = {
+    "auto": read_trace,
+    "azure": read_azure,
+    "mooncake": read_mooncake,
+}
+
+
+def _integer(value: Any) -> int:
+    if not isinstance(value, int):
+        raise ValueError(f"{value!r} is not an integer")
+    return value
+
+
+def _in_order(numbered: Iterable[tuple[int, Any]], parse: Callable[[Any], Any]) -> Iterator[TraceRequest]:
+    """Parse line by line, and check what both formats promise."""
+    first = last = None
+    for number, line in numbered:
+        try:
+            time, input_length, output_length, hash_ids = parse(line)
+            if input_length < 1 or output_length < 0:
+                raise ValueError(f"lengths must be at least 1 and 0, got {input_length} and {output_length}")
+            if not math.isfinite(time) or (last is not None and time < last):
+                raise ValueError("the arrivals must be in order of time")
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidParameterError(f"line {number}: {type(error).__name__} {error}") from error
+        first = time if first is None else first
+        last = time
+        yield TraceRequest(time - first, input_length, max(output_length, 1), hash_ids)
+
+
+def synthetic(
+    rate: float, num_requests: int, lengths: Lengths, *, burstiness: float = 1.0, seed: int = 0
+) -> Iterator[TraceRequest]:
+    """num_requests arrivals, `rate` a second on average, with gamma-distributed gaps of shape `burstiness`.
+
+    1 is a Poisson process, below 1 the arrivals come in bursts (a gap's coefficient of variation is
+    1 / sqrt(burstiness)). Source: get_request in vllm/benchmarks/serve.py. Raises InvalidParameterError.
+    """
+    if not (0 < rate < math.inf and 0 < burstiness < math.inf and num_requests >= 1):
+        raise InvalidParameterError(
+            f"rate and burstiness must be above 0 and num_requests at least 1, got {rate}, {burstiness}, {num_requests}"
+        )
+    return _draw(rate, num_requests, lengths, burstiness, random.Random(seed))
+
+
+def _draw(
+    rate: float, num_requests: int, lengths: Lengths, burstiness: float, rng: random.Random
+) -> Iterator[TraceRequest]:
+    time = 0.0
+    for _ in range(num_requests):
+        yield TraceRequest(time, *lengths(rng))
+        time += rng.gammavariate(burstiness, 1 / (rate * burstiness))
+
+
+def lognormal_lengths(input_mean: float, output_mean: float, cv: float = 0.0) -> Lengths:
+    """Lengths with these means and this coefficient of variation (0: all alike), each at least 1."""
+    if not (input_mean >= 1 and output_mean >= 1 and 0 <= cv < math.inf):
+        raise InvalidParameterError(
+            f"means must be at least 1 and cv at least 0, got {input_mean}, {output_mean}, {cv}"
+        )
+    sigma = math.sqrt(math.log1p(cv * cv))
+
+    def draw(rng: random.Random) -> tuple[int, int]:
+        input_length, output_length = (
+            max(round(rng.lognormvariate(math.log(mean) - sigma * sigma / 2, sigma)), 1)
+            for mean in (input_mean, output_mean)
+        )
+        return input_length, output_length
+
+    return draw
+
+
+def scale_rate(trace: Iterable[TraceRequest], factor: float) -> Iterator[TraceRequest]:
+    """The same requests, `factor` times as fast. Raises InvalidParameterError for a factor that is not above 0."""
+    if not 0 < factor < math.inf:
+        raise InvalidParameterError(f"the rate scale must be above 0, got {factor}")
+    return (request._replace(arrival_time=request.arrival_time / factor) for request in trace)

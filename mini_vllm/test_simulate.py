@@ -1,0 +1,169 @@
+"""mini-vllm simulate and calibrate, through the real commands."""
+
+import builtins
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from mini_vllm.cli import app
+from mini_vllm.cli.simulate import BUNDLED
+from mini_vllm.simulator.fleet import policy_names
+from mini_vllm.simulator.step_time import FEATURES, StepTimeModel
+
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
+    f"2023-11-16 18:15:{second:02}.5,{100 + 7 * second},{5 + second % 7}\n" for second in range(20)
+)
+MOONCAKE = "".join(
+    json.dumps({"timestamp": 400 * i, "input_length": 1100, "output_length": 9, "hash_ids": [0, 1 + i % 3, 10 + i]})
+    + "\n"
+    for i in range(12)
+)
+
+
+def run(*arguments: object, status: int = 0) -> Any:
+    result = CliRunner(env={"COLUMNS": "160"}).invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == status, result.output
+    return result
+
+
+@pytest.fixture
+def azure(tmp_path: Path) -> Path:
+    path = tmp_path / "azure.csv"
+    path.write_text(AZURE)
+    return path
+
+
+@pytest.fixture
+def mooncake(tmp_path: Path) -> Path:
+    path = tmp_path / "mooncake.jsonl"
+    path.write_text(MOONCAKE)
+    return path
+
+
+def test_all_schedulers_side_by_side(azure: Path) -> None:
+    output = run("simulate", "--trace", azure).output
+    header = output.splitlines()[0].split()
+    assert header == ["figure", *policy_names()]
+    for figure in ("goodput", "TTFT p99", "ITL p99", "preempted", "hit %", "makespan"):
+        assert figure in output
+
+
+def test_json_holds_the_report_of_each_scheduler(mooncake: Path) -> None:
+    reports = json.loads(run("simulate", "--trace", mooncake, "--scheduler", "v1,v1+swap", "--json").output)
+    assert list(reports) == ["v1", "v1+swap"]
+    assert reports["v1"]["requests"] == 12
+    assert reports["v1"]["prefix_hits"] == 512 * 11 + 512 * 9  # the first block, and one in three
+
+
+def test_options_reach_the_simulator(mooncake: Path) -> None:
+    def report(*options: object) -> dict[str, Any]:
+        command = ("simulate", "--trace", mooncake, "--scheduler", "v1", "--json", *options)
+        return dict(json.loads(run(*command).output)["v1"])
+
+    plain = report()
+    assert report("--no-prefix-caching")["prefix_hits"] == 0
+    assert report("--rate-scale", 2)["makespan"] < 0.6 * plain["makespan"]
+    assert report("--num-requests", 5)["requests"] == 5
+    assert report("--max-model-len", 1000)["refused"] == 12
+    assert report("--slo-ttft", 1e-6)["good_share"] == 0.0 < plain["good_share"]
+    assert report("--max-num-batched-tokens", 64)["steps"] > plain["steps"]
+    assert report("--replicas", 2, "--routing", "prefix_aware")["prefix_hits"] == plain["prefix_hits"]
+    assert report("--replicas", 3)["prefix_hits"] < plain["prefix_hits"]
+
+
+def test_random_arrivals_repeat(tmp_path: Path) -> None:
+    command = ("simulate", "--poisson", 5, "--num-requests", 30, "--input-len", 50, "--output-len", 5)
+    first, again, other = (run(*command, "--seed", seed).output for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_plots_are_written(azure: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    run("simulate", "--trace", azure, "--scheduler", "v1", "--plots", tmp_path / "plots")
+    for name in ("load.png", "timeline.png"):
+        assert (tmp_path / "plots" / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_it_says_what_to_install(
+    azure: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = builtins.__import__
+
+    def no_matplotlib(name: str, *rest: Any) -> Any:
+        if name.split(".")[0] == "matplotlib":
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", no_matplotlib)
+    result = run("simulate", "--trace", azure, "--plots", tmp_path, status=2)
+    assert "pip install -e '.[plots]'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give a trace or --poisson, and not both"),
+        (("--poisson", "-1"), "got -1"),
+        (("--poisson", "1", "--burstiness", "0"), "burstiness must be above 0"),
+        (("--poisson", "1", "--scheduler", "v2"), "got 'v2'"),
+        (("--poisson", "1", "--routing", "random"), "got 'random'"),
+        (("--poisson", "1", "--calibration", "a100"), "calibration 'a100' is neither a file nor one of"),
+        (("--poisson", "1", "--rate-scale", "0"), "the rate scale must be above 0"),
+        (("--poisson", "1", "--slo-itl", "0"), "the limits of the SLO must be above 0"),
+    ],
+)
+def test_bad_options_get_one_clear_line(arguments: tuple[str, ...], message: str) -> None:
+    result = run("simulate", *arguments, status=2)
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (AZURE + "now,1,2\n", "trace.txt, line 22: ValueError"),
+        (MOONCAKE + "{}\n", "trace.txt, line 13: KeyError"),
+        ("", "trace.txt, line 1: the columns must be TIMESTAMP"),
+    ],
+)
+def test_a_bad_file_is_named_with_its_line(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "trace.txt"
+    path.write_text(text)
+    assert message in run("simulate", "--trace", path, status=2).stderr
+    assert "got 'xml'" in run("simulate", "--trace", path, "--format", "xml", status=2).stderr
+
+
+def test_a_calibration_without_an_engine_asks_for_it(azure: Path, tmp_path: Path) -> None:
+    path = tmp_path / "calibration.json"
+    path.write_text(StepTimeModel((1e-3, 0, 0, 0, 0, 0)).to_json())
+    command = ("simulate", "--trace", azure, "--scheduler", "v1", "--calibration", path)
+    assert "give block_size, num_blocks" in run(*command, status=2).stderr
+    engine = ("--block-size", 16, "--num-kv-blocks", 500, "--max-num-seqs", 8, "--max-num-batched-tokens", 256)
+    assert "goodput" in run(*command, *engine).output
+    path.write_text("{}")
+    assert f"{path}: not a calibration" in run(*command, status=2).stderr
+
+
+def test_calibrate_writes_what_simulate_reads(azure: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    path = tmp_path / "calibration.json"
+    size = ("--num-kv-blocks", 160, "--max-model-len", 512, "--max-num-seqs", 8, "--dtype", "float32")
+    shown = run("calibrate", "--out", path, "--rounds", 1, "--cpu-time", "--note", "test", *size).output
+    assert "relative error of held-out steps" in shown
+    record = json.loads(path.read_text())
+    assert (record["kind"], record["machine"], record["model"]) == ("measured", "test", "tiny")
+    assert list(record["seconds_per"]) == list(FEATURES)
+    assert 0 < record["errors"]["median"] <= record["errors"]["p90"]
+    assert record["engine"]["num_blocks"] == 160
+    assert record["seconds_per"]["copied_block"] > 0
+    assert "goodput" in run("simulate", "--trace", azure, "--scheduler", "v1", "--calibration", path).output
+    few = ("--num-kv-blocks", 3, "--max-num-seqs", 2)
+    assert "shapes" in run("calibrate", "--out", path, *few, status=2).stderr
+
+
+def test_the_bundled_calibrations_work(azure: Path) -> None:
+    for name in BUNDLED:
+        assert "goodput" in run("simulate", "--trace", azure, "--scheduler", "v1", "--calibration", name).output
