@@ -29,8 +29,8 @@ class Difference(NamedTuple):
     same_tokens: bool
 
 
-def scenarios() -> Iterator[Scenario]:
-    """Arrivals that meet one another: shared prefixes, long prompts, tight pools."""
+def scenarios(scheduler: str = "v1") -> Iterator[Scenario]:
+    """Arrivals that meet one another: shared prefixes, long prompts, tight pools. scheduler: which of the family."""
     for seed in range(NUM_SCENARIOS):
         rng = random.Random(seed)
         block_size = rng.choice((1, 3, 4, 8))
@@ -49,19 +49,31 @@ def scenarios() -> Iterator[Scenario]:
             "block_size": block_size, "num_blocks": num_blocks, "max_num_seqs": rng.randint(1, 4),
             "max_num_batched_tokens": rng.choice((4, 7, 16, 64)), "policy": "fcfs", "vocab_size": 100,
         }  # fmt: skip
+        if scheduler != "v1":
+            config["scheduler"] = scheduler
         yield {"name": f"scenario {seed}", "config": config, "requests": requests}
 
 
+def scheduler_of(parts: Sequence[Part]) -> str | None:
+    """The scheduler that the parts decide in: V1 if one is of the core, else the policy that one is of, if any."""
+    from mini_vllm.policies import SCHEDULERS
+
+    modules = {slot.module for part in parts for slot in part.lab.slots}
+    if modules & set(CORE):
+        return "v1"
+    return next((name for name, scheduler_cls in SCHEDULERS.items() if scheduler_cls.__module__ in modules), None)
+
+
 def decides(part: Part) -> bool:
-    """Whether a part can change a decision: it is a part of the core."""
-    return any(slot.module in CORE for slot in part.lab.slots)
+    """Whether a part can change a decision."""
+    return scheduler_of([part]) is not None
 
 
 def compare(parts: Sequence[Part]) -> Iterator[Difference]:
     """The reference beside the reference with these parts. Whatever the parts raise passes through."""
     from mini_vllm.trace import run_trace
 
-    for scenario in scenarios():
+    for scenario in scenarios(scheduler_of(parts) or "v1"):
         reference = run_trace(scenario)
         with grafted(parts), watchdog(SECONDS):
             mine = run_trace(scenario, max_steps=10_000)

@@ -7,6 +7,10 @@ the seeded bugs and the other correct ways of the phase's labs, as proof/<lab>/v
     [buggy]
     I1 = ["02.2:free_forgets", ...]        the law of the break-it lab's contract that these break
 
+An entry may also be a table {scheduler = "warm_first", ...}: that scheduler of the family, with its options; with a bug
+of some lab if it has a key bug = "03.11:never_copies". Among the correct ones that is a bug which the laws allow. Tests
+get the scheduler from make_scheduler(...), to which they give the sizes.
+
 A correct version is named correct_1, ..., a buggy one I1_1, ...: by its law, and not by what is wrong with it.
 """
 
@@ -15,14 +19,14 @@ import inspect
 import json
 import tomllib
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from labkit.catalog import Lab, find_lab
 from labkit.graft import Part, grafted
-from labkit.implementations import proof_text
+from labkit.implementations import proof_text, story_of
 from labkit.messages import clip, find_todo, learners_line
 from labkit.testing import Check, LabFailure, LabTodo
 from labkit.watchdog import LabHang, watchdog
@@ -32,12 +36,13 @@ WIDTH = 120
 
 
 class Version(NamedTuple):
-    """One way to write the slots of one lab of the phase."""
+    """One way to write the slots of one lab of the phase; or one of the family of schedulers, with or without that."""
 
     name: str
-    lab_id: str
+    lab_id: str  # "" with no text: nothing is written otherwise
     about: str  # in what it differs from the reference, for a correct one; where it does, for a buggy one
     text: str
+    config: Mapping[str, Any] = {}  # which of the family of schedulers, as the config of a trace names it
 
 
 # --- packed and unpacked ------------------------------------------------------------------------------------------
@@ -46,15 +51,38 @@ class Version(NamedTuple):
 def versions_of(lab: Lab) -> Iterator[Version]:
     """The versions that proof/<lab>/versions.toml lists."""
     listed = tomllib.loads((lab.proof / "versions.toml").read_text(encoding="utf-8"))
-    for prefix, kind, names in [
+    for prefix, kind, entries in [
         ("correct", "variants", listed["correct"]),
-        *((law, "bugs", names) for law, names in listed["buggy"].items()),
+        *((law, "bugs", entries) for law, entries in listed["buggy"].items()),
     ]:
-        for number, name in enumerate(names, start=1):
-            other_id, _, stem = name.partition(":")
-            other = find_lab(other_id)
-            file = other.proof / kind / f"{stem}.py"
-            yield Version(f"{prefix}_{number}", other_id, about(other, file, kind), proof_text(other, file))
+        for number, entry in enumerate(entries, start=1):
+            name = f"{prefix}_{number}"
+            if isinstance(entry, dict):
+                yield scheduler_of_the_family(name, entry)
+                continue
+            other, file = find_answer(entry, kind)
+            yield Version(name, other.id, about(other, file, kind), proof_text(other, file))
+
+
+def find_answer(name: str, kind: str) -> tuple[Lab, Path]:
+    """The lab, and the file of a bug or variant that is named "03.2:outline"."""
+    lab_id, _, stem = name.partition(":")
+    lab = find_lab(lab_id)
+    return lab, lab.proof / kind / f"{stem}.py"
+
+
+def scheduler_of_the_family(name: str, entry: Mapping[str, Any]) -> Version:
+    """A version of a table in versions.toml."""
+    config = {key: value for key, value in entry.items() if key != "bug"}
+    options = [key if value is True else f"{key} {value}" for key, value in config.items() if key != "scheduler"]
+    what = ", ".join([config["scheduler"], *options])
+    if "bug" not in entry:
+        return Version(name, "", what, "", config)
+    lab, file = find_answer(entry["bug"], "bugs")
+    mistake = "a mistake"
+    if name.startswith("correct"):
+        mistake = f"a mistake that is none against these laws: {story_of(file)['story']}"
+    return Version(name, lab.id, f"{what}, with {mistake}", proof_text(lab, file), config)
 
 
 def about(lab: Lab, file: Path, kind: str) -> str:
@@ -120,11 +148,13 @@ class Suite:
         if self._part.unwritten:
             raise LabTodo(self._lab.id)
         version = self._versions[name]
-        version_part = Part(find_lab(version.lab_id), Path(f"{name}.py"), version.text, is_learners=False)
+        parts = []
+        if version.lab_id:
+            parts = [Part(find_lab(version.lab_id), Path(f"{name}.py"), version.text, is_learners=False)]
         for test_name, test in self._part.tests.items():
             try:
-                with grafted([version_part]), watchdog(SECONDS, self._part.file):
-                    test(self._engine())
+                with grafted(parts), watchdog(SECONDS, self._part.file):
+                    test(self._names(version))
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
@@ -132,6 +162,14 @@ class Suite:
                     raise
                 return test_name, learners_line(error, self._part.file), why(error)
         return None
+
+    def _names(self, version: Version) -> Any:
+        """What a test takes. make_scheduler(...) makes the scheduler that the version is, if it is one."""
+        names = self._engine()
+        if version.config:
+            make_scheduler = names.make_scheduler  # that of mini_vllm.trace, which takes a whole config
+            names.make_scheduler = lambda **sizes: make_scheduler({**sizes, **version.config})
+        return names
 
 
 def why(error: BaseException) -> str:

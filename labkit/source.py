@@ -5,6 +5,7 @@ one call of todo(). The imports are those that the reference's own bodies need, 
 """
 
 import ast
+import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ def render_suite_stub(lab: Lab) -> str:
     tree = ast.parse(text)
     first = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"))
     example = "\n".join(text.splitlines()[tree.body[0].end_lineno : first.end_lineno]).strip()
-    example = example.replace("from labkit import check, raises\n", "from labkit import check, raises, todo\n")
+    example = re.sub(r"(?m)^(from labkit import .*)$", r"\1, todo", example, count=1)
     return SUITE_STUB.format(id=lab.id, title=lab.title, minutes=lab.minutes, example=example)
 
 

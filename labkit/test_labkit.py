@@ -15,8 +15,9 @@ import pytest
 from labkit import behaviour, breaking, catalog, cli, commands, progress, source
 from labkit.catalog import Lab, LabkitError, Slot
 from labkit.graft import Part, grafted, namespace
+from labkit.implementations import part_of
 from labkit.messages import MAX_LINES
-from labkit.runner import FAILED, HANG, NOT_GRADED, PASSED, TODO, Result, run_lab
+from labkit.runner import FAILED, HANG, NOT_GRADED, PASSED, TODO, Result, namespace_of, run_lab
 from labkit.testing import LabFailure, cases, check, raises
 from labkit.watchdog import LabHang, watchdog
 from mini_vllm.block_pool import FreeKVCacheBlockQueue
@@ -274,6 +275,15 @@ def test_behaviour_is_compared_step_by_step(lab: Lab) -> None:
     assert len(said.splitlines()) == 5
 
 
+def test_the_behaviour_of_a_policy_is_compared_with_that_policy() -> None:
+    lab = catalog.find_lab("03.8")
+    parts = [part_of(lab, impl) for impl in ("variant:two_halves", "bug:takes_turns")]
+    right, wrong = (behaviour.summary([part]) for part in parts if part and behaviour.decides(part))
+    assert "the same decisions" in right
+    assert "other decisions" in wrong
+    assert "The tokens are the same everywhere." in wrong
+
+
 def test_watchdogs_within_one_another_leave_nothing_behind() -> None:
     """Whichever of them fires, and wherever: everybody comes out, and nothing is raised afterwards."""
 
@@ -362,6 +372,20 @@ def test_a_suite_must_have_tests_that_take_the_engine(break_it: Lab) -> None:
 def test_an_unwritten_suite_is_to_do(break_it: Lab) -> None:
     stub = source.render_stub(catalog.find_lab("02.5"))
     assert outcomes(grade(break_it, stub)) == [TODO, TODO]
+
+
+def test_a_version_may_be_one_of_the_family_of_schedulers(tmp_path: Path) -> None:
+    lab = catalog.find_lab("03.12")
+    text = """
+def test_it(lab):
+    scheduler = lab.make_scheduler(num_blocks=9, block_size=2, max_num_seqs=3, max_num_batched_tokens=4)
+    assert (type(scheduler).__name__, scheduler.max_num_seqs) == ("WarmFirstScheduler", 3)
+"""
+    suite = breaking.Suite(lab, Part(lab, tmp_path / "mine.py", text), lambda: namespace_of(lab))
+    suite.must_be_green("correct_4")
+    suite.must_be_red("I4_1")
+    with pytest.raises(LabFailure, match=r"correct, version 5: v1, with a mistake that is none against these laws: A "):
+        suite.must_be_green("correct_5")
 
 
 # --- stubs ----------------------------------------------------------------------------------------------------------
@@ -548,7 +572,11 @@ def test_an_unknown_lab_is_refused(command: Callable[..., int], capsys: pytest.C
 def test_labkit_runs_on_every_system_and_on_the_light_install() -> None:
     """No call that only POSIX has; at import nothing but the standard library, rich, watchfiles and pytest."""
     light = {*sys.stdlib_module_names, "labkit", "mini_vllm", "rich", "watchfiles", "pytest"}
-    heavy = {"commands.py": {"torch"}, "runner.py": {"torch"}, "prove.py": {"torch", "numpy"}}  # inside functions, for labs that need them
+    heavy = {
+        "commands.py": {"torch"},
+        "runner.py": {"torch"},
+        "prove.py": {"torch", "numpy"},
+    }  # inside functions, for labs that need them
     forbidden = {"SIGALRM", "alarm", "fork", "setitimer", "kill", "getuid", "mkfifo", "symlink"}
     for file in Path(catalog.__file__).parent.glob("*.py"):
         if file.name.startswith("test_"):

@@ -1,0 +1,91 @@
+"""The honest model hears what it must hear, and nothing else: each slot, each copy, and the order of the copies."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from labkit.honest import HonestModel, next_token
+
+TOKENS = [5, 6, 7, 8, 9]
+TRUTH = next_token("a", TOKENS)
+
+
+class Kv:
+    """Two slots a block; the block tables are the test's."""
+
+    block_size = 2
+
+    def __init__(self, **tables: list[int]) -> None:
+        self.tables = tables
+
+    def get_block_ids(self, request_id: str) -> list[int]:
+        return self.tables[request_id]
+
+
+def request(name: str, computed: int = 0, tokens: list[int] = TOKENS) -> Any:
+    return SimpleNamespace(request_id=name, num_computed_tokens=computed, all_token_ids=tokens, num_tokens=len(tokens))
+
+
+def step(*scheduled: tuple[Any, int], **more: Any) -> Any:
+    asked: dict[str, Any] = {"blocks_to_swap_out": [], "blocks_to_swap_in": [], "blocks_to_copy": [], "forks": {}}
+    counts = {each.request_id: n for each, n in scheduled}
+    requests = [each for each, _ in scheduled]
+    return SimpleNamespace(scheduled_requests=requests, num_scheduled_tokens=counts, **{**asked, **more})
+
+
+def model_on(**tables: list[int]) -> HonestModel:
+    def needs_sample(request: Any, n: int) -> bool:
+        return bool(request.num_computed_tokens + n == request.num_tokens)
+
+    return HonestModel(SimpleNamespace(kv_cache_manager=Kv(**tables), needs_sample=needs_sample))
+
+
+@pytest.mark.parametrize("sizes", [(5,), (2, 3), (1, 1, 1, 1, 1)])
+def test_a_prompt_in_chunks_is_the_prompt(sizes: tuple[int, ...]) -> None:
+    model, computed, said = model_on(a=[3, 1, 2]), 0, {}
+    for n in sizes:
+        assert not said, "an inner chunk is silent"
+        said = model.execute(step((request("a", computed), n)))
+        computed += n
+    assert said == {"a": [TRUTH]}
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+@pytest.mark.parametrize("place", [(3, 0), (3, 1), (1, 0), (1, 1)])
+def test_every_slot_of_the_prefix_is_heard(layer: int, place: tuple[int, int]) -> None:
+    model = model_on(a=[3, 1, 2])
+    model.execute(step((request("a"), 4)))
+    model.device[(layer, *place)] += 1
+    assert model.execute(step((request("a", 4), 1))) != {"a": [TRUTH]}
+
+
+def test_tokens_and_their_places_and_the_request_are_heard() -> None:
+    assert len({TRUTH, next_token("b", TOKENS), next_token("a", TOKENS[::-1]), next_token("a", TOKENS[:4])}) == 4
+
+
+def test_a_block_is_shared_in_the_step_that_fills_it() -> None:
+    model = model_on(a=[3, 1, 2], b=[3, 1, 4])
+    b, a = (request("b", 4), 1), (request("a"), 5)
+    assert model.execute(step(b, a)) == {"a": [TRUTH], "b": [next_token("b", TOKENS)]}
+
+
+def test_a_fork_samples_from_the_same_logits() -> None:
+    model = model_on(a=[3, 1, 2])
+    said = model.execute(step((request("a"), 5), forks={"a": [request("b")]}))
+    assert said == {"a": [TRUTH], "b": [next_token("b", TOKENS)]}
+
+
+def test_copies_come_before_the_step_and_go_out_first() -> None:
+    """Block 3 goes out and is taken by b's block; it comes back to block 5, and from there to block 6."""
+    model = model_on(a=[3, 1])
+    model.execute(step((request("a"), 4)))
+    model.scheduler.kv_cache_manager.tables |= {"a": [6, 1, 2], "b": [3]}
+    copies = {"blocks_to_swap_out": [(3, 0)], "blocks_to_swap_in": [(0, 5)], "blocks_to_copy": [(5, 6), (6, 5)]}
+    assert model.execute(step((request("b", tokens=[1, 2]), 2), (request("a", 4), 1), **copies))["a"] == [TRUTH]
+
+
+def test_a_block_that_was_never_written_is_copied_as_nothing() -> None:
+    model = model_on(a=[3, 1, 2])
+    model.execute(step((request("a"), 4)))
+    assert model.execute(step((request("a", 4), 1), blocks_to_copy=[(9, 3)])) != {"a": [TRUTH]}

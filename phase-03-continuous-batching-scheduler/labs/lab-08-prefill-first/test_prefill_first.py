@@ -1,0 +1,425 @@
+"""Lab 03.8: a scheduler that prefills or decodes, and a stream beside it."""
+
+from labkit import cases, check, concept
+
+
+def make(
+    lab, prompts=(), *, blocks=64, block_size=4, budget=64, seqs=8, max_tokens=16, caching=False, v1=False, **options
+):
+    """A scheduler with so many usable blocks, and its requests a, b, c ... one for each prompt."""
+    manager = lab.KVCacheManager(blocks + 1, block_size, enable_prefix_caching=caching)
+    policy = lab.Scheduler if v1 else lab.PrefillFirstScheduler
+    limits = {"max_num_seqs": seqs, "max_num_batched_tokens": budget}
+    scheduler = policy(manager, **limits, reserve_full_sequence=False, **options)
+    requests = [add(lab, scheduler, name, prompt, max_tokens) for name, prompt in zip("abcdef", prompts)]
+    return scheduler, requests
+
+
+def add(lab, scheduler, name, prompt, max_tokens=16):
+    """prompt: its tokens, or how many; then nobody else has them."""
+    if isinstance(prompt, int):
+        first = sum(ord(letter) * 1000**place for place, letter in enumerate(name, start=1))
+        prompt = [first + position for position in range(prompt)]
+    request = lab.Request(name, prompt, lab.SamplingParams(max_tokens=max_tokens, ignore_eos=True))
+    scheduler.add_request(request)
+    return request
+
+
+def plan(output):
+    """Who computes how many tokens, in scheduling order: "a4 b2"."""
+    return written(output.num_scheduled_tokens)
+
+
+def turn(lab, scheduler):
+    """A whole step, and what it computed."""
+    return written(lab.drive(scheduler).scheduled)
+
+
+def written(num_scheduled_tokens):
+    return " ".join(f"{name}{n}" for name, n in num_scheduled_tokens.items())
+
+
+def names(requests):
+    return [request.request_id for request in requests]
+
+
+def table(scheduler, request):
+    return scheduler.kv_cache_manager.get_block_ids(request.request_id)
+
+
+@concept("A prompt is computed in one step, with slots for all of it.", invariant="I2", illustrates=True)
+@cases(one_short=(3, 4, 1), full=(4, 4, 1), one_more=(5, 4, 2), two_full=(8, 4, 2), blocks_of_1=(3, 1, 3))
+def test_a_prompt_is_admitted(lab, case):
+    length, block_size, num_blocks = case
+    scheduler, (a,) = make(lab, [length], block_size=block_size)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    see("who computes how much", plan(output), equals=f"a{length}")
+    see("scheduled_requests", names(output.scheduled_requests), equals=["a"])
+    see("who was preempted", list(output.preempted_req_ids), equals=[])
+    see("who waits", names(scheduler.waiting), equals=[])
+    see("who runs", names(scheduler.running), equals=["a"])
+    see("a's status", a.status.name, equals="RUNNING")
+    see("a's computed tokens, which update_from_output moves", a.num_computed_tokens, equals=0)
+    see("how many blocks a holds", len(table(scheduler, a)), equals=num_blocks)
+
+
+@concept(
+    "A step has prefills or decodes, never both: while prompts come that fit, nobody decodes.",
+    invariant="I1",
+    illustrates=True,
+)
+def test_a_step_is_of_one_kind(lab):
+    scheduler, _ = make(lab, [2])
+    see = check(lab.draw.scheduler, scheduler)
+    got = [turn(lab, scheduler), turn(lab, scheduler)]
+    add(lab, scheduler, "b", 5)
+    got.append(turn(lab, scheduler))
+    add(lab, scheduler, "c", 3)
+    got += [turn(lab, scheduler), turn(lab, scheduler)]
+    see(
+        "five steps: b (5 tokens) comes before the third, c (3) before the fourth",
+        got,
+        equals=["a2", "a1", "b5", "c3", "a1 b1 c1"],
+    )
+
+
+@concept(
+    "A queue is no reason to stand still: if nobody in it can be admitted, everybody who runs decodes.", invariant="I1"
+)
+@cases(
+    no_block=(2, [5, 3], 0, ["a5", "a1", "a1", "a1", "b3"]),
+    too_few_blocks=(3, [5, 8], 1, ["a5", "a1", "a1", "a1", "b8"]),
+)
+def test_nobody_fits_so_everybody_decodes(lab, case):
+    blocks, prompts, free, steps = case
+    scheduler, (_, b) = make(lab, prompts, blocks=blocks, max_tokens=4)
+    see = check(lab.draw.scheduler, scheduler)
+    got = [turn(lab, scheduler)]
+    see("who waits after the first step", names(scheduler.waiting), equals=["b"])
+    see("b's status", b.status.name, equals="WAITING")
+    see("how many blocks are free", scheduler.kv_cache_manager.num_free_blocks, equals=free)
+    got += [turn(lab, scheduler) for _ in steps[1:]]
+    see("the steps, a ends with the fourth", got, equals=steps)
+
+
+@concept(
+    "Prompts share a step while they fit whole; the first that does not is deferred to the next, and not cut.",
+    invariant="I2",
+)
+@cases(
+    all_fit=(9, ["a3 b4 c2", "a1 b1 c1"]),
+    third_is_deferred=(8, ["a3 b4", "c2", "a1 b1 c1"]),
+    just_two=(7, ["a3 b4", "c2", "a1 b1 c1"]),
+    second_is_deferred=(6, ["a3", "b4 c2", "a1 b1 c1"]),
+    one_at_a_time=(4, ["a3", "b4", "c2", "a1 b1 c1"]),
+)
+def test_prompts_share_a_step(lab, case):
+    budget, steps = case
+    scheduler, _ = make(lab, [3, 4, 2], budget=budget)
+    see = check(lab.draw.scheduler, scheduler)
+    got = [turn(lab, scheduler) for _ in steps]
+    see(f"the steps of prompts of 3, 4 and 2 tokens, budget {budget}", got, equals=steps)
+
+
+@concept("Deferred is not refused: the head keeps its place, and nobody behind it passes.", invariant="I2")
+@cases(
+    by_the_budget=({"budget": 6}, [3, 4, 2], "a3", "b4 c2"),
+    by_the_blocks=({"blocks": 4}, [3, 13, 2], "a3", "a1"),
+)
+def test_the_head_keeps_its_place(lab, case):
+    options, prompts, first, second = case
+    scheduler, (_, b, c) = make(lab, prompts, **options)
+    see = check(lab.draw.scheduler, scheduler)
+    see("who computes how much: b does not fit, c behind it would", turn(lab, scheduler), equals=first)
+    see("who waits, front first", names(scheduler.waiting), equals=["b", "c"])
+    see("status of b and c", [b.status.name, c.status.name], equals=["WAITING", "WAITING"])
+    see("blocks of b and c", [len(table(scheduler, r)) for r in (b, c)], equals=[0, 0])
+    see("who computes how much in the next step", turn(lab, scheduler), equals=second)
+
+
+@concept("max_num_seqs limits who runs, not who is new in a step.", invariant="I3")
+@cases(
+    one=(1, ["a1", "a1", "b1", "b1", "c1", "c1", ""]),
+    two=(2, ["a1 b1", "a1 b1", "c1", "c1", ""]),
+    three=(3, ["a1 b1 c1", "a1 b1 c1", ""]),
+)
+def test_only_so_many_run(lab, case):
+    limit, steps = case
+    scheduler, _ = make(lab, [1, 1, 1], seqs=limit, max_tokens=2)
+    see = check(lab.draw.scheduler, scheduler)
+    got = [turn(lab, scheduler) for _ in steps]
+    see(f"the steps of three requests of two tokens each, max_num_seqs {limit}", got, equals=steps)
+
+
+@concept("A step of decodes has a budget, too; who finds it empty is no part of the step.", invariant="I3")
+def test_decodes_have_a_budget(lab):
+    scheduler, _ = make(lab, [1, 1], budget=2, max_tokens=3, block_size=1)
+    got = [turn(lab, scheduler)]
+    c = add(lab, scheduler, "c", 1)
+    see = check(lab.draw.scheduler, scheduler)
+    got.append(turn(lab, scheduler))
+    output = scheduler.schedule()
+    see("two steps, budget 2: a and b have a prompt of one token, then comes c", got, equals=["a1 b1", "c1"])
+    see("who computes how much in the third", plan(output), equals="a1 b1")
+    see("scheduled_requests", names(output.scheduled_requests), equals=["a", "b"])
+    see("how many blocks c holds", len(table(scheduler, c)), equals=1)
+
+
+@concept("A prefix hit is a head start: only what is missing is computed, the rest is shared.", invariant="I2")
+@cases(
+    less_than_a_block=(3, 4, 0),
+    one_block_to_the_last_token=(4, 4, 0),
+    one_block_and_a_token=(5, 4, 4),
+    two_blocks_and_a_token=(9, 4, 8),
+    blocks_of_3=(7, 3, 6),
+)
+def test_a_head_start(lab, case):
+    length, block_size, hit = case
+    scheduler, (a,) = make(lab, [length], block_size=block_size, caching=True, max_tokens=1)
+    output = scheduler.schedule()
+    shared = table(scheduler, a)[: hit // block_size]
+    scheduler.update_from_output(output, {"a": [100]})
+    b = add(lab, scheduler, "b", list(a.prompt_token_ids))
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    see(f"who computes how much, {hit} of {length} tokens are cached", plan(output), equals=f"b{length - hit}")
+    see("b's computed tokens", b.num_computed_tokens, equals=hit)
+    see("the blocks that b shares", table(scheduler, b)[: hit // block_size], equals=shared)
+    see("how many blocks b holds", len(table(scheduler, b)), equals=-(-length // block_size))
+
+
+@concept(
+    "Whether a prompt fits is asked of what must be computed: what the cache holds costs no budget.", invariant="I3"
+)
+def test_a_head_start_costs_nothing(lab):
+    scheduler, (a,) = make(lab, [9], budget=9, caching=True, max_tokens=1)
+    first = turn(lab, scheduler)
+    add(lab, scheduler, "b", 3)
+    add(lab, scheduler, "c", [*a.prompt_token_ids, 5])
+    add(lab, scheduler, "d", 4)
+    see = check(lab.draw.scheduler, scheduler)
+    see("the first step", first, equals="a9")
+    see("who computes how much: of c's 10 tokens 8 are cached, budget 9", turn(lab, scheduler), equals="b3 c2 d4")
+
+
+@concept(
+    "charge_cached_tokens: the budget pays for the whole prompt, and a long one is deferred though little is computed.",
+    invariant="I3",
+)
+@cases(one_short=(12, ["b3", "c2", "d4"]), just_enough=(13, ["b3 c2", "d4"]))
+def test_a_hit_that_is_charged(lab, case):
+    budget, steps = case
+    scheduler, (a,) = make(lab, [9], budget=budget, caching=True, max_tokens=1, charge_cached_tokens=True)
+    lab.drive(scheduler)
+    add(lab, scheduler, "b", 3, max_tokens=1)
+    add(lab, scheduler, "c", [*a.prompt_token_ids, 5], max_tokens=1)
+    add(lab, scheduler, "d", 4, max_tokens=1)
+    see = check(lab.draw.scheduler, scheduler)
+    got = [turn(lab, scheduler) for _ in steps]
+    see(f"the steps: of c's 10 tokens 8 are cached, budget {budget}", got, equals=steps)
+
+
+@concept("A refusal changes nothing: whoever does not fit is as it was, its head start not yet taken.", invariant="I2")
+def test_a_refusal_changes_nothing(lab):
+    scheduler, (x,) = make(lab, [8], blocks=4, caching=True, max_tokens=1)
+    lab.drive(scheduler)
+    add(lab, scheduler, "b", 5, max_tokens=3)
+    lab.drive(scheduler)
+    c = add(lab, scheduler, "c", [*x.prompt_token_ids, 5, 6, 7, 8, 9])
+    see = check(lab.draw.scheduler, scheduler)
+    see("who computes how much: c hits 2 blocks and needs 2 more, none is free", turn(lab, scheduler), equals="b1")
+    see("who waits", names(scheduler.waiting), equals=["c"])
+    see("c's status", c.status.name, equals="WAITING")
+    see("c's computed tokens", c.num_computed_tokens, equals=0)
+    see("c's blocks", table(scheduler, c), equals=[])
+    see("how many blocks are free", scheduler.kv_cache_manager.num_free_blocks, equals=2)
+
+
+@concept(
+    "A prompt longer than the budget is cut, step after step; nobody is admitted or decodes until its end is computed.",
+    invariant="I4",
+)
+@cases(
+    two_chunks=(9, ["b5", "b4", "a1 b1"]),
+    three_chunks=(12, ["b5", "b5", "b2", "a1 b1"]),
+    two_full_chunks=(10, ["b5", "b5", "a1 b1"]),
+    one_token_is_left=(6, ["b5", "b1", "a1 b1"]),
+)
+def test_a_long_prompt_is_cut(lab, case):
+    length, steps = case
+    scheduler, _ = make(lab, [3], budget=5)
+    lab.drive(scheduler)
+    add(lab, scheduler, "b", length)
+    see = check(lab.draw.scheduler, scheduler)
+    got = [turn(lab, scheduler) for _ in steps]
+    see(f"the steps: a has its prompt, b's has {length} tokens, budget 5", got, equals=steps)
+
+
+@concept(
+    "The end of a cut prompt leaves budget: those who fit whole may join it, but nobody may pass it.", invariant="I4"
+)
+@cases(
+    fits_beside_the_end=(7, 3, ["a5", "a2 b3", "a1 b1"]),
+    does_not_fit_beside_it=(7, 4, ["a5", "a2", "b4", "a1 b1"]),
+    one_token_is_left=(6, 5, ["a5", "a1", "b5", "a1 b1"]),
+    longer_than_the_budget=(7, 6, ["a5", "a2", "b5", "b1", "a1 b1"]),
+)
+def test_the_end_of_a_cut_prompt(lab, case):
+    length, other, steps = case
+    scheduler, _ = make(lab, [length, other], budget=5)
+    see = check(lab.draw.scheduler, scheduler)
+    got = [turn(lab, scheduler) for _ in steps]
+    see(f"the steps of prompts of {length} and {other} tokens, budget 5", got, equals=steps)
+
+
+@concept(
+    "When blocks run out, the youngest gives way; the others decode as if it had never been there.", invariant="I5"
+)
+def test_the_youngest_gives_way(lab):
+    scheduler, (_, _, c) = make(lab, [4, 3, 3], blocks=3)
+    first = turn(lab, scheduler)
+    add(lab, scheduler, "d", 2)
+    see = check(lab.draw.scheduler, scheduler)
+    see("the first step, one block for each", first, equals="a4 b3 c3")
+    output = scheduler.schedule()
+    see("who is preempted, since a needs a second block", list(output.preempted_req_ids), equals=["c"])
+    see("who computes how much", plan(output), equals="a1 b1")
+    see("scheduled_requests", names(output.scheduled_requests), equals=["a", "b"])
+    see("who runs", names(scheduler.running), equals=["a", "b"])
+    see("who waits, front first", names(scheduler.waiting), equals=["c", "d"])
+    see("c's status", c.status.name, equals="PREEMPTED")
+    see("c's blocks", table(scheduler, c), equals=[])
+
+
+@concept("If nobody is younger, a request gives way itself; those before it keep what they have.", invariant="I5")
+def test_at_last_itself(lab):
+    scheduler, (a, b) = make(lab, [3, 4], blocks=2)
+    lab.drive(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    see("who is preempted, since b needs a second block", list(output.preempted_req_ids), equals=["b"])
+    see("who computes how much", plan(output), equals="a1")
+    see("who runs", names(scheduler.running), equals=["a"])
+    see("who waits", names(scheduler.waiting), equals=["b"])
+    see("blocks of a and b", [len(table(scheduler, r)) for r in (a, b)], equals=[1, 0])
+
+
+@concept("Each one that finds no slot costs one victim, so a step may have several.", invariant="I5")
+def test_each_shortage_costs_one(lab):
+    scheduler, _ = make(lab, [4, 4, 3, 3], blocks=4)
+    first = turn(lab, scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    see("the first step, one block for each", first, equals="a4 b4 c3 d3")
+    output = scheduler.schedule()
+    see("who is preempted, since a and b need a second block", list(output.preempted_req_ids), equals=["d", "c"])
+    see("who computes how much", plan(output), equals="a1 b1")
+    see("who waits, front first", names(scheduler.waiting), equals=["c", "d"])
+
+
+@concept(
+    "A cut prompt that finds no block gives way, and those who run get their turn; it is not admitted again at once.",
+    invariant="I5",
+)
+def test_a_cut_prompt_without_blocks(lab):
+    """b needs more than a leaves. Whether b begins and gives way, or waits until a has ended: both end."""
+    scheduler, requests = make(lab, [3, 10], blocks=3, budget=5, max_tokens=2)
+    see = check(lab.draw.scheduler, scheduler)
+    for _ in range(20):
+        lab.drive(scheduler)
+    got = [len(request.output_token_ids) for request in requests]
+    see("tokens that a and b have after 20 steps, of two each", got, equals=[2, 2])
+
+
+@concept(
+    "Whoever comes back is a prefill of all that it knows, output included: the others wait for it.", invariant="I1"
+)
+def test_a_victim_comes_back(lab):
+    scheduler, _ = make(lab, blocks=3)
+    add(lab, scheduler, "a", 1, max_tokens=3)
+    add(lab, scheduler, "b", 3)
+    c = add(lab, scheduler, "c", 2)
+    steps = [lab.drive(scheduler) for _ in range(3)]
+    see = check(lab.draw.scheduler, scheduler)
+    see("three steps", [written(step.scheduled) for step in steps], equals=["a1 b3 c2", "a1 b1 c1", "a1 b1"])
+    see("who is preempted in step 3", steps[2].preempted, equals=["c"])
+    output = scheduler.schedule()
+    see("who computes how much: a has ended, c has a prompt of 2 and an output of 2", plan(output), equals="c4")
+    see("c's status", c.status.name, equals="RUNNING")
+    see("who runs", names(scheduler.running), equals=["b", "c"])
+
+
+def decodes(output):
+    """Who has computed all that it knows but the last token, prompt included."""
+    return [
+        request
+        for request in output.scheduled_requests
+        if request.num_tokens - 1 == request.num_computed_tokens >= len(request.prompt_token_ids)
+    ]
+
+
+@concept(
+    "Whatever the sizes, every step is of one kind and keeps the limits, and all get their tokens.",
+    invariant="I3",
+    illustrates=True,
+)
+@cases(
+    blocks_of_1=(1, 14, 5, 3),
+    blocks_of_3=(3, 5, 4, 3),
+    blocks_of_4=(4, 4, 64, 2),
+    blocks_of_16=(16, 3, 7, 4),
+    roomy=(4, 64, 64, 8),
+)
+def test_a_whole_run(lab, case):
+    block_size, blocks, budget, seqs = case
+    scheduler, requests = make(
+        lab, [5, 1, 9, 4, 8], blocks=blocks, block_size=block_size, budget=budget, seqs=seqs, max_tokens=4
+    )
+    see = check(lab.draw.scheduler, scheduler)
+    for _ in range(200):
+        output = scheduler.schedule()
+        sampled = {}
+        for request in output.scheduled_requests:
+            n = output.num_scheduled_tokens[request.request_id]
+            held = len(table(scheduler, request)) * block_size
+            see.true("whoever computes has a slot for every token", held >= request.num_computed_tokens + n)
+            see.true("nobody computes more than it knows", request.num_computed_tokens + n <= request.num_tokens)
+            if request.num_computed_tokens + n == request.num_tokens:
+                sampled[request.request_id] = [100]
+        see.true("nobody decodes beside a prefill", len(decodes(output)) in (0, len(output.scheduled_requests)))
+        see.true("the step keeps to the budget", sum(output.num_scheduled_tokens.values()) <= budget)
+        see.true("no more than max_num_seqs run", len(scheduler.running) <= seqs)
+        scheduler.update_from_output(output, sampled)
+    see("tokens that a to e got", [len(request.output_token_ids) for request in requests], equals=[4, 4, 4, 4, 4])
+    see("how many blocks are free in the end", scheduler.kv_cache_manager.num_free_blocks, equals=blocks)
+
+
+def stream_beside_arrivals(lab, num_steps, *, v1):
+    """What a does, step by step, while a prompt of 16 tokens arrives in every step; and then without them."""
+    scheduler, (a,) = make(lab, [4], blocks=256, budget=64, seqs=64, max_tokens=100, v1=v1)
+    steps = []
+    for step in range(num_steps):
+        add(lab, scheduler, f"p{step}", 16, max_tokens=1)
+        steps.append(lab.drive(scheduler).scheduled.get("a", 0))
+    return scheduler, a, steps
+
+
+@concept(
+    "What it does to the others: one short prompt a step, and a stream stands still for as long as they come.",
+    invariant="I1",
+    illustrates=True,
+)
+def test_a_stream_beside_arrivals(lab):
+    """Forty steps, a prompt of 16 tokens in each. Budget and blocks would be enough for a's token in every one."""
+    scheduler, a, steps = stream_beside_arrivals(lab, 40, v1=False)
+    see = check()
+    see("what a computes in the first 10 of 40 steps", steps[:10], equals=[4, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+    see("tokens that a has after 40 steps, its first one included", len(a.output_token_ids), equals=1)
+    see("what a computes when nobody arrives any more", turn(lab, scheduler), equals="a1")
+    _, b, steps = stream_beside_arrivals(lab, 40, v1=True)
+    see(
+        "V1, same arrivals: what the stream computes in the first 10 steps",
+        steps[:10],
+        equals=[4, 1, 1, 1, 1, 1, 1, 1, 1, 1],
+    )
+    see("V1: tokens that the stream has after 40 steps", len(b.output_token_ids), equals=40)

@@ -1,0 +1,377 @@
+"""Lab 03.9: what a step says of itself, and how the figures of many steps are put together."""
+
+from labkit import cases, check, concept
+
+
+def make(lab, prompts, *, shared=0, blocks=64, budget=64, max_tokens=16, seqs=8, caching=True):
+    """A scheduler with blocks of 4, and requests a, b, c ... of these lengths; `shared` tokens in front are equal."""
+    manager = lab.KVCacheManager(blocks + 1, 4, enable_prefix_caching=caching)
+    scheduler = lab.Scheduler(manager, max_num_seqs=seqs, max_num_batched_tokens=budget)
+    for name, length in zip("abcdef", prompts):
+        add(lab, scheduler, name, length, shared, max_tokens)
+    return scheduler
+
+
+def add(lab, scheduler, name, length, shared=0, max_tokens=16):
+    prompt = [position if position < shared else 1000 * ord(name) + position for position in range(length)]
+    scheduler.add_request(lab.Request(name, prompt, lab.SamplingParams(max_tokens=max_tokens, ignore_eos=True)))
+
+
+def turn(scheduler, recorder):
+    """One step: schedule(), record(), a token 100 for everybody who caught up. Returns the figures."""
+    output = scheduler.schedule()
+    figures = recorder.record(output)
+    sampled = {
+        request.request_id: [100]
+        for request in output.scheduled_requests
+        if scheduler.needs_sample(request, output.num_scheduled_tokens[request.request_id])
+    }
+    scheduler.update_from_output(output, sampled)
+    return figures
+
+
+def lookups(figures):
+    return (figures.prefix_cache_queries, figures.prefix_cache_hits)
+
+
+# --- record() -----------------------------------------------------------------------------------------------------
+
+
+@concept("Who runs is not who computes: one that gets no token in this step runs all the same.", invariant="I1")
+def test_who_runs_and_who_computes(lab):
+    scheduler = make(lab, [3, 3, 3, 5], seqs=3)
+    recorder = lab.StatsRecorder(scheduler)
+    turn(scheduler, recorder)
+    scheduler.max_num_batched_tokens = 2
+    see = check(lab.draw.scheduler, scheduler)
+    figures = turn(scheduler, recorder)
+    see("num_running_reqs, three run on a budget of 2", figures.num_running_reqs, equals=3)
+    see("num_waiting_reqs", figures.num_waiting_reqs, equals=1)
+    see("num_scheduled_reqs", figures.num_scheduled_reqs, equals=2)
+
+
+@concept("A victim waits like everybody else who does not run.", invariant="I1")
+def test_a_victim_waits(lab):
+    scheduler = make(lab, [4, 4, 4], blocks=2, seqs=2)
+    recorder = lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    figures = [turn(scheduler, recorder) for _ in range(3)]
+    see(
+        "num_waiting_reqs: c never began, b is thrown out in step 2",
+        [each.num_waiting_reqs for each in figures],
+        equals=[1, 2, 2],
+    )
+    see("num_running_reqs", [each.num_running_reqs for each in figures], equals=[2, 1, 1])
+
+
+@concept(
+    "Usage is the share of the usable blocks that somebody holds: a shared block once, one that is only cached not.",
+    invariant="I1",
+)
+@cases(
+    a_half=((13,), {}, [0.5]),
+    all_of_them=((32,), {}, [1.0]),
+    shared=((9, 9), {"shared": 8}, [0.5, 0.5]),
+    with_the_next_token=((4,), {}, [0.125, 0.25]),
+    only_cached=((16, 4), {"seqs": 1, "max_tokens": 1}, [0.5, 0.125]),
+)
+def test_usage(lab, case):
+    prompts, options, usages = case
+    scheduler = make(lab, prompts, blocks=8, **options)
+    recorder = lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    for usage in usages:
+        output = scheduler.schedule()
+        see("kv_cache_usage between schedule() and the model", recorder.record(output).kv_cache_usage, equals=usage)
+        sampled = {request.request_id: [100] for request in output.scheduled_requests}
+        scheduler.update_from_output(output, sampled)
+
+
+@concept("The tokens of a step are those that it computes, not what was allowed and not what is known.", invariant="I2")
+def test_tokens_of_a_step(lab):
+    scheduler = make(lab, [10, 3], budget=8)
+    recorder = lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    figures = [turn(scheduler, recorder) for _ in range(3)]
+    see(
+        "num_scheduled_tokens: 8 of a | 2 of a and 3 of b | two decodes",
+        [each.num_scheduled_tokens for each in figures],
+        equals=[8, 5, 2],
+    )
+    see("num_scheduled_reqs", [each.num_scheduled_reqs for each in figures], equals=[1, 2, 2])
+
+
+@concept("A preemption belongs to the step in which it happens, and to no other.", invariant="I2")
+def test_preemptions_of_a_step(lab):
+    scheduler = make(lab, [4, 4, 4], blocks=4, max_tokens=6)
+    recorder = lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    figures = [turn(scheduler, recorder) for _ in range(5)]
+    see(
+        "num_preempted_reqs: in step 2 a takes the last block, then c gives way to b",
+        [each.num_preempted_reqs for each in figures],
+        equals=[0, 1, 0, 0, 0],
+    )
+
+
+@concept("Each pair of blocks is one copy, in its own direction; who had to give way is another count.", invariant="I2")
+def test_blocks_that_are_copied(lab):
+    scheduler = make(lab, [3])
+    recorder = lab.StatsRecorder(scheduler)
+    output = lab.SchedulerOutput()
+    output.blocks_to_swap_out = [(4, 0), (5, 1), (6, 2)]
+    output.blocks_to_swap_in = [(7, 4), (8, 5)]
+    output.blocks_to_copy = [(9, 10), (9, 11), (9, 12), (13, 14), (13, 15)]
+    output.preempted_req_ids = ["x"]
+    output.num_scheduled_tokens["y"] = 1
+    see = check(
+        lambda: f"out {output.blocks_to_swap_out}\nin  {output.blocks_to_swap_in}\ncopy {output.blocks_to_copy}"
+    )
+    figures = recorder.record(output)
+    see("num_swapped_out_blocks", figures.num_swapped_out_blocks, equals=3)
+    see("num_swapped_in_blocks", figures.num_swapped_in_blocks, equals=2)
+    see("num_copied_blocks", figures.num_copied_blocks, equals=5)
+    see("num_preempted_reqs", figures.num_preempted_reqs, equals=1)
+
+
+@concept(
+    "A lookup belongs to the step that admits: a step without admission has none, whatever was counted before.",
+    invariant="I3",
+)
+@cases(
+    at_once=({"budget": 64}, [(9, 0), (0, 0), (0, 0), (0, 0), (9, 8), (0, 0)]),
+    in_chunks=({"budget": 4}, [(9, 0), (0, 0), (0, 0), (0, 0), (9, 8), (0, 0)]),
+    without_a_cache=({"caching": False}, [(0, 0)] * 6),
+)
+def test_lookups_of_a_step(lab, case):
+    options, expected = case
+    scheduler = make(lab, [9], shared=8, **options)
+    recorder = lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    got = [lookups(turn(scheduler, recorder)) for _ in range(4)]
+    add(lab, scheduler, "b", 9, shared=8)
+    got += [lookups(turn(scheduler, recorder)) for _ in range(2)]
+    how = " ".join(f"{name} {value}" for name, value in options.items())
+    what = f"(queries, hits) of six steps, {how}: a comes in step 1, b, which shares 8 tokens with it, in step 5"
+    see(what, got, equals=expected)
+
+
+def victim(lab):
+    """a and b on three blocks; b gives way in step 2, and is back in step 4, where it finds its first block."""
+    return make(lab, [4, 4], blocks=3, max_tokens=3)
+
+
+@concept("A victim that comes back looks up again: the figures have that lookup, too.", invariant="I3")
+def test_lookups_of_a_victim(lab):
+    scheduler = victim(lab)
+    recorder = lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    got = [lookups(turn(scheduler, recorder)) for _ in range(5)]
+    see(
+        "(queries, hits) of five steps: in step 4 the victim b finds 4 of its 5 tokens",
+        got,
+        equals=[(8, 0), (0, 0), (0, 0), (5, 4), (0, 0)],
+    )
+    again = scheduler.preempted_prefix_cache_stats
+    see("the scheduler's own count of victims", (again.requests, again.queries, again.hits), equals=(1, 5, 4))
+
+
+@concept("What was counted before a recorder was made is none of its steps'.", invariant="I3")
+def test_a_recorder_that_comes_late(lab):
+    scheduler = make(lab, [9], shared=8)
+    lab.drive(scheduler)
+    recorder = lab.StatsRecorder(scheduler)
+    add(lab, scheduler, "b", 9, shared=8)
+    see = check(lab.draw.scheduler, scheduler)
+    see("(queries, hits) of b alone", lookups(turn(scheduler, recorder)), equals=(9, 8))
+
+
+@concept("Nothing gets lost: what nobody recorded is in the next record.", invariant="I3")
+def test_a_step_that_nobody_recorded(lab):
+    scheduler = make(lab, [9], shared=8)
+    recorder = lab.StatsRecorder(scheduler)
+    lab.drive(scheduler)
+    add(lab, scheduler, "b", 9, shared=8)
+    see = check(lab.draw.scheduler, scheduler)
+    see("(queries, hits) of a and b", lookups(turn(scheduler, recorder)), equals=(18, 8))
+
+
+@concept("A step in which nothing happens has figures, too: they are all 0.", invariant="I2")
+def test_an_idle_step(lab):
+    scheduler = make(lab, [9], max_tokens=1)
+    recorder = lab.StatsRecorder(scheduler)
+    turn(scheduler, recorder)
+    see = check(lab.draw.scheduler, scheduler)
+    figures = turn(scheduler, recorder)
+    see.true("record() returns the figures of a step in which nobody computes", figures is not None)
+    for name in ("num_running_reqs", "num_waiting_reqs", "num_scheduled_reqs", "num_scheduled_tokens",
+                 "kv_cache_usage", "prefix_cache_queries", "prefix_cache_hits", "num_preempted_reqs",
+                 "num_swapped_out_blocks", "num_swapped_in_blocks", "num_copied_blocks"):  # fmt: skip
+        see(f"{name} after the only request has ended", getattr(figures, name), equals=0)
+
+
+@concept("Who looks may not change what others see: the meter stays, and everybody has an account.", invariant="I4")
+def test_two_recorders(lab):
+    scheduler = make(lab, [9], shared=8)
+    one, other = lab.StatsRecorder(scheduler), lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    for expected in ((9, 0), (9, 8), (0, 0)):
+        output = scheduler.schedule()
+        see("(queries, hits) for one recorder", lookups(one.record(output)), equals=expected)
+        see("(queries, hits) for another one on the same step", lookups(other.record(output)), equals=expected)
+        sampled = {request.request_id: [100] for request in output.scheduled_requests}
+        scheduler.update_from_output(output, sampled)
+        if expected == (9, 0):
+            add(lab, scheduler, "b", 9, shared=8)
+    counts = scheduler.prefix_cache_stats
+    see("the scheduler's own count", (counts.requests, counts.queries, counts.hits), equals=(2, 18, 8))
+
+
+@concept("Counts add up: the sum over the steps is what the run did.", invariant="I3", illustrates=True)
+def test_the_sums_of_a_run(lab):
+    scheduler = victim(lab)
+    recorder = lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    figures = []
+    while scheduler.has_unfinished_requests() and len(figures) < 20:
+        figures.append(turn(scheduler, recorder))
+    see("how many steps", len(figures), equals=5)
+    see("all tokens: 4 + 2 of a, 4 + 2 of b", sum(each.num_scheduled_tokens for each in figures), equals=12)
+    see("all preemptions", sum(each.num_preempted_reqs for each in figures), equals=1)
+    see("all queries: 4 + 4, and 5 again", sum(each.prefix_cache_queries for each in figures), equals=13)
+    see("all hits", sum(each.prefix_cache_hits for each in figures), equals=4)
+
+
+# --- CachingMetrics -----------------------------------------------------------------------------------------------
+
+
+def picture(steps):
+    """Each step's lookups, as found/looked up."""
+    return "\n".join(
+        f"step {number}  {', '.join(f'{hits} of {tokens}' for tokens, hits in step) or 'nobody looks'}"
+        for number, step in enumerate(steps, start=1)
+    )
+
+
+def look(lab, most, steps, rates, before=()):
+    """After each of these steps, given as the (tokens, hits) of its lookups, the rate is to be the one in `rates`."""
+    counts = lab.PrefixCacheStats()
+    for lookup in before:
+        counts.record(*lookup)
+    metrics = lab.CachingMetrics(counts, most)
+    for number, (step, rate) in enumerate(zip(steps, rates), start=1):
+        for lookup in step:
+            counts.record(*lookup)
+        metrics.observe()
+        see = check(picture, steps[:number])
+        see(f"hit_rate after step {number}, of the last {most} requests", metrics.hit_rate, equals=rate)
+
+
+@concept("A rate is one division of two sums: whoever looks up more tokens weighs more.", invariant="I5")
+@cases(
+    two_steps=([[(4, 0)], [(28, 16)]], [0.0, 0.5]),
+    one_step=([[(4, 0), (28, 16)]], [0.5]),
+    nothing_found=([[(4, 0)], [(5, 0)]], [0.0, 0.0]),
+)
+def test_the_rate_is_of_all_tokens(lab, case):
+    steps, rates = case
+    look(lab, 1000, steps, rates)
+
+
+@concept("While nobody has looked anything up there is nothing to divide by, and the rate is 0.", invariant="I5")
+def test_an_empty_window(lab):
+    metrics = lab.CachingMetrics(lab.PrefixCacheStats(), 4)
+    see = check()
+    see("hit_rate before the first step", metrics.hit_rate, equals=0)
+    metrics.observe()
+    see("hit_rate after a step in which nobody looked", metrics.hit_rate, equals=0)
+
+
+MISS, HIT = (16, 0), (16, 8)
+
+
+@concept(
+    "What is old leaves: the window has as many requests as it may, and loses whole steps, the oldest first.",
+    invariant="I6",
+)
+@cases(
+    it_may_be_full=(4, [[MISS, MISS], [HIT, HIT]], [0.0, 0.25]),
+    steps_of_two=(4, [[MISS, MISS], [HIT, HIT], [HIT, HIT]], [0.0, 0.25, 0.5]),
+    hits_leave_too=(4, [[HIT, HIT], [MISS, MISS], [MISS, MISS]], [0.5, 0.25, 0.0]),
+    as_a_whole=(5, [[MISS, MISS], [HIT, HIT], [HIT, HIT]], [0.0, 0.25, 0.5]),
+    many_at_once=(3, [[MISS], [MISS], [MISS], [HIT, HIT, HIT]], [0.0, 0.0, 0.0, 0.5]),
+    one_by_one=(2, [[MISS], [HIT], [HIT], [MISS], [MISS]], [0.0, 0.25, 0.5, 0.25, 0.0]),
+    the_rest_stays=(4, [[HIT, HIT], [MISS, MISS], [HIT, HIT]], [0.5, 0.25, 0.25]),
+)
+def test_the_window(lab, case):
+    most, steps, rates = case
+    look(lab, most, steps, rates)
+
+
+@concept("A step in which nobody looks pushes nothing out, and does not change the rate.", invariant="I6")
+@cases(
+    between=(2, [[HIT], [], [], [], [MISS]], [0.5, 0.5, 0.5, 0.5, 0.25]),
+    when_full=(2, [[HIT], [MISS], [], [], [HIT]], [0.5, 0.25, 0.25, 0.25, 0.25]),
+)
+def test_idle_steps(lab, case):
+    most, steps, rates = case
+    look(lab, most, steps, rates)
+
+
+@concept("The last step counts however large it is: a window is never empty again.", invariant="I6")
+@cases(
+    larger_than_the_window=(2, [[HIT, HIT, HIT], [MISS]], [0.5, 0.0]),
+    after_others=(2, [[MISS], [HIT, HIT, HIT], []], [0.0, 0.5, 0.5]),
+    always_larger=(1, [[MISS, MISS], [HIT, HIT], [MISS, MISS]], [0.0, 0.5, 0.0]),
+)
+def test_a_large_step(lab, case):
+    most, steps, rates = case
+    look(lab, most, steps, rates)
+
+
+@concept("What was looked up before it was made is in no window.", invariant="I6")
+def test_metrics_that_come_late(lab):
+    look(lab, 4, [[HIT], [MISS]], [0.5, 0.25], before=[(64, 0), (64, 32), (64, 0)])
+
+
+@concept("The rate moves when somebody observes, not when it is read, and not before.", invariant="I5")
+def test_the_rate_is_of_the_last_look(lab):
+    counts = lab.PrefixCacheStats()
+    metrics = lab.CachingMetrics(counts, 2)
+    counts.record(*HIT)
+    metrics.observe()
+    see = check(lambda: f"queries {counts.queries}, hits {counts.hits} since the beginning")
+    counts.record(*MISS)
+    see("hit_rate, a second request is counted but not observed", metrics.hit_rate, equals=0.5)
+    counts.record(*MISS)
+    metrics.observe()
+    see("hit_rate of the last 2 requests, both of one step", metrics.hit_rate, equals=0.0)
+
+
+@concept("Two windows on the same counts do not disturb each other, nor the counts.", invariant="I4")
+def test_two_windows(lab):
+    counts = lab.PrefixCacheStats()
+    short, long = lab.CachingMetrics(counts, 1), lab.CachingMetrics(counts, 100)
+    see = check(lambda: f"requests {counts.requests}, queries {counts.queries}, hits {counts.hits}")
+    for lookup, rates in ((MISS, [0.0, 0.0]), (HIT, [0.5, 0.25]), ((16, 4), [0.25, 0.25])):
+        counts.record(*lookup)
+        short.observe()
+        long.observe()
+        see("hit_rate of the last request, and of the last 100", [short.hit_rate, long.hit_rate], equals=rates)
+    see("the counts themselves", (counts.requests, counts.queries, counts.hits), equals=(3, 48, 12))
+
+
+@concept(
+    "A victim finds its own blocks again, which says nothing about prompts: it is counted elsewhere.",
+    invariant="I6",
+    illustrates=True,
+)
+def test_victims_do_not_count(lab):
+    scheduler = victim(lab)
+    metrics = lab.CachingMetrics(scheduler.prefix_cache_stats, 100)
+    see = check(lab.draw.scheduler, scheduler)
+    for _ in range(4):
+        lab.drive(scheduler)
+        metrics.observe()
+    see("what b found when it came back", scheduler.preempted_prefix_cache_stats.hits, equals=4)
+    see("hit_rate of the newcomers a and b", metrics.hit_rate, equals=0)

@@ -1,0 +1,749 @@
+"""Lab 03.10: what goes to main memory and comes back; what it costs; and what happens when a step fails."""
+
+from labkit import cases, check, concept
+
+
+class Memory:
+    """A manager, and what its blocks and CPU blocks hold: one letter a slot. It copies and writes as the runner does.
+
+    The methods are what the scheduler does, in the order of contract.md; planned: who computes in the coming step.
+    """
+
+    def __init__(self, lab, blocks=8, cpu_blocks=8, size=2, caching=False):
+        self.lab, self.size, self.blocks, self.cpu_blocks = lab, size, blocks, cpu_blocks
+        self.kv = lab.SwappingKVCacheManager(blocks + 1, size, enable_prefix_caching=caching)
+        self.kv.swap_space = lab.SwapSpace(cpu_blocks)
+        self.device, self.cpu = {}, {}  # block: its letters
+        self.requests, self.planned = [], []
+
+    def begin(self, name, text, count=None):
+        """A request that knows these letters; `count` of them are computed, all but the last one if it is not said."""
+        request = self.make(name, text)
+        self.requests.append(request)
+        self.admit(request, len(text) - 1 if count is None else count)
+        self.run()
+        return request
+
+    def make(self, name, text):
+        return self.lab.Request(name, [ord(letter) for letter in text], self.lab.SamplingParams(max_tokens=64))
+
+    def admit(self, request, count=1):
+        """Whether it could be admitted, to compute so many tokens."""
+        hits, found = self.kv.get_computed_blocks(request)
+        given = self.kv.allocate_slots(request, count, hits)
+        if given is None:
+            return False
+        request.num_computed_tokens = found
+        self.planned.append((request, count))
+        return True
+
+    def say(self, request, letter):
+        """It knows one token more, and is to compute the one before."""
+        request.append_output_token(ord(letter))
+        given = self.kv.allocate_slots(request, 1)
+        see = check(self.draw)
+        see.true(f"{request.request_id} gets a slot for one token more: there is room", given is not None)
+        self.planned.append((request, 1))
+
+    def preempt(self, request):
+        if request.num_computed_tokens:
+            self.kv.swap_out(request)
+        self.kv.free(request)
+        request.num_computed_tokens = 0
+
+    def end(self, request):
+        request.status = type(request.status)("abort")
+        self.kv.free(request)
+
+    def copy(self, output=None):
+        """The copies of the step are made, those that the manager tells or those of an output; returns them."""
+        told = (output.blocks_to_swap_out, output.blocks_to_swap_in) if output else self.kv.copies()
+        out, into = (sorted(map(tuple, pairs)) for pairs in told)
+        self.cpu |= {cpu: self.device.get(block, "?" * self.size) for block, cpu in out}
+        self.device |= {block: self.cpu.get(cpu, "?" * self.size) for cpu, block in into}
+        return out, into
+
+    def write(self):
+        for request, count in self.planned:
+            table, start = self.kv.get_block_ids(request.request_id), request.num_computed_tokens
+            for i, letter in enumerate(self.text(request)[start : start + count], start):
+                if i // self.size < len(table):
+                    block, offset = table[i // self.size], i % self.size
+                    letters = self.device.get(block, "?" * self.size)
+                    self.device[block] = letters[:offset] + letter + letters[offset + 1 :]
+
+    def run(self):
+        """A step that goes well; returns its copies."""
+        copies = self.copy()
+        self.write()
+        self.kv.confirm_copies()
+        for request, count in self.planned:
+            request.num_computed_tokens += count
+        self.planned = []
+        return copies
+
+    def fail(self, *, copied=False):
+        """A step that raises, after its copies or before."""
+        if copied:
+            self.copy()
+        for request, _ in reversed(self.planned):
+            request.num_computed_tokens = self.kv.num_on_device(request, request.num_computed_tokens)
+            self.preempt(request)
+        self.kv.drop_copies()
+        self.planned = []
+
+    def text(self, request):
+        return "".join(map(chr, request.all_token_ids))
+
+    def read(self, request):
+        """The letters that the request's computed tokens find in its blocks."""
+        table = self.kv.get_block_ids(request.request_id)
+        return self.letters(table, request.num_computed_tokens)
+
+    def letters(self, table, length):
+        return "".join(self.device.get(block, "?" * self.size) for block in table).ljust(length, "?")[:length]
+
+    def found(self, text):
+        """What somebody who knows these letters would read in the blocks that the prefix cache finds."""
+        hits, length = self.kv.get_computed_blocks(self.make("probe", text + "!"))
+        return self.letters([block.block_id for block in hits], length)
+
+    def in_pool(self):
+        """How many CPU blocks are held."""
+        return self.cpu_blocks - self.kv.swap_space.num_free_blocks
+
+    def draw(self):
+        space, lines = self.kv.swap_space, []
+        for request in self.requests:
+            table, held = self.kv.get_block_ids(request.request_id), space.get_block_ids(request.request_id)
+            reads = self.read(request) if table else "-"
+            lines.append(f"{request.request_id}  blocks {join(table):13} CPU blocks {join(held):9} reads {reads}")
+        return "\n".join([*lines, f"free {self.kv.num_free_blocks} blocks, {space.num_free_blocks} CPU blocks"])
+
+
+def join(numbers):
+    return " ".join(map(str, numbers)) or "-"
+
+
+# --- what it costs ------------------------------------------------------------------------------------------------
+
+NOTHING = {"seconds_per_token": 0, "seconds_per_pair": 0, "bytes_per_token": 0, "bandwidth": 1, "seconds_per_copy": 0}
+
+
+def cost_of(lab, figures):
+    return lab.PreemptionCost(**{**NOTHING, **figures})
+
+
+@concept(
+    "To compute again takes a time for each token, and one for each pair of a query and a key: half of n times n.",
+    invariant="I1",
+)
+@cases(
+    tokens_alone=({"seconds_per_token": 2}, {0: 0, 1: 2, 10: 20}),
+    pairs_alone=({"seconds_per_pair": 2}, {1: 1, 2: 4, 10: 100}),
+    both=({"seconds_per_token": 2, "seconds_per_pair": 0.5}, {1: 2.25, 4: 12, 10: 45}),
+    copies_do_not_count=({"seconds_per_token": 2, "seconds_per_copy": 8, "bytes_per_token": 4}, {10: 20}),
+)
+def test_seconds_to_compute_again(lab, case):
+    figures, expected = case
+    cost = cost_of(lab, figures)
+    see = check(lambda: "\n".join(f"{name} {value}" for name, value in figures.items()))
+    for num_tokens, seconds in expected.items():
+        see(f"seconds to compute n tokens again, n = {num_tokens}", cost.recompute(num_tokens), equals=seconds)
+
+
+@concept(
+    "To swap is two copies: each has a price of its own, however little it moves, and one for each byte.",
+    invariant="I1",
+    illustrates=True,
+)
+@cases(
+    bytes_alone=({"bytes_per_token": 8, "bandwidth": 2}, {0: 0, 1: 8, 10: 80}),
+    a_fast_bus=({"bytes_per_token": 8, "bandwidth": 32}, {1: 0.5, 10: 5}),
+    copies_alone=({"seconds_per_copy": 3}, {1: 6, 10: 6}),
+    both=({"bytes_per_token": 8, "bandwidth": 4, "seconds_per_copy": 3}, {1: 10, 10: 46}),
+)
+def test_seconds_to_swap(lab, case):
+    figures, expected = case
+    cost = cost_of(lab, figures)
+    see = check(lambda: "\n".join(f"{name} {value}" for name, value in figures.items()))
+    for num_tokens, seconds in expected.items():
+        see(f"seconds to swap n tokens out and back, n = {num_tokens}", cost.swap(num_tokens), equals=seconds)
+
+
+@concept(
+    "The longer the context, the more speaks for swapping: the fixed price of a copy is paid once.", invariant="I1"
+)
+@cases(
+    four_a_token=(
+        {"seconds_per_token": 4, "seconds_per_copy": 4, "bytes_per_token": 1}, {1: False, 3: False, 4: False, 5: True}
+    ),
+    pairs_alone=({"seconds_per_pair": 2, "seconds_per_copy": 4, "bytes_per_token": 1}, {3: False, 4: False, 5: True}),
+    a_slow_bus=({"seconds_per_token": 1, "bytes_per_token": 1}, {1: False, 1000: False}),
+    nothing_to_copy=({"seconds_per_token": 1}, {1: True, 1000: True}),
+    an_8b_model_on_an_h100=(
+        {
+            "seconds_per_token": 30e-6, "seconds_per_pair": 1.1e-9, "bytes_per_token": 131072, "bandwidth": 64e9,
+            "seconds_per_copy": 1e-3,
+        },
+        {10: False, 77: False, 78: True, 1000: True},
+    ),
+)  # fmt: skip
+def test_which_is_cheaper(lab, case):
+    figures, expected = case
+    cost = cost_of(lab, figures)
+    see = check(lambda: "\n".join(f"{name} {value}" for name, value in figures.items()))
+    for num_tokens, cheaper in expected.items():
+        see(f"whether swapping n tokens is cheaper, n = {num_tokens}", cost.swap_is_cheaper(num_tokens), equals=cheaper)
+
+
+# --- out ----------------------------------------------------------------------------------------------------------
+
+
+@concept(
+    "All that is computed goes out, the block it has just begun too; a block in which nothing is computed stays.",
+    invariant="I2",
+)
+@cases(
+    a_block=(2, "abcde", 2, 1),
+    a_block_and_one=(2, "abcde", 3, 2),
+    two_blocks=(2, "abcde", 4, 2),
+    less_than_a_block=(4, "abc", 2, 1),
+    blocks_of_1=(1, "abcd", 3, 3),
+    blocks_of_3=(3, "abcdefgh", 7, 3),
+    blocks_of_4=(4, "abcdefghi", 8, 2),
+    in_its_prompt=(2, "abcdefghijkl", 5, 3),
+)
+def test_what_goes_out(lab, case):
+    size, text, count, num_blocks = case
+    memory = Memory(lab, size=size)
+    a = memory.begin("a", text, count)
+    table = memory.kv.get_block_ids("a")
+    memory.kv.allocate_slots(a, len(text) - count)  # slots for the rest, not yet computed
+    see = check(memory.draw)
+    memory.preempt(a)
+    out, into = memory.copy()
+    see(
+        f"blocks that go out: {count} tokens are computed, in blocks of {size}",
+        [block for block, _ in out],
+        equals=table[:num_blocks],
+    )
+    see("how many CPU blocks they go to", len({cpu for _, cpu in out}), equals=num_blocks)
+    see("how many CPU blocks are held", memory.in_pool(), equals=num_blocks)
+    see("what comes in", into, equals=[])
+    see("how many blocks are free on the device, of 8", memory.kv.num_free_blocks, equals=8)
+
+
+@concept("All or nothing: who does not fit into the CPU pool as a whole is computed again.", invariant="I2")
+@cases(
+    no_pool=(0, False, 0),
+    one_too_few=(2, False, 0),
+    exactly=(3, False, 3),
+    one_too_few_beside_another=(4, True, 0),
+    exactly_beside_another=(5, True, 3),
+)
+def test_who_does_not_fit(lab, case):
+    cpu_blocks, is_used, expected = case
+    memory = Memory(lab, cpu_blocks=cpu_blocks)
+    if is_used:
+        memory.preempt(memory.begin("b", "VWXYZ"))  # two blocks
+        memory.run()
+    a, held = memory.begin("a", "abcdef"), memory.in_pool()
+    see = check(memory.draw)
+    memory.preempt(a)
+    see("CPU blocks for the three blocks of a", memory.in_pool() - held, equals=expected)
+    _, found = memory.kv.get_computed_blocks(a)
+    see("tokens that a need not compute, of 5", found, equals=5 if expected else 0)
+    out, _ = memory.run()
+    see("how many blocks go out", len(out), equals=expected)
+    memory.admit(a, 6 - found)
+    memory.run()
+    see("what a reads when it has caught up", memory.read(a), equals="abcdef")
+
+
+@concept("Each in its own place: what two of them swap out in one step is copied side by side.", invariant="I2")
+def test_two_victims_of_a_step(lab):
+    memory = Memory(lab)
+    a, b = memory.begin("a", "abcde"), memory.begin("b", "vwxyz")
+    see = check(memory.draw)
+    memory.preempt(b)
+    memory.preempt(a)
+    out, _ = memory.run()
+    see("how many CPU blocks are copied to, for four blocks", len({cpu for _, cpu in out}), equals=4)
+    for request, text in ((a, "abcd"), (b, "vwxy")):
+        memory.admit(request)
+        memory.run()
+        see(f"what {request.request_id} reads when it is back", memory.read(request)[:4], equals=text)
+
+
+# --- and back -----------------------------------------------------------------------------------------------------
+
+
+@concept(
+    "It comes back to where it was: the tokens in the CPU pool need no computing.", invariant="I3", illustrates=True
+)
+@cases(
+    less_than_a_block=(4, "abc", 2),
+    a_block=(2, "abc", 2),
+    in_a_block=(2, "abcdef", 5),
+    two_blocks=(3, "abcdefg", 6),
+    blocks_of_1=(1, "abcd", 3),
+    blocks_of_4=(4, "abcdefghij", 9),
+    in_its_prompt=(2, "abcdefgh", 3),
+    in_its_prompt_at_a_block=(2, "abcdefgh", 4),
+)
+def test_it_comes_back_where_it_was(lab, case):
+    size, text, count = case
+    memory = Memory(lab, size=size)
+    a = memory.begin("a", text, count)
+    memory.preempt(a)
+    memory.run()
+    other = memory.begin("b", "VWXYZ")  # into the blocks that a had
+    see = check(memory.draw)
+    hits, found = memory.kv.get_computed_blocks(a)
+    see(f"tokens that a need not compute, {count} were computed", found, equals=count)
+    see("blocks of it that are on the device", len(hits), equals=0)
+    memory.admit(a)
+    memory.run()
+    see("what a reads after one token more", memory.read(a), equals=text[: count + 1])
+    see("what b reads, who has blocks that a had", memory.read(other), equals="VWXY")
+    held = -(-(count + 1) // size)
+    see("how many blocks a holds", len(memory.kv.get_block_ids("a")), equals=held)
+
+
+@concept("What the prefix cache finds is not copied: only what lies behind it comes from the CPU pool.", invariant="I3")
+@cases(
+    all=(2, "abcdefg", 3, []),
+    all_but_what_it_had_begun=(2, "abcdef", 2, ["e?"]),
+    one_block=(2, "abcdef", 1, ["cd", "e?"]),
+    none=(2, "abcdef", 0, ["ab", "cd", "e?"]),
+    in_its_prompt=(2, "abcdefghijklm", 1, ["cd", "e?"], 5),
+    blocks_of_1=(1, "abcde", 2, ["c", "d"]),
+    blocks_of_3=(3, "abcdefghi", 1, ["def", "gh?"]),
+)
+def test_only_what_is_not_on_the_device_comes_in(lab, case):
+    size, text, num_hits, expected, *prompt = case
+    count = prompt[0] if prompt else len(text) - 1
+    num_blocks = -(-(count + 1) // size)
+    memory = Memory(lab, blocks=num_blocks, size=size, caching=True)
+    a = memory.begin("a", text, count)
+    table = memory.kv.get_block_ids("a")
+    memory.preempt(a)
+    memory.run()
+    num_taken = (num_blocks - num_hits) * size
+    memory.end(memory.begin("b", "0123456789"[: num_taken + 1], num_taken))  # into all blocks but the hits, and gone
+    see = check(memory.draw)
+    hits, found = memory.kv.get_computed_blocks(a)
+    see("blocks that the prefix cache finds for a", [block.block_id for block in hits], equals=table[:num_hits])
+    see(f"tokens that a need not compute, {count} were computed", found, equals=count)
+    see.true(f"a can come back: {num_blocks} blocks are enough for {count} tokens and one", memory.admit(a))
+    _, into = memory.run()
+    see("what is copied in", sorted(memory.cpu.get(cpu, "nothing") for cpu, _ in into), equals=expected)
+    see("what a reads after one token more", memory.read(a), equals=text[: count + 1])
+
+
+@concept("Of the two places the one counts that has more: the device may know more than the pool.", invariant="I3")
+def test_a_hit_beyond_the_pool(lab):
+    memory = Memory(lab, caching=True)
+    a = memory.begin("a", "abcdefgh", 3)
+    memory.preempt(a)
+    memory.run()
+    memory.end(memory.begin("b", "abcdefgh"))  # the same prompt, computed further
+    see = check(memory.draw)
+    _, found = memory.kv.get_computed_blocks(a)
+    see("tokens that a need not compute: 3 are in the pool, 6 on the device", found, equals=6)
+    memory.admit(a)
+    _, into = memory.run()
+    see("what comes in", into, equals=[])
+    see("what a reads after one token more", memory.read(a), equals="abcdefg")
+    see("how many blocks a holds", len(memory.kv.get_block_ids("a")), equals=4)
+    see("how many CPU blocks are held", memory.in_pool(), equals=0)
+
+
+@concept("Room is for what comes back and for what is to be computed: one block too few is None.", invariant="I4")
+@cases(
+    exactly=(2, 1, 5, True),
+    one_too_few=(2, 1, 6, False),
+    more_to_compute_exactly=(2, 3, 4, True),
+    more_to_compute_one_too_few=(2, 3, 5, False),
+    nothing_is_free=(2, 1, 8, False),
+    blocks_of_4_exactly=(4, 3, 6, True),
+    blocks_of_4_one_too_few=(4, 4, 6, False),
+)
+def test_room_on_the_device(lab, case):
+    size, count, used, fits = case
+    memory = Memory(lab, size=size)
+    a = memory.begin("a", "abcdefghijk", 5)
+    memory.preempt(a)
+    memory.run()
+    b = memory.begin("b", "V" * (used * size + 1), used * size)
+    see = check(memory.draw)
+    what = f"whether 5 tokens, block size {size}, can come back and {count} be computed; {8 - used} blocks are free"
+    see(what, memory.admit(a, count), equals=fits)
+    if not fits:
+        see("blocks that a holds", memory.kv.get_block_ids("a"), equals=[])
+        see("copies that are promised", [*map(list, memory.run())], equals=[[], []])
+        see("how many CPU blocks are held, as before", memory.in_pool(), equals=-(-5 // size))
+        memory.end(b)
+        see.true("a can come back when b is gone", memory.admit(a, count))
+    memory.run()
+    see("what a reads", memory.read(a), equals="abcdefghijk"[: 5 + count])
+
+
+@concept("Copies out come before those in: a block that is given up may be filled in the same step.", invariant="I4")
+@cases(by_the_same="a", by_another="b")
+def test_out_and_in_again_in_one_step(lab, case):
+    memory = Memory(lab, blocks=4)
+    if case == "b":
+        memory.preempt(memory.begin("b", "VWXYZ"))
+        memory.run()
+    a = memory.begin("a", "abcdef")
+    memory.preempt(a)
+    back = memory.requests[0]
+    see = check(memory.draw)
+    see.true(f"{case} can come back: all blocks are free", memory.admit(back))
+    memory.run()
+    see(f"what {case} reads", memory.read(back), equals="VWXYZ" if case == "b" else "abcdef")
+    see("how many CPU blocks are held", memory.in_pool(), equals=3 if case == "b" else 0)
+    if case == "b":
+        memory.end(back)
+        memory.admit(a)
+        memory.run()
+        see("what a reads when it is back", memory.read(a), equals="abcdef")
+
+
+@concept("Somebody who was never swapped out is treated as ever, hits and further chunks included.", invariant="I3")
+def test_who_was_never_swapped_out(lab):
+    memory = Memory(lab, caching=True)
+    memory.end(memory.begin("a", "abcde"))
+    see = check(memory.draw)
+    b = memory.make("b", "abcdWXYZ")
+    memory.requests.append(b)
+    hits, found = memory.kv.get_computed_blocks(b)
+    see("tokens of b that are found, (in blocks, in all)", (2 * len(hits), found), equals=(4, 4))
+    memory.admit(b, 2)
+    memory.run()
+    see("what b reads", memory.read(b), equals="abcdWX")
+    memory.planned.append((b, 2))
+    see("new blocks for its next two tokens", len(memory.kv.allocate_slots(b, 2)), equals=1)
+    copies = memory.run()
+    see("what b reads", memory.read(b), equals="abcdWXYZ")
+    see("copies that were made", [*map(list, copies)], equals=[[], []])
+
+
+# --- when a step has gone well ------------------------------------------------------------------------------------
+
+
+@concept(
+    "Who is back needs the CPU pool no more, but not before the step is confirmed; who waits keeps its place.",
+    invariant="I5",
+)
+@cases(one_after_the_other=[["a"], ["b"]], the_last_first=[["b"], ["a"]], both_in_one_step=[["a", "b"]])
+def test_cpu_blocks_are_kept_until_they_are_not_needed(lab, case):
+    memory = Memory(lab)
+    requests, blocks = {"a": memory.begin("a", "abcdef"), "b": memory.begin("b", "VWXYZ")}, {"a": 3, "b": 2}
+    see = check(memory.draw)
+    for request in requests.values():
+        memory.preempt(request)
+    memory.run()
+    see("CPU blocks held while both wait, 3 and 2", memory.in_pool(), equals=5)
+    memory.run()
+    see("CPU blocks held a step later", memory.in_pool(), equals=5)
+    held = 5
+    for names in case:
+        for name in names:
+            memory.admit(requests[name])
+        who = " and ".join(names)
+        see(f"CPU blocks held before the step of {who} is confirmed", memory.in_pool(), equals=held)
+        memory.run()
+        held -= sum(blocks[name] for name in names)
+        see(f"CPU blocks held when {who} came back", memory.in_pool(), equals=held)
+
+
+@concept("A copy belongs to one step: in the next one its blocks may be somebody else's.", invariant="I5")
+def test_copies_are_made_once(lab):
+    memory = Memory(lab)
+    a = memory.begin("a", "abcdef")
+    see = check(memory.draw)
+    memory.preempt(a)
+    see("copies of the step in which a gives way, (out, in)", [*map(len, memory.run())], equals=[3, 0])
+    see("copies of the next step, (out, in)", [*map(len, memory.run())], equals=[0, 0])
+    memory.admit(a)
+    see("copies of the step in which a comes back, (out, in)", [*map(len, memory.run())], equals=[0, 3])
+    see("copies of the next step, (out, in)", [*map(len, memory.run())], equals=[0, 0])
+
+
+@concept("Who is back runs as ever: it grows, and may go out again with all that it has by then.", invariant="I5")
+@cases(plain=False, with_prefix_caching=True)
+def test_out_and_back_again_and_again(lab, case):
+    memory = Memory(lab, caching=case)
+    a, text = memory.begin("a", "abc"), "abc"
+    see = check(memory.draw)
+    for turn, letters in enumerate(("de", "fgh", "i", "jklm")):
+        memory.preempt(a)
+        memory.run()
+        see(f"CPU blocks for the {len(text) - 1} tokens that a has computed", memory.in_pool(), equals=len(text) // 2)
+        memory.end(memory.begin("b", str(turn) * 17))  # into every block of the device, and gone
+        _, found = memory.kv.get_computed_blocks(a)
+        see(f"tokens that a need not compute, of {len(text)}", found, equals=len(text) - 1)
+        see.true("a can come back: all blocks are free", memory.admit(a))
+        memory.run()
+        for letter in letters[:-1]:
+            text += letter
+            memory.say(a, letter)
+            memory.run()
+        see("what a reads", memory.read(a), equals=text)
+        see("CPU blocks held while a runs", memory.in_pool(), equals=0)
+        text += letters[-1]
+        a.append_output_token(ord(letters[-1]))
+
+
+# --- when a step has failed ---------------------------------------------------------------------------------------
+
+
+@concept("What a failed step was to copy out may never have arrived: it is computed again.", invariant="I6")
+@cases(before_its_copies=False, after_its_copies=True)
+def test_nobody_trusts_what_a_failed_step_copied_out(lab, case):
+    memory = Memory(lab)
+    a, b = memory.begin("a", "abcde"), memory.begin("b", "VWXYZ")
+    memory.preempt(a)
+    memory.run()
+    see = check(memory.draw)
+    memory.preempt(b)
+    memory.fail(copied=case)
+    see("CPU blocks held: a went out in an earlier step", memory.in_pool(), equals=2)
+    for request, number in ((b, 0), (a, 4)):
+        _, found = memory.kv.get_computed_blocks(request)
+        see(f"tokens that {request.request_id} need not compute, of 5", found, equals=number)
+        memory.admit(request, 5 - number)
+    see("copies of the next step, (out, in)", [*map(len, memory.run())], equals=[0, 2])
+    for request, text in ((a, "abcde"), (b, "VWXYZ")):
+        see(f"what {request.request_id} reads", memory.read(request), equals=text)
+
+
+@concept("What a failed step was to copy in is in the pool as before, and comes in once more.", invariant="I6")
+@cases(before_its_copies=(False, False), after_its_copies=(False, True), with_two_blocks_on_the_device=(True, False))
+def test_who_was_coming_back_comes_back_later(lab, case):
+    caching, copied = case
+    memory = Memory(lab, caching=caching)
+    a = memory.begin("a", "abcdef")
+    memory.preempt(a)
+    memory.run()
+    see = check(memory.draw)
+    for attempt in (1, 2, 3):
+        memory.admit(a)
+        memory.fail(copied=copied)
+        see(f"CPU blocks held after failed attempt {attempt}", memory.in_pool(), equals=3)
+        see("blocks that a holds on the device", memory.kv.get_block_ids("a"), equals=[])
+        see("copies of a step in which a only waits, (out, in)", [*map(len, memory.run())], equals=[0, 0])
+        see("CPU blocks held after that step", memory.in_pool(), equals=3)
+    memory.begin("b", "VWXYZ")
+    memory.admit(a)
+    memory.run()
+    see("what a reads at last", memory.read(a), equals="abcdef")
+    see("CPU blocks held", memory.in_pool(), equals=0)
+
+
+@concept(
+    "Who was only running when a step failed is not in the pool: its copies out are never made.",
+    invariant="I6",
+    illustrates=True,
+)
+def test_who_ran_when_a_step_failed(lab):
+    memory = Memory(lab)
+    a, b = memory.begin("a", "abcde"), memory.begin("b", "VWXYZ")
+    see = check(memory.draw)
+    memory.say(a, "f")
+    memory.say(b, "0")
+    memory.fail()
+    see("CPU blocks held", memory.in_pool(), equals=0)
+    found = [memory.kv.get_computed_blocks(request)[1] for request in (a, b)]
+    see("tokens that a and b need not compute", found, equals=[0, 0])
+    see("copies of the next step, (out, in)", [*map(len, memory.run())], equals=[0, 0])
+
+
+@concept(
+    "Blocks that were to be filled are not: after a failed step nobody may find them in the prefix cache.",
+    invariant="I6",
+)
+@cases(nothing_was_found=(0, ""), one_block_was_found=(1, "ab"), two_blocks_were_found=(2, "abcd"))
+def test_what_was_not_copied_in_is_not_found(lab, case):
+    num_hits, expected = case
+    memory = Memory(lab, blocks=4, caching=True)
+    a = memory.begin("a", "abcdefgh", 7)
+    memory.preempt(a)
+    memory.run()
+    num_taken = (4 - num_hits) * 2
+    memory.end(memory.begin("b", "0123456789"[: num_taken + 1], num_taken))  # into all blocks but the hits, and gone
+    see = check(memory.draw)
+    memory.admit(a)
+    memory.fail()
+    see(
+        "what is read in the blocks that the prefix cache finds for abcdefgh", memory.found("abcdefgh"), equals=expected
+    )
+    see("CPU blocks held for a", memory.in_pool(), equals=4)
+    memory.admit(a)
+    memory.run()
+    see("what a reads when it is back", memory.read(a), equals="abcdefgh")
+
+
+# --- who has ended ------------------------------------------------------------------------------------------------
+
+
+@concept("Who has ended holds nothing, neither here nor there, wherever it was.", invariant="I7")
+@cases(
+    while_it_runs="runs",
+    before_it_goes_out="goes",
+    while_it_is_in_the_pool="waits",
+    while_it_comes_back="comes",
+    while_it_comes_back_and_the_step_fails="fails",
+    after_it_is_back="back",
+)
+def test_who_has_ended_holds_nothing(lab, case):
+    memory = Memory(lab)
+    a, b = memory.begin("a", "abcdef"), memory.begin("b", "VWXYZ")
+    see = check(memory.draw)
+    memory.preempt(b)
+    if case != "runs":
+        memory.preempt(a)
+    if case in ("waits", "comes", "fails", "back"):
+        memory.run()
+    if case in ("comes", "fails", "back"):
+        memory.admit(a)
+    if case in ("comes", "fails"):
+        memory.copy()
+    if case == "back":
+        memory.run()
+    memory.end(a)
+    if case == "fails":
+        memory.kv.drop_copies()
+    else:
+        memory.kv.confirm_copies() if case == "comes" else memory.run()
+    see("blocks that a holds on the device", memory.kv.get_block_ids("a"), equals=[])
+    see("free blocks on the device, of 8", memory.kv.num_free_blocks, equals=8)
+    see("CPU blocks held when a has ended, b waits with 2", memory.in_pool(), equals=2)
+
+
+@concept("A CPU block is the target of one copy: that of somebody who has ended is not made any more.", invariant="I7")
+def test_a_place_in_the_pool_that_is_free_again(lab):
+    memory = Memory(lab, cpu_blocks=2)
+    a, b = memory.begin("a", "abcde"), memory.begin("b", "VWXYZ")
+    see = check(memory.draw)
+    memory.preempt(a)
+    memory.end(a)
+    memory.preempt(b)
+    out, _ = memory.run()
+    see("blocks that go out: only b has two to keep", len(out), equals=2)
+    see("CPU blocks held", memory.in_pool(), equals=2)
+    memory.admit(b)
+    memory.run()
+    see("what b reads when it is back", memory.read(b), equals="VWXYZ")
+
+
+# --- all together -------------------------------------------------------------------------------------------------
+
+
+class Run(Memory):
+    """Four requests with prompts of 3 that say 8 tokens each, on the scheduler that swaps, in blocks for two of them.
+
+    counted: how often each (request, position) was computed; `shared` letters of the prompts are equal.
+    """
+
+    def __init__(self, lab, *, size=2, blocks=8, cpu_blocks=40, budget=8, caching=False, policy="fcfs", shared=0):
+        super().__init__(lab, blocks, cpu_blocks, size, caching)
+        limits = {"max_num_seqs": 8, "max_num_batched_tokens": budget, "policy": policy}
+        self.scheduler = lab.SwappingScheduler(self.kv, num_cpu_blocks=cpu_blocks, **limits)
+        self.counted, self.num_copied_out, self.steps = {}, 0, 0
+        self.texts = {}
+        for number, (name, first) in enumerate(zip("abcd", "aA0\u0391")):
+            own = [chr(ord(first) + position) for position in range(11)]
+            self.texts[name] = "".join(["!"] * shared + own[shared:])
+            prompt = [ord(letter) for letter in self.texts[name][:3]]
+            params = lab.SamplingParams(max_tokens=8, ignore_eos=True)
+            request = lab.Request(name, prompt, params, priority=-number, arrival_time=float(number))
+            self.requests.append(request)
+            self.scheduler.add_request(request)
+
+    def until_the_end(self, see, fails=None, copied=False):
+        """Step after step; the one of number `fails` raises, after its copies or before."""
+        while self.scheduler.has_unfinished_requests() and self.steps < 80:
+            self.step(see, self.steps == fails, copied)
+            self.steps += 1
+        names = "abcd"
+        said = ["".join(map(chr, request.output_token_ids)) for request in self.requests]
+        see("what a, b, c and d say", said, equals=[self.texts[name][3:] for name in names])
+        see("CPU blocks held at the end", self.in_pool(), equals=0)
+        see("free blocks on the device at the end", self.kv.num_free_blocks, equals=self.blocks)
+
+    def step(self, see, fails, copied):
+        output = self.scheduler.schedule()
+        if not fails or copied:
+            self.num_copied_out += len(self.copy(output)[0])
+        if fails:
+            self.scheduler.fail_step(output)
+            return
+        counts = output.num_scheduled_tokens
+        self.planned = [(request, counts[request.request_id]) for request in output.scheduled_requests]
+        self.write()
+        sampled = {}
+        for request, count in self.planned:
+            name, end = request.request_id, request.num_computed_tokens + count
+            read = self.letters(self.kv.get_block_ids(name), end)
+            see(f"what {name} reads in step {self.steps}", read, equals=self.texts[name][:end])
+            for position in range(request.num_computed_tokens, end):
+                self.counted[name, position] = self.counted.get((name, position), 0) + 1
+            if self.scheduler.needs_sample(request, count):
+                sampled[name] = [ord(self.texts[name][request.num_tokens])]
+        self.scheduler.update_from_output(output, sampled)
+
+
+@concept(
+    "A whole life: everybody says what it would say alone, and with a large pool each token is computed once.",
+    invariant="I3",
+    illustrates=True,
+)
+@cases(
+    plain={},
+    with_prefix_caching={"caching": True},
+    a_shared_beginning={"caching": True, "shared": 2},
+    blocks_of_1={"size": 1, "blocks": 16},
+    blocks_of_3={"size": 3, "blocks": 6, "caching": True},
+    in_chunks={"budget": 3},
+    by_priority={"policy": "priority", "caching": True},
+)
+def test_each_token_is_computed_once(lab, case):
+    run = Run(lab, **case)
+    see = check(run.draw)
+    run.until_the_end(see)
+    see.true("somebody was swapped out: the blocks are too few for all", run.num_copied_out > 3)
+    twice = sorted(key for key, times in run.counted.items() if times > 1)
+    see("tokens that were computed twice, (request, position)", twice, equals=[])
+
+
+@concept("A small pool costs time, not a token: who does not fit computes again.", invariant="I2", illustrates=True)
+@cases(no_pool=0, two_blocks=2, four_blocks=4)
+def test_a_small_pool(lab, case):
+    run = Run(lab, cpu_blocks=case)
+    see = check(run.draw)
+    run.until_the_end(see)
+    see.true("something was computed twice", max(run.counted.values()) > 1)
+
+
+@concept(
+    "Whichever step fails, the others make up for it: nobody reads what was never written.",
+    invariant="I6",
+    illustrates=True,
+)
+@cases(
+    before_its_copies=({}, False),
+    after_its_copies=({"caching": True, "shared": 2}, True),
+    a_small_pool=({"caching": True, "cpu_blocks": 4}, False),
+)
+def test_whichever_step_fails(lab, case):
+    options, copied = case
+    whole = Run(lab, **options)
+    see = check(whole.draw)
+    whole.until_the_end(see)
+    for fails in range(whole.steps):
+        run = Run(lab, **options)
+        run.until_the_end(check(run.draw), fails, copied)

@@ -1,0 +1,17 @@
+STORY = "A learner leaves the pairs of those who were coming in. Their blocks are others' in the next step."
+CONCEPT = "What a failed step was to copy in is in the pool as before, and comes in once more."
+EDITS = [
+    (
+        (
+            "        for request_id in list(self._swapping_out):\n"
+            "            self._forget(request_id)\n"
+            "        self._swapping_in.clear()\n"
+            "        self._hits.clear()\n"
+        ),
+        (
+            "        for request_id in list(self._swapping_out):\n"
+            "            self._forget(request_id)\n"
+            "        self._hits.clear()\n"
+        ),
+    ),
+]

@@ -1,0 +1,12 @@
+STORY = "A learner forgets everybody who is freed. A victim is freed, too, right after it was swapped out."
+CONCEPT = "It comes back to where it was: the tokens in the CPU pool need no computing."
+EDITS = [
+    (
+        (
+            "        super().free(request)\n"
+            "        if request.is_finished:\n"
+            "            self._forget(request.request_id)\n"
+        ),
+        ("        super().free(request)\n        self._forget(request.request_id)\n"),
+    ),
+]

@@ -1,0 +1,12 @@
+STORY = (
+    "A learner lets only those come back whose copies out are confirmed; the others are told to be there all the same."
+)
+CONCEPT = "Copies out come before those in: a block that is given up may be filled in the same step."
+EDITS = [
+    (
+        "        if request_id not in self._swapped or request_id in self._tables:\n",
+        (
+            "        if request_id not in self._swapped or request_id in self._tables or request_id in self._swapping_out:\n"
+        ),
+    ),
+]

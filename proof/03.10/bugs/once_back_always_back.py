@@ -1,0 +1,19 @@
+STORY = "A learner does not empty the hits: one that goes out again is forgotten at the next confirmation."
+CONCEPT = "Who is back runs as ever: it grows, and may go out again with all that it has by then."
+EDITS = [
+    (
+        (
+            "        for request_id in list(self._hits):\n"
+            "            self._forget(request_id)\n"
+            "        self._swapping_out.clear()\n"
+            "        self._swapping_in.clear()\n"
+            "        self._hits.clear()\n"
+        ),
+        (
+            "        for request_id in list(self._hits):\n"
+            "            self._forget(request_id)\n"
+            "        self._swapping_out.clear()\n"
+            "        self._swapping_in.clear()\n"
+        ),
+    ),
+]

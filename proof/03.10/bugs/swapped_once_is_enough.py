@@ -1,0 +1,14 @@
+STORY = "A learner keeps the CPU blocks of who is back: the next time they need no copy. Nobody updates them."
+CONCEPT = "Who is back runs as ever: it grows, and may go out again with all that it has by then."
+EDITS = [
+    (
+        (
+            "        for request_id in list(self._hits):\n"
+            "            self._forget(request_id)\n"
+            "        self._swapping_out.clear()\n"
+            "        self._swapping_in.clear()\n"
+            "        self._hits.clear()\n"
+        ),
+        ("        self._swapping_out.clear()\n        self._swapping_in.clear()\n        self._hits.clear()\n"),
+    ),
+]

@@ -1,0 +1,8 @@
+STORY = "The hit is not handed on to the usual price. Its blocks are paid for as if they were to be computed again."
+CONCEPT = "Who is admitted with a prefix hit gets the hit's blocks and pays for them, as ever."
+EDITS = [
+    (
+        ("        return super().num_blocks_needed(request, num_tokens, computed_blocks) + num_copies\n"),
+        ("        return super().num_blocks_needed(request, num_tokens) + num_copies\n"),
+    ),
+]

@@ -1,0 +1,12 @@
+STORY = "vLLM moves the counter in schedule(), and a learner follows it. update_from_output moves it a second time."
+CONCEPT = "A prompt is computed in one step, with slots for all of it."
+EDITS = [
+    (
+        "        return output\n",
+        (
+            "        for request in output.scheduled_requests:\n"
+            "            request.num_computed_tokens += output.num_scheduled_tokens[request.request_id]\n"
+            "        return output\n"
+        ),
+    ),
+]

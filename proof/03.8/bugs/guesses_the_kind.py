@@ -1,0 +1,18 @@
+STORY = (
+    "A learner decides the kind of the step beforehand: a queue and a free place make it a prefill. With no "
+    "blocks it is a step of nothing."
+)
+CONCEPT = "A queue is no reason to stand still: if nobody in it can be admitted, everybody who runs decodes."
+EDITS = [
+    (
+        (
+            "        if not output.num_scheduled_tokens:\n"
+            "            advance(self, list(self.running), output, token_budget)\n"
+        ),
+        (
+            "        if not output.num_scheduled_tokens and (not self.waiting or len(self.running) == "
+            "self.max_num_seqs):\n"
+            "            advance(self, list(self.running), output, token_budget)\n"
+        ),
+    ),
+]

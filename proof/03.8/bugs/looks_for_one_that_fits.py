@@ -1,0 +1,35 @@
+STORY = (
+    "A learner goes on to the next prompt when one does not fit, to fill the step. The long prompt starves "
+    "behind the short ones."
+)
+CONCEPT = "Deferred is not refused: the head keeps its place, and nobody behind it passes."
+EDITS = [
+    (
+        "        while self.waiting and token_budget > 0 and len(self.running) < self.max_num_seqs:\n",
+        (
+            "        for request in list(self.waiting):\n"
+            "            if token_budget == 0 or len(self.running) == self.max_num_seqs:\n"
+            "                break\n"
+        ),
+    ),
+    (
+        "            request = self.waiting[0]\n",
+        "",
+    ),
+    (
+        ("                if output.num_scheduled_tokens:\n                    break\n"),
+        ("                if output.num_scheduled_tokens:\n                    continue\n"),
+    ),
+    (
+        ("            if not self._may_admit(request, num_computed + n, computed_blocks):\n                break\n"),
+        ("            if not self._may_admit(request, num_computed + n, computed_blocks):\n                continue\n"),
+    ),
+    (
+        "            self._admit(request, num_computed)\n",
+        (
+            "            self.waiting.remove(request)\n"
+            "            self.waiting.appendleft(request)\n"
+            "            self._admit(request, num_computed)\n"
+        ),
+    ),
+]

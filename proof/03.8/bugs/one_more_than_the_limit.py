@@ -1,0 +1,8 @@
+STORY = "A learner tests the places with <=. One more runs than the engine has room for."
+CONCEPT = "max_num_seqs limits who runs, not who is new in a step."
+EDITS = [
+    (
+        "len(self.running) < self.max_num_seqs",
+        "len(self.running) <= self.max_num_seqs",
+    ),
+]

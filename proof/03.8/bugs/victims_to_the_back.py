@@ -1,0 +1,8 @@
+STORY = "A learner queues the victim like a newcomer. Whoever arrived later is served before it."
+CONCEPT = "When blocks run out, the youngest gives way; the others decode as if it had never been there."
+EDITS = [
+    (
+        "            scheduler._preempt(victim)\n",
+        ("            scheduler._preempt(victim)\n            scheduler.waiting.rotate(-1)\n"),
+    ),
+]

@@ -1,0 +1,17 @@
+STORY = (
+    "A learner asks whether somebody waits, and decodes only if nobody does. A head without blocks stops all who "
+    "run, and they never give their blocks back."
+)
+CONCEPT = "A queue is no reason to stand still: if nobody in it can be admitted, everybody who runs decodes."
+EDITS = [
+    (
+        (
+            "        if not output.num_scheduled_tokens:\n"
+            "            advance(self, list(self.running), output, token_budget)\n"
+        ),
+        (
+            "        if not self.waiting and not output.num_scheduled_tokens:\n"
+            "            advance(self, list(self.running), output, token_budget)\n"
+        ),
+    ),
+]

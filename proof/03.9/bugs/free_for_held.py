@@ -1,0 +1,10 @@
+STORY = "A learner shows what is free under the name of what is held. An idle server looks full."
+CONCEPT = (
+    "Usage is the share of the usable blocks that somebody holds: a shared block once, one that is only cached not."
+)
+EDITS = [
+    (
+        ("            kv_cache_usage=scheduler.kv_cache_manager.usage,\n"),
+        ("            kv_cache_usage=1 - scheduler.kv_cache_manager.usage,\n"),
+    ),
+]

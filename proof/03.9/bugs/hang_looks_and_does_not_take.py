@@ -1,0 +1,14 @@
+STORY = "A learner looks at the oldest step to see what goes, and leaves it there. The loop drops it for ever."
+CONCEPT = "What is old leaves: the window has as many requests as it may, and loses whole steps, the oldest first."
+EDITS = [
+    (
+        (
+            "        while len(edges) > 2 and stats.requests - edges[0][0] > self.max_recent_requests:\n"
+            "            edges.popleft()\n"
+        ),
+        (
+            "        while len(edges) > 2 and stats.requests - edges[0][0] > self.max_recent_requests:\n"
+            "            edges[0]\n"
+        ),
+    ),
+]

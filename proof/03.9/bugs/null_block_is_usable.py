@@ -1,0 +1,13 @@
+STORY = "A learner divides by all blocks, the null block among them. A full cache never shows 1."
+CONCEPT = (
+    "Usage is the share of the usable blocks that somebody holds: a shared block once, one that is only cached not."
+)
+EDITS = [
+    (
+        ("            kv_cache_usage=scheduler.kv_cache_manager.usage,\n"),
+        (
+            "            kv_cache_usage=1\n"
+            "            - (scheduler.kv_cache_manager.num_free_blocks + 1) / scheduler.kv_cache_manager.num_blocks,\n"
+        ),
+    ),
+]

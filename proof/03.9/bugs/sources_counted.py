@@ -1,0 +1,8 @@
+STORY = "A learner makes a dictionary of the pairs. One block that is copied to three counts once."
+CONCEPT = "Each pair of blocks is one copy, in its own direction; who had to give way is another count."
+EDITS = [
+    (
+        ("            num_copied_blocks=len(output.blocks_to_copy),\n"),
+        ("            num_copied_blocks=len(dict(output.blocks_to_copy)),\n"),
+    ),
+]

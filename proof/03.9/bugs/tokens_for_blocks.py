@@ -1,0 +1,16 @@
+STORY = (
+    "A learner compares computed tokens with slots. The last block of a request is held as a whole, and the page "
+    "says it is not."
+)
+CONCEPT = (
+    "Usage is the share of the usable blocks that somebody holds: a shared block once, one that is only cached not."
+)
+EDITS = [
+    (
+        ("            kv_cache_usage=scheduler.kv_cache_manager.usage,\n"),
+        (
+            "            kv_cache_usage=sum(r.num_computed_tokens for r in scheduler.running)\n"
+            "            / (scheduler.kv_cache_manager.num_usable_blocks * scheduler.kv_cache_manager.block_size),\n"
+        ),
+    ),
+]
