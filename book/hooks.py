@@ -24,9 +24,15 @@ from labkit.catalog import Lab, labs
 ROOT = Path(__file__).resolve().parent.parent
 WEB = ROOT / "book" / "web" / "dist"  # made by `npm run build` in book/web
 OUTSIDE = ("phase-*/labs/*/*.md", "benchmarks/results/*", "tools/mutation/lab_survivors.md", "traces/README.md")
-GRADER = "__init__ breaking catalog draw graft implementations messages runner source testing watchdog web".split()
+GRADER = (
+    "__init__ breaking catalog draw graft honest implementations messages runner source testing watchdog web".split()
+)
 COMMANDS = re.compile(r"^```console( no-run)?$", re.MULTILINE)  # for Pygments, a line without a prompt is output
 LINK = re.compile(r"\]\((?P<path>(?:\.\./)+[\w./-]+)(?P<anchor>#[\w-]+)?\)")
+CELL = re.compile(r"<t[dh]\b.*?</t[dh]>", re.DOTALL)
+NAME = re.compile(r"(?<=<code>)[^<]+")
+DOT = re.compile(r"(?<=[./])(?=\w)")
+SEAM = re.compile(r"(?<=[^\W_]_)(?=\w)|(?<=[a-z])(?=[A-Z])")
 LOG = logging.getLogger("mkdocs.hooks.book")
 
 
@@ -57,7 +63,9 @@ def render_mermaid(source: str, language: str, css_class: str, options: dict[str
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Pages and files from outside docs/."""
+    """Pages and files from outside docs/. The theme's source maps are for those who work on the theme."""
+    for file in [file for file in files if file.src_uri.endswith(".map")]:
+        files.remove(file)
     for path in sorted(path for pattern in OUTSIDE for path in ROOT.glob(pattern)):
         files.append(generated(config, path.relative_to(ROOT).as_posix(), path))
     for path in served_sources():
@@ -87,8 +95,10 @@ def served_sources() -> list[Path]:
 
 def sources_of_cells() -> dict[str, str]:
     """What a cell can import, and what the labs in a page are graded with: path to text."""
-    core = ("__init__", "errors", "request", "block_pool", "kv_cache", "scheduler", "trace", "waste")
+    core = ("__init__", "errors", "request", "block_pool", "kv_cache", "scheduler", "stats", "trace", "waste")
     paths = [ROOT / "mini_vllm" / f"{name}.py" for name in core]
+    for room in ("policies", "simulator"):
+        paths += [path for path in (ROOT / "mini_vllm" / room).glob("*.py") if not path.name.startswith("test_")]
     paths += [ROOT / "labkit" / f"{name}.py" for name in GRADER]
     paths += ROOT.glob("phase-*/labs/labs.toml")
     for lab in labs_of_pages():
@@ -135,3 +145,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"]({posixpath.relpath(uri, base or '.')}{match['anchor'] or ''})"
 
     return LINK.sub(place, COMMANDS.sub("```text", markdown))
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """In a table a long name may break after a dot or a slash; on a phone, between its words, too."""
+
+    def breakable(name: re.Match[str]) -> str:
+        return SEAM.sub('<wbr class="phone">', DOT.sub("<wbr>", name[0]))
+
+    return CELL.sub(lambda cell: NAME.sub(breakable, cell[0]), html)

@@ -94,7 +94,7 @@ class Watcher(TraceRecorder):
         scheduler, kv = self.scheduler, self.scheduler.kv_cache_manager
         self.truth.append(
             {
-                "tables": {request.request_id: kv.get_block_ids(request.request_id) for request in scheduler.running},
+                "tables": {r.request_id: table for r in scheduler.running if (table := kv.get_block_ids(r.request_id))},
                 "running": [request.request_id for request in scheduler.running],
                 "waiting": [request.request_id for request in scheduler.waiting],
                 "free": kv.free_block_ids(),

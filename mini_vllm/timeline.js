@@ -11,8 +11,9 @@ export const MARKS = {
   prefill: "prefill chunk",
   hit: "chunk after a prefix hit",
   recompute: "chunk computed again",
+  swapped: "back from main memory",
   decode: "decode, one token",
-  idle: "running, but the budget is spent",
+  idle: "running, not in this step",
   waiting: "waiting",
   preempted: "preempted",
 };
@@ -46,6 +47,15 @@ export function replay(trace) {
     free = free.filter((block) => !blocks.includes(block));
     tables.set(id, [...(tables.get(id) ?? []), ...blocks]);
   }
+  /** Put another table in the place of a request's: it forked, or a shared block in it was copied. */
+  function replace(id, table) {
+    const old = tables.get(id) ?? [];
+    tables.delete(id);
+    table.filter((block) => !refs.get(block)).forEach((block) => cached.delete(block));
+    take(id, table, table.length);
+    for (const block of old) refs.set(block, refs.get(block) - 1);
+    free = [...old.filter((block) => !refs.get(block)), ...free];
+  }
   /** Take a table back; of a request that comes again, what was published and never written is withdrawn. */
   function release(id, comesAgain) {
     const table = tables.get(id) ?? [], front = [], back = [];
@@ -63,6 +73,7 @@ export function replay(trace) {
 
   return trace.steps.map((record) => {
     const { sched, blocks = {}, preempted = [], waiting = [] } = record, cells = new Map();
+    const swappedIn = new Set((record.swapped_in ?? []).map(([, block]) => block));
     const admitted = new Map([...(record.new ?? []), ...(record.resumed ?? [])]);
     const note = (id, facts) => cells.set(id, { mark: "", ...cells.get(id), ...facts });
     const end = (id, reason) => note(id, { end: reason, ...release(id, false) });
@@ -78,13 +89,17 @@ export function replay(trace) {
         computed.set(id, hit);
       }
       const start = computed.get(id), again = Math.max(Math.min(furthest.get(id) ?? 0, start + n) - start, 0);
-      const mark = hit ? "hit" : again ? "recompute" : start < prompts.get(id) ? "prefill" : "decode";
+      const firstSwapped = (blocks[id] ?? []).findIndex((block) => swappedIn.has(block)), isBack = firstSwapped >= 0;
+      const kind = hit ? "hit" : again ? "recompute" : start < prompts.get(id) ? "prefill" : "decode";
+      const mark = isBack ? "swapped" : kind, numHits = isBack ? firstSwapped : hit / size;
       note(id, { mark, n, hit, again, isPrompt: start + n <= prompts.get(id) });
       furthest.set(id, Math.max(furthest.get(id) ?? 0, start + n));
-      if (blocks[id]) take(id, blocks[id], hit / size);
-      const filled = tables.get(id).slice(Math.floor(start / size), Math.floor((start + n) / size));
+      if (record.tables?.[id]) replace(id, record.tables[id]);
+      else if (blocks[id]) take(id, blocks[id], numHits);
+      const filled = tables.get(id).slice(isBack ? numHits : Math.floor(start / size), Math.floor((start + n) / size));
       if (caching) filled.forEach((block) => cached.add(block)); // from now on, before they are computed
     }
+    running = record.running ?? running;
     for (const id of waiting) if (!cells.has(id)) note(id, { mark: "waiting" });
     for (const id of record.running ?? running) if (!cells.has(id)) note(id, { mark: "idle" });
     for (const id of running) note(id, { start: computed.get(id), known: known.get(id) });
@@ -95,6 +110,11 @@ export function replay(trace) {
     for (const [id, n] of record.failed ? [] : sched) {
       computed.set(id, computed.get(id) + n);
       if (computed.get(id) === known.get(id)) known.set(id, known.get(id) + 1); // caught up: a token is sampled
+      for (const fork of record.forks?.[id] ?? []) {
+        computed.set(fork, computed.get(id));
+        known.set(fork, known.get(fork) + 1);
+        furthest.set(fork, computed.get(id));
+      }
     }
     for (const id of record.aborted_during ?? []) end(id, "abort");
     for (const [id, reason] of record.finished ?? []) end(id, reason ?? "stop");
@@ -132,6 +152,8 @@ export function describe(frame, previous) {
 
   say(marked("decode"), () => "decodes 1 token", "decode 1 token each", 2);
   say(marked(...CHUNKS), chunk, "compute chunks");
+  const back = ({ n, hit }) => `comes back from main memory with ${hit} tokens and computes ${n}`;
+  say(marked("swapped"), back, "come back from main memory");
   say(marked("idle"), () => "gets no tokens", "get no tokens", 2);
   say(marked("preempted"), (cell) => `is preempted${returns(cell)}`, "are preempted");
   const arriving = marked("waiting").filter((cell) => !previous?.cells.get(cell.id)?.mark);
@@ -145,7 +167,7 @@ export function describe(frame, previous) {
 // --- how it looks ---------------------------------------------------------------------------------------------------
 
 /** What stands in a cell, beside the number of tokens of a chunk; the other marks are drawn by the style sheet. */
-const SIGNS = { hit: "◆", recompute: "↺", preempted: "×" };
+const SIGNS = { hit: "◆", recompute: "↺", swapped: "◀", preempted: "×" };
 const MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
 const CSS = `
 :host { display: block; margin: 1.2em 0; font-size: 14px; line-height: 1.45 }
@@ -189,10 +211,11 @@ svg { width: calc(var(--steps) * var(--cell)); height: 18px; margin-top: 6px; fi
 .waiting { --mark: var(--waiting); --w: 4px; --h: 4px }
 .idle { --mark: var(--idle); --h: 2px }
 .prefill { --mark: var(--prefill) }
-.hit { --mark: var(--hit) }
+.hit, .swapped { --mark: var(--hit) }
 .recompute { --mark: var(--recompute) }
-.prefill, .hit, .recompute { --w: calc(var(--cell) - 2px); --h: 20px; color: var(--on) }
-.preempted { color: var(--preempted); font-size: 20px; font-weight: 700 }
+.prefill, .hit, .recompute, .swapped { --w: calc(var(--cell) - 2px); --h: 20px; color: var(--on) }
+.preempted { color: var(--preempted); -webkit-text-stroke: 0.4px;
+  scale: 1.7 /* no larger font: 1ch, and with it --cell, would be larger, too */ }
 .finished::after, .aborted::after { content: ""; position: absolute; right: 0; top: 1px; width: 9px; height: 9px;
   background: linear-gradient(to top right, #0000 50%, var(--ink) 0) }
 .aborted::after { background: linear-gradient(to top right, #0000 45%, var(--ink) 0 60%, #0000 0);
@@ -220,7 +243,7 @@ output { font-variant-numeric: tabular-nums; white-space: nowrap }
 .tiny .cached::after { inset: auto 2px 1px; height: 2px }
 .note { margin: 6px 0 0; font-size: 12.5px; color: var(--soft); overflow-wrap: anywhere }
 .bar { display: flex; height: 12px; border: 1px solid var(--soft); border-radius: 4px; overflow: hidden }
-.bar i { background: var(--fill); border-right: 1px solid var(--bg); box-sizing: border-box }
+.bar i { background: var(--fill); box-sizing: border-box; & + i { border-left: 1px solid var(--bg) } }
 .rows { max-height: 240px; overflow: auto }
 table { border-collapse: collapse; width: 100%; font-size: 13px }
 td, th { padding: 2px 10px 2px 0; vertical-align: top; text-align: left; font-weight: 400 }
@@ -256,7 +279,7 @@ function runsOf(id, frames) {
   const runs = [];
   for (const { step, cells } of frames) {
     const { mark = "", n, end } = cells.get(id) ?? {}, last = runs.at(-1);
-    const text = (SIGNS[mark] ?? "") + (CHUNKS.includes(mark) ? n : "");
+    const text = (SIGNS[mark] ?? "") + (CHUNKS.includes(mark) || mark === "swapped" ? n : "");
     const joins = last?.mark === mark && last.text === text && !last.end;
     if (joins) Object.assign(last, { end, to: step, length: last.length + 1 });
     else runs.push({ mark, text, end, from: step, to: step, length: 1 });

@@ -2,8 +2,22 @@
 
 const HERE = new URL(".", import.meta.url);
 
+/** Resolves when the element comes near. */
+const near = (element) =>
+  new Promise((resolve) => {
+    const observer = new IntersectionObserver(
+      (entries) => {
+        if (!entries.some((entry) => entry.isIntersecting)) return;
+        observer.disconnect();
+        resolve();
+      },
+      { rootMargin: "600px 0px" },
+    );
+    observer.observe(element);
+  });
+
 // The theme draws Mermaid diagrams with a global `mermaid`, which it fetches from another host if there is none. This
-// stand-in brings the site's own copy when the first diagram is drawn.
+// stand-in brings the site's own copy when the first diagram comes near: it is large.
 let options, brought;
 
 const bringMermaid = () =>
@@ -20,14 +34,17 @@ const bringMermaid = () =>
 
 window.mermaid = {
   initialize: (given) => void (options = given),
-  render: async (...diagram) => (await (brought ??= bringMermaid())).render(...diagram),
+  render: async (id, text) => {
+    await near([...document.querySelectorAll("pre.mermaid")].find((place) => place.textContent === text));
+    return (await (brought ??= bringMermaid())).render(id, text);
+  },
 };
 
 // What the theme's HTML lacks for readers who hear the page, or use the keyboard. It changes the page as it loads.
 function mendTheme() {
   document.querySelector(".md-search[role=dialog]")?.setAttribute("aria-label", "Search");
   for (const copy of document.querySelectorAll(".md-code__nav")) copy.setAttribute("role", "none"); // no landmark
-  for (const box of document.querySelectorAll(".md-typeset__scrollwrap")) {
+  for (const box of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset p:has(> img)")) {
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; // scrolls sideways, so it must be reached
   }
 }
@@ -40,17 +57,8 @@ const USED = {
 };
 
 // A chapter has a dozen of them, so each is made when it comes near. Until then its text stands there.
-const nearby = new IntersectionObserver(
-  (entries) => {
-    for (const { isIntersecting, target } of entries) {
-      if (!isIntersecting) continue;
-      nearby.unobserve(target);
-      const [, load] = Object.entries(USED).find(([selector]) => target.matches(selector));
-      load().then((module) => module.upgrade([target]));
-    }
-  },
-  { rootMargin: "600px 0px" },
-);
-
-for (const place of document.querySelectorAll(Object.keys(USED).join())) nearby.observe(place);
+for (const place of document.querySelectorAll(Object.keys(USED).join())) {
+  const [, load] = Object.entries(USED).find(([selector]) => place.matches(selector));
+  near(place).then(load).then((module) => module.upgrade([place]));
+}
 addEventListener("load", mendTheme);

@@ -1,4 +1,5 @@
 // The calculators of docs/calculators.md, which has each formula in plain text. The first half is arithmetic alone.
+import LOAD from "../../../docs/assets/load.json";
 import { element } from "./dom.js";
 
 // --- models and cards: their public configurations and data sheets, cited in the page --------------------------------
@@ -172,13 +173,14 @@ const roofline = {
       ["Requests that fit", fitting(v) ? `${grouped(fitting(v))} of this context` : "none: the card is too small"],
     ];
   },
-  picture(values) {
+  picture(values, width) {
     const v = resolved(values);
     const batches = this.fields.batch.values;
     const rate = (batch) => batch / decodeStep({ ...v, batch }).seconds;
     return plot(batches.map((batch) => [batch, rate(batch)]), [v.batch, rate(v.batch)], fitting(v), {
       x: "requests in the step",
       y: "tokens a second",
+      width,
       says: `Tokens a second against requests in a step: ${rounded(rate(1))} at 1, ${rounded(rate(512))} at 512`,
     });
   },
@@ -208,10 +210,10 @@ const waste = {
       ["Blocks serve", `${rounded(held.stretch / held.blocks)} times as many requests`],
     ];
   },
-  picture(v) {
+  picture(v, width) {
     const held = slotsHeld(v);
     const shares = [["stretch", v.mean / held.stretch], ["blocks", v.mean / held.blocks]];
-    return bars(shares.map(([name, share]) => [name, Math.min(1, share)]));
+    return bars(shares.map(([name, share]) => [name, Math.min(1, share)]), width);
   },
 };
 
@@ -247,7 +249,35 @@ const step = {
   },
 };
 
-const CALCULATORS = { kv, roofline, waste, step };
+const PERCENTILES = { "p50, the middle": "p50", "p99, the worst of 100": "p99" };
+
+const load = {
+  title: "Load and latency",
+  fields: {
+    rate: steps("Load, requests a second", LOAD.rates, 8),
+    budget: steps("Token budget of a step", LOAD.budgets, 512),
+    percentile: choice("Curves", PERCENTILES, Object.keys(PERCENTILES)[1]),
+  },
+  results(v) {
+    const at = LOAD.rates.indexOf(v.rate);
+    return Object.entries(LOAD.points).map(([scheduler, budgets]) => {
+      const [ttft50, ttft99, itl50, itl99] = budgets[v.budget][at].map(rounded);
+      return [scheduler, `TTFT ${ttft50} ms, p99 ${ttft99} ms; ITL ${itl50} ms, p99 ${itl99} ms`];
+    });
+  },
+  picture(v, width) {
+    const pictures = ["ttft", "itl"].map((name) => {
+      const figure = LOAD.figures.indexOf(`${name} ${PERCENTILES[v.percentile]}`);
+      const lines = Object.entries(LOAD.points).map(([scheduler, budgets]) => {
+        return [scheduler, budgets[v.budget].map((point, i) => [LOAD.rates[i], point[figure]])];
+      });
+      return curves(lines, v.rate, { name: `${LOAD.figures[figure].toUpperCase()}, ms`, width });
+    });
+    return element("div", {}, ...pictures);
+  },
+};
+
+const CALCULATORS = { kv, roofline, waste, step, load };
 
 // --- pictures -------------------------------------------------------------------------------------------------------
 
@@ -260,42 +290,78 @@ function drawn(tag, attributes, ...children) {
   return made;
 }
 
-const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT] = [560, 240, 64, 40, 12, 14];
+const [WIDEST, HEIGHT, LEFT, BOTTOM, TOP, RIGHT] = [560, 240, 64, 40, 12, 14];
 
 /** A curve over logarithmic axes; a dot at `chosen`; a broken line where memory is full. */
-function plot(points, chosen, limit, { x, y, says }) {
+function plot(points, chosen, limit, { x, y, width, says }) {
   const decades = (values) => [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)))];
   const last = Math.log2(points.at(-1)[0]);
   const [low, high] = decades(points.map((point) => point[1]));
-  const atX = (value) => LEFT + (Math.log2(value) / last) * (WIDTH - LEFT - RIGHT);
+  const atX = (value) => LEFT + (Math.log2(value) / last) * (width - LEFT - RIGHT);
   const atY = (value) => HEIGHT - BOTTOM - ((Math.log10(value) - low) / (high - low)) * (HEIGHT - BOTTOM - TOP);
-  const picture = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": says, class: "plot" });
+  const picture = drawn("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": says, class: "plot" });
   const text = (at, what, anchor = "middle") => drawn("text", { x: at[0], y: at[1], "text-anchor": anchor }, what);
   for (let power = low; power <= high; power++) {
     const at = atY(10 ** power);
-    picture.append(drawn("path", { class: "plot-grid", d: `M${LEFT} ${at}H${WIDTH - RIGHT}` }));
+    picture.append(drawn("path", { class: "plot-grid", d: `M${LEFT} ${at}H${width - RIGHT}` }));
     picture.append(text([LEFT - 6, at + 4], grouped(10 ** power), "end"));
   }
-  for (let power = 0; power <= last; power++) picture.append(text([atX(2 ** power), HEIGHT - BOTTOM + 16], 2 ** power));
-  picture.append(text([(LEFT + WIDTH) / 2, HEIGHT - 6], x), text([LEFT + 6, TOP + 10], y, "start"));
+  const every = width < 400 ? 2 : 1; // or one number lies on the next
+  for (let power = 0; power <= last; power += every) {
+    picture.append(text([atX(2 ** power), HEIGHT - BOTTOM + 16], 2 ** power));
+  }
+  picture.append(text([(LEFT + width) / 2, HEIGHT - 6], x), text([LEFT + 6, TOP + 10], y, "start"));
   const line = points.map(([a, b]) => `${atX(a).toFixed(1)} ${atY(b).toFixed(1)}`).join("L");
   picture.append(drawn("path", { class: "plot-line", d: `M${line}` }));
   if (limit >= 1 && limit < points.at(-1)[0]) {
     picture.append(drawn("path", { class: "plot-limit", d: `M${atX(limit)} ${TOP}V${HEIGHT - BOTTOM}` }));
-    const side = atX(limit) > WIDTH / 2 ? [-6, "end"] : [6, "start"];
+    const side = atX(limit) > width / 2 ? [-6, "end"] : [6, "start"];
     picture.append(text([atX(limit) + side[0], HEIGHT - BOTTOM - 8], `memory is full at ${limit}`, side[1]));
   }
   picture.append(drawn("circle", { class: "plot-dot", cx: atX(chosen[0]), cy: atY(chosen[1]), r: 6 }));
   return picture;
 }
 
+/** Several lines over a logarithmic axis, each with a dash of its own and a dot at the chosen x. */
+function curves(lines, chosen, { name, width }) {
+  const values = lines.flatMap(([, points]) => points.map(([, value]) => value));
+  const [low, high] = [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)))];
+  const rates = lines[0][1].map(([x]) => x);
+  const atX = (x) => LEFT + (x / rates.at(-1)) * (width - LEFT - RIGHT);
+  const atY = (value) => HEIGHT - BOTTOM - ((Math.log10(value) - low) / (high - low)) * (HEIGHT - BOTTOM - TOP - 16);
+  const says = lines.map(([line, points]) => `${line} ${points.find(([x]) => x === chosen)[1]}`).join(", ");
+  const label = `${name} against load; at ${chosen} requests a second: ${says}`;
+  const picture = drawn("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label, class: "plot" });
+  const text = (x, y, what, anchor = "middle") => drawn("text", { x, y, "text-anchor": anchor }, what);
+  for (let power = low; power <= high; power++) {
+    const at = atY(10 ** power);
+    picture.append(drawn("path", { class: "plot-grid", d: `M${LEFT} ${at}H${width - RIGHT}` }));
+    picture.append(text(LEFT - 6, at + 4, grouped(10 ** power), "end"));
+  }
+  for (const x of rates.filter((_, i) => i % (width < 400 ? 4 : 2) === 0)) {
+    picture.append(text(atX(x), HEIGHT - BOTTOM + 16, x));
+  }
+  picture.append(text((LEFT + width) / 2, HEIGHT - 6, "requests a second"));
+  lines.forEach(([line, points], i) => {
+    const path = points.map(([x, value]) => `${atX(x).toFixed(1)} ${atY(value).toFixed(1)}`).join("L");
+    picture.append(drawn("path", { class: `plot-line plot-series-${i}`, d: `M${path}` }));
+    const [, value] = points.find(([x]) => x === chosen);
+    picture.append(drawn("circle", { class: `plot-dot plot-series-${i}`, cx: atX(chosen), cy: atY(value), r: 4 }));
+    const left = LEFT + (i * (width - LEFT - RIGHT)) / lines.length;
+    picture.append(drawn("path", { class: `plot-line plot-series-${i}`, d: `M${left} 8h22` }));
+    picture.append(text(left + 27, 12, line, "start"));
+  });
+  picture.append(text(LEFT + 6, TOP + 24, name, "start"));
+  return picture;
+}
+
 /** A bar a row: the share of the slots that holds tokens. */
-function bars(rows) {
+function bars(rows, width) {
   const says = rows.map(([name, share]) => `${name}: ${percent(share)} used`).join("; ");
-  const box = { viewBox: `0 0 ${WIDTH} ${rows.length * 34}`, role: "img", "aria-label": says, class: "plot" };
+  const box = { viewBox: `0 0 ${width} ${rows.length * 34}`, role: "img", "aria-label": says, class: "plot" };
   const picture = drawn("svg", box);
   rows.forEach(([name, share], i) => {
-    const [top, long] = [i * 34 + 6, WIDTH - LEFT - RIGHT];
+    const [top, long] = [i * 34 + 6, width - LEFT - RIGHT];
     picture.append(
       drawn("text", { x: LEFT - 8, y: top + 16, "text-anchor": "end" }, name),
       drawn("rect", { class: "plot-wasted", x: LEFT, y: top, width: long, height: 22 }),
@@ -349,7 +415,8 @@ function makeCalculator(place, { title, fields, results, picture, presets }, cal
     said.replaceChildren(
       ...rows.map(([what, is]) => element("div", {}, element("dt", {}, what), element("dd", {}, is))),
     );
-    if (picture) drawing.replaceChildren(picture.call(calculator, values()));
+    const width = Math.min(WIDEST, drawing.clientWidth || WIDEST); // so that its text is as large as other text
+    if (picture) drawing.replaceChildren(picture.call(calculator, values(), width));
   };
   for (const [name, field] of Object.entries(fields)) {
     const sets = presets && (name === "model" || name === "card");
@@ -359,11 +426,11 @@ function makeCalculator(place, { title, fields, results, picture, presets }, cal
     });
   }
   if (presets) preset();
-  show();
   const form = element("div", { className: "calculator-fields" }, ...Object.values(made).map((field) => field.root));
   const group = element("div", { className: "calculator-form", role: "group", "aria-label": title });
   group.append(form, said, drawing);
   place.replaceChildren(group);
+  show();
 }
 
 export function upgrade(places) {
