@@ -29,7 +29,7 @@ def test_first_step_of_two_requests() -> None:
         {"name": "", "config": CONFIG, "requests": [request("a", [1, 2, 3, 4], 4), request("b", [5, 6, 7], 2)]}
     )
     for spec in list(run._todo):
-        run._add(spec)
+        run._add([spec])
     output = run.scheduler.schedule()
     stats = StatsRecorder(run.scheduler).record(output)
     assert stats == SchedulerStats(

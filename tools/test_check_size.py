@@ -70,7 +70,7 @@ def functions(*sizes: int) -> list[FunctionSize]:
             [FileSize("engine.py", 700, []), FileSize("scheduler.py", 501, [])],
             "irreducible engine has 1201",
         ),
-        ([FileSize("a.py", 5000, [])], [FileSize("a.py", 5001, [])], "package has 5001"),
+        ([FileSize("a.py", 8000, [])], [FileSize("a.py", 8001, [])], "package has 8001"),
         ([FileSize("models/m.py", 150, [])], [FileSize("models/m.py", 151, [])], "models/m.py has 151"),
         (
             [FileSize("a.py", 9, functions(80, *[1] * 99))],
