@@ -72,6 +72,16 @@ def table(names: Sequence[str], reports: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def summary(done: Sequence[tuple[str, Sequence[str], Sequence[dict[str, Any]]]]) -> list[str]:
+    """One line for each policy and trace, with what the policies differ in."""
+    lines = ["| arrivals | policy | good % | goodput | TTFT p99 | ITL p99 |", "|---|---|---:|---:|---:|---:|"]
+    for title, names, reports in done:
+        for name, report in zip(names, reports, strict=True):
+            figures = f"{100 * report['good_share']:.1f} | {report['goodput']:.2f} | {report['ttft']['p99']:.3g}"
+            lines.append(f"| {title} | {name} | {figures} | {report['itl']['p99']:.3g} |")
+    return lines
+
+
 def lru_hits(trace: Sequence[TraceRequest], capacity: int) -> tuple[int, int, int]:
     """Prompt tokens, those that an LRU cache of `capacity` blocks finds, and those that an infinite one finds.
 
@@ -160,6 +170,7 @@ def main() -> None:
     if (arguments.azure is None) != (arguments.mooncake is None) or (arguments.write and not arguments.azure):
         parser.error("give both --azure and --mooncake, or none; --write needs both")
     sections: list[str] = []
+    done = []
     policies, jobs = policy_names(), make_jobs(arguments)
     last = jobs[-1][1]
     fleet = last._replace(replicas=arguments.replicas, scale=last.scale * arguments.replicas)
@@ -175,6 +186,8 @@ def main() -> None:
             sections += ["", f"## {title}", "", f"A good request: {job.slo.ttft:g} s to the first token, and 99 % of "]
             sections[-1] += f"its gaps within {job.slo.itl:g} s. {reports[0]['requests']:,} requests."
             sections += ["", *table(names, reports)]
+            if names is policies:
+                done.append((title, names, reports))
             print("\n".join(sections[-len(names) - 6 :]), flush=True)
     if not arguments.mooncake:
         return
@@ -198,7 +211,7 @@ beyond it. v1+cheaper decides by its own default costs.
 
 Again: `python benchmarks/bench_policies.py --azure FILE --mooncake FILE --write`; the script says where the files are
 from."""
-    text = "\n".join([intro, *sections]) + "\n"
+    text = "\n".join([intro, "", "## In short", "", *summary(done), *sections]) + "\n"
     if arguments.write:
         RESULTS.write_text(text, encoding="utf-8")
 

@@ -6,6 +6,8 @@ Needs the extra "docs", `npm run build` in book/web, and Chromium. What is missi
 """
 
 import functools
+import gzip
+import json
 import os
 import re
 import shutil
@@ -37,6 +39,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+LIGHTHOUSE = ["npx", "--yes", "lighthouse@13.5.0"]  # no dependency of book/web: it is five times as large as all others
 PHONE = {"width": 390, "height": 844}
 CHAPTERS = [phase.labs[0].chapter.partition("#")[0].removeprefix("docs/").replace(".md", ".html") for phase in phases()]
 
@@ -60,6 +63,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pages(site: Path) -> list[str]:
     found = sorted(file.relative_to(site).as_posix() for file in site.rglob("*.html"))
     return [page for page in found if page != "404.html"]
+
+
+def test_it_is_a_small_download(site: Path) -> None:
+    """Without Pyodide, which is fetched by the first cell that runs; no source maps of the theme."""
+    files = [file for file in site.rglob("*") if file.is_file() and "pyodide" not in file.parts]
+    assert_none([file.name for file in files if file.suffix == ".map"])
+    assert sum(len(gzip.compress(file.read_bytes())) for file in files) < 3_000_000
 
 
 # --- links --------------------------------------------------------------------------------------------------------
@@ -195,6 +205,17 @@ def test_figures_are_drawn(visit: Any, page: str) -> None:
     assert figures > 0 or shown.locator("main svg, main img").count() > 0
 
 
+def test_marks_stand_below_their_steps(visit: Any) -> None:
+    """On a phone, too, where cells are as narrow as they can be."""
+    shown = visit(viewport=PHONE).go(CHAPTERS[2])
+    shown.locator("div.kv-timeline[data-src*=thrash]").scroll_into_view_if_needed()
+    figure = shown.locator("kv-timeline[src*=thrash]")
+    figure.locator(".cell.preempted").first.wait_for()
+    width = "(parts) => parts.map((part) => part.offsetWidth / part.style.getPropertyValue('--n'))"
+    widths = figure.locator(".row > :is(.tick, .cell)").evaluate_all(width)
+    assert max(widths) - min(widths) <= 1
+
+
 def test_it_reads_without_javascript(visit: Any) -> None:
     shown = visit(java_script_enabled=False).go("index.html")
     assert "prefill chunk" in shown.inner_text("main")
@@ -236,3 +257,31 @@ def test_nothing_serious_keeps_anybody_out(visit: Any, pages: list[str], scheme:
                 summary = re.sub(r"\s+", " ", node["failureSummary"] or "")
                 found.add(f"{page}: {violation['id']} x{len(violation['nodes'])} {node['target']} {summary}")
     assert_none(found)
+
+
+@pytest.fixture(scope="module")
+def lighthouse() -> list[str]:
+    """The command that examines a page in Chromium."""
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    if shutil.which("npx") is None or subprocess.run([*LIGHTHOUSE, "--version"], capture_output=True).returncode:
+        pytest.skip("npx does not bring lighthouse")
+    flags = " ".join(["--headless", *FLAGS])
+    kinds = "--only-categories=performance,accessibility"
+    return [*LIGHTHOUSE, "--quiet", "--preset=desktop", "--output=json", kinds, f"--chrome-flags={flags}"]
+
+
+@pytest.mark.parametrize("page", ["index.html", *CHAPTERS])
+def test_it_is_quick_and_open_to_everybody(lighthouse: list[str], url: str, page: str) -> None:
+    """What Lighthouse says of the home page and the guides. Others use the machine, too: the best of up to 3 runs."""
+    best = 0.0
+    for _ in range(3):
+        env = {**os.environ, "CHROME_PATH": str(CHROMIUM)}
+        run = subprocess.run([*lighthouse, url + page], env=env, capture_output=True, text=True, timeout=120)
+        assert run.returncode == 0, run.stderr
+        scores = {name: kind["score"] for name, kind in json.loads(run.stdout)["categories"].items()}
+        assert scores["accessibility"] >= 0.95
+        best = max(best, scores["performance"])
+        if best >= 0.9:
+            break
+    assert best >= 0.9

@@ -414,8 +414,8 @@ def test_laws_hold_in_crowded_worlds_and_everything_occurs_there(policy: str) ->
 
 
 @pytest.mark.slow
-def test_laws_hold_for_half_a_million_operations() -> None:
-    for seed in range(5000):
+def test_laws_hold_for_a_hundred_thousand_operations() -> None:
+    for seed in range(1000):
         try:
             drive(random.Random(seed), 100)
         except Exception as error:
