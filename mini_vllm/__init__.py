@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mini_vllm.beam_search import BeamSearchParams
     from mini_vllm.config import EngineConfig
     from mini_vllm.engine import LLMEngine
     from mini_vllm.llm import LLM
@@ -16,13 +17,22 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["LLM", "CompletionOutput", "EngineConfig", "LLMEngine", "RequestOutput", "SamplingParams"]
+__all__ = [
+    "LLM",
+    "BeamSearchParams",
+    "CompletionOutput",
+    "EngineConfig",
+    "LLMEngine",
+    "RequestOutput",
+    "SamplingParams",
+]
 
 _HOMES = {
     "LLM": "llm",
     "LLMEngine": "engine",
     "EngineConfig": "config",
     "SamplingParams": "request",
+    "BeamSearchParams": "beam_search",
     "RequestOutput": "output_processor",
     "CompletionOutput": "output_processor",
 }
