@@ -60,7 +60,7 @@ class EngineConfig(Params):
     block_aligned_chunks: bool = False
     """Let inner chunks of a prompt end at the edge of a block."""
     charge_cached_tokens: bool = False
-    """Let the budget of prefill_first pay for cached tokens, too, as older nano-vllm does."""
+    """Let the budget of prefill_first pay for cached tokens, too, as the first MinivLLM did."""
     preemption_mode: str = "recompute"
     """ "recompute", "swap" (blocks go to main memory and come back) or "cheaper" (of the two, by a cost model)."""
     num_cpu_blocks: int | None = None
