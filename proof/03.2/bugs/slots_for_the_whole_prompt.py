@@ -6,6 +6,8 @@ CONCEPT = "Nobody is admitted in a step that had to preempt; in the next step th
 EDITS = [
     (
         ("            if kv.allocate_slots(request, n, computed_blocks) is None:\n                break\n"),
-        ("            if kv.allocate_slots(request, request.num_tokens - num_computed, computed_blocks) is None:\n                break\n"),
+        (
+            "            if kv.allocate_slots(request, request.num_tokens - num_computed, computed_blocks) is None:\n                break\n"
+        ),
     ),
 ]
