@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -306,8 +307,11 @@ def run(phase: str, prompt: str, mine: str) -> int:
     backend = backend_for(parts)
     if backend != "auto":
         print(f"Attention runs on the back end {backend}, which has them in it.")
+    scheduling = scheduling_for(parts)
+    for name, value in scheduling.items():
+        print(f"The engine has {name}={value!r}, which uses them.")
     with grafted(parts):
-        generate(prompt, backend)
+        generate(prompt, attention_backend=backend, **scheduling)
     if deciding := [part for part in parts if behaviour.decides(part)]:
         print(behaviour.summary(deciding))
     return 0
@@ -321,13 +325,23 @@ def backend_for(parts: Sequence[Part]) -> str:
     return "triton-simple" if modules & {"write_kv", "triton_simple"} else "auto"
 
 
-def generate(prompt: str, backend: str) -> None:
+def scheduling_for(parts: Sequence[Part]) -> dict[str, Any]:
+    """The options of the engine whose scheduler has the parts in it; none if V1's, which is the default, has."""
+    modules = {slot.module.rpartition(".")[2] for part in parts for slot in part.lab.slots}
+    if behaviour.scheduler_of(parts) not in (None, "v1"):
+        return {"scheduler": str(behaviour.scheduler_of(parts))}
+    if "fork" in modules:
+        return {"scheduler": "sequence_group"}
+    return {"preemption_mode": "swap"} if "swap" in modules else {}
+
+
+def generate(prompt: str, **options: Any) -> None:
     """Text of the bundled model, and what the scheduler did."""
     from mini_vllm import LLM, SamplingParams
     from mini_vllm.timeline import render_timeline
     from mini_vllm.trace import TraceRecorder
 
-    llm = LLM("tiny", block_size=16, num_kv_blocks=64, max_num_batched_tokens=32, attention_backend=backend)
+    llm = LLM("tiny", block_size=16, num_kv_blocks=64, max_num_batched_tokens=32, **options)
     llm.engine.trace = recorder = TraceRecorder(llm.engine.scheduler)
     out = screen()
     for output in llm.chat([{"role": "user", "content": prompt}], SamplingParams(temperature=0.0, max_tokens=60)):

@@ -597,3 +597,18 @@ def test_no_learners_file_is_tracked() -> None:
 
     tracked = subprocess.run(["git", "ls-files", "*mine.py"], cwd=catalog.ROOT, capture_output=True, text=True)
     assert tracked.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("lab_id", "scheduling"),
+    [
+        ("03.2", {}),
+        ("03.8", {"scheduler": "prefill_first"}),
+        ("03.9", {}),
+        ("03.10", {"preemption_mode": "swap"}),
+        ("03.11", {"scheduler": "sequence_group"}),
+    ],
+)
+def test_lab_run_takes_the_scheduler_that_has_the_parts_in_it(lab_id: str, scheduling: dict[str, str]) -> None:
+    lab = catalog.find_lab(lab_id)
+    assert commands.scheduling_for([Part(lab, lab.stub, is_learners=False)]) == scheduling
