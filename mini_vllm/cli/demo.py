@@ -19,6 +19,7 @@ from rich.text import Text
 from mini_vllm.cli.common import console, is_ascii_only, load_llm
 from mini_vllm.cli.trace import show_trace
 from mini_vllm.config import EngineConfig
+from mini_vllm.policies import SCHEDULERS
 from mini_vllm.request import SamplingParams
 from mini_vllm.timeline import read_requests, render_timeline
 from mini_vllm.trace import TraceRecorder
@@ -52,7 +53,7 @@ QUESTIONS = (  # request id, the step in which it is asked, question, remark
 FOLLOW_UP = ("ann-2", "What is a block table?", "ann asks on when she has her answer")
 
 WHERE_NEXT = """\
-[cyan]mini-vllm demo --budget 16[/]         or --blocks 60, or --no-prefix-caching
+[cyan]mini-vllm demo --budget 16[/]         or --blocks 60, or --scheduler prefill_first
 [cyan]mini-vllm chat[/]                     ask it yourself
 [cyan]mini-vllm trace "What is a step?"[/]  this picture of your own prompts
 [cyan]README.md[/]                          what is here, and where the labs begin
@@ -115,6 +116,7 @@ def demo(
     blocks: Annotated[int, typer.Option(min=2, help="KV blocks, the null block included (num_kv_blocks).")] = 30,
     block_size: Annotated[int, typer.Option(min=1, help="Tokens per KV block.")] = 16,
     no_prefix_caching: Annotated[bool, typer.Option("--no-prefix-caching", help="Share no blocks.")] = False,
+    scheduler: Annotated[str, typer.Option(help=f"{', '.join(SCHEDULERS)}.")] = "v1",
     pace: Annotated[float, typer.Option(min=0, help="On a terminal, the least seconds that a step is shown.")] = 0.04,
 ) -> None:
     """Six questions at once, and what the scheduler did.
@@ -129,6 +131,7 @@ def demo(
         num_kv_blocks=blocks,
         max_num_batched_tokens=budget,
         enable_prefix_caching=not no_prefix_caching,
+        scheduler=scheduler,
     )
     screen = console()
     title(screen, "Six questions at once")
