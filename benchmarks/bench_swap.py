@@ -202,12 +202,12 @@ Again: `python benchmarks/bench_swap.py --write`
 
 READING = """## Reading it
 
-Swapping computes each token once. What that saves is the chunks of recomputed prompts, behind which all others of a
-step wait: the longest gaps between tokens shrink. The makespan moves little, within the noise of a busy machine: most
-steps only decode, and they are the same. With prefix caching on, some of a victim's blocks are still on the device when
-it comes back, which helps either mode. "cheaper" swaps every victim here, since the crossover lies below all contexts.
-The predictions stem from the fastest of three repeats on up to 512 tokens, the costs are medians in steps of an
-engine, so the latter come out higher.
+Swapping computes each token once. Without prefix caching that saves the chunks of recomputed prompts, behind which all
+others of a step wait: the longest gaps between tokens shrink. With it a victim finds some of its blocks still on the
+device, and the modes differ by noise. The makespan moves little either way: most steps only decode, and they are the
+same. "cheaper" swaps every victim here, since the crossover lies below all contexts. The predictions stem from the
+fastest of three repeats on up to 512 tokens, the costs are medians in steps of an engine; they differ by up to a factor
+of two.
 """
 
 
