@@ -760,21 +760,10 @@ class StepWorld:
 ABORTS = st.lists(CHOICES, max_size=2)
 
 
-class StepMachine(RuleBasedStateMachine):
-    @initialize(options=st.builds(Options, **{name: st.sampled_from(domain) for name, domain in DOMAINS.items()}))
-    def begin(self, options: Options) -> None:
-        self.world = StepWorld(options)
+class SchedulerMachine(RuleBasedStateMachine):
+    """What can happen to the scheduler of any world, beside arrivals. The world is begun by who inherits this."""
 
-    @precondition(lambda self: len(self.world.live) < 6)
-    @rule(
-        prompt=PROMPTS,
-        salt=st.sampled_from(SALTS),
-        max_tokens=st.integers(1, 9),
-        priority=st.integers(0, 2),
-        ignore_eos=st.booleans(),
-    )
-    def add(self, prompt: list[int], salt: str | None, max_tokens: int, priority: int, ignore_eos: bool) -> None:
-        self.world.add(prompt, salt, max_tokens, priority, ignore_eos)
+    world: Any
 
     @rule(aborts=ABORTS)
     def step_with_aborts(self, aborts: list[int]) -> None:
@@ -795,6 +784,23 @@ class StepMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "world"):
             self.world.drain()
+
+
+class StepMachine(SchedulerMachine):
+    @initialize(options=st.builds(Options, **{name: st.sampled_from(domain) for name, domain in DOMAINS.items()}))
+    def begin(self, options: Options) -> None:
+        self.world = StepWorld(options)
+
+    @precondition(lambda self: len(self.world.live) < 6)
+    @rule(
+        prompt=PROMPTS,
+        salt=st.sampled_from(SALTS),
+        max_tokens=st.integers(1, 9),
+        priority=st.integers(0, 2),
+        ignore_eos=st.booleans(),
+    )
+    def add(self, prompt: list[int], salt: str | None, max_tokens: int, priority: int, ignore_eos: bool) -> None:
+        self.world.add(prompt, salt, max_tokens, priority, ignore_eos)
 
 
 # --- the tests --------------------------------------------------------------------------------------------------------

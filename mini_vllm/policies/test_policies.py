@@ -25,13 +25,12 @@ from mini_vllm.policies.swap_space import SwapSpace
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import SchedulerOutput, urgency
 from mini_vllm.test_core_properties import (
-    ABORTS,
     ALPHABET,
-    CHOICES,
     DOMAINS,
     PROMPTS,
     SALTS,
     Options,
+    SchedulerMachine,
     StepWorld,
     expected_outputs,
     explore,
@@ -265,7 +264,7 @@ def domains(variant_id: str) -> dict[str, tuple[Any, ...]]:
 def make_machine(variant_id: str) -> type[RuleBasedStateMachine]:
     variant = VARIANTS[variant_id]
 
-    class PolicyMachine(RuleBasedStateMachine):
+    class PolicyMachine(SchedulerMachine):
         @initialize(data=st.data())
         def begin(self, data: st.DataObject) -> None:
             drawn = {name: data.draw(st.sampled_from(values)) for name, values in domains(variant_id).items()}
@@ -282,26 +281,6 @@ def make_machine(variant_id: str) -> type[RuleBasedStateMachine]:
         )
         def add(self, **request: Any) -> None:
             self.world.add(**request)
-
-        @rule(aborts=ABORTS)
-        def step_with_aborts(self, aborts: list[int]) -> None:
-            self.world.step(aborts)
-
-        @rule()
-        def step(self) -> None:
-            self.world.step()
-
-        @rule(aborts=ABORTS)
-        def fail(self, aborts: list[int]) -> None:
-            self.world.fail(aborts)
-
-        @rule(choice=CHOICES)
-        def abort(self, choice: int) -> None:
-            self.world.abort(choice)
-
-        def teardown(self) -> None:
-            if hasattr(self, "world"):
-                self.world.drain()
 
     return PolicyMachine
 

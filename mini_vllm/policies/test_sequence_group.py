@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine
@@ -26,7 +26,16 @@ from mini_vllm.policies.sequence import GroupSchedulerOutput
 from mini_vllm.policies.sequence_group import SequenceGroupScheduler
 from mini_vllm.request import Request, RequestStatus, SamplingParams
 from mini_vllm.scheduler import SchedulerOutput
-from mini_vllm.test_core_properties import ABORTS, CHOICES, PROMPTS, SALTS, check_pool, explore, prefix
+from mini_vllm.test_core_properties import (
+    ABORTS,
+    CHOICES,
+    PROMPTS,
+    SALTS,
+    SchedulerMachine,
+    check_pool,
+    explore,
+    prefix,
+)
 from mini_vllm.trace import run_trace
 
 
@@ -334,7 +343,7 @@ class GroupWorld:
             assert request.num_computed_tokens == 0 or has_table or group.is_swapped
 
 
-class GroupMachine(RuleBasedStateMachine):
+class GroupMachine(SchedulerMachine):
     @initialize(options=st.builds(Options, **{name: st.sampled_from(domain) for name, domain in DOMAINS.items()}))
     def begin(self, options: Options) -> None:
         self.world = GroupWorld(options)
@@ -355,14 +364,6 @@ class GroupMachine(RuleBasedStateMachine):
     def step_with_events(self, aborts: list[int], steal: int | None) -> None:
         self.world.step(aborts, steal)
 
-    @rule()
-    def step(self) -> None:
-        self.world.step()
-
-    @rule(aborts=ABORTS)
-    def fail(self, aborts: list[int]) -> None:
-        self.world.fail(aborts)
-
     @rule(choice=CHOICES)
     def abort(self, choice: int) -> None:
         self.world.abort(choice)
@@ -371,10 +372,6 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(choice=CHOICES)
     def preempt(self, choice: int) -> None:
         self.world.preempt(choice)
-
-    def teardown(self) -> None:
-        if hasattr(self, "world"):
-            self.world.drain()
 
 
 def test_laws_of_the_scheduler() -> None:
