@@ -43,7 +43,7 @@ test-slow: $(STAMP) ## the tests that are left out by default
 TRITON36 := .venv/triton-3.6
 test-triton36: $(STAMP) ## the kernels' tests on Triton 3.6 (Linux)
 	@test -d $(TRITON36)/numpy || $(PIP) --no-deps --target $(TRITON36) triton==3.6.0 'numpy==2.3.5'
-	@PYTHONPATH=$(TRITON36) $(BIN)/pytest -q -n $(WORKERS) mini_vllm/test_triton.py mini_vllm/test_attention.py \
+	@PYTHONPATH=$(TRITON36) $(BIN)/pytest -q -n $(WORKERS) mini_vllm/attention/test_triton.py mini_vllm/attention/test_attention.py \
 	  tools/test_compile_kernels.py
 
 lint: $(STAMP) ## ruff: rules and format
@@ -55,7 +55,7 @@ types: $(STAMP) ## mypy --strict
 
 imports: $(STAMP) ## the import law; then the core with the standard library alone
 	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/python -S -c 'import mini_vllm.scheduler, mini_vllm.trace'
+	@$(BIN)/python -S -c 'import mini_vllm.scheduler, mini_vllm.observe.trace'
 
 size: $(STAMP) ## source lines per file against their limits
 	@$(BIN)/python tools/check_size.py
@@ -81,7 +81,7 @@ $(BOOK): pyproject.toml constraints.txt
 	@$(PIP) -c constraints.txt -e '.[docs]'
 	@touch $@
 
-$(WEB): book/web/package-lock.json book/web/build.mjs $(wildcard book/web/src/*) mini_vllm/timeline.js
+$(WEB): book/web/package-lock.json book/web/build.mjs $(wildcard book/web/src/*) mini_vllm/observe/timeline.js
 	@command -v npm > /dev/null || { echo "The book is bundled with Node.js 20 or newer, and npm is not here."; exit 1; }
 	@cd book/web && npm ci --silent && npm run --silent build
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from mini_vllm.observe.trace import run_trace
 from mini_vllm.policies import SCHEDULERS
-from mini_vllm.trace import run_trace
 
 RESULT = Path(__file__).resolve().parent / "results" / "block_alignment.md"
 BLOCK_SIZE, NUM_SEEDS = 16, 11

@@ -282,7 +282,7 @@ def measure_floors(args: argparse.Namespace) -> Turn:
     """Seconds that the work cannot undercut: reading weights and KV once a step, and the bare matrix products."""
     import torch
 
-    from mini_vllm.layers.linear import linear, pack_weight
+    from mini_vllm.models.layers.linear import linear, pack_weight
 
     with torch.inference_mode():
         data = torch.ones(1 << 28)  # 1 GiB, far beyond any cache
@@ -342,8 +342,8 @@ def interpolate(seconds: list[float], rows: int) -> float:
 def replay(requests: list[Request], num_blocks: int, block_size: int, **limits: int) -> Iterator[tuple[int, int, int]]:
     """The steps that the scheduler makes of the work: tokens computed, tokens sampled, KV tokens read."""
     from mini_vllm.kv_cache import KVCacheManager
+    from mini_vllm.params import SamplingParams
     from mini_vllm.request import Request as CoreRequest
-    from mini_vllm.request import SamplingParams
     from mini_vllm.scheduler import Scheduler
 
     manager = KVCacheManager(num_blocks, block_size, enable_prefix_caching=False)
@@ -417,7 +417,7 @@ def profile(args: argparse.Namespace) -> Turn:
 def measure_host(args: argparse.Namespace) -> Turn:
     """Milliseconds of engine.step() at 32 and 256 decodes when the model takes no time at all."""
     from mini_vllm import SamplingParams
-    from mini_vllm.sampler import SampledToken
+    from mini_vllm.step import SampledToken
 
     engine = make_engine(args, max_seqs=256, num_slots=256 * 128)
     engine.runner.execute = lambda step: {c.request_id: SampledToken(7, None) for c in step.chunks if c.sampling}
@@ -449,8 +449,7 @@ def measure_growth(args: argparse.Namespace) -> Turn:
 def decode_seconds(runner: Any, num_requests: int, context: int) -> float:
     """The runner's time for a step in which every request computes the token at position context - 1."""
     from mini_vllm import SamplingParams
-    from mini_vllm.model_runner import ScheduledChunk, StepInput
-    from mini_vllm.sampler import SamplingRow
+    from mini_vllm.step import SamplingRow, ScheduledChunk, StepInput
 
     width = -(-context // runner.block_size)
     greedy = SamplingRow(SamplingParams(temperature=0), seed=0, choice_index=0, position=context)

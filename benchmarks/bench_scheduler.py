@@ -80,7 +80,8 @@ class Ours:
 
     def __init__(self) -> None:
         sys.path.insert(0, str(ROOT))
-        from mini_vllm import request, trace
+        from mini_vllm import request
+        from mini_vllm.observe import trace
 
         self.request, self.trace = request, trace
 

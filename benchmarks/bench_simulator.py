@@ -28,7 +28,7 @@ from mini_vllm.cli.calibrate import fit_runs, make_grid, measure
 from mini_vllm.cli.common import load_llm
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine
-from mini_vllm.request import SamplingParams
+from mini_vllm.params import SamplingParams
 from mini_vllm.simulator.fleet import simulate
 from mini_vllm.simulator.step_time import StepTimeModel
 from mini_vllm.simulator.workload import TraceRequest, lognormal_lengths, synthetic

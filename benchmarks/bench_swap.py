@@ -25,8 +25,8 @@ from typing import Any
 import torch
 
 from mini_vllm import EngineConfig, LLMEngine, SamplingParams
-from mini_vllm.policies.swap import PreemptionCost
-from mini_vllm.preemption_cost import measure_preemption_cost
+from mini_vllm.offload.swap import PreemptionCost
+from mini_vllm.worker.preemption_cost import measure_preemption_cost
 
 RESULT = Path(__file__).resolve().parent / "results" / "swap.md"
 MODES = ("recompute", "swap", "cheaper")

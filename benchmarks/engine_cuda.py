@@ -418,7 +418,7 @@ def phase_lines(name: str, phase: Turn) -> list[str]:
 def main(args: argparse.Namespace) -> None:
     """The parent: turns, report. A dry run: the bundled model on the CPU, a few short requests, a temporary folder."""
     if args.dry_run:
-        args.checkpoint, args.requests = ROOT / "mini_vllm" / "tiny", 8
+        args.checkpoint, args.requests = ROOT / "mini_vllm" / "models" / "tiny", 8
         args.results = Path(tempfile.mkdtemp())
     if args.worker:
         return work(args)

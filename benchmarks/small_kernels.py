@@ -116,7 +116,7 @@ def cache_writes(layout: Layout, num_tokens: int, block_size: int, device: torch
 def elementwise(layout: Layout, num_tokens: int, _: int, device: torch.device) -> Iterator[Kernel]:
     """The fused kernels between the matrix products."""
     try:
-        from mini_vllm.layers import fused, fused_triton
+        from mini_vllm.models.layers import fused, fused_triton
     except ImportError as error:
         print(f"  elementwise kernels: n/a ({error})", flush=True)
         return

@@ -43,7 +43,7 @@ PAGES = {
 ```python cell="draw"
 import json
 
-from mini_vllm.trace import run_trace
+from mini_vllm.observe.trace import run_trace
 
 config = {"block_size": 4, "num_blocks": 12, "max_num_seqs": 4, "max_num_batched_tokens": 8, "vocab_size": 100}
 requests = [{"id": name, "prompt": list(range(1, 11)), "max_tokens": 4, "ignore_eos": True} for name in "ab"]
@@ -345,9 +345,9 @@ console.log(JSON.stringify({ answers, held }));
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
 def test_calculators_agree_with_the_engine() -> None:
-    torch, memory = pytest.importorskip("torch"), pytest.importorskip("mini_vllm.memory")
+    torch, memory = pytest.importorskip("torch"), pytest.importorskip("mini_vllm.worker.memory")
     from mini_vllm.config import EngineConfig
-    from mini_vllm.waste import PagedMemory
+    from mini_vllm.observe.waste import PagedMemory
 
     node = ["node", "--input-type=module", "-e", ARITHMETIC]
     said = json.loads(subprocess.run(node, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
@@ -400,7 +400,7 @@ def test_pages_serve_without_javascript(browser: Any, site: str) -> None:
     page = browser.new_page()
     page.route("**/*.js", lambda route: route.abort())
     for name, text in [
-        ("cells", "from mini_vllm.trace import run_trace"),
+        ("cells", "from mini_vllm.observe.trace import run_trace"),
         ("lab", "lab watch 02.1"),
         ("calculators", "bytes per block = bytes per token x block_size"),
         ("diagram", "schedule --> execute --> update"),

@@ -1,4 +1,4 @@
-"""The step-through figure, mini_vllm/timeline.js: what it reads out of a trace, in node; how it behaves, in a browser.
+"""The step-through figure, observe/timeline.js: what it reads out of a trace, in node; how it behaves, in a browser.
 
 In a trace stands who got which blocks, not who holds them. The figure replays that, so here it is compared, step for
 step, with the scheduler itself. What needs node, playwright or chromium is skipped where they are missing, and says so.
@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.page import Figure, caption_of, render_page
+from mini_vllm.observe.page import Figure, caption_of, render_page
+from mini_vllm.observe.timeline import MARKS, read_requests
+from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder, run_trace
 from mini_vllm.scheduler import SchedulerOutput
-from mini_vllm.timeline import MARKS, read_requests
-from mini_vllm.trace import Record, ScenarioRun, TraceRecorder, run_trace
 
 ROOT = Path(__file__).resolve().parent.parent
-COMPONENT = ROOT / "mini_vllm" / "timeline.js"
+COMPONENT = ROOT / "mini_vllm" / "observe" / "timeline.js"
 SCENARIOS = sorted((ROOT / "book" / "figures").glob("*.json"))
 RECORDED = sorted(  # without the quirk: there vLLM keeps hashes of blocks that were never written
     path for path in (ROOT / "traces" / "vllm-0.33.0").glob("*.jsonl") if path.stem != "quirk"
@@ -250,7 +250,7 @@ BOOK_PAGE = """<!doctype html><html lang="en"><title>Book</title><link rel="icon
 [data-md-color-scheme=slate] {{ color-scheme: dark }}</style>
 <body data-md-color-scheme="default"><main><h1>Book</h1>
 <div class="kv-timeline" data-src="{src}"><pre>the same in characters</pre></div></main>
-<script type="module">import {{ upgrade }} from "/mini_vllm/timeline.js"; upgrade();</script>"""
+<script type="module">import {{ upgrade }} from "/mini_vllm/observe/timeline.js"; upgrade();</script>"""
 
 
 @pytest.fixture(scope="module")

@@ -71,7 +71,7 @@ def decides(part: Part) -> bool:
 
 def compare(parts: Sequence[Part]) -> Iterator[Difference]:
     """The reference beside the reference with these parts. Whatever the parts raise passes through."""
-    from mini_vllm.trace import run_trace
+    from mini_vllm.observe.trace import run_trace
 
     for scenario in scenarios(scheduler_of(parts) or "v1"):
         reference = run_trace(scenario)

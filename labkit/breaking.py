@@ -167,7 +167,7 @@ class Suite:
         """What a test takes. make_scheduler(...) makes the scheduler that the version is, if it is one."""
         names = self._engine()
         if version.config:
-            make_scheduler = names.make_scheduler  # that of mini_vllm.trace, which takes a whole config
+            make_scheduler = names.make_scheduler  # that of mini_vllm.observe.trace, which takes a whole config
             names.make_scheduler = lambda **sizes: make_scheduler({**sizes, **version.config})
         return names
 

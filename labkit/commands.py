@@ -338,8 +338,8 @@ def scheduling_for(parts: Sequence[Part]) -> dict[str, Any]:
 def generate(prompt: str, **options: Any) -> None:
     """Text of the bundled model, and what the scheduler did."""
     from mini_vllm import LLM, SamplingParams
-    from mini_vllm.timeline import render_timeline
-    from mini_vllm.trace import TraceRecorder
+    from mini_vllm.observe.timeline import render_timeline
+    from mini_vllm.observe.trace import TraceRecorder
 
     llm = LLM("tiny", block_size=16, num_kv_blocks=64, max_num_batched_tokens=32, **options)
     llm.engine.trace = recorder = TraceRecorder(llm.engine.scheduler)

@@ -1,6 +1,6 @@
 """A model without weights that is honest about the KV cache: what it says depends on what the slots really hold.
 
-The fake model of mini_vllm.trace says the same whatever a scheduler does with its blocks. This one reads the prefix of
+The fake model of a trace says the same whatever a scheduler does with its blocks. This one reads the prefix of
 a request out of the slots, through the block table, in two layers, as small as they can be:
 
     layer 1   a slot holds a token and its position

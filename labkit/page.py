@@ -8,8 +8,8 @@ from labkit.catalog import Lab, LabkitError
 from labkit.graft import Part, grafted
 from labkit.watchdog import watchdog
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.page import Figure, caption_of, render_page, write_file
-from mini_vllm.trace import run_trace
+from mini_vllm.observe.page import Figure, caption_of, render_page, write_file
+from mini_vllm.observe.trace import run_trace
 
 
 def write(file: Path, lab: Lab, parts: Sequence[Part]) -> str:

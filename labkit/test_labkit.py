@@ -22,8 +22,9 @@ from labkit.testing import LabFailure, cases, check, raises
 from labkit.watchdog import LabHang, watchdog
 from mini_vllm.block_pool import FreeKVCacheBlockQueue
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.policies.fork import ForkingKVCacheManager
-from mini_vllm.request import Request, SamplingParams
+from mini_vllm.params import SamplingParams
+from mini_vllm.policies.v0.fork import ForkingKVCacheManager
+from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
 
 TESTS = """
@@ -245,7 +246,7 @@ def test_helpers_beside_a_slot_come_along(lab: Lab) -> None:
 
 def test_super_is_what_the_reference_extends(lab: Lab) -> None:
     """A method of a subclass calls the one that it overrides, and may: that one is no answer."""
-    slot = Slot.parse("mini_vllm.policies.fork:ForkingKVCacheManager.num_blocks_needed")
+    slot = Slot.parse("mini_vllm.policies.v0.fork:ForkingKVCacheManager.num_blocks_needed")
     head = f"from {slot.module} import {slot.owner} as Reference\n\nclass {slot.owner}(Reference):"
     signature = "\n    def num_blocks_needed(self, request, num_tokens, computed_blocks=()):\n"
     body = "        return super().num_blocks_needed(request, num_tokens, computed_blocks) + 100\n"

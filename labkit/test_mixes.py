@@ -8,7 +8,7 @@ from labkit import behaviour, source
 from labkit.catalog import Lab, labs
 from labkit.graft import Part, grafted
 from labkit.implementations import proof_part
-from mini_vllm.trace import run_trace
+from mini_vllm.observe.trace import run_trace
 
 NUM_MIXES = 200
 NUM_SLICES = 4  # so that test workers share the load

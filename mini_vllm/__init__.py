@@ -8,12 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mini_vllm.beam_search import BeamSearchParams
     from mini_vllm.config import EngineConfig
     from mini_vllm.engine import LLMEngine
+    from mini_vllm.frontend.beam_search import BeamSearchParams
+    from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
     from mini_vllm.llm import LLM
-    from mini_vllm.output_processor import CompletionOutput, RequestOutput
-    from mini_vllm.request import SamplingParams
+    from mini_vllm.params import SamplingParams
 
 __version__ = "0.1.0"
 
@@ -31,10 +31,10 @@ _HOMES = {
     "LLM": "llm",
     "LLMEngine": "engine",
     "EngineConfig": "config",
-    "SamplingParams": "request",
-    "BeamSearchParams": "beam_search",
-    "RequestOutput": "output_processor",
-    "CompletionOutput": "output_processor",
+    "SamplingParams": "params",
+    "BeamSearchParams": "frontend.beam_search",
+    "RequestOutput": "frontend.output_processor",
+    "CompletionOutput": "frontend.output_processor",
 }
 
 

@@ -7,11 +7,11 @@ Source: EngineArgs in vllm/engine/arg_utils.py; the names are vLLM's.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mini_vllm.block_hash import HASH_FUNCTIONS
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.kv_cache import HASH_FUNCTIONS
+from mini_vllm.offload.swap import PreemptionCost
+from mini_vllm.params import Params, is_int, is_number
 from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS
-from mini_vllm.policies.swap import PreemptionCost
-from mini_vllm.request import Params, is_int, is_number
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 

@@ -16,8 +16,6 @@ import torch
 
 from mini_vllm import policies
 from mini_vllm.attention import get_backend
-from mini_vllm.beam_search import BeamSearch
-from mini_vllm.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import (
     DuplicateRequestError,
@@ -28,17 +26,20 @@ from mini_vllm.errors import (
     TokenizerMissingError,
     UnknownParameterError,
 )
+from mini_vllm.frontend.beam_search import BeamSearch
+from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.memory import KVCachePlan, plan_kv_cache
-from mini_vllm.model_runner import ModelRunner, ScheduledChunk, StepInput
 from mini_vllm.models import load_model
-from mini_vllm.output_processor import OutputProcessor, RequestOutput
-from mini_vllm.preemption_cost import with_preemption_cost
-from mini_vllm.request import Request, SamplingParams
-from mini_vllm.sampler import SampledToken, SamplingRow
+from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
+from mini_vllm.observe.stats import SchedulerStats, StatsRecorder
+from mini_vllm.observe.trace import TraceRecorder
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
-from mini_vllm.stats import SchedulerStats, StatsRecorder
-from mini_vllm.trace import TraceRecorder
+from mini_vllm.step import SampledToken, SamplingRow, ScheduledChunk, StepInput
+from mini_vllm.worker.memory import KVCachePlan, plan_kv_cache
+from mini_vllm.worker.model_runner import ModelRunner
+from mini_vllm.worker.preemption_cost import with_preemption_cost
 
 logger = logging.getLogger("mini_vllm")
 

@@ -12,14 +12,14 @@ from typing import Any, cast
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
-from mini_vllm.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine, make_child_ids
 from mini_vllm.errors import InvalidParameterError, TokenizerMissingError
+from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
+from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.output_processor import CompletionOutput, RequestOutput
-from mini_vllm.policies.sequence_group import SequenceGroupScheduler
-from mini_vllm.request import SamplingParams
+from mini_vllm.params import SamplingParams
+from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
 from mini_vllm.scheduler import Scheduler
 
 Prompt = str | Sequence[int]

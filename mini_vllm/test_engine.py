@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from mini_vllm.block_hash import ExactBlockHash
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine
 from mini_vllm.errors import (
@@ -27,11 +28,12 @@ from mini_vllm.errors import (
     TokenizerMissingError,
     UnknownParameterError,
 )
-from mini_vllm.kv_cache import ExactBlockHash, KVCacheManager
-from mini_vllm.output_processor import RequestOutput
-from mini_vllm.request import Request, SamplingParams
+from mini_vllm.frontend.output_processor import RequestOutput
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.observe.trace import TraceRecorder
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
-from mini_vllm.trace import TraceRecorder
 
 GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
 PROMPT = [5, 9, 20, 31, 42, 53, 64, 75, 86, 11, 22, 33, 44, 55, 66, 77, 88, 10, 21, 32, 43]  # 21 tokens
@@ -510,7 +512,7 @@ def test_bfloat16_runs_and_agrees_with_its_own_chunks_mostly(make_engine: MakeEn
 
 def test_the_core_needs_no_torch() -> None:
     code = (
-        "import sys, mini_vllm, mini_vllm.scheduler, mini_vllm.trace; "
+        "import sys, mini_vllm, mini_vllm.scheduler, mini_vllm.observe.trace; "
         "assert not {'torch', 'transformers', 'numpy', 'rich'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[1])

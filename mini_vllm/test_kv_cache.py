@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from mini_vllm.block_hash import ExactBlockHash, sha256_block_hash
 from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError
-from mini_vllm.kv_cache import ExactBlockHash, KVCacheManager, PrefixCacheStats, sha256_block_hash
-from mini_vllm.request import Request, RequestStatus, SamplingParams
-from mini_vllm.trace import run_trace
+from mini_vllm.kv_cache import KVCacheManager, PrefixCacheStats
+from mini_vllm.observe.trace import run_trace
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import Request, RequestStatus
 
 GOLDEN = (
     "2a95ce31ee5bf80b77a756040e45d5ac122d73079b8a21bc1c2f74e9bb55f0b5",

@@ -59,7 +59,7 @@ def test_the_bundled_model_answers_the_glossary_word_for_word(llm: LLM) -> None:
 def test_transformers_gives_the_same_greedy_text(llm: LLM, prompt: list[int]) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    folder = Path(__file__).parent / "tiny"
+    folder = Path(__file__).parent / "models" / "tiny"
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     generated = model.generate(torch.tensor([prompt]), max_new_tokens=120, do_sample=False)[0, len(prompt) :]

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from mini_vllm.errors import EmptyPromptError, InvalidParameterError, MiniVllmError, UnknownParameterError
-from mini_vllm.request import FINISH_REASONS, UNFINISHED, Request, RequestStatus, SamplingParams
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import FINISH_REASONS, UNFINISHED, Request, RequestStatus
 
 
 def make_request(max_tokens: int = 16, **options: Any) -> Request:

@@ -15,7 +15,8 @@ import pytest
 
 from mini_vllm.errors import DuplicateRequestError, InvalidParameterError, PromptTooLongError
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.request import FINISH_REASONS, Request, RequestStatus, SamplingParams
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import FINISH_REASONS, Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 
 BLOCK = 4  # block size of all schedulers below, unless they say otherwise
@@ -1104,7 +1105,7 @@ def test_trap_62_an_option_that_does_not_exist_is_refused() -> None:
 
 WHOLE_RUN = """
 import json, random
-from mini_vllm.trace import run_trace
+from mini_vllm.observe.trace import run_trace
 rng = random.Random(7)
 requests = [
     {"id": f"r{i}", "arrival_step": i, "prompt": [rng.randrange(2) for _ in range(rng.randint(1, 12))], "max_tokens": 6,

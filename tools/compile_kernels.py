@@ -41,7 +41,7 @@ from mini_vllm.attention import AttentionMetadata, Rotation, paged_attention, tr
 from mini_vllm.attention.metadata import PackedRequest  # noqa: E402
 from mini_vllm.attention.triton_backend import TritonBackend  # noqa: E402
 from mini_vllm.attention.triton_simple import SimpleTritonBackend  # noqa: E402
-from mini_vllm.layers import fused_triton  # noqa: E402
+from mini_vllm.models.layers import fused_triton  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "kernels.md"
 META = torch.device("meta")

@@ -23,9 +23,9 @@ sys.path.insert(0, str(ROOT))
 
 from mini_vllm.block_pool import BlockPool, KVCacheBlock  # noqa: E402
 from mini_vllm.kv_cache import KVCacheManager  # noqa: E402
+from mini_vllm.observe.test_vllm_parity import CATEGORIES, first_difference, read_traces  # noqa: E402
 from mini_vllm.request import Request, RequestStatus  # noqa: E402
 from mini_vllm.scheduler import Scheduler, SchedulerOutput  # noqa: E402
-from mini_vllm.test_vllm_parity import CATEGORIES, first_difference, read_traces  # noqa: E402
 from tools.record_vllm_traces import write_section  # noqa: E402
 
 AT_LEAST = 3

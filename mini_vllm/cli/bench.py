@@ -11,8 +11,8 @@ import typer
 
 from mini_vllm.cli.common import busy, load_llm
 from mini_vllm.config import EngineConfig
-from mini_vllm.request import SamplingParams
-from mini_vllm.stats import CachingMetrics, SchedulerStats
+from mini_vllm.observe.stats import CachingMetrics, SchedulerStats
+from mini_vllm.params import SamplingParams
 
 if TYPE_CHECKING:
     from mini_vllm.engine import LLMEngine

@@ -14,11 +14,11 @@ import typer
 from mini_vllm.cli.common import busy, console, load_llm
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.page import write_file
-from mini_vllm.request import SamplingParams
+from mini_vllm.observe.page import write_file
+from mini_vllm.observe.trace import Record, TraceRecorder
+from mini_vllm.params import SamplingParams
 from mini_vllm.scheduler import SchedulerOutput
 from mini_vllm.simulator.step_time import FEATURES, StepTimeModel, Work, fit, relative_errors, work_of
-from mini_vllm.trace import Record, TraceRecorder
 
 if TYPE_CHECKING:
     from mini_vllm.engine import LLMEngine
@@ -171,7 +171,7 @@ def seconds_per_block(engine: "LLMEngine", num_blocks: int = 64, repeats: int = 
     """Median seconds to copy one block to main memory or back."""
     import torch
 
-    from mini_vllm.cache_engine import CacheEngine
+    from mini_vllm.worker.cache_engine import CacheEngine
 
     model, device = engine.runner.model, engine.runner.device
     shape = (engine.runner.block_size, model.num_kv_heads, model.head_dim)

@@ -16,7 +16,7 @@ from mini_vllm.errors import PromptTooLongError
 
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM
-    from mini_vllm.request import SamplingParams
+    from mini_vllm.params import SamplingParams
 
 
 def chat(

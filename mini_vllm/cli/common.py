@@ -13,8 +13,8 @@ from rich.console import Console
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import MiniVllmError
+from mini_vllm.params import SamplingParams
 from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS
-from mini_vllm.request import SamplingParams
 
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM

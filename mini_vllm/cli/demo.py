@@ -19,10 +19,10 @@ from rich.text import Text
 from mini_vllm.cli.common import console, is_ascii_only, load_llm
 from mini_vllm.cli.trace import show_trace
 from mini_vllm.config import EngineConfig
+from mini_vllm.observe.timeline import read_requests, render_timeline
+from mini_vllm.observe.trace import TraceRecorder
+from mini_vllm.params import SamplingParams
 from mini_vllm.policies import SCHEDULERS
-from mini_vllm.request import SamplingParams
-from mini_vllm.timeline import read_requests, render_timeline
-from mini_vllm.trace import TraceRecorder
 
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM

@@ -61,7 +61,7 @@ def examine_engine() -> Iterator[Finding]:
 
     from mini_vllm.attention import BACKENDS, get_backend, why_not
     from mini_vllm.engine import pick_device
-    from mini_vllm.memory import available_host_memory
+    from mini_vllm.worker.memory import available_host_memory
 
     device = pick_device("auto")
     if device.type == "cuda":
@@ -87,7 +87,7 @@ def examine_engine() -> Iterator[Finding]:
 def ask() -> str:
     """The bundled model's answer to a question that it must know."""
     from mini_vllm.llm import LLM
-    from mini_vllm.request import SamplingParams
+    from mini_vllm.params import SamplingParams
 
     params = SamplingParams(temperature=0.0, max_tokens=80)
     output = LLM("tiny").chat([{"role": "user", "content": QUESTION}], params)[0]

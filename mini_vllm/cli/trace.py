@@ -10,9 +10,9 @@ from rich.console import Console
 from mini_vllm.cli.common import console, is_ascii_only, load_llm, sampling_params
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.page import Figure, caption_of, render_page, write_file
-from mini_vllm.timeline import render_requests, render_timeline, render_totals
-from mini_vllm.trace import TraceRecorder, run_trace
+from mini_vllm.observe.page import Figure, caption_of, render_page, write_file
+from mini_vllm.observe.timeline import render_requests, render_timeline, render_totals
+from mini_vllm.observe.trace import TraceRecorder, run_trace
 
 
 def trace(

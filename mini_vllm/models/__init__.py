@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from mini_vllm.checkpoint import Checkpoint, WeightLoader
 from mini_vllm.errors import UnsupportedModelError
+from mini_vllm.models.checkpoint import Checkpoint, WeightLoader
 from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.models.llama import LlamaForCausalLM
 from mini_vllm.models.mistral import MistralForCausalLM

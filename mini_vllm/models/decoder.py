@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from mini_vllm.attention import PagedAttention, Rotation
-from mini_vllm.checkpoint import WeightLoader
 from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError
-from mini_vllm.layers.embedding import Embedding
-from mini_vllm.layers.linear import Linear, linear, pack_weight
-from mini_vllm.layers.mlp import GatedMLP
-from mini_vllm.layers.norm import RMSNorm
-from mini_vllm.layers.rotary import RotaryEmbedding
-from mini_vllm.layers.self_attention import AttentionShape, SelfAttention
+from mini_vllm.models.checkpoint import WeightLoader
+from mini_vllm.models.layers.embedding import Embedding
+from mini_vllm.models.layers.linear import Linear, linear, pack_weight
+from mini_vllm.models.layers.mlp import GatedMLP
+from mini_vllm.models.layers.norm import RMSNorm
+from mini_vllm.models.layers.rotary import RotaryEmbedding
+from mini_vllm.models.layers.self_attention import AttentionShape, SelfAttention
 
 
 class DecoderLayer(nn.Module):

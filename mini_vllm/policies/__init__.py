@@ -13,9 +13,9 @@ from typing import Any
 
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.offload.swap import SwappingScheduler
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler
-from mini_vllm.policies.sequence_group import SequenceGroupScheduler
-from mini_vllm.policies.swap import SwappingScheduler
+from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
 from mini_vllm.policies.warm_first import WarmFirstScheduler
 from mini_vllm.scheduler import Scheduler
 

@@ -20,8 +20,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.errors import GroupTooLargeError, InvalidParameterError, RequestRefusedError
+from mini_vllm.observe.trace import ScenarioRun, TraceRecorder, make_scheduler, run_trace
+from mini_vllm.offload.swap_space import SwapSpace
 from mini_vllm.policies import SCHEDULERS, get_scheduler_cls
-from mini_vllm.policies.swap_space import SwapSpace
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import SchedulerOutput, urgency
 from mini_vllm.test_core_properties import (
@@ -37,7 +38,6 @@ from mini_vllm.test_core_properties import (
     next_token,
     random_prompt,
 )
-from mini_vllm.trace import ScenarioRun, TraceRecorder, make_scheduler, run_trace
 
 # Options of single policies that change decisions, each with the others it needs.
 CHOICES_OF_OPTIONS: tuple[dict[str, Any], ...] = (

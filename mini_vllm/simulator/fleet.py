@@ -100,7 +100,7 @@ def simulate(
     routing: str = "round_robin",
     slo: SLO | None = None,
 ) -> Simulation:
-    """Run a trace through replicas of one configuration (that of a trace of mini_vllm/trace.py), to its end.
+    """Run a trace through replicas of one configuration (that of a trace of mini_vllm/observe/trace.py), to its end.
 
     Prompts that can never be computed are refused and counted. Raises InvalidParameterError for a bad configuration.
     """

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from mini_vllm.errors import SchedulerStalledError
+from mini_vllm.observe.trace import make_scheduler
 from mini_vllm.simulator.metrics import Metrics
 from mini_vllm.simulator.sim_request import SimRequest
 from mini_vllm.simulator.step_time import StepTimeModel, work_of
-from mini_vllm.trace import make_scheduler
 
 TOKEN = [0]  # what every sampled_token_ids holds
 
 
 class Replica:
-    """One engine at `now`, the end of its last step in seconds. config: as in a trace (mini_vllm/trace.py)."""
+    """One engine at `now`, the end of its last step in seconds. config: as in a trace (mini_vllm/observe/trace.py)."""
 
     def __init__(self, config: Mapping[str, Any], model: StepTimeModel, metrics: Metrics, *, is_first: bool) -> None:
         self.scheduler = make_scheduler(config)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.request import Request, SamplingParams
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerOutput
 from mini_vllm.simulator import step_time
 from mini_vllm.simulator.step_time import FEATURES, StepTimeModel, fit, relative_errors, work_of

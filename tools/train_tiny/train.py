@@ -27,7 +27,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn.functional import cross_entropy
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-OUT = Path(__file__).resolve().parents[2] / "mini_vllm" / "tiny"
+OUT = Path(__file__).resolve().parents[2] / "mini_vllm" / "models" / "tiny"
 VOCAB_SIZE = 2048
 SHAPES = ((16, 192), (6, 512), (3, 1024), (2, 2048))  # (sequences, tokens of each)
 SHAPE_WEIGHTS = ((1, 0, 0, 0), (0.75, 0.1, 0.1, 0.05))  # in the first half of the steps, and in the second

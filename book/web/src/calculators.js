@@ -41,10 +41,10 @@ export function parameters(m) {
   return { all: read + (m.tied ? 0 : table), read };
 }
 
-/** K and V of one token in every layer; times block_size it is bytes_per_block() of mini_vllm/memory.py. */
+/** K and V of one token in every layer; times block_size it is bytes_per_block() of mini_vllm/worker/memory.py. */
 export const bytesPerToken = (m, kvBytes) => 2 * m.layers * m.kvHeads * m.headDim * kvBytes;
 
-/** As _activation_bytes() of mini_vllm/memory.py: the widest layer of a step, and its logits in float32, twice. */
+/** As _activation_bytes() of mini_vllm/worker/memory.py: the widest layer of a step, and its logits in float32, twice. */
 export function activationBytes(m) {
   const perToken = 4 * m.hidden + 3 * m.intermediate + 2 * (m.heads + 2 * m.kvHeads) * m.headDim;
   return STEP.max_num_batched_tokens * perToken * 2 + 2 * 4 * STEP.max_num_seqs * m.vocab;

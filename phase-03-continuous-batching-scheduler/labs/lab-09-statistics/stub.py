@@ -4,8 +4,8 @@ from collections import deque
 
 from labkit import todo
 from mini_vllm.kv_cache import PrefixCacheStats
+from mini_vllm.observe.stats import SchedulerStats, StatsRecorder as ReferenceStatsRecorder
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
-from mini_vllm.stats import SchedulerStats, StatsRecorder as ReferenceStatsRecorder
 
 
 class StatsRecorder(ReferenceStatsRecorder):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from labkit import todo
 from mini_vllm.block_pool import KVCacheBlock
-from mini_vllm.policies.swap import (
+from mini_vllm.offload.swap import (
     PreemptionCost as ReferencePreemptionCost,
     SwappingKVCacheManager as ReferenceSwappingKVCacheManager,
 )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from labkit import todo
 from mini_vllm.block_pool import KVCacheBlock
-from mini_vllm.policies.fork import ForkingKVCacheManager as ReferenceForkingKVCacheManager
+from mini_vllm.policies.v0.fork import ForkingKVCacheManager as ReferenceForkingKVCacheManager
 from mini_vllm.request import Request
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from mini_vllm.waste import ContiguousMemory as ReferenceContiguousMemory
-from mini_vllm.waste import Job, KVMemory, Usage
-from mini_vllm.waste import PagedMemory as ReferencePagedMemory
+from mini_vllm.observe.waste import ContiguousMemory as ReferenceContiguousMemory
+from mini_vllm.observe.waste import Job, KVMemory, Usage
+from mini_vllm.observe.waste import PagedMemory as ReferencePagedMemory
 
 
 class ContiguousMemory(ReferenceContiguousMemory):

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mini_vllm.block_pool import KVCacheBlock
-from mini_vllm.policies.swap import PreemptionCost as ReferencePreemptionCost
-from mini_vllm.policies.swap import SwappingKVCacheManager as ReferenceSwappingKVCacheManager
+from mini_vllm.offload.swap import PreemptionCost as ReferencePreemptionCost
+from mini_vllm.offload.swap import SwappingKVCacheManager as ReferenceSwappingKVCacheManager
 from mini_vllm.request import Request
 
 

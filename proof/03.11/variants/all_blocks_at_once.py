@@ -6,7 +6,7 @@ It calls nothing of the manager that it extends, and leaves out copies of blocks
 from collections.abc import Sequence
 
 from mini_vllm.block_pool import KVCacheBlock
-from mini_vllm.policies.fork import ForkingKVCacheManager as ReferenceForkingKVCacheManager
+from mini_vllm.policies.v0.fork import ForkingKVCacheManager as ReferenceForkingKVCacheManager
 from mini_vllm.request import Request
 
 

@@ -3,9 +3,9 @@
 from collections import deque
 
 from mini_vllm.kv_cache import PrefixCacheStats
+from mini_vllm.observe.stats import SchedulerStats
+from mini_vllm.observe.stats import StatsRecorder as ReferenceStatsRecorder
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
-from mini_vllm.stats import SchedulerStats
-from mini_vllm.stats import StatsRecorder as ReferenceStatsRecorder
 
 
 def reading(*counters):

@@ -1,9 +1,9 @@
 """Two generators that never end: each goes round once a step, and what it remembers are its local variables."""
 
 from mini_vllm.kv_cache import PrefixCacheStats
+from mini_vllm.observe.stats import SchedulerStats
+from mini_vllm.observe.stats import StatsRecorder as ReferenceStatsRecorder
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
-from mini_vllm.stats import SchedulerStats
-from mini_vllm.stats import StatsRecorder as ReferenceStatsRecorder
 
 
 def recording(scheduler):

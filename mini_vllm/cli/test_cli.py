@@ -1,0 +1,295 @@
+"""The command line: what a user sees, through the real commands."""
+
+import json
+import logging
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from mini_vllm.cli import app
+from mini_vllm.observe import timeline
+from mini_vllm.observe.trace import run_trace
+
+torch = pytest.importorskip("torch")
+COMMANDS = ("demo", "generate", "chat", "bench", "trace", "doctor")
+QUESTION = "What is a KV block?"
+ANSWER = "A KV block is a fixed-size piece of the KV cache"
+SCENARIO = {
+    "config": {"block_size": 4, "num_blocks": 9, "max_num_seqs": 4, "max_num_batched_tokens": 8},
+    "requests": [{"id": "a", "prompt": [1, 2, 3, 4, 5], "max_tokens": 3}],
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _leave_no_trace() -> Iterator[None]:
+    """The commands set the number of threads and where the engine logs; other tests do not want that."""
+    logger, threads = logging.getLogger("mini_vllm"), torch.get_num_threads()
+    before = (logger.handlers, logger.level, logger.propagate)
+    yield
+    logger.handlers, logger.level, logger.propagate = before
+    torch.set_num_threads(threads)
+
+
+def run(*arguments: str, status: int = 0, **options: Any) -> Any:
+    result = CliRunner(env={"COLUMNS": "100", "FORCE_COLOR": None}).invoke(app, [*arguments], **options)
+    assert result.exit_code == status, result.output
+    return result
+
+
+# --- help and errors ----------------------------------------------------------------------------------------------
+
+
+def test_help_needs_no_torch() -> None:
+    code = (
+        "import sys; from mini_vllm.cli import app; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_listed_and_has_help(name: str) -> None:
+    assert re.search(rf"^  {name} ", run("--help").output, re.MULTILINE)
+    assert "--debug" in run(name, "--help").output
+
+
+@pytest.mark.parametrize("name", ["generate", "chat", "bench", "trace"])
+def test_commands_with_an_engine_share_its_options(name: str) -> None:
+    text = run(name, "--help").output
+    for option in ("--block-size", "--num-kv-blocks", "--no-prefix-caching", "--attention-backend", "--policy"):
+        assert f" {option} " in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["generate", "hi", "--block-size", "0"], "block_size must be an integer of at least 1, got 0"),
+        (["generate", "hi", "--policy", "lottery"], "policy must be 'fcfs' or 'priority', got 'lottery'"),
+        (["generate", "hi", "--temperature", "-1"], "temperature must be a number in [0, 1e6], got -1.0"),
+        (["generate", ""], "the prompt has 0 tokens"),
+        (["generate", "hi", "--attention-backend", "nosuch"], "nosuch"),
+        (["chat", "-m", "hi", "--dtype", "int8"], "dtype must be one of"),
+        (["trace"], "give prompts or a scenario"),
+        (["demo", "--blocks", "3"], "the prompt has"),
+    ],
+)
+def test_a_refusal_is_one_line_and_status_2(arguments: list[str], message: str) -> None:
+    result = run(*arguments, status=2)
+    errors = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(errors) == 1
+    assert message in errors[0]
+    assert "Traceback" not in result.output
+
+
+def test_debug_shows_the_exception() -> None:
+    result = CliRunner().invoke(app, ["generate", "hi", "--block-size", "0", "--debug"])
+    assert type(result.exception).__name__ == "InvalidParameterError"
+
+
+def test_unknown_model(tmp_path: Path) -> None:
+    assert "nosuch" in run("generate", "hi", "--model", str(tmp_path / "nosuch"), status=2).stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["generate", "hi", "--tempreature", "0"], ["generate"], ["bench", "--block-size", "x"]]
+)
+def test_wrong_usage_is_status_2(arguments: list[str]) -> None:
+    assert "Error" in run(*arguments, status=2).stderr
+
+
+def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    lines = run("generate", "hi", status=2).stderr.splitlines()
+    assert len(lines) == 2
+    assert "needs torch" in lines[0]
+    assert "[engine]" in lines[1]
+
+
+# --- generate, chat, bench, doctor --------------------------------------------------------------------------------
+
+
+def test_generate_prints_the_text_alone() -> None:
+    result = run("generate", QUESTION, "--max-tokens", "13", "--dtype", "float32")
+    assert result.stdout.strip() == ANSWER
+    assert "KV cache: " in result.stderr
+
+
+def test_generate_reads_stdin_and_stops() -> None:
+    result = run("generate", "-", "--stop", " piece", "--dtype", "float32", input=f"{QUESTION}\n")
+    assert result.stdout.strip() == "A KV block is a fixed-size"
+
+
+def test_generate_json() -> None:
+    results = json.loads(run("generate", QUESTION, "What is a slot?", "-n", "2", "--max-tokens", "5", "--json").stdout)
+    assert [result["prompt"] for result in results] == [QUESTION, "What is a slot?"]
+    for result in results:
+        assert [choice["index"] for choice in result["outputs"]] == [0, 1]
+        assert all(
+            len(choice["token_ids"]) == 5 and choice["finish_reason"] == "length" for choice in result["outputs"]
+        )
+
+
+def test_generate_several_prompts_as_text() -> None:
+    lines = run("generate", QUESTION, "What is a slot?", "--max-tokens", "8").stdout.splitlines()
+    assert [line for line in lines if line.startswith("> ")] == [f"> {QUESTION}", "> What is a slot?"]
+
+
+def test_the_seed_decides_what_is_sampled() -> None:
+    options = ["generate", "Once", "--temperature", "5", "--max-tokens", "12", "--seed"]
+    first, again, other = (run(*options, seed).stdout for seed in ("1", "1", "2"))
+    assert first == again != other
+
+
+def test_chat_once() -> None:
+    assert run("chat", "-m", QUESTION, "--dtype", "float32").stdout.startswith(ANSWER)
+
+
+def test_chat_keeps_the_conversation_until_new() -> None:
+    result = run("chat", input=f"{QUESTION}\n{QUESTION}\n/new\n{QUESTION}\n")
+    assert result.stdout.count(ANSWER) == 3
+    figures = [list(map(int, re.findall(r"\d+", line)[:2])) for line in result.stderr.splitlines() if "cached" in line]
+    (first, no_hit), (second, hit), (third, _) = figures
+    assert first == third < second
+    assert no_hit == 0 < hit
+
+
+def test_chat_goes_on_after_a_conversation_that_is_too_long() -> None:
+    result = run("chat", "--max-model-len", "64", input=f"{QUESTION}\n{QUESTION * 8}\n/new\n{QUESTION}\n")
+    assert result.stdout.count(ANSWER) == 2
+    assert "/new starts a new conversation" in result.stderr.splitlines()[-2]
+
+
+def test_ctrl_c_ends_the_answer_not_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mini_vllm.engine import LLMEngine
+
+    steps, step = [0], LLMEngine.step
+
+    def interrupted_step(engine: LLMEngine) -> Any:
+        steps[0] += 1
+        if steps[0] == 4:
+            signal.raise_signal(signal.SIGINT)
+        return step(engine)
+
+    monkeypatch.setattr(LLMEngine, "step", interrupted_step)
+    before = signal.getsignal(signal.SIGINT)
+    result = run("chat", input=f"{QUESTION}\nWhat is a slot?\n")
+    first, second = result.stdout.splitlines()
+    assert first.endswith(" [stopped]")
+    assert ANSWER.startswith(first.removesuffix(" [stopped]"))
+    assert second.startswith("A slot is the place of one token")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_bench_counts_what_it_ran() -> None:
+    options = ["--num-requests", "3", "--input-len", "40", "--output-len", "6", "--prefix-len", "32"]
+    result = json.loads(run("bench", *options, "--max-num-batched-tokens", "40", "--json").stdout)
+    assert (result["requests"], result["prompt_tokens"], result["output_tokens"]) == (3, 120, 18)
+    assert result["prefix_hit_tokens"] == 64  # the second and third find the first one's two blocks
+    assert result["recent_prefix_hit_rate"] == 64 / 120
+    assert result["preemptions"] == 0
+    assert result["steps"] == 7  # 40 | 1 + 8 + 8 | four decodes more, and the last of the late two
+    assert 0 < result["itl_p50_ms"] <= result["itl_p99_ms"]
+    assert 0 < result["ttft_p50_ms"] <= result["ttft_p99_ms"] <= 1000 * result["seconds"]
+
+
+def test_bench_as_text() -> None:
+    text = run("bench", "--num-requests", "2", "--input-len", "8", "--output-len", "1").stdout
+    assert "output_tokens_per_s" in text
+    assert "itl" not in text  # one token has no latency between tokens
+
+
+def test_doctor() -> None:
+    result = run("doctor")
+    for name in ("Python", "torch", "transformers", "attention", "tiny model"):
+        assert re.search(rf"^ok +{name} ", result.stdout, re.MULTILINE), result.stdout
+
+
+def test_doctor_finds_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mini_vllm.cli.doctor.ask", lambda: "A KV block is a cheese.")
+    assert "answers wrongly" in run("doctor", status=1).stdout
+
+
+# --- trace --------------------------------------------------------------------------------------------------------
+
+
+def test_trace_of_prompts_has_the_texts_and_the_schema(tmp_path: Path) -> None:
+    out = tmp_path / "trace.json"
+    result = run("trace", QUESTION, "What is a slot?", "--out", str(out), "--max-num-batched-tokens", "8")
+    record = json.loads(out.read_text(encoding="utf-8"))
+    assert [spec["prompt_text"] for spec in record["requests"]] == [QUESTION, "What is a slot?"]
+    assert record["requests"][0]["output_text"].strip().startswith(ANSWER)
+    assert "peak KV cache use" in result.stdout
+    schema = Path(timeline.__file__).with_name("trace.schema.json")
+    pytest.importorskip("jsonschema").validate(record, json.loads(schema.read_text(encoding="utf-8")))
+
+
+def test_trace_of_a_scenario_needs_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    scenario, out = tmp_path / "scenario.json", tmp_path / "trace.json"
+    scenario.write_text(json.dumps(SCENARIO), encoding="utf-8")
+    result = run("trace", "--scenario", str(scenario), "--out", str(out))
+    assert json.loads(out.read_text(encoding="utf-8")) == json.loads(json.dumps(run_trace(SCENARIO)))
+    assert re.search(r"^a +█▪▪$", result.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("text", ["not json", "[]", '{"config": {}}', '{"config": {}, "requests": []}'])
+def test_trace_refuses_what_is_no_scenario(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "scenario.json"
+    path.write_text(text, encoding="utf-8")
+    assert "is not a scenario" in run("trace", "--scenario", str(path), status=2).stderr
+
+
+# --- the demo -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def demo_output() -> str:
+    return str(run("demo").stdout)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "A KV block is a fixed-size piece",
+        "Chunked prefill spreads a long prompt",
+        "A prefix hit is the unbroken run",
+        "Preemption takes the blocks away",
+        "The token budget is the number of tokens",
+        "A block table is the list of the block ids",
+    ],
+)
+def test_demo_prints_each_answer_once(demo_output: str, answer: str) -> None:
+    assert demo_output.count(answer) == 1
+
+
+def test_demo_has_its_sections_in_order(demo_output: str) -> None:
+    titles = ("Six questions at once", "What the scheduler did", "What to see in it", "Where to go next")
+    assert [demo_output.count(title) for title in titles] == [1, 1, 1, 1]
+    assert sorted(titles, key=demo_output.index) == list(titles)
+
+
+def test_demo_shows_chunks_a_prefix_hit_and_a_preemption(demo_output: str) -> None:
+    assert re.search(r"^ben +·◆██", demo_output, re.MULTILINE)
+    assert re.search(r"^eve +◆▪+x·+◆", demo_output, re.MULTILINE)
+    assert re.search(r"^preemptions +1 ", demo_output, re.MULTILINE)
+
+
+def test_demo_answers_do_not_depend_on_the_options(demo_output: str) -> None:
+    def answers(output: str) -> str:
+        return output.split("What the scheduler did")[0].split("\n\n", 3)[3]
+
+    other = run("demo", "--budget", "17", "--blocks", "100", "--block-size", "4", "--no-prefix-caching").stdout
+    assert answers(other) == answers(demo_output)
+    assert "no hit" in other
+
+
+def test_demo_is_drawn_in_ascii_where_the_output_is_not_utf8() -> None:
+    result = CliRunner(charset="ascii").invoke(app, ["demo"])
+    assert result.stdout.isascii()
+    assert re.search(r"^eve +\+o+x\.+\+", result.stdout, re.MULTILINE)

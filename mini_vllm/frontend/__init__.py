@@ -1,0 +1,1 @@
+"""What a caller sees: text from token ids, beams."""

@@ -1,0 +1,510 @@
+"""Text that grows and is never taken back, and requests that leave nothing behind."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from mini_vllm.frontend.output_processor import CompletionOutput, IncrementalDetokenizer, OutputProcessor, RequestOutput
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import Request
+from mini_vllm.step import Logprob, SampledToken
+
+CORPUS = [
+    "the quick brown fox jumps over the lazy dog, and the dog sleeps.",
+    "Once upon a time there was a little engine; it said: I think I can.",
+    "naïve café, Zürich, e\u0301toile, a\u030a 日本語の文字 中文字符 한국어 👍 👩‍👩‍👧 🇨🇭",
+]
+EOS = "<|end|>"
+
+
+def byte_level():
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, special_tokens=[EOS], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    tokenizer.train_from_iterator(CORPUS[:2], trainer)  # what is not in there is spelt in bytes
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=EOS)
+
+
+def byte_fallback():
+    """As in Llama 2: SentencePiece BPE, unknown characters in bytes, the very first space dropped."""
+    tokens = ["<unk>", EOS, *(f"<0x{byte:02X}>" for byte in range(256))]
+    tokens += ["▁", *sorted(set("".join(CORPUS[:2])) - {" "})]
+    merges = [("t", "h"), ("▁", "th"), ("▁th", "e"), ("▁", "a"), ("i", "n"), ("▁", "▁")]
+    tokens += ["".join(merge) for merge in merges]
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", eos_token=EOS)
+
+
+def metaspace():
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    alphabet = sorted(set("".join(CORPUS)))
+    trainer = trainers.UnigramTrainer(
+        vocab_size=160, special_tokens=[EOS, "<unk>"], unk_token="<unk>", initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", eos_token=EOS)
+
+
+TOKENIZERS = {"byte_level": byte_level(), "byte_fallback": byte_fallback(), "metaspace": metaspace()}
+BYTES = TOKENIZERS["byte_level"]
+by_tokenizer = pytest.mark.parametrize("tokenizer", TOKENIZERS.values(), ids=TOKENIZERS.keys())
+fast = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+
+
+def in_bytes(text):
+    """Token ids of text, a byte each."""
+    return raw_bytes(text.encode())
+
+
+def raw_bytes(data):
+    pieces = dict(zip(range(256), ["?"] * 256, strict=True))
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]  # GPT-2's map of bytes to characters
+    others = [byte for byte in range(256) if byte not in printable]
+    pieces |= {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+    return [BYTES.convert_tokens_to_ids(pieces[byte]) for byte in data]
+
+
+def decode(tokenizer, token_ids):
+    return tokenizer.decode(token_ids, skip_special_tokens=True)
+
+
+def run(tokenizer, token_ids, stop=(), *, flush=True):
+    """Append one by one; returns the texts after each token (and the flush), and the stop string that ended it."""
+    detokenizer = IncrementalDetokenizer(tokenizer, SamplingParams(stop=stop))
+    texts = []
+    for token_id in token_ids:
+        stop_string = detokenizer.append([token_id])
+        texts.append(detokenizer.text)
+        if stop_string is not None:
+            return texts, stop_string
+    stop_string = detokenizer.flush() if flush else None
+    return [*texts, detokenizer.text], stop_string
+
+
+def assert_grows(texts):
+    for before, after in pairwise(["", *texts]):
+        assert after.startswith(before)
+
+
+# --- characters ---------------------------------------------------------------------------------------------------
+
+
+def test_the_byte_tokens_of_these_tests_are_bytes():
+    assert decode(BYTES, in_bytes("".join(CORPUS))) == "".join(CORPUS)
+    assert len(raw_bytes(bytes(range(256)))) == len(set(raw_bytes(bytes(range(256))))) == 256
+
+
+@by_tokenizer
+@pytest.mark.parametrize("text", [*CORPUS, "  two  spaces ", "a\nb\tc", " x", "x ", "👍🏽", "\u0301", "🇨🇭🇨"])
+def test_trap_34_chunks_join_to_decode_all(tokenizer, text):
+    token_ids = tokenizer.encode(text, add_special_tokens=False)
+    texts, _ = run(tokenizer, token_ids)
+    assert_grows(texts)
+    assert texts[-1] == decode(tokenizer, token_ids)
+
+
+def test_trap_34_no_text_ends_in_half_a_character():
+    text = "a👍é日"
+    texts, _ = run(BYTES, in_bytes(text), flush=False)
+    assert set(texts) == {text[:n] for n in range(1, 5)}
+    assert texts.count("a") == 4  # the thumb's first three bytes show nothing
+
+
+@pytest.mark.parametrize(
+    "tail", [b"\xe6", b"\xe6\x97", b"\xf0\x9f\x91", b"\xff", b"\x80\x80", b"\xe6\xe6", b"\xf0\x9f\xf0"]
+)
+def test_trap_34_invalid_bytes_at_the_end_are_flushed_not_swallowed(tail):
+    token_ids = in_bytes("end ") + raw_bytes(tail)
+    texts, _ = run(BYTES, token_ids)
+    assert texts[-2] == "end "
+    assert texts[-1] == decode(BYTES, token_ids) == "end " + tail.decode(errors="replace")
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [b"\xe6\x97\xa5", b"a", b"\xe6", b"\x97", b"\xff", b"\xf0\x9f\x91\x8d", b"\xf0\x9f", b"\xef\xbf\xbd"]
+        )
+    )
+)
+@fast
+def test_trap_34_any_bytes(parts):
+    token_ids = raw_bytes(b"".join(parts))
+    texts, _ = run(BYTES, token_ids)
+    assert_grows(texts)
+    assert texts[-1] == decode(BYTES, token_ids)
+
+
+@given(st.lists(st.integers(0, len(BYTES) + 50), max_size=40))
+@fast
+def test_trap_34_any_tokens_even_unknown_ones(token_ids):
+    texts, _ = run(BYTES, token_ids)
+    assert_grows(texts)
+    assert texts[-1] == decode(BYTES, token_ids)
+
+
+@pytest.mark.parametrize("name", ["byte_fallback", "metaspace"])
+@given(data=st.data())
+@fast
+def test_trap_34_any_pieces(name, data):
+    """Specials, unknown ids and pieces in any order; of the bytes of byte_fallback only those that are characters."""
+    tokenizer = TOKENIZERS[name]
+    fallback = [[tokenizer.convert_tokens_to_ids(f"<0x{byte:02X}>") for byte in char.encode()] for char in "é日👍"]
+    first_piece = 258 if name == "byte_fallback" else 2
+    pieces = [[token_id] for token_id in [0, 1, *range(first_piece, len(tokenizer) + 3)]]
+    pieces += [[tokenizer.convert_tokens_to_ids("▁")]] * 40
+    choices = pieces + (fallback * 10 if name == "byte_fallback" else [])
+    token_ids = [token_id for piece in data.draw(st.lists(st.sampled_from(choices), max_size=25)) for token_id in piece]
+    texts, _ = run(tokenizer, token_ids)
+    assert_grows(texts)
+    assert texts[-1] == decode(tokenizer, token_ids)
+
+
+@given(st.lists(st.sampled_from([0xE6, 0x97, 0xA5, 0xFF, 0x41, 0x41]), max_size=30))
+@fast
+def test_invalid_runs_of_a_byte_fallback_only_ever_grow(data):
+    tokenizer = TOKENIZERS["byte_fallback"]
+    texts, _ = run(tokenizer, [tokenizer.convert_tokens_to_ids(f"<0x{byte:02X}>") for byte in data])
+    assert_grows(texts)
+    assert bool(texts[-1]) == bool(data)
+
+
+@given(st.text(st.sampled_from("aé日👍\u0301 \n"), max_size=30), st.lists(st.integers(1, 5), min_size=1))
+@fast
+def test_appending_several_tokens_at_once_is_the_same(text, sizes):
+    token_ids = in_bytes(text)
+    detokenizer = IncrementalDetokenizer(BYTES, SamplingParams())
+    while token_ids:
+        size = sizes[len(token_ids) % len(sizes)]
+        detokenizer.append(token_ids[:size])
+        token_ids = token_ids[size:]
+    assert detokenizer.text == text
+
+
+def test_an_invalid_byte_does_not_repeat_what_its_run_has_shown():
+    tokenizer = TOKENIZERS["byte_fallback"]
+    run_of_bytes = [tokenizer.convert_tokens_to_ids(f"<0x{byte:02X}>") for byte in [*"日".encode(), 0xFF]]
+    token_ids = [*run_of_bytes, tokenizer.convert_tokens_to_ids("a")]
+    assert decode(tokenizer, token_ids) == "\N{REPLACEMENT CHARACTER}" * 4 + "a"  # the decoder voids the whole run
+    texts, _ = run(tokenizer, token_ids)
+    assert texts == ["", "", "日", "日", "日\N{REPLACEMENT CHARACTER}a", "日\N{REPLACEMENT CHARACTER}a"]
+
+
+class CountingTokenizer:
+    """Counts how many token ids are decoded."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer, self.num_decoded = tokenizer, 0
+
+    def decode(self, token_ids, **options):
+        self.num_decoded += len(token_ids)
+        return self.tokenizer.decode(token_ids, **options)
+
+
+EOS_ID = BYTES.convert_tokens_to_ids(EOS)
+LONG_RUNS = {
+    "text": in_bytes("all work and no play "),
+    "special": [EOS_ID],
+    "unknown": [10_000],
+    "invalid": raw_bytes(b"\x80"),
+    "unfinished": raw_bytes(b"\xf0\x9f"),
+    "replacement": in_bytes("\N{REPLACEMENT CHARACTER}"),
+    "half a character among specials": [raw_bytes(b"\xe6")[0], *[EOS_ID] * 20, *raw_bytes(b"\x97\xa5")],
+}
+
+
+@pytest.mark.parametrize("token_ids", LONG_RUNS.values(), ids=LONG_RUNS.keys())
+def test_the_cost_of_a_token_is_bounded(token_ids):
+    token_ids = (token_ids * 2000)[:2000]
+    tokenizer = CountingTokenizer(BYTES)
+    texts, _ = run(tokenizer, token_ids)
+    assert tokenizer.num_decoded < 60 * len(token_ids)
+    assert texts[-1] == decode(BYTES, token_ids)
+
+
+# --- stop strings -------------------------------------------------------------------------------------------------
+
+
+def splits(token_ids):
+    """All ways to cut a short text into tokens are not in the vocabulary; all ways to hand its tokens over are."""
+    for mask in range(1 << (len(token_ids) - 1)):
+        group, groups = [], []
+        for i, token_id in enumerate(token_ids):
+            group.append(token_id)
+            if mask >> i & 1 or i == len(token_ids) - 1:
+                groups.append(group)
+                group = []
+        yield groups
+
+
+STOPS = [
+    ("abXYZcd", ("XYZ",), "ab"),
+    ("abXYZcd", ("XYZW", "YZ", "XYZ"), "abX"),  # YZ and XYZ end together: the first in the list, as vLLM does
+    ("abXYZcd", ("XYZW", "XYZ", "YZ"), "ab"),
+    ("abXYZcd", ("XYZc", "XY"), "ab"),  # one is the beginning of the other: the shorter is complete first
+    ("XXYab", ("XY",), "X"),  # the second X begins it, the first does not
+    ("ababac", ("abac", "zz"), "ab"),
+    ("a日👍b", ("👍",), "a日"),
+    ("XYZ", ("XYZ",), ""),
+    ("aXYaXY", ("XYZ",), "aXYaXY"),  # never complete: everything is shown in the end
+]
+
+
+@pytest.mark.parametrize(("text", "stop", "wanted"), STOPS)
+def test_trap_32_text_ends_before_the_stop_string_for_every_split(text, stop, wanted):
+    for groups in splits(in_bytes(text)):
+        detokenizer = IncrementalDetokenizer(BYTES, SamplingParams(stop=stop))
+        texts = []
+        for group in groups:
+            hit = detokenizer.append(group)
+            texts.append(detokenizer.text)
+            if hit is not None:
+                break
+        else:
+            hit = detokenizer.flush()
+        assert (hit is not None) == (wanted != text)
+        assert detokenizer.text == wanted
+        assert all(wanted.startswith(shown) for shown in texts)  # nothing shown was a part of the stop string
+        assert_grows(texts)
+
+
+@given(
+    st.text(st.sampled_from("ab日 "), max_size=20),
+    st.lists(st.text(st.sampled_from("ab日 "), min_size=1, max_size=4), min_size=1, max_size=4),
+    st.sampled_from(sorted(TOKENIZERS)),
+)
+@fast
+def test_trap_32_any_text_any_stop_strings(text, stop, name):
+    tokenizer = TOKENIZERS[name]
+    token_ids = tokenizer.encode(text, add_special_tokens=False)
+    whole = decode(tokenizer, token_ids)
+    ends = [(whole.find(s) + len(s), order, whole.find(s), s) for order, s in enumerate(stop) if s in whole]
+    texts, hit = run(tokenizer, token_ids, tuple(stop))
+    assert_grows(texts)
+    if ends:
+        _, _, start, stop_string = min(ends)
+        assert (texts[-1], hit) == (whole[:start], stop_string)
+    else:
+        assert (texts[-1], hit) == (whole, None)
+
+
+def test_trap_32_only_what_may_be_a_stop_string_is_held_back():
+    texts, _ = run(BYTES, in_bytes("a\n\nb\n"), ("\n\n\n", "c"))
+    assert texts == ["a", "a", "a", "a\n\nb", "a\n\nb", "a\n\nb\n"]
+
+
+def test_a_stop_string_that_only_the_flush_completes_counts():
+    texts, hit = run(BYTES, in_bytes("ab") + raw_bytes(b"\xe6"), ("b\N{REPLACEMENT CHARACTER}",))
+    assert (texts[-1], hit) == ("a", "b\N{REPLACEMENT CHARACTER}")
+
+
+def test_the_token_that_ended_the_request_has_no_text():
+    stop_token_id = in_bytes("!")[0]
+    detokenizer = IncrementalDetokenizer(BYTES, SamplingParams(stop_token_ids=(stop_token_id,), stop=("!",)))
+    assert detokenizer.append([*in_bytes("hi!"[:2]), stop_token_id], finished_by_token=True) is None
+    assert detokenizer.flush() is None
+    assert detokenizer.text == "hi"
+
+
+def test_without_a_tokenizer_there_is_no_text():
+    assert run(None, [1, 2, 3]) == ([""] * 4, None)
+
+
+# --- requests -----------------------------------------------------------------------------------------------------
+
+
+def start(processor, request_id="r", prompt=(1, 2), n=1, **params):
+    """Add a request to the processor; returns its child requests."""
+    sampling_params = SamplingParams(n=n, **{"max_tokens": 1000, **params})
+    child_ids = [request_id] if n == 1 else [f"{i}_{request_id}" for i in range(n)]
+    processor.add_request(request_id, "prompt", prompt, sampling_params, child_ids)
+    return [Request(child_id, list(prompt), sampling_params, eos_token_ids=[EOS_ID]) for child_id in child_ids]
+
+
+def feed(processor, request, token_ids, logprobs=None):
+    for token_id in token_ids:
+        request.append_output_token(token_id)
+        request.maybe_finish()
+        processor.add_token(request, SampledToken(token_id, logprobs))
+
+
+def assert_empty(processor):
+    assert not processor.pop_outputs()
+    assert not processor.pop_stopped()
+    assert [value for value in vars(processor).values() if isinstance(value, dict | list) and value] == []
+
+
+def test_outputs_are_cumulative_snapshots():
+    processor = OutputProcessor(BYTES)
+    (request,) = start(processor)
+    request.num_cached_tokens = 1
+    first, second = in_bytes("hi")
+    feed(processor, request, [first])
+    (one,) = processor.pop_outputs()
+    assert processor.pop_outputs() == []  # nothing new
+    feed(processor, request, [second])
+    (two,) = processor.pop_outputs()
+    assert one == RequestOutput("r", [1, 2], 1, False, [CompletionOutput(0, "h", [first], None, None)], "prompt")
+    assert two == RequestOutput(
+        "r", [1, 2], 1, False, [CompletionOutput(0, "hi", [first, second], None, None)], "prompt"
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "tokens", "reason", "text"),
+    [
+        ({"max_tokens": 1}, in_bytes("a"), "length", "a"),
+        ({"max_tokens": 3, "stop": ("aX",)}, in_bytes("aba"), "length", "aba"),  # what was held back is shown
+        ({"max_tokens": 1}, raw_bytes(b"\xe6"), "length", "\N{REPLACEMENT CHARACTER}"),
+        ({}, [*in_bytes("ab"), EOS_ID], "stop", "ab"),
+        ({"ignore_eos": True, "max_tokens": 3}, [*in_bytes("ab"), EOS_ID], "length", "ab"),
+        ({"stop_token_ids": tuple(in_bytes("!"))}, in_bytes("ab!"), "stop", "ab"),
+        ({"stop": ("b",)}, in_bytes("ab"), "stop", "a"),
+        ({"stop": ("b",), "max_tokens": 2}, in_bytes("ab"), "stop", "a"),  # both at once: the text was cut, so stop
+    ],
+)
+def test_trap_33_finish_reasons_pass_through(params, tokens, reason, text):
+    processor = OutputProcessor(BYTES)
+    (request,) = start(processor, **params)
+    feed(processor, request, tokens[:-1])
+    assert not any(output.finished for output in processor.pop_outputs())
+    feed(processor, request, tokens[-1:])
+    (output,) = processor.pop_outputs()
+    assert output.finished
+    assert output.outputs == [CompletionOutput(0, text, tokens, reason, None)]
+    stopped = processor.pop_stopped()
+    assert stopped == ([] if request.is_finished else ["r"])
+    assert_empty(processor)
+
+
+def test_choices_are_collected_and_the_request_finishes_with_the_last():
+    processor = OutputProcessor(BYTES)
+    children = start(processor, n=3, stop=("!",), max_tokens=5)
+    for child, num_cached_tokens in zip(children, [0, 1, 2], strict=True):
+        child.num_cached_tokens = num_cached_tokens
+    feed(processor, children[1], in_bytes("b!"))
+    assert processor.pop_stopped() == ["1_r"]
+    (output,) = processor.pop_outputs()
+    assert [(c.index, c.text, c.finish_reason) for c in output.outputs] == [
+        (0, "", None),
+        (1, "b", "stop"),
+        (2, "", None),
+    ]
+    assert not output.finished
+    feed(processor, children[0], in_bytes("aaaaa"))
+    feed(processor, children[2], in_bytes("cc"))
+    (output,) = processor.pop_outputs()
+    assert [(c.text, c.finish_reason) for c in output.outputs] == [("aaaaa", "length"), ("b", "stop"), ("cc", None)]
+    assert (output.finished, output.num_cached_tokens) == (False, 0)
+    feed(processor, children[2], in_bytes("c!"))
+    (output,) = processor.pop_outputs()
+    assert output.finished
+    assert processor.pop_stopped() == ["2_r"]
+    assert_empty(processor)
+
+
+def test_logprobs_are_collected_with_their_text():
+    processor = OutputProcessor(BYTES)
+    (request,) = start(processor, logprobs=1)
+    a, b = in_bytes("ab")
+    feed(processor, request, [a], {a: Logprob(-0.5, 2), b: Logprob(-0.1, 1)})
+    (output,) = processor.pop_outputs()
+    assert output.outputs[0].logprobs == [{a: Logprob(-0.5, 2, "a"), b: Logprob(-0.1, 1, "b")}]
+    silent = OutputProcessor(None)
+    (request,) = start(silent, logprobs=0)
+    feed(silent, request, [7], {7: Logprob(-1.0, 1)})
+    (output,) = silent.pop_outputs()
+    assert output.outputs == [CompletionOutput(0, "", [7], None, [{7: Logprob(-1.0, 1)}])]
+
+
+def test_deltas_join_to_the_whole():
+    processor = OutputProcessor(BYTES)
+    children = start(processor, n=2, max_tokens=6, stop=("!",), logprobs=0)
+    texts, token_ids, num_logprobs, seen, output = ["", ""], [[], []], [0, 0], {}, None
+    for tokens in zip(in_bytes("a👍b"), in_bytes("hello!"), strict=True):
+        for child, token_id in zip(children, tokens, strict=True):
+            feed(processor, child, [token_id], {token_id: Logprob(0.0, 1)})
+        (output,) = processor.pop_outputs()
+        for choice in output.delta_since(seen).outputs:
+            texts[choice.index] += choice.text
+            token_ids[choice.index] += choice.token_ids
+            num_logprobs[choice.index] += len(choice.logprobs)
+        seen = {choice.index: choice for choice in output.outputs}
+    assert texts == [choice.text for choice in output.outputs] == ["a👍b", "hello"]
+    assert token_ids == [choice.token_ids for choice in output.outputs]
+    assert num_logprobs == [6, 6]
+    assert output.delta_since(seen).outputs == []
+
+
+def test_a_delta_may_carry_only_the_finish():
+    before = CompletionOutput(0, "ab", [1, 2], None, None)
+    after = CompletionOutput(0, "ab", [1, 2, 3], "stop", None)
+    (delta,) = RequestOutput("r", [1], 0, True, [after]).delta_since({0: before}).outputs
+    assert delta == CompletionOutput(0, "", [3], "stop", None)
+
+
+def test_abort_names_the_unfinished_choices_and_forgets_the_request():
+    processor = OutputProcessor(BYTES)
+    children = start(processor, n=3, max_tokens=1)
+    feed(processor, children[1], in_bytes("a"))
+    assert all(processor.has_request(name) for name in ("r", "0_r", "1_r", "2_r"))
+    assert processor.abort("r") == ["0_r", "2_r"]
+    assert processor.abort("r") == processor.abort("never seen") == []
+    assert not any(processor.has_request(name) for name in ("r", "0_r", "1_r", "2_r"))
+    assert_empty(processor)
+
+
+def test_trap_36_a_token_after_the_end_leaves_nothing_behind():
+    processor = OutputProcessor(BYTES)
+    (request,) = start(processor, stop=("b",))
+    feed(processor, request, in_bytes("ab"))
+    (output,) = processor.pop_outputs()
+    assert processor.pop_stopped() == ["r"]
+    feed(processor, request, in_bytes("cd"))  # the scheduler was a step ahead
+    assert_empty(processor)
+    assert output.outputs[0].token_ids == in_bytes("ab")
+
+
+def test_trap_36_a_choice_that_runs_on_gets_no_more_tokens():
+    processor = OutputProcessor(BYTES)
+    children = start(processor, n=2, stop=("b",))
+    feed(processor, children[0], in_bytes("abcd"))
+    (output,) = processor.pop_outputs()
+    assert output.outputs[0] == CompletionOutput(0, "a", in_bytes("ab"), "stop", None)
+
+
+def test_trap_36_1000_requests_leave_every_map_empty():
+    processor = OutputProcessor(BYTES)
+    ends = [in_bytes("a!"), [*in_bytes("a"), EOS_ID], in_bytes("abc"), None]
+    for i in range(1000):
+        children = start(processor, f"r{i}", n=1 + i % 2, stop=("!",), max_tokens=3)
+        for child in children:
+            feed(processor, child, ends[i % 4] or in_bytes("a"))
+        if ends[i % 4] is None:
+            assert processor.abort(f"r{i}") == [child.request_id for child in children]
+        processor.pop_stopped()
+        processor.pop_outputs()
+    assert_empty(processor)
+
+
+def test_an_id_is_free_again_after_the_end():
+    processor = OutputProcessor(BYTES)
+    for text in ("one", "two"):
+        (request,) = start(processor, max_tokens=3)
+        feed(processor, request, in_bytes(text))
+        (output,) = processor.pop_outputs()
+        assert (output.outputs[0].text, output.finished) == (text, True)

@@ -1,0 +1,22 @@
+"""The gated feed-forward block, SwiGLU (Shazeer 2020)."""
+
+from torch import Tensor, nn
+
+from mini_vllm.models.checkpoint import WeightLoader
+from mini_vllm.models.layers.fused import silu_mul
+from mini_vllm.models.layers.linear import Linear
+
+
+class GatedMLP(nn.Module):
+    """down(silu(gate(x)) * up(x)), with gate and up in one matrix product."""
+
+    def __init__(self, loader: WeightLoader, hidden_size: int, intermediate_size: int, *, bias: bool = False) -> None:
+        super().__init__()
+        gate_up = {"gate_proj": intermediate_size, "up_proj": intermediate_size}
+        self.gate_up_proj = Linear(loader, gate_up, hidden_size, bias=bias)
+        self.down_proj = Linear(loader, {"down_proj": hidden_size}, intermediate_size, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[T, hidden_size] to the same shape."""
+        output: Tensor = self.down_proj(silu_mul(self.gate_up_proj(x)))
+        return output

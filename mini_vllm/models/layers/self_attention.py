@@ -1,0 +1,66 @@
+"""The attention block of a decoder layer: project, rotate, attend over the paged cache, project back."""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from mini_vllm.attention import PagedAttention, Rotation
+from mini_vllm.models.checkpoint import WeightLoader
+from mini_vllm.models.layers.linear import Linear
+from mini_vllm.models.layers.norm import RMSNorm
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionShape:
+    """Grouped-query attention in four numbers: num_heads query heads share num_kv_heads heads of keys and values."""
+
+    hidden_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+
+
+class SelfAttention(nn.Module):
+    """Causal self-attention with rotary positions. What differs between the models are its keyword arguments.
+
+    qk_norm_eps: normalise each query and key head before it is turned (Qwen3); None leaves it out.
+    sliding_window: how many tokens, itself included, a token sees; None for all.
+    """
+
+    def __init__(
+        self,
+        loader: WeightLoader,
+        shape: AttentionShape,
+        layer_idx: int,
+        *,
+        qkv_bias: bool = False,
+        o_bias: bool = False,
+        qk_norm_eps: float | None = None,
+        sliding_window: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.layer_idx = layer_idx
+        self.head_dim = shape.head_dim
+        self.scale = shape.head_dim**-0.5
+        self.sliding_window = sliding_window
+        self.heads = [shape.num_heads, shape.num_kv_heads, shape.num_kv_heads]  # of q, k and v
+        q_size, kv_size = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
+        qkv = {"q_proj": q_size, "k_proj": kv_size, "v_proj": kv_size}
+        self.qkv_proj = Linear(loader, qkv, shape.hidden_size, bias=qkv_bias)
+        self.o_proj = Linear(loader, {"o_proj": shape.hidden_size}, q_size, bias=o_bias)
+        self.q_norm = self.k_norm = None
+        if qk_norm_eps is not None:
+            self.q_norm = RMSNorm(loader.at("q_norm"), shape.head_dim, qk_norm_eps)
+            self.k_norm = RMSNorm(loader.at("k_norm"), shape.head_dim, qk_norm_eps)
+
+    def forward(self, hidden: Tensor, rotation: Rotation, attend: PagedAttention) -> Tensor:
+        """hidden [T, hidden_size] to the same shape; `attend` also turns queries and keys, and stores keys, values."""
+        heads = self.qkv_proj(hidden).unflatten(-1, (-1, self.head_dim))
+        query, key, value = heads.split(self.heads, dim=1)
+        if self.q_norm is not None and self.k_norm is not None:
+            query, key = self.q_norm(query), self.k_norm(key)
+        output = attend(
+            self.layer_idx, query, key, value, rotation, scale=self.scale, sliding_window=self.sliding_window
+        )
+        projected: Tensor = self.o_proj(output.flatten(1))
+        return projected

@@ -1,0 +1,1 @@
+"""What a run did, seen from outside: traces, figures of a step, drawings."""

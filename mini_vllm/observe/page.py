@@ -1,0 +1,98 @@
+"""Traces as one HTML file: all is inside, so it opens from a folder and asks no host for anything.
+
+The figure is timeline.js, with which the book draws, too. Behind it, and alone where there is no JavaScript, stands
+what timeline.py draws.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mini_vllm.errors import InvalidParameterError
+from mini_vllm.observe.timeline import Trace, render_timeline
+
+COMPONENT = Path(__file__).with_name("timeline.js")
+PAGE = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:">
+<link rel="icon" href="data:,">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark }}
+body {{ margin: 0 auto; max-width: 1600px; padding: 12px; font: 15px/1.5 system-ui, sans-serif }}
+h1 {{ font-size: 20px; margin: 0 }}
+p {{ margin: 8px 0 0; max-width: 60em; white-space: pre-wrap; overflow-wrap: anywhere }}
+main {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(540px, 100%), 1fr)); gap: 0 20px }}
+.kv-timeline {{ min-width: 0 }}
+pre {{ overflow-x: auto; font-size: 12px; line-height: 1.25 }}
+</style>
+<header>
+<h1>{title}</h1>
+{paragraphs}
+</header>
+<main>
+{figures}
+</main>
+<script type="module">
+{component}
+upgrade();
+</script>
+</html>
+"""
+FIGURE = """\
+<div class="kv-timeline" data-src="#trace-{number}" {attributes}>
+<pre tabindex="0">{text}</pre>
+</div>
+<script type="application/json" id="trace-{number}">{trace}</script>"""
+
+
+class Figure(NamedTuple):
+    """A trace, what stands above it, and further attributes of the element (timeline.js), such as step and sync."""
+
+    trace: Trace
+    caption: str
+    attributes: Mapping[str, Any] = {}
+
+
+def caption_of(trace: Trace) -> str:
+    """How large a trace and its scheduler are."""
+    config, num_requests, num_steps = trace["config"], len(trace["requests"]), len(trace["steps"])
+    return (
+        f"{num_requests} request{'s' * (num_requests != 1)}, {num_steps} step{'s' * (num_steps != 1)}: a budget of "
+        f"{config['max_num_batched_tokens']} tokens a step, {config['num_blocks'] - 1} KV blocks of "
+        f"{config['block_size']} tokens"
+    )
+
+
+def render_page(title: str, paragraphs: Sequence[str], figures: Sequence[Figure]) -> str:
+    """The file's text. Figures stand beside each other where there is room."""
+    return PAGE.format(
+        title=escape(title),
+        paragraphs="\n".join(f"<p>{escape(paragraph)}</p>" for paragraph in paragraphs),
+        figures="\n".join(_render_figure(number, figure) for number, figure in enumerate(figures)),
+        component=COMPONENT.read_text(encoding="utf-8"),
+    )
+
+
+def _render_figure(number: int, figure: Figure) -> str:
+    attributes = {"caption": figure.caption, **figure.attributes}
+    return FIGURE.format(
+        number=number,
+        attributes=" ".join(f'data-{name}="{escape(str(value))}"' for name, value in attributes.items()),
+        text=escape(render_timeline(figure.trace, max_bands=1000).plain),
+        trace=json.dumps(figure.trace, ensure_ascii=False).replace("<", "\\u003c"),  # no tag ends or begins in there
+    )
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file for the command line. Raises InvalidParameterError that says why it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidParameterError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,103 @@
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mini_vllm.kv_cache import PrefixCacheStats
+from mini_vllm.observe.stats import CachingMetrics, SchedulerStats, StatsRecorder
+from mini_vllm.observe.trace import ScenarioRun, run_trace
+
+CONFIG = {"block_size": 2, "num_blocks": 8, "max_num_seqs": 3, "max_num_batched_tokens": 6, "vocab_size": 100}
+
+
+def request(name: str, prompt: list[int], max_tokens: int, step: int = 0) -> dict[str, Any]:
+    return {"id": name, "prompt": prompt, "max_tokens": max_tokens, "arrival_step": step, "ignore_eos": True}
+
+
+def figures(requests: list[dict[str, Any]]) -> list[SchedulerStats]:
+    run = ScenarioRun({"name": "stats", "config": CONFIG, "requests": requests})
+    recorder = StatsRecorder(run.scheduler)
+    steps = []
+    while not run.is_done():
+        steps.append(recorder.record(run.run_step()))  # the output is the step's; counters move after it
+    return steps
+
+
+def test_first_step_of_two_requests() -> None:
+    run = ScenarioRun(
+        {"name": "", "config": CONFIG, "requests": [request("a", [1, 2, 3, 4], 4), request("b", [5, 6, 7], 2)]}
+    )
+    for spec in list(run._todo):
+        run._add([spec])
+    output = run.scheduler.schedule()
+    stats = StatsRecorder(run.scheduler).record(output)
+    assert stats == SchedulerStats(
+        num_running_reqs=2,
+        num_waiting_reqs=0,
+        num_scheduled_reqs=2,
+        num_scheduled_tokens=6,  # the whole budget: 4 of a, 2 of b
+        kv_cache_usage=pytest.approx(3 / 7),
+        prefix_cache_queries=0,  # the recorder came after the admission
+        prefix_cache_hits=0,
+        num_preempted_reqs=0,
+        num_swapped_out_blocks=0,
+        num_swapped_in_blocks=0,
+        num_copied_blocks=0,
+    )
+
+
+def test_prefix_hits_are_those_of_the_step_and_add_up() -> None:
+    steps = figures([request("a", [1, 2, 3, 4, 5], 2), request("b", [1, 2, 3, 4, 6], 2, step=2)])
+    looked_up = [(step.prefix_cache_queries, step.prefix_cache_hits) for step in steps]
+    assert [each for each in looked_up if each != (0, 0)] == [(5, 0), (5, 4)]
+
+
+def test_preemptions_and_their_second_lookup_are_counted() -> None:
+    specs = [request(name, [i * 10 + 1, i * 10 + 2, i * 10 + 3], 9) for i, name in enumerate("abc")]
+    trace = run_trace({"name": "stats", "config": CONFIG, "requests": specs})
+    steps = figures(specs)
+    assert trace["totals"]["preemptions"] > 0
+    assert sum(step.num_preempted_reqs for step in steps) == trace["totals"]["preemptions"]
+    assert sum(step.num_scheduled_tokens for step in steps) == trace["totals"]["scheduled_tokens"]
+    totals = trace["totals"]
+    assert sum(step.prefix_cache_queries for step in steps) == totals["prefix_queries"] + totals["preempted_queries"]
+    assert sum(step.prefix_cache_hits for step in steps) == totals["prefix_hits"] + totals["preempted_hits"]
+
+
+def test_the_engine_keeps_the_figures_of_its_last_step() -> None:
+    pytest.importorskip("torch")
+    from mini_vllm import LLM, SamplingParams
+
+    llm = LLM(num_kv_blocks=40, max_model_len=64, max_num_seqs=4)
+    assert llm.engine.stats is None
+    llm.generate([[5, 6, 7], [8, 9]], SamplingParams(max_tokens=3, temperature=0, ignore_eos=True))
+    stats = llm.engine.stats
+    assert stats is not None
+    assert (stats.num_scheduled_reqs, stats.num_scheduled_tokens) == (2, 2)
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 49)), max_size=5), max_size=30), st.integers(0, 12)
+)
+@settings(derandomize=True, database=None, deadline=None)
+def test_the_hit_rate_is_that_of_the_last_steps_that_have_so_many_requests(
+    steps: list[list[tuple[int, int]]], most: int
+) -> None:
+    stats = PrefixCacheStats()
+    stats.record(1000, 999)  # before anybody looked
+    metrics = CachingMetrics(stats, most)
+    for n, step in enumerate(steps, start=1):
+        for num_tokens, num_hits in step:
+            stats.record(num_tokens, min(num_hits, num_tokens - 1))
+        before = metrics.hit_rate
+        metrics.observe()
+        window: list[tuple[int, int]] = []
+        for earlier in reversed([each for each in steps[:n] if each]):
+            if window and len(window) + len(earlier) > most:
+                break
+            window += earlier
+        queries = sum(num_tokens for num_tokens, _ in window)
+        hits = sum(min(num_hits, num_tokens - 1) for num_tokens, num_hits in window)
+        assert metrics.hit_rate == (hits / queries if queries else 0)
+        assert step or metrics.hit_rate == before

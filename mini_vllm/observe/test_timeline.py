@@ -1,0 +1,108 @@
+"""The timeline: a trace as text."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from mini_vllm.observe import timeline
+from mini_vllm.observe.trace import run_trace
+
+TRACES = Path(__file__).parent.parent / "traces" / "vllm-0.33.0"
+SCENARIO = {  # 8 usable blocks: "other" is preempted, "shares-the-prefix" begins like "first"
+    "config": {"block_size": 4, "num_blocks": 9, "max_num_seqs": 4, "max_num_batched_tokens": 8, "vocab_size": 100},
+    "requests": [
+        {"id": "first", "prompt": list(range(1, 11)), "max_tokens": 9},
+        {
+            "id": "shares-the-prefix",
+            "prompt": [*range(1, 9), 11],
+            "max_tokens": 8,
+            "arrival_step": 2,
+            "sample_seed": 1,
+        },
+        {"id": "other", "prompt": list(range(20, 31)), "max_tokens": 6, "arrival_step": 3, "sample_seed": 2},
+    ],
+}
+TIMELINE = """\
+step             0         10
+first            ##oooooooo
+shares-the-pr...   +ooooooo
+other               ##ox...+oooo
+tokens           933984333392222
+KV blocks        345799778845555
+
+# prefill chunk   + chunk after a prefix hit
+o decode, one token   . waiting   x preempted
+tokens, KV blocks: the share of the budget and of the cache that the step used"""
+
+
+def test_timeline_in_ascii() -> None:
+    assert timeline.render_timeline(run_trace(SCENARIO), width=60, ascii_only=True).plain == TIMELINE
+
+
+def test_timeline_in_unicode_differs_in_its_characters_only() -> None:
+    translated = timeline.render_timeline(run_trace(SCENARIO), width=60).plain
+    assert "   ◆▪▪▪▪▪▪▪" in translated
+    assert [len(line) for line in translated.splitlines()] == [len(line) for line in TIMELINE.splitlines()]
+
+
+def test_timeline_marks_the_budget_that_is_spent_and_the_recomputed_chunk() -> None:
+    config = {"block_size": 4, "num_blocks": 8, "max_num_seqs": 2, "max_num_batched_tokens": 5}
+    requests = [
+        {"id": name, "prompt": [seed] * 11, "max_tokens": 9, "sample_seed": seed} for seed, name in ((1, "a"), (2, "b"))
+    ]
+    trace = run_trace({"config": {**config, "enable_prefix_caching": False}, "requests": requests})
+    a, b = timeline.read_requests(trace)
+    assert {"prefill", "decode"} == set(filter(None, a.marks))
+    assert b.marks.count("preempted") == b.num_preemptions > 0
+    assert b.marks[b.marks.index("recompute") - 1] in ("waiting", "preempted")
+    assert trace["totals"]["scheduled_tokens"] == 2 * (11 + 8) + b.num_recomputed_tokens
+
+
+def test_timeline_shows_a_running_request_that_gets_nothing() -> None:
+    """Our scheduler never does that to a request, but a trace may come from another one."""
+    trace = run_trace(SCENARIO)
+    dropped = trace["steps"][4]["sched"].pop(0)
+    assert dropped == ["first", 1]
+    row = timeline.read_requests(trace)[0]
+    assert row.marks[3:6] == ["decode", "idle", "decode"]
+    assert "- running, not in this step" in timeline.render_timeline(trace).plain
+
+
+def test_long_runs_are_drawn_in_bands_and_cut_with_a_word() -> None:
+    config = {"block_size": 4, "num_blocks": 40, "max_num_seqs": 1, "max_num_batched_tokens": 64}
+    trace = run_trace({"config": config, "requests": [{"id": "a", "prompt": [1], "max_tokens": 65}]})
+    text = timeline.render_timeline(trace, width=30, max_bands=2).plain
+    assert [line for line in text.splitlines() if line.startswith("step")] == [
+        "step      0         10",
+        "step      20        30",
+    ]
+    assert "Not shown: steps 40 to 64." in text
+    assert max(len(line) for line in text.split("█ prefill")[0].splitlines()) <= 30
+
+
+def test_requests_and_totals() -> None:
+    trace = run_trace(SCENARIO)
+    console = Console(width=100, file=None)
+    with console.capture() as capture:
+        console.print(timeline.render_requests(trace), timeline.render_totals(trace, ascii_only=True))
+    text = capture.get()
+    assert re.search(r"shares-the-prefix +9 +8 +1 +8 +0 +length", text)
+    assert re.search(r"other +11 +0 +3 +6 +1 +length", text)
+    assert re.search(r"tokens computed +50 \(3.3 per step; the budget is 8\)", text)
+    assert re.search(r"saved by the prefix cache +12 tokens", text)
+    assert re.search(r"preemptions +1 \(8 tokens computed again\)", text)
+    assert "#################### 8 of 8 blocks" in text
+
+
+@pytest.mark.parametrize("path", sorted(TRACES.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_vllms_own_trace_is_drawn_as_ours(path: Path) -> None:
+    """The recordings lack some of our fields; what they say of the requests is the same."""
+    for line in path.read_text(encoding="utf-8").splitlines()[:3]:
+        recorded = json.loads(line)
+        rows = timeline.read_requests(recorded)
+        assert sum(row.num_preemptions for row in rows) == recorded["totals"]["preemptions"]
+        if path.stem != "quirk":
+            assert timeline.render_timeline(recorded).plain == timeline.render_timeline(run_trace(recorded)).plain

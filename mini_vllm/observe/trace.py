@@ -1,0 +1,314 @@
+"""Every step of a scheduler as one JSON record, and a driver that makes such traces without a model.
+
+A trace is a dictionary {"schema", "name", "config", "requests", "aborts", "steps", "outputs", "totals"}; the fields are
+documented in trace.schema.json beside this file, a superset of those recorded from vLLM 0.33.0 (traces/). Tests compare
+traces, the book draws them, the labs diff them. Only the public contract of the scheduler is used, so that any
+scheduler that honours it can be traced.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from mini_vllm import policies
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.observe.stats import StatsRecorder
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import Request
+from mini_vllm.scheduler import Scheduler, SchedulerOutput
+
+TRACE_SCHEMA_VERSION = 1
+SCHEDULER_OPTIONS = (  # of a config; scheduler_reserve_full_isl has another name there
+    *policies.KV_OPTIONS,
+    *policies.OWN_OPTIONS,
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "long_prefill_token_threshold",
+    "enable_chunked_prefill",
+    "policy",
+    "max_model_len",
+    "watermark",
+)
+
+Record = dict[str, Any]
+
+
+class TraceRecorder:
+    """Watches one scheduler. Per step the owner calls before_schedule(), after_schedule(), after_update().
+
+    stats: whether every step also carries its SchedulerStats.
+    """
+
+    def __init__(self, scheduler: Scheduler, *, stats: bool = False) -> None:
+        self.scheduler = scheduler
+        self.stats = StatsRecorder(scheduler) if stats else None
+        self.steps: list[Record] = []
+        self.requests: dict[str, Request] = {}  # every request ever scheduled, in order of first admission
+        self.totals = dict.fromkeys(("preemptions", "steps", "scheduled_tokens"), 0)
+        self._held: dict[str, list[int]] = {}  # request id -> block table before the step
+        self._told: set[str] = set()  # whose table the records so far tell
+
+    def before_schedule(self) -> None:
+        kv = self.scheduler.kv_cache_manager
+        self._held = {r.request_id: kv.get_block_ids(r.request_id) for r in self.scheduler.running}
+        self._told &= self._held.keys()
+
+    def after_schedule(self, output: SchedulerOutput, step: int | None = None, **extra: Any) -> Record:
+        """Record what schedule() decided. step: its number, by default one more than the last; extra: more fields."""
+        scheduler, kv = self.scheduler, self.scheduler.kv_cache_manager
+        if step is None:
+            step = self.steps[-1]["step"] + 1 if self.steps else 0
+        new: list[Any] = []
+        resumed: list[Any] = []
+        blocks, tables, computed = {}, {}, {}
+        for request in output.scheduled_requests:
+            request_id = request.request_id
+            computed[request_id] = request.num_computed_tokens
+            table, held = kv.get_block_ids(request_id), self._held.get(request_id)
+            if held is None:
+                (resumed if request.num_preemptions else new).append([request_id, request.num_computed_tokens])
+                blocks[request_id] = table
+            elif request_id not in self._told or table[: len(held)] != held:
+                tables[request_id] = table
+            elif len(table) > len(held):
+                blocks[request_id] = table[len(held) :]
+            self._told.add(request_id)
+            self.requests.setdefault(request_id, request)
+        record: Record = {
+            "step": step,
+            "sched": [[request_id, n] for request_id, n in output.num_scheduled_tokens.items()],
+            "computed": computed,
+            "running": [request.request_id for request in scheduler.running],
+            "free_sched": kv.num_free_blocks,
+            **extra,
+        }
+        optional = {
+            "new": new,
+            "resumed": resumed,
+            "preempted": list(output.preempted_req_ids),
+            "waiting": [request.request_id for request in scheduler.waiting],
+            "blocks": blocks,
+            "tables": tables,
+            "swapped_out": [list(pair) for pair in output.blocks_to_swap_out],
+            "swapped_in": [list(pair) for pair in output.blocks_to_swap_in],
+            "copied": [list(pair) for pair in output.blocks_to_copy],
+            "forks": {name: [fork.request_id for fork in forks] for name, forks in output.forks.items()},
+            "stats": asdict(self.stats.record(output)) if self.stats else {},
+        }
+        record.update({key: value for key, value in optional.items() if value})
+        self.steps.append(record)
+        self.totals["steps"] += 1
+        self.totals["scheduled_tokens"] += output.total_num_scheduled_tokens
+        self.totals["preemptions"] += len(output.preempted_req_ids)
+        return record
+
+    def after_update(
+        self, sampled_token_ids: Mapping[str, Sequence[int]], finished: Iterable[Request], **extra: Any
+    ) -> Record:
+        """Complete the last record with what the step produced."""
+        kv, record = self.scheduler.kv_cache_manager, self.steps[-1]
+        record["sampled"] = {request_id: list(token_ids) for request_id, token_ids in sampled_token_ids.items()}
+        ended = [[request.request_id, request.finish_reason] for request in finished]
+        if ended:
+            record["finished"] = ended
+        record.update(free=kv.num_free_blocks, cached=kv.num_cached_blocks, **extra)
+        return record
+
+    def to_trace(self, name: str, requests: Sequence[Record] | None = None, aborts: Sequence[Record] = ()) -> Record:
+        """The whole run. requests: the scenario's, or None to describe those that were seen."""
+        scheduler = self.scheduler
+        stats, again = scheduler.prefix_cache_stats, scheduler.preempted_prefix_cache_stats
+        described = [describe_request(request) for request in self.requests.values()] if requests is None else requests
+        return {
+            "schema": TRACE_SCHEMA_VERSION,
+            "name": name,
+            "source": "mini_vllm",
+            "config": describe_config(scheduler),
+            "requests": list(described),
+            "aborts": list(aborts),
+            "steps": self.steps,
+            "outputs": {request_id: list(request.output_token_ids) for request_id, request in self.requests.items()},
+            "totals": {
+                **self.totals,
+                "prefix_requests": stats.requests,
+                "prefix_queries": stats.queries,
+                "prefix_hits": stats.hits,
+                "preempted_requests": again.requests,
+                "preempted_queries": again.queries,
+                "preempted_hits": again.hits,
+                "final_free_queue": scheduler.kv_cache_manager.free_block_ids(),
+            },
+        }
+
+
+def describe_config(scheduler: Scheduler) -> Record:
+    """The options that decide what a scheduler does."""
+    kv = scheduler.kv_cache_manager
+    return {
+        "block_size": kv.block_size,
+        "num_blocks": kv.num_blocks,
+        "enable_prefix_caching": kv.enable_prefix_caching,
+        "max_num_seqs": scheduler.max_num_seqs,
+        "max_num_batched_tokens": scheduler.max_num_batched_tokens,
+        "long_prefill_token_threshold": scheduler.long_prefill_token_threshold,
+        "enable_chunked_prefill": scheduler.enable_chunked_prefill,
+        "policy": scheduler.policy,
+        "max_model_len": scheduler.max_model_len,
+        "scheduler_reserve_full_isl": scheduler.reserve_full_sequence,
+        "watermark": scheduler.watermark,
+        **policies.describe(scheduler),
+    }
+
+
+def describe_request(request: Request) -> Record:
+    """A request as a scenario gives it."""
+    return {
+        "id": request.request_id,
+        "arrival_time": request.arrival_time,
+        "prompt": list(request.prompt_token_ids),
+        "max_tokens": request.sampling_params.max_tokens,
+        "priority": request.priority,
+        "ignore_eos": request.sampling_params.ignore_eos,
+    }
+
+
+# --- traces without a model ---------------------------------------------------------------------------------------
+
+
+def fake_token(seed: int, position: int, vocab_size: int) -> int:
+    """The token that the fake model samples at a position: a hash, the same in every schedule."""
+    mask = (1 << 64) - 1
+    x = (seed * 0x9E3779B97F4A7C15 + position * 0xBF58476D1CE4E5B9) & mask
+    x ^= x >> 31
+    x = (x * 0x94D049BB133111EB) & mask
+    x ^= x >> 29
+    return x % vocab_size
+
+
+def make_scheduler(
+    config: Mapping[str, Any],
+    *,
+    scheduler_cls: type[Scheduler] | None = None,
+    kv_cache_manager_cls: type[KVCacheManager] | None = None,
+) -> Scheduler:
+    """Build the scheduler of a trace's config; a class that is given stands in for the one that the config names."""
+    options = {name: config[name] for name in SCHEDULER_OPTIONS if name in config}
+    if "scheduler_reserve_full_isl" in config:  # vLLM's name
+        options["reserve_full_sequence"] = config["scheduler_reserve_full_isl"]
+    name, preemption_mode = config.get("scheduler", "v1"), config.get("preemption_mode", "recompute")
+    return policies.make_scheduler(
+        scheduler_cls or policies.get_scheduler_cls(name, preemption_mode), kv_cache_manager_cls, options
+    )
+
+
+class ScenarioRun:
+    """Drives a scheduler through a scenario {"config", "requests", "aborts"} with a fake model, step by step.
+
+    In each step: aborts "before", arrivals, schedule(), the fake model, aborts "during" (their token is dropped),
+    update_from_output(). When nothing is in flight, time jumps to the next arrival.
+    """
+
+    def __init__(
+        self,
+        scenario: Mapping[str, Any],
+        *,
+        scheduler_cls: type[Scheduler] | None = None,
+        kv_cache_manager_cls: type[KVCacheManager] | None = None,
+    ) -> None:
+        self.scenario = scenario
+        self.config = config = scenario["config"]
+        self.scheduler = make_scheduler(config, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
+        self.recorder = TraceRecorder(self.scheduler)
+        self.requests: dict[str, Request] = {}
+        self.step = 0
+        self._seeds: dict[str, int] = {}
+        self._todo = deque(sorted(scenario["requests"], key=lambda spec: spec.get("arrival_step", 0)))
+
+    def is_done(self) -> bool:
+        return not self._todo and not self.scheduler.has_unfinished_requests()
+
+    def run_step(self) -> SchedulerOutput:
+        scheduler, recorder = self.scheduler, self.recorder
+        if not scheduler.has_unfinished_requests():
+            self.step = max(self.step, self._todo[0].get("arrival_step", 0))
+        before = self._abort("before")
+        while self._todo and self._todo[0].get("arrival_step", 0) <= self.step:
+            self._add(self._pop_group())
+        recorder.before_schedule()
+        output = scheduler.schedule()
+        recorder.after_schedule(output, self.step, **({"aborted_before": before} if before else {}))
+        sampled = {
+            request.request_id: [self._sample(request)]
+            for scheduled in output.scheduled_requests
+            if scheduler.needs_sample(scheduled, output.num_scheduled_tokens[scheduled.request_id])
+            for request in (scheduled, *output.forks.get(scheduled.request_id, ()))
+        }
+        during = self._abort("during")
+        finished = scheduler.update_from_output(output, sampled)
+        recorder.after_update(sampled, finished, **({"aborted_during": during} if during else {}))
+        self.step += 1
+        return output
+
+    def to_trace(self) -> Record:
+        trace = self.recorder.to_trace(
+            self.scenario.get("name", ""), self.scenario["requests"], self.scenario.get("aborts", ())
+        )
+        outputs = {request_id: list(request.output_token_ids) for request_id, request in self.requests.items()}
+        return trace | {"config": dict(self.config), "outputs": outputs}
+
+    def _pop_group(self) -> list[Record]:
+        """The next request, with all that follow it in the same group."""
+        group = [self._todo.popleft()]
+        while self._todo and "group" in group[0] and self._todo[0].get("group") == group[0]["group"]:
+            group.append(self._todo.popleft())
+        return group
+
+    def _add(self, specs: Sequence[Record]) -> None:
+        requests = [self._make_request(spec) for spec in specs]
+        self.requests.update((request.request_id, request) for request in requests)
+        self._seeds.update((spec["id"], spec.get("sample_seed", 0)) for spec in specs)
+        if len(requests) == 1:
+            self.scheduler.add_request(requests[0])
+        else:
+            self.scheduler.add_group(requests)
+
+    def _make_request(self, spec: Record) -> Request:
+        return Request(
+            spec["id"],
+            spec["prompt"],
+            SamplingParams(max_tokens=spec["max_tokens"], ignore_eos=spec.get("ignore_eos", False), temperature=0.0),
+            eos_token_ids=(self.config["eos_token_id"],) if "eos_token_id" in self.config else (),
+            priority=spec.get("priority", 0),
+            arrival_time=spec.get("arrival_time", 0.0),
+            cache_salt=spec.get("cache_salt"),
+            max_model_len=self.config.get("max_model_len"),
+        )
+
+    def _sample(self, request: Request) -> int:
+        return fake_token(self._seeds[request.request_id], request.num_tokens, self.config.get("vocab_size", 1000))
+
+    def _abort(self, phase: str) -> list[str]:
+        aborted = []
+        for abort in self.scenario.get("aborts", ()):
+            request = self.requests.get(abort["id"])
+            if abort["step"] == self.step and abort["phase"] == phase and request and not request.is_finished:
+                self.scheduler.abort_request(abort["id"])
+                aborted.append(abort["id"])
+        return aborted
+
+
+def run_trace(
+    scenario: Mapping[str, Any],
+    *,
+    scheduler_cls: type[Scheduler] | None = None,
+    kv_cache_manager_cls: type[KVCacheManager] | None = None,
+    max_steps: int = 100_000,
+) -> Record:
+    """Run a whole scenario. A scheduler that gets nowhere is stopped after max_steps with a RuntimeError."""
+    run = ScenarioRun(scenario, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
+    for _ in range(max_steps):
+        if run.is_done():
+            return run.to_trace()
+        run.run_step()
+    raise RuntimeError(f"not finished after {max_steps} steps")

@@ -1,0 +1,1 @@
+"""KV cache beyond the device: blocks that leave it and come back."""

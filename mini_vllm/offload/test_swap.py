@@ -1,0 +1,718 @@
+"""Preemption by swapping: same tokens, nothing computed twice, nothing lost, whatever happens in between.
+
+The state machine drives the worlds of test_core_properties with a model of what every device block and every CPU block
+holds. The tests with an engine run a random Qwen3 with sharp logits (fixture checkpoint) in which whatever was not
+written is not a number.
+"""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from mini_vllm import policies
+from mini_vllm.block_pool import KVCacheBlock
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine import LLMEngine
+from mini_vllm.errors import InvalidParameterError, UnknownParameterError
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.observe.trace import describe_config, run_trace
+from mini_vllm.offload.swap import PreemptionCost, SwappingKVCacheManager, SwappingScheduler
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import Request, RequestStatus
+from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.test_core_properties import (
+    CHOICES,
+    DOMAINS,
+    EXAMPLES,
+    PROMPTS,
+    SALTS,
+    Cache,
+    Options,
+    StepWorld,
+    explore,
+    prefix,
+)
+from mini_vllm.worker.preemption_cost import measure_preemption_cost
+
+# --- the scheduler, with a model of what every block holds -----------------------------------------------------------
+
+MANY = 60  # more CPU blocks than six requests of these worlds ever hold
+FOUR_TOKENS = {"seconds_per_token": 1.0, "seconds_per_pair": 0.0, "bytes_per_token": 0.0, "seconds_per_copy": 2.0}
+
+
+class SwapCache(Cache):
+    """The shadow of the device's slots, and that of the CPU pool's."""
+
+    kv: SwappingKVCacheManager
+
+    def __init__(self, kv: SwappingKVCacheManager) -> None:
+        super().__init__(kv)
+        self.cpu_slots: dict[tuple[int, int], Any] = {}
+
+    def copy(self, output: SchedulerOutput) -> None:
+        for block, cpu_block in output.blocks_to_swap_out:
+            for offset in range(self.kv.block_size):
+                self.cpu_slots[cpu_block, offset] = self.slots.get((block, offset))
+        for cpu_block, block in output.blocks_to_swap_in:
+            for offset in range(self.kv.block_size):
+                self.slots[block, offset] = self.cpu_slots[cpu_block, offset]
+
+    def look_up(self, request: Request) -> tuple[list[KVCacheBlock], int]:
+        """What the device has is the longest prefix there; the CPU pool may have more tokens."""
+        num_swapped = self.kv._swapped.pop(request.request_id, 0)
+        blocks, num_computed = super().look_up(request)
+        if num_swapped:
+            self.kv._swapped[request.request_id] = num_swapped
+            assert self.kv.get_computed_blocks(request) == (blocks, max(num_computed, num_swapped))
+        return blocks, max(num_computed, num_swapped)
+
+
+class SwapWorld(StepWorld):
+    """A StepWorld whose scheduler swaps."""
+
+    scheduler: SwappingScheduler
+    kv: SwappingKVCacheManager
+    cache: SwapCache
+
+    def __init__(self, options: Options, preemption_mode: str, num_cpu_blocks: int) -> None:
+        super().__init__(
+            options,
+            SwappingScheduler,
+            preemption_mode=preemption_mode,
+            num_cpu_blocks=num_cpu_blocks,
+            preemption_cost=FOUR_TOKENS,
+        )
+        self.cache = SwapCache(self.kv)
+        self.swapped: dict[str, int] = {}  # before the step
+        self.computed: Counter[tuple[str, int]] = Counter()  # how often each position was
+        self.failed = False
+        self.num_copied = 0
+
+    def schedule(self) -> SchedulerOutput:
+        self.swapped = dict(self.kv._swapped)
+        output = super().schedule()
+        out, into = output.blocks_to_swap_out, output.blocks_to_swap_in
+        for pairs in (out, into):  # a block is the target of one copy
+            assert len({target for _, target in pairs}) == len(pairs)
+        assert 0 not in {block for block, _ in out} | {block for _, block in into}
+        return output
+
+    def check_hit(self, request: Request) -> None:
+        """The laws of a hit hold for the device's share; the counter starts where the CPU pool's prefix ends."""
+        start = request.num_computed_tokens
+        hit = request.num_computed_tokens = self.kv.num_on_device(request, start)
+        super().check_hit(request)
+        request.num_computed_tokens = start
+        assert start == max(hit, self.swapped.get(request.request_id, 0))
+
+    def check_work_is_conserved(self, output: Any, stayed: Any, preempted: Any) -> None:
+        head = self.scheduler.waiting[0] if self.scheduler.waiting else None
+        if head and head.request_id in self.kv._swapped and not self.kv.enable_prefix_caching:
+            return  # there the base class expects a start from 0
+        super().check_work_is_conserved(output, stayed, preempted)
+
+    def cache_write(self, output: SchedulerOutput) -> None:
+        self.cache.copy(output)
+        self.num_copied += len(output.blocks_to_swap_in)
+        super().cache_write(output)
+        for request in output.scheduled_requests:
+            start, n = request.num_computed_tokens, output.num_scheduled_tokens[request.request_id]
+            self.computed.update((request.request_id, position) for position in range(start, start + n))
+        scheduler = self.scheduler
+        if scheduler.preemption_mode == "swap" and scheduler.num_cpu_blocks == MANY and not self.failed:
+            assert not self.computed or max(self.computed.values()) == 1  # nothing is computed twice
+
+    def fail(self, aborts: Sequence[int] = (), copied: bool = False) -> None:
+        """copied: the step fails after its copies."""
+        self.failed = True
+        output = self.schedule()
+        if copied:
+            self.cache.copy(output)
+        for choice in aborts:
+            self.abort(choice, unwritten=True)
+        self.scheduler.fail_step(output)
+        for request in output.scheduled_requests:
+            if not request.is_finished:
+                assert (request.status, request.num_computed_tokens) == (RequestStatus.PREEMPTED, 0)
+                kept = self.kv._swapped.get(request.request_id)
+                assert kept in (None, self.swapped.get(request.request_id))  # what was in the pool before, or nothing
+        self.check()
+
+    def preempt(self) -> None:
+        """A preemption between two steps."""
+        if self.scheduler.running:
+            self.scheduler._preempt(self.scheduler._pop_victim())
+        self.check()
+
+    def drain(self) -> None:
+        super().drain()
+        assert self.kv.swap_space.num_free_blocks == self.scheduler.num_cpu_blocks
+
+    def check(self, unwritten: bool = False) -> None:
+        super().check(unwritten)
+        kv, space = self.kv, self.kv.swap_space
+        assert unwritten or kv._hits == kv._swapping_in == {}  # between steps nobody is on the way in
+        tables = {request_id: space.get_block_ids(request_id) for request_id in kv._swapped}
+        held = [block for table in tables.values() for block in table]
+        assert len(set(held)) == len(held)
+        assert sorted(held + space._free) == list(range(self.scheduler.num_cpu_blocks))
+        for request_id, num_tokens in kv._swapped.items():
+            request = self.live[request_id]
+            assert unwritten or request.status is RequestStatus.PREEMPTED
+            assert len(tables[request_id]) == -(-num_tokens // kv.block_size)
+            if request_id not in kv._swapping_out:  # else the copy is still to be made
+                for p in range(num_tokens):
+                    slot = tables[request_id][p // kv.block_size], p % kv.block_size
+                    assert self.cache.cpu_slots[slot] == prefix(request, p + 1)
+
+
+OPERATIONS = ("step",) * 8 + ("add",) * 4 + ("preempt",) * 2 + ("abort", "step and abort", "fail", "fail late")
+
+
+CROWDED = {**DOMAINS, "num_blocks": (4, 6, 9), "max_num_seqs": (2, 3, 5), "max_model_len": (None,)}
+
+
+class SwapMachine(RuleBasedStateMachine):
+    """Little memory and mostly steps, so that requests live long enough to be swapped out and to come back."""
+
+    @initialize(
+        options=st.builds(Options, **{name: st.sampled_from(domain) for name, domain in CROWDED.items()}),
+        prompts=st.lists(PROMPTS, min_size=3, max_size=3),
+        preemption_mode=st.sampled_from(("swap", "swap", "cheaper")),
+        num_cpu_blocks=st.sampled_from((MANY, MANY, 0, 1, 3, 6)),
+    )
+    def begin(self, options: Options, prompts: list[list[int]], preemption_mode: str, num_cpu_blocks: int) -> None:
+        self.world = SwapWorld(options, preemption_mode, num_cpu_blocks)
+        for prompt in prompts:
+            self.world.add(prompt, None, max_tokens=12, priority=len(prompt) % 3, ignore_eos=True)
+
+    @rule(
+        operation=st.sampled_from(OPERATIONS),
+        prompt=PROMPTS,
+        salt=st.sampled_from(SALTS),
+        priority=st.integers(0, 2),
+        choice=CHOICES,
+    )
+    def operate(self, operation: str, prompt: list[int], salt: str | None, priority: int, choice: int) -> None:
+        world = self.world
+        if operation == "add" or not world.live:
+            if len(world.live) < 6:
+                world.add(prompt, salt, max_tokens=12, priority=priority, ignore_eos=choice > 0)
+        elif operation == "preempt":
+            world.preempt()
+        elif operation == "abort":
+            world.abort(choice)
+        elif operation.startswith("fail"):
+            world.fail([choice] if choice < 2 else [], copied=operation == "fail late")
+        else:
+            world.step([choice] if operation == "step and abort" else [])
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.drain()
+            NUM_COPIED[0] += self.world.num_copied
+
+
+NUM_COPIED = [0]  # blocks that came back, in all examples
+
+
+def test_laws_of_the_swapping_scheduler() -> None:
+    NUM_COPIED[0] = 0
+    explore(SwapMachine, 50)
+    assert NUM_COPIED[0] > EXAMPLES // 2  # the positive control
+
+
+@pytest.mark.slow
+def test_laws_of_the_swapping_scheduler_at_length() -> None:
+    explore(SwapMachine, 1000)
+
+
+# --- the scheduler, step by step --------------------------------------------------------------------------------------
+
+
+def make_scheduler(num_blocks: int = 9, num_cpu_blocks: int = 20, **options: Any) -> SwappingScheduler:
+    """Blocks of 2 slots."""
+    caching = options.pop("enable_prefix_caching", True)
+    kv = SwappingKVCacheManager(num_blocks, 2, enable_prefix_caching=caching)
+    limits = {"max_num_seqs": 8, "max_num_batched_tokens": 100, **options}
+    return SwappingScheduler(kv, num_cpu_blocks=num_cpu_blocks, **limits)
+
+
+def step(scheduler: Scheduler) -> SchedulerOutput:
+    output = scheduler.schedule()
+    samples = [
+        r for r in output.scheduled_requests if scheduler.needs_sample(r, output.num_scheduled_tokens[r.request_id])
+    ]
+    scheduler.update_from_output(output, {request.request_id: [0] for request in samples})
+    return output
+
+
+def add(scheduler: Scheduler, request_id: str, prompt: Sequence[int], max_tokens: int = 20) -> Request:
+    request = Request(request_id, prompt, SamplingParams(max_tokens=max_tokens))
+    scheduler.add_request(request)
+    return request
+
+
+def test_only_what_lies_behind_the_prefix_hit_comes_from_the_cpu_pool() -> None:
+    scheduler = make_scheduler()
+    victim = add(scheduler, "a", [1, 2, 3, 4, 5, 6, 7])
+    step(scheduler)
+    scheduler._preempt(scheduler.running.pop())
+    # The next step copies out first; on the device three full blocks can still be found, the fourth cannot.
+    output = step(scheduler)
+    assert output.blocks_to_swap_out == [(1, 0), (2, 1), (3, 2), (4, 3)]
+    assert output.blocks_to_swap_in == [(3, 4)]
+    assert output.num_scheduled_tokens == {"a": 1}
+    assert victim.num_computed_tokens == 8
+    assert scheduler.preempted_prefix_cache_stats.hits == 6
+    assert scheduler.kv_cache_manager.swap_space.num_free_blocks == 20
+
+
+def crowded() -> tuple[SwappingScheduler, SchedulerOutput]:
+    """A device full of "a" and "b" after one step, and a second one that preempts "b", 8 tokens in 4 blocks."""
+    scheduler = make_scheduler(enable_prefix_caching=False)
+    add(scheduler, "a", [1, 2, 3, 4, 5, 6, 7])
+    add(scheduler, "b", [9] * 8)
+    step(scheduler)
+    output = scheduler.schedule()
+    assert output.preempted_req_ids == ["b"]
+    assert output.blocks_to_swap_out == [(5, 0), (6, 1), (7, 2), (8, 3)]
+    return scheduler, output
+
+
+def test_what_a_failed_step_was_to_swap_out_is_computed_again() -> None:
+    scheduler, output = crowded()
+    scheduler.fail_step(output)
+    assert scheduler.kv_cache_manager.swap_space.num_free_blocks == 20
+    output = step(scheduler)
+    assert output.num_scheduled_tokens == {"a": 8}
+    assert output.blocks_to_swap_out == output.blocks_to_swap_in == []
+
+
+def test_what_a_failed_step_was_to_swap_in_is_still_in_the_pool() -> None:
+    scheduler, output = crowded()
+    scheduler.update_from_output(output, {"a": [0]})
+    scheduler.abort_request("a")
+    space = scheduler.kv_cache_manager.swap_space
+    for _ in range(3):
+        output = scheduler.schedule()
+        assert output.num_scheduled_tokens == {"b": 1}
+        assert len(output.blocks_to_swap_in) == 4
+        scheduler.fail_step(output)
+        assert space.num_free_blocks == 16
+        assert scheduler.kv_cache_manager.num_free_blocks == 8
+    step(scheduler)
+    assert space.num_free_blocks == 20
+    assert step(scheduler).num_scheduled_tokens == {"b": 1}
+
+
+def test_what_a_failed_step_was_to_swap_in_cannot_be_found() -> None:
+    """Whether its request still lives or was aborted meanwhile: the blocks were published, and nobody wrote them."""
+    for abort in (False, True):
+        scheduler = make_scheduler()
+        add(scheduler, "a", [1, 2, 3, 4, 5, 6, 7])
+        add(scheduler, "b", [9] * 8)
+        while scheduler.kv_cache_manager.num_free_blocks or len(scheduler.running) > 1:
+            step(scheduler)  # until "b" is in the pool and "a" in every block
+        scheduler.abort_request("a")
+        output = scheduler.schedule()
+        assert len(output.blocks_to_swap_in) == 4
+        if abort:
+            scheduler.abort_request("b")
+        scheduler.fail_step(output)
+        again = Request("c", [9] * 9, SamplingParams())
+        assert scheduler.kv_cache_manager.get_computed_blocks(again) == ([], 0)
+
+
+def test_a_hit_that_is_longer_than_what_was_swapped_out() -> None:
+    scheduler = make_scheduler(num_blocks=20, max_num_batched_tokens=5, max_num_seqs=1, policy="priority")
+    victim = add(scheduler, "a", list(range(10)))
+    step(scheduler)
+    scheduler._preempt(scheduler.running.pop())
+    other = Request("b", list(range(10)), SamplingParams(), priority=-1)
+    scheduler.add_request(other)  # it overtakes, and leaves five blocks behind
+    while not other.output_token_ids:
+        step(scheduler)
+    scheduler.abort_request("b")
+    output = scheduler.schedule()
+    assert output.num_scheduled_tokens == {"a": 2}
+    assert output.blocks_to_swap_in == []
+    scheduler.update_from_output(output, {"a": [0]})
+    assert victim.num_computed_tokens == 10
+    assert scheduler.kv_cache_manager.swap_space.num_free_blocks == 20
+
+
+@pytest.mark.parametrize(
+    "when", ["before it comes back", "while it comes back", "while it comes back, and the step fails"]
+)
+def test_a_swapped_request_that_is_aborted_holds_nothing(when: str) -> None:
+    scheduler, output = crowded()
+    scheduler.update_from_output(output, {"a": [0]})
+    scheduler.abort_request("a")
+    if when != "before it comes back":
+        output = scheduler.schedule()
+        assert output.blocks_to_swap_in
+    scheduler.abort_request("b")
+    if "fails" in when:
+        scheduler.fail_step(output)
+    else:
+        scheduler.update_from_output(output, {"b": [0]})
+    assert scheduler.kv_cache_manager.swap_space.num_free_blocks == 20
+    assert scheduler.kv_cache_manager.num_free_blocks == 8
+    assert not scheduler.has_unfinished_requests()
+
+
+@pytest.mark.parametrize(("num_cpu_blocks", "num_swapped"), [(0, 0), (3, 0), (4, 4)])
+def test_a_victim_that_does_not_fit_into_the_pool_is_computed_again(num_cpu_blocks: int, num_swapped: int) -> None:
+    scheduler = make_scheduler(num_cpu_blocks=num_cpu_blocks, enable_prefix_caching=False)
+    add(scheduler, "a", [1, 2, 3, 4, 5, 6, 7])
+    add(scheduler, "b", [9] * 8)
+    step(scheduler)
+    output = step(scheduler)
+    assert (output.preempted_req_ids, len(output.blocks_to_swap_out)) == (["b"], num_swapped)
+    scheduler.abort_request("a")
+    assert step(scheduler).num_scheduled_tokens == {"b": 1 if num_swapped else 9}
+
+
+def test_a_prompt_comes_back_where_its_chunks_were() -> None:
+    scheduler = make_scheduler(max_num_batched_tokens=5, enable_prefix_caching=False)
+    add(scheduler, "a", [1, 2, 3, 4])
+    victim = add(scheduler, "b", list(range(10)))
+    step(scheduler), step(scheduler)
+    assert victim.num_computed_tokens == 5  # in the middle of a block
+    scheduler._preempt(scheduler.running.pop())
+    output = step(scheduler)
+    assert output.num_scheduled_tokens == {"a": 1, "b": 4}
+    assert len(output.blocks_to_swap_out) == len(output.blocks_to_swap_in) == 3
+    assert victim.num_computed_tokens == 9
+
+
+def test_the_cheaper_of_both_is_chosen_for_each_victim() -> None:
+    scheduler = make_scheduler(preemption_mode="cheaper", preemption_cost=FOUR_TOKENS, enable_prefix_caching=False)
+    add(scheduler, "short", [1, 2, 3, 4])
+    add(scheduler, "long", [1, 2, 3, 4, 5])
+    step(scheduler)
+    for request in list(scheduler.running):
+        scheduler._preempt(request)
+    scheduler.running.clear()
+    output = step(scheduler)
+    assert output.num_scheduled_tokens == {"long": 1, "short": 5}
+    assert [block for _, block in output.blocks_to_swap_out] == [0, 1, 2]
+
+
+SCENARIO = {
+    "config": {
+        "block_size": 2, "num_blocks": 9, "max_num_seqs": 4, "max_num_batched_tokens": 8, "enable_prefix_caching": False
+    },
+    "requests": [{"id": i, "prompt": [1, 2, 3], "max_tokens": 8, "sample_seed": ord(i)} for i in "abcd"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "priority"])
+def test_a_trace_shows_the_copies_and_the_same_tokens(policy: str) -> None:
+    config = {**SCENARIO["config"], "policy": policy}
+    plain = run_trace({**SCENARIO, "config": config})
+    swapped = run_trace({**SCENARIO, "config": {**config, "preemption_mode": "swap", "num_cpu_blocks": 20}})
+    assert swapped["outputs"] == plain["outputs"]
+    for name in ("swapped_out", "swapped_in"):
+        assert sum(len(record.get(name, ())) for record in swapped["steps"]) > 5
+    assert swapped["totals"]["scheduled_tokens"] == 4 * (3 + 8 - 1) < plain["totals"]["scheduled_tokens"]
+
+
+def test_the_mode_chooses_the_scheduler() -> None:
+    assert policies.get_scheduler_cls("v1") is Scheduler
+    assert policies.get_scheduler_cls("v1", "swap") is policies.get_scheduler_cls("v1", "cheaper") is SwappingScheduler
+    scheduler = make_scheduler(preemption_mode="cheaper", preemption_cost=FOUR_TOKENS)
+    config = describe_config(scheduler)
+    assert (config["preemption_mode"], config["num_cpu_blocks"], config["preemption_cost"]) == (
+        "cheaper",
+        20,
+        FOUR_TOKENS,
+    )
+    assert "scheduler" not in config
+
+
+def test_bad_options_are_refused() -> None:
+    kv = SwappingKVCacheManager(9, 2)
+    limits: dict[str, Any] = {"max_num_seqs": 1, "max_num_batched_tokens": 1}
+    with pytest.raises(InvalidParameterError, match="'swap' or 'cheaper' here, got 'recompute'"):
+        SwappingScheduler(kv, preemption_mode="recompute", **limits)
+    with pytest.raises(InvalidParameterError, match="num_cpu_blocks must be at least 0, got -1"):
+        SwappingScheduler(kv, num_cpu_blocks=-1, **limits)
+    with pytest.raises(InvalidParameterError, match="needs a SwappingKVCacheManager, got KVCacheManager"):
+        SwappingScheduler(KVCacheManager(9, 2), **limits)
+    with pytest.raises(InvalidParameterError, match="bandwidth must be above 0, got 0"):
+        EngineConfig("tiny", preemption_mode="cheaper", preemption_cost={"bandwidth": 0})
+
+
+# --- what a preemption costs ------------------------------------------------------------------------------------------
+
+
+def test_the_worked_example_of_the_default() -> None:
+    cost = PreemptionCost()
+    assert cost.recompute(1000) == pytest.approx(31e-3, abs=1e-3)
+    assert cost.swap(1000) == pytest.approx(6e-3, abs=1e-3)
+    assert (cost.swap_is_cheaper(77), cost.swap_is_cheaper(78)) == (False, True)
+    assert cost.crossover == pytest.approx(77, abs=1)
+
+
+FIGURES = st.floats(0, 1e-3)
+
+
+@settings(derandomize=True, database=None, deadline=None)
+@given(per_token=FIGURES, per_pair=FIGURES, per_byte=FIGURES, per_copy=FIGURES, num_tokens=st.integers(1, 10**6))
+def test_swapping_is_cheaper_from_the_crossover_on(
+    per_token: float, per_pair: float, per_byte: float, per_copy: float, num_tokens: int
+) -> None:
+    cost = PreemptionCost(per_token, per_pair, 1, 1 / max(per_byte, 1e-9), per_copy)
+    if math.isclose(cost.recompute(num_tokens), cost.swap(num_tokens), rel_tol=1e-6):
+        return
+    assert cost.swap_is_cheaper(num_tokens) == (num_tokens > cost.crossover)
+
+
+@pytest.mark.parametrize("value", [-1, math.inf, math.nan, "1", None])
+def test_figures_must_be_finite_and_not_negative(value: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="PreemptionCost: seconds_per_copy must be a finite number"):
+        PreemptionCost(seconds_per_copy=value)
+    with pytest.raises(UnknownParameterError, match="did you mean 'seconds_per_copy'"):
+        PreemptionCost(seconds_per_copie=1)  # type: ignore[call-arg]
+
+
+# --- with a model -----------------------------------------------------------------------------------------------------
+
+MakeEngine = Callable[..., LLMEngine]
+Tokens = dict[str, tuple[int, ...]]
+
+SHARED = [11, 12, 13, 14, 15, 16, 17, 18, 19]
+PROMPTS = {"a": [*SHARED, 20, 21], "b": [*SHARED, 30, 31, 32, 33], "c": [70], "d": list(range(40, 56))}
+PARAMS = {
+    "a": SamplingParams(temperature=0, max_tokens=8, ignore_eos=True),
+    "b": SamplingParams(temperature=1.0, seed=5, max_tokens=9, ignore_eos=True),
+    "c": SamplingParams(temperature=0.8, seed=6, max_tokens=12, ignore_eos=True),
+    "d": SamplingParams(temperature=0, max_tokens=6, ignore_eos=True, repetition_penalty=1.2),
+}
+MINIMUM = sum(len(PROMPTS[name]) + PARAMS[name].max_tokens - 1 for name in PROMPTS)  # each token computed once
+
+
+@pytest.fixture
+def make_engine(checkpoint: Path) -> MakeEngine:
+    """Engines with blocks of 4 and little memory; nothing that was not written may be read."""
+
+    def make(model: str = str(checkpoint), **config: Any) -> LLMEngine:
+        options = {"block_size": 4, "num_kv_blocks": 9, "preemption_mode": "swap", "num_cpu_blocks": 40, **config}
+        engine = LLMEngine(EngineConfig(model, dtype="float32", **options))
+        for key, value in (*engine.runner.kv_caches, *engine.runner.cache_engine.cpu_caches):
+            key.fill_(torch.nan), value.fill_(torch.nan)
+        return engine
+
+    return make
+
+
+def add_all(engine: LLMEngine) -> None:
+    for priority, (name, prompt) in enumerate(PROMPTS.items()):
+        engine.add_request(name, prompt, PARAMS[name], priority=-priority, arrival_time=float(priority))
+
+
+class Run:
+    """Steps an engine until nothing is in flight, and adds up what its steps did."""
+
+    def __init__(self, engine: LLMEngine) -> None:
+        self.engine = engine
+        self.tokens: Tokens = {}
+        self.num_computed = self.num_preempted = self.num_out = self.num_in = self.num_failed = 0
+
+    def step(self) -> None:
+        try:
+            outputs = self.engine.step()
+        except RunnerError:
+            self.num_failed += 1
+            return
+        self.tokens |= {output.request_id: tuple(output.outputs[0].token_ids) for output in outputs if output.finished}
+        stats = self.engine.stats
+        assert stats is not None
+        self.num_computed += stats.num_scheduled_tokens
+        self.num_preempted += stats.num_preempted_reqs
+        self.num_out += stats.num_swapped_out_blocks
+        self.num_in += stats.num_swapped_in_blocks
+
+    def finish(self) -> Tokens:
+        for _ in range(500):
+            if not self.engine.has_unfinished_requests():
+                break
+            self.step()
+        assert_idle(self.engine)
+        return self.tokens
+
+
+class RunnerError(Exception):
+    """What a runner raises that fails."""
+
+
+def assert_idle(engine: LLMEngine) -> None:
+    """Every block is free, on the device and in the CPU pool, and no map remembers a request."""
+    kv = engine.scheduler.kv_cache_manager
+    assert kv.num_free_blocks == kv.num_usable_blocks
+    assert all(block.ref_cnt == 0 for block in kv.block_pool.blocks)
+    assert not engine.has_unfinished_requests()
+    if isinstance(kv, SwappingKVCacheManager):
+        assert kv.swap_space.num_free_blocks == engine.kv_cache_plan.num_cpu_blocks
+        assert [kv._swapped, kv._swapping_out, kv._swapping_in, kv._hits, kv._tables] == [{}] * 5
+
+
+@pytest.fixture(scope="module")
+def expected(checkpoint: Path) -> Tokens:
+    """In a cache that holds everything."""
+    engine = LLMEngine(EngineConfig(str(checkpoint), dtype="float32", num_kv_blocks=200))
+    add_all(engine)
+    return Run(engine).finish()
+
+
+LATTICE = list(
+    itertools.product(("swap", "cheaper"), (False, True), ("fcfs", "priority"), (3, 64), (1, 3, 4), (0, 9, 60))
+)
+
+
+@pytest.mark.parametrize("stride", [17, pytest.param(1, marks=pytest.mark.slow)])
+def test_no_token_changes_and_none_is_computed_twice(make_engine: MakeEngine, expected: Tokens, stride: int) -> None:
+    num_swapped = 0
+    for mode, caching, policy, budget, block_size, num_cpu_blocks in LATTICE[::stride]:
+        shared: dict[str, Any] = {
+            "block_size": block_size,
+            "num_kv_blocks": 32 // block_size + 1,
+            "max_num_batched_tokens": budget,
+            "enable_prefix_caching": caching,
+            "policy": policy,
+        }
+        plain = Run(make_engine(**shared, preemption_mode="recompute", num_cpu_blocks=0))
+        swapping = Run(
+            make_engine(**shared, preemption_mode=mode, num_cpu_blocks=num_cpu_blocks, preemption_cost=FOUR_TOKENS)
+        )
+        for run in (plain, swapping):
+            add_all(run.engine)
+            assert run.finish() == expected
+        num_swapped += swapping.num_in
+        assert num_cpu_blocks or not swapping.num_out
+        assert swapping.num_computed <= plain.num_computed or caching  # hits depend on who is evicted, not on the mode
+        if mode == "swap" and num_cpu_blocks == 60:
+            assert swapping.num_computed <= MINIMUM
+            if not caching:
+                assert (swapping.num_in > 0) == (swapping.num_preempted > 0)
+                assert swapping.num_computed == MINIMUM
+                assert (plain.num_computed > MINIMUM) == (plain.num_preempted > 0)
+    assert num_swapped > 100 // stride
+
+
+def test_the_bundled_model_says_the_same(make_engine: MakeEngine) -> None:
+    modes = ("recompute", "swap", "cheaper")
+    runs = {mode: Run(make_engine("tiny", preemption_mode=mode, num_cpu_blocks=None)) for mode in modes}
+    for run in runs.values():
+        add_all(run.engine)
+        run.finish()
+    assert runs["swap"].tokens == runs["cheaper"].tokens == runs["recompute"].tokens
+    assert runs["swap"].num_in > 0
+    assert runs["swap"].num_computed < runs["recompute"].num_computed
+
+
+@pytest.mark.parametrize(
+    ("num_kv_blocks", "caching"),
+    [(9, False), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((9, True), (30, False), (30, True)))],
+)
+def test_trap_23_24_swapped_out_at_every_step(
+    make_engine: MakeEngine, expected: Tokens, num_kv_blocks: int, caching: bool
+) -> None:
+    """Everybody goes out after step k and comes back; a budget of 7 lets that happen within a prompt, too."""
+    for k in itertools.count(1):
+        run = Run(make_engine(num_kv_blocks=num_kv_blocks, enable_prefix_caching=caching, max_num_batched_tokens=7))
+        add_all(run.engine)
+        for _ in range(k):
+            run.step()
+        scheduler = run.engine.scheduler
+        if not scheduler.has_unfinished_requests():
+            assert k > 12
+            break
+        while scheduler.running:
+            scheduler._preempt(scheduler.running.pop())
+        assert run.finish() == expected, k
+        assert run.num_in > 0
+        assert caching or run.num_computed == MINIMUM
+
+
+@pytest.mark.parametrize(
+    ("late", "num_cpu_blocks", "caching"),
+    [
+        pytest.param(*case, marks=() if case == (False, 40, True) else pytest.mark.slow)
+        for case in itertools.product((False, True), (5, 40), (False, True))
+    ],
+)
+def test_a_step_that_raises_loses_nothing(
+    make_engine: MakeEngine, expected: Tokens, late: bool, num_cpu_blocks: int, caching: bool
+) -> None:
+    """Step k fails, before its copies or after its model; then every third one for a while."""
+    for k in itertools.count():
+        run = Run(make_engine(num_cpu_blocks=num_cpu_blocks, enable_prefix_caching=caching))
+        execute, count = run.engine.runner.execute, itertools.count()
+
+        def fail(step: Any, execute: Any = execute, count: Any = count, k: int = k) -> Any:
+            n = next(count)
+            fails = n == k or (n > k and n % 3 == 0 and n < k + 12)
+            if fails and not late:
+                raise RunnerError
+            sampled = execute(step)
+            if fails:
+                raise RunnerError
+            return sampled
+
+        run.engine.runner.execute = fail  # type: ignore[method-assign]
+        add_all(run.engine)
+        assert run.finish() == expected, k
+        if not run.num_failed:
+            assert k > 12
+            break
+
+
+@pytest.mark.parametrize("name", ["d", *(pytest.param(name, marks=pytest.mark.slow) for name in "ab")])
+def test_an_abort_at_any_moment_leaves_nothing_behind(make_engine: MakeEngine, expected: Tokens, name: str) -> None:
+    for k in range(18):
+        for during in (False, True):
+            run = Run(make_engine())
+            add_all(run.engine)
+            execute, count = run.engine.runner.execute, itertools.count()
+
+            def abort(step: Any, run: Run = run, execute: Any = execute, count: Any = count, k: int = k) -> Any:
+                if next(count) == k:
+                    run.engine.scheduler.abort_request(name)
+                return execute(step)
+
+            if during:
+                run.engine.runner.execute = abort  # type: ignore[method-assign]
+            for _ in range(k):
+                run.step()
+            if not during:
+                run.engine.abort(name)
+            others = {request_id: tokens for request_id, tokens in run.finish().items() if request_id != name}
+            assert others == {request_id: expected[request_id] for request_id in PROMPTS if request_id != name}, k
+
+
+def test_what_a_preemption_costs_is_measured_when_the_engine_starts(make_engine: MakeEngine) -> None:
+    engine = make_engine(preemption_mode="cheaper", num_kv_blocks=40)
+    assert isinstance(engine.scheduler, SwappingScheduler)
+    cost, runner = engine.scheduler.cost, engine.runner
+    assert engine.config.preemption_cost == engine.scheduler.preemption_cost
+    assert cost.bytes_per_token == 2 * 2 * 2 * 8 * 4  # K and V, layers, heads, head_dim, float32
+    default = PreemptionCost()
+    assert cost.seconds_per_token != default.seconds_per_token
+    assert cost.bandwidth != default.bandwidth
+    assert measure_preemption_cost(runner, max_tokens=3).seconds_per_token == default.seconds_per_token  # too short
+    assert make_engine(preemption_mode="swap").config.preemption_cost is None
+    given_cost = {"seconds_per_token": 1.0}
+    assert make_engine(preemption_mode="cheaper", preemption_cost=given_cost).config.preemption_cost == given_cost
+    assert_idle(engine)

@@ -1,0 +1,404 @@
+"""The scheduler of vLLM V0: prompts first, then decodes; groups of sequences that share their prompt's blocks.
+
+A step is a prefill step or a decode step. As long as prompts wait and fit, they go first, and those who decode stand
+still (what chunked prefill and V1 came to cure). A SequenceGroup is what one prompt asks for. Only its first sequence
+computes the prompt; when that has caught up the others fork: they sample from the same logits, then share its blocks,
+copy-on-write. When blocks run out, whole groups are preempted from the tail: one sequence is computed again, several
+are swapped to main memory and have precedence when they come back.
+
+V0's words and ours: a Sequence is a Request, its logical blocks are the indices of its block table; WAITING and
+RUNNING are the same, SWAPPED is PREEMPTED with a table in swap_space, and FINISHED_IGNORED is an error when the request
+is added. Every live request is in `waiting` (swapped ones first, then preempted and new ones) or in `running` (also
+those that wait to fork), beside the others of its group. Unlike V0: a prompt larger than the whole budget is cut, with
+enable_chunked_prefill; a group that finds no room in main memory is recomputed; no option chooses between the two.
+long_prefill_token_threshold and reserve_full_sequence mean nothing here: prompts are whole, and admitted as a whole.
+Source: Scheduler._schedule_default, _schedule_prefills, _schedule_running, _schedule_swapped and _preempt in
+vllm/core/scheduler.py of vLLM 0.5, SequenceGroup in vllm/sequence.py.
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from mini_vllm.block_pool import KVCacheBlock
+from mini_vllm.errors import (
+    DuplicateRequestError,
+    GroupTooLargeError,
+    InvalidParameterError,
+    RequestRefusedError,
+)
+from mini_vllm.offload.swap_space import SwapSpace
+from mini_vllm.policies.v0.fork import ForkingKVCacheManager
+from mini_vllm.policies.v0.sequence import GroupSchedulerOutput, SchedulingBudget, SequenceGroup
+from mini_vllm.request import FINISH_REASONS, Request, RequestStatus
+from mini_vllm.scheduler import Scheduler, SchedulerOutput
+
+
+class SequenceGroupScheduler(Scheduler):
+    """V0's policy on the contract of Scheduler. num_cpu_blocks: room in main memory for groups that are preempted.
+
+    Raises InvalidParameterError for a KV cache manager that cannot fork.
+    """
+
+    kv_cache_manager_cls = ForkingKVCacheManager
+    own_options = frozenset({"num_cpu_blocks"})
+    kv_cache_manager: ForkingKVCacheManager
+
+    def __init__(self, kv_cache_manager: ForkingKVCacheManager, *, num_cpu_blocks: int = 0, **options: Any) -> None:
+        super().__init__(kv_cache_manager, **options)
+        if not isinstance(kv_cache_manager, ForkingKVCacheManager):
+            name = type(kv_cache_manager).__name__
+            raise InvalidParameterError(f"sequence_group needs a KV cache manager that forks, got {name}")
+        self.num_cpu_blocks = num_cpu_blocks
+        self.swap_space = SwapSpace(num_cpu_blocks)
+        self._groups: dict[str, SequenceGroup] = {}  # of every live request
+        self._swapped_out: list[SequenceGroup] = []  # since the last step was decided, and the copies that takes:
+        self._blocks_to_swap_out: dict[int, int] = {}  # CPU block -> block
+
+    # --- groups come and go ---------------------------------------------------------------------------------------
+
+    def add_request(self, request: Request) -> None:
+        self.add_group([request])
+
+    def add_group(self, requests: Sequence[Request]) -> None:
+        """Queue the choices of one prompt. Raises what add_request() does, GroupTooLargeError for too many of them."""
+        request_ids = [request.request_id for request in requests]
+        for i, request_id in enumerate(request_ids):
+            if request_id in self._requests or request_id in request_ids[:i]:
+                raise DuplicateRequestError(f"request {request_id!r} is still in flight")
+        if len(requests) > 1:
+            self._check_group(requests)
+        self._groups.update(dict.fromkeys(request_ids, SequenceGroup(requests)))
+        try:
+            for request in requests:
+                super().add_request(request)
+        except RequestRefusedError:  # all of one length: the first is refused or none is
+            for request_id in request_ids:
+                del self._groups[request_id]
+            raise
+
+    def _check_group(self, requests: Sequence[Request]) -> None:
+        """Refuse a group that could not run as a whole at its greatest length.
+
+        Its blocks are then the full ones of the prompt, shared, and for each sequence the rest; the last token of a
+        request is never computed.
+        """
+        first, n, size = requests[0], len(requests), self.kv_cache_manager.block_size
+        max_len = min(first.max_model_len or self.max_model_len, self.max_model_len)
+        num_slots = max(min(first.num_prompt_tokens + first.max_tokens, max_len) - 1, first.num_prompt_tokens)
+        num_shared = first.num_prompt_tokens // size
+        for name, needed, limit in (
+            ("places", n, self.max_num_seqs),
+            ("tokens a step", n, self.max_num_batched_tokens),
+            ("blocks", num_shared + n * (-(-num_slots // size) - num_shared), self.kv_cache_manager.num_usable_blocks),
+        ):
+            if needed > limit:
+                raise GroupTooLargeError(
+                    f"request {first.request_id!r}: {n} sequences of up to {num_slots} computed tokens need "
+                    f"{needed} {name}, there are {limit}"
+                )
+
+    def finish_request(self, request_id: str, reason: str) -> None:
+        """As ever, for one sequence of a group. If it is the one that computes the prompt, the next one takes over."""
+        request = self._requests.get(request_id)
+        if request is not None and reason in FINISH_REASONS:
+            self._leave_group(request)
+        super().finish_request(request_id, reason)
+
+    def _leave_group(self, request: Request) -> None:
+        group = self._groups.pop(request.request_id)
+        if request in group.unforked:
+            group.unforked.remove(request)
+            return
+        group.sequences.remove(request)
+        self.swap_space.free(request.request_id)
+        if group.unforked:
+            heir = group.unforked.pop(0)
+            group.sequences.append(heir)
+            heir.num_computed_tokens = request.num_computed_tokens
+            self.kv_cache_manager.fork(request, heir)
+
+    def fork_request(self, parent_id: str, child_id: str) -> None:
+        """Let a sequence go on as another of its group does: it gives up its own tokens and blocks. Both are in step.
+
+        Call it between execution and update_from_output, which then appends a token to each (beam search does).
+        """
+        group, parent, child = self._groups[child_id], self._requests[parent_id], self._requests[child_id]
+        assert parent in group.sequences, f"{parent_id!r} is no sequence of the group of {child_id!r}"
+        if child in group.unforked:  # it is about to fork anyway
+            return
+        self.kv_cache_manager.free(child)
+        child.all_token_ids = list(parent.all_token_ids)
+        child.output_token_ids = list(parent.output_token_ids)
+        child.num_computed_tokens = parent.num_computed_tokens
+        self.kv_cache_manager.fork(parent, child)
+
+    # --- one step -------------------------------------------------------------------------------------------------
+
+    def schedule(self) -> GroupSchedulerOutput:
+        """Decide the next step. Prefills only, if there are any and nobody is swapped; else decodes, then swaps in."""
+        output = GroupSchedulerOutput()
+        budget = SchedulingBudget(self.max_num_batched_tokens, self.max_num_seqs - len(self.running))
+        self._schedule_prefills(budget, output)
+        if not output.num_scheduled_tokens:
+            self._schedule_running(budget, output)
+            if not output.preempted_req_ids and not self._blocks_to_swap_out:
+                self._schedule_swapped(budget, output)
+        output.blocks_to_copy = self.kv_cache_manager.take_copies()
+        output.blocks_to_swap_out = [(block, cpu_block) for cpu_block, block in self._blocks_to_swap_out.items()]
+        output.swapped_out, self._swapped_out, self._blocks_to_swap_out = self._swapped_out, [], {}
+        return output
+
+    def _schedule_prefills(self, budget: SchedulingBudget, output: GroupSchedulerOutput) -> None:
+        """Compute prompts, whole, in order: those under way, then those that wait, unless somebody is swapped."""
+        for request in self.running:
+            group = self._groups[request.request_id]
+            is_behind = request.num_tokens - request.num_computed_tokens > 1 and request not in group.unforked
+            if is_behind and not self._schedule_prompt(request, budget, output):
+                return
+        while self.waiting:
+            group = self._groups[self.waiting[0].request_id]
+            if group.is_swapped or not self._may_allocate(group, budget):
+                return
+            self._set_running(group, budget)
+            for request in group.sequences:
+                if not self._schedule_prompt(request, budget, output):
+                    return
+
+    def _may_allocate(self, group: SequenceGroup, budget: SchedulingBudget) -> bool:
+        """Whether the group has places, its first sequence tokens, and all of them blocks for what they have."""
+        kv, first = self.kv_cache_manager, group.sequences[0]
+        blocks, num_computed = kv.get_computed_blocks(first)
+        if not budget.chunk_of(first.num_tokens - num_computed) or len(group.requests) > budget.num_free_seqs:
+            return False
+        num_shared = first.num_prompt_tokens // kv.block_size
+        num_needed = kv.num_blocks_needed(first, first.num_tokens, blocks)
+        num_needed += sum(-(-other.num_tokens // kv.block_size) - num_shared for other in group.sequences[1:])
+        return num_needed + self._num_spare_blocks() <= kv.num_free_blocks
+
+    def _num_spare_blocks(self) -> int:
+        return self.num_watermark_blocks if self.running else 0
+
+    def _set_running(self, group: SequenceGroup, budget: SchedulingBudget) -> None:
+        """Move the group at the head of waiting to the end of running."""
+        for request in group.requests:
+            self.waiting.remove(request)
+            self.running.append(request)
+            request.status = RequestStatus.RUNNING
+        budget.num_free_seqs -= len(group.requests)
+
+    def _schedule_prompt(self, request: Request, budget: SchedulingBudget, output: GroupSchedulerOutput) -> bool:
+        """Let a sequence catch up; returns whether it did.
+
+        One of several, that are computed again, stops a token short: from there they decode in step.
+        """
+        kv, group = self.kv_cache_manager, self._groups[request.request_id]
+        blocks: list[KVCacheBlock] = []
+        num_computed = request.num_computed_tokens
+        is_new = not num_computed and not kv.get_block_ids(request.request_id)
+        if is_new:
+            blocks = self._find_computed_blocks(group, request)
+            num_computed = len(blocks) * kv.block_size
+        num_missing = request.num_tokens - (len(group.sequences) > 1) - num_computed
+        n = budget.chunk_of(num_missing)
+        if (n < num_missing and not n) or kv.allocate_slots(request, n, blocks) is None:
+            return False
+        output.groups[group] = None  # even if n is 0: what is shared may be written by this step
+        if is_new:
+            self._record_hit(request, num_computed)
+        if n:
+            self._schedule(request, n, budget, output)
+        return n == num_missing
+
+    def _find_computed_blocks(self, group: SequenceGroup, request: Request) -> list[KVCacheBlock]:
+        """The longest cached prefix; for all but the first of a group at least the prompt's full blocks."""
+        hits, _ = self.kv_cache_manager.get_computed_blocks(request)
+        shared: list[KVCacheBlock] = []
+        if request is not group.sequences[0]:
+            shared = self.kv_cache_manager.computed_prefix(group.sequences[0], request.num_prompt_tokens)
+        return max(hits, shared, key=len)
+
+    def _record_hit(self, request: Request, num_computed_tokens: int) -> None:
+        stats = self.preempted_prefix_cache_stats
+        if not request.num_preemptions:
+            stats = self.prefix_cache_stats
+            request.num_cached_tokens = num_computed_tokens
+        if self.kv_cache_manager.enable_prefix_caching:
+            stats.record(request.num_tokens, num_computed_tokens)
+        request.num_computed_tokens = num_computed_tokens
+
+    def _schedule(self, request: Request, n: int, budget: SchedulingBudget, output: GroupSchedulerOutput) -> None:
+        """Put n tokens of the request, which has the slots, into the step."""
+        output.add(request, n)
+        budget.num_batched_tokens += n
+        group = self._groups[request.request_id]
+        output.groups[group] = None
+        if group.unforked:
+            output.prompts[request.request_id] = group
+            if self.needs_sample(request, n):
+                output.forks[request.request_id] = list(group.unforked)
+
+    def _schedule_running(  # type: ignore[override]  # V0's method of this name, not V1's
+        self, budget: SchedulingBudget, output: GroupSchedulerOutput
+    ) -> None:
+        """One token for every sequence that runs; a group that finds no blocks preempts from the tail."""
+        kv = self.kv_cache_manager
+        queue = deque(dict.fromkeys(self._groups[request.request_id] for request in self.running))
+        if self.policy == "priority":
+            queue = deque(sorted(queue, key=lambda group: group.urgency))
+        while queue and budget.can_schedule(len(queue[0].sequences), 0):
+            group = queue.popleft()
+            while kv.num_blocks_to_append(group.sequences) > kv.num_free_blocks:
+                victim = queue.pop() if queue else group
+                output.preempted_req_ids += [request.request_id for request in victim.requests]
+                self._preempt_group(victim)
+                if victim is group:
+                    return
+            self._append_slots(group, budget, output)
+
+    def _append_slots(self, group: SequenceGroup, budget: SchedulingBudget, output: GroupSchedulerOutput) -> None:
+        for request in group.sequences:
+            new_blocks = self.kv_cache_manager.allocate_slots(request, 1)
+            assert new_blocks is not None, "num_blocks_to_append has counted them"
+            self._schedule(request, 1, budget, output)
+
+    def _schedule_swapped(self, budget: SchedulingBudget, output: GroupSchedulerOutput) -> None:
+        """Bring back, in order, the groups that fit; they decode at once."""
+        kv = self.kv_cache_manager
+        while self.waiting:
+            group = self._groups[self.waiting[0].request_id]
+            n = len(group.sequences)
+            if not group.is_swapped or not budget.can_schedule(n, n):
+                return
+            tables = {r.request_id: self.swap_space.get_block_ids(r.request_id) for r in group.sequences}
+            partial = [r for r in group.sequences if r.num_computed_tokens % kv.block_size]
+            num_partial_blocks = len({tables[request.request_id][-1] for request in partial})
+            num_needed = len(set(chain(*tables.values()))) + n - num_partial_blocks
+            if num_needed + self._num_spare_blocks() > kv.num_free_blocks:
+                return
+            kv.restore(tables)
+            for request_id in tables:
+                pairs = self.swap_space.swap_in(request_id, kv.get_block_ids(request_id))
+                output.blocks_to_swap_in += [pair for pair in pairs if pair not in output.blocks_to_swap_in]
+                self.swap_space.free(request_id)
+            group.is_swapped = False
+            self._set_running(group, budget)
+            self._append_slots(group, budget, output)
+
+    # --- preemption -----------------------------------------------------------------------------------------------
+
+    def _preempt(self, request: Request) -> None:
+        """Preempt the whole group of a request that the caller has taken out of running."""
+        self.running.append(request)
+        self._preempt_group(self._groups[request.request_id])
+
+    def _preempt_group(self, group: SequenceGroup, may_swap: bool = True) -> None:
+        """Take a running group's blocks: swap several sequences, if there is room; else it computes all again."""
+        requests = group.requests
+        self.running = [request for request in self.running if request not in requests]
+        for request in requests:
+            request.status = RequestStatus.PREEMPTED
+            request.num_preemptions += 1
+        if not (may_swap and self._swap_out(group)):
+            self._reset(group)
+        self._enqueue_group(group)
+
+    def _swap_out(self, group: SequenceGroup) -> bool:
+        """Move the tables of a group in step to the CPU pool; False, with nothing changed, if that cannot be."""
+        kv, sequences = self.kv_cache_manager, group.sequences
+        tables = {request.request_id: kv.get_block_ids(request.request_id) for request in sequences}
+        num_blocks = len(set(chain(*tables.values())))
+        in_step = all(request.num_tokens - request.num_computed_tokens == 1 for request in sequences)
+        if len(sequences) == 1 or not in_step or num_blocks > self.swap_space.num_free_blocks:
+            return False
+        places: dict[int, int] = {}
+        for request in sequences:
+            pairs = self.swap_space.swap_out(request.request_id, tables[request.request_id], places)
+            assert pairs is not None
+            places.update(pairs)
+            kv.free(request)
+        self._blocks_to_swap_out.update({cpu_block: block for block, cpu_block in places.items()})
+        self._swapped_out.append(group)
+        group.is_swapped = True
+        return True
+
+    def _reset(self, group: SequenceGroup) -> None:
+        """Leave a group nothing but its tokens."""
+        for request in group.requests:
+            self.kv_cache_manager.free(request)
+            self.swap_space.free(request.request_id)
+            request.num_computed_tokens = 0
+        group.is_swapped = False
+
+    def _enqueue(self, request: Request) -> None:
+        """Queue a new request; those of a group come one after the other."""
+        if self.policy == "priority":
+            insort(self.waiting, request, key=self._order)
+        else:
+            self.waiting.append(request)
+
+    def _enqueue_group(self, group: SequenceGroup) -> None:
+        """Put a preempted group back: before all others, but behind the swapped ones unless it is swapped itself."""
+        if self.policy == "priority":
+            for request in group.requests:
+                insort(self.waiting, request, key=self._order)
+            return
+        place = 0
+        while not group.is_swapped and place < len(self.waiting) and self._is_swapped(self.waiting[place]):
+            place += 1
+        for request in reversed(group.requests):
+            self.waiting.insert(place, request)
+
+    def _is_swapped(self, request: Request) -> bool:
+        return self._groups[request.request_id].is_swapped
+
+    def _order(self, request: Request) -> tuple[bool, tuple[int, float, str]]:
+        """Sort key of the waiting queue under the priority policy: swapped first, a group in one place."""
+        group = self._groups[request.request_id]
+        return not group.is_swapped, group.urgency
+
+    # --- after the step -------------------------------------------------------------------------------------------
+
+    def update_from_output(
+        self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
+    ) -> list[Request]:
+        """As ever; those who waited for a prompt fork before its first token is appended, and get one of their own."""
+        assert isinstance(output, GroupSchedulerOutput)
+        computed = SchedulerOutput()
+        for request in output.scheduled_requests:
+            n = output.num_scheduled_tokens[request.request_id]
+            group = output.prompts.get(request.request_id)
+            if group is None or not group.sequences:
+                computed.add(request, n)
+                continue
+            first = group.sequences[0]  # another one, if the request was aborted meanwhile
+            computed.add(first, n)
+            if self.needs_sample(first, n):
+                for other in group.unforked:
+                    self.kv_cache_manager.fork(first, other)
+                    other.num_computed_tokens = first.num_computed_tokens
+                    other.num_cached_tokens = first.num_cached_tokens
+                    computed.add(other, n)
+                group.sequences, group.unforked = group.requests, []
+        finished = super().update_from_output(computed, sampled_token_ids)
+        for request in finished:
+            self._leave_group(request)
+        return finished
+
+    def fail_step(self, output: SchedulerOutput) -> None:
+        """Undo a step that raised: whoever was in it, or was swapped out or in by it, computes everything again."""
+        assert isinstance(output, GroupSchedulerOutput)
+        for request in output.scheduled_requests:
+            if request.is_finished:
+                self.kv_cache_manager.withdraw(request, output.num_scheduled_tokens[request.request_id])
+        for group in output.swapped_out:
+            if group.is_swapped:
+                for request in group.requests:
+                    self.waiting.remove(request)
+                self._reset(group)
+                self._enqueue_group(group)
+        for group in reversed(output.groups):
+            if group.sequences and group.sequences[0].status is RequestStatus.RUNNING:
+                self._preempt_group(group, may_swap=False)

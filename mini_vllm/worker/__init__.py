@@ -1,0 +1,1 @@
+"""Where a step is computed: the runner, the memory of the KV cache, the sampler."""

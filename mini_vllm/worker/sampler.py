@@ -1,0 +1,196 @@
+"""From logits to tokens: one row of logits, one token.
+
+What: penalties, temperature, min_p, top_k, top_p, then a draw, in vLLM's order; the raw log-probabilities beside it.
+Why like this: the noise is a function of (seed, choice, position, token id) and of nothing else. There is no generator
+whose state a neighbour could advance, so a request draws the same tokens alone or in any batch, preempted or not.
+Invariant: the caller's logits are never written to, and only rows that ask for a thing pay for it: a greedy batch is a
+single max. Who calls: the model runner, once a step.
+Source: vllm/v1/sample/sampler.py; Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (SplitMix64).
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+
+import torch
+
+from mini_vllm.errors import InvalidLogitsError
+from mini_vllm.step import Logprob, SampledToken, SamplingRow
+
+GOLDEN_GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)  # SplitMix64's constants, as signed 64-bit integers
+MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
+MIX_2 = 0x94D049BB133111EB - (1 << 64)
+FIRST_GUESS = 256  # a nucleus is rarely larger
+CACHE_TOKENS = 1 << 18  # draw so many tokens at a time on a CPU: the temporaries stay in its cache
+
+
+class Sampler:
+    """Stateless: the same logits and rows give the same tokens."""
+
+    @torch.inference_mode()
+    def __call__(self, logits: torch.Tensor, rows: Sequence[SamplingRow]) -> list[SampledToken]:
+        """Sample a token from each row of logits [S, V], any floating dtype; the arithmetic is float32.
+
+        Raises InvalidLogitsError naming the row when its largest logit is NaN or infinite.
+        """
+        assert logits.shape[0] == len(rows), (logits.shape, len(rows))
+        groups: defaultdict[tuple[bool, bool], list[int]] = defaultdict(list)
+        for i, row in enumerate(rows):
+            groups[row.is_greedy, row.params.has_penalties].append(i)
+        token_ids = [0] * len(rows)
+        for (is_greedy, is_penalised), indices in groups.items():
+            chosen = [rows[i] for i in indices]
+            part = logits if len(chosen) == len(rows) else logits[indices]
+            if is_penalised:
+                part = penalise(part, chosen)
+            peaks, tokens = part.max(-1)
+            _check(peaks, indices)
+            if not is_greedy:
+                tokens = draw(part, peaks, chosen)
+            for i, token_id in zip(indices, tokens.tolist(), strict=True):
+                token_ids[i] = token_id
+        logprobs = gather_logprobs(logits, token_ids, [row.params.logprobs for row in rows])
+        return [SampledToken(token_id, logprobs.get(i)) for i, token_id in enumerate(token_ids)]
+
+
+def _check(peaks: torch.Tensor, indices: Sequence[int]) -> None:
+    """A row's maximum tells it all: max() passes NaN on, and is -inf only when every logit is."""
+    if not bool(peaks.isfinite().all()):
+        bad = int((~peaks.isfinite()).nonzero()[0])
+        raise InvalidLogitsError(f"row {indices[bad]}: the largest logit is {peaks[bad].item()}, it must be finite")
+
+
+def penalise(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
+    """A float32 copy of logits [R, V] with repetition, frequency and presence penalties (vLLM: apply_penalties).
+
+    Repetition looks at the prompt and the output, the other two at the output only. Only seen tokens are touched.
+    """
+    logits = logits.to(torch.float32, copy=True)
+    for scores, row in zip(logits, rows, strict=True):
+        counts = Counter(row.output_token_ids)
+        seen = torch.tensor([*counts, *set(row.prompt_token_ids) - counts.keys()], dtype=torch.int64).to(logits.device)
+        penalty, values = row.params.repetition_penalty, scores[seen]
+        scores[seen] = torch.where(values > 0, values / penalty, values * penalty)
+        output, times = seen[: len(counts)], torch.tensor(list(counts.values()), dtype=torch.float32).to(logits.device)
+        scores[output] -= row.params.frequency_penalty * times
+        scores[output] -= row.params.presence_penalty
+    return logits
+
+
+# --- the candidates -----------------------------------------------------------------------------------------------
+
+
+def draw(logits: torch.Tensor, peaks: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
+    """Token ids [R]: temperature, min_p, top_k, top_p, then the race. peaks [R] are the rows' maxima."""
+    params, vocab_size = [row.params for row in rows], logits.shape[1]
+    scores = logits.float() - peaks.float().unsqueeze(1)  # the peak at 0: no temperature can overflow it
+    scores /= torch.tensor([p.temperature for p in params], device=logits.device).unsqueeze(1)
+    restrict(scores, [p.min_p for p in params], 0, _keep_min_p)
+    restrict(scores, [p.top_k if p.top_k < vocab_size else 0 for p in params], 0, _keep_top_k)
+    restrict(scores, [p.top_p for p in params], 1, _keep_top_p)
+    return race(scores, torch.tensor([row.key for row in rows], device=logits.device))
+
+
+def restrict(
+    scores: torch.Tensor,
+    limits: Sequence[float],
+    off: float,
+    keep: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> None:
+    """Set to -inf, in place, what keep(scores [r, V], limits [r, 1]) leaves out, in the rows whose limit is not off."""
+    rows = [i for i, limit in enumerate(limits) if limit != off]
+    if rows:
+        limit = torch.tensor([limits[i] for i in rows], dtype=torch.float64, device=scores.device).unsqueeze(1)
+        part = scores[rows]
+        scores[rows] = part.masked_fill_(~keep(part, limit), -torch.inf)
+
+
+def _keep_min_p(scores: torch.Tensor, min_p: torch.Tensor) -> torch.Tensor:
+    """p >= min_p * p_max. The peak is at 0, so log(p / p_max) is the score itself."""
+    return scores >= min_p.log().float()
+
+
+def _keep_top_k(scores: torch.Tensor, top_k: torch.Tensor) -> torch.Tensor:
+    """Everything at least as likely as the k-th: ties with it stay (vLLM: apply_top_k_only)."""
+    k = top_k.long()
+    return scores >= scores.topk(int(k.max())).values.gather(1, k - 1)
+
+
+def _keep_top_p(scores: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
+    """The smallest set of the most likely tokens whose mass reaches p; among equals the lower token ids."""
+    peak_probability = scores.softmax(-1).amax(-1, keepdim=True)
+    guess = min(FIRST_GUESS, scores.shape[1])
+    while True:  # sort no more than the nucleus and the token after it
+        values = scores.topk(guess).values
+        mass = (values.exp() * peak_probability).cumsum(-1, dtype=torch.float64)
+        if guess == scores.shape[1] or bool((mass[:, -2:-1] >= top_p).all()):
+            break
+        guess = min(guess * 8, scores.shape[1])
+    num_kept = ((mass < top_p).sum(-1, keepdim=True) + 1).clamp_(max=guess)
+    edge = values.gather(1, num_kept - 1)
+    kept = scores >= edge
+    surplus = (values >= edge).sum(-1, keepdim=True) - num_kept
+    for i in surplus.flatten().nonzero().flatten().tolist():  # equals of the edge that p has no room for
+        num_at_edge = int((values[i] == edge[i]).sum() - surplus[i])
+        kept[i, (scores[i] == edge[i]).nonzero().flatten()[num_at_edge:]] = False
+    return kept
+
+
+# --- the race -----------------------------------------------------------------------------------------------------
+
+
+def race(scores: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+    """Token ids [R] drawn with probability softmax(scores [R, V]): the first arrival of exponential clocks.
+
+    Token i rings after E_i / p_i; that one of them rings first has probability p_i. In logarithms it is the Gumbel-max
+    trick, argmax(score - log E), which needs neither a normalised distribution nor a cumulative sum.
+    """
+    num_rows, vocab_size = scores.shape
+    at_once = max(1, CACHE_TOKENS // vocab_size) if scores.device.type == "cpu" else num_rows
+    winners = [
+        (part - torch.log1p(-uniforms(part_keys, vocab_size)).neg_().log_()).argmax(-1)
+        for part, part_keys in zip(torch.split(scores, at_once), torch.split(keys, at_once), strict=True)
+    ]
+    return torch.cat(winners)
+
+
+def uniforms(keys: torch.Tensor, vocab_size: int) -> torch.Tensor:
+    """One float32 in (0, 1) per key and token, [R, V]: token i is draw i of the SplitMix64 stream that starts at keys.
+
+    Small values keep all 53 bits of precision: they win the race, and a coarse grid would give ties to low token ids.
+    """
+    z = torch.arange(1, vocab_size + 1, device=keys.device) * GOLDEN_GAMMA + keys.unsqueeze(1)
+    z = (z ^ _shift_right(z, 30)).mul_(MIX_1)
+    z = (z ^ _shift_right(z, 27)).mul_(MIX_2)
+    bits = _shift_right(z ^ _shift_right(z, 31), 11)
+    return bits.float().add_(0.5).mul_(2.0**-53).clamp_(max=1 - 2.0**-24)
+
+
+def _shift_right(z: torch.Tensor, n: int) -> torch.Tensor:
+    """Logical shift: torch's own repeats the sign."""
+    return (z >> n).bitwise_and_((1 << (64 - n)) - 1)
+
+
+# --- log-probabilities --------------------------------------------------------------------------------------------
+
+
+def gather_logprobs(
+    logits: torch.Tensor, token_ids: Sequence[int], num_logprobs: Sequence[int | None]
+) -> dict[int, dict[int, Logprob]]:
+    """For each row with a number: the sampled token and the number most likely ones, from the raw logits.
+
+    A token among these has its place as rank; a sampled one outside has the count of tokens at least as likely
+    (vLLM: Sampler.gather_logprobs).
+    """
+    rows = [i for i, k in enumerate(num_logprobs) if k is not None]
+    if not rows:
+        return {}
+    logprobs = logits[rows].float().log_softmax(-1)
+    sampled = logprobs.gather(1, torch.tensor([[token_ids[i]] for i in rows], device=logits.device))
+    ranks = (logprobs >= sampled).sum(-1).tolist()
+    top = logprobs.topk(min(max(k for k in num_logprobs if k is not None), logits.shape[1]))
+    gathered = {}
+    for n, (i, ids, values) in enumerate(zip(rows, top.indices.tolist(), top.values.tolist(), strict=True)):
+        gathered[i] = {token_ids[i]: Logprob(sampled[n].item(), ranks[n])}
+        best = zip(ids[: num_logprobs[i]], values, range(1, len(ids) + 1), strict=False)
+        gathered[i].update({token_id: Logprob(value, rank) for token_id, value, rank in best})
+    return gathered
