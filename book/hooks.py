@@ -95,10 +95,11 @@ def served_sources() -> list[Path]:
 
 def sources_of_cells() -> dict[str, str]:
     """What a cell can import, and what the labs in a page are graded with: path to text."""
-    core = ("__init__", "errors", "request", "block_pool", "kv_cache", "scheduler", "stats", "trace", "waste")
+    core = ("__init__", "errors", "params", "step", "request", "block_hash", "block_pool", "kv_cache", "scheduler")
     paths = [ROOT / "mini_vllm" / f"{name}.py" for name in core]
-    for room in ("policies", "simulator"):
-        paths += [path for path in (ROOT / "mini_vllm" / room).glob("*.py") if not path.name.startswith("test_")]
+    for room in ("offload", "policies", "observe", "simulator"):
+        found = (ROOT / "mini_vllm" / room).rglob("*.py")
+        paths += [path for path in found if not path.name.startswith("test_")]
     paths += [ROOT / "labkit" / f"{name}.py" for name in GRADER]
     paths += ROOT.glob("phase-*/labs/labs.toml")
     for lab in labs_of_pages():

@@ -7,10 +7,12 @@ vllm/v1/outputs.py).
 
 import hashlib
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mini_vllm.params import SamplingParams
 
+BlockTable = tuple[int, ...]
+BlockPair = tuple[int, int]  # (from, to)
 GREEDY_BELOW = 1e-5  # a smaller temperature is greedy; vLLM: _SAMPLING_EPS
 
 
@@ -27,6 +29,48 @@ class SampledToken(NamedTuple):
 
     token_id: int
     logprobs: dict[int, Logprob] | None
+
+
+class TokenDelta(NamedTuple):
+    """What one step brought one request: its new tokens, and how it ended if it did. Text is made of it elsewhere."""
+
+    request_id: str
+    tokens: list[SampledToken]
+    finish_reason: str | None = None
+    num_cached_tokens: int = 0  # of the prompt, found in the prefix cache at first admission
+
+
+# --- the KV cache -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KVPlan:
+    """What has to happen to the KV cache before the step computes, in this order: out, in, copy.
+
+    The KV cache manager says it in begin_step(). Ids are of blocks on the device and, in main memory, of CPU blocks.
+    """
+
+    swap_out: tuple[BlockPair, ...] = ()  # (block, CPU block)
+    swap_in: tuple[BlockPair, ...] = ()  # (CPU block, block)
+    copy: tuple[BlockPair, ...] = ()  # (block, block): all are read before any is written
+    connector: Any = None  # what a connector's scheduler side tells its worker side; nobody between looks into it
+    rewritten_req_ids: tuple[str, ...] = ()  # whose block tables changed not only at the end: they are sent whole
+
+    def __bool__(self) -> bool:
+        """Whether the runner has anything to do."""
+        return bool(self.swap_out or self.swap_in or self.copy or self.connector is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class KVResult:
+    """What came of a connector's work; the KV cache manager takes it in end_step()."""
+
+    loaded_req_ids: tuple[str, ...] = ()  # requests whose loads have arrived
+    saved_req_ids: tuple[str, ...] = ()  # requests whose blocks may go
+    failed_block_ids: tuple[int, ...] = ()  # blocks that hold nothing, though they were to be loaded
+
+
+# --- one step -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
