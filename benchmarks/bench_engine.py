@@ -394,7 +394,7 @@ def profile(args: argparse.Namespace) -> Turn:
     """Seconds per part of one run of the work, then what the engine adds to a step around the runner."""
     engine = make_engine(args)
     run_mini_vllm(engine, warm_up())
-    watch, model, runner = Stopwatch(), engine.runner.model, engine.runner
+    watch, model, runner = Stopwatch(), engine.executor.runner.model, engine.executor.runner
     for layer in model.layers:
         watch.wrap(layer.input_layernorm, "forward", "norms")
         watch.wrap(layer.post_attention_layernorm, "forward", "norms")
@@ -420,7 +420,9 @@ def measure_host(args: argparse.Namespace) -> Turn:
     from mini_vllm.step import SampledToken
 
     engine = make_engine(args, max_seqs=256, num_slots=256 * 128)
-    engine.runner.execute = lambda step: {c.request_id: SampledToken(7, None) for c in step.chunks if c.sampling}
+    engine.executor.runner.execute = lambda step: {
+        c.request_id: SampledToken(7, None) for c in step.chunks if c.sampling
+    }
     milliseconds = {}
     for num_requests in (32, 256):
         for i in range(num_requests):
@@ -440,24 +442,23 @@ def measure_host(args: argparse.Namespace) -> Turn:
 def measure_growth(args: argparse.Namespace) -> Turn:
     """Output tokens per second of steps that decode only: by batch at context 256, by context with 8 requests."""
     engine = make_engine(args, num_slots=8 * 4608)
-    by_batch = {n: n / decode_seconds(engine.runner, n, 256) for n in (1, 2, 4, 8, 16, 32, 64)}
+    by_batch = {n: n / decode_seconds(engine.executor.runner, n, 256) for n in (1, 2, 4, 8, 16, 32, 64)}
     contexts = (128, 256, 512, 1024, 2048, 4096)
-    by_context = {context: 8 / decode_seconds(engine.runner, 8, context) for context in contexts}
+    by_context = {context: 8 / decode_seconds(engine.executor.runner, 8, context) for context in contexts}
     return {"by_batch": by_batch, "by_context": by_context}
 
 
 def decode_seconds(runner: Any, num_requests: int, context: int) -> float:
     """The runner's time for a step in which every request computes the token at position context - 1."""
     from mini_vllm import SamplingParams
-    from mini_vllm.step import SamplingRow, ScheduledChunk, StepInput
+    from mini_vllm.step import Chunk, Sample, SamplingRow, StepInput
 
     width = -(-context // runner.block_size)
-    greedy = SamplingRow(SamplingParams(temperature=0), seed=0, choice_index=0, position=context)
-    chunks = tuple(
-        ScheduledChunk(str(i), (100 + i,), context - 1, tuple(range(1 + i * width, 1 + (i + 1) * width)), greedy)
-        for i in range(num_requests)
-    )
-    return fastest(lambda: runner.execute(StepInput(chunks)), 4)
+    names = [str(i) for i in range(num_requests)]
+    tables = {name: (tuple(range(1 + i * width, 1 + (i + 1) * width)),) for i, name in enumerate(names)}
+    chunks = [Chunk(name, (100,), context - 1, tables[name], (Sample(name, 0),)) for name in names]
+    step = StepInput.of(chunks, dict.fromkeys(names, SamplingRow(SamplingParams(temperature=0))))
+    return fastest(lambda: runner.execute(step), 4)
 
 
 def plot_growth(growth: Turn, file: Path) -> None:

@@ -143,7 +143,7 @@ def cost_of_preemption(engine: LLMEngine, context: int) -> float:
 
 def growth(model: str, num_rounds: int) -> Iterator[str]:
     engines = {mode: make_engine(model, mode, num_slots=2048, caching=False) for mode in ("recompute", "swap")}
-    predicted = measure_preemption_cost(engines["swap"].runner, clock=time.thread_time)
+    predicted = measure_preemption_cost(engines["swap"].executor, engines["swap"].kv_cache_plan, clock=time.thread_time)
     measured: dict[str, list[float]] = {mode: [] for mode in engines}
     for context in CONTEXTS:
         seconds: dict[str, list[float]] = {mode: [] for mode in measured}

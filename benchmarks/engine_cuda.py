@@ -141,7 +141,7 @@ def turn_of_mini_vllm(args: argparse.Namespace) -> Iterator[Turn]:
     run(warm_up(args))
     requests = workload(args)
     for turn in run_turn(args, run, [quarter(requests), requests, requests]):
-        backend = engine.runner.attention_backend.name
+        backend = engine.executor.runner.attention_backend.name
         yield turn | {"num_blocks": engine.kv_cache_plan.num_blocks, "plan": str(engine.kv_cache_plan), "note": backend}
 
 

@@ -342,7 +342,8 @@ def generate(prompt: str, **options: Any) -> None:
     from mini_vllm.observe.trace import TraceRecorder
 
     llm = LLM("tiny", block_size=16, num_kv_blocks=64, max_num_batched_tokens=32, **options)
-    llm.engine.trace = recorder = TraceRecorder(llm.engine.scheduler)
+    recorder = TraceRecorder(llm.engine.scheduler)
+    llm.engine.listeners.append(recorder)
     out = screen()
     for output in llm.chat([{"role": "user", "content": prompt}], SamplingParams(temperature=0.0, max_tokens=60)):
         out.print(output.outputs[0].text.strip(), markup=False)

@@ -14,6 +14,7 @@ from mini_vllm.block_hash import HASH_FUNCTIONS
 from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError
 from mini_vllm.request import Request
+from mini_vllm.step import BlockTable
 
 
 @dataclass(slots=True)
@@ -77,6 +78,14 @@ class KVCacheManager:
     def get_block_ids(self, request_id: str) -> list[int]:
         """The block table of the request; [] when it holds nothing."""
         return [block.block_id for block in self._tables.get(request_id, ())]
+
+    def get_num_blocks(self, request_id: str) -> tuple[int, ...]:
+        """How many blocks the table of the request has, in each group of layers."""
+        return (len(self._tables.get(request_id, ())),)
+
+    def get_block_tables(self, request_id: str, num_known: Sequence[int] = (0,)) -> tuple[BlockTable, ...]:
+        """The block tables of the request, one for each group of layers, behind the first num_known blocks of each."""
+        return (tuple(block.block_id for block in self._tables.get(request_id, ())[num_known[0] :]),)
 
     def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
         """Find the longest cached prefix: its blocks and how many tokens they hold. Changes nothing.

@@ -43,6 +43,7 @@ class Request:
         "arrival_time",
         "block_hashes",
         "cache_salt",
+        "choice_index",
         "eos_token_ids",
         "max_model_len",
         "max_tokens",
@@ -70,6 +71,7 @@ class Request:
         arrival_time: float = 0.0,
         cache_salt: str | None = None,
         max_model_len: int | None = None,
+        choice_index: int = 0,
     ) -> None:
         if not len(prompt_token_ids):
             raise EmptyPromptError(f"request {request_id!r}: the prompt has 0 tokens, at least 1 is needed")
@@ -79,6 +81,7 @@ class Request:
             ("arrival_time", arrival_time, is_number(arrival_time, -math.inf, math.inf), "a number"),
             ("cache_salt", cache_salt, cache_salt is None or isinstance(cache_salt, str), "None or a string"),
             ("max_model_len", max_model_len, max_model_len is None or is_int(max_model_len, 1), "None or at least 1"),
+            ("choice_index", choice_index, is_int(choice_index, 0), "an integer of at least 0"),
         ):
             if not holds:
                 raise InvalidParameterError(f"request {request_id!r}: {name} must be {limit}, got {value!r}")
@@ -96,6 +99,7 @@ class Request:
         self.arrival_time = arrival_time
         self.cache_salt = cache_salt  # requests with different salts never share blocks
         self.max_model_len = max_model_len  # the scheduler lowers it to what fits
+        self.choice_index = choice_index  # which of the choices of its prompt it is; its noise depends on it
         self.status = RequestStatus.WAITING
         self.num_prompt_tokens = len(self.prompt_token_ids)
         self.all_token_ids = list(prompt_token_ids)

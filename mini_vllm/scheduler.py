@@ -152,19 +152,21 @@ class Scheduler:
         for request in requests:
             self.add_request(request)
 
-    def finish_request(self, request_id: str, reason: str) -> None:
+    def finish_request(self, request_id: str, reason: str) -> Request | None:
         """End a request from outside: "stop" (a stop string was seen), "length" or "abort". Unknown ids are ignored.
 
-        Call it between steps, or between execution and update_from_output: that token is then dropped.
+        Returns the request that has ended, if there was one. Call it between steps, or between execution and
+        update_from_output: that token is then dropped.
         """
         if reason not in FINISH_REASONS:
             raise InvalidParameterError(f"reason must be one of {list(FINISH_REASONS)}, got {reason!r}")
         request = self._requests.pop(request_id, None)
         if request is None:
-            return
+            return None
         (self.running if request.status is RequestStatus.RUNNING else self.waiting).remove(request)
         request.status = RequestStatus(reason)
         self.kv_cache_manager.free(request)
+        return request
 
     def abort_request(self, request_id: str) -> None:
         self.finish_request(request_id, "abort")

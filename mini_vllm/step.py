@@ -6,7 +6,10 @@ vllm/v1/outputs.py).
 """
 
 import hashlib
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate, chain, pairwise
 from typing import Any, NamedTuple
 
 from mini_vllm.params import SamplingParams
@@ -75,44 +78,149 @@ class KVResult:
 
 @dataclass(frozen=True, slots=True)
 class SamplingRow:
-    """How to sample one row. position: the index the token will have in its sequence (prompt included)."""
+    """How a request samples its tokens. It travels once, when its request is new to the runner.
+
+    token_ids: all tokens known by then, prompt and output, if penalties look at them; the runner keeps them up to date.
+    """
 
     params: SamplingParams
-    seed: int
-    choice_index: int
-    position: int
-    prompt_token_ids: tuple[int, ...] = ()  # these two may stay empty unless there are penalties
-    output_token_ids: tuple[int, ...] = ()
+    seed: int = 0
+    choice_index: int = 0
+    num_prompt_tokens: int = 0
+    token_ids: tuple[int, ...] = ()
 
     @property
     def is_greedy(self) -> bool:
         return self.params.temperature < GREEDY_BELOW
 
-    @property
-    def key(self) -> int:
-        """64 well mixed bits, signed; every int is a good seed, and neighbouring rows have unrelated keys."""
-        name = f"{self.seed:x}/{self.choice_index:x}/{self.position:x}"
+    def key(self, position: int) -> int:
+        """64 well mixed bits, signed, for the token at this index of the sequence (prompt included).
+
+        Every int is a good seed, and neighbouring positions have unrelated keys.
+        """
+        name = f"{self.seed:x}/{self.choice_index:x}/{position:x}"
         return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledChunk:
-    """What one request computes in this step: its tokens [start, start + len(token_ids))."""
+class Sample(NamedTuple):
+    """One row of logits, from which one token is sampled for a request; a fork's is a row of its parent's chunk.
+
+    A chunk that catches up has one at its last row, one with k drafts has k + 1, an inner chunk has none.
+    """
+
+    request_id: str
+    row: int  # of the chunk, from 0
+
+
+class Chunk(NamedTuple):
+    """What one request computes in this step: its tokens [num_computed_tokens, num_computed_tokens + len(token_ids)).
+
+    One request's part of a StepInput, for those who make or read one by hand.
+    """
 
     request_id: str
     token_ids: tuple[int, ...]
-    start: int  # num_computed_tokens before the step
-    block_ids: tuple[int, ...]  # the block table, long enough for the chunk
-    sampling: SamplingRow | None  # None: an inner chunk, its logits predict a token that is known already
-    forks: tuple[tuple[str, SamplingRow], ...] = ()  # request ids that sample from the same logits, each in its own way
+    num_computed_tokens: int
+    new_block_ids: tuple[BlockTable, ...] = ()  # of each group of layers, behind those that the runner has
+    samples: tuple[Sample, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class StepInput:
-    """The boundary between the live world of requests and the runner. Nothing in it changes any more."""
+    """The boundary between the live world of requests and the runner: what is new in this step, and nothing else.
 
-    chunks: tuple[ScheduledChunk, ...]
-    finished_req_ids: tuple[str, ...] = ()  # ended since the last step: state kept for them may go
-    blocks_to_swap_out: tuple[tuple[int, int], ...] = ()  # (block, CPU block): copied first
-    blocks_to_swap_in: tuple[tuple[int, int], ...] = ()  # (CPU block, block): copied next
-    blocks_to_copy: tuple[tuple[int, int], ...] = ()  # (block, block): copied last, before anything is computed
+    A struct of arrays: entry i of the first three is of request i of the packed batch, whose B requests compute T
+    tokens. The runner keeps block tables, sampling rows and, for penalties, tokens of its requests (InputBatch).
+    Source: SchedulerOutput with NewRequestData and CachedRequestData (vllm/v1/core/sched/output.py).
+    """
+
+    req_ids: tuple[str, ...] = ()  # [B]
+    num_computed_tokens: tuple[int, ...] = ()  # [B], before the step
+    num_scheduled_tokens: tuple[int, ...] = ()  # [B]
+    token_ids: tuple[int, ...] = ()  # [T], end to end
+    sample_req_ids: tuple[str, ...] = ()  # [S]: whose token each row of logits gives
+    sample_rows: tuple[int, ...] = ()  # [S]: rows of the packed batch, in [0, T)
+    new_rows: Mapping[str, SamplingRow] = field(default_factory=dict)
+    """Requests that the runner does not know, or no longer knows aright: whatever it has of that name goes."""
+    new_block_ids: Mapping[str, tuple[BlockTable, ...]] = field(default_factory=dict)
+    """By request, by group of layers: the block ids behind those that the runner has; of a new request, all."""
+    finished_req_ids: tuple[str, ...] = ()
+    """Requests that the runner knows and that ended since the last step: what is kept of them goes, first of all."""
+    kv: KVPlan = KVPlan()
+
+    @classmethod
+    def of(cls, chunks: Iterable[Chunk], new_rows: Mapping[str, SamplingRow] | None = None, **rest: Any) -> "StepInput":
+        """The step of these chunks. A chunk of a request that is not in new_rows goes on with what the runner has."""
+        chunks = tuple(chunks)
+        ends = accumulate((len(chunk.token_ids) for chunk in chunks), initial=0)
+        samples = [
+            (sample.request_id, end + sample.row) for end, c in zip(ends, chunks, strict=False) for sample in c.samples
+        ]
+        return cls(
+            tuple(chunk.request_id for chunk in chunks),
+            tuple(chunk.num_computed_tokens for chunk in chunks),
+            tuple(len(chunk.token_ids) for chunk in chunks),
+            tuple(chain.from_iterable(chunk.token_ids for chunk in chunks)),
+            tuple(request_id for request_id, _ in samples),
+            tuple(row for _, row in samples),
+            dict(new_rows or {}),
+            {chunk.request_id: chunk.new_block_ids for chunk in chunks if chunk.new_block_ids},
+            **rest,
+        )
+
+    def chunks(self) -> list[Chunk]:
+        """The same, one request at a time."""
+        starts = list(accumulate(self.num_scheduled_tokens, initial=0))
+        samples: list[list[Sample]] = [[] for _ in self.req_ids]
+        for request_id, row in zip(self.sample_req_ids, self.sample_rows, strict=True):
+            i = bisect_right(starts, row) - 1
+            samples[i].append(Sample(request_id, row - starts[i]))
+        return [
+            Chunk(
+                request_id,
+                self.token_ids[start:end],
+                num_computed_tokens,
+                self.new_block_ids.get(request_id, ()),
+                tuple(mine),
+            )
+            for request_id, num_computed_tokens, (start, end), mine in zip(
+                self.req_ids, self.num_computed_tokens, pairwise(starts), samples, strict=True
+            )
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """What came of a step. Source: ModelRunnerOutput (vllm/v1/outputs.py)."""
+
+    tokens: dict[str, list[SampledToken]] = field(default_factory=dict)  # by request, in order; several after drafts
+    kv: KVResult = KVResult()
+
+
+# --- what the engine asks of a worker at start --------------------------------------------------------------------
+
+
+class LayerKVSpec(NamedTuple):
+    """What one layer asks of the KV cache. Source: AttentionSpec in vllm/v1/kv_cache_interface.py."""
+
+    num_kv_heads: int
+    head_dim: int
+    bytes_per_element: int
+    sliding_window: int | None = None
+
+    @property
+    def bytes_per_token(self) -> int:
+        """K and V."""
+        return 2 * self.num_kv_heads * self.head_dim * self.bytes_per_element
+
+
+class ModelInfo(NamedTuple):
+    """What the engine must know of a model that is loaded elsewhere."""
+
+    vocab_size: int
+    kv_specs: tuple[LayerKVSpec, ...]  # of each layer
+
+    @property
+    def bytes_per_token(self) -> int:
+        """K and V in every layer."""
+        return sum(spec.bytes_per_token for spec in self.kv_specs)

@@ -78,7 +78,7 @@ def assert_idle(engine: LLMEngine) -> None:
     kv = engine.scheduler.kv_cache_manager
     assert kv.num_free_blocks == kv.num_usable_blocks
     assert all(block.ref_cnt == 0 for block in kv.block_pool.blocks)
-    maps = [kv._tables, engine.scheduler._requests, engine._rows, *vars(engine.output_processor).values()]
+    maps = [kv._tables, engine.scheduler._requests, engine.core._known, *vars(engine.output_processor).values()]
     assert not [each for each in maps if isinstance(each, dict) and each]
     assert not engine.scheduler.running
     assert not engine.scheduler.waiting
@@ -368,7 +368,8 @@ def test_a_step_that_raises_is_undone_and_tried_again(
     prompts = {"a": PROMPT, "b": PROMPT, "c": PROMPT[4:]}
     expected = generate(make_engine(), prompts)
     engine = make_engine(max_num_batched_tokens=30)
-    engine.trace = TraceRecorder(engine.scheduler)
+    trace = TraceRecorder(engine.scheduler)
+    engine.listeners.append(trace)
     for request_id, prompt in prompts.items():
         engine.add_request(request_id, prompt, GREEDY)
     for _ in range(at):
@@ -379,7 +380,7 @@ def test_a_step_that_raises_is_undone_and_tried_again(
         def fail(*_: Any, **__: Any) -> torch.Tensor:
             raise RuntimeError("device lost")
 
-        patch.setattr(engine.runner.model.layers[layer].mlp, "forward", fail)
+        patch.setattr(engine.executor.runner.model.layers[layer].mlp, "forward", fail)
         with pytest.raises(RuntimeError, match="device lost"):
             engine.step()
     kv = engine.scheduler.kv_cache_manager
@@ -387,7 +388,7 @@ def test_a_step_that_raises_is_undone_and_tried_again(
     assert not engine.scheduler.running or at > 0
     outputs = finish(engine)
     assert {request_id: output.outputs[0].token_ids for request_id, output in outputs.items()} == expected
-    assert [record["step"] for record in engine.trace.steps if record.get("failed")] == [at]
+    assert [record["step"] for record in trace.steps if record.get("failed")] == [at]
     assert_idle(engine)
 
 
@@ -506,7 +507,7 @@ def test_the_kv_cache_is_sized_from_a_budget(make_engine: MakeEngine) -> None:
 
 def test_bfloat16_runs_and_agrees_with_its_own_chunks_mostly(make_engine: MakeEngine) -> None:
     engine = make_engine(dtype="bfloat16")
-    assert engine.runner.kv_caches[0][0].dtype == torch.bfloat16
+    assert engine.executor.runner.kv_caches[0][0].dtype == torch.bfloat16
     assert len(generate(engine, {"a": PROMPT})["a"]) == 8
 
 

@@ -70,7 +70,7 @@ def test_transformers_gives_the_same_greedy_text(llm: LLM, prompt: list[int]) ->
 
 def test_bfloat16_gives_the_same_text(llm: LLM, prompt: list[int]) -> None:
     half = LLM("tiny", num_kv_blocks=100)
-    assert half.engine.runner.kv_caches[0][0].dtype == torch.bfloat16
+    assert half.engine.executor.runner.kv_caches[0][0].dtype == torch.bfloat16
     assert half.generate(prompt, GREEDY)[0].outputs[0].text == llm.generate(prompt, GREEDY)[0].outputs[0].text
 
 

@@ -7,21 +7,23 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from platform import machine, processor
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from mini_vllm.cli.common import busy, console, load_llm
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.page import write_file
-from mini_vllm.observe.trace import Record, TraceRecorder
 from mini_vllm.params import SamplingParams
 from mini_vllm.scheduler import SchedulerOutput
 from mini_vllm.simulator.step_time import FEATURES, StepTimeModel, Work, fit, relative_errors, work_of
+from mini_vllm.step import KVPlan
 
 if TYPE_CHECKING:
     from mini_vllm.engine import LLMEngine
+    from mini_vllm.worker.model_runner import ModelRunner
 
 DECODES = 8  # output tokens of every request of the grid
 HELD_OUT = 3  # every third point of the grid is not fitted to, but predicted
@@ -110,7 +112,7 @@ def fit_runs(engine: "LLMEngine", runs: list[list[Steps]], *, note: str, clock: 
     about = {
         "kind": "measured",
         "model": engine.config.model,
-        "machine": note or f"{engine.runner.device.type} {processor() or machine()}",
+        "machine": note or f"{runner_of(engine).device.type} {processor() or machine()}",
         "date": date.today().isoformat(),
         "clock": clock.__name__,
         "rounds": len(runs),
@@ -129,20 +131,14 @@ def fit_runs(engine: "LLMEngine", runs: list[list[Steps]], *, note: str, clock: 
     return StepTimeModel(coefficients, {**about, "errors": errors, "engine": engine_config})
 
 
-class WorkRecorder(TraceRecorder):
-    """Notes of every step what it computes, and nothing else."""
+class WorkListener(StepListener):
+    """Notes of every step what it computes."""
 
-    works: list[Work]
+    def __init__(self) -> None:
+        self.works: list[Work] = []
 
-    def before_schedule(self) -> None:
-        pass
-
-    def after_schedule(self, output: SchedulerOutput, step: int | None = None, **extra: Any) -> Record:
+    def after_schedule(self, output: SchedulerOutput, plan: KVPlan) -> None:
         self.works.append(work_of(output))
-        return {}
-
-    def after_update(self, *args: Any, **extra: Any) -> Record:
-        return {}
 
 
 def measure(engine: "LLMEngine", point: Point, clock: Clock = time.perf_counter) -> Steps:
@@ -150,21 +146,22 @@ def measure(engine: "LLMEngine", point: Point, clock: Clock = time.perf_counter)
     draw, vocabulary = random.Random(str(point)).choices, range(engine.vocab_size)
     params = SamplingParams(max_tokens=DECODES, temperature=0.0, ignore_eos=True)
     engine.scheduler.kv_cache_manager.reset_prefix_cache()
-    recorder = engine.trace = WorkRecorder(engine.scheduler)
-    recorder.works = []
+    listener = WorkListener()
+    works = listener.works
+    engine.listeners.append(listener)
     for index in range(point.batch_size):
         engine.add_request(f"calibrate-{index}", draw(vocabulary, k=point.prompt_len), params)
     seconds: list[float] = []
     is_late_due = True
     while engine.has_unfinished_requests():
-        if is_late_due and recorder.works and recorder.works[-1][1] == recorder.works[-1][2] == point.batch_size:
+        if is_late_due and works and works[-1][1] == works[-1][2] == point.batch_size:
             engine.add_request("calibrate-late", draw(vocabulary, k=point.late_prompt_len), params)
             is_late_due = False
         start = clock()
         engine.step()
         seconds.append(clock() - start)
-    engine.trace = None
-    return recorder.works, seconds
+    engine.listeners.remove(listener)
+    return works, seconds
 
 
 def seconds_per_block(engine: "LLMEngine", num_blocks: int = 64, repeats: int = 5) -> float:
@@ -173,9 +170,9 @@ def seconds_per_block(engine: "LLMEngine", num_blocks: int = 64, repeats: int = 
 
     from mini_vllm.worker.cache_engine import CacheEngine
 
-    model, device = engine.runner.model, engine.runner.device
-    shape = (engine.runner.block_size, model.num_kv_heads, model.head_dim)
-    dtype = engine.runner.kv_caches[0][0].dtype
+    runner = runner_of(engine)
+    model, device = runner.model, runner.device
+    shape, dtype = (runner.block_size, model.num_kv_heads, model.head_dim), runner.kv_caches[0][0].dtype
     cache = CacheEngine(
         model.num_layers, shape, num_blocks=num_blocks, num_cpu_blocks=num_blocks, dtype=dtype, device=device
     )
@@ -189,3 +186,11 @@ def seconds_per_block(engine: "LLMEngine", num_blocks: int = 64, repeats: int = 
             torch.cuda.synchronize(device)
         times.append(time.perf_counter() - start)
     return statistics.median(times) / (2 * num_blocks)
+
+
+def runner_of(engine: "LLMEngine") -> "ModelRunner":
+    """The runner of an engine that computes in this process."""
+    from mini_vllm.worker.local_executor import LocalExecutor
+
+    assert isinstance(engine.executor, LocalExecutor), engine.executor
+    return engine.executor.runner

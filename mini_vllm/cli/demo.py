@@ -67,7 +67,8 @@ class Demo:
 
     def __init__(self, llm: "LLM") -> None:
         self.llm = llm
-        self.recorder = llm.engine.trace = TraceRecorder(llm.engine.scheduler)
+        self.recorder = TraceRecorder(llm.engine.scheduler)
+        llm.engine.listeners.append(self.recorder)
         self.conversations: dict[str, list[Message]] = {}
         self.answers: dict[str, str] = {}
         self.finished: set[str] = set()

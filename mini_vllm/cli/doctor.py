@@ -60,8 +60,7 @@ def examine_engine() -> Iterator[Finding]:
     import torch
 
     from mini_vllm.attention import BACKENDS, get_backend, why_not
-    from mini_vllm.engine import pick_device
-    from mini_vllm.worker.memory import available_host_memory
+    from mini_vllm.worker.device import available_host_memory, pick_device
 
     device = pick_device("auto")
     if device.type == "cuda":

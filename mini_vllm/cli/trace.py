@@ -72,7 +72,8 @@ def run_scenario(path: Path, scheduler: str) -> dict[str, Any]:
 def run_prompts(config: EngineConfig, sampling: dict[str, Any], prompts: list[str]) -> dict[str, Any]:
     """The trace of a real run, with the texts beside the token ids."""
     llm = load_llm(config)
-    recorder = llm.engine.trace = TraceRecorder(llm.engine.scheduler, stats=True)
+    recorder = TraceRecorder(llm.engine.scheduler, stats=True)
+    llm.engine.listeners.append(recorder)
     params = sampling_params(llm, **{"max_tokens": 64, "temperature": 0.0, **sampling})
     outputs = llm.generate(prompts, params, use_progress=False)
     record = recorder.to_trace("prompts")

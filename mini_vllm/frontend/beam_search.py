@@ -118,14 +118,14 @@ class BeamSearch:
             n=width, temperature=0, max_tokens=self.num_tokens, logprobs=self.num_logprobs, ignore_eos=True
         )
 
-    def advance(self, sampled: MutableMapping[str, SampledToken]) -> None:
+    def advance(self, sampled: MutableMapping[str, list[SampledToken]]) -> None:
         """Replace what was sampled in a step for the requests of this search by the tokens that its beams go on with.
 
         A step without this search changes nothing; a step has all of its requests, or none.
         """
         if self.is_done or self.request_ids[0] not in sampled:
             return
-        tokens = [sampled[request_id] for request_id in self.request_ids]
+        tokens = [sampled[request_id][0] for request_id in self.request_ids]
         logprobs = [{i: each.logprob for i, each in (token.logprobs or {}).items()} for token in tokens]
         going_on = self.choose(logprobs[: len(self.beams)])
         parents = {continuation.parent for continuation in going_on}
@@ -137,7 +137,7 @@ class BeamSearch:
                 index = given_up.pop(0)
                 self.fork(self.request_ids[parent], self.request_ids[index])
             order.append(index)
-            sampled[self.request_ids[index]] = SampledToken(token_id, None)
+            sampled[self.request_ids[index]] = [SampledToken(token_id, None)]
         self.request_ids = [self.request_ids[index] for index in (*order, *given_up)]
 
     def choose(self, logprobs: Sequence[Mapping[int, float]]) -> list[Continuation]:

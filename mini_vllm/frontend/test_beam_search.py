@@ -131,7 +131,7 @@ def assert_idle(llm: LLM) -> None:
     assert kv.num_free_blocks == kv.num_usable_blocks
     assert all(block.ref_cnt == 0 for block in kv.block_pool.blocks)
     assert scheduler.swap_space.num_free_blocks == scheduler.num_cpu_blocks  # type: ignore[attr-defined]
-    assert (engine._rows, engine.beam_searches, engine.output_processor._requests) == ({}, {}, {})
+    assert (engine.core._known, engine.beam_searches, engine.output_processor._requests) == ({}, {}, {})
 
 
 @pytest.mark.parametrize(("num_cpu_blocks", "caching"), [(60, True), (60, False), (0, True), (0, False)])
@@ -176,7 +176,7 @@ def test_a_step_that_raises_changes_no_beam(checkpoint: Path, at: int) -> None:
     params = BeamSearchParams(3, 8)
     expected = make_llm(checkpoint, block_size=4).beam_search(PROMPTS[:2], params)
     llm = make_llm(checkpoint, block_size=4)
-    execute, calls = llm.engine.runner.execute, itertools.count()
+    execute, calls = llm.engine.executor.runner.execute, itertools.count()
     results: list[list[BeamSearchOutput]] = []
 
     def failing(step: Any) -> Any:
@@ -185,7 +185,7 @@ def test_a_step_that_raises_changes_no_beam(checkpoint: Path, at: int) -> None:
             raise RuntimeError("out of memory")
         return result
 
-    llm.engine.runner.execute = failing  # type: ignore[method-assign]
+    llm.engine.executor.runner.execute = failing  # type: ignore[method-assign]
     step = llm.engine.step
 
     def patient() -> Any:

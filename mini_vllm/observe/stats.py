@@ -7,7 +7,9 @@ from collections import deque
 from dataclasses import dataclass
 
 from mini_vllm.kv_cache import PrefixCacheStats
+from mini_vllm.observe.listener import StepListener
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.step import KVPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,17 @@ class StatsRecorder:
     def _prefix_cache_totals(self) -> tuple[int, int]:
         first, again = self.scheduler.prefix_cache_stats, self.scheduler.preempted_prefix_cache_stats
         return first.queries + again.queries, first.hits + again.hits
+
+
+class StatsListener(StepListener):
+    """Keeps the SchedulerStats of the last step of an engine; None before the first."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.last: SchedulerStats | None = None
+        self._recorder = StatsRecorder(scheduler)
+
+    def after_schedule(self, output: SchedulerOutput, plan: KVPlan) -> None:
+        self.last = self._recorder.record(output)
 
 
 class CachingMetrics:

@@ -21,6 +21,7 @@ from mini_vllm.observe.trace import (
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.step import KVPlan
 
 SCHEMA = json.loads((Path(__file__).parent / "trace.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -331,7 +332,7 @@ def test_the_recorder_describes_what_it_saw() -> None:
     while scheduler.has_unfinished_requests():
         recorder.before_schedule()
         output = scheduler.schedule()
-        recorder.after_schedule(output)
+        recorder.after_schedule(output, KVPlan())
         sampled = {"a": [7]}
         record = recorder.after_update(sampled, scheduler.update_from_output(output, sampled), duration_s=0.25)
         assert record is recorder.steps[-1]

@@ -13,10 +13,12 @@ from typing import Any
 
 from mini_vllm import policies
 from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsRecorder
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.step import KVPlan
 
 TRACE_SCHEMA_VERSION = 1
 SCHEDULER_OPTIONS = (  # of a config; scheduler_reserve_full_isl has another name there
@@ -34,8 +36,8 @@ SCHEDULER_OPTIONS = (  # of a config; scheduler_reserve_full_isl has another nam
 Record = dict[str, Any]
 
 
-class TraceRecorder:
-    """Watches one scheduler. Per step the owner calls before_schedule(), after_schedule(), after_update().
+class TraceRecorder(StepListener):
+    """Watches one scheduler, as a listener of an engine or in the hands of whoever drives the scheduler.
 
     stats: whether every step also carries its SchedulerStats.
     """
@@ -54,7 +56,7 @@ class TraceRecorder:
         self._held = {r.request_id: kv.get_block_ids(r.request_id) for r in self.scheduler.running}
         self._told &= self._held.keys()
 
-    def after_schedule(self, output: SchedulerOutput, step: int | None = None, **extra: Any) -> Record:
+    def after_schedule(self, output: SchedulerOutput, plan: KVPlan, step: int | None = None, **extra: Any) -> Record:
         """Record what schedule() decided. step: its number, by default one more than the last; extra: more fields."""
         scheduler, kv = self.scheduler, self.scheduler.kv_cache_manager
         if step is None:
@@ -104,7 +106,12 @@ class TraceRecorder:
         return record
 
     def after_update(
-        self, sampled_token_ids: Mapping[str, Sequence[int]], finished: Iterable[Request], **extra: Any
+        self,
+        sampled_token_ids: Mapping[str, Sequence[int]],
+        finished: Iterable[Request],
+        *,
+        failed: bool = False,
+        **extra: Any,
     ) -> Record:
         """Complete the last record with what the step produced."""
         kv, record = self.scheduler.kv_cache_manager, self.steps[-1]
@@ -112,8 +119,17 @@ class TraceRecorder:
         ended = [[request.request_id, request.finish_reason] for request in finished]
         if ended:
             record["finished"] = ended
+        if failed:
+            record["failed"] = True
         record.update(free=kv.num_free_blocks, cached=kv.num_cached_blocks, **extra)
         return record
+
+    def after_finish(self, request: Request) -> None:
+        """A stop string ended a request of the last step: the record tells it like any other end."""
+        if request.finish_reason != "abort" and self.steps:
+            kv, record = self.scheduler.kv_cache_manager, self.steps[-1]
+            record.setdefault("finished", []).append([request.request_id, request.finish_reason])
+            record.update(free=kv.num_free_blocks, cached=kv.num_cached_blocks)
 
     def to_trace(self, name: str, requests: Sequence[Record] | None = None, aborts: Sequence[Record] = ()) -> Record:
         """The whole run. requests: the scenario's, or None to describe those that were seen."""
@@ -237,7 +253,7 @@ class ScenarioRun:
             self._add(self._pop_group())
         recorder.before_schedule()
         output = scheduler.schedule()
-        recorder.after_schedule(output, self.step, **({"aborted_before": before} if before else {}))
+        recorder.after_schedule(output, KVPlan(), self.step, **({"aborted_before": before} if before else {}))
         sampled = {
             request.request_id: [self._sample(request)]
             for scheduled in output.scheduled_requests
@@ -246,7 +262,8 @@ class ScenarioRun:
         }
         during = self._abort("during")
         finished = scheduler.update_from_output(output, sampled)
-        recorder.after_update(sampled, finished, **({"aborted_during": during} if during else {}))
+        extra: Record = {"aborted_during": during} if during else {}
+        recorder.after_update(sampled, finished, **extra)
         self.step += 1
         return output
 

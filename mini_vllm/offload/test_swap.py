@@ -510,7 +510,7 @@ def make_engine(checkpoint: Path) -> MakeEngine:
     def make(model: str = str(checkpoint), **config: Any) -> LLMEngine:
         options = {"block_size": 4, "num_kv_blocks": 9, "preemption_mode": "swap", "num_cpu_blocks": 40, **config}
         engine = LLMEngine(EngineConfig(model, dtype="float32", **options))
-        for key, value in (*engine.runner.kv_caches, *engine.runner.cache_engine.cpu_caches):
+        for key, value in (*engine.executor.runner.kv_caches, *engine.executor.runner.cache_engine.cpu_caches):
             key.fill_(torch.nan), value.fill_(torch.nan)
         return engine
 
@@ -659,7 +659,7 @@ def test_a_step_that_raises_loses_nothing(
     """Step k fails, before its copies or after its model; then every third one for a while."""
     for k in itertools.count():
         run = Run(make_engine(num_cpu_blocks=num_cpu_blocks, enable_prefix_caching=caching))
-        execute, count = run.engine.runner.execute, itertools.count()
+        execute, count = run.engine.executor.runner.execute, itertools.count()
 
         def fail(step: Any, execute: Any = execute, count: Any = count, k: int = k) -> Any:
             n = next(count)
@@ -671,7 +671,7 @@ def test_a_step_that_raises_loses_nothing(
                 raise RunnerError
             return sampled
 
-        run.engine.runner.execute = fail  # type: ignore[method-assign]
+        run.engine.executor.runner.execute = fail  # type: ignore[method-assign]
         add_all(run.engine)
         assert run.finish() == expected, k
         if not run.num_failed:
@@ -685,7 +685,7 @@ def test_an_abort_at_any_moment_leaves_nothing_behind(make_engine: MakeEngine, e
         for during in (False, True):
             run = Run(make_engine())
             add_all(run.engine)
-            execute, count = run.engine.runner.execute, itertools.count()
+            execute, count = run.engine.executor.runner.execute, itertools.count()
 
             def abort(step: Any, run: Run = run, execute: Any = execute, count: Any = count, k: int = k) -> Any:
                 if next(count) == k:
@@ -693,7 +693,7 @@ def test_an_abort_at_any_moment_leaves_nothing_behind(make_engine: MakeEngine, e
                 return execute(step)
 
             if during:
-                run.engine.runner.execute = abort  # type: ignore[method-assign]
+                run.engine.executor.runner.execute = abort  # type: ignore[method-assign]
             for _ in range(k):
                 run.step()
             if not during:
@@ -705,13 +705,14 @@ def test_an_abort_at_any_moment_leaves_nothing_behind(make_engine: MakeEngine, e
 def test_what_a_preemption_costs_is_measured_when_the_engine_starts(make_engine: MakeEngine) -> None:
     engine = make_engine(preemption_mode="cheaper", num_kv_blocks=40)
     assert isinstance(engine.scheduler, SwappingScheduler)
-    cost, runner = engine.scheduler.cost, engine.runner
+    cost = engine.scheduler.cost
     assert engine.config.preemption_cost == engine.scheduler.preemption_cost
     assert cost.bytes_per_token == 2 * 2 * 2 * 8 * 4  # K and V, layers, heads, head_dim, float32
     default = PreemptionCost()
     assert cost.seconds_per_token != default.seconds_per_token
     assert cost.bandwidth != default.bandwidth
-    assert measure_preemption_cost(runner, max_tokens=3).seconds_per_token == default.seconds_per_token  # too short
+    too_short = measure_preemption_cost(engine.executor, engine.kv_cache_plan, max_tokens=3)
+    assert too_short.seconds_per_token == default.seconds_per_token
     assert make_engine(preemption_mode="swap").config.preemption_cost is None
     given_cost = {"seconds_per_token": 1.0}
     assert make_engine(preemption_mode="cheaper", preemption_cost=given_cost).config.preemption_cost == given_cost

@@ -417,7 +417,8 @@ def generate(**config: Any) -> tuple[list[list[list[int]]], int]:
     """The tokens of every choice of every text, and how often somebody was preempted."""
     options = {"dtype": "float32", "device": "cpu", "block_size": 4, "max_num_seqs": 6, "max_num_batched_tokens": 20}
     llm = LLM("tiny", **(options | config))
-    llm.engine.trace = recorder = TraceRecorder(llm.engine.scheduler)
+    recorder = TraceRecorder(llm.engine.scheduler)
+    llm.engine.listeners.append(recorder)
     outputs = llm.generate(TEXTS, EACH, use_progress=False)
     kv = llm.engine.scheduler.kv_cache_manager
     assert kv.num_free_blocks == kv.num_usable_blocks

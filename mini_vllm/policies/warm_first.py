@@ -132,9 +132,9 @@ class WarmFirstScheduler(Scheduler):
         self._since[request.request_id] = self._step
         super()._enqueue(request)
 
-    def finish_request(self, request_id: str, reason: str) -> None:
-        super().finish_request(request_id, reason)
+    def finish_request(self, request_id: str, reason: str) -> Request | None:
         self._since.pop(request_id, None)
+        return super().finish_request(request_id, reason)
 
     def update_from_output(
         self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]

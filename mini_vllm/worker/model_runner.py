@@ -1,13 +1,12 @@
-"""The model runner: one StepInput in, one token for every request that caught up out.
+"""The model runner: one StepInput in, one token for every row of logits that is asked for out.
 
-StepInput is all that the runner knows of a step: an immutable snapshot that the engine takes right after schedule().
-The runner packs it into one varlen batch, in which prefill chunks and decodes lie side by side, runs the model over
-the paged KV cache and samples. It owns the KV cache's memory; which blocks are whose is the scheduler's business.
-Source: vllm/v1/worker/gpu_model_runner.py (_prepare_inputs, execute_model).
+A StepInput says what is new; what the runner has to remember of its requests is in its InputBatch. The runner lays the
+chunks end to end in one varlen batch, in which prefill chunks and decodes lie side by side, runs the model over the
+paged KV cache and samples. It owns the KV cache's memory; which blocks are whose is the scheduler's business.
+Source: vllm/v1/worker/gpu_model_runner.py (_update_states, _prepare_inputs, execute_model).
 """
 
-from collections.abc import Sequence
-from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,9 +15,20 @@ from torch import Tensor
 from mini_vllm.attention import AttentionBackend, AttentionMetadata, PackedRequest, PagedAttention
 from mini_vllm.attention.metadata import to_device
 from mini_vllm.models import DecoderModel
-from mini_vllm.step import SampledToken, ScheduledChunk, StepInput
+from mini_vllm.step import SampledToken, StepInput, StepOutput
 from mini_vllm.worker.cache_engine import CacheEngine
+from mini_vllm.worker.input_batch import InputBatch
 from mini_vllm.worker.sampler import Sampler
+
+
+class PackedStep(NamedTuple):
+    """A step as the model takes it: T tokens end to end."""
+
+    input_ids: Tensor  # [T] int64
+    positions: Tensor  # [T] int64
+    metadata: AttentionMetadata
+    sample_rows: Tensor  # [S] int64: the rows whose logits are wanted
+    sample_positions: list[int]  # [S]: the index that each sampled token will have in its sequence
 
 
 class ModelRunner:
@@ -40,6 +50,7 @@ class ModelRunner:
         self.block_size = block_size
         self.device = device
         self.sampler = Sampler()
+        self.batch = InputBatch()
         self.cache_engine = CacheEngine(
             model.num_layers,
             (block_size, model.num_kv_heads, model.head_dim),
@@ -51,36 +62,53 @@ class ModelRunner:
         self.kv_caches = self.cache_engine.kv_caches
 
     @torch.inference_mode()
-    def execute(self, step: StepInput) -> dict[str, SampledToken]:
-        """Copy blocks, compute every chunk; returns a token of each request that caught up and of each of its forks."""
-        self.cache_engine.swap_out(step.blocks_to_swap_out)
-        self.cache_engine.swap_in(step.blocks_to_swap_in)
-        self.cache_engine.copy(step.blocks_to_copy)
-        if not step.chunks:
-            return {}
-        input_ids, positions, metadata = self.pack(step.chunks)
-        attend = PagedAttention(self.attention_backend, self.kv_caches, metadata)
-        hidden = self.model.forward(input_ids, positions, attend)
-        ends = accumulate(len(chunk.token_ids) for chunk in step.chunks)
-        sampled = [
-            (request_id, sampling, end - 1)
-            for chunk, end in zip(step.chunks, ends, strict=True)
-            if chunk.sampling
-            for request_id, sampling in ((chunk.request_id, chunk.sampling), *chunk.forks)
+    def execute(self, step: StepInput) -> StepOutput:
+        """Take in what is new, move blocks, compute every chunk, and sample from the rows that are asked for."""
+        self.batch.update(step)
+        self.cache_engine.swap_out(step.kv.swap_out)
+        self.cache_engine.swap_in(step.kv.swap_in)
+        self.cache_engine.copy(step.kv.copy)
+        if not step.req_ids:
+            return StepOutput()
+        packed = self.pack(step)
+        attend = PagedAttention(self.attention_backend, self.kv_caches, packed.metadata)
+        hidden = self.model.forward(packed.input_ids, packed.positions, attend)
+        tokens: dict[str, list[SampledToken]] = {}
+        if step.sample_req_ids:
+            logits = self.model.compute_logits(hidden[packed.sample_rows])
+            for request_id, token in zip(step.sample_req_ids, self._sample(step, packed, logits), strict=True):
+                tokens.setdefault(request_id, []).append(token)
+        return StepOutput(tokens)
+
+    def pack(self, step: StepInput) -> PackedStep:
+        """Lay the chunks end to end. In NumPy, not in Python: there may be hundreds of requests in every step."""
+        tables, _ = self.batch.block_tables[0].gather(self.batch.rows(step.req_ids))
+        packed = [
+            PackedRequest(tuple(table), start, n)
+            for table, start, n in zip(tables, step.num_computed_tokens, step.num_scheduled_tokens, strict=True)
         ]
-        if not sampled:
-            return {}
-        request_ids, rows, indices = zip(*sampled, strict=True)
-        logits = self.model.compute_logits(hidden[self._to_device(list(indices))])
-        return dict(zip(request_ids, self.sampler(logits, rows), strict=True))
-
-    def pack(self, chunks: Sequence[ScheduledChunk]) -> tuple[Tensor, Tensor, AttentionMetadata]:
-        """Lay the chunks end to end: input_ids [T], positions [T] and the metadata that tells them apart again."""
-        packed = [PackedRequest(chunk.block_ids, chunk.start, len(chunk.token_ids)) for chunk in chunks]
-        input_ids = [token_id for chunk in chunks for token_id in chunk.token_ids]
-        positions = [position for request in packed for position in request.positions]
+        positions = np.array([position for request in packed for position in request.positions], np.int64)
         metadata = AttentionMetadata.pack(packed, self.block_size, self.device)
-        return self._to_device(input_ids), self._to_device(positions), metadata
+        rows = np.array(step.sample_rows, np.int64)
+        return PackedStep(
+            to_device(np.array(step.token_ids, np.int64), self.device),
+            to_device(positions, self.device),
+            metadata,
+            to_device(rows, self.device),
+            (positions[rows] + 1).tolist(),
+        )
 
-    def _to_device(self, values: list[int]) -> Tensor:
-        return to_device(np.array(values, np.int64), self.device)
+    def _sample(self, step: StepInput, packed: PackedStep, logits: Tensor) -> list[SampledToken]:
+        rows = [self.batch.sampling_rows[request_id] for request_id in step.sample_req_ids]
+        return self.sampler(logits, rows, packed.sample_positions, self._token_ids(step, packed))
+
+    def _token_ids(self, step: StepInput, packed: PackedStep) -> dict[int, list[int]]:
+        """What comes before each sampled token, by row of logits, where penalties look at it."""
+        known = self.batch.token_ids
+        if not known:
+            return {}
+        return {
+            i: known[request_id][:position]
+            for i, (request_id, position) in enumerate(zip(step.sample_req_ids, packed.sample_positions, strict=True))
+            if request_id in known
+        }

@@ -9,7 +9,7 @@ Source: vllm/v1/sample/sampler.py; Steele, Lea and Flood, "Fast Splittable Pseud
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -27,8 +27,17 @@ class Sampler:
     """Stateless: the same logits and rows give the same tokens."""
 
     @torch.inference_mode()
-    def __call__(self, logits: torch.Tensor, rows: Sequence[SamplingRow]) -> list[SampledToken]:
+    def __call__(
+        self,
+        logits: torch.Tensor,
+        rows: Sequence[SamplingRow],
+        positions: Sequence[int],
+        known_token_ids: Mapping[int, Sequence[int]],
+    ) -> list[SampledToken]:
         """Sample a token from each row of logits [S, V], any floating dtype; the arithmetic is float32.
+
+        positions [S]: the index that the token will have in its sequence. known_token_ids: by row,
+        all tokens before it, for each row with penalties.
 
         Raises InvalidLogitsError naming the row when its largest logit is NaN or infinite.
         """
@@ -41,11 +50,11 @@ class Sampler:
             chosen = [rows[i] for i in indices]
             part = logits if len(chosen) == len(rows) else logits[indices]
             if is_penalised:
-                part = penalise(part, chosen)
+                part = penalise(part, chosen, [known_token_ids[i] for i in indices])
             peaks, tokens = part.max(-1)
             _check(peaks, indices)
             if not is_greedy:
-                tokens = draw(part, peaks, chosen)
+                tokens = draw(part, peaks, chosen, [positions[i] for i in indices])
             for i, token_id in zip(indices, tokens.tolist(), strict=True):
                 token_ids[i] = token_id
         logprobs = gather_logprobs(logits, token_ids, [row.params.logprobs for row in rows])
@@ -59,15 +68,17 @@ def _check(peaks: torch.Tensor, indices: Sequence[int]) -> None:
         raise InvalidLogitsError(f"row {indices[bad]}: the largest logit is {peaks[bad].item()}, it must be finite")
 
 
-def penalise(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
+def penalise(logits: torch.Tensor, rows: Sequence[SamplingRow], token_ids: Sequence[Sequence[int]]) -> torch.Tensor:
     """A float32 copy of logits [R, V] with repetition, frequency and presence penalties (vLLM: apply_penalties).
 
-    Repetition looks at the prompt and the output, the other two at the output only. Only seen tokens are touched.
+    token_ids [R]: the tokens so far. Repetition looks at the prompt and the output, the other two at the output only.
+    Only seen tokens are touched.
     """
     logits = logits.to(torch.float32, copy=True)
-    for scores, row in zip(logits, rows, strict=True):
-        counts = Counter(row.output_token_ids)
-        seen = torch.tensor([*counts, *set(row.prompt_token_ids) - counts.keys()], dtype=torch.int64).to(logits.device)
+    for scores, row, tokens in zip(logits, rows, token_ids, strict=True):
+        counts = Counter(tokens[row.num_prompt_tokens :])
+        prompt = set(tokens[: row.num_prompt_tokens])
+        seen = torch.tensor([*counts, *prompt - counts.keys()], dtype=torch.int64).to(logits.device)
         penalty, values = row.params.repetition_penalty, scores[seen]
         scores[seen] = torch.where(values > 0, values / penalty, values * penalty)
         output, times = seen[: len(counts)], torch.tensor(list(counts.values()), dtype=torch.float32).to(logits.device)
@@ -79,7 +90,9 @@ def penalise(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
 # --- the candidates -----------------------------------------------------------------------------------------------
 
 
-def draw(logits: torch.Tensor, peaks: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
+def draw(
+    logits: torch.Tensor, peaks: torch.Tensor, rows: Sequence[SamplingRow], positions: Sequence[int]
+) -> torch.Tensor:
     """Token ids [R]: temperature, min_p, top_k, top_p, then the race. peaks [R] are the rows' maxima."""
     params, vocab_size = [row.params for row in rows], logits.shape[1]
     scores = logits.float() - peaks.float().unsqueeze(1)  # the peak at 0: no temperature can overflow it
@@ -87,7 +100,8 @@ def draw(logits: torch.Tensor, peaks: torch.Tensor, rows: Sequence[SamplingRow])
     restrict(scores, [p.min_p for p in params], 0, _keep_min_p)
     restrict(scores, [p.top_k if p.top_k < vocab_size else 0 for p in params], 0, _keep_top_k)
     restrict(scores, [p.top_p for p in params], 1, _keep_top_p)
-    return race(scores, torch.tensor([row.key for row in rows], device=logits.device))
+    keys = [row.key(position) for row, position in zip(rows, positions, strict=True)]
+    return race(scores, torch.tensor(keys, device=logits.device))
 
 
 def restrict(

@@ -76,8 +76,8 @@ def generate_plainly(model: DecoderModel, prompt: list[int], params: SamplingPar
     stop = {*params.stop_token_ids, *(() if params.ignore_eos else (EOS,))}
     while len(output) < params.max_tokens:
         hidden = model.forward(torch.tensor(tokens), torch.arange(len(tokens)), DenseAttention())  # type: ignore[arg-type]
-        row = SamplingRow(params, params.seed or 0, choice_index, len(tokens), tuple(prompt), tuple(output))
-        token = Sampler()(model.compute_logits(hidden[-1:]), [row])[0].token_id
+        row = SamplingRow(params, params.seed or 0, choice_index, len(prompt))
+        token = Sampler()(model.compute_logits(hidden[-1:]), [row], [len(tokens)], {0: tokens})[0].token_id
         tokens.append(token)
         output.append(token)
         if token in stop:
@@ -159,8 +159,8 @@ def run_combination(checkpoint: Path, c: Combination) -> tuple[dict[str, list[li
             hash_function=c.hash_function,
         )
     )
-    engine.runner.kv_caches[0][0].fill_(torch.nan)  # nothing that was not written may be read
-    engine.runner.kv_caches[1][1].fill_(torch.nan)
+    engine.executor.runner.kv_caches[0][0].fill_(torch.nan)  # nothing that was not written may be read
+    engine.executor.runner.kv_caches[1][1].fill_(torch.nan)
     names = list(PROMPTS) if c.arrivals != "reversed" else list(reversed(PROMPTS))
     arrivals = [(3 * i if c.arrivals == "staggered" else 0, name, name) for i, name in enumerate(names)]
     if c.arrivals == "twice":  # the same prompts later, over a warm cache

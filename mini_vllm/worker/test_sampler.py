@@ -1,6 +1,7 @@
 """The sampler against plain oracles in float64, and the statistics of its noise."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -19,12 +20,30 @@ PINNED_KEY = 5083123361393330592
 PINNED_UNIFORMS = [0.0390157550573349, 0.8255380392074585, 0.16706633567810059]
 
 
+class Row(NamedTuple):
+    """A row of a step: how it is sampled, the index of the token in its sequence, and the tokens before it."""
+
+    how: SamplingRow
+    position: int
+    token_ids: tuple[int, ...]
+
+    @property
+    def key(self):
+        return self.how.key(self.position)
+
+
 def make_row(position=5, *, seed=0, choice_index=0, prompt=(), output=(), **params):
-    return SamplingRow(SamplingParams(**params), seed, choice_index, position, tuple(prompt), tuple(output))
+    how = SamplingRow(SamplingParams(**params), seed, choice_index, len(prompt))
+    return Row(how, position, (*prompt, *output))
+
+
+def run_sampler(logits, rows):
+    known = {i: row.token_ids for i, row in enumerate(rows)}
+    return Sampler()(logits, [row.how for row in rows], [row.position for row in rows], known)
 
 
 def sample(logits, rows):
-    return [token.token_id for token in Sampler()(logits, rows)]
+    return [token.token_id for token in run_sampler(logits, rows)]
 
 
 def draws(logits, n, **params):
@@ -263,13 +282,14 @@ def test_even_the_extreme_draws_are_inside_0_and_1():
 def test_any_int_is_a_seed_and_each_is_its_own():
     seeds = [0, 1, -1, 2**31, 2**63, -(2**63), 2**64 - 1, 2**64, -(2**64), 10**40, -(10**40), 1 << 20_000]
     logits = torch.zeros(len(seeds), 100_000)
-    rows = [SamplingRow(SamplingParams(), seed, 0, 1) for seed in seeds]
+    rows = [make_row(1, seed=seed) for seed in seeds]
     assert len(set(sample(logits, rows))) == len(seeds)
 
 
 def test_the_key_does_not_confuse_its_parts():
     parts = [(1, 23, 4), (12, 3, 4), (1, 2, 34), (-1, 23, 4), (4, 23, 1)]
-    assert len({SamplingRow(SamplingParams(), *part).key for part in parts}) == len(parts)
+    keys = {SamplingRow(SamplingParams(), seed, index).key(position) for seed, index, position in parts}
+    assert len(keys) == len(parts)
 
 
 def test_no_global_random_state_is_read_or_moved():
@@ -300,11 +320,11 @@ def test_trap_50_seed_alone_and_in_a_batch_of_64(vocab_size):
         {"logprobs": 3},
     ]
     rows = [make_row(i, seed=i % 5, **choices[i % len(choices)]) for i in range(64)]
-    together = Sampler()(logits, rows)
-    alone = [Sampler()(logits[i : i + 1], [row])[0] for i, row in enumerate(rows)]
+    together = run_sampler(logits, rows)
+    alone = [run_sampler(logits[i : i + 1], [row])[0] for i, row in enumerate(rows)]
     assert alone == together  # the logprobs, too, to the last bit
     order = rng.permutation(64).tolist()
-    assert Sampler()(logits[order], [rows[i] for i in order]) == [together[i] for i in order]
+    assert run_sampler(logits[order], [rows[i] for i in order]) == [together[i] for i in order]
 
 
 def test_trap_52_the_position_and_only_the_position_moves_the_draw():
@@ -343,7 +363,9 @@ def test_penalties_are_the_plain_formula():
             prompt=prompt.tolist(),
             output=output.tolist(),
         )
-        assert penalise(torch.from_numpy(logits)[None], [row]).numpy()[0] == pytest.approx(wanted, abs=1e-5)
+        assert penalise(torch.from_numpy(logits)[None], [row.how], [row.token_ids]).numpy()[0] == pytest.approx(
+            wanted, abs=1e-5
+        )
         assert sample(torch.from_numpy(logits)[None], [row]) == [int(wanted.argmax())]
 
 
@@ -370,8 +392,8 @@ def test_logprobs_are_of_the_raw_logits_with_ranks():
         make_row(i, logprobs=(None, 0, 1, 5)[i % 4], temperature=3.0, repetition_penalty=1.5, output=[1])
         for i in range(300)
     ]
-    for i, (token_id, logprobs) in enumerate(Sampler()(torch.from_numpy(logits), rows)):
-        k = rows[i].params.logprobs
+    for i, (token_id, logprobs) in enumerate(run_sampler(torch.from_numpy(logits), rows)):
+        k = rows[i].how.params.logprobs
         if k is None:
             assert logprobs is None
             continue
@@ -385,7 +407,7 @@ def test_logprobs_are_of_the_raw_logits_with_ranks():
 
 
 def test_logprobs_may_ask_for_more_than_the_vocabulary():
-    (token,) = Sampler()(torch.tensor([[0.0, 1.0]]), [make_row(temperature=0, logprobs=9)])
+    (token,) = run_sampler(torch.tensor([[0.0, 1.0]]), [make_row(temperature=0, logprobs=9)])
     p = softmax(np.array([0.0, 1.0]))
     assert token.logprobs == {1: Logprob(pytest.approx(np.log(p[1])), 1), 0: Logprob(pytest.approx(np.log(p[0])), 2)}
 
@@ -393,7 +415,7 @@ def test_logprobs_may_ask_for_more_than_the_vocabulary():
 def test_the_rank_outside_the_best_counts_ties():
     logits = torch.tensor([[0.0, 5.0, 0.0, 0.0]])
     for seed in range(1000):
-        (token,) = Sampler()(logits, [make_row(seed=seed, temperature=5.0, logprobs=1)])
+        (token,) = run_sampler(logits, [make_row(seed=seed, temperature=5.0, logprobs=1)])
         if token.token_id != 1:
             assert token.logprobs[token.token_id].rank == 4
             return

@@ -100,12 +100,12 @@ class SequenceGroupScheduler(Scheduler):
                     f"{needed} {name}, there are {limit}"
                 )
 
-    def finish_request(self, request_id: str, reason: str) -> None:
+    def finish_request(self, request_id: str, reason: str) -> Request | None:
         """As ever, for one sequence of a group. If it is the one that computes the prompt, the next one takes over."""
         request = self._requests.get(request_id)
         if request is not None and reason in FINISH_REASONS:
             self._leave_group(request)
-        super().finish_request(request_id, reason)
+        return super().finish_request(request_id, reason)
 
     def _leave_group(self, request: Request) -> None:
         group = self._groups.pop(request.request_id)

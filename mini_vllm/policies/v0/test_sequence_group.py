@@ -668,7 +668,7 @@ MIX = {
 def make_engine(model: Path, **config: Any) -> LLMEngine:
     options = {"dtype": "float32", "block_size": 4, "num_kv_blocks": 200, "scheduler": "sequence_group"} | config
     engine = LLMEngine(EngineConfig(str(model), **options))
-    for caches in engine.runner.kv_caches:
+    for caches in engine.executor.runner.kv_caches:
         for cache in caches:
             cache.fill_(torch.nan)  # nothing that was not written may be read, nor copied and read
     return engine
@@ -680,17 +680,17 @@ def finish(engine: LLMEngine, aborts: dict[int, str] | None = None, fail_at: int
         engine.add_request(request_id, prompt, params)
     done: dict[str, RequestOutput] = {}
     sums: Counter[str] = Counter()
-    execute = engine.runner.execute
+    execute = engine.executor.runner.execute
     for number in range(2000):
         if not engine.has_unfinished_requests():
             break
         if aborts and number in aborts:
             engine.scheduler.abort_request(aborts[number])
         if number == fail_at:
-            engine.runner.execute = lambda step: execute(step) and [][1]  # type: ignore[method-assign]
+            engine.executor.runner.execute = lambda step: execute(step) and [][1]  # type: ignore[method-assign]
             with pytest.raises((IndexError, KeyError)):
                 engine.step()
-            engine.runner.execute = execute  # type: ignore[method-assign]
+            engine.executor.runner.execute = execute  # type: ignore[method-assign]
             continue
         done |= {output.request_id: output for output in engine.step()}
         assert engine.stats is not None

@@ -1,0 +1,28 @@
+"""StepListener: what may watch the steps of an engine without the engine knowing what it is."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from mini_vllm.request import Request
+from mini_vllm.scheduler import SchedulerOutput
+from mini_vllm.step import KVPlan
+
+
+class StepListener:
+    """The engine core calls these in every step, in this order. A listener overrides what it wants to see.
+
+    A listener that raises between schedule() and the model fails the step, as the model itself would.
+    """
+
+    def before_schedule(self) -> None:
+        """Nothing is decided yet."""
+
+    def after_schedule(self, output: SchedulerOutput, plan: KVPlan) -> object:
+        """The step is decided; nothing is computed yet."""
+
+    def after_update(
+        self, sampled_token_ids: Mapping[str, Sequence[int]], finished: Iterable[Request], *, failed: bool = False
+    ) -> object:
+        """The counters have advanced and finished requests are gone. failed: the step raised and was undone."""
+
+    def after_finish(self, request: Request) -> None:
+        """Between steps, a request was ended from outside: aborted, or a stop string was seen."""

@@ -1,0 +1,60 @@
+"""What a config leaves open about the machine: the device, the dtype, and the memory that is left for the KV cache."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.errors import InvalidParameterError
+
+MAX_CPU_KV_CACHE_BYTES = 4 << 30  # what vLLM's CPU back end takes by default; main memory is shared with others
+
+
+def pick_device(name: str) -> torch.device:
+    """ "auto" is the first CUDA device if there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise InvalidParameterError(f"device {name!r} is asked for, but torch finds no CUDA device")
+    return torch.device(name)
+
+
+def pick_dtype(name: str, hf_config: Any) -> torch.dtype:
+    """ "auto" is the dtype that the checkpoint's config names, float32 where it names none."""
+    chosen = getattr(hf_config, "dtype", None) if name == "auto" else name
+    dtype = getattr(torch, chosen, None) if isinstance(chosen, str) else chosen
+    if dtype is None and name == "auto":
+        return torch.float32
+    for supported in (torch.float32, torch.bfloat16, torch.float16):
+        if dtype == supported:
+            return supported
+    raise InvalidParameterError(f"dtype must be float32, bfloat16 or float16, got {chosen!r}")
+
+
+def available_bytes(config: EngineConfig, hf_config: Any, dtype: torch.dtype, device: torch.device) -> int:
+    """Bytes left for the KV cache. On a CPU at most MAX_CPU_KV_CACHE_BYTES of the memory that is free."""
+    activations = _activation_bytes(config, hf_config, dtype)
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        return int(total * config.gpu_memory_utilization) - (total - free) - activations
+    return min(int(available_host_memory() * config.gpu_memory_utilization) - activations, MAX_CPU_KV_CACHE_BYTES)
+
+
+def available_host_memory() -> int:
+    """Bytes of main memory that can be had without swapping; where the system does not say, the cap of the budget."""
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return 2 * MAX_CPU_KV_CACHE_BYTES
+
+
+def _activation_bytes(config: EngineConfig, hf_config: Any, dtype: torch.dtype) -> int:
+    """Peak of one step, estimated: the widest layer's tensors for every token, and the logits in float32, twice."""
+    heads = hf_config.num_attention_heads + 2 * hf_config.num_key_value_heads
+    head_dim = getattr(hf_config, "head_dim", None) or hf_config.hidden_size // hf_config.num_attention_heads
+    per_token = int(4 * hf_config.hidden_size + 3 * hf_config.intermediate_size + 2 * heads * head_dim)
+    layer = config.max_num_batched_tokens * per_token * dtype.itemsize
+    return layer + 2 * 4 * config.max_num_seqs * int(hf_config.vocab_size)

@@ -1,0 +1,44 @@
+"""Executor: where a step runs. In this process, in another one, or in one process for each rank of a group.
+
+The engine core knows no tensor: it hands a StepInput over and takes a StepOutput, both of which can be pickled.
+Source: Executor in vllm/v1/executor/abstract.py (get_kv_cache_specs, determine_available_memory,
+initialize_from_config, execute_model).
+"""
+
+from abc import ABC, abstractmethod
+from concurrent.futures import Future
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.step import ModelInfo, StepInput, StepOutput
+from mini_vllm.worker.memory import KVCachePlan
+
+
+class Executor(ABC):
+    """One model, somewhere. The engine calls load(), available_bytes(), allocate(), then execute() once a step."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.config = config
+
+    @abstractmethod
+    def load(self) -> ModelInfo:
+        """Load the weights. Raises CheckpointError and its kin, InvalidParameterError for a bad config."""
+
+    @abstractmethod
+    def available_bytes(self) -> int:
+        """The memory budget of the KV cache beside the loaded weights: of several ranks the least."""
+
+    @abstractmethod
+    def allocate(self, plan: KVCachePlan) -> None:
+        """Make the KV cache."""
+
+    @abstractmethod
+    def execute(self, step: StepInput) -> "Future[StepOutput]":
+        """Run a step. What the model raises, the future raises; steps run in the order in which they are given."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until the device has done what it was asked to."""
+
+    @abstractmethod
+    def shutdown(self) -> None:
+        """Give everything back. Steps that were not finished are lost."""

@@ -1,0 +1,111 @@
+"""InputBatch: what the runner remembers of its requests, so that a step needs to bring only what is new.
+
+Block tables, sampling rows and, for penalties, tokens live here from the step in which a request is new until the step
+that names it among the finished ones. Source: InputBatch (vllm/v1/worker/gpu_input_batch.py) and MultiGroupBlockTable
+(vllm/v1/worker/block_table.py).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mini_vllm.step import BlockTable, SamplingRow, StepInput
+
+Array = npt.NDArray[np.int32]
+
+
+class BlockTables:
+    """The block tables of one group of layers: one row of a matrix [rows, columns] int32 for each request.
+
+    The matrix is persistent: a step writes the new ids into it and reads the rows of its requests. It can grow.
+    """
+
+    def __init__(self) -> None:
+        self._ids: Array = np.zeros((8, 8), np.int32)
+        self._num_blocks: npt.NDArray[np.int64] = np.zeros(8, np.int64)
+
+    def append(self, row: int, block_ids: BlockTable) -> None:
+        start = int(self._num_blocks[row]) if row < len(self._num_blocks) else 0
+        end = start + len(block_ids)
+        self._make_room(row + 1, end)
+        self._ids[row, start:end] = block_ids
+        self._num_blocks[row] = end
+
+    def clear(self, row: int) -> None:
+        if row < len(self._num_blocks):
+            self._num_blocks[row] = 0
+
+    def gather(self, rows: Sequence[int]) -> tuple[Array, npt.NDArray[np.int64]]:
+        """The tables of these rows, [B, longest of them] int32, and their lengths [B]; what is behind means nothing."""
+        num_blocks = self._num_blocks[rows]
+        return self._ids[rows, : num_blocks.max(initial=0)], num_blocks
+
+    def _make_room(self, num_rows: int, num_columns: int) -> None:
+        have_rows, have_columns = self._ids.shape
+        if num_rows <= have_rows and num_columns <= have_columns:
+            return
+        rows, columns = (
+            have if needed <= have else max(needed, 2 * have)
+            for needed, have in ((num_rows, have_rows), (num_columns, have_columns))
+        )
+        ids = np.zeros((rows, columns), np.int32)
+        ids[:have_rows, :have_columns] = self._ids
+        self._ids = ids
+        self._num_blocks = np.concatenate([self._num_blocks, np.zeros(rows - have_rows, np.int64)])
+
+
+class InputBatch:
+    """The requests that one runner knows. Block tables are by group of layers; here there is one group."""
+
+    def __init__(self) -> None:
+        self.block_tables: list[BlockTables] = [BlockTables()]
+        self.sampling_rows: dict[str, SamplingRow] = {}
+        self.token_ids: dict[str, list[int]] = {}  # of requests with penalties, all that are known
+        self._rows: dict[str, int] = {}
+        self._free_rows: list[int] = []
+
+    def __contains__(self, request_id: object) -> bool:
+        return request_id in self._rows
+
+    def update(self, step: StepInput) -> None:
+        """Take in what is new: who has ended, who comes, new block ids, and the tokens that penalties look at."""
+        for request_id in step.finished_req_ids:
+            self._remove(request_id)
+        for request_id, sampling_row in step.new_rows.items():
+            self._remove(request_id)
+            self._add(request_id, sampling_row)
+        for request_id, tables in step.new_block_ids.items():
+            for group, block_ids in enumerate(tables):
+                self.block_tables[group].append(self._rows[request_id], block_ids)
+        if self.token_ids:
+            self._extend_tokens(step)
+
+    def rows(self, request_ids: Sequence[str]) -> list[int]:
+        """Where these requests stand in the block tables. Raises KeyError for one that no step has brought."""
+        rows = self._rows
+        return [rows[request_id] for request_id in request_ids]
+
+    def _add(self, request_id: str, sampling_row: SamplingRow) -> None:
+        self._rows[request_id] = self._free_rows.pop() if self._free_rows else len(self._rows)
+        self.sampling_rows[request_id] = sampling_row
+        if sampling_row.params.has_penalties:
+            self.token_ids[request_id] = list(sampling_row.token_ids)
+
+    def _remove(self, request_id: str) -> None:
+        row = self._rows.pop(request_id, None)
+        if row is None:
+            return
+        self._free_rows.append(row)
+        for tables in self.block_tables:
+            tables.clear(row)
+        del self.sampling_rows[request_id]
+        self.token_ids.pop(request_id, None)
+
+    def _extend_tokens(self, step: StepInput) -> None:
+        """The tokens of this step's chunks: known ones, and drafts, which a later step overwrites if wrong."""
+        end = 0
+        for request_id, start, n in zip(step.req_ids, step.num_computed_tokens, step.num_scheduled_tokens, strict=True):
+            end += n
+            if request_id in self.token_ids:
+                self.token_ids[request_id][start : start + n] = step.token_ids[end - n : end]

@@ -1,0 +1,59 @@
+"""LocalExecutor: the model in this process. Source: UniProcExecutor in vllm/v1/executor/uniproc_executor.py."""
+
+from concurrent.futures import Future
+
+import torch
+
+from mini_vllm.attention import get_backend
+from mini_vllm.models import load_model
+from mini_vllm.models.checkpoint import load_hf_config, resolve_model
+from mini_vllm.step import LayerKVSpec, ModelInfo, StepInput, StepOutput
+from mini_vllm.worker.device import available_bytes, pick_device, pick_dtype
+from mini_vllm.worker.executor import Executor
+from mini_vllm.worker.memory import KVCachePlan
+from mini_vllm.worker.model_runner import ModelRunner
+
+
+class LocalExecutor(Executor):
+    """The model in this process: a step has run when execute() returns."""
+
+    runner: ModelRunner
+
+    def load(self) -> ModelInfo:
+        config, path = self.config, resolve_model(self.config.model)
+        self.hf_config = load_hf_config(path)
+        self.device = pick_device(config.device)
+        self.dtype = pick_dtype(config.dtype, self.hf_config)
+        self.attention_backend = get_backend(config.attention_backend, self.device)
+        self.model = load_model(path, self.hf_config, dtype=self.dtype, device=self.device)
+        spec = LayerKVSpec(self.model.num_kv_heads, self.model.head_dim, self.dtype.itemsize)
+        return ModelInfo(self.model.vocab_size, (spec,) * self.model.num_layers)
+
+    def available_bytes(self) -> int:
+        return available_bytes(self.config, self.hf_config, self.dtype, self.device)
+
+    def allocate(self, plan: KVCachePlan) -> None:
+        self.runner = ModelRunner(
+            self.model,
+            self.attention_backend,
+            num_blocks=plan.num_blocks,
+            block_size=plan.block_size,
+            dtype=self.dtype,
+            device=self.device,
+            num_cpu_blocks=plan.num_cpu_blocks,
+        )
+
+    def execute(self, step: StepInput) -> "Future[StepOutput]":
+        future: Future[StepOutput] = Future()
+        future.set_result(self.runner.execute(step))
+        return future
+
+    def synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def shutdown(self) -> None:
+        """Nothing runs; the memory goes with the object."""
+
+    def __str__(self) -> str:
+        return f"{self.dtype} on {self.device}, attention {self.attention_backend.name}"
