@@ -1,18 +1,33 @@
 """InputBatch: what the runner remembers of its requests, so that a step needs to bring only what is new.
 
-Block tables, sampling rows and, for penalties, tokens live here from the step in which a request is new until the step
+It also lays a step out for the model, which is nothing but arithmetic on what it remembers. Block tables, sampling rows and, for penalties, tokens live here from the step in which a request is new until the step
 that names it among the finished ones. Source: InputBatch (vllm/v1/worker/gpu_input_batch.py) and MultiGroupBlockTable
 (vllm/v1/worker/block_table.py).
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from mini_vllm.attention import AttentionMetadata
+from mini_vllm.attention.metadata import refuse_too_long, to_device
 
 from mini_vllm.step import BlockTable, SamplingRow, StepInput
 
 Array = npt.NDArray[np.int32]
+
+
+class PackedStep(NamedTuple):
+    """A step as the model takes it: T tokens end to end."""
+
+    input_ids: Tensor  # [T] int64
+    metadata: AttentionMetadata
+    sample_rows: Tensor  # [S] int64: the rows whose logits are wanted
+    sample_positions: list[int]  # [S]: the index that each sampled token will have in its sequence
 
 
 class BlockTables:
@@ -58,7 +73,9 @@ class BlockTables:
 class InputBatch:
     """The requests that one runner knows. Block tables are by group of layers; here there is one group."""
 
-    def __init__(self) -> None:
+    def __init__(self, block_size: int, device: torch.device) -> None:
+        self.block_size = block_size
+        self.device = device
         self.block_tables: list[BlockTables] = [BlockTables()]
         self.sampling_rows: dict[str, SamplingRow] = {}
         self.token_ids: dict[str, list[int]] = {}  # of requests with penalties, all that are known
@@ -81,10 +98,37 @@ class InputBatch:
         if self.token_ids:
             self._extend_tokens(step)
 
-    def rows(self, request_ids: Sequence[str]) -> list[int]:
-        """Where these requests stand in the block tables. Raises KeyError for one that no step has brought."""
+    def pack(self, step: StepInput) -> PackedStep:
+        """Lay the chunks of a step end to end. In NumPy, not in Python: there may be hundreds of requests in every step.
+
+        Raises KeyError for a request that no step has brought, InvalidParameterError for one with too few blocks.
+        """
         rows = self._rows
-        return [rows[request_id] for request_id in request_ids]
+        tables, num_blocks = self.block_tables[0].gather([rows[request_id] for request_id in step.req_ids])
+        num_computed_tokens = np.array(step.num_computed_tokens, np.int64)
+        query_lens = np.array(step.num_scheduled_tokens, np.int64)
+        refuse_too_long(num_blocks, num_computed_tokens + query_lens, self.block_size)
+        metadata = AttentionMetadata.build(num_computed_tokens, query_lens, tables, self.block_size, self.device)
+        sample_rows = np.array(step.sample_rows, np.int64)
+        ends = query_lens.cumsum()
+        owner = ends.searchsorted(sample_rows, side="right")
+        positions = (num_computed_tokens + query_lens - ends)[owner] + sample_rows
+        return PackedStep(
+            to_device(np.array(step.token_ids, np.int64), self.device),
+            metadata,
+            to_device(sample_rows, self.device),
+            (positions + 1).tolist(),
+        )
+
+    def known_token_ids(self, request_ids: Sequence[str], positions: Sequence[int]) -> dict[int, list[int]]:
+        """By index: all tokens before that position, for each request whose penalties look at them."""
+        if not self.token_ids:
+            return {}
+        return {
+            i: self.token_ids[request_id][:position]
+            for i, (request_id, position) in enumerate(zip(request_ids, positions, strict=True))
+            if request_id in self.token_ids
+        }
 
     def _add(self, request_id: str, sampling_row: SamplingRow) -> None:
         self._rows[request_id] = self._free_rows.pop() if self._free_rows else len(self._rows)

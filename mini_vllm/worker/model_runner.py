@@ -6,29 +6,15 @@ paged KV cache and samples. It owns the KV cache's memory; which blocks are whos
 Source: vllm/v1/worker/gpu_model_runner.py (_update_states, _prepare_inputs, execute_model).
 """
 
-from typing import NamedTuple
-
-import numpy as np
 import torch
 from torch import Tensor
 
-from mini_vllm.attention import AttentionBackend, AttentionMetadata, PackedRequest, PagedAttention
-from mini_vllm.attention.metadata import to_device
+from mini_vllm.attention import AttentionBackend, PagedAttention
 from mini_vllm.models import DecoderModel
 from mini_vllm.step import SampledToken, StepInput, StepOutput
 from mini_vllm.worker.cache_engine import CacheEngine
-from mini_vllm.worker.input_batch import InputBatch
+from mini_vllm.worker.input_batch import InputBatch, PackedStep
 from mini_vllm.worker.sampler import Sampler
-
-
-class PackedStep(NamedTuple):
-    """A step as the model takes it: T tokens end to end."""
-
-    input_ids: Tensor  # [T] int64
-    positions: Tensor  # [T] int64
-    metadata: AttentionMetadata
-    sample_rows: Tensor  # [S] int64: the rows whose logits are wanted
-    sample_positions: list[int]  # [S]: the index that each sampled token will have in its sequence
 
 
 class ModelRunner:
@@ -50,7 +36,7 @@ class ModelRunner:
         self.block_size = block_size
         self.device = device
         self.sampler = Sampler()
-        self.batch = InputBatch()
+        self.batch = InputBatch(block_size, device)
         self.cache_engine = CacheEngine(
             model.num_layers,
             (block_size, model.num_kv_heads, model.head_dim),
@@ -70,9 +56,9 @@ class ModelRunner:
         self.cache_engine.copy(step.kv.copy)
         if not step.req_ids:
             return StepOutput()
-        packed = self.pack(step)
+        packed = self.batch.pack(step)
         attend = PagedAttention(self.attention_backend, self.kv_caches, packed.metadata)
-        hidden = self.model.forward(packed.input_ids, packed.positions, attend)
+        hidden = self.model.forward(packed.input_ids, packed.metadata.positions, attend)
         tokens: dict[str, list[SampledToken]] = {}
         if step.sample_req_ids:
             logits = self.model.compute_logits(hidden[packed.sample_rows])
@@ -80,35 +66,7 @@ class ModelRunner:
                 tokens.setdefault(request_id, []).append(token)
         return StepOutput(tokens)
 
-    def pack(self, step: StepInput) -> PackedStep:
-        """Lay the chunks end to end. In NumPy, not in Python: there may be hundreds of requests in every step."""
-        tables, _ = self.batch.block_tables[0].gather(self.batch.rows(step.req_ids))
-        packed = [
-            PackedRequest(tuple(table), start, n)
-            for table, start, n in zip(tables, step.num_computed_tokens, step.num_scheduled_tokens, strict=True)
-        ]
-        positions = np.array([position for request in packed for position in request.positions], np.int64)
-        metadata = AttentionMetadata.pack(packed, self.block_size, self.device)
-        rows = np.array(step.sample_rows, np.int64)
-        return PackedStep(
-            to_device(np.array(step.token_ids, np.int64), self.device),
-            to_device(positions, self.device),
-            metadata,
-            to_device(rows, self.device),
-            (positions[rows] + 1).tolist(),
-        )
-
     def _sample(self, step: StepInput, packed: PackedStep, logits: Tensor) -> list[SampledToken]:
         rows = [self.batch.sampling_rows[request_id] for request_id in step.sample_req_ids]
-        return self.sampler(logits, rows, packed.sample_positions, self._token_ids(step, packed))
-
-    def _token_ids(self, step: StepInput, packed: PackedStep) -> dict[int, list[int]]:
-        """What comes before each sampled token, by row of logits, where penalties look at it."""
-        known = self.batch.token_ids
-        if not known:
-            return {}
-        return {
-            i: known[request_id][:position]
-            for i, (request_id, position) in enumerate(zip(step.sample_req_ids, packed.sample_positions, strict=True))
-            if request_id in known
-        }
+        known_token_ids = self.batch.known_token_ids(step.sample_req_ids, packed.sample_positions)
+        return self.sampler(logits, rows, packed.sample_positions, known_token_ids)
