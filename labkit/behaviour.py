@@ -78,7 +78,7 @@ def compare(parts: Sequence[Part]) -> Iterator[Difference]:
         with grafted(parts), watchdog(SECONDS):
             mine = run_trace(scenario, max_steps=10_000)
         same_tokens = mine["outputs"] == reference["outputs"]
-        step = first_difference(mine["steps"], reference["steps"])
+        step = first_differing_step(mine["steps"], reference["steps"])
         if step is not None or not same_tokens:
             at = step or 0
             number = max(mine["steps"], reference["steps"], key=len)[at]["step"]
@@ -86,7 +86,8 @@ def compare(parts: Sequence[Part]) -> Iterator[Difference]:
             yield Difference(scenario["name"], number, *records, same_tokens)
 
 
-def first_difference(mine: Sequence[Any], reference: Sequence[Any]) -> int | None:
+def first_differing_step(mine: Sequence[Any], reference: Sequence[Any]) -> int | None:
+    """The index of the first record in which a decision differs."""
     for step in range(max(len(mine), len(reference))):
         if step >= len(mine) or step >= len(reference):
             return step

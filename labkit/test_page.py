@@ -44,7 +44,7 @@ def test_other_decisions_are_shown_from_the_first_one_on(tmp_path: Path) -> None
     mine, reference = (json.loads(match) for match in TRACE.findall(text))
     first = next(behaviour.compare(parts))
     assert mine["name"] == reference["name"] == first.scenario
-    at = behaviour.first_difference(mine["steps"], reference["steps"])
+    at = behaviour.first_differing_step(mine["steps"], reference["steps"])
     assert at is not None
     assert reference["steps"][at]["step"] == first.step
     assert f"Other decisions first in step {first.step}." in said

@@ -10,7 +10,7 @@ from rich.console import Console
 from mini_vllm.observe import timeline
 from mini_vllm.observe.trace import run_trace
 
-TRACES = Path(__file__).parent.parent / "traces" / "vllm-0.33.0"
+TRACES = Path(__file__).parents[2] / "traces" / "vllm-0.33.0"
 SCENARIO = {  # 8 usable blocks: "other" is preempted, "shares-the-prefix" begins like "first"
     "config": {"block_size": 4, "num_blocks": 9, "max_num_seqs": 4, "max_num_batched_tokens": 8, "vocab_size": 100},
     "requests": [

@@ -25,7 +25,7 @@ from mini_vllm.step import KVPlan
 
 SCHEMA = json.loads((Path(__file__).parent / "trace.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-RECORDED = Path(__file__).parent.parent / "traces" / "vllm-0.33.0"
+RECORDED = Path(__file__).parents[2] / "traces" / "vllm-0.33.0"
 
 CONFIG = {"block_size": 2, "num_blocks": 10, "max_num_seqs": 3, "max_num_batched_tokens": 8, "vocab_size": 50}
 

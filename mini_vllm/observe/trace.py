@@ -294,7 +294,12 @@ class ScenarioRun:
         return Request(
             spec["id"],
             spec["prompt"],
-            SamplingParams(max_tokens=spec["max_tokens"], ignore_eos=spec.get("ignore_eos", False), temperature=0.0),
+            SamplingParams(
+                max_tokens=spec["max_tokens"],
+                ignore_eos=spec.get("ignore_eos", False),
+                stop_token_ids=tuple(spec.get("stop_token_ids", ())),
+                temperature=0.0,
+            ),
             eos_token_ids=(self.config["eos_token_id"],) if "eos_token_id" in self.config else (),
             priority=spec.get("priority", 0),
             arrival_time=spec.get("arrival_time", 0.0),

@@ -1,0 +1,263 @@
+"""Recorded runs of vLLM's scheduler, replayed: the same inputs to our classes, and the first decision that differs.
+
+Two forms of a trace are read. Schema 1 is that of traces/ (traces/README.md). Schema 2 has one list of block ids per KV
+cache group, names the features in use, and records what is random about a run as inputs. A trace of a feature that is
+not here is never equal: unsupported() says which feature it is. A shadow of every slot watches each replay for stale
+reads. The tests, tools/trace_power.py and tools/replay_vllm_traces.py use this module.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mini_vllm.errors import BrokenTraceError
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder
+from mini_vllm.request import Request
+from mini_vllm.scheduler import Scheduler, SchedulerOutput
+
+STEP_FIELDS = (  # what is compared of a step, in order of time
+    *("step", "aborted_before", "sched", "preempted", "new", "resumed", "blocks", "waiting", "free_sched"),
+    *("sampled", "aborted_during", "finished", "free", "cached", "computed"),
+)
+ONLY_SCHEMA_2 = frozenset({"sampled", "computed"})  # of these
+CONFIG_FIELDS = frozenset(
+    "block_size num_blocks max_num_seqs max_num_batched_tokens long_prefill_token_threshold enable_chunked_prefill "
+    "enable_prefix_caching policy max_model_len scheduler_reserve_full_isl watermark vocab_size eos_token_id "
+    "hash_block_size groups retention spec async_scheduling connector".split()  # the last line: schema 2
+)
+REQUEST_FIELDS = frozenset(
+    "id arrival_step arrival_time prompt max_tokens priority ignore_eos sample_seed "
+    "stop_token_ids accept grammar kv".split()  # schema 2; accept says how often a draft is right
+)
+MOST_EXTRA_STEPS = 1000  # of a run that is not compared, and may take longer than vLLM's
+WIDTH = 120  # characters shown of a value that differs
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def find_trace_files(path: Path) -> list[Path]:
+    """The file itself, or what may hold traces in a folder and below it, in order of name."""
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.rglob("*") if file.suffix in (".json", ".jsonl") and file.is_file())
+
+
+def read_traces(path: Path) -> list[Record]:
+    """The traces of a file: one (.json), or one a line (.jsonl); none if nothing in it looks like a trace.
+
+    Raises BrokenTraceError, which names the file, for one that cannot be read, or in which a trace lacks what every
+    trace has.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        documents = [line for line in text.split("\n") if line.strip()] if path.suffix == ".jsonl" else [text]
+        found = [json.loads(document) for document in documents]
+    except (OSError, ValueError, RecursionError) as error:
+        raise BrokenTraceError(f"{path}: {type(error).__name__}: {error}") from error
+    if not any(isinstance(trace, dict) and trace.keys() & {"requests", "steps"} for trace in found):
+        return []
+    for number, trace in enumerate(found, start=1):
+        for name, kind in (("name", str), ("config", dict), ("requests", list), ("steps", list)):
+            if not isinstance(trace, dict) or not isinstance(trace.get(name), kind):
+                raise BrokenTraceError(f"{path}: trace {number} has no {name}")
+    return found
+
+
+# --- what is recorded, and what of it can be replayed ---------------------------------------------------------------
+
+
+def unsupported(trace: Record) -> str | None:
+    """The features that the trace needs and that are not here, by name; None if it can be replayed."""
+    return ", ".join(list(_missing_features(trace)) or _unknown_fields(trace)) or None
+
+
+def _missing_features(trace: Record) -> Iterator[str]:
+    """A feature that comes to mini_vllm loses its lines here, and its fields get theirs in STEP_FIELDS."""
+    config, schema = trace["config"], trace.get("schema", 1)
+    if schema not in (1, 2):
+        yield f"a form of traces not known here (schema {schema})"
+    if config.get("spec") is not None:
+        yield "speculative decoding (spec)"
+    group = {"kind": "full", "block_size": config["block_size"]}
+    groups = config.get("groups", [group])
+    if groups != [group]:
+        yield "KV cache groups other than one with full attention (groups)"
+        if config.get("retention", 0) != 0:  # it matters for sliding windows alone
+            yield "retention of blocks behind a window (retention)"
+    if config.get("hash_block_size", config["block_size"]) != config["block_size"]:
+        yield "hashes of parts of a block (hash_block_size)"
+    if config.get("connector") is not None:
+        yield "KV connectors (connector)"
+    if config.get("async_scheduling"):
+        yield "asynchronous scheduling (async_scheduling)"
+    for name, feature in (("grammar", "structured output"), ("kv", "KV from outside")):
+        if any(request.get(name) is not None for request in trace["requests"]):
+            yield f"{feature} ({name} of a request)"
+    for name in ("raises", "hangs"):
+        if trace.get(name):
+            yield f"a run that vLLM did not finish ({name})"
+
+
+def _unknown_fields(trace: Record) -> Iterator[str]:
+    """What is recorded under a name that nobody compares must not pass for equal."""
+    if unknown := trace["config"].keys() - CONFIG_FIELDS:
+        yield f"options not known here ({', '.join(sorted(unknown))})"
+    if unknown := set().union(*trace["requests"]) - REQUEST_FIELDS:
+        yield f"fields of a request not known here ({', '.join(sorted(unknown))})"
+    if unknown := set().union(*trace["steps"]) - {"cached", *_compared_fields(trace)}:
+        yield f"fields of a step not known here ({', '.join(sorted(unknown))})"
+
+
+def _compared_fields(trace: Record) -> list[str]:
+    left_out = set() if trace.get("schema", 1) == 2 else set(ONLY_SCHEMA_2)
+    if not trace["config"].get("enable_prefix_caching", True):
+        left_out.add("cached")
+    return [name for name in STEP_FIELDS if name not in left_out]
+
+
+def comparable(record: Record, schema: int) -> Record:
+    """A step's record in one form, that of schema 2: block ids per KV cache group, and nothing that is empty."""
+    blocks = record.get("blocks", {})
+    if schema == 1:
+        blocks = {request_id: [block_ids] for request_id, block_ids in blocks.items()}
+    return {name: value for name, value in (record | {"blocks": blocks}).items() if value not in ([], {})}
+
+
+# --- the replay -----------------------------------------------------------------------------------------------------
+
+
+class SlotShadow:
+    """Remembers for every slot which tokens, up to and with its own, were last computed there."""
+
+    def __init__(self) -> None:
+        self._content: dict[tuple[int, int], int] = {}  # (block id, offset) -> hash of the prefix
+
+    def stale_read(self, kv: KVCacheManager, output: SchedulerOutput) -> str | None:
+        """Write the slots of a step, then read: says which request reads a slot that does not hold its own prefix."""
+        slots_read = []
+        for request in output.scheduled_requests:  # all of a step's writes come before its reads
+            table = kv.get_block_ids(request.request_id)
+            start = request.num_computed_tokens
+            end = start + output.num_scheduled_tokens[request.request_id]
+            content = 0
+            for position, token_id in enumerate(request.all_token_ids[:end]):
+                content = hash((content, token_id))
+                slot = (table[position // kv.block_size], position % kv.block_size)
+                slots_read.append((request.request_id, position, slot, content))
+                if position >= start:
+                    self._content[slot] = content
+        for request_id, position, slot, content in slots_read:
+            if self._content.get(slot) != content:
+                return f"stale read: {request_id} finds another prefix at position {position}, in slot {slot}"
+        return None
+
+
+class ReplayRecorder(TraceRecorder):
+    """Records what schema 2 has beside schema 1, and keeps the shadow."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__(scheduler)
+        self.shadow = SlotShadow()
+        self.stale_read: str | None = None  # in the last step
+
+    def after_schedule(self, output: SchedulerOutput, step: int | None = None, **extra: Any) -> Record:
+        self.stale_read = self.shadow.stale_read(self.scheduler.kv_cache_manager, output)
+        return super().after_schedule(output, step, **extra)
+
+    def after_update(self, *args: Any, **extra: Any) -> Record:
+        """Here `computed` counts after the update, for all of running."""
+        computed = {request.request_id: request.num_computed_tokens for request in self.scheduler.running}
+        return super().after_update(*args, **extra, computed=computed)
+
+
+class ReplayRun(ScenarioRun):
+    """Runs the scenario of a trace beside its record.
+
+    A trace with kv_violations is not followed: vLLM itself read a stale slot there, so that other decisions are
+    needed. The tokens must be the same all the same.
+    """
+
+    def __init__(
+        self,
+        trace: Record,
+        *,
+        scheduler_cls: type[Scheduler] | None = None,
+        kv_cache_manager_cls: type[KVCacheManager] | None = None,
+    ) -> None:
+        super().__init__(trace, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
+        self.trace = trace
+        self.recorder = self.watch = ReplayRecorder(self.scheduler)
+        self.follows = not trace.get("kv_violations")
+        self.fields = _compared_fields(trace)
+        self._inputs = {record["step"]: record for record in trace["steps"]} if self.follows else {}
+
+    def first_difference(self) -> str | None:
+        """Run to the end, or to the first step that differs."""
+        recorded = self.trace["steps"]
+        most_steps = len(recorded) + (0 if self.follows else MOST_EXTRA_STEPS)
+        for number in range(most_steps + 1):
+            if self.is_done():
+                break
+            if number == most_steps:
+                return f"step {self.step}: not finished, and vLLM is"
+            self.run_step()
+            found = self._step_difference(recorded[number]) if self.follows else None
+            if found := found or self.watch.stale_read:
+                return f"step {recorded[number]['step'] if self.follows else self.step - 1}: {found}"
+        if self.follows and len(self.recorder.steps) < len(recorded):
+            return f"step {recorded[len(self.recorder.steps)]['step']}: finished, and vLLM is not"
+        return self._end_difference()
+
+    def _step_difference(self, recorded: Record) -> str | None:
+        ours, theirs = comparable(self.recorder.steps[-1], 1), comparable(recorded, self.trace.get("schema", 1))
+        differing = (name for name in self.fields if ours.get(name) != theirs.get(name))
+        return next((_difference(name, ours.get(name), theirs.get(name)) for name in differing), None)
+
+    def _end_difference(self) -> str | None:
+        ours, theirs = self.to_trace(), self.trace
+        for request_id, token_ids in theirs["outputs"].items():
+            if ours["outputs"].get(request_id) != token_ids:
+                return _difference(f"output of {request_id}", ours["outputs"].get(request_id), token_ids)
+        for name, value in theirs["totals"].items() if self.follows else ():
+            if ours["totals"].get(name) != value:
+                return _difference(f"totals: {name}", ours["totals"].get(name), value)
+        return None
+
+    def _sample(self, request: Request) -> int:
+        """The recorded token, where tokens are recorded: they are an input."""
+        token_ids = self._inputs.get(self.step, {}).get("sampled", {}).get(request.request_id)
+        return token_ids[0] if token_ids else super()._sample(request)
+
+
+def _difference(name: str, ours: Any, theirs: Any) -> str:
+    """Both values as text; of long ones the stretch around the first character that differs."""
+    texts = str(ours), str(theirs)
+    pairs = enumerate(zip(*texts, strict=False))
+    first = next((i for i, (mine, recorded) in pairs if mine != recorded), min(map(len, texts)))
+    start = max(0, first - WIDTH // 2) if max(map(len, texts)) > WIDTH else 0
+    mine, recorded = (
+        ("..." if start else "") + text[start : start + WIDTH] + ("..." if len(text) > start + WIDTH else "")
+        for text in texts
+    )
+    return f"{name}: ours {mine}, vLLM {recorded}"
+
+
+def replay(
+    trace: Record,
+    *,
+    scheduler_cls: type[Scheduler] | None = None,
+    kv_cache_manager_cls: type[KVCacheManager] | None = None,
+) -> str | None:
+    """Run a trace's inputs on these classes; None if every decision is vLLM's, else the first thing that is not."""
+    run = None
+    try:
+        if missing := unsupported(trace):
+            return f"not replayed: {missing}"
+        run = ReplayRun(trace, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
+        return run.first_difference()
+    except Exception as error:  # whatever is raised, the caller goes on to the next trace
+        step = f"step {run.step}: " if run else ""
+        return f"{step}{type(error).__name__}: {error}"
