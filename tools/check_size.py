@@ -15,9 +15,14 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 
-IRREDUCIBLE_ENGINE = ("request", "block_pool", "kv_cache", "scheduler", "model_runner", "engine")
-MAX_IRREDUCIBLE_ENGINE = 1_200
-MAX_PACKAGE = 8_000
+IRREDUCIBLE_CORE = (
+    *("params.py", "request.py", "block_hash.py", "block_pool.py", "kv_cache.py", "scheduler.py", "step.py"),
+    *("engine_core.py", "worker/model_runner.py", "worker/input_batch.py"),
+)
+MAX_IRREDUCIBLE_CORE = 1_250
+MAX_PACKAGE = 14_000
+MAX_ENTRIES = 32  # files and folders that a reader sees in mini_vllm/
+NOT_A_MODEL = ("models/__init__.py", "models/checkpoint.py", "models/layers/")
 MAX_MODEL_FILE = 150
 MAX_FUNCTION = 80
 SHORT_FUNCTION = 40
@@ -92,10 +97,14 @@ def measure_package(package: Path) -> list[FileSize]:
     return files
 
 
-def engine_lines(files: list[FileSize]) -> int:
-    """Source lines of the irreducible engine: what remains when models, kernels and text are taken away."""
-    names = {f"{module}.py" for module in IRREDUCIBLE_ENGINE}
-    return sum(file.num_lines for file in files if file.path in names)
+def core_lines(files: list[FileSize]) -> int:
+    """Source lines of the irreducible core: what remains when models, kernels, text and other policies go."""
+    return sum(file.num_lines for file in files if file.path in IRREDUCIBLE_CORE)
+
+
+def entries_of(package: Path) -> list[str]:
+    """The files and folders of the package, tests among them; what Python leaves behind does not count."""
+    return sorted(path.name for path in package.iterdir() if not path.name.startswith((".", "__pycache__")))
 
 
 def share_of_short_functions(files: list[FileSize]) -> float:
@@ -104,15 +113,18 @@ def share_of_short_functions(files: list[FileSize]) -> float:
     return sum(size <= SHORT_FUNCTION for size in sizes) / len(sizes) if sizes else 1.0
 
 
-def broken_limits(files: list[FileSize]) -> list[str]:
+def broken_limits(files: list[FileSize], num_entries: int = 0) -> list[str]:
     """One sentence per broken limit, with the value and the limit; empty when all hold."""
     broken = []
-    if (total := engine_lines(files)) > MAX_IRREDUCIBLE_ENGINE:
-        broken.append(f"the irreducible engine has {total} source lines, the limit is {MAX_IRREDUCIBLE_ENGINE}")
+    if (total := core_lines(files)) > MAX_IRREDUCIBLE_CORE:
+        broken.append(f"the irreducible core has {total} source lines, the limit is {MAX_IRREDUCIBLE_CORE}")
+    if num_entries > MAX_ENTRIES:
+        broken.append(f"the package has {num_entries} entries, the limit is {MAX_ENTRIES}")
     if (total := sum(file.num_lines for file in files)) > MAX_PACKAGE:
         broken.append(f"the package has {total} source lines, the limit is {MAX_PACKAGE}")
     for file in files:
-        if file.path.startswith("models/") and file.num_lines > MAX_MODEL_FILE:
+        is_model = file.path.startswith("models/") and not file.path.startswith(NOT_A_MODEL)
+        if is_model and file.num_lines > MAX_MODEL_FILE:
             broken.append(f"{file.path} has {file.num_lines} source lines, the limit of a model is {MAX_MODEL_FILE}")
         for function in file.functions:
             if function.num_lines > MAX_FUNCTION:
@@ -126,7 +138,7 @@ def broken_limits(files: list[FileSize]) -> list[str]:
     return broken
 
 
-def print_table(files: list[FileSize]) -> None:
+def print_table(files: list[FileSize], num_entries: int) -> None:
     """Print one row per file (lines, functions, the longest of them) and the totals beside their limits."""
     print(f"{'lines':>6} {'functions':>10} {'longest':>8}  file")
     for file in files:
@@ -134,16 +146,20 @@ def print_table(files: list[FileSize]) -> None:
             longest = max(file.functions, key=lambda function: function.num_lines, default=FunctionSize("", 0))
             name = f"  ({longest.name})" if longest.num_lines > SHORT_FUNCTION else ""
             print(f"{file.num_lines:>6} {len(file.functions):>10} {longest.num_lines:>8}  {file.path}{name}")
-    print(f"{engine_lines(files):>6} of {MAX_IRREDUCIBLE_ENGINE} source lines: the irreducible engine")
-    print(f"{sum(file.num_lines for file in files):>6} of {MAX_PACKAGE} source lines: the package")
+    print(
+        f"{core_lines(files):>6} of {MAX_IRREDUCIBLE_CORE} source lines: the irreducible core, {', '.join(IRREDUCIBLE_CORE)}"
+    )
+    print(f"{sum(file.num_lines for file in files):>6} of {MAX_PACKAGE} source lines: the package, every file above")
+    print(f"{num_entries:>6} of {MAX_ENTRIES} entries: files and folders of mini_vllm/")
     print(f"{share_of_short_functions(files):>6.1%} of the functions have at most {SHORT_FUNCTION} lines")
 
 
 def main() -> int:
     """Measure mini_vllm, print the table and what is too long; the exit status."""
-    files = measure_package(ROOT / "mini_vllm")
-    print_table(files)
-    broken = broken_limits(files)
+    package = ROOT / "mini_vllm"
+    files, num_entries = measure_package(package), len(entries_of(package))
+    print_table(files, num_entries)
+    broken = broken_limits(files, num_entries)
     for sentence in broken:
         print(f"TOO LONG: {sentence}", file=sys.stderr)
     return 1 if broken else 0

@@ -66,11 +66,11 @@ def functions(*sizes: int) -> list[FunctionSize]:
     ("at_the_limit", "above_it", "message"),
     [
         (
-            [FileSize("engine.py", 700, []), FileSize("scheduler.py", 500, [])],
-            [FileSize("engine.py", 700, []), FileSize("scheduler.py", 501, [])],
-            "irreducible engine has 1201",
+            [FileSize("engine_core.py", 700, []), FileSize("scheduler.py", 550, [])],
+            [FileSize("engine_core.py", 700, []), FileSize("scheduler.py", 551, [])],
+            "irreducible core has 1251",
         ),
-        ([FileSize("a.py", 8000, [])], [FileSize("a.py", 8001, [])], "package has 8001"),
+        ([FileSize("a.py", 14_000, [])], [FileSize("a.py", 14_001, [])], "package has 14001"),
         ([FileSize("models/m.py", 150, [])], [FileSize("models/m.py", 151, [])], "models/m.py has 151"),
         (
             [FileSize("a.py", 9, functions(80, *[1] * 99))],
@@ -97,9 +97,24 @@ def test_the_exit_status_tells(
 ) -> None:
     monkeypatch.setattr(check_size, "ROOT", tmp_path)
     (tmp_path / "mini_vllm").mkdir()
-    source = tmp_path / "mini_vllm" / "engine.py"
-    source.write_text("x = 1\n" * 1200)
+    source = tmp_path / "mini_vllm" / "scheduler.py"
+    source.write_text("x = 1\n" * 1250)
     assert check_size.main() == 0
-    source.write_text("x = 1\n" * 1201)
+    source.write_text("x = 1\n" * 1251)
     assert check_size.main() == 1
-    assert "TOO LONG: the irreducible engine has 1201" in capsys.readouterr().err
+    assert "TOO LONG: the irreducible core has 1251" in capsys.readouterr().err
+
+
+def test_a_package_of_too_many_entries_is_refused(tmp_path: Path) -> None:
+    for i in range(31):
+        (tmp_path / f"m{i}.py").touch()
+    (tmp_path / "room").mkdir()
+    (tmp_path / "__pycache__").mkdir()
+    assert broken_limits([], len(check_size.entries_of(tmp_path))) == []
+    (tmp_path / "one_more.py").touch()
+    assert broken_limits([], len(check_size.entries_of(tmp_path))) == ["the package has 33 entries, the limit is 32"]
+
+
+def test_every_file_of_the_core_is_there() -> None:
+    measured = {file.path for file in measure_package(check_size.ROOT / "mini_vllm")}
+    assert measured >= {*check_size.IRREDUCIBLE_CORE}

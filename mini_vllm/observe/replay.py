@@ -16,6 +16,7 @@ from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.step import KVPlan
 
 STEP_FIELDS = (  # what is compared of a step, in order of time
     *("step", "aborted_before", "sched", "preempted", "new", "resumed", "blocks", "waiting", "free_sched"),
@@ -163,9 +164,9 @@ class ReplayRecorder(TraceRecorder):
         self.shadow = SlotShadow()
         self.stale_read: str | None = None  # in the last step
 
-    def after_schedule(self, output: SchedulerOutput, step: int | None = None, **extra: Any) -> Record:
+    def after_schedule(self, output: SchedulerOutput, plan: KVPlan, step: int | None = None, **extra: Any) -> Record:
         self.stale_read = self.shadow.stale_read(self.scheduler.kv_cache_manager, output)
-        return super().after_schedule(output, step, **extra)
+        return super().after_schedule(output, plan, step, **extra)
 
     def after_update(self, *args: Any, **extra: Any) -> Record:
         """Here `computed` counts after the update, for all of running."""
