@@ -48,7 +48,6 @@ def check_attend(
     metadata: AttentionMetadata,
     scale: float,
     sliding_window: int | None,
-    soft_cap: float | None,
 ) -> None:
     """Queries fit the cache, and every block table reaches to the end of its sequence."""
     num_kv_heads, head_dim = key_cache.shape[2:]
@@ -75,8 +74,6 @@ def check_attend(
         raise InvalidParameterError(f"scale is {scale}, it must be above 0")
     if sliding_window is not None and sliding_window < 1:
         raise InvalidParameterError(f"sliding_window is {sliding_window}, it must be None or at least 1")
-    if soft_cap is not None and not soft_cap > 0:
-        raise InvalidParameterError(f"soft_cap is {soft_cap}, it must be None or above 0")
 
 
 def check_slots(key_cache: Tensor, metadata: AttentionMetadata) -> None:

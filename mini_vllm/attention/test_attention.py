@@ -47,7 +47,7 @@ class Batch:
     histories: list[tuple[Tensor, Tensor]]  # keys and values of all positions of each request, this step's included
 
     def run(self, rung: str | AttentionBackend, **options: Any) -> Tensor:
-        """Write, then attend, as a layer of a model does. options: sliding_window, soft_cap."""
+        """Write, then attend, as a layer of a model does. options: sliding_window."""
         if isinstance(rung, str):
             rung = get_backend(rung, self.query.device)
         attend = PagedAttention(rung, [(self.key_cache, self.value_cache)], self.metadata)
@@ -113,7 +113,7 @@ def device_of(name: str) -> torch.device:
     return GPU if name in TRITON else CPU
 
 
-def dense_attention(batch: Batch, sliding_window: int | None = None, soft_cap: float | None = None) -> Tensor:
+def dense_attention(batch: Batch, sliding_window: int | None = None) -> Tensor:
     """The definition, in float64 and without a cache: softmax(q k / sqrt(d)) v over the positions a query may see."""
     outputs = []
     queries = batch.query.double().split([request.num_tokens for request in batch.requests])
@@ -121,8 +121,6 @@ def dense_attention(batch: Batch, sliding_window: int | None = None, soft_cap: f
         group_size = query.shape[1] // keys.shape[1]
         keys, values = (x.double().repeat_interleave(group_size, dim=1) for x in (keys, values))
         scores = torch.einsum("qhd,khd->hqk", query, keys) * batch.scale
-        if soft_cap is not None:
-            scores = soft_cap * torch.tanh(scores / soft_cap)
         query_positions = torch.arange(request.start, len(keys), device=keys.device)[:, None]
         key_positions = torch.arange(len(keys), device=keys.device)[None]
         visible = key_positions <= query_positions
@@ -180,7 +178,6 @@ def test_backend_equals_dense_attention_in_float64(name: str, data: st.DataObjec
         block_size, group_size = max(block_size, 4), min(group_size, 3)
     options = {
         "sliding_window": data.draw(st.none() | st.integers(1, 2 * block_size + 2), label="sliding_window"),
-        "soft_cap": data.draw(st.none() | st.sampled_from([1.0, 30.0]), label="soft_cap"),
     }
     dtype = data.draw(st.sampled_from([torch.float32, torch.bfloat16, torch.float16]), label="dtype")
     batch = make_batch(
@@ -263,7 +260,7 @@ def test_trap_39_padding_writes_nothing_and_attends_to_nothing(name: str) -> Non
 def test_trap_40_a_row_of_a_request_without_tokens_is_zero_and_harms_nobody(name: str) -> None:
     """A padded row may also come as a request of one query and no keys: the softmax of nothing is NaN, and 0 here."""
     batch = make_batch([(5, 1), (16, 3)]).to(device_of(name))
-    options: tuple[dict[str, Any], ...] = ({}, {"sliding_window": 4}, {"soft_cap": 30.0})
+    options: tuple[dict[str, Any], ...] = ({}, {"sliding_window": 4})
     expected = [dense_attention(batch, **each) for each in options]
     pad_rows(batch, 2, poison=torch.nan)
     meta = batch.metadata
@@ -381,7 +378,6 @@ def spoil(**changes: Any) -> Callable[[Batch], None]:
             "key_cache has blocks of 16 tokens, the batch was packed for block_size 8",
         ),
         (spoil(), {"sliding_window": 0}, "sliding_window is 0, it must be None or at least 1"),
-        (spoil(), {"soft_cap": 0.0}, "soft_cap is 0.0, it must be None or above 0"),
     ],
 )
 @pytest.mark.parametrize("name", BACKENDS)

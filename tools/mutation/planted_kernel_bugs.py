@@ -37,7 +37,6 @@ BUGS = [  # file, what stands there, the bug
     (PA, "is_row = (query_index < num_queries)", "is_row = (query_index >= 0)"),
     (PA, "    output[plan.num_rows :] = 0\n", ""),
     (PA, "index = start + tl.arange(0, BLOCK_P)", "index = tl.arange(0, BLOCK_P)"),
-    (PA, "tanh(scores * (scale / soft_cap))", "tanh(scores * scale)"),
     (PA, "for start in range(0, num_partials, BLOCK_P)", "for start in range(0, BLOCK_P, BLOCK_P)"),
     (WRITE, "    if slot >= 0:\n        numbers", "    if slot > 0:\n        numbers"),
     (WRITE, "    if slot >= 0:\n        numbers", "    if slot >= -1:\n        numbers"),

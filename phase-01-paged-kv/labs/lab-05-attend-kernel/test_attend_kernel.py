@@ -79,7 +79,7 @@ class Batch:
         attend_rows(query, *self.caches, self.metadata(lab), scale=scale, output=self.output, **options)
         return self.output
 
-    def dense(self, query, scale=None, soft_cap=None):
+    def dense(self, query, scale=None):
         """The definition in float64: a softmax of all scores at once, over keys and values side by side."""
         scale = query.shape[2] ** -0.5 if scale is None else scale
         rows, row = [], 0
@@ -88,8 +88,6 @@ class Batch:
                 for head, q in enumerate(query[row].cpu().double()):
                     kv_head = head // (query.shape[1] // keys.shape[1])
                     scores = scale * (keys[:end, kv_head].double() @ q)
-                    if soft_cap is not None:
-                        scores = soft_cap * torch.tanh(scores / soft_cap)
                     rows.append(torch.softmax(scores, 0) @ values[:end, kv_head].double())
                 row += 1
         return torch.stack(rows).view(query.shape)
@@ -120,10 +118,10 @@ class Batch:
         got = self.attend(lab, query, **options)
         see("means of the positions that each row sees", [round(x, 4) for x in got[:, 0, 0].tolist()], equals=means)
 
-    def expect_dense(self, lab, what, query, bound=1e-5, scale=None, soft_cap=None):
+    def expect_dense(self, lab, what, query, bound=1e-5, scale=None):
         see = check(self.draw)
-        got = self.attend(lab, query, scale, soft_cap=soft_cap)
-        self.expect(see, what, got, self.dense(query, scale, soft_cap), bound)
+        got = self.attend(lab, query, scale)
+        self.expect(see, what, got, self.dense(query, scale), bound)
         return see
 
 
@@ -228,13 +226,6 @@ def test_grouped_heads(lab, case):
     batch = Batch([([1], 2, 1)], num_kv_heads=num_kv_heads, seed=3)
     what = f"attention of {num_heads} query heads over {num_kv_heads} KV heads"
     batch.expect_dense(lab, what, batch.queries(num_heads))
-
-
-@concept("A soft cap c bends the scaled score, c * tanh(score / c).", invariant="I2")
-@cases(tight=1.0, loose=30.0)
-def test_soft_cap(lab, case):
-    batch = Batch([([1], 3, 1)], head_dim=4, seed=4)
-    batch.expect_dense(lab, f"attention with soft_cap {case}", 5 * batch.queries(1), soft_cap=case)
 
 
 @concept(
