@@ -73,9 +73,9 @@ class ReferenceBackend(AttentionBackend):
         for i, (seq_len, block_table) in enumerate(
             zip(metadata.seq_lens.tolist(), metadata.block_tables.tolist(), strict=True)
         ):
-            first_position = seq_len - (starts[i + 1] - starts[i])
+            num_computed_tokens = seq_len - (starts[i + 1] - starts[i])
             for row in range(starts[i], starts[i + 1]):
-                end = first_position + (row - starts[i]) + 1  # causal: a token sees itself and what came before
+                end = num_computed_tokens + (row - starts[i]) + 1  # causal: a token sees itself and what came before
                 if end <= 0:  # a padded row, whose request has no tokens: its result stays 0
                     continue
                 begin = 0 if sliding_window is None else max(0, end - sliding_window)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -58,7 +59,7 @@ class Batch:
         if device == self.query.device:
             return self
         moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
-        tensors = ("slot_mapping", "query_start_loc", "seq_lens", "block_tables")
+        tensors = ("positions", "slot_mapping", "query_start_loc", "seq_lens", "block_tables")
         metadata = replace(self.metadata, **{name: getattr(self.metadata, name).to(device) for name in tensors})
         histories = [(keys.to(device), values.to(device)) for keys, values in self.histories]
         return replace(self, **moved, metadata=metadata, histories=histories)
@@ -79,14 +80,14 @@ def make_batch(
     seed: int = 0,
     background: float = torch.nan,
 ) -> Batch:
-    """One request per span (start, num_tokens): its first `start` tokens are cached. Everything in the cache that no
-    request owns is `background`, so that an attention that reads it shows NaN."""
+    """One request per span (num_computed_tokens, query_len). Everything in the cache that no request owns is
+    `background`, so that an attention that reads it shows NaN."""
     generator = torch.Generator().manual_seed(seed)
 
     def random(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator).to(dtype)
 
-    widths = [-(-(start + num_tokens) // block_size) for start, num_tokens in spans]
+    widths = [-(-sum(span) // block_size) for span in spans]
     num_blocks = sum(widths) + 3
     free = (torch.randperm(num_blocks - 2, generator=generator) + 1).tolist()  # neither the first nor the last block
     requests = [PackedRequest([free.pop() for _ in range(w)], *span) for w, span in zip(widths, spans, strict=True)]
@@ -95,14 +96,14 @@ def make_batch(
     key_cache = torch.full(cache_shape, background, dtype=dtype)
     value_cache = torch.full(cache_shape, background, dtype=dtype)
     histories = []
-    for block_ids, start, num_tokens in requests:
-        keys, values = (random(start + num_tokens, num_kv_heads, head_dim) for _ in range(2))
-        for position in range(start):
+    for block_ids, num_computed_tokens, query_len in requests:
+        keys, values = (random(num_computed_tokens + query_len, num_kv_heads, head_dim) for _ in range(2))
+        for position in range(num_computed_tokens):
             place = block_ids[position // block_size], position % block_size
             key_cache[place], value_cache[place] = keys[position], values[position]
         histories.append((keys, values))
     key, value = (
-        torch.cat([history[which][r.start :] for history, r in zip(histories, requests, strict=True)])
+        torch.cat([history[which][r.num_computed_tokens :] for history, r in zip(histories, requests, strict=True)])
         for which in range(2)
     )
     query = random(len(key), num_kv_heads * group_size, head_dim)
@@ -116,12 +117,12 @@ def device_of(name: str) -> torch.device:
 def dense_attention(batch: Batch, sliding_window: int | None = None) -> Tensor:
     """The definition, in float64 and without a cache: softmax(q k / sqrt(d)) v over the positions a query may see."""
     outputs = []
-    queries = batch.query.double().split([request.num_tokens for request in batch.requests])
+    queries = batch.query.double().split([request.query_len for request in batch.requests])
     for query, request, (keys, values) in zip(queries, batch.requests, batch.histories, strict=True):
         group_size = query.shape[1] // keys.shape[1]
         keys, values = (x.double().repeat_interleave(group_size, dim=1) for x in (keys, values))
         scores = torch.einsum("qhd,khd->hqk", query, keys) * batch.scale
-        query_positions = torch.arange(request.start, len(keys), device=keys.device)[:, None]
+        query_positions = torch.arange(request.num_computed_tokens, len(keys), device=keys.device)[:, None]
         key_positions = torch.arange(len(keys), device=keys.device)[None]
         visible = key_positions <= query_positions
         if sliding_window is not None:
@@ -199,9 +200,9 @@ def test_backend_equals_dense_attention_in_float64(name: str, data: st.DataObjec
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_request_gets_the_same_result_alone_and_in_a_batch(name: str) -> None:
     batch = make_batch([(20, 1), (0, 9), (15, 3), (0, 1)]).to(device_of(name))
-    together = batch.run(name).split(batch.metadata.query_lens)
-    keys, values = batch.key.split(batch.metadata.query_lens), batch.value.split(batch.metadata.query_lens)
-    queries = batch.query.split(batch.metadata.query_lens)
+    lens = batch.metadata.query_lens_cpu.tolist()
+    together = batch.run(name).split(lens)
+    queries, keys, values = batch.query.split(lens), batch.key.split(lens), batch.value.split(lens)
     for i, request in enumerate(batch.requests):
         metadata = AttentionMetadata.pack([request], 16, device_of(name))
         rung = get_backend(name, device_of(name))
@@ -215,7 +216,7 @@ def test_keys_of_a_request_are_visible_to_another_in_the_same_step(name: str) ->
     """Two requests share a block that the first one computes in this step: a prefix hit on a promise."""
     batch = make_batch([(0, 8), (4, 4)], block_size=4)
     first, second = batch.requests
-    shared = PackedRequest([first.block_ids[0], second.block_ids[1]], second.start, second.num_tokens)
+    shared = PackedRequest([first.block_ids[0], second.block_ids[1]], second.num_computed_tokens, second.query_len)
     batch.metadata = AttentionMetadata.pack([shared, first], 4, CPU)  # the one that depends comes first
     batch.query = torch.cat((batch.query[8:], batch.query[:8]))
     batch.key, batch.value = (torch.cat((x[8:], x[:8])) for x in (batch.key, batch.value))
@@ -270,8 +271,8 @@ def test_trap_40_a_row_of_a_request_without_tokens_is_zero_and_harms_nobody(name
         query_start_loc=torch.tensor([0, 1, 4, 5, 6, 6], dtype=torch.int32, device=device),
         seq_lens=torch.tensor([6, 19, 0, 0, 0], dtype=torch.int32, device=device),
         block_tables=torch.cat((meta.block_tables, torch.full_like(meta.block_tables[:1], 0).expand(3, -1))),
-        query_lens=(1, 3, 1, 1, 0),
-        context_lens=(6, 19, 0, 0, 0),
+        query_lens_cpu=np.array([1, 3, 1, 1, 0]),
+        seq_lens_cpu=np.array([6, 19, 0, 0, 0]),
     )
     for each, result in zip(options, expected, strict=True):
         output = batch.run(name, **each)
@@ -336,10 +337,38 @@ def test_pack_lays_requests_end_to_end() -> None:
     metadata = AttentionMetadata.pack([PackedRequest([5, 2], 3, 3), PackedRequest([7], 0, 1)], 4, CPU)
     assert metadata.slot_mapping.tolist() == [23, 8, 9, 28]
     assert metadata.query_start_loc.tolist() == [0, 3, 4]
-    assert metadata.seq_lens.tolist() == [6, 1] == list(metadata.context_lens)
+    assert metadata.seq_lens.tolist() == [6, 1] == metadata.seq_lens_cpu.tolist()
     assert metadata.block_tables[0].tolist() == [5, 2]
     assert metadata.block_tables[1, 0] == 7
-    assert metadata.query_lens == (3, 1)
+    assert metadata.query_lens_cpu.tolist() == [3, 1]
+    assert metadata.positions.tolist() == [3, 4, 5, 0]
+
+
+@given(spans=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=6), block_size=st.integers(1, 9))
+def test_build_says_of_wide_tables_what_pack_says_of_requests(spans: list[tuple[int, int]], block_size: int) -> None:
+    """Tables are padded with ids of no block and wider than any sequence. The caller's arrays may change afterwards."""
+    widths = [-(-sum(span) // block_size) for span in spans]
+    tables = np.full((len(spans), max(widths, default=0) + 2), 2**31 - 1, np.int32)
+    for i, width in enumerate(widths):
+        tables[i, :width] = range(10 * i, 10 * i + width)
+    computed, lens = (np.array([span[which] for span in spans], np.int64) for which in range(2))
+    built = AttentionMetadata.build(computed, lens, tables, block_size, CPU)
+    requests = [PackedRequest(row[:width].tolist(), *s) for row, width, s in zip(tables, widths, spans, strict=True)]
+    tables[:], computed[:], lens[:] = -1, -1, -1
+    packed = AttentionMetadata.pack(requests, block_size, CPU)
+    for name in ("positions", "slot_mapping", "query_start_loc", "seq_lens", "query_lens_cpu", "seq_lens_cpu"):
+        assert getattr(built, name).tolist() == getattr(packed, name).tolist()
+        assert getattr(built, name).dtype == getattr(packed, name).dtype
+    assert built.positions.tolist() == [position for request in requests for position in request.positions]
+    for request, row in zip(requests, built.block_tables.tolist(), strict=True):
+        assert row[: len(request.block_ids)] == request.block_ids
+    assert built.block_tables.shape == packed.block_tables.shape  # no wider than the longest sequence
+
+
+def test_build_refuses_a_sequence_that_is_longer_than_its_row() -> None:
+    computed, lens = np.array([0, 5, 8]), np.array([8, 4, 0])
+    with pytest.raises(InvalidParameterError, match="request 1: 2 blocks have room for 8 tokens, its sequence has 9"):
+        AttentionMetadata.build(computed, lens, np.zeros((3, 2), np.int32), 4, CPU)
 
 
 # --- bad input ----------------------------------------------------------------------------------------------------

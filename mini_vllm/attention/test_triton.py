@@ -210,7 +210,7 @@ def test_contexts_of_many_partial_results(dtype: torch.dtype) -> None:
 
 def batch_of(whole: Batch, requests: list[int]) -> Batch:
     """Some requests of a batch, over the same cache."""
-    lens = whole.metadata.query_lens
+    lens = whole.metadata.query_lens_cpu.tolist()
     parts = {name: getattr(whole, name).split(lens) for name in ("query", "key", "value")}
     chosen = [whole.requests[i] for i in requests]
     block_size = whole.metadata.block_size

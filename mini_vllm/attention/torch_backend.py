@@ -61,9 +61,9 @@ class TorchBackend(AttentionBackend):
     ) -> Tensor:
         """One request after the other: a decode in one fused call, a longer chunk in slices."""
         output = torch.zeros_like(query)
-        num_rows, lens = sum(metadata.query_lens), list(metadata.query_lens)
+        lens = metadata.query_lens_cpu.tolist()
         pages = self._plan(key_cache, metadata, sliding_window)
-        queries_and_rows = (torch.split(tensor[:num_rows], lens) for tensor in (query, output))
+        queries_and_rows = (torch.split(tensor[: sum(lens)], lens) for tensor in (query, output))
         for queries, rows, page in zip(*queries_and_rows, pages, strict=True):
             if not len(queries) or not page.key.shape[1]:
                 continue  # padding: nothing to ask, or nothing to see
@@ -85,7 +85,9 @@ class TorchBackend(AttentionBackend):
             spans = [
                 # The first query stands at end - num_queries and sees the oldest keys that any query sees.
                 (0 if sliding_window is None else max(0, end - num_queries + 1 - sliding_window), end)
-                for num_queries, end in zip(metadata.query_lens, metadata.context_lens, strict=True)
+                for num_queries, end in zip(
+                    metadata.query_lens_cpu.tolist(), metadata.seq_lens_cpu.tolist(), strict=True
+                )
             ]
             self._make_room(
                 cache, max(-(-end // block_size) - begin // block_size for begin, end in spans) if spans else 0

@@ -93,7 +93,7 @@ def attend_rows(
     _, block_size, num_kv_heads, _ = key_cache.shape
     if output is None:
         output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-    num_owned = sum(metadata.query_lens)
+    num_owned = int(metadata.query_lens_cpu.sum())
     request_of_row = torch.full((num_rows,), -1, device=query.device)
     query_lens = metadata.query_start_loc.diff()
     request_of_row[:num_owned] = torch.repeat_interleave(query_lens, output_size=num_owned)

@@ -78,9 +78,8 @@ class ModelRunner:
         """Lay the chunks end to end: input_ids [T], positions [T] and the metadata that tells them apart again."""
         packed = [PackedRequest(chunk.block_ids, chunk.start, len(chunk.token_ids)) for chunk in chunks]
         input_ids = [token_id for chunk in chunks for token_id in chunk.token_ids]
-        positions = [position for request in packed for position in request.positions]
         metadata = AttentionMetadata.pack(packed, self.block_size, self.device)
-        return self._to_device(input_ids), self._to_device(positions), metadata
+        return self._to_device(input_ids), metadata.positions, metadata
 
     def _to_device(self, values: list[int]) -> Tensor:
         return to_device(np.array(values, np.int64), self.device)

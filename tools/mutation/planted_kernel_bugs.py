@@ -52,7 +52,7 @@ BUGS = [  # file, what stands there, the bug
     (TILES, "-(-end // (SPLIT * MAX_SPLITS))", "np.full_like(end, len(end))"),
     (TILES, "begin = np.maximum(first - window + 1, 0)\n    split", "begin = first * 0 + 64\n    split"),
     (TILES, "np.minimum(span_begin + split[owner], end[owner])", "span_begin + split[owner]"),
-    (TILES, "- query_lens[chunk] + offset", "- query_lens[chunk]"),
+    (TILES, "num_computed_tokens[chunk] + offset", "num_computed_tokens[chunk]"),
     (TILES, "np.maximum(-(-end // split) - begin // split, 1)", "-(-end // split) - begin // split"),
     (BACKEND, "if metadata is not self._metadata:", "if self._metadata is None:"),
     (FUSED, "rows // INNER * outer_stride + rows % INNER * inner_stride", "rows * inner_stride"),

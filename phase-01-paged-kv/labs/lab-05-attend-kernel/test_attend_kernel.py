@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 
 from labkit import cases, check, concept
@@ -58,17 +59,20 @@ class Batch:
         width = max(len(table) for table, _, _ in self.requests)
         tables = [table + [0] * (width - len(table)) for table, _, _ in self.requests]
 
+        positions = [p for _, start, n in self.requests for p in range(start, start + n)] + [0] * self.num_padded
+
         def numbers(each, dtype=torch.int32):
             return guarded(torch.tensor(each, dtype=dtype))[0]
 
         return lab.AttentionMetadata(
+            positions=numbers(positions, torch.int64),
             slot_mapping=numbers([-1] * (self.num_rows + self.num_padded), torch.int64),
             query_start_loc=numbers([sum(lens[:i]) for i in range(len(lens) + 1)]),
             seq_lens=numbers(lengths),
             block_tables=numbers(tables),
             block_size=self.block_size,
-            query_lens=tuple(lens),
-            context_lens=tuple(lengths),
+            query_lens_cpu=np.array(lens),
+            seq_lens_cpu=np.array(lengths),
         )
 
     def attend(self, lab, query, scale=None, **options):
