@@ -161,7 +161,6 @@ class Case:
     head_dim: int = 128
     block_size: int = 16
     sliding_window: int | None = None
-    soft_cap: float | None = None
 
     def __str__(self) -> str:
         heads = (
@@ -169,7 +168,6 @@ class Case:
         )
         extra = [f"blocks of {self.block_size}"] if self.block_size != 16 else []
         extra += [f"window {self.sliding_window}"] if self.sliding_window else []
-        extra += [f"soft cap {self.soft_cap:g}"] if self.soft_cap else []
         return ", ".join([heads, *extra])
 
 
@@ -190,7 +188,6 @@ CASES = (
     Case(block_size=32),
     Case(block_size=64),
     Case(sliding_window=4096),
-    Case(soft_cap=50.0),
     Case(num_heads=8, num_kv_heads=2, head_dim=16),
     Case(num_heads=8, num_kv_heads=4, head_dim=32, dtype=torch.float32),
     Case(head_dim=64),
@@ -209,7 +206,7 @@ def attention_launches(case: Case, capability: int) -> Iterator[tuple[str, Launc
     query, key, value = qkv.split(heads, dim=1)
     cache = torch.empty(512, case.block_size, case.num_kv_heads, case.head_dim, dtype=case.dtype, device=META)
     rotation = Rotation(*torch.empty(2, 513, 1, case.head_dim, dtype=case.dtype, device=META))
-    options: Any = {"scale": 0.1, "sliding_window": case.sliding_window, "soft_cap": case.soft_cap}
+    options: Any = {"scale": 0.1, "sliding_window": case.sliding_window}
     with recording(paged_attention, triton_simple, write_kv) as launches:
         backend = TritonBackend(generation=capability // 10)
         backend.write_kv(key, value, cache, cache, metadata)

@@ -48,13 +48,12 @@ class AttentionBackend(ABC):
         *,
         scale: float,
         sliding_window: int | None = None,
-        soft_cap: float | None = None,
     ) -> Tensor:
         """Attention of query [T, num_heads, head_dim] over the cached keys; the result has the same shape and dtype.
 
-        The query at position p sees the keys at positions [0, p], or (p - sliding_window, p]. With a soft_cap a score s
-        is soft_cap * tanh(s / soft_cap). Rows of the batch that belong to no request, or to one of no tokens, come back
-        as zeros. What lies in the cache outside the requests' own tokens has no influence, not even NaN.
+        The query at position p sees the keys at positions [0, p], or (p - sliding_window, p]. Rows of the batch that
+        belong to no request, or to one of no tokens, come back as zeros. What lies in the cache outside the requests'
+        own tokens has no influence, not even NaN.
         """
 
     def rotate_and_write_kv(
@@ -90,7 +89,6 @@ class PagedAttention:
         *,
         scale: float,
         sliding_window: int | None = None,
-        soft_cap: float | None = None,
     ) -> Tensor:
         """Write the batch's key and value [T, num_kv_heads, head_dim], then attend: [T, num_heads, head_dim].
 
@@ -101,7 +99,7 @@ class PagedAttention:
         """
         key_cache, value_cache = self.kv_caches[layer_idx]
         check_write(key, value, key_cache, value_cache, self.metadata)
-        check_attend(query, key_cache, value_cache, self.metadata, scale, sliding_window, soft_cap)
+        check_attend(query, key_cache, value_cache, self.metadata, scale, sliding_window)
         if self.backend.debug:
             check_slots(key_cache, self.metadata)
         if rotation is None:
@@ -115,7 +113,6 @@ class PagedAttention:
             self.metadata,
             scale=scale,
             sliding_window=sliding_window,
-            soft_cap=soft_cap,
         )
 
 

@@ -48,7 +48,6 @@ def check_attend(
     metadata: AttentionMetadata,
     scale: float,
     sliding_window: int | None,
-    soft_cap: float | None,
 ) -> None:
     """Queries fit the cache, and every block table reaches to the end of its sequence."""
     num_kv_heads, head_dim = key_cache.shape[2:]
@@ -66,7 +65,7 @@ def check_attend(
     if not 1 <= head_dim <= MAX_HEAD_DIM:
         raise InvalidParameterError(f"head_dim is {head_dim}, supported are 1 to {MAX_HEAD_DIM}")
     room = metadata.block_tables.shape[1] * metadata.block_size
-    if (longest := max(metadata.context_lens, default=0)) > room:
+    if (longest := int(metadata.seq_lens_cpu.max(initial=0))) > room:
         raise InvalidParameterError(
             f"block_tables has {metadata.block_tables.shape[1]} columns, room for {room} tokens; the longest sequence "
             f"has {longest}"
@@ -75,8 +74,6 @@ def check_attend(
         raise InvalidParameterError(f"scale is {scale}, it must be above 0")
     if sliding_window is not None and sliding_window < 1:
         raise InvalidParameterError(f"sliding_window is {sliding_window}, it must be None or at least 1")
-    if soft_cap is not None and not soft_cap > 0:
-        raise InvalidParameterError(f"soft_cap is {soft_cap}, it must be None or above 0")
 
 
 def check_slots(key_cache: Tensor, metadata: AttentionMetadata) -> None:
@@ -87,8 +84,8 @@ def check_slots(key_cache: Tensor, metadata: AttentionMetadata) -> None:
             raise InvalidParameterError(
                 f"slot_mapping[{token}] is {slot}, allowed are -1 (padding) and [0, {num_blocks * block_size})"
             )
-    for request, (length, table) in enumerate(zip(metadata.context_lens, metadata.block_tables.tolist(), strict=True)):
-        for column, block_id in enumerate(table[: -(-length // block_size)]):
+    for request, (seq_len, table) in enumerate(zip(metadata.seq_lens_cpu, metadata.block_tables.tolist(), strict=True)):
+        for column, block_id in enumerate(table[: -(-seq_len // block_size)]):
             if not 0 <= block_id < num_blocks:
                 raise InvalidParameterError(
                     f"block_tables[{request}, {column}] is {block_id}, allowed is [0, {num_blocks})"

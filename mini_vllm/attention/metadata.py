@@ -5,7 +5,8 @@ packed alike. The metadata says where each request's tokens lie, how long its se
 keys and values. The model runner makes one per step; every layer reads the same one.
 
 Invariant: request i owns rows [query_start_loc[i], query_start_loc[i+1]) of the batch, and these rows are the last
-query_lens[i] positions of a sequence of context_lens[i] tokens.
+query_lens[i] positions of a sequence of seq_lens[i] tokens. The num_computed_tokens[i] = seq_lens[i] - query_lens[i]
+tokens before them were computed in earlier steps.
 """
 
 from collections.abc import Sequence
@@ -20,60 +21,98 @@ from torch import Tensor
 
 from mini_vllm.errors import InvalidParameterError
 
+Array = npt.NDArray[np.int64]
+
 
 class PackedRequest(NamedTuple):
-    """The part of one request that a step computes: positions [start, start + num_tokens)."""
+    """The part of one request that a step computes: query_len positions, from num_computed_tokens on."""
 
     block_ids: Sequence[int]
-    start: int
-    num_tokens: int
+    num_computed_tokens: int
+    query_len: int
 
     @property
     def positions(self) -> range:
-        return range(self.start, self.start + self.num_tokens)
+        return range(self.num_computed_tokens, self.num_computed_tokens + self.query_len)
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionMetadata:
-    """One packed batch (vLLM: CommonAttentionMetadata). Tensors are on the device of the KV cache."""
+    """One packed batch (vLLM: CommonAttentionMetadata).
 
+    Tensors are on the device of the KV cache. The names that end in _cpu are NumPy arrays of the host, which must not
+    wait for the device to know them.
+    """
+
+    positions: Tensor  # [T] int64: where each token stands in its sequence
     slot_mapping: Tensor  # [T] int64: slot = block_id * block_size + offset; -1 is padding and is skipped
     query_start_loc: Tensor  # [B + 1] int32
     seq_lens: Tensor  # [B] int32: computed tokens plus this step's
     block_tables: Tensor  # [B, max_blocks] int32; columns past a sequence's last block mean nothing
     block_size: int
-    query_lens: tuple[int, ...]  # the same numbers for the host, which must not wait for the device to read them
-    context_lens: tuple[int, ...]  # seq_lens for the host
+    query_lens_cpu: Array  # [B] int64: the tokens of this step
+    seq_lens_cpu: Array  # [B] int64: seq_lens
+
+    @classmethod
+    def build(
+        cls,
+        num_computed_tokens: Array,
+        query_lens: Array,
+        block_tables: npt.NDArray[np.int32],
+        block_size: int,
+        device: torch.device,
+    ) -> "AttentionMetadata":
+        """Lay requests end to end, in the order of the rows.
+
+        num_computed_tokens and query_lens [B] int64; block_tables [B, max_blocks] int32, padded with anything. Columns
+        that no sequence of this batch reaches are left out. The arrays are copied, so the caller may change them at
+        once. Called every step: in NumPy, without a loop over requests or blocks. Errors: InvalidParameterError for a
+        sequence that is longer than its row of block_tables.
+        """
+        seq_lens = num_computed_tokens + query_lens
+        num_requests, max_blocks = block_tables.shape
+        num_blocks = -(-int(seq_lens.max(initial=0)) // block_size)
+        if num_blocks > max_blocks:
+            refuse_too_long(np.full(num_requests, max_blocks), seq_lens, block_size)
+        query_start_loc = np.zeros(num_requests + 1, np.int64)
+        query_lens.cumsum(out=query_start_loc[1:])
+        owner = np.repeat(np.arange(num_requests), query_lens)
+        positions = np.arange(len(owner)) + (num_computed_tokens - query_start_loc[:-1])[owner]
+        return cls(
+            positions=to_device(positions, device),
+            slot_mapping=to_device(to_slots(block_tables, owner, positions, block_size), device),
+            query_start_loc=to_device(query_start_loc.astype(np.int32), device),
+            seq_lens=to_device(seq_lens.astype(np.int32), device),
+            block_tables=to_device(block_tables[:, :num_blocks].copy(), device),
+            block_size=block_size,
+            query_lens_cpu=query_lens.copy(),
+            seq_lens_cpu=seq_lens,
+        )
 
     @classmethod
     def pack(cls, requests: Sequence[PackedRequest], block_size: int, device: torch.device) -> "AttentionMetadata":
-        """Lay the requests end to end, in the order given. Errors: InvalidParameterError for too few block ids.
+        """build() for requests that are objects, in the order given: for tests, labs and benchmarks.
 
-        In NumPy, not in Python: with 256 requests of 2,000 tokens the tables have 32,000 entries, every step.
+        Errors: InvalidParameterError for too few block ids.
         """
-        for i, request in enumerate(requests):
-            if request.start + request.num_tokens > (room := len(request.block_ids) * block_size):
-                raise InvalidParameterError(
-                    f"request {i}: {len(request.block_ids)} blocks have room for {room} tokens, its sequence has "
-                    f"{request.start + request.num_tokens}"
-                )
-        query_lens = tuple(request.num_tokens for request in requests)
-        context_lens = tuple(request.start + request.num_tokens for request in requests)
+        num_computed_tokens = np.array([request.num_computed_tokens for request in requests], np.int64)
+        query_lens = np.array([request.query_len for request in requests], np.int64)
         num_blocks = np.array([len(request.block_ids) for request in requests], np.int64)
+        refuse_too_long(num_blocks, num_computed_tokens + query_lens, block_size)
         tables = np.zeros((len(requests), num_blocks.max(initial=0)), np.int32)
         block_ids = chain.from_iterable(request.block_ids for request in requests)
         tables[np.arange(tables.shape[1]) < num_blocks[:, None]] = np.fromiter(block_ids, np.int32, num_blocks.sum())
-        starts = np.array([request.start for request in requests], np.int64)
-        owner, index = ragged(np.array(query_lens, np.int64))
-        positions = starts[owner] + index
-        return cls(
-            slot_mapping=to_device(to_slots(tables, owner, positions, block_size), device),
-            query_start_loc=to_device(np.cumsum((0, *query_lens), dtype=np.int32), device),
-            seq_lens=to_device(np.array(context_lens, np.int32), device),
-            block_tables=to_device(tables, device),
-            block_size=block_size,
-            query_lens=query_lens,
-            context_lens=context_lens,
+        return cls.build(num_computed_tokens, query_lens, tables, block_size, device)
+
+
+def refuse_too_long(num_blocks: Array, seq_lens: Array, block_size: int) -> None:
+    """Errors: InvalidParameterError for the first request whose num_blocks[i] blocks cannot hold seq_lens[i] tokens."""
+    too_long = seq_lens > num_blocks * block_size
+    if too_long.any():
+        i = int(too_long.argmax())
+        raise InvalidParameterError(
+            f"request {i}: {num_blocks[i]} blocks have room for {num_blocks[i] * block_size} tokens, its sequence has "
+            f"{seq_lens[i]}"
         )
 
 
@@ -91,7 +130,7 @@ def to_slots(
     return block_ids * block_size + positions % block_size
 
 
-def ragged(lengths: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def ragged(lengths: Array) -> tuple[Array, Array]:
     """For lengths (2, 0, 3): the owner of each element (0, 0, 2, 2, 2) and its index there (0, 1, 0, 1, 2)."""
     owner = np.repeat(np.arange(len(lengths)), lengths)
     return owner, np.arange(len(owner)) - (np.cumsum(lengths) - lengths)[owner]
@@ -100,6 +139,8 @@ def ragged(lengths: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.N
 def to_device(array: npt.NDArray[np.int32] | npt.NDArray[np.int64], device: torch.device) -> Tensor:
     """A fresh array as a tensor on the device. From pinned memory the host need not wait for the copy."""
     tensor = torch.from_numpy(array)
+    if device.type == "cpu":
+        return tensor
     if device.type == "cuda":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)

@@ -38,11 +38,3 @@ def matmul(a, b):
     if INTERPRETED:
         a, b = a.to(tl.float32), b.to(tl.float32)
     return tl.dot(a, b, input_precision="ieee")
-
-
-@triton.jit
-def tanh(x):
-    """tanh of float32, absolute error below 2e-7; nothing overflows."""
-    e = tl.exp2(tl.abs(x) * (-2.0 * LOG2E))
-    magnitude = (1.0 - e) / (1.0 + e)
-    return tl.where(x < 0.0, -magnitude, magnitude)

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mini_vllm.attention.numerics import LOG2E, matmul, round_to, tanh
+from mini_vllm.attention.numerics import LOG2E, matmul, round_to
 from mini_vllm.attention.tiles import MERGE_COLUMNS, TILE_COLUMNS, Plan
 
 MERGE_STEP = 16  # partial results that the merge takes at a time
@@ -37,9 +37,9 @@ class TileShape(NamedTuple):
 @triton.jit(do_not_specialize=["table_stride", "partial_rows"])
 def attention_kernel(
     output_ptr, partial_ptr, partial_lse_ptr, query_ptr, key_cache_ptr, value_cache_ptr, block_tables_ptr, tiles_ptr,
-    scale, soft_cap, query_stride, table_stride, partial_rows,
+    scale, query_stride, table_stride, partial_rows,
     NUM_KV_HEADS: tl.constexpr, GROUP_SIZE: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr,
-    WINDOW: tl.constexpr, SOFT_CAP: tl.constexpr, BY_SPANS: tl.constexpr,
+    WINDOW: tl.constexpr, BY_SPANS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The queries of one tile, all heads of one group, over the tile's span of keys.
@@ -48,7 +48,7 @@ def attention_kernel(
     r // GROUP_SIZE; keys come in tiles [BLOCK_N, BLOCK_D]; BLOCK_D is the power of two that holds HEAD_DIM.
     query [T, NUM_KV_HEADS * GROUP_SIZE, HEAD_DIM], rows query_stride elements apart; output the same, contiguous;
     caches [num_blocks, BLOCK_SIZE, NUM_KV_HEADS, HEAD_DIM] contiguous; all of one dtype, sums in float32. block_tables
-    [B, table_stride] and tiles [n, COLUMNS] int32. WINDOW: 0 for none; soft_cap is read if SOFT_CAP.
+    [B, table_stride] and tiles [n, COLUMNS] int32. WINDOW: 0 for none.
     BY_SPANS: a tile with a partial index stores there, not in output: partial [n, NUM_KV_HEADS, partial_rows, HEAD_DIM]
     float32, the weighted mean of its span, and partial_lse [n, NUM_KV_HEADS, partial_rows] float32, the base-2
     logarithm of the sum of its exponentials.
@@ -83,13 +83,13 @@ def attention_kernel(
         masked_from = tl.maximum((first_position + 1) // BLOCK_N * BLOCK_N, key_begin)
         maximum, normaliser, weighted_sum = attend_keys(
             maximum, normaliser, weighted_sum, query, positions,
-            key_cache_ptr, value_cache_ptr, table_ptr, key_begin, masked_from, scale, soft_cap,
-            NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE, WINDOW, SOFT_CAP, BLOCK_N, BLOCK_D, MASKED=False,
+            key_cache_ptr, value_cache_ptr, table_ptr, key_begin, masked_from, scale,
+            NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE, WINDOW, BLOCK_N, BLOCK_D, MASKED=False,
         )  # fmt: skip
     maximum, normaliser, weighted_sum = attend_keys(
         maximum, normaliser, weighted_sum, query, positions,
-        key_cache_ptr, value_cache_ptr, table_ptr, masked_from, key_end, scale, soft_cap,
-        NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE, WINDOW, SOFT_CAP, BLOCK_N, BLOCK_D, MASKED=True,
+        key_cache_ptr, value_cache_ptr, table_ptr, masked_from, key_end, scale,
+        NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE, WINDOW, BLOCK_N, BLOCK_D, MASKED=True,
     )  # fmt: skip
     saw_nothing = normaliser == 0.0
     normaliser = tl.where(saw_nothing, 1.0, normaliser)
@@ -109,9 +109,9 @@ def attention_kernel(
 
 @triton.jit
 def attend_keys(
-    maximum, normaliser, weighted_sum, query, positions, key_ptr, value_ptr, table_ptr, begin, end, scale, soft_cap,
+    maximum, normaliser, weighted_sum, query, positions, key_ptr, value_ptr, table_ptr, begin, end, scale,
     NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, WINDOW: tl.constexpr,
-    SOFT_CAP: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, MASKED: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Take the keys [begin, end) into the online softmax of every row; begin is a multiple of BLOCK_N.
 
@@ -134,11 +134,7 @@ def attend_keys(
             MASKED, BLOCK_D != HEAD_DIM,
         )  # fmt: skip
         scores = matmul(query, key_tile)
-        if SOFT_CAP:
-            scores = tanh(scores * (scale / soft_cap)) * (soft_cap * LOG2E)
-            score_scale = 1.0
-        else:
-            score_scale = scale * LOG2E
+        score_scale = scale * LOG2E
         if MASKED:  # a key behind the end lies behind the position of every row, too
             visible = keys[None, :] <= positions[:, None]
             if WINDOW > 0:
@@ -230,7 +226,6 @@ def paged_attention(
     scale: float,
     shapes: tuple[TileShape, TileShape],
     sliding_window: int | None = None,
-    soft_cap: float | None = None,
     output: Tensor | None = None,
 ) -> Tensor:
     """Attention of query [T, num_heads, head_dim] over the cache, as `plan` cuts it: at most three launches.
@@ -253,8 +248,8 @@ def paged_attention(
         if len(tiles):
             attention_kernel[(len(tiles), num_kv_heads)](
                 output, partial, partial_lse, query, key_cache, value_cache, block_tables, tiles,
-                scale, soft_cap or 0.0, query.stride(0), block_tables.stride(0), partial_rows,
-                **heads, BLOCK_SIZE=block_size, WINDOW=sliding_window or 0, SOFT_CAP=soft_cap is not None,
+                scale, query.stride(0), block_tables.stride(0), partial_rows,
+                **heads, BLOCK_SIZE=block_size, WINDOW=sliding_window or 0,
                 BY_SPANS=by_spans, BLOCK_M=shape.rows, BLOCK_N=shape.keys, BLOCK_D=block_d, COLUMNS=TILE_COLUMNS,
                 num_warps=shape.num_warps, num_stages=shape.num_stages,
             )  # fmt: skip

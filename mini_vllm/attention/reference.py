@@ -66,7 +66,6 @@ class ReferenceBackend(AttentionBackend):
         *,
         scale: float,
         sliding_window: int | None = None,
-        soft_cap: float | None = None,
     ) -> Tensor:
         """Every query of every request on its own."""
         output = torch.zeros_like(query)
@@ -74,13 +73,13 @@ class ReferenceBackend(AttentionBackend):
         for i, (seq_len, block_table) in enumerate(
             zip(metadata.seq_lens.tolist(), metadata.block_tables.tolist(), strict=True)
         ):
-            first_position = seq_len - (starts[i + 1] - starts[i])
+            num_computed_tokens = seq_len - (starts[i + 1] - starts[i])
             for row in range(starts[i], starts[i + 1]):
-                end = first_position + (row - starts[i]) + 1  # causal: a token sees itself and what came before
+                end = num_computed_tokens + (row - starts[i]) + 1  # causal: a token sees itself and what came before
                 if end <= 0:  # a padded row, whose request has no tokens: its result stays 0
                     continue
                 begin = 0 if sliding_window is None else max(0, end - sliding_window)
-                output[row] = attend_one(query[row], key_cache, value_cache, block_table, begin, end, scale, soft_cap)
+                output[row] = attend_one(query[row], key_cache, value_cache, block_table, begin, end, scale)
         return output
 
 
@@ -92,7 +91,6 @@ def attend_one(
     begin: int,
     end: int,
     scale: float,
-    soft_cap: float | None = None,
 ) -> Tensor:
     """One query [num_heads, head_dim] over positions [begin, end) of its sequence: [num_heads, head_dim]."""
     _, block_size, num_kv_heads, head_dim = key_cache.shape
@@ -105,7 +103,5 @@ def attend_one(
         keys = key_cache[block_table[block], tokens].float()
         values = value_cache[block_table[block], tokens].float()
         scores = torch.einsum("hgd,nhd->hgn", grouped, keys) * scale
-        if soft_cap is not None:
-            scores = soft_cap * torch.tanh(scores / soft_cap)
         softmax.add(scores, values)
     return softmax.result().view(-1, head_dim).to(query.dtype)

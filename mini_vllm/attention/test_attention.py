@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -47,7 +48,7 @@ class Batch:
     histories: list[tuple[Tensor, Tensor]]  # keys and values of all positions of each request, this step's included
 
     def run(self, rung: str | AttentionBackend, **options: Any) -> Tensor:
-        """Write, then attend, as a layer of a model does. options: sliding_window, soft_cap."""
+        """Write, then attend, as a layer of a model does. options: sliding_window."""
         if isinstance(rung, str):
             rung = get_backend(rung, self.query.device)
         attend = PagedAttention(rung, [(self.key_cache, self.value_cache)], self.metadata)
@@ -58,7 +59,7 @@ class Batch:
         if device == self.query.device:
             return self
         moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
-        tensors = ("slot_mapping", "query_start_loc", "seq_lens", "block_tables")
+        tensors = ("positions", "slot_mapping", "query_start_loc", "seq_lens", "block_tables")
         metadata = replace(self.metadata, **{name: getattr(self.metadata, name).to(device) for name in tensors})
         histories = [(keys.to(device), values.to(device)) for keys, values in self.histories]
         return replace(self, **moved, metadata=metadata, histories=histories)
@@ -79,14 +80,14 @@ def make_batch(
     seed: int = 0,
     background: float = torch.nan,
 ) -> Batch:
-    """One request per span (start, num_tokens): its first `start` tokens are cached. Everything in the cache that no
-    request owns is `background`, so that an attention that reads it shows NaN."""
+    """One request per span (num_computed_tokens, query_len). Everything in the cache that no request owns is
+    `background`, so that an attention that reads it shows NaN."""
     generator = torch.Generator().manual_seed(seed)
 
     def random(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator).to(dtype)
 
-    widths = [-(-(start + num_tokens) // block_size) for start, num_tokens in spans]
+    widths = [-(-sum(span) // block_size) for span in spans]
     num_blocks = sum(widths) + 3
     free = (torch.randperm(num_blocks - 2, generator=generator) + 1).tolist()  # neither the first nor the last block
     requests = [PackedRequest([free.pop() for _ in range(w)], *span) for w, span in zip(widths, spans, strict=True)]
@@ -95,14 +96,14 @@ def make_batch(
     key_cache = torch.full(cache_shape, background, dtype=dtype)
     value_cache = torch.full(cache_shape, background, dtype=dtype)
     histories = []
-    for block_ids, start, num_tokens in requests:
-        keys, values = (random(start + num_tokens, num_kv_heads, head_dim) for _ in range(2))
-        for position in range(start):
+    for block_ids, num_computed_tokens, query_len in requests:
+        keys, values = (random(num_computed_tokens + query_len, num_kv_heads, head_dim) for _ in range(2))
+        for position in range(num_computed_tokens):
             place = block_ids[position // block_size], position % block_size
             key_cache[place], value_cache[place] = keys[position], values[position]
         histories.append((keys, values))
     key, value = (
-        torch.cat([history[which][r.start :] for history, r in zip(histories, requests, strict=True)])
+        torch.cat([history[which][r.num_computed_tokens :] for history, r in zip(histories, requests, strict=True)])
         for which in range(2)
     )
     query = random(len(key), num_kv_heads * group_size, head_dim)
@@ -113,17 +114,15 @@ def device_of(name: str) -> torch.device:
     return GPU if name in TRITON else CPU
 
 
-def dense_attention(batch: Batch, sliding_window: int | None = None, soft_cap: float | None = None) -> Tensor:
+def dense_attention(batch: Batch, sliding_window: int | None = None) -> Tensor:
     """The definition, in float64 and without a cache: softmax(q k / sqrt(d)) v over the positions a query may see."""
     outputs = []
-    queries = batch.query.double().split([request.num_tokens for request in batch.requests])
+    queries = batch.query.double().split([request.query_len for request in batch.requests])
     for query, request, (keys, values) in zip(queries, batch.requests, batch.histories, strict=True):
         group_size = query.shape[1] // keys.shape[1]
         keys, values = (x.double().repeat_interleave(group_size, dim=1) for x in (keys, values))
         scores = torch.einsum("qhd,khd->hqk", query, keys) * batch.scale
-        if soft_cap is not None:
-            scores = soft_cap * torch.tanh(scores / soft_cap)
-        query_positions = torch.arange(request.start, len(keys), device=keys.device)[:, None]
+        query_positions = torch.arange(request.num_computed_tokens, len(keys), device=keys.device)[:, None]
         key_positions = torch.arange(len(keys), device=keys.device)[None]
         visible = key_positions <= query_positions
         if sliding_window is not None:
@@ -180,7 +179,6 @@ def test_backend_equals_dense_attention_in_float64(name: str, data: st.DataObjec
         block_size, group_size = max(block_size, 4), min(group_size, 3)
     options = {
         "sliding_window": data.draw(st.none() | st.integers(1, 2 * block_size + 2), label="sliding_window"),
-        "soft_cap": data.draw(st.none() | st.sampled_from([1.0, 30.0]), label="soft_cap"),
     }
     dtype = data.draw(st.sampled_from([torch.float32, torch.bfloat16, torch.float16]), label="dtype")
     batch = make_batch(
@@ -202,9 +200,9 @@ def test_backend_equals_dense_attention_in_float64(name: str, data: st.DataObjec
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_request_gets_the_same_result_alone_and_in_a_batch(name: str) -> None:
     batch = make_batch([(20, 1), (0, 9), (15, 3), (0, 1)]).to(device_of(name))
-    together = batch.run(name).split(batch.metadata.query_lens)
-    keys, values = batch.key.split(batch.metadata.query_lens), batch.value.split(batch.metadata.query_lens)
-    queries = batch.query.split(batch.metadata.query_lens)
+    lens = batch.metadata.query_lens_cpu.tolist()
+    together = batch.run(name).split(lens)
+    queries, keys, values = batch.query.split(lens), batch.key.split(lens), batch.value.split(lens)
     for i, request in enumerate(batch.requests):
         metadata = AttentionMetadata.pack([request], 16, device_of(name))
         rung = get_backend(name, device_of(name))
@@ -218,7 +216,7 @@ def test_keys_of_a_request_are_visible_to_another_in_the_same_step(name: str) ->
     """Two requests share a block that the first one computes in this step: a prefix hit on a promise."""
     batch = make_batch([(0, 8), (4, 4)], block_size=4)
     first, second = batch.requests
-    shared = PackedRequest([first.block_ids[0], second.block_ids[1]], second.start, second.num_tokens)
+    shared = PackedRequest([first.block_ids[0], second.block_ids[1]], second.num_computed_tokens, second.query_len)
     batch.metadata = AttentionMetadata.pack([shared, first], 4, CPU)  # the one that depends comes first
     batch.query = torch.cat((batch.query[8:], batch.query[:8]))
     batch.key, batch.value = (torch.cat((x[8:], x[:8])) for x in (batch.key, batch.value))
@@ -263,7 +261,7 @@ def test_trap_39_padding_writes_nothing_and_attends_to_nothing(name: str) -> Non
 def test_trap_40_a_row_of_a_request_without_tokens_is_zero_and_harms_nobody(name: str) -> None:
     """A padded row may also come as a request of one query and no keys: the softmax of nothing is NaN, and 0 here."""
     batch = make_batch([(5, 1), (16, 3)]).to(device_of(name))
-    options: tuple[dict[str, Any], ...] = ({}, {"sliding_window": 4}, {"soft_cap": 30.0})
+    options: tuple[dict[str, Any], ...] = ({}, {"sliding_window": 4})
     expected = [dense_attention(batch, **each) for each in options]
     pad_rows(batch, 2, poison=torch.nan)
     meta = batch.metadata
@@ -273,8 +271,8 @@ def test_trap_40_a_row_of_a_request_without_tokens_is_zero_and_harms_nobody(name
         query_start_loc=torch.tensor([0, 1, 4, 5, 6, 6], dtype=torch.int32, device=device),
         seq_lens=torch.tensor([6, 19, 0, 0, 0], dtype=torch.int32, device=device),
         block_tables=torch.cat((meta.block_tables, torch.full_like(meta.block_tables[:1], 0).expand(3, -1))),
-        query_lens=(1, 3, 1, 1, 0),
-        context_lens=(6, 19, 0, 0, 0),
+        query_lens_cpu=np.array([1, 3, 1, 1, 0]),
+        seq_lens_cpu=np.array([6, 19, 0, 0, 0]),
     )
     for each, result in zip(options, expected, strict=True):
         output = batch.run(name, **each)
@@ -339,10 +337,38 @@ def test_pack_lays_requests_end_to_end() -> None:
     metadata = AttentionMetadata.pack([PackedRequest([5, 2], 3, 3), PackedRequest([7], 0, 1)], 4, CPU)
     assert metadata.slot_mapping.tolist() == [23, 8, 9, 28]
     assert metadata.query_start_loc.tolist() == [0, 3, 4]
-    assert metadata.seq_lens.tolist() == [6, 1] == list(metadata.context_lens)
+    assert metadata.seq_lens.tolist() == [6, 1] == metadata.seq_lens_cpu.tolist()
     assert metadata.block_tables[0].tolist() == [5, 2]
     assert metadata.block_tables[1, 0] == 7
-    assert metadata.query_lens == (3, 1)
+    assert metadata.query_lens_cpu.tolist() == [3, 1]
+    assert metadata.positions.tolist() == [3, 4, 5, 0]
+
+
+@given(spans=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=6), block_size=st.integers(1, 9))
+def test_build_says_of_wide_tables_what_pack_says_of_requests(spans: list[tuple[int, int]], block_size: int) -> None:
+    """Tables are padded with ids of no block and wider than any sequence. The caller's arrays may change afterwards."""
+    widths = [-(-sum(span) // block_size) for span in spans]
+    tables = np.full((len(spans), max(widths, default=0) + 2), 2**31 - 1, np.int32)
+    for i, width in enumerate(widths):
+        tables[i, :width] = range(10 * i, 10 * i + width)
+    computed, lens = (np.array([span[which] for span in spans], np.int64) for which in range(2))
+    built = AttentionMetadata.build(computed, lens, tables, block_size, CPU)
+    requests = [PackedRequest(row[:width].tolist(), *s) for row, width, s in zip(tables, widths, spans, strict=True)]
+    tables[:], computed[:], lens[:] = -1, -1, -1
+    packed = AttentionMetadata.pack(requests, block_size, CPU)
+    for name in ("positions", "slot_mapping", "query_start_loc", "seq_lens", "query_lens_cpu", "seq_lens_cpu"):
+        assert getattr(built, name).tolist() == getattr(packed, name).tolist()
+        assert getattr(built, name).dtype == getattr(packed, name).dtype
+    assert built.positions.tolist() == [position for request in requests for position in request.positions]
+    for request, row in zip(requests, built.block_tables.tolist(), strict=True):
+        assert row[: len(request.block_ids)] == request.block_ids
+    assert built.block_tables.shape == packed.block_tables.shape  # no wider than the longest sequence
+
+
+def test_build_refuses_a_sequence_that_is_longer_than_its_row() -> None:
+    computed, lens = np.array([0, 5, 8]), np.array([8, 4, 0])
+    with pytest.raises(InvalidParameterError, match="request 1: 2 blocks have room for 8 tokens, its sequence has 9"):
+        AttentionMetadata.build(computed, lens, np.zeros((3, 2), np.int32), 4, CPU)
 
 
 # --- bad input ----------------------------------------------------------------------------------------------------
@@ -381,7 +407,6 @@ def spoil(**changes: Any) -> Callable[[Batch], None]:
             "key_cache has blocks of 16 tokens, the batch was packed for block_size 8",
         ),
         (spoil(), {"sliding_window": 0}, "sliding_window is 0, it must be None or at least 1"),
-        (spoil(), {"soft_cap": 0.0}, "soft_cap is 0.0, it must be None or above 0"),
     ],
 )
 @pytest.mark.parametrize("name", BACKENDS)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from mini_vllm.attention.metadata import AttentionMetadata, ragged, to_device
+from mini_vllm.attention.metadata import Array, AttentionMetadata, ragged, to_device
 
 SPLIT = 512  # keys of a partial result, or a multiple of it for the longest requests
 MAX_SPLITS = 64  # of a request: 8 KV heads make 512 programs of it, several for every multiprocessor of a large GPU
@@ -30,8 +30,6 @@ MAX_SPLITS = 64  # of a request: 8 KV heads make 512 programs of it, several for
 # a kernel anew for a pointer that does not.
 TILE_COLUMNS = 8  # first row, queries, first position, request, first key, end of the keys, partial or -1, nothing
 MERGE_COLUMNS = 4  # first row, queries, first partial, partials
-
-Array = npt.NDArray[np.int64]
 
 
 class Plan(NamedTuple):
@@ -58,18 +56,14 @@ def make_plan(
     short_queries: requests of up to so many queries are split by keys. chunk_queries: queries of a tile of the others.
     key_steps: keys come to a short tile and to a chunk's in steps of so many, from a multiple of it; divisors of SPLIT.
     """
-    query_lens = np.array(metadata.query_lens, np.int64)
-    context_lens = np.array(metadata.context_lens, np.int64)
+    query_lens, seq_lens = metadata.query_lens_cpu, metadata.seq_lens_cpu
+    num_computed_tokens = seq_lens - query_lens
     first_rows = np.cumsum(query_lens) - query_lens
     is_short = (query_lens > 0) & (query_lens <= short_queries)
-    window = sliding_window or int(context_lens.max(initial=0))  # the context is a window that hides nothing
+    window = sliding_window or int(seq_lens.max(initial=0))  # a window over the whole sequence hides nothing
 
     requests = np.flatnonzero(is_short)
-    first, end, num_queries = (
-        context_lens[requests] - query_lens[requests],
-        context_lens[requests],
-        query_lens[requests],
-    )
+    first, end, num_queries = num_computed_tokens[requests], seq_lens[requests], query_lens[requests]
     begin = np.maximum(first - window + 1, 0)
     split = SPLIT * np.maximum(-(-end // (SPLIT * MAX_SPLITS)), 1)
     num_spans = np.maximum(-(-end // split) - begin // split, 1)  # a padded request of no keys still has a result: 0
@@ -97,7 +91,7 @@ def make_plan(
     chunk = requests[owner]
     offset = tile * chunk_queries
     num_queries = np.minimum(query_lens[chunk] - offset, chunk_queries)
-    first = context_lens[chunk] - query_lens[chunk] + offset
+    first = num_computed_tokens[chunk] + offset
     begin = np.maximum(first - window + 1, 0) // key_steps[1] * key_steps[1]
     end = first + num_queries
     no_partial, nothing = np.full_like(chunk, -1), np.zeros_like(chunk)

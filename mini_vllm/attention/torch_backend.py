@@ -58,22 +58,21 @@ class TorchBackend(AttentionBackend):
         *,
         scale: float,
         sliding_window: int | None = None,
-        soft_cap: float | None = None,
     ) -> Tensor:
         """One request after the other: a decode in one fused call, a longer chunk in slices."""
         output = torch.zeros_like(query)
-        num_rows, lens = sum(metadata.query_lens), list(metadata.query_lens)
+        lens = metadata.query_lens_cpu.tolist()
         pages = self._plan(key_cache, metadata, sliding_window)
-        queries_and_rows = (torch.split(tensor[:num_rows], lens) for tensor in (query, output))
+        queries_and_rows = (torch.split(tensor[: sum(lens)], lens) for tensor in (query, output))
         for queries, rows, page in zip(*queries_and_rows, pages, strict=True):
             if not len(queries) or not page.key.shape[1]:
                 continue  # padding: nothing to ask, or nothing to see
             torch.index_select(key_cache, 0, page.blocks, out=page.key_copy)
             torch.index_select(value_cache, 0, page.blocks, out=page.value_copy)
-            if len(queries) == 1 and soft_cap is None:
+            if len(queries) == 1:
                 rows.copy_(attend_decode(queries, page.key, page.value, scale))
             else:
-                rows.copy_(attend_chunk(queries, page.key, page.value, scale, sliding_window, soft_cap))
+                rows.copy_(attend_chunk(queries, page.key, page.value, scale, sliding_window))
         return output
 
     def _plan(self, cache: Tensor, metadata: AttentionMetadata, sliding_window: int | None) -> list[Pages]:
@@ -86,7 +85,9 @@ class TorchBackend(AttentionBackend):
             spans = [
                 # The first query stands at end - num_queries and sees the oldest keys that any query sees.
                 (0 if sliding_window is None else max(0, end - num_queries + 1 - sliding_window), end)
-                for num_queries, end in zip(metadata.query_lens, metadata.context_lens, strict=True)
+                for num_queries, end in zip(
+                    metadata.query_lens_cpu.tolist(), metadata.seq_lens_cpu.tolist(), strict=True
+                )
             ]
             self._make_room(
                 cache, max(-(-end // block_size) - begin // block_size for begin, end in spans) if spans else 0
@@ -136,7 +137,6 @@ def attend_chunk(
     value: Tensor,
     scale: float,
     sliding_window: int | None,
-    soft_cap: float | None = None,
 ) -> Tensor:
     """Consecutive tokens of a request, [n, num_heads, head_dim], the last of which stands at the last key.
 
@@ -154,8 +154,6 @@ def attend_chunk(
         queries = by_group[:, :, rows].float()
         # To the matrix products, the query heads of a group are further rows.
         scores = torch.bmm(queries.flatten(1, 2), keys[..., seen]).mul_(scale).view(*queries.shape[:3], -1)
-        if soft_cap is not None:
-            scores.div_(soft_cap).tanh_().mul_(soft_cap)
         hide_unseen(scores, sliding_window)
         weights = scores.softmax(dim=-1).to(value.dtype)
         output[:, :, rows] = torch.bmm(weights.flatten(1, 2), value[:, seen]).view(queries.shape)

@@ -79,7 +79,6 @@ class TritonBackend(AttentionBackend):
         *,
         scale: float,
         sliding_window: int | None = None,
-        soft_cap: float | None = None,
     ) -> Tensor:
         """Chunks, decodes and the merge of split decodes: at most three launches."""
         group_size = query.shape[1] // key_cache.shape[2]
@@ -96,7 +95,6 @@ class TritonBackend(AttentionBackend):
             scale=scale,
             shapes=shapes,
             sliding_window=sliding_window,
-            soft_cap=soft_cap,
         )
 
     def _plan(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mini_vllm.attention.backend import AttentionBackend
 from mini_vllm.attention.metadata import AttentionMetadata
-from mini_vllm.attention.numerics import round_to, tanh
+from mini_vllm.attention.numerics import round_to
 from mini_vllm.attention.write_kv import write_kv
 
 
@@ -20,7 +20,7 @@ from mini_vllm.attention.write_kv import write_kv
 def attend_row_kernel(
     output_ptr, query_ptr, key_cache_ptr, value_cache_ptr,
     request_of_row_ptr, query_start_loc_ptr, seq_lens_ptr, block_tables_ptr,
-    scale, soft_cap, sliding_window, query_stride, table_stride,
+    scale, sliding_window, query_stride, table_stride,
     NUM_KV_HEADS: tl.constexpr, GROUP_SIZE: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
@@ -30,7 +30,7 @@ def attend_row_kernel(
     each rounded up to a power of two. query [T, num_heads, HEAD_DIM], rows query_stride elements apart; output the
     same, contiguous; caches [num_blocks, BLOCK_SIZE, NUM_KV_HEADS, HEAD_DIM] contiguous; all of one float dtype,
     computed in float32. request_of_row [T] int64, -1 for rows of no request, which become 0; query_start_loc [B + 1],
-    seq_lens [B], block_tables [B, table_stride] int32. sliding_window and soft_cap: 0 for none.
+    seq_lens [B], block_tables [B, table_stride] int32. sliding_window: 0 for none.
     Bytes moved: each program reads HEAD_DIM * 2 * itemsize for every key in sight.
     """
     row = tl.program_id(0).to(tl.int64)
@@ -63,8 +63,6 @@ def attend_row_kernel(
         values = tl.load(value_cache_ptr + numbers, mask=mask, other=0.0).to(tl.float32)
 
         scores = tl.sum(keys * query[None, :], axis=1) * scale
-        if soft_cap > 0:
-            scores = soft_cap * tanh(scores / soft_cap)
         scores = tl.where(visible, scores, -float("inf"))
 
         # Online softmax: what was summed before is scaled down when a block raises the maximum.
@@ -88,7 +86,6 @@ def attend_rows(
     *,
     scale: float,
     sliding_window: int | None = None,
-    soft_cap: float | None = None,
     output: Tensor | None = None,
 ) -> Tensor:
     """Launch attend_row_kernel for every row and head. output: where to write, contiguous and like query."""
@@ -96,7 +93,7 @@ def attend_rows(
     _, block_size, num_kv_heads, _ = key_cache.shape
     if output is None:
         output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-    num_owned = sum(metadata.query_lens)
+    num_owned = int(metadata.query_lens_cpu.sum())
     request_of_row = torch.full((num_rows,), -1, device=query.device)
     query_lens = metadata.query_start_loc.diff()
     request_of_row[:num_owned] = torch.repeat_interleave(query_lens, output_size=num_owned)
@@ -104,7 +101,7 @@ def attend_rows(
         attend_row_kernel[(num_rows, num_heads)](
             output, query, key_cache, value_cache,
             request_of_row, metadata.query_start_loc, metadata.seq_lens, metadata.block_tables,
-            scale, soft_cap or 0.0, sliding_window or 0, query.stride(0), metadata.block_tables.stride(0),
+            scale, sliding_window or 0, query.stride(0), metadata.block_tables.stride(0),
             NUM_KV_HEADS=num_kv_heads, GROUP_SIZE=num_heads // num_kv_heads, HEAD_DIM=head_dim,
             BLOCK_SIZE=block_size, BLOCK_D=triton.next_power_of_2(head_dim),
             BLOCK_N=triton.next_power_of_2(block_size),
@@ -132,7 +129,6 @@ class SimpleTritonBackend(AttentionBackend):
         *,
         scale: float,
         sliding_window: int | None = None,
-        soft_cap: float | None = None,
     ) -> Tensor:
         """One program a row and head."""
         return attend_rows(
@@ -142,5 +138,4 @@ class SimpleTritonBackend(AttentionBackend):
             metadata,
             scale=scale,
             sliding_window=sliding_window,
-            soft_cap=soft_cap,
         )

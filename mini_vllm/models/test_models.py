@@ -149,7 +149,7 @@ class Runner:
         input_ids = torch.tensor([token for i, (start, end) in spans.items() for token in self.sequences[i][start:end]])
         positions = torch.cat([torch.arange(start, end) for start, end in spans.values()])
         logits = self.model.compute_logits(self.model.forward(input_ids, positions, attend))
-        return dict(zip(spans, logits.split([r.num_tokens for r in requests]), strict=True))
+        return dict(zip(spans, logits.split([r.query_len for r in requests]), strict=True))
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from mini_vllm.attention import AttentionMetadata
 from mini_vllm.attention.metadata import refuse_too_long, to_device
-
 from mini_vllm.step import BlockTable, SamplingRow, StepInput
 
 Array = npt.NDArray[np.int32]

@@ -15,7 +15,7 @@ CPU = torch.device("cpu")
 def test_a_token_alone_gets_its_own_value(lab):
     """The softmax of a single score is 1, whatever the score is."""
     key_cache, value_cache = torch.zeros(4, 2, 1, 8), torch.zeros(4, 2, 1, 8)  # 4 blocks of 2 slots, one KV head
-    request = lab.PackedRequest(block_ids=[3], start=0, num_tokens=1)
+    request = lab.PackedRequest(block_ids=[3], num_computed_tokens=0, query_len=1)
     metadata = lab.AttentionMetadata.pack([request], 2, CPU)
     query, key, value = torch.ones(1, 1, 8), torch.ones(1, 1, 8), torch.arange(8.0).view(1, 1, 8)
     backend = lab.ReferenceBackend()

@@ -1,5 +1,6 @@
 """Lab 01.2: keys and values find their slots, and nothing else changes."""
 
+import numpy as np
 import torch
 
 from labkit import cases, check, concept
@@ -25,13 +26,14 @@ class Layer:
     def metadata(self, slots):
         owned = sum(slot >= 0 for slot in slots)
         return self.lab.AttentionMetadata(
+            positions=torch.arange(len(slots)),
             slot_mapping=torch.tensor(slots, dtype=torch.int64),
             query_start_loc=torch.tensor([0, owned], dtype=torch.int32),
             seq_lens=torch.tensor([owned], dtype=torch.int32),
             block_tables=torch.zeros((1, 4), dtype=torch.int32),
             block_size=self.block_size,
-            query_lens=(owned,),
-            context_lens=(owned,),
+            query_lens_cpu=np.array([owned]),
+            seq_lens_cpu=np.array([owned]),
         )
 
     def write(self, slots):

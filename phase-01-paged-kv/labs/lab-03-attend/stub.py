@@ -27,7 +27,6 @@ def attend_one(
     begin: int,
     end: int,
     scale: float,
-    soft_cap: float | None = None,
 ) -> Tensor:
     """One query [num_heads, head_dim] over positions [begin, end) of its sequence: [num_heads, head_dim]."""
     todo("01.3")

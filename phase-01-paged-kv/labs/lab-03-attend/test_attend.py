@@ -69,12 +69,12 @@ class Sequence:
                 key_cache[place], value_cache[place] = self.keys[position], self.values[position]
         return key_cache, value_cache
 
-    def attend(self, lab, query, begin, end, scale=None, soft_cap=None):
+    def attend(self, lab, query, begin, end, scale=None):
         key_cache, value_cache = self.caches()
         scale = query.shape[-1] ** -0.5 if scale is None else scale
-        return lab.attend_one(query, key_cache, value_cache, list(self.table), begin, end, scale, soft_cap)
+        return lab.attend_one(query, key_cache, value_cache, list(self.table), begin, end, scale)
 
-    def dense(self, query, begin, end, scale=None, soft_cap=None):
+    def dense(self, query, begin, end, scale=None):
         """The definition in float64: a softmax of all scores at once, over keys and values side by side."""
         scale = query.shape[-1] ** -0.5 if scale is None else scale
         group = query.shape[0] // self.keys.shape[1]
@@ -82,8 +82,6 @@ class Sequence:
         for head, q in enumerate(query.double()):
             keys, values = self.keys[begin:end, head // group].double(), self.values[begin:end, head // group].double()
             scores = scale * (keys @ q)
-            if soft_cap is not None:
-                scores = soft_cap * torch.tanh(scores / soft_cap)
             rows.append(torch.softmax(scores, 0) @ values)
         return torch.stack(rows)
 
@@ -221,16 +219,6 @@ def test_grouped_heads(lab, case):
     got = sequence.attend(lab, query, 0, 5)
     what = f"attention of {num_heads} query heads over {num_kv_heads} KV heads"
     expect(see, what, got, sequence.dense(query, 0, 5))
-
-
-@concept("A soft cap c bends the scaled score, c * tanh(score / c), so that no score passes c.", invariant="I1")
-@cases(tight=1.0, loose=30.0)
-def test_soft_cap(lab, case):
-    sequence = Sequence([1, 2], 4, 3, head_dim=4, seed=2)
-    query = 5 * sequence.query(2)
-    see = check(sequence.draw, 0, 4)
-    got = sequence.attend(lab, query, 0, 4, soft_cap=case)
-    expect(see, f"attention with soft_cap {case}", got, sequence.dense(query, 0, 4, soft_cap=case))
 
 
 @concept("exp(10,000) is infinite and exp(-10,000) is 0: only differences to the maximum go into exp.", invariant="I3")

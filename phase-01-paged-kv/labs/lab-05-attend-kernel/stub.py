@@ -4,14 +4,14 @@ import triton
 import triton.language as tl
 
 from labkit import todo
-from mini_vllm.attention.numerics import round_to, tanh
+from mini_vllm.attention.numerics import round_to
 
 
 @triton.jit
 def attend_row_kernel(
     output_ptr, query_ptr, key_cache_ptr, value_cache_ptr,
     request_of_row_ptr, query_start_loc_ptr, seq_lens_ptr, block_tables_ptr,
-    scale, soft_cap, sliding_window, query_stride, table_stride,
+    scale, sliding_window, query_stride, table_stride,
     NUM_KV_HEADS: tl.constexpr, GROUP_SIZE: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
@@ -21,7 +21,7 @@ def attend_row_kernel(
     each rounded up to a power of two. query [T, num_heads, HEAD_DIM], rows query_stride elements apart; output the
     same, contiguous; caches [num_blocks, BLOCK_SIZE, NUM_KV_HEADS, HEAD_DIM] contiguous; all of one float dtype,
     computed in float32. request_of_row [T] int64, -1 for rows of no request, which become 0; query_start_loc [B + 1],
-    seq_lens [B], block_tables [B, table_stride] int32. sliding_window and soft_cap: 0 for none.
+    seq_lens [B], block_tables [B, table_stride] int32. sliding_window: 0 for none.
     Bytes moved: each program reads HEAD_DIM * 2 * itemsize for every key in sight.
     """
     todo("01.5")

@@ -11,8 +11,6 @@ EDITS = [
         keys = key_cache[block_table[block], tokens].float()
         values = value_cache[block_table[block], tokens].float()
         scores = torch.einsum("hgd,nhd->hgn", grouped, keys) * scale
-        if soft_cap is not None:
-            scores = soft_cap * torch.tanh(scores / soft_cap)
         softmax.add(scores, values)
     return softmax.result().view(-1, head_dim).to(query.dtype)""",
         """
@@ -23,8 +21,6 @@ EDITS = [
             return walk((block + 1) * block_size, end)
         tokens = slice(begin - block * block_size, end - block * block_size)
         scores = torch.einsum("hgd,nhd->hgn", grouped, key_cache[block_table[block], tokens].float()) * scale
-        if soft_cap is not None:
-            scores = soft_cap * torch.tanh(scores / soft_cap)
         softmax.add(scores, value_cache[block_table[block], tokens].float())
 
     walk(begin, end)

@@ -24,7 +24,7 @@ class OnlineSoftmax(ReferenceOnlineSoftmax):
         return self.weighted_sum.clone()
 
 
-def attend_one(query, key_cache, value_cache, block_table, begin, end, scale, soft_cap=None):
+def attend_one(query, key_cache, value_cache, block_table, begin, end, scale):
     """The blocks from the last to the first."""
     block_size, num_kv_heads, head_dim = key_cache.shape[1:]
     heads = query.float().unflatten(0, (num_kv_heads, -1))
@@ -34,5 +34,5 @@ def attend_one(query, key_cache, value_cache, block_table, begin, end, scale, so
         offsets = [p % block_size for p in positions]
         keys, values = (cache[block_table[column]][offsets].float() for cache in (key_cache, value_cache))
         scores = heads @ keys.permute(1, 2, 0) * scale
-        softmax.add(scores if soft_cap is None else (scores / soft_cap).tanh() * soft_cap, values)
+        softmax.add(scores, values)
     return softmax.result().flatten(0, 1).to(query.dtype)

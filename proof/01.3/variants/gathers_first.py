@@ -18,7 +18,7 @@ class OnlineSoftmax(ReferenceOnlineSoftmax):
         return torch.softmax(scores, -1) @ values.transpose(0, 1)
 
 
-def attend_one(query, key_cache, value_cache, block_table, begin, end, scale, soft_cap=None):
+def attend_one(query, key_cache, value_cache, block_table, begin, end, scale):
     """Gather, then attend as if there were no pages."""
     block_size, num_kv_heads = key_cache.shape[1:3]
     slots = torch.tensor([block_table[p // block_size] * block_size + p % block_size for p in range(begin, end)])
@@ -27,6 +27,4 @@ def attend_one(query, key_cache, value_cache, block_table, begin, end, scale, so
         cache.flatten(0, 1)[slots].float().repeat_interleave(group, dim=1) for cache in (key_cache, value_cache)
     )
     scores = (keys * query.float()).sum(-1) * scale
-    if soft_cap is not None:
-        scores = torch.tanh(scores / soft_cap) * soft_cap
     return (torch.softmax(scores, 0)[..., None] * values).sum(0).to(query.dtype)

@@ -21,7 +21,7 @@ class OnlineSoftmax(ReferenceOnlineSoftmax):
         return self.weighted_sum / self.normaliser.unsqueeze(-1)
 
 
-def attend_one(query, key_cache, value_cache, block_table, begin, end, scale, soft_cap=None):
+def attend_one(query, key_cache, value_cache, block_table, begin, end, scale):
     """Head by head."""
     block_size, num_kv_heads, head_dim = key_cache.shape[1:]
     group = query.shape[0] // num_kv_heads
@@ -34,8 +34,6 @@ def attend_one(query, key_cache, value_cache, block_table, begin, end, scale, so
             stop = min(end, (column + 1) * block_size)
             place = block_table[column], slice(start % block_size, start % block_size + stop - start), head // group
             scores = key_cache[place].float() @ vector * scale
-            if soft_cap is not None:
-                scores = soft_cap * torch.tanh(scores / soft_cap)
             softmax.add(scores[None, None], value_cache[place].float()[:, None])
             start = stop
         output[head] = softmax.result()[0, 0]

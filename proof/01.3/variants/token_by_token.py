@@ -21,7 +21,7 @@ class OnlineSoftmax(ReferenceOnlineSoftmax):
         return self.weighted_sum / self.normaliser.unsqueeze(-1)
 
 
-def attend_one(query, key_cache, value_cache, block_table, begin, end, scale, soft_cap=None):
+def attend_one(query, key_cache, value_cache, block_table, begin, end, scale):
     """Position by position."""
     _, block_size, num_kv_heads, head_dim = key_cache.shape
     softmax = OnlineSoftmax(num_kv_heads, len(query) // num_kv_heads, head_dim, query.device)
@@ -31,7 +31,5 @@ def attend_one(query, key_cache, value_cache, block_table, begin, end, scale, so
         key = key_cache[block_table[column], offset].to(torch.float32)
         value = value_cache[block_table[column], offset].to(torch.float32)
         score = (grouped * key[:, None]).sum(-1, keepdim=True) * scale
-        if soft_cap:
-            score = soft_cap * torch.tanh(score / soft_cap)
         softmax.add(score, value[None])
     return softmax.result().flatten(0, 1).type_as(query)

@@ -3,14 +3,14 @@
 import triton
 import triton.language as tl
 
-from mini_vllm.attention.numerics import round_to, tanh
+from mini_vllm.attention.numerics import round_to
 
 
 @triton.jit
 def attend_row_kernel(
     output_ptr, query_ptr, key_cache_ptr, value_cache_ptr,
     request_of_row_ptr, query_start_loc_ptr, seq_lens_ptr, block_tables_ptr,
-    scale, soft_cap, sliding_window, query_stride, table_stride,
+    scale, sliding_window, query_stride, table_stride,
     NUM_KV_HEADS: tl.constexpr, GROUP_SIZE: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
@@ -41,8 +41,6 @@ def attend_row_kernel(
             at = ((block * BLOCK_SIZE + offsets)[None, :] * NUM_KV_HEADS + head // GROUP_SIZE) * HEAD_DIM + dims
             mask = visible[None, :] & in_head[:, None]
             scores = tl.sum(tl.load(key_cache_ptr + at, mask=mask, other=0.0).to(tl.float32) * query, axis=0)
-            if soft_cap > 0:
-                scores = soft_cap * tanh(scores / soft_cap)
             scores = tl.where(visible, scores * 1.4426950408889634, -float("inf"))
             higher = tl.maximum(top, tl.max(scores, axis=0))
             weights, factor = tl.exp2(scores - higher), tl.exp2(top - higher)

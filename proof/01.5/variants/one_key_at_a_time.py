@@ -3,14 +3,14 @@
 import triton
 import triton.language as tl
 
-from mini_vllm.attention.numerics import round_to, tanh
+from mini_vllm.attention.numerics import round_to
 
 
 @triton.jit
 def attend_row_kernel(
     output_ptr, query_ptr, key_cache_ptr, value_cache_ptr,
     request_of_row_ptr, query_start_loc_ptr, seq_lens_ptr, block_tables_ptr,
-    scale, soft_cap, sliding_window, query_stride, table_stride,
+    scale, sliding_window, query_stride, table_stride,
     NUM_KV_HEADS: tl.constexpr, GROUP_SIZE: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
@@ -41,8 +41,6 @@ def attend_row_kernel(
         key = tl.load(key_cache_ptr + at, mask=in_head, other=0.0).to(tl.float32)
         value = tl.load(value_cache_ptr + at, mask=in_head, other=0.0).to(tl.float32)
         score = tl.sum(query * key, axis=0) * scale
-        if soft_cap > 0:
-            score = soft_cap * tanh(score / soft_cap)
         higher = tl.maximum(top, score)
         total = total * tl.exp(top - higher) + tl.exp(score - higher)
         mean += (value - mean) * (tl.exp(score - higher) / total)

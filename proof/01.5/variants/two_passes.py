@@ -3,12 +3,12 @@
 import triton
 import triton.language as tl
 
-from mini_vllm.attention.numerics import round_to, tanh
+from mini_vllm.attention.numerics import round_to
 
 
 @triton.jit
 def block_scores(
-    query, key_cache_ptr, table_ptr, block, begin, end, kv_head, scale, soft_cap,
+    query, key_cache_ptr, table_ptr, block, begin, end, kv_head, scale,
     NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
@@ -20,8 +20,6 @@ def block_scores(
     at = (slots[:, None] * NUM_KV_HEADS + kv_head) * HEAD_DIM + dims[None, :]
     keys = tl.load(key_cache_ptr + at, mask=visible[:, None] & (dims < HEAD_DIM)[None, :], other=0.0).to(tl.float32)
     scores = tl.sum(keys * query[None, :], axis=1) * scale
-    if soft_cap > 0:
-        scores = soft_cap * tanh(scores / soft_cap)
     return tl.where(visible, scores, -float("inf")), at, visible
 
 
@@ -29,7 +27,7 @@ def block_scores(
 def attend_row_kernel(
     output_ptr, query_ptr, key_cache_ptr, value_cache_ptr,
     request_of_row_ptr, query_start_loc_ptr, seq_lens_ptr, block_tables_ptr,
-    scale, soft_cap, sliding_window, query_stride, table_stride,
+    scale, sliding_window, query_stride, table_stride,
     NUM_KV_HEADS: tl.constexpr, GROUP_SIZE: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
@@ -52,7 +50,7 @@ def attend_row_kernel(
     top = -float("inf")
     for block in range(begin // BLOCK_SIZE, tl.cdiv(end, BLOCK_SIZE)):
         scores, at, visible = block_scores(
-            query, key_cache_ptr, table_ptr, block, begin, end, head // GROUP_SIZE, scale, soft_cap,
+            query, key_cache_ptr, table_ptr, block, begin, end, head // GROUP_SIZE, scale,
             NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE, BLOCK_D, BLOCK_N,
         )  # fmt: skip
         top = tl.maximum(top, tl.max(scores, axis=0))
@@ -60,7 +58,7 @@ def attend_row_kernel(
     summed = tl.zeros([BLOCK_D], tl.float32)
     for block in range(begin // BLOCK_SIZE, tl.cdiv(end, BLOCK_SIZE)):
         scores, at, visible = block_scores(
-            query, key_cache_ptr, table_ptr, block, begin, end, head // GROUP_SIZE, scale, soft_cap,
+            query, key_cache_ptr, table_ptr, block, begin, end, head // GROUP_SIZE, scale,
             NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE, BLOCK_D, BLOCK_N,
         )  # fmt: skip
         weights = tl.exp(scores - top)
