@@ -147,7 +147,8 @@ def print_table(files: list[FileSize], num_entries: int) -> None:
             name = f"  ({longest.name})" if longest.num_lines > SHORT_FUNCTION else ""
             print(f"{file.num_lines:>6} {len(file.functions):>10} {longest.num_lines:>8}  {file.path}{name}")
     print(
-        f"{core_lines(files):>6} of {MAX_IRREDUCIBLE_CORE} source lines: the irreducible core, {', '.join(IRREDUCIBLE_CORE)}"
+        f"{core_lines(files):>6} of {MAX_IRREDUCIBLE_CORE} source lines: the irreducible core, which is "
+        f"{', '.join(IRREDUCIBLE_CORE)}"
     )
     print(f"{sum(file.num_lines for file in files):>6} of {MAX_PACKAGE} source lines: the package, every file above")
     print(f"{num_entries:>6} of {MAX_ENTRIES} entries: files and folders of mini_vllm/")

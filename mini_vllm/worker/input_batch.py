@@ -1,8 +1,8 @@
 """InputBatch: what the runner remembers of its requests, so that a step needs to bring only what is new.
 
-It also lays a step out for the model, which is nothing but arithmetic on what it remembers. Block tables, sampling rows and, for penalties, tokens live here from the step in which a request is new until the step
-that names it among the finished ones. Source: InputBatch (vllm/v1/worker/gpu_input_batch.py) and MultiGroupBlockTable
-(vllm/v1/worker/block_table.py).
+Block tables, sampling rows and, for penalties, tokens live here from the step in which a request is new until the step
+that names it among the finished ones. Laying a step out for the model is arithmetic on what is remembered here.
+Source: InputBatch (vllm/v1/worker/gpu_input_batch.py) and MultiGroupBlockTable (vllm/v1/worker/block_table.py).
 """
 
 from collections.abc import Sequence
@@ -98,7 +98,7 @@ class InputBatch:
             self._extend_tokens(step)
 
     def pack(self, step: StepInput) -> PackedStep:
-        """Lay the chunks of a step end to end. In NumPy, not in Python: there may be hundreds of requests in every step.
+        """Lay the chunks of a step end to end. In NumPy, since every step may have hundreds of requests.
 
         Raises KeyError for a request that no step has brought, InvalidParameterError for one with too few blocks.
         """

@@ -1,7 +1,7 @@
 """What the runner remembers: after any history of steps the same batch as if every step had sent everything."""
 
-import pickle
 import random
+from multiprocessing import Pipe
 
 import pytest
 import torch
@@ -29,6 +29,7 @@ def take(batch: InputBatch, step: StepInput):
 
 def test_a_history_of_deltas_packs_like_whole_tables() -> None:
     """A random walk: requests come, grow, are sent anew after a preemption, and end; ids are used again."""
+    ours, theirs = Pipe()
     for seed in range(20):
         rng, batch, block_size = random.Random(seed), make_batch(block_size=1 + seed % 5), 1 + seed % 5
         tables: dict[str, list[int]] = {}
@@ -53,7 +54,8 @@ def test_a_history_of_deltas_packs_like_whole_tables() -> None:
                 chunks.append(Chunk(name, token_ids, lens[name], (new,) if new else (), samples))
             step = StepInput.of(chunks, new_rows, finished_req_ids=tuple(finished))
             assert step.chunks() == chunks
-            packed = take(batch, pickle.loads(pickle.dumps(step)))
+            ours.send(step)  # pickled, as between processes
+            packed = take(batch, theirs.recv())
             finished = []
             whole = AttentionMetadata.pack(
                 [PackedRequest(tables[c.request_id], c.num_computed_tokens, len(c.token_ids)) for c in chunks],
