@@ -4,6 +4,7 @@
     python benchmarks/bench_scheduler.py                                         mini_vllm alone
     python benchmarks/bench_scheduler.py --vllm-python VENV/bin/python           beside vLLM
     python benchmarks/bench_scheduler.py --vllm-python VENV/bin/python --write   and into results/scheduler.md
+    python benchmarks/bench_scheduler.py --step [--write]      all host work of a step, and into results/host_step.md
 
 tools/record_vllm_traces.py says how to install vLLM into VENV. Both run the same workload in processes of their own, in
 turn (ours, vLLM, ours, vLLM, ...), so that both meet the same machine. Times are CPU time of the thread, since the
@@ -23,12 +24,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from time import thread_time_ns
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "scheduler.md"
+STEP_RESULT = ROOT / "benchmarks" / "results" / "host_step.md"
 BLOCK_SIZE, CONTEXT = 16, 500
 NUM_RUNNING = (1, 16, 64, 256, 512, 1024, 4096)
 EOS_TOKEN_IDS = frozenset({2})  # one for all requests, as the engine passes it
@@ -310,6 +313,84 @@ def grow_control(num_rounds: int, num_schedulers: int = 64, num_running: int = 6
     yield "the last row costs beyond the control is not explained by this."
 
 
+# --- all host work of a step -----------------------------------------------------------------------------------------
+
+STEP_CONTEXT = 2_000
+STEP_PARTS = ("schedule()", "snapshot", "update of the batch", "pack", "update_from_output()")
+STEP_HEAD = """# Host cost of a step
+
+What a step costs beside the model: `schedule()`; the snapshot, which makes the StepInput; in the runner the update of
+what it remembers and the packing of the batch; `update_from_output()`. Every request decodes one token a step at a
+context of about {context:,} tokens, block size {block_size}, prefix caching on, on a CPU. CPU time of the thread in
+microseconds, medians over {num_rounds} rounds of the median over the steps. The last columns: all of it to
+`schedule()` alone, and the bytes of the pickled StepInput, median and most (a request takes a block more every
+{block_size} steps).
+
+{facts}
+
+Again: `python benchmarks/bench_scheduler.py --step --write`
+"""
+
+
+def measure_step(num_running: int, num_steps: int = 96) -> tuple[list[float], list[int]]:
+    """Microseconds of each of STEP_PARTS, and the bytes of every pickled StepInput."""
+    import torch
+
+    from mini_vllm.engine_core import EngineCore
+    from mini_vllm.worker.input_batch import InputBatch
+
+    engine = Ours()
+    blocks_each = -(-(STEP_CONTEXT + 200) // BLOCK_SIZE)
+    engine.start(config(num_running, num_running * blocks_each + 1, STEP_CONTEXT))
+    for i in range(num_running):
+        engine.add(request(i, STEP_CONTEXT - i % BLOCK_SIZE))
+    scheduler, batch = engine.scheduler, InputBatch(BLOCK_SIZE, torch.device("cpu"))
+    core = EngineCore(scheduler, executor=None)  # type: ignore[arg-type]  # no step is executed
+    times: list[list[int]] = []
+    sizes: list[int] = []
+    for number in range(WARM_UP + num_steps):
+        if number == WARM_UP:
+            gc.collect()
+            gc.freeze()
+        t0 = thread_time_ns()
+        output = scheduler.schedule()
+        t1 = thread_time_ns()
+        step = core.make_step_input(output, scheduler.kv_cache_manager.begin_step())
+        t2 = thread_time_ns()
+        batch.update(step)
+        t3 = thread_time_ns()
+        batch.pack(step)
+        t4 = thread_time_ns()
+        sampled = {request_id: [7] for request_id in step.sample_req_ids}
+        t5 = thread_time_ns()
+        scheduler.update_from_output(output, sampled)
+        t6 = thread_time_ns()
+        if number >= WARM_UP:
+            times.append([t1 - t0, t2 - t1, t3 - t2, t4 - t3, t6 - t5])
+            sizes.append(len(ForkingPickler.dumps(step)))
+    gc.unfreeze()
+    return [statistics.median(column) / 1e3 for column in zip(*times, strict=True)], sizes
+
+
+def step_page(num_rounds: int) -> Iterator[str]:
+    """The result page of --step."""
+    facts = f"{datetime.date.today()}; {machine()}; Python {platform.python_version()}"
+    yield STEP_HEAD.format(context=STEP_CONTEXT, block_size=BLOCK_SIZE, num_rounds=num_rounds, facts=facts)
+    yield "| running | " + " | ".join(STEP_PARTS) + " | all | µs a request | all / schedule() | bytes | most |"
+    yield "|---:" * (len(STEP_PARTS) + 6) + "|"
+    sizes = (64, 256, 1024, 4096)
+    rounds: dict[int, list[tuple[list[float], list[int]]]] = {n: [] for n in sizes}
+    for _ in range(num_rounds):
+        for n in sizes:
+            rounds[n].append(measure_step(n))
+    for n, found in rounds.items():
+        parts = [statistics.median(column) for column in zip(*(times for times, _ in found), strict=True)]
+        ratio = statistics.median(sum(times) / times[0] for times, _ in found)
+        num_bytes = found[0][1]
+        cells = [f"{x:,.0f}" for x in (*parts, sum(parts))] + [f"{sum(parts) / n:.2f}", f"{ratio:.2f}"]
+        yield f"| {n:,} | " + " | ".join([*cells, f"{statistics.median(num_bytes):,.0f}", f"{max(num_bytes):,}"]) + " |"
+
+
 def machine() -> str:
     """What the figures depend on."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
@@ -374,18 +455,20 @@ def main() -> int:
     parser.add_argument("--sizes", default=",".join(map(str, NUM_RUNNING)), help="numbers of running requests")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results/scheduler.md")
     parser.add_argument("--worker", choices=("ours", "vllm"), help=argparse.SUPPRESS)
+    parser.add_argument("--step", action="store_true", help="measure all host work of a step instead")
     args = parser.parse_args()
     sizes = [int(n) for n in args.sizes.split(",")]
     if args.worker:
         work(args.worker, sizes)
         return 0
     lines = []
-    for line in page(args.vllm_python, args.rounds, sizes):
+    result = STEP_RESULT if args.step else RESULT
+    for line in step_page(args.rounds) if args.step else page(args.vllm_python, args.rounds, sizes):
         print(line, flush=True)
         lines.append(line)
     if args.write:
-        RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text("\n".join(lines).rstrip() + "\n")
+        result.parent.mkdir(exist_ok=True)
+        result.write_text("\n".join(lines).rstrip() + "\n")
     return 0
 
 

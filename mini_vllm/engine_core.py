@@ -87,7 +87,7 @@ class EngineCore:
             for listener in self.listeners:
                 listener.after_schedule(output, plan)
             if output.num_scheduled_tokens or plan:
-                return output, self.executor.execute(self._snapshot(output, plan))
+                return output, self.executor.execute(self.make_step_input(output, plan))
             if not output.preempted_req_ids and scheduler.has_unfinished_requests():
                 raise SchedulerStalledError("requests are unfinished, but schedule() gave no tokens to any of them")
         except BaseException:
@@ -130,7 +130,7 @@ class EngineCore:
 
     # --- what the runner does not know yet ------------------------------------------------------------------------
 
-    def _snapshot(self, output: SchedulerOutput, plan: KVPlan) -> StepInput:
+    def make_step_input(self, output: SchedulerOutput, plan: KVPlan) -> StepInput:
         """Freeze what is new in this step. Called for hundreds of requests in every step: one pass, no object each."""
         kv, known, needs_sample = self.scheduler.kv_cache_manager, self._known, self.scheduler.needs_sample
         for request_id in plan.rewritten_req_ids:
