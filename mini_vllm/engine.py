@@ -36,7 +36,7 @@ from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
-from mini_vllm.step import SampledToken, SamplingRow, ScheduledChunk, StepInput
+from mini_vllm.step import KVPlan, KVResult, SampledToken, SamplingRow, ScheduledChunk, StepInput
 from mini_vllm.worker.memory import KVCachePlan, plan_kv_cache
 from mini_vllm.worker.model_runner import ModelRunner
 from mini_vllm.worker.preemption_cost import with_preemption_cost
@@ -178,25 +178,29 @@ class LLMEngine:
         If the model raises, every request of the step is preempted and tried again by the next call; the exception
         is passed on. Raises SchedulerStalledError if the scheduler has work but schedules none.
         """
-        scheduler = self.scheduler
+        scheduler, kv = self.scheduler, self.scheduler.kv_cache_manager
         if self.trace:
             self.trace.before_schedule()
         output = scheduler.schedule()
-        self.stats = self._stats_recorder.record(output)
+        plan = kv.begin_step()
+        self.stats = self._stats_recorder.record(output, plan)
         if self.trace:
-            self.trace.after_schedule(output)
-        if not output.has_work and not output.preempted_req_ids and scheduler.has_unfinished_requests():
+            self.trace.after_schedule(output, plan=plan)
+        has_work = output.has_work or bool(plan)
+        if not has_work and not output.preempted_req_ids and scheduler.has_unfinished_requests():
             raise SchedulerStalledError("requests are unfinished, but schedule() gave no tokens to any of them")
         try:
-            sampled = self.runner.execute(self._snapshot(output)) if output.has_work else {}
+            sampled = self.runner.execute(self._snapshot(output, plan)) if has_work else {}
             for search in self.beam_searches.values():
                 search.advance(sampled)
         except BaseException:
             scheduler.fail_step(output)
+            kv.end_step(None)
             if self.trace:
                 self.trace.after_update({}, (), failed=True)
             raise
         self._finished_req_ids.clear()
+        kv.end_step(KVResult())
         token_ids = {request_id: [token.token_id] for request_id, token in sampled.items()}
         finished = scheduler.update_from_output(output, token_ids)
         finished += self._process_tokens(output, sampled)
@@ -208,7 +212,7 @@ class LLMEngine:
             self.abort(request_id)
         return self.output_processor.pop_outputs()
 
-    def _snapshot(self, output: SchedulerOutput) -> StepInput:
+    def _snapshot(self, output: SchedulerOutput, plan: KVPlan) -> StepInput:
         """Freeze what the runner needs to know of this step."""
         get_block_ids = self.scheduler.kv_cache_manager.get_block_ids
         chunks = []
@@ -226,13 +230,7 @@ class LLMEngine:
                     tuple((fork.request_id, self._sampling_row(fork)) for fork in forks),
                 )
             )
-        return StepInput(
-            tuple(chunks),
-            tuple(self._finished_req_ids),
-            tuple(output.blocks_to_swap_out),
-            tuple(output.blocks_to_swap_in),
-            tuple(output.blocks_to_copy),
-        )
+        return StepInput(tuple(chunks), tuple(self._finished_req_ids), plan)
 
     def _sampling_row(self, request: Request) -> SamplingRow:
         params = request.sampling_params
@@ -328,5 +326,5 @@ def make_scheduler(
         "num_cpu_blocks": plan.num_cpu_blocks,
     }
     if scheduler_cls is None:
-        scheduler_cls = policies.get_scheduler_cls(config.scheduler, config.preemption_mode)
+        scheduler_cls = policies.get_scheduler_cls(config.scheduler)
     return policies.make_scheduler(scheduler_cls, kv_cache_manager_cls, options)

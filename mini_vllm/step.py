@@ -113,6 +113,4 @@ class StepInput:
 
     chunks: tuple[ScheduledChunk, ...]
     finished_req_ids: tuple[str, ...] = ()  # ended since the last step: state kept for them may go
-    blocks_to_swap_out: tuple[tuple[int, int], ...] = ()  # (block, CPU block): copied first
-    blocks_to_swap_in: tuple[tuple[int, int], ...] = ()  # (CPU block, block): copied next
-    blocks_to_copy: tuple[tuple[int, int], ...] = ()  # (block, block): copied last, before anything is computed
+    kv: KVPlan = KVPlan()  # is done first

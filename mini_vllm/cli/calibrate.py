@@ -19,6 +19,7 @@ from mini_vllm.observe.trace import Record, TraceRecorder
 from mini_vllm.params import SamplingParams
 from mini_vllm.scheduler import SchedulerOutput
 from mini_vllm.simulator.step_time import FEATURES, StepTimeModel, Work, fit, relative_errors, work_of
+from mini_vllm.step import KVPlan
 
 if TYPE_CHECKING:
     from mini_vllm.engine import LLMEngine
@@ -137,8 +138,10 @@ class WorkRecorder(TraceRecorder):
     def before_schedule(self) -> None:
         pass
 
-    def after_schedule(self, output: SchedulerOutput, step: int | None = None, **extra: Any) -> Record:
-        self.works.append(work_of(output))
+    def after_schedule(
+        self, output: SchedulerOutput, step: int | None = None, plan: KVPlan | None = None, **extra: Any
+    ) -> Record:
+        self.works.append(work_of(output, plan or KVPlan()))
         return {}
 
     def after_update(self, *args: Any, **extra: Any) -> Record:

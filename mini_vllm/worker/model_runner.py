@@ -53,9 +53,9 @@ class ModelRunner:
     @torch.inference_mode()
     def execute(self, step: StepInput) -> dict[str, SampledToken]:
         """Copy blocks, compute every chunk; returns a token of each request that caught up and of each of its forks."""
-        self.cache_engine.swap_out(step.blocks_to_swap_out)
-        self.cache_engine.swap_in(step.blocks_to_swap_in)
-        self.cache_engine.copy(step.blocks_to_copy)
+        self.cache_engine.swap_out(step.kv.swap_out)
+        self.cache_engine.swap_in(step.kv.swap_in)
+        self.cache_engine.copy(step.kv.copy)
         if not step.chunks:
             return {}
         input_ids, positions, metadata = self.pack(step.chunks)

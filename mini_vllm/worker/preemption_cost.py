@@ -11,9 +11,9 @@ from dataclasses import asdict, replace
 import torch
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.offload.swap import PreemptionCost
-from mini_vllm.policies import get_scheduler_cls
-from mini_vllm.step import ScheduledChunk, StepInput
+from mini_vllm.offload.cost import PreemptionCost
+from mini_vllm.policies import get_kv_cache_manager_cls, get_scheduler_cls
+from mini_vllm.step import KVPlan, ScheduledChunk, StepInput
 from mini_vllm.worker.model_runner import ModelRunner
 
 MAX_TOKENS = 512
@@ -21,8 +21,8 @@ REPEATS = 3
 
 
 def with_preemption_cost(config: EngineConfig, runner: ModelRunner, max_model_len: int) -> EngineConfig:
-    """The config with the measured figures, if its scheduler weighs costs and has none given."""
-    options = get_scheduler_cls(config.scheduler, config.preemption_mode).own_options
+    """The config with the measured figures, if its KV cache manager weighs costs and has none given."""
+    options = get_kv_cache_manager_cls(get_scheduler_cls(config.scheduler), config.preemption_mode).own_options
     weighs = config.preemption_mode == "cheaper" and "preemption_cost" in options
     if not weighs or config.preemption_cost is not None:
         return config
@@ -67,7 +67,7 @@ def _forward(num_tokens: int, block_size: int) -> list[StepInput]:
 
 def _round_trip(num_blocks: int) -> list[StepInput]:
     out = tuple((1 + i, i) for i in range(num_blocks))
-    return [StepInput((), blocks_to_swap_out=out), StepInput((), blocks_to_swap_in=tuple((c, b) for b, c in out))]
+    return [StepInput((), kv=KVPlan(out)), StepInput((), kv=KVPlan(swap_in=tuple((c, b) for b, c in out)))]
 
 
 def _seconds(runner: ModelRunner, steps: list[StepInput], clock: Callable[[], float]) -> float:
