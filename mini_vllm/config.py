@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.offload.swap import PreemptionCost
+from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.params import Params, is_int, is_number
 from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS
 

@@ -228,5 +228,5 @@ def make_scheduler(
         "num_cpu_blocks": plan.num_cpu_blocks,
     }
     if scheduler_cls is None:
-        scheduler_cls = policies.get_scheduler_cls(config.scheduler, config.preemption_mode)
+        scheduler_cls = policies.get_scheduler_cls(config.scheduler)
     return policies.make_scheduler(scheduler_cls, kv_cache_manager_cls, options)

@@ -78,12 +78,7 @@ class EngineCore:
             listener.before_schedule()
         output = scheduler.schedule()
         try:
-            plan = KVPlan(  # INTERIM
-                tuple(output.blocks_to_swap_out),
-                tuple(output.blocks_to_swap_in),
-                tuple(output.blocks_to_copy),
-                rewritten_req_ids=tuple(output.num_scheduled_tokens) if hasattr(scheduler, "fork_request") else (),
-            )
+            plan = scheduler.kv_cache_manager.begin_step()
             for listener in self.listeners:
                 listener.after_schedule(output, plan)
             if output.num_scheduled_tokens or plan:
@@ -103,6 +98,7 @@ class EngineCore:
         Tokens of a request that was ended meanwhile are dropped, and so are those behind a token that ends one.
         """
         self._finished_req_ids.clear()
+        self.scheduler.kv_cache_manager.end_step(result.kv)
         token_ids = {name: [token.token_id for token in tokens] for name, tokens in result.tokens.items()}
         requests = [*output.scheduled_requests, *chain.from_iterable(output.forks.values())]
         nums_before = [len(request.output_token_ids) for request in requests]
@@ -125,6 +121,7 @@ class EngineCore:
     def fail_step(self, output: SchedulerOutput) -> None:
         """Undo a step that raised: its requests are preempted and tried again by the next step."""
         self.scheduler.fail_step(output)
+        self.scheduler.kv_cache_manager.end_step(None)
         for listener in self.listeners:
             listener.after_update({}, (), failed=True)
 

@@ -9,12 +9,13 @@ Called by the scheduler. Source: vllm/v1/core/kv_cache_manager.py, single_type_k
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
 from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError
 from mini_vllm.request import Request
-from mini_vllm.step import BlockTable
+from mini_vllm.step import BlockTable, KVPlan, KVResult
 
 
 @dataclass(slots=True)
@@ -36,6 +37,8 @@ class KVCacheManager:
 
     num_blocks counts the null block 0, so num_blocks - 1 are usable. hash_function: "exact" or "sha256".
     """
+
+    own_options: ClassVar[frozenset[str]] = frozenset()  # beyond those that all KV cache managers share
 
     def __init__(
         self, num_blocks: int, block_size: int, *, enable_prefix_caching: bool = True, hash_function: str = "exact"
@@ -165,6 +168,19 @@ class KVCacheManager:
         start, end = request.num_computed_tokens, request.num_computed_tokens + num_new_tokens
         for block_hash in request.block_hashes[start // self.block_size : end // self.block_size]:
             self.block_pool.uncache_hash(block_hash)
+
+    # --- for managers that know more places than the blocks of the device ---------------------------------------------
+
+    def begin_step(self) -> KVPlan:
+        """What has to happen to the KV cache before the step that schedule() has just decided computes."""
+        return KVPlan()
+
+    def end_step(self, result: KVResult | None) -> None:
+        """The step went well, before update_from_output(); or it failed, after fail_step(): then result is None."""
+
+    def num_external_tokens(self, request: Request) -> int:
+        """How many of the computed tokens of a request that is being admitted are no hits of the prefix cache."""
+        return 0
 
     def reset_prefix_cache(self) -> bool:
         """Forget all cached content; refused (False) while any block is held."""

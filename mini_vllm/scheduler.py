@@ -26,11 +26,7 @@ class SchedulerOutput:
     num_scheduled_tokens: dict[str, int] = field(default_factory=dict)
     scheduled_requests: list[Request] = field(default_factory=list)
     preempted_req_ids: list[str] = field(default_factory=list)
-    # What some policies ask for beside. Pairs of block ids (from, to); the runner copies in this order, then computes.
-    blocks_to_swap_out: list[tuple[int, int]] = field(default_factory=list)  # to the CPU pool
-    blocks_to_swap_in: list[tuple[int, int]] = field(default_factory=list)  # from the CPU pool
-    blocks_to_copy: list[tuple[int, int]] = field(default_factory=list)
-    forks: dict[str, list[Request]] = field(default_factory=dict)  # who else samples from the logits of a request
+    forks: dict[str, list[Request]] = field(default_factory=dict)  # V0 only: who else samples from a request's logits
 
     @property
     def total_num_scheduled_tokens(self) -> int:
@@ -38,10 +34,8 @@ class SchedulerOutput:
 
     @property
     def has_work(self) -> bool:
-        """Whether the runner has anything to compute or to copy."""
-        return bool(
-            self.num_scheduled_tokens or self.blocks_to_swap_out or self.blocks_to_swap_in or self.blocks_to_copy
-        )
+        """Whether the runner has anything to compute. What it has to copy is said by the KV cache manager's plan."""
+        return bool(self.num_scheduled_tokens)
 
     def add(self, request: Request, num_tokens: int) -> None:
         self.num_scheduled_tokens[request.request_id] = num_tokens
@@ -250,11 +244,12 @@ class Scheduler:
     def _admit(self, request: Request, num_computed_tokens: int) -> None:
         """Move the head of waiting to the end of running, with the head start that the prefix cache gives."""
         stats = self.preempted_prefix_cache_stats
+        num_hits = num_computed_tokens - self.kv_cache_manager.num_external_tokens(request)
         if request.status is RequestStatus.WAITING:
             stats = self.prefix_cache_stats
-            request.num_cached_tokens = num_computed_tokens
+            request.num_cached_tokens = num_hits
         if self.kv_cache_manager.enable_prefix_caching:
-            stats.record(request.num_tokens, num_computed_tokens)
+            stats.record(request.num_tokens, num_hits)
         self.waiting.popleft()
         self.running.append(request)
         request.status = RequestStatus.RUNNING

@@ -28,6 +28,7 @@ from mini_vllm.params import SamplingParams
 from mini_vllm.policies import make_scheduler
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.step import KVPlan, KVResult
 
 LAWS = {
     1: "the free queue reads the same from both ends, and knows its length",
@@ -523,6 +524,7 @@ class StepWorld:
         self.live: dict[str, Request] = {}
         self.num_requests = 0
         self.found = Found()
+        self.plan = KVPlan()  # of the step in flight
 
     # operations
 
@@ -560,6 +562,7 @@ class StepWorld:
             self.abort(choice, unwritten=True)
         self.cache_write(output)
         before = {r.request_id: r.num_computed_tokens for r in output.scheduled_requests}
+        self.kv.end_step(KVResult())
         finished = scheduler.update_from_output(output, sampled)
         for request in output.scheduled_requests:
             if request.request_id in self.live:
@@ -577,6 +580,7 @@ class StepWorld:
         for choice in aborts:
             self.abort(choice, unwritten=True)
         self.scheduler.fail_step(output)
+        self.kv.end_step(None)
         for request in output.scheduled_requests:
             if not request.is_finished:
                 assert (request.status, request.num_computed_tokens) == (RequestStatus.PREEMPTED, 0)  # (33)
@@ -617,6 +621,7 @@ class StepWorld:
         computed = {r.request_id: r.num_computed_tokens for r in running}
         alone = len(self.live) == 1
         output = scheduler.schedule()
+        self.plan = kv.begin_step()
         preempted = self.check_victims(output, running)
         stayed = [r for r in running if r not in preempted]
         admitted = scheduler.running[len(stayed) :]

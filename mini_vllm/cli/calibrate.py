@@ -138,7 +138,7 @@ class WorkListener(StepListener):
         self.works: list[Work] = []
 
     def after_schedule(self, output: SchedulerOutput, plan: KVPlan) -> None:
-        self.works.append(work_of(output))
+        self.works.append(work_of(output, plan))
 
 
 def measure(engine: "LLMEngine", point: Point, clock: Clock = time.perf_counter) -> Steps:

@@ -36,8 +36,12 @@ class StatsRecorder:
         self.scheduler = scheduler
         self._queries, self._hits = self._prefix_cache_totals()
 
-    def record(self, output: SchedulerOutput) -> SchedulerStats:
-        """The figures of the step that schedule() has just decided. Call it once a step, in O(batch size)."""
+    def record(self, output: SchedulerOutput, plan: KVPlan | None = None) -> SchedulerStats:
+        """The figures of the step that schedule() has just decided, and of the KV cache manager's plan for it.
+
+        Call it once a step, in O(batch size). A plan of None has no copies.
+        """
+        plan = plan or KVPlan()
         scheduler = self.scheduler
         queries, hits = self._prefix_cache_totals()
         stats = SchedulerStats(
@@ -49,9 +53,9 @@ class StatsRecorder:
             prefix_cache_queries=queries - self._queries,
             prefix_cache_hits=hits - self._hits,
             num_preempted_reqs=len(output.preempted_req_ids),
-            num_swapped_out_blocks=len(output.blocks_to_swap_out),
-            num_swapped_in_blocks=len(output.blocks_to_swap_in),
-            num_copied_blocks=len(output.blocks_to_copy),
+            num_swapped_out_blocks=len(plan.swap_out),
+            num_swapped_in_blocks=len(plan.swap_in),
+            num_copied_blocks=len(plan.copy),
         )
         self._queries, self._hits = queries, hits
         return stats
@@ -69,7 +73,7 @@ class StatsListener(StepListener):
         self._recorder = StatsRecorder(scheduler)
 
     def after_schedule(self, output: SchedulerOutput, plan: KVPlan) -> None:
-        self.last = self._recorder.record(output)
+        self.last = self._recorder.record(output, plan)
 
 
 class CachingMetrics:

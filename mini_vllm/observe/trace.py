@@ -18,7 +18,7 @@ from mini_vllm.observe.stats import StatsRecorder
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
-from mini_vllm.step import KVPlan
+from mini_vllm.step import KVPlan, KVResult
 
 TRACE_SCHEMA_VERSION = 1
 SCHEDULER_OPTIONS = (  # of a config; scheduler_reserve_full_isl has another name there
@@ -57,7 +57,10 @@ class TraceRecorder(StepListener):
         self._told &= self._held.keys()
 
     def after_schedule(self, output: SchedulerOutput, plan: KVPlan, step: int | None = None, **extra: Any) -> Record:
-        """Record what schedule() decided. step: its number, by default one more than the last; extra: more fields."""
+        """Record what schedule() and begin_step() decided.
+
+        step: its number, by default one more than the last; extra: more fields.
+        """
         scheduler, kv = self.scheduler, self.scheduler.kv_cache_manager
         if step is None:
             step = self.steps[-1]["step"] + 1 if self.steps else 0
@@ -92,11 +95,11 @@ class TraceRecorder(StepListener):
             "waiting": [request.request_id for request in scheduler.waiting],
             "blocks": blocks,
             "tables": tables,
-            "swapped_out": [list(pair) for pair in output.blocks_to_swap_out],
-            "swapped_in": [list(pair) for pair in output.blocks_to_swap_in],
-            "copied": [list(pair) for pair in output.blocks_to_copy],
+            "swapped_out": [list(pair) for pair in plan.swap_out],
+            "swapped_in": [list(pair) for pair in plan.swap_in],
+            "copied": [list(pair) for pair in plan.copy],
             "forks": {name: [fork.request_id for fork in forks] for name, forks in output.forks.items()},
-            "stats": asdict(self.stats.record(output)) if self.stats else {},
+            "stats": asdict(self.stats.record(output, plan)) if self.stats else {},
         }
         record.update({key: value for key, value in optional.items() if value})
         self.steps.append(record)
@@ -212,17 +215,15 @@ def make_scheduler(
     options = {name: config[name] for name in SCHEDULER_OPTIONS if name in config}
     if "scheduler_reserve_full_isl" in config:  # vLLM's name
         options["reserve_full_sequence"] = config["scheduler_reserve_full_isl"]
-    name, preemption_mode = config.get("scheduler", "v1"), config.get("preemption_mode", "recompute")
-    return policies.make_scheduler(
-        scheduler_cls or policies.get_scheduler_cls(name, preemption_mode), kv_cache_manager_cls, options
-    )
+    cls = scheduler_cls or policies.get_scheduler_cls(config.get("scheduler", "v1"))
+    return policies.make_scheduler(cls, kv_cache_manager_cls, options)
 
 
 class ScenarioRun:
     """Drives a scheduler through a scenario {"config", "requests", "aborts"} with a fake model, step by step.
 
-    In each step: aborts "before", arrivals, schedule(), the fake model, aborts "during" (their token is dropped),
-    update_from_output(). When nothing is in flight, time jumps to the next arrival.
+    In each step: aborts "before", arrivals, schedule() and begin_step(), the fake model, aborts "during" (their token
+    is dropped), end_step() and update_from_output(). When nothing is in flight, time jumps to the next arrival.
     """
 
     def __init__(
@@ -253,7 +254,8 @@ class ScenarioRun:
             self._add(self._pop_group())
         recorder.before_schedule()
         output = scheduler.schedule()
-        recorder.after_schedule(output, KVPlan(), self.step, **({"aborted_before": before} if before else {}))
+        plan = scheduler.kv_cache_manager.begin_step()
+        recorder.after_schedule(output, plan, self.step, **({"aborted_before": before} if before else {}))
         sampled = {
             request.request_id: [self._sample(request)]
             for scheduled in output.scheduled_requests
@@ -261,6 +263,7 @@ class ScenarioRun:
             for request in (scheduled, *output.forks.get(scheduled.request_id, ()))
         }
         during = self._abort("during")
+        scheduler.kv_cache_manager.end_step(KVResult())
         finished = scheduler.update_from_output(output, sampled)
         extra: Record = {"aborted_during": during} if during else {}
         recorder.after_update(sampled, finished, **extra)

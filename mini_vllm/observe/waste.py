@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 
 class Job(NamedTuple):
-    """A request as memory sees it, lengths in tokens. Nobody knows output_len before the request has ended."""
+    """A request as memory sees it; lengths are in tokens. Its output_len is not known before it has ended."""
 
     prompt_len: int
     output_len: int
@@ -24,7 +24,7 @@ class Job(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """Slots at one moment, by what they are good for; together they are all slots."""
+    """Slots at one moment, by what they are good for. Together they are all slots."""
 
     used: int
     reserved: int
@@ -34,7 +34,7 @@ class Usage(NamedTuple):
 
 
 class KVMemory(Protocol):
-    """Slots for the tokens of requests. Owns who holds what; the caller knows how many tokens are written."""
+    """Room for the tokens of requests. It knows what each one holds, and its caller how many tokens are written."""
 
     num_slots: int
 
@@ -56,7 +56,7 @@ class ContiguousMemory:
         self.stretches: dict[int, range] = {}
 
     def holes(self) -> list[range]:
-        """The free stretches, by address; as long as can be, so two never touch, and none is empty."""
+        """The free stretches, by address. Each is as long as can be, so two never touch, and none is empty."""
         found, start = [], 0
         for stretch in sorted(self.stretches.values(), key=lambda stretch: stretch.start):
             found.append(range(start, stretch.start))
@@ -66,8 +66,8 @@ class ContiguousMemory:
     def allocate(self, request_id: int, num_tokens: int) -> bool:
         """Make room for the first num_tokens tokens of a request; False, and nothing changes, if there is none.
 
-        A new request gets the front of the first hole that is long enough (first fit). Who holds a stretch keeps it: it
-        is long enough, or there is no room.
+        A new request gets the front of the first hole that is long enough (first fit). A request that holds a stretch
+        keeps it: it is long enough, or there is no room.
         """
         if request_id in self.stretches:
             return num_tokens <= len(self.stretches[request_id])
@@ -116,10 +116,11 @@ class PagedMemory:
 
 
 def usage_of(memory: KVMemory, jobs: Sequence[Job], written: dict[int, int], refused: int | None) -> Usage:
-    """What the slots are good for now. written: tokens written by each request that runs, by its index in jobs.
+    """What the slots are good for now.
 
-    refused: the tokens for which the next request was refused room, None if nobody waits. The slots that nobody holds
-    are stranded if they would be enough for it, and free otherwise.
+    written: tokens written by each request that runs, by its index in jobs.
+    refused: the tokens for which the next request was refused room, None if no request waits. The slots that no
+    request holds are stranded if they would be enough for it, and free otherwise.
     """
     used = reserved = wasted = 0
     for request_id, num_written in written.items():
@@ -136,9 +137,9 @@ def usage_of(memory: KVMemory, jobs: Sequence[Job], written: dict[int, int], ref
 def measure(memory: KVMemory, jobs: Sequence[Job], reserve: Callable[[Job], int]) -> list[Usage]:
     """Serve all jobs, first come, first served, one token a step for each that runs; the usage at each step.
 
-    reserve(job): tokens for which a job must have room before it begins; its prompt is written at once. Who cannot grow
-    makes the youngest give everything back and wait in front. Raises ValueError for a job that no memory of this size
-    can hold.
+    reserve(job): tokens for which a job must have room before it begins. Its prompt is written at once. If a job cannot
+    grow, the youngest one gives everything back and waits in front. Raises ValueError for a job that no memory of
+    this size can hold.
     """
     waiting = deque(range(len(jobs)))
     tokens = [job.prompt_len for job in jobs]
@@ -160,7 +161,7 @@ def measure(memory: KVMemory, jobs: Sequence[Job], reserve: Callable[[Job], int]
 
 
 def step(memory: KVMemory, jobs: Sequence[Job], tokens: list[int], running: list[int], waiting: deque[int]) -> None:
-    """One token more for each that runs, the oldest first; those that have all of theirs leave."""
+    """Give each running job one token more, the oldest first. A job that has all of its tokens leaves."""
     for each in list(running):
         if each not in running:
             continue  # it gave way to an older one

@@ -13,7 +13,7 @@ from typing import Any
 
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.offload.swap import SwappingScheduler
+from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler
 from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
 from mini_vllm.policies.warm_first import WarmFirstScheduler
@@ -26,7 +26,7 @@ SCHEDULERS: dict[str, type[Scheduler]] = {
     "warm_first": WarmFirstScheduler,
 }
 PREEMPTION_MODES = ("recompute", "swap", "cheaper")
-OWN_OPTIONS: dict[str, Any] = {  # options that only some schedulers have, and what they are for the others
+OWN_OPTIONS: dict[str, Any] = {  # options that only some schedulers or KV cache managers have, and their defaults
     "block_aligned_chunks": False,
     "charge_cached_tokens": False,
     "preemption_mode": "recompute",
@@ -36,13 +36,17 @@ OWN_OPTIONS: dict[str, Any] = {  # options that only some schedulers have, and w
 KV_OPTIONS = ("num_blocks", "block_size", "enable_prefix_caching", "hash_function")
 
 
-def get_scheduler_cls(name: str, preemption_mode: str = "recompute") -> type[Scheduler]:
-    """The scheduler of a name; of "v1" the one that can swap, if need be. InvalidParameterError for an unknown name."""
+def get_scheduler_cls(name: str) -> type[Scheduler]:
+    """The scheduler of a name. Raises InvalidParameterError for an unknown one."""
     if name not in SCHEDULERS:
         raise InvalidParameterError(f"scheduler must be one of {list(SCHEDULERS)}, got {name!r}")
-    if name == "v1" and preemption_mode != "recompute":
-        return SwappingScheduler
     return SCHEDULERS[name]
+
+
+def get_kv_cache_manager_cls(scheduler_cls: type[Scheduler], preemption_mode: str) -> type[KVCacheManager]:
+    """The KV cache manager of a scheduler: its own, or the one that swaps, where any manager will do."""
+    own = scheduler_cls.kv_cache_manager_cls
+    return OffloadingKVCacheManager if own is KVCacheManager and preemption_mode != "recompute" else own
 
 
 def make_scheduler(
@@ -50,15 +54,17 @@ def make_scheduler(
 ) -> Scheduler:
     """Build a scheduler and its KV cache manager. options: those of both constructors, by name.
 
-    A manager of None is the scheduler's own. Options of OWN_OPTIONS that only say the default are left out, so that
-    somebody else's class need not know them. Raises InvalidParameterError for one that this scheduler does not have.
+    A manager of None is chosen by get_kv_cache_manager_cls(). Options of OWN_OPTIONS that only say the default are left
+    out, so that somebody else's class need not know them. Raises InvalidParameterError for one that the scheduler and
+    its manager do not have.
     """
     defaults = {**OWN_OPTIONS, "hash_function": "exact"}
     given = {name: value for name, value in options.items() if name not in defaults or value != defaults[name]}
-    for name in OWN_OPTIONS.keys() & given.keys() - scheduler_cls.own_options:
+    mode = given.get("preemption_mode", "recompute")
+    manager_cls = kv_cache_manager_cls or get_kv_cache_manager_cls(scheduler_cls, mode)
+    for name in OWN_OPTIONS.keys() & given.keys() - scheduler_cls.own_options - manager_cls.own_options:
         raise InvalidParameterError(f"{scheduler_cls.__name__} has no option {name}, got {given[name]!r}")
-    kv_options = {name: given.pop(name) for name in KV_OPTIONS if name in given}
-    manager_cls = kv_cache_manager_cls or scheduler_cls.kv_cache_manager_cls
+    kv_options = {name: given.pop(name) for name in (*KV_OPTIONS, *manager_cls.own_options) if name in given}
     manager = manager_cls(kv_options.pop("num_blocks"), kv_options.pop("block_size"), **kv_options)
     return scheduler_cls(manager, **given)
 
@@ -66,7 +72,9 @@ def make_scheduler(
 def describe(scheduler: Scheduler) -> dict[str, Any]:
     """What make_scheduler needs beyond the shared options to build this scheduler again; {} for V1 as it comes."""
     names = {cls: name for name, cls in SCHEDULERS.items()}
-    own = {name: getattr(scheduler, name) for name in sorted(scheduler.own_options)}
+    manager = scheduler.kv_cache_manager
+    owners = dict.fromkeys(scheduler.own_options, scheduler) | dict.fromkeys(manager.own_options, manager)
+    own = {name: getattr(owners[name], name) for name in sorted(owners)}
     described = {name: value for name, value in own.items() if value != OWN_OPTIONS[name]}
     name = names.get(type(scheduler), "v1")
     return described if name == "v1" else {"scheduler": name, **described}

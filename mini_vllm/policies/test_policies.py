@@ -21,10 +21,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.errors import GroupTooLargeError, InvalidParameterError, RequestRefusedError
 from mini_vllm.observe.trace import ScenarioRun, TraceRecorder, make_scheduler, run_trace
-from mini_vllm.offload.swap_space import SwapSpace
-from mini_vllm.policies import SCHEDULERS, get_scheduler_cls
+from mini_vllm.offload.host_memory import HostMemoryPool
+from mini_vllm.policies import SCHEDULERS, get_kv_cache_manager_cls, get_scheduler_cls
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import SchedulerOutput, urgency
+from mini_vllm.step import KVResult
 from mini_vllm.test_core_properties import (
     ALPHABET,
     DOMAINS,
@@ -51,7 +52,7 @@ CHOICES_OF_OPTIONS: tuple[dict[str, Any], ...] = (
         "preemption_cost": {"seconds_per_token": 1.0, "seconds_per_copy": 2.0},  # a few tokens are better recomputed
     },
 )
-CONSTANTS = ("preemption_cost",)  # dictionaries of a scheduler that are options
+CONSTANTS = ("preemption_cost",)  # dictionaries that are options
 CROWDED = {  # instead of the domains of the core
     "num_blocks": (9, 14),
     "block_size": (1, 2),
@@ -68,8 +69,9 @@ def variants() -> Iterator[dict[str, Any]]:
     for name in SCHEDULERS:
         yield {"scheduler": name}
         for options in CHOICES_OF_OPTIONS:
-            scheduler_cls = get_scheduler_cls(name, options.get("preemption_mode", "recompute"))
-            if options.keys() <= scheduler_cls.own_options:
+            scheduler_cls = get_scheduler_cls(name)
+            manager_cls = get_kv_cache_manager_cls(scheduler_cls, options.get("preemption_mode", "recompute"))
+            if options.keys() <= scheduler_cls.own_options | manager_cls.own_options:
                 yield {"scheduler": name, **options}
 
 
@@ -90,8 +92,7 @@ class PolicyWorld(StepWorld):
 
     def __init__(self, options: Options, variant: dict[str, Any]) -> None:
         own = {name: value for name, value in variant.items() if name != "scheduler"}
-        scheduler_cls = get_scheduler_cls(variant["scheduler"], own.get("preemption_mode", "recompute"))
-        super().__init__(options, scheduler_cls, **own)
+        super().__init__(options, get_scheduler_cls(variant["scheduler"]), **own)
         self.seen: Counter[str] = Counter()  # what happened, so that a test can say that it did
 
     def add(
@@ -146,6 +147,7 @@ class PolicyWorld(StepWorld):
             self.abort(choice, unwritten=True)
         self.cache_write(output)
         before = {r.request_id: r.num_computed_tokens for r in output.scheduled_requests}
+        self.kv.end_step(KVResult())
         finished = scheduler.update_from_output(output, sampled)
         for request in output.scheduled_requests:
             if request.request_id in self.live:
@@ -165,6 +167,7 @@ class PolicyWorld(StepWorld):
         for choice in aborts:
             self.abort(choice, unwritten=True)
         self.scheduler.fail_step(output)
+        self.kv.end_step(None)
         for request in output.scheduled_requests:
             assert request.is_finished or request.status is not RequestStatus.RUNNING  # (33)
         self.check()
@@ -173,13 +176,14 @@ class PolicyWorld(StepWorld):
         scheduler, kv = self.scheduler, self.kv
         running = {r.request_id: r.num_computed_tokens for r in scheduler.running}
         output = scheduler.schedule()
+        self.plan = kv.begin_step()
         counts = output.num_scheduled_tokens
         assert [r.request_id for r in output.scheduled_requests] == list(counts)
         assert output.total_num_scheduled_tokens == sum(counts.values()) <= self.budget  # (21)
         assert len(scheduler.running) <= self.options.max_num_seqs  # (21)
         assert output.has_work == bool(self.live)  # (24)
         self.seen["preempted"] += len(output.preempted_req_ids)
-        self.seen["swapped"] += len(output.blocks_to_swap_in)
+        self.seen["swapped"] += len(self.plan.swap_in)
         self.seen["forked"] += len(output.forks)
         for request_id in output.preempted_req_ids:
             assert request_id not in counts  # (27)
@@ -199,10 +203,10 @@ class PolicyWorld(StepWorld):
 
     def cache_write(self, output: SchedulerOutput) -> None:
         """The copies of the step, then what it computes. A block of the CPU pool has a negative name here."""
-        pairs = [(a, -1 - b) for a, b in output.blocks_to_swap_out]
-        pairs += [(-1 - a, b) for a, b in output.blocks_to_swap_in]
+        pairs = [(a, -1 - b) for a, b in self.plan.swap_out]
+        pairs += [(-1 - a, b) for a, b in self.plan.swap_in]
         slots = self.cache.slots
-        for source, target in [*pairs, *output.blocks_to_copy]:
+        for source, target in [*pairs, *self.plan.copy]:
             for offset in range(self.kv.block_size):
                 slots.pop((target, offset), None)
                 if (source, offset) in slots:
@@ -234,12 +238,12 @@ class PolicyWorld(StepWorld):
             self.step()
         assert not self.live  # (25)
         super().drain()
-        for owner in (self.scheduler, self.kv):
-            for name, value in vars(owner).items():
+        for owner in (self.scheduler, self.kv, getattr(self.kv, "connector", None)):
+            for name, value in vars(owner).items() if owner else ():
                 assert not value or not isinstance(value, dict) or name in CONSTANTS, (
                     f"{name} remembers somebody"
                 )  # (34)
-                if isinstance(value, SwapSpace):
+                if isinstance(value, HostMemoryPool):
                     assert value.num_free_blocks == value.num_blocks  # (34)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mini_vllm.errors import InvalidParameterError, PromptTooLongError
-from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS, get_scheduler_cls
+from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS, get_kv_cache_manager_cls, get_scheduler_cls
 from mini_vllm.simulator.metrics import SLO, Metrics, TimelinePoint
 from mini_vllm.simulator.replica import Replica
 from mini_vllm.simulator.sim_request import SimRequest
@@ -61,25 +61,28 @@ ROUTINGS: dict[str, Callable[[Sequence[Replica], SimRequest, int], Replica]] = {
 
 
 def policy_names() -> list[str]:
-    """Every scheduler of the family, and with "+mode" each way to preempt that changes which class it is."""
-    modes = [f"{name}+{mode}" for name in SCHEDULERS for mode in PREEMPTION_MODES if _changes_class(name, mode)]
-    return [*SCHEDULERS, *modes]
+    """What is compared: every scheduler of the family, and with "+mode" each other way to preempt of V1."""
+    return [*SCHEDULERS, *(f"v1+{mode}" for mode in PREEMPTION_MODES if _changes_manager("v1", mode))]
 
 
-def _changes_class(name: str, mode: str) -> bool:
-    return get_scheduler_cls(name, mode) is not get_scheduler_cls(name)
+def _changes_manager(name: str, mode: str) -> bool:
+    if name not in SCHEDULERS or mode not in PREEMPTION_MODES:
+        return False
+    scheduler_cls = get_scheduler_cls(name)
+    return get_kv_cache_manager_cls(scheduler_cls, mode) is not scheduler_cls.kv_cache_manager_cls
 
 
 def policy_config(policy: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with this policy, one of policy_names().
+    """The configuration with this policy, one of policy_names(), or of another scheduler with its mode.
 
     One that swaps gets a CPU pool as large as the KV cache. Raises InvalidParameterError for an unknown name.
     """
-    if policy not in policy_names():
-        raise InvalidParameterError(f"scheduler must be one of {policy_names()}, got {policy!r}")
     name, _, mode = policy.partition("+")
+    if policy not in policy_names() and not _changes_manager(name, mode):
+        raise InvalidParameterError(f"scheduler must be one of {policy_names()}, got {policy!r}")
     chosen = {**config, "scheduler": name, "preemption_mode": mode or "recompute"}
-    if "num_cpu_blocks" in get_scheduler_cls(name, chosen["preemption_mode"]).own_options:
+    manager_cls = get_kv_cache_manager_cls(get_scheduler_cls(name), chosen["preemption_mode"])
+    if "num_cpu_blocks" in manager_cls.own_options:
         chosen.setdefault("num_cpu_blocks", config["num_blocks"] - 1)
     return chosen
 

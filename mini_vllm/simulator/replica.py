@@ -12,6 +12,7 @@ from mini_vllm.observe.trace import make_scheduler
 from mini_vllm.simulator.metrics import Metrics
 from mini_vllm.simulator.sim_request import SimRequest
 from mini_vllm.simulator.step_time import StepTimeModel, work_of
+from mini_vllm.step import KVResult
 
 TOKEN = [0]  # what every sampled_token_ids holds
 
@@ -42,9 +43,10 @@ class Replica:
         """One step. Raises SchedulerStalledError as the engine does."""
         scheduler, metrics, before = self.scheduler, self.metrics, self.now
         output = scheduler.schedule()
-        if not output.has_work and not output.preempted_req_ids:
+        plan = scheduler.kv_cache_manager.begin_step()
+        if not (output.has_work or plan) and not output.preempted_req_ids:
             raise SchedulerStalledError("requests are unfinished, but schedule() gave no tokens to any of them")
-        work = work_of(output)
+        work = work_of(output, plan)
         seconds = self.model.seconds(work)
         self.now = now = before + seconds
         usage = scheduler.kv_cache_manager.usage
@@ -56,6 +58,7 @@ class Replica:
         sampling = [request for request in requests if needs_sample(request, counts[request.request_id])]
         metrics.add_tokens(sampling, before, now)
         self.num_live_tokens += len(sampling)
+        scheduler.kv_cache_manager.end_step(KVResult())
         for finished in scheduler.update_from_output(output, dict.fromkeys((r.request_id for r in sampling), TOKEN)):
             self.num_live_tokens -= finished.num_tokens
             metrics.add_finished(cast(SimRequest, finished), now)

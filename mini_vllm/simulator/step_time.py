@@ -21,6 +21,7 @@ from typing import Any
 
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.scheduler import SchedulerOutput
+from mini_vllm.step import KVPlan
 
 FEATURES = ("step", "request", "token", "context_token", "attended_pair", "copied_block")
 CALIBRATION_VERSION = 1
@@ -28,8 +29,8 @@ CALIBRATION_VERSION = 1
 Work = tuple[int, ...]  # the counts of one step, in the order of FEATURES
 
 
-def work_of(output: SchedulerOutput) -> Work:
-    """The counts of a step. Call it after schedule() and before update_from_output()."""
+def work_of(output: SchedulerOutput, plan: KVPlan) -> Work:
+    """The counts of a step. Call it after schedule() and begin_step(), and before update_from_output()."""
     num_tokens = context = pairs = 0
     counts = output.num_scheduled_tokens
     for request in output.scheduled_requests:
@@ -38,7 +39,7 @@ def work_of(output: SchedulerOutput) -> Work:
         num_tokens += n
         context += end
         pairs += end if n == 1 else n * end - n * (n - 1) // 2
-    copied = len(output.blocks_to_swap_out) + len(output.blocks_to_swap_in) + len(output.blocks_to_copy)
+    copied = len(plan.swap_out) + len(plan.swap_in) + len(plan.copy)
     return (1, len(counts), num_tokens, context, pairs, copied)
 
 

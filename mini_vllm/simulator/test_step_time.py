@@ -13,6 +13,7 @@ from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerOutput
 from mini_vllm.simulator import step_time
 from mini_vllm.simulator.step_time import FEATURES, StepTimeModel, fit, relative_errors, work_of
+from mini_vllm.step import KVPlan
 
 TRUTH = (4e-3, 2e-4, 4e-5, 4e-7, 8e-8, 0.0)
 BUNDLED = sorted((Path(step_time.__file__).parent / "calibrations").glob("*.json"))
@@ -24,7 +25,7 @@ def works() -> list[tuple[int, ...]]:
 
 
 def test_work_counts_every_query_and_key() -> None:
-    output = SchedulerOutput(blocks_to_swap_out=[(1, 2), (3, 4)], blocks_to_swap_in=[(1, 2)], blocks_to_copy=[(5, 6)])
+    output = SchedulerOutput()
     context = pairs = 0
     for index, (start, n) in enumerate([(0, 5), (7, 1), (100, 33), (0, 1)]):
         request = Request(str(index), [0] * 200, SamplingParams())
@@ -33,7 +34,8 @@ def test_work_counts_every_query_and_key() -> None:
         positions = range(start, start + n)
         context += positions[-1] + 1
         pairs += sum(position + 1 for position in positions)
-    assert work_of(output) == (1, 4, 40, context, pairs, 4)
+    plan = KVPlan(swap_out=((1, 2), (3, 4)), swap_in=((1, 2),), copy=((5, 6),))
+    assert work_of(output, plan) == (1, 4, 40, context, pairs, 4)
 
 
 def test_a_fit_finds_the_coefficients_that_made_the_times() -> None:

@@ -1,7 +1,7 @@
 """CacheEngine: the memory of the KV cache, and copies of whole blocks within it and to a pool in main memory.
 
-A scheduler that swaps or forks names pairs of block ids; the model runner has them copied before it computes. Which
-blocks are whose is the scheduler's business. Source: CacheEngine in vllm/worker/cache_engine.py of vLLM V0; V1 has
+A KV cache manager that swaps or forks names pairs of block ids; the model runner has them copied before it computes.
+Which blocks are whose is the manager's business. Source: CacheEngine in vllm/worker/cache_engine.py of vLLM V0; V1 has
 neither swapping nor forks.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-BlockPairs = Sequence[tuple[int, int]]  # (from, to)
+from mini_vllm.step import BlockPair
 
 
 class CacheEngine:
@@ -46,21 +46,21 @@ class CacheEngine:
             for _ in range(num_layers)
         ]
 
-    def swap_out(self, pairs: BlockPairs) -> None:
+    def swap_out(self, pairs: Sequence[BlockPair]) -> None:
         """Copy blocks to the CPU pool: (block, CPU block)."""
         _copy_blocks(self.kv_caches, self.cpu_caches, pairs)
 
-    def swap_in(self, pairs: BlockPairs) -> None:
+    def swap_in(self, pairs: Sequence[BlockPair]) -> None:
         """Copy blocks from the CPU pool: (CPU block, block)."""
         _copy_blocks(self.cpu_caches, self.kv_caches, pairs)
 
-    def copy(self, pairs: BlockPairs) -> None:
+    def copy(self, pairs: Sequence[BlockPair]) -> None:
         """Copy blocks within the device: (block, block). All are read before any is written."""
         _copy_blocks(self.kv_caches, self.kv_caches, pairs)
 
 
 def _copy_blocks(
-    sources: Sequence[tuple[Tensor, Tensor]], targets: Sequence[tuple[Tensor, Tensor]], pairs: BlockPairs
+    sources: Sequence[tuple[Tensor, Tensor]], targets: Sequence[tuple[Tensor, Tensor]], pairs: Sequence[BlockPair]
 ) -> None:
     if not pairs:
         return

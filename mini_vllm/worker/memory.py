@@ -12,7 +12,7 @@ from typing import Any
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError
-from mini_vllm.policies import get_scheduler_cls
+from mini_vllm.policies import get_kv_cache_manager_cls, get_scheduler_cls
 from mini_vllm.step import ModelInfo
 
 SWAP_SPACE_BYTES = 4 << 30  # vLLM V0's default (swap_space); no more than the KV cache itself
@@ -76,6 +76,6 @@ def plan_kv_cache(
 
 
 def may_swap(config: EngineConfig) -> bool:
-    """Whether the scheduler of this config has a use for blocks in main memory."""
-    scheduler_cls = get_scheduler_cls(config.scheduler, config.preemption_mode)
-    return "num_cpu_blocks" in scheduler_cls.own_options
+    """Whether the KV cache manager of this config has a use for blocks in main memory."""
+    manager_cls = get_kv_cache_manager_cls(get_scheduler_cls(config.scheduler), config.preemption_mode)
+    return "num_cpu_blocks" in manager_cls.own_options

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.offload.swap import PreemptionCost
+from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.params import SamplingParams
 from mini_vllm.step import Chunk, KVPlan, SamplingRow, StepInput
 from mini_vllm.worker.executor import Executor

@@ -1,8 +1,8 @@
 """Forks: two requests with one past, and copy-on-write when their futures part.
 
-A child begins with its parent's block table; every block in it is held once more and stored once. A full block is
-never written again, so it stays shared. The last, partial one is: whoever writes into it while others hold it takes a
-block of its own, and the runner copies what is there (blocks_to_copy). The last holder writes in place.
+A child begins with its parent's block table: every block in it is held once more and stored once. A full block is
+never written again, so it stays shared. The last block may be partial. A request that writes into it while others hold
+it takes a block of its own, and the runner copies what is there (KVPlan.copy). The last holder writes in place.
 Source: fork and append_slots of BlockSpaceManager in vLLM V0 (vllm/core/block_manager.py), section 4.4 of the
 PagedAttention paper (Kwon et al., 2023). V1 has no forks: there n > 1 meets in the prefix cache, in full blocks only.
 """
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.request import Request
+from mini_vllm.step import BlockPair, KVPlan
 
 
 class ForkingKVCacheManager(KVCacheManager):
@@ -23,7 +24,8 @@ class ForkingKVCacheManager(KVCacheManager):
         super().__init__(
             num_blocks, block_size, enable_prefix_caching=enable_prefix_caching, hash_function=hash_function
         )
-        self._copies: list[tuple[int, int]] = []
+        self._copies: list[BlockPair] = []  # that the tables rely on, since the last begin_step()
+        self._rewritten: list[str] = []  # requests whose tables changed not only at the end, since then
 
     def fork(self, parent: Request, child: Request) -> None:
         """Give child, which holds nothing and has the tokens of parent, the blocks of parent."""
@@ -32,23 +34,25 @@ class ForkingKVCacheManager(KVCacheManager):
         if table:
             self.block_pool.touch(table)
             self._tables[child.request_id] = list(table)
+            self._rewritten.append(child.request_id)
         child.block_hashes = list(parent.block_hashes)
 
-    def take_copies(self) -> list[tuple[int, int]]:
-        """The copies, (block, block), that the tables rely on since the last call: for the coming step to make."""
-        copies, self._copies = self._copies, []
-        return copies
+    def begin_step(self) -> KVPlan:
+        """The copies that the tables rely on since the last call, and whose tables those are. Each is told once."""
+        plan = KVPlan(copy=tuple(self._copies), rewritten_req_ids=tuple(dict.fromkeys(self._rewritten)))
+        self._copies, self._rewritten = [], []
+        return plan
 
     def num_blocks_needed(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()) -> int:
-        """As ever, and one for each shared block that the tokens are written into."""
+        """Copy on write counts too: one block more for each shared block that the tokens are written into."""
         num_copies = len(self._shared_blocks(request, num_tokens))
         return super().num_blocks_needed(request, num_tokens, computed_blocks) + num_copies
 
     def num_blocks_to_append(self, requests: Sequence[Request]) -> int:
         """How many free blocks it takes for every one of these requests to compute one token more. Changes nothing.
 
-        Less than the sum of num_blocks_needed: of those who share a block the last one writes in place. Whoever
-        shares a partial block with one of them has to be among them.
+        They are fewer than the sum of num_blocks_needed: of the requests that share a block, the last one writes in
+        place. All requests that share a partial block have to be among them.
         """
         partial = [request for request in requests if request.num_computed_tokens % self.block_size]
         return len(requests) - len({self._tables[request.request_id][-1].block_id for request in partial})
@@ -56,7 +60,7 @@ class ForkingKVCacheManager(KVCacheManager):
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
     ) -> list[KVCacheBlock] | None:
-        """As ever. A shared block that the tokens are written into is replaced by a copy, which take_copies() names."""
+        """Copy on write: a shared block is replaced by a private copy before this step writes into it."""
         num_tokens = request.num_computed_tokens + num_new_tokens
         shared = self._shared_blocks(request, num_tokens)
         if shared:
@@ -65,6 +69,7 @@ class ForkingKVCacheManager(KVCacheManager):
             table = self._tables[request.request_id]
             for i, copy in zip(shared, self.block_pool.get_new_blocks(len(shared)), strict=True):
                 self._copies.append((table[i].block_id, copy.block_id))
+                self._rewritten.append(request.request_id)
                 self.block_pool.free_blocks([table[i]])
                 table[i] = copy
         return super().allocate_slots(request, num_new_tokens, computed_blocks)
@@ -73,7 +78,7 @@ class ForkingKVCacheManager(KVCacheManager):
         """The blocks of the request that are full of its first num_tokens tokens, for another with the same ones."""
         return self._tables.get(request.request_id, [])[: num_tokens // self.block_size]
 
-    def restore(self, tables: Mapping[str, Sequence[int]]) -> None:
+    def rebuild(self, tables: Mapping[str, Sequence[int]]) -> None:
         """Give requests that hold nothing tables of new blocks, shared as the numbers in `tables` are: one block each.
 
         Raises ValueError, with nothing changed, if too few are free.

@@ -1,4 +1,4 @@
-"""What the scheduler of vLLM V0 reckons with: groups of sequences, the budget of a step, and what a step concerns.
+"""The words of vLLM V0's scheduler: groups of sequences, the budget of a step, and what a step concerns.
 
 Source: SequenceGroup in vllm/sequence.py, SchedulingBudget and SchedulerOutputs in vllm/core/scheduler.py (vLLM 0.5).
 """
@@ -11,7 +11,7 @@ from mini_vllm.scheduler import SchedulerOutput, urgency
 
 
 class SequenceGroup:
-    """What one prompt asks for. sequences have a past of their own; unforked ones wait for the first one's logits."""
+    """What one prompt asks for. Sequences have a past of their own; unforked ones wait for the prompt's logits."""
 
     def __init__(self, requests: Sequence[Request]) -> None:
         self.sequences = list(requests[:1])
@@ -21,13 +21,13 @@ class SequenceGroup:
 
     @property
     def requests(self) -> list[Request]:
-        """All that live. Until the others fork there is one sequence."""
+        """All requests that live. Until the others fork there is one sequence."""
         return self.sequences + self.unforked
 
 
 @dataclass(slots=True)
 class SchedulingBudget:
-    """Of one step: its tokens, and the places left among those who run."""
+    """What one step may take: its tokens, and the places that are left among the running requests."""
 
     token_budget: int
     num_free_seqs: int

@@ -1,17 +1,19 @@
 """The scheduler of vLLM V0: prompts first, then decodes; groups of sequences that share their prompt's blocks.
 
-A step is a prefill step or a decode step. As long as prompts wait and fit, they go first, and those who decode stand
-still (what chunked prefill and V1 came to cure). A SequenceGroup is what one prompt asks for. Only its first sequence
-computes the prompt; when that has caught up the others fork: they sample from the same logits, then share its blocks,
-copy-on-write. When blocks run out, whole groups are preempted from the tail: one sequence is computed again, several
-are swapped to main memory and have precedence when they come back.
+A step is a prefill step or a decode step. As long as prompts wait and fit, they go first, and the decodes stand still:
+chunked prefill and V1 came to cure that. A SequenceGroup is what one prompt asks for. Only its first sequence computes
+the prompt. When it has caught up, the others fork: they sample from the same logits, then share its blocks, copy on
+write. When blocks run out, whole groups are preempted from the tail. A group of one sequence is computed again. A group
+of several is swapped to main memory, and comes back before anybody else is admitted.
 
-V0's words and ours: a Sequence is a Request, its logical blocks are the indices of its block table; WAITING and
-RUNNING are the same, SWAPPED is PREEMPTED with a table in swap_space, and FINISHED_IGNORED is an error when the request
-is added. Every live request is in `waiting` (swapped ones first, then preempted and new ones) or in `running` (also
-those that wait to fork), beside the others of its group. Unlike V0: a prompt larger than the whole budget is cut, with
-enable_chunked_prefill; a group that finds no room in main memory is recomputed; no option chooses between the two.
-long_prefill_token_threshold and reserve_full_sequence mean nothing here: prompts are whole, and admitted as a whole.
+V0's words and ours: a Sequence is a Request, and its logical blocks are the indices of its block table. WAITING and
+RUNNING are the same, SWAPPED is PREEMPTED with a table in main memory, and FINISHED_IGNORED is an error when the
+request is added. Every live request is in `waiting` or in `running`, beside the others of its group. In `waiting` the
+swapped ones come first, then the preempted and the new ones; those that wait to fork are in `running`.
+
+Three things are unlike V0. A prompt larger than the whole budget is cut, with enable_chunked_prefill. A group that
+finds no room in main memory is recomputed. No option chooses between the two. Prompts are whole, and admitted as a
+whole, so long_prefill_token_threshold and reserve_full_sequence mean nothing here.
 Source: Scheduler._schedule_default, _schedule_prefills, _schedule_running, _schedule_swapped and _preempt in
 vllm/core/scheduler.py of vLLM 0.5, SequenceGroup in vllm/sequence.py.
 """
@@ -19,7 +21,6 @@ vllm/core/scheduler.py of vLLM 0.5, SequenceGroup in vllm/sequence.py.
 from bisect import insort
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from mini_vllm.block_pool import KVCacheBlock
@@ -29,33 +30,26 @@ from mini_vllm.errors import (
     InvalidParameterError,
     RequestRefusedError,
 )
-from mini_vllm.offload.swap_space import SwapSpace
-from mini_vllm.policies.v0.fork import ForkingKVCacheManager
+from mini_vllm.policies.v0.group_kv_cache import GroupKVCacheManager
 from mini_vllm.policies.v0.sequence import GroupSchedulerOutput, SchedulingBudget, SequenceGroup
 from mini_vllm.request import FINISH_REASONS, Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 
 
 class SequenceGroupScheduler(Scheduler):
-    """V0's policy on the contract of Scheduler. num_cpu_blocks: room in main memory for groups that are preempted.
+    """V0's policy on the contract of Scheduler. Raises InvalidParameterError for a manager that cannot fork groups."""
 
-    Raises InvalidParameterError for a KV cache manager that cannot fork.
-    """
+    kv_cache_manager_cls = GroupKVCacheManager
+    own_options = frozenset()
+    kv_cache_manager: GroupKVCacheManager
 
-    kv_cache_manager_cls = ForkingKVCacheManager
-    own_options = frozenset({"num_cpu_blocks"})
-    kv_cache_manager: ForkingKVCacheManager
-
-    def __init__(self, kv_cache_manager: ForkingKVCacheManager, *, num_cpu_blocks: int = 0, **options: Any) -> None:
+    def __init__(self, kv_cache_manager: GroupKVCacheManager, **options: Any) -> None:
         super().__init__(kv_cache_manager, **options)
-        if not isinstance(kv_cache_manager, ForkingKVCacheManager):
+        if not isinstance(kv_cache_manager, GroupKVCacheManager):
             name = type(kv_cache_manager).__name__
-            raise InvalidParameterError(f"sequence_group needs a KV cache manager that forks, got {name}")
-        self.num_cpu_blocks = num_cpu_blocks
-        self.swap_space = SwapSpace(num_cpu_blocks)
+            raise InvalidParameterError(f"sequence_group needs a KV cache manager that forks groups, got {name}")
         self._groups: dict[str, SequenceGroup] = {}  # of every live request
-        self._swapped_out: list[SequenceGroup] = []  # since the last step was decided, and the copies that takes:
-        self._blocks_to_swap_out: dict[int, int] = {}  # CPU block -> block
+        self._swapped_out: list[SequenceGroup] = []  # since the last step was decided
 
     # --- groups come and go ---------------------------------------------------------------------------------------
 
@@ -101,7 +95,7 @@ class SequenceGroupScheduler(Scheduler):
                 )
 
     def finish_request(self, request_id: str, reason: str) -> Request | None:
-        """As ever, for one sequence of a group. If it is the one that computes the prompt, the next one takes over."""
+        """End one sequence of a group. If it is the one that computes the prompt, the next one takes over."""
         request = self._requests.get(request_id)
         if request is not None and reason in FINISH_REASONS:
             self._leave_group(request)
@@ -113,7 +107,6 @@ class SequenceGroupScheduler(Scheduler):
             group.unforked.remove(request)
             return
         group.sequences.remove(request)
-        self.swap_space.free(request.request_id)
         if group.unforked:
             heir = group.unforked.pop(0)
             group.sequences.append(heir)
@@ -138,21 +131,19 @@ class SequenceGroupScheduler(Scheduler):
     # --- one step -------------------------------------------------------------------------------------------------
 
     def schedule(self) -> GroupSchedulerOutput:
-        """Decide the next step. Prefills only, if there are any and nobody is swapped; else decodes, then swaps in."""
+        """Decide the next step. It has prefills only, if there are any; else decodes, then groups that come back."""
         output = GroupSchedulerOutput()
         budget = SchedulingBudget(self.max_num_batched_tokens, self.max_num_seqs - len(self.running))
         self._schedule_prefills(budget, output)
         if not output.num_scheduled_tokens:
-            self._schedule_running(budget, output)
-            if not output.preempted_req_ids and not self._blocks_to_swap_out:
+            self._schedule_decodes(budget, output)
+            if not output.preempted_req_ids and not self._swapped_out:
                 self._schedule_swapped(budget, output)
-        output.blocks_to_copy = self.kv_cache_manager.take_copies()
-        output.blocks_to_swap_out = [(block, cpu_block) for cpu_block, block in self._blocks_to_swap_out.items()]
-        output.swapped_out, self._swapped_out, self._blocks_to_swap_out = self._swapped_out, [], {}
+        output.swapped_out, self._swapped_out = self._swapped_out, []
         return output
 
     def _schedule_prefills(self, budget: SchedulingBudget, output: GroupSchedulerOutput) -> None:
-        """Compute prompts, whole, in order: those under way, then those that wait, unless somebody is swapped."""
+        """Compute prompts, whole and in order: those under way, then those that wait, unless a group is swapped."""
         for request in self.running:
             group = self._groups[request.request_id]
             is_behind = request.num_tokens - request.num_computed_tokens > 1 and request not in group.unforked
@@ -192,7 +183,7 @@ class SequenceGroupScheduler(Scheduler):
     def _schedule_prompt(self, request: Request, budget: SchedulingBudget, output: GroupSchedulerOutput) -> bool:
         """Let a sequence catch up; returns whether it did.
 
-        One of several, that are computed again, stops a token short: from there they decode in step.
+        If several are computed again, each stops a token short: from there they decode in step.
         """
         kv, group = self.kv_cache_manager, self._groups[request.request_id]
         blocks: list[KVCacheBlock] = []
@@ -213,7 +204,7 @@ class SequenceGroupScheduler(Scheduler):
         return n == num_missing
 
     def _find_computed_blocks(self, group: SequenceGroup, request: Request) -> list[KVCacheBlock]:
-        """The longest cached prefix; for all but the first of a group at least the prompt's full blocks."""
+        """The longest cached prefix. All but the first of a group find at least the prompt's full blocks."""
         hits, _ = self.kv_cache_manager.get_computed_blocks(request)
         shared: list[KVCacheBlock] = []
         if request is not group.sequences[0]:
@@ -240,10 +231,8 @@ class SequenceGroupScheduler(Scheduler):
             if self.needs_sample(request, n):
                 output.forks[request.request_id] = list(group.unforked)
 
-    def _schedule_running(  # type: ignore[override]  # V0's method of this name, not V1's
-        self, budget: SchedulingBudget, output: GroupSchedulerOutput
-    ) -> None:
-        """One token for every sequence that runs; a group that finds no blocks preempts from the tail."""
+    def _schedule_decodes(self, budget: SchedulingBudget, output: GroupSchedulerOutput) -> None:
+        """Give every running sequence one token. A group that finds no blocks preempts from the tail."""
         kv = self.kv_cache_manager
         queue = deque(dict.fromkeys(self._groups[request.request_id] for request in self.running))
         if self.policy == "priority":
@@ -272,17 +261,9 @@ class SequenceGroupScheduler(Scheduler):
             n = len(group.sequences)
             if not group.is_swapped or not budget.can_schedule(n, n):
                 return
-            tables = {r.request_id: self.swap_space.get_block_ids(r.request_id) for r in group.sequences}
-            partial = [r for r in group.sequences if r.num_computed_tokens % kv.block_size]
-            num_partial_blocks = len({tables[request.request_id][-1] for request in partial})
-            num_needed = len(set(chain(*tables.values()))) + n - num_partial_blocks
-            if num_needed + self._num_spare_blocks() > kv.num_free_blocks:
+            if kv.num_blocks_to_restore(group.sequences) + self._num_spare_blocks() > kv.num_free_blocks:
                 return
-            kv.restore(tables)
-            for request_id in tables:
-                pairs = self.swap_space.swap_in(request_id, kv.get_block_ids(request_id))
-                output.blocks_to_swap_in += [pair for pair in pairs if pair not in output.blocks_to_swap_in]
-                self.swap_space.free(request_id)
+            kv.restore(group.sequences)
             group.is_swapped = False
             self._set_running(group, budget)
             self._append_slots(group, budget, output)
@@ -295,40 +276,28 @@ class SequenceGroupScheduler(Scheduler):
         self._preempt_group(self._groups[request.request_id])
 
     def _preempt_group(self, group: SequenceGroup, may_swap: bool = True) -> None:
-        """Take a running group's blocks: swap several sequences, if there is room; else it computes all again."""
+        """Take a running group's blocks. Several sequences are swapped, if there is room; others are computed again."""
         requests = group.requests
         self.running = [request for request in self.running if request not in requests]
         for request in requests:
             request.status = RequestStatus.PREEMPTED
             request.num_preemptions += 1
-        if not (may_swap and self._swap_out(group)):
+        if may_swap and self._store(group):
+            group.is_swapped = True
+            self._swapped_out.append(group)
+        else:
             self._reset(group)
         self._enqueue_group(group)
 
-    def _swap_out(self, group: SequenceGroup) -> bool:
-        """Move the tables of a group in step to the CPU pool; False, with nothing changed, if that cannot be."""
-        kv, sequences = self.kv_cache_manager, group.sequences
-        tables = {request.request_id: kv.get_block_ids(request.request_id) for request in sequences}
-        num_blocks = len(set(chain(*tables.values())))
-        in_step = all(request.num_tokens - request.num_computed_tokens == 1 for request in sequences)
-        if len(sequences) == 1 or not in_step or num_blocks > self.swap_space.num_free_blocks:
-            return False
-        places: dict[int, int] = {}
-        for request in sequences:
-            pairs = self.swap_space.swap_out(request.request_id, tables[request.request_id], places)
-            assert pairs is not None
-            places.update(pairs)
-            kv.free(request)
-        self._blocks_to_swap_out.update({cpu_block: block for block, cpu_block in places.items()})
-        self._swapped_out.append(group)
-        group.is_swapped = True
-        return True
+    def _store(self, group: SequenceGroup) -> bool:
+        """Move several sequences in step to main memory; False, with nothing changed, if that cannot be."""
+        in_step = all(request.num_tokens - request.num_computed_tokens == 1 for request in group.sequences)
+        return len(group.sequences) > 1 and in_step and self.kv_cache_manager.store(group.sequences)
 
     def _reset(self, group: SequenceGroup) -> None:
         """Leave a group nothing but its tokens."""
         for request in group.requests:
             self.kv_cache_manager.free(request)
-            self.swap_space.free(request.request_id)
             request.num_computed_tokens = 0
         group.is_swapped = False
 
@@ -364,7 +333,7 @@ class SequenceGroupScheduler(Scheduler):
     def update_from_output(
         self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> list[Request]:
-        """As ever; those who waited for a prompt fork before its first token is appended, and get one of their own."""
+        """Those that waited for a prompt fork before its first token is appended, and get a token of their own."""
         assert isinstance(output, GroupSchedulerOutput)
         computed = SchedulerOutput()
         for request in output.scheduled_requests:
@@ -388,7 +357,7 @@ class SequenceGroupScheduler(Scheduler):
         return finished
 
     def fail_step(self, output: SchedulerOutput) -> None:
-        """Undo a step that raised: whoever was in it, or was swapped out or in by it, computes everything again."""
+        """Undo a step that raised: a group that was in it, or was swapped by it, computes everything again."""
         assert isinstance(output, GroupSchedulerOutput)
         for request in output.scheduled_requests:
             if request.is_finished:

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.v0.fork import ForkingKVCacheManager
 from mini_vllm.request import Request, RequestStatus
+from mini_vllm.step import KVPlan
 from mini_vllm.test_core_properties import Cache, check_pool, explore, prefix, snapshot
 
 
@@ -41,14 +42,16 @@ class ForkWorld:
         new = kv.allocate_slots(request, n)
         assert (new is None) == (num_needed > len(before[0]))
         if new is None:
-            assert (snapshot(pool), kv.get_block_ids(request.request_id), kv.take_copies()) == (before, table, [])
+            assert (snapshot(pool), kv.get_block_ids(request.request_id), kv.begin_step().copy) == (before, table, ())
             return False
         assert kv.num_free_blocks == len(before[0]) - num_needed, "the copies are counted"
         after = kv.get_block_ids(request.request_id)
         for i in range(start // size, len(after)):
             assert pool.blocks[after[i]].ref_cnt == 1, "what is written is nobody else's"
-        copies = kv.take_copies()
+        plan = kv.begin_step()
+        copies = list(plan.copy)
         assert [(a, b) for a, b in zip(table, after, strict=False) if a != b] == copies
+        assert request.request_id in plan.rewritten_req_ids or not copies
         assert all(pool.blocks[a].ref_cnt and pool.blocks[a].block_hash is None for a, _ in copies), (
             "only a partial one"
         )
@@ -126,11 +129,11 @@ class ForkWorld:
         before = snapshot(self.kv.block_pool)
         if len(content) > self.kv.num_free_blocks:  # others hold what these shared with them
             with pytest.raises(ValueError, match="are free"):
-                self.kv.restore(tables)
+                self.kv.rebuild(tables)
             assert snapshot(self.kv.block_pool) == before
             self.live = [r for r in self.live if r not in chosen]
             return
-        self.kv.restore(tables)
+        self.kv.rebuild(tables)
         assert self.kv.num_free_blocks == len(before[0]) - len(content)
         for request in chosen:
             for old, new in zip(tables[request.request_id], self.kv.get_block_ids(request.request_id), strict=True):
@@ -207,9 +210,9 @@ def test_the_partial_block_is_copied_by_all_writers_but_the_last() -> None:
     assert [kv.num_blocks_needed(request, 7) for request in family] == [1, 1, 1]
     for request in family:
         kv.allocate_slots(request, 1)
-    assert kv.take_copies() == [(2, 3), (2, 4)]
+    assert kv.begin_step().copy == ((2, 3), (2, 4))
     assert [kv.get_block_ids(name) for name in "abc"] == [[1, 3], [1, 4], [1, 2]]
-    assert kv.take_copies() == []
+    assert kv.begin_step() == KVPlan()
 
 
 def test_a_full_block_is_shared_for_ever() -> None:
@@ -221,7 +224,7 @@ def test_a_full_block_is_shared_for_ever() -> None:
     for request in (parent, child):
         request.append_output_token(9)
         kv.allocate_slots(request, 1)
-    assert kv.take_copies() == []
+    assert kv.begin_step() == KVPlan(rewritten_req_ids=("b",))
     assert [kv.get_block_ids(name) for name in "ab"] == [[1, 2, 3], [1, 2, 4]]
 
 
@@ -232,8 +235,9 @@ def test_a_copy_without_a_free_block_changes_nothing() -> None:
     parent.num_computed_tokens = child.num_computed_tokens = 6
     kv.fork(parent, child)
     child.append_output_token(9)
+    kv.begin_step()
     before: Any = snapshot(kv.block_pool)
     assert kv.allocate_slots(child, 1) is None
-    assert (snapshot(kv.block_pool), kv.take_copies()) == (before, [])
+    assert (snapshot(kv.block_pool), kv.begin_step()) == (before, KVPlan())
     with pytest.raises(AssertionError, match="holds blocks already"):
         kv.fork(parent, child)

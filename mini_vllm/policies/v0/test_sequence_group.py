@@ -23,11 +23,12 @@ from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import run_trace
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies.v0.fork import ForkingKVCacheManager
+from mini_vllm.policies.v0.group_kv_cache import GroupKVCacheManager
 from mini_vllm.policies.v0.sequence import GroupSchedulerOutput
 from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import SchedulerOutput
+from mini_vllm.step import KVPlan, KVResult
 from mini_vllm.test_core_properties import (
     ABORTS,
     CHOICES,
@@ -90,10 +91,14 @@ class GroupWorld:
 
     def __init__(self, options: Options) -> None:
         o = self.options = options
-        self.kv = ForkingKVCacheManager(o.num_blocks, o.block_size, enable_prefix_caching=o.enable_prefix_caching)
+        self.kv = GroupKVCacheManager(
+            o.num_blocks,
+            o.block_size,
+            enable_prefix_caching=o.enable_prefix_caching,
+            num_cpu_blocks=o.num_cpu_blocks,
+        )
         self.scheduler = SequenceGroupScheduler(
             self.kv,
-            num_cpu_blocks=o.num_cpu_blocks,
             max_num_seqs=o.max_num_seqs,
             max_num_batched_tokens=o.max_num_batched_tokens,
             policy=o.policy,
@@ -105,6 +110,7 @@ class GroupWorld:
         self.forked: set[str] = set()  # those whose past is somebody else's
         self.num_groups = 0
         self.seen: Counter[str] = Counter()
+        self.plan = KVPlan()  # of the step in flight
 
     # operations
 
@@ -138,6 +144,7 @@ class GroupWorld:
             self.steal(output, steal)
         for choice in aborts:
             self.abort(choice)
+        self.kv.end_step(KVResult())
         self.scheduler.update_from_output(output, sampled)
         for request_id, request in list(self.live.items()):
             assert request.is_finished == (request_id not in self.scheduler._requests)
@@ -173,6 +180,7 @@ class GroupWorld:
                 assert (request.status, request.num_computed_tokens) == (RequestStatus.PREEMPTED, 0)  # (33)
         assert not any(group.is_swapped for group in output.swapped_out)
         self.scheduler.fail_step(output)  # twice undoes it once
+        self.kv.end_step(None)
         self.check()
 
     def abort(self, choice: int) -> None:
@@ -180,9 +188,7 @@ class GroupWorld:
             request_id = list(self.live)[choice % len(self.live)]
             self.scheduler.abort_request(request_id)
             assert self.live.pop(request_id).finish_reason == "abort"
-            assert (
-                self.kv.get_block_ids(request_id) == self.scheduler.swap_space.get_block_ids(request_id) == []
-            )  # (32)
+            assert self.kv.get_block_ids(request_id) == self.kv.pool.get_block_ids(request_id) == []  # (32)
 
     def preempt(self, choice: int) -> None:
         """From outside, as tests of the engine do."""
@@ -198,7 +204,7 @@ class GroupWorld:
                 break
             self.step()
         assert not self.live  # (25)
-        scheduler, space = self.scheduler, self.scheduler.swap_space
+        scheduler, space = self.scheduler, self.kv.pool
         maps = scheduler._requests, scheduler._groups, self.kv._tables, space._tables, +space._ref_cnt
         assert not any((*maps, scheduler.waiting, scheduler.running))  # (34)
         assert sorted(self.kv.free_block_ids()) == list(range(1, self.kv.num_blocks))  # (34)
@@ -214,8 +220,9 @@ class GroupWorld:
         running, waiting = list(scheduler.running), list(scheduler.waiting)
         was_swapped = [r for r in waiting if self.group(r).is_swapped]
         ready = [r for r in running if r.num_tokens - r.num_computed_tokens == 1]
-        pending = bool(scheduler._blocks_to_swap_out)
+        pending = bool(self.kv._swap_out)
         output = scheduler.schedule()
+        self.plan = kv.begin_step()
         preempted = [r for r in running if r.request_id in output.preempted_req_ids]
         stayed = [r for r in running if r not in preempted]
         entered = scheduler.running[len(stayed) :]
@@ -225,10 +232,10 @@ class GroupWorld:
         self.seen["swap out"] += bool(output.swapped_out)
         self.seen["swap in"] += bool(came_back)
         self.seen["recompute"] += any(not self.group(r).is_swapped for r in preempted)
-        self.seen["copy"] += bool(output.blocks_to_copy)
+        self.seen["copy"] += bool(self.plan.copy)
         self.seen["fork"] += bool(output.forks)
         # V0's rules of order
-        assert not (output.blocks_to_swap_in and output.blocks_to_swap_out)
+        assert not (self.plan.swap_in and self.plan.swap_out)
         if preempted:
             assert not entered, "nothing comes in when something was preempted"
         if was_swapped:
@@ -256,7 +263,7 @@ class GroupWorld:
         for name, forks in output.forks.items():
             assert self.group(self.live[name]).unforked == forks
             assert scheduler.needs_sample(self.live[name], output.num_scheduled_tokens[name])
-        assert kv.take_copies() == []
+        assert not kv.begin_step(), "everything is told once"
         self.check()
         return output
 
@@ -293,9 +300,9 @@ class GroupWorld:
         """Swap out, swap in, copy, then write, then read, as the runner does."""
         size = self.kv.block_size
         for pairs, sources, targets in (
-            (output.blocks_to_swap_out, self.slots, self.cpu_slots),
-            (output.blocks_to_swap_in, self.cpu_slots, self.slots),
-            (output.blocks_to_copy, self.slots, self.slots),
+            (self.plan.swap_out, self.slots, self.cpu_slots),
+            (self.plan.swap_in, self.cpu_slots, self.slots),
+            (self.plan.copy, self.slots, self.slots),
         ):
             assert len({target for _, target in pairs}) == len(pairs)
             moved = {(b, i): sources.get((a, i)) for a, b in pairs for i in range(size)}
@@ -322,7 +329,7 @@ class GroupWorld:
         return sampled
 
     def check(self) -> None:
-        scheduler, kv, space = self.scheduler, self.kv, self.scheduler.swap_space
+        scheduler, kv, space = self.scheduler, self.kv, self.kv.pool
         check_pool(kv.block_pool, [[block.block_id for block in table] for table in kv._tables.values()])  # (2, 3)
         held = Counter(i for table in space._tables.values() for i in table)
         assert held == +space._ref_cnt
@@ -424,9 +431,9 @@ def test_laws_hold_for_a_hundred_thousand_operations() -> None:
 
 
 def make_scheduler(num_blocks: int = 100, block_size: int = 4, **options: Any) -> SequenceGroupScheduler:
-    caching = {"enable_prefix_caching": options.pop("enable_prefix_caching", False)}
-    options = {"max_num_seqs": 16, "max_num_batched_tokens": 100, "num_cpu_blocks": 50} | options
-    return SequenceGroupScheduler(ForkingKVCacheManager(num_blocks, block_size, **caching), **options)
+    caching, num_cpu_blocks = options.pop("enable_prefix_caching", False), options.pop("num_cpu_blocks", 50)
+    kv = GroupKVCacheManager(num_blocks, block_size, enable_prefix_caching=caching, num_cpu_blocks=num_cpu_blocks)
+    return SequenceGroupScheduler(kv, **({"max_num_seqs": 16, "max_num_batched_tokens": 100} | options))
 
 
 def make_group(name: str, num_prompt_tokens: int, n: int = 1, max_tokens: int = 20) -> list[Request]:
@@ -436,15 +443,21 @@ def make_group(name: str, num_prompt_tokens: int, n: int = 1, max_tokens: int = 
 
 
 def step(scheduler: SequenceGroupScheduler) -> GroupSchedulerOutput:
+    return step_with_plan(scheduler)[0]
+
+
+def step_with_plan(scheduler: SequenceGroupScheduler) -> tuple[GroupSchedulerOutput, KVPlan]:
     """One step of a model whose choices part at once."""
     output = scheduler.schedule()
+    plan = scheduler.kv_cache_manager.begin_step()
     sampled = {}
     for request in output.scheduled_requests:
         if scheduler.needs_sample(request, output.num_scheduled_tokens[request.request_id]):
             for each in (request, *output.forks.get(request.request_id, ())):
                 sampled[each.request_id] = [choice_of(each)]
+    scheduler.kv_cache_manager.end_step(KVResult())
     scheduler.update_from_output(output, sampled)
-    return output
+    return output, plan
 
 
 def test_prompts_go_first_and_decodes_stand_still() -> None:
@@ -474,9 +487,9 @@ def test_one_sequence_computes_the_prompt_and_the_others_fork() -> None:
     kv = scheduler.kv_cache_manager
     assert [kv.get_block_ids(r.request_id) for r in group] == [[1, 2]] * 3
     assert [r.output_token_ids for r in group] == [[0], [1], [2]]
-    output = step(scheduler)
+    output, plan = step_with_plan(scheduler)
     assert output.num_scheduled_tokens == {"0_a": 1, "1_a": 1, "2_a": 1}
-    assert output.blocks_to_copy == [(2, 3), (2, 4)]
+    assert (plan.copy, plan.rewritten_req_ids) == (((2, 3), (2, 4)), ("1_a", "2_a", "0_a"))
     assert [kv.get_block_ids(r.request_id) for r in group] == [[1, 3], [1, 4], [1, 2]]
 
 
@@ -509,12 +522,13 @@ def test_a_group_of_several_is_swapped_and_comes_back_before_those_who_wait() ->
     scheduler = make_scheduler(num_blocks=11)
     a, b = crowd(scheduler)
     late = make_group("late", 3)
-    outputs = []
-    while not (outputs and outputs[-1].preempted_req_ids):
-        outputs.append(step(scheduler))
-    assert outputs[-1].preempted_req_ids == ["0_b", "1_b"]
-    assert len(outputs[-1].blocks_to_swap_out) == len({block for block, _ in outputs[-1].blocks_to_swap_out})
-    assert not outputs[-1].blocks_to_swap_in
+    output, plan = step_with_plan(scheduler)
+    while not output.preempted_req_ids:
+        output, plan = step_with_plan(scheduler)
+    assert output.preempted_req_ids == ["0_b", "1_b"]
+    assert plan.swap_out
+    assert len(plan.swap_out) == len({block for block, _ in plan.swap_out})
+    assert not plan.swap_in
     assert [r.status for r in b] == [RequestStatus.PREEMPTED] * 2
     num_computed = [r.num_computed_tokens for r in b]
     assert min(num_computed) > 11
@@ -523,12 +537,12 @@ def test_a_group_of_several_is_swapped_and_comes_back_before_those_who_wait() ->
     while b[0].status is RequestStatus.PREEMPTED:
         assert late[0].status is RequestStatus.WAITING
         before = a[0].is_finished
-        output = step(scheduler)
+        output, plan = step_with_plan(scheduler)
     assert before, "there is room only when a is done"
     assert sorted(output.num_scheduled_tokens) == ["0_b", "1_b"]
-    assert output.blocks_to_swap_in
+    assert plan.swap_in
     assert [r.num_computed_tokens for r in b] == [n + 1 for n in num_computed], "nothing is computed again"
-    assert scheduler.swap_space.num_free_blocks == 50
+    assert scheduler.kv_cache_manager.pool.num_free_blocks == 50
 
 
 def test_one_sequence_is_computed_again() -> None:
@@ -536,19 +550,21 @@ def test_one_sequence_is_computed_again() -> None:
     a, b = make_group("a", 11), make_group("b", 11)
     scheduler.add_group(a)
     scheduler.add_group(b)
-    while not (output := step(scheduler)).preempted_req_ids:
-        pass
+    output, plan = step_with_plan(scheduler)
+    while not output.preempted_req_ids:
+        output, plan = step_with_plan(scheduler)
     assert output.preempted_req_ids == ["0_b"]
-    assert (output.blocks_to_swap_out, b[0].num_computed_tokens) == ([], 0)
-    assert scheduler.swap_space.num_free_blocks == 50
+    assert (plan.swap_out, b[0].num_computed_tokens) == ((), 0)
+    assert scheduler.kv_cache_manager.pool.num_free_blocks == 50
 
 
 def test_without_room_in_main_memory_a_group_is_computed_again_and_decodes_in_step() -> None:
     scheduler = make_scheduler(num_blocks=11, num_cpu_blocks=2)
     _, b = crowd(scheduler)
-    while not (output := step(scheduler)).preempted_req_ids:
-        pass
-    assert (output.blocks_to_swap_out, [r.num_computed_tokens for r in b]) == ([], [0, 0])
+    output, plan = step_with_plan(scheduler)
+    while not output.preempted_req_ids:
+        output, plan = step_with_plan(scheduler)
+    assert (plan.swap_out, [r.num_computed_tokens for r in b]) == ((), [0, 0])
     while b[0].num_computed_tokens == 0:
         output = step(scheduler)
     kv, n = scheduler.kv_cache_manager, b[0].num_tokens
@@ -639,7 +655,7 @@ def test_bad_requests_and_managers_are_refused() -> None:
     with pytest.raises(PromptTooLongError, match="at most 16 fit"):
         scheduler.add_group(make_group("b", 17))
     assert list(scheduler._groups) == ["0_a"]
-    with pytest.raises(InvalidParameterError, match="that forks, got KVCacheManager"):
+    with pytest.raises(InvalidParameterError, match="that forks groups, got KVCacheManager"):
         SequenceGroupScheduler(KVCacheManager(9, 4), max_num_seqs=1, max_num_batched_tokens=9)  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="num_cpu_blocks must be at least 0, got -1"):
         make_scheduler(num_cpu_blocks=-1)
@@ -696,10 +712,10 @@ def finish(engine: LLMEngine, aborts: dict[int, str] | None = None, fail_at: int
         assert engine.stats is not None
         sums.update(asdict(engine.stats))
     assert not engine.has_unfinished_requests()
-    kv, scheduler = engine.scheduler.kv_cache_manager, engine.scheduler
-    assert isinstance(scheduler, SequenceGroupScheduler)
+    kv = engine.scheduler.kv_cache_manager
+    assert isinstance(kv, GroupKVCacheManager)
     assert kv.num_free_blocks == kv.num_usable_blocks
-    assert scheduler.swap_space.num_free_blocks == scheduler.num_cpu_blocks
+    assert kv.pool.num_free_blocks == kv.num_cpu_blocks
     return {name: [choice.token_ids for choice in output.outputs] for name, output in done.items()}, sums
 
 

@@ -7,8 +7,9 @@ written is not a number.
 
 import itertools
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,14 @@ from mini_vllm.engine import LLMEngine
 from mini_vllm.errors import InvalidParameterError, UnknownParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import describe_config, run_trace
-from mini_vllm.offload.swap import PreemptionCost, SwappingKVCacheManager, SwappingScheduler
+from mini_vllm.offload.connector import Lookup
+from mini_vllm.offload.cost import PreemptionCost
+from mini_vllm.offload.host_memory import HostMemoryConnector, HostMemoryPool
+from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.step import KVPlan, KVResult
 from mini_vllm.test_core_properties import (
     CHOICES,
     DOMAINS,
@@ -38,6 +43,7 @@ from mini_vllm.test_core_properties import (
     Cache,
     Options,
     StepWorld,
+    check_pool,
     explore,
     prefix,
 )
@@ -52,41 +58,44 @@ FOUR_TOKENS = {"seconds_per_token": 1.0, "seconds_per_pair": 0.0, "bytes_per_tok
 class SwapCache(Cache):
     """The shadow of the device's slots, and that of the CPU pool's."""
 
-    kv: SwappingKVCacheManager
+    kv: OffloadingKVCacheManager
 
-    def __init__(self, kv: SwappingKVCacheManager) -> None:
+    def __init__(self, kv: OffloadingKVCacheManager) -> None:
         super().__init__(kv)
         self.cpu_slots: dict[tuple[int, int], Any] = {}
 
-    def copy(self, output: SchedulerOutput) -> None:
-        for block, cpu_block in output.blocks_to_swap_out:
+    @property
+    def memory(self) -> HostMemoryConnector:
+        assert isinstance(self.kv.connector, HostMemoryConnector)
+        return self.kv.connector
+
+    def copy(self, plan: KVPlan) -> None:
+        for block, cpu_block in plan.swap_out:
             for offset in range(self.kv.block_size):
                 self.cpu_slots[cpu_block, offset] = self.slots.get((block, offset))
-        for cpu_block, block in output.blocks_to_swap_in:
+        for cpu_block, block in plan.swap_in:
             for offset in range(self.kv.block_size):
                 self.slots[block, offset] = self.cpu_slots[cpu_block, offset]
 
     def look_up(self, request: Request) -> tuple[list[KVCacheBlock], int]:
         """What the device has is the longest prefix there; the CPU pool may have more tokens."""
-        num_swapped = self.kv._swapped.pop(request.request_id, 0)
+        num_swapped = self.memory._num_tokens.pop(request.request_id, 0)
         blocks, num_computed = super().look_up(request)
         if num_swapped:
-            self.kv._swapped[request.request_id] = num_swapped
+            self.memory._num_tokens[request.request_id] = num_swapped
             assert self.kv.get_computed_blocks(request) == (blocks, max(num_computed, num_swapped))
         return blocks, max(num_computed, num_swapped)
 
 
 class SwapWorld(StepWorld):
-    """A StepWorld whose scheduler swaps."""
+    """A StepWorld whose KV cache manager swaps."""
 
-    scheduler: SwappingScheduler
-    kv: SwappingKVCacheManager
+    kv: OffloadingKVCacheManager
     cache: SwapCache
 
     def __init__(self, options: Options, preemption_mode: str, num_cpu_blocks: int) -> None:
         super().__init__(
             options,
-            SwappingScheduler,
             preemption_mode=preemption_mode,
             num_cpu_blocks=num_cpu_blocks,
             preemption_cost=FOUR_TOKENS,
@@ -98,9 +107,9 @@ class SwapWorld(StepWorld):
         self.num_copied = 0
 
     def schedule(self) -> SchedulerOutput:
-        self.swapped = dict(self.kv._swapped)
+        self.swapped = dict(self.cache.memory._num_tokens)
         output = super().schedule()
-        out, into = output.blocks_to_swap_out, output.blocks_to_swap_in
+        out, into = self.plan.swap_out, self.plan.swap_in
         for pairs in (out, into):  # a block is the target of one copy
             assert len({target for _, target in pairs}) == len(pairs)
         assert 0 not in {block for block, _ in out} | {block for _, block in into}
@@ -109,26 +118,25 @@ class SwapWorld(StepWorld):
     def check_hit(self, request: Request) -> None:
         """The laws of a hit hold for the device's share; the counter starts where the CPU pool's prefix ends."""
         start = request.num_computed_tokens
-        hit = request.num_computed_tokens = self.kv.num_on_device(request, start)
+        hit = request.num_computed_tokens = start - self.kv.num_external_tokens(request)
         super().check_hit(request)
         request.num_computed_tokens = start
         assert start == max(hit, self.swapped.get(request.request_id, 0))
 
     def check_work_is_conserved(self, output: Any, stayed: Any, preempted: Any) -> None:
         head = self.scheduler.waiting[0] if self.scheduler.waiting else None
-        if head and head.request_id in self.kv._swapped and not self.kv.enable_prefix_caching:
+        if head and head.request_id in self.cache.memory._num_tokens and not self.kv.enable_prefix_caching:
             return  # there the base class expects a start from 0
         super().check_work_is_conserved(output, stayed, preempted)
 
     def cache_write(self, output: SchedulerOutput) -> None:
-        self.cache.copy(output)
-        self.num_copied += len(output.blocks_to_swap_in)
+        self.cache.copy(self.plan)
+        self.num_copied += len(self.plan.swap_in)
         super().cache_write(output)
         for request in output.scheduled_requests:
             start, n = request.num_computed_tokens, output.num_scheduled_tokens[request.request_id]
             self.computed.update((request.request_id, position) for position in range(start, start + n))
-        scheduler = self.scheduler
-        if scheduler.preemption_mode == "swap" and scheduler.num_cpu_blocks == MANY and not self.failed:
+        if self.kv.preemption_mode == "swap" and self.kv.num_cpu_blocks == MANY and not self.failed:
             assert not self.computed or max(self.computed.values()) == 1  # nothing is computed twice
 
     def fail(self, aborts: Sequence[int] = (), copied: bool = False) -> None:
@@ -136,14 +144,15 @@ class SwapWorld(StepWorld):
         self.failed = True
         output = self.schedule()
         if copied:
-            self.cache.copy(output)
+            self.cache.copy(self.plan)
         for choice in aborts:
             self.abort(choice, unwritten=True)
         self.scheduler.fail_step(output)
+        self.kv.end_step(None)
         for request in output.scheduled_requests:
             if not request.is_finished:
                 assert (request.status, request.num_computed_tokens) == (RequestStatus.PREEMPTED, 0)
-                kept = self.kv._swapped.get(request.request_id)
+                kept = self.cache.memory._num_tokens.get(request.request_id)
                 assert kept in (None, self.swapped.get(request.request_id))  # what was in the pool before, or nothing
         self.check()
 
@@ -155,21 +164,21 @@ class SwapWorld(StepWorld):
 
     def drain(self) -> None:
         super().drain()
-        assert self.kv.swap_space.num_free_blocks == self.scheduler.num_cpu_blocks
+        assert self.cache.memory.pool.num_free_blocks == self.kv.num_cpu_blocks
 
     def check(self, unwritten: bool = False) -> None:
         super().check(unwritten)
-        kv, space = self.kv, self.kv.swap_space
-        assert unwritten or kv._hits == kv._swapping_in == {}  # between steps nobody is on the way in
-        tables = {request_id: space.get_block_ids(request_id) for request_id in kv._swapped}
+        kv, memory = self.kv, self.cache.memory
+        assert unwritten or kv._loads == memory._loading == {}  # between steps nobody is on the way in
+        tables = {request_id: memory.pool.get_block_ids(request_id) for request_id in memory._num_tokens}
         held = [block for table in tables.values() for block in table]
         assert len(set(held)) == len(held)
-        assert sorted(held + space._free) == list(range(self.scheduler.num_cpu_blocks))
-        for request_id, num_tokens in kv._swapped.items():
+        assert sorted(held + memory.pool._free) == list(range(kv.num_cpu_blocks))
+        for request_id, num_tokens in memory._num_tokens.items():
             request = self.live[request_id]
             assert unwritten or request.status is RequestStatus.PREEMPTED
             assert len(tables[request_id]) == -(-num_tokens // kv.block_size)
-            if request_id not in kv._swapping_out:  # else the copy is still to be made
+            if request_id not in memory._saving:  # else the copy is still to be made
                 for p in range(num_tokens):
                     slot = tables[request_id][p // kv.block_size], p % kv.block_size
                     assert self.cache.cpu_slots[slot] == prefix(request, p + 1)
@@ -239,21 +248,45 @@ def test_laws_of_the_swapping_scheduler_at_length() -> None:
 # --- the scheduler, step by step --------------------------------------------------------------------------------------
 
 
-def make_scheduler(num_blocks: int = 9, num_cpu_blocks: int = 20, **options: Any) -> SwappingScheduler:
+NOTHING = KVResult()
+KV_OPTIONS = ("enable_prefix_caching", "preemption_mode", "preemption_cost", "connector")
+
+
+def make_scheduler(num_blocks: int = 9, num_cpu_blocks: int = 20, **options: Any) -> Scheduler:
     """Blocks of 2 slots."""
-    caching = options.pop("enable_prefix_caching", True)
-    kv = SwappingKVCacheManager(num_blocks, 2, enable_prefix_caching=caching)
-    limits = {"max_num_seqs": 8, "max_num_batched_tokens": 100, **options}
-    return SwappingScheduler(kv, num_cpu_blocks=num_cpu_blocks, **limits)
+    kv_options = {name: options.pop(name) for name in KV_OPTIONS if name in options}
+    kv = OffloadingKVCacheManager(num_blocks, 2, num_cpu_blocks=num_cpu_blocks, **kv_options)
+    return Scheduler(kv, **{"max_num_seqs": 8, "max_num_batched_tokens": 100, **options})
 
 
-def step(scheduler: Scheduler) -> SchedulerOutput:
-    output = scheduler.schedule()
+def pool_of(scheduler: Scheduler) -> HostMemoryPool:
+    kv = scheduler.kv_cache_manager
+    assert isinstance(kv, OffloadingKVCacheManager)
+    assert isinstance(kv.connector, HostMemoryConnector)
+    return kv.connector.pool
+
+
+def begin(scheduler: Scheduler) -> tuple[SchedulerOutput, KVPlan]:
+    return scheduler.schedule(), scheduler.kv_cache_manager.begin_step()
+
+
+def end(scheduler: Scheduler, output: SchedulerOutput, result: KVResult | None = NOTHING) -> None:
+    """The step went well, and everybody who is to be sampled gets a 0; None: it failed."""
+    if result is None:
+        scheduler.fail_step(output)
+        scheduler.kv_cache_manager.end_step(None)
+        return
     samples = [
         r for r in output.scheduled_requests if scheduler.needs_sample(r, output.num_scheduled_tokens[r.request_id])
     ]
+    scheduler.kv_cache_manager.end_step(result)
     scheduler.update_from_output(output, {request.request_id: [0] for request in samples})
-    return output
+
+
+def step(scheduler: Scheduler) -> tuple[SchedulerOutput, KVPlan]:
+    output, plan = begin(scheduler)
+    end(scheduler, output)
+    return output, plan
 
 
 def add(scheduler: Scheduler, request_id: str, prompt: Sequence[int], max_tokens: int = 20) -> Request:
@@ -268,51 +301,51 @@ def test_only_what_lies_behind_the_prefix_hit_comes_from_the_cpu_pool() -> None:
     step(scheduler)
     scheduler._preempt(scheduler.running.pop())
     # The next step copies out first; on the device three full blocks can still be found, the fourth cannot.
-    output = step(scheduler)
-    assert output.blocks_to_swap_out == [(1, 0), (2, 1), (3, 2), (4, 3)]
-    assert output.blocks_to_swap_in == [(3, 4)]
+    output, plan = step(scheduler)
+    assert plan.swap_out == ((1, 0), (2, 1), (3, 2), (4, 3))
+    assert plan.swap_in == ((3, 4),)
     assert output.num_scheduled_tokens == {"a": 1}
     assert victim.num_computed_tokens == 8
     assert scheduler.preempted_prefix_cache_stats.hits == 6
-    assert scheduler.kv_cache_manager.swap_space.num_free_blocks == 20
+    assert pool_of(scheduler).num_free_blocks == 20
 
 
-def crowded() -> tuple[SwappingScheduler, SchedulerOutput]:
+def crowded() -> tuple[Scheduler, SchedulerOutput]:
     """A device full of "a" and "b" after one step, and a second one that preempts "b", 8 tokens in 4 blocks."""
     scheduler = make_scheduler(enable_prefix_caching=False)
     add(scheduler, "a", [1, 2, 3, 4, 5, 6, 7])
     add(scheduler, "b", [9] * 8)
     step(scheduler)
-    output = scheduler.schedule()
+    output, plan = begin(scheduler)
     assert output.preempted_req_ids == ["b"]
-    assert output.blocks_to_swap_out == [(5, 0), (6, 1), (7, 2), (8, 3)]
+    assert plan.swap_out == ((5, 0), (6, 1), (7, 2), (8, 3))
     return scheduler, output
 
 
 def test_what_a_failed_step_was_to_swap_out_is_computed_again() -> None:
     scheduler, output = crowded()
-    scheduler.fail_step(output)
-    assert scheduler.kv_cache_manager.swap_space.num_free_blocks == 20
-    output = step(scheduler)
+    end(scheduler, output, None)
+    assert pool_of(scheduler).num_free_blocks == 20
+    output, plan = step(scheduler)
     assert output.num_scheduled_tokens == {"a": 8}
-    assert output.blocks_to_swap_out == output.blocks_to_swap_in == []
+    assert not plan
 
 
 def test_what_a_failed_step_was_to_swap_in_is_still_in_the_pool() -> None:
     scheduler, output = crowded()
-    scheduler.update_from_output(output, {"a": [0]})
+    end(scheduler, output)
     scheduler.abort_request("a")
-    space = scheduler.kv_cache_manager.swap_space
+    space = pool_of(scheduler)
     for _ in range(3):
-        output = scheduler.schedule()
+        output, plan = begin(scheduler)
         assert output.num_scheduled_tokens == {"b": 1}
-        assert len(output.blocks_to_swap_in) == 4
-        scheduler.fail_step(output)
+        assert len(plan.swap_in) == 4
+        end(scheduler, output, None)
         assert space.num_free_blocks == 16
         assert scheduler.kv_cache_manager.num_free_blocks == 8
     step(scheduler)
     assert space.num_free_blocks == 20
-    assert step(scheduler).num_scheduled_tokens == {"b": 1}
+    assert step(scheduler)[0].num_scheduled_tokens == {"b": 1}
 
 
 def test_what_a_failed_step_was_to_swap_in_cannot_be_found() -> None:
@@ -324,11 +357,11 @@ def test_what_a_failed_step_was_to_swap_in_cannot_be_found() -> None:
         while scheduler.kv_cache_manager.num_free_blocks or len(scheduler.running) > 1:
             step(scheduler)  # until "b" is in the pool and "a" in every block
         scheduler.abort_request("a")
-        output = scheduler.schedule()
-        assert len(output.blocks_to_swap_in) == 4
+        output, plan = begin(scheduler)
+        assert len(plan.swap_in) == 4
         if abort:
             scheduler.abort_request("b")
-        scheduler.fail_step(output)
+        end(scheduler, output, None)
         again = Request("c", [9] * 9, SamplingParams())
         assert scheduler.kv_cache_manager.get_computed_blocks(again) == ([], 0)
 
@@ -343,12 +376,12 @@ def test_a_hit_that_is_longer_than_what_was_swapped_out() -> None:
     while not other.output_token_ids:
         step(scheduler)
     scheduler.abort_request("b")
-    output = scheduler.schedule()
+    output, plan = begin(scheduler)
     assert output.num_scheduled_tokens == {"a": 2}
-    assert output.blocks_to_swap_in == []
-    scheduler.update_from_output(output, {"a": [0]})
+    assert plan.swap_in == ()
+    end(scheduler, output)
     assert victim.num_computed_tokens == 10
-    assert scheduler.kv_cache_manager.swap_space.num_free_blocks == 20
+    assert pool_of(scheduler).num_free_blocks == 20
 
 
 @pytest.mark.parametrize(
@@ -356,17 +389,14 @@ def test_a_hit_that_is_longer_than_what_was_swapped_out() -> None:
 )
 def test_a_swapped_request_that_is_aborted_holds_nothing(when: str) -> None:
     scheduler, output = crowded()
-    scheduler.update_from_output(output, {"a": [0]})
+    end(scheduler, output)
     scheduler.abort_request("a")
     if when != "before it comes back":
-        output = scheduler.schedule()
-        assert output.blocks_to_swap_in
+        output, plan = begin(scheduler)
+        assert plan.swap_in
     scheduler.abort_request("b")
-    if "fails" in when:
-        scheduler.fail_step(output)
-    else:
-        scheduler.update_from_output(output, {"b": [0]})
-    assert scheduler.kv_cache_manager.swap_space.num_free_blocks == 20
+    end(scheduler, output, None if "fails" in when else NOTHING)
+    assert pool_of(scheduler).num_free_blocks == 20
     assert scheduler.kv_cache_manager.num_free_blocks == 8
     assert not scheduler.has_unfinished_requests()
 
@@ -377,10 +407,10 @@ def test_a_victim_that_does_not_fit_into_the_pool_is_computed_again(num_cpu_bloc
     add(scheduler, "a", [1, 2, 3, 4, 5, 6, 7])
     add(scheduler, "b", [9] * 8)
     step(scheduler)
-    output = step(scheduler)
-    assert (output.preempted_req_ids, len(output.blocks_to_swap_out)) == (["b"], num_swapped)
+    output, plan = step(scheduler)
+    assert (output.preempted_req_ids, len(plan.swap_out)) == (["b"], num_swapped)
     scheduler.abort_request("a")
-    assert step(scheduler).num_scheduled_tokens == {"b": 1 if num_swapped else 9}
+    assert step(scheduler)[0].num_scheduled_tokens == {"b": 1 if num_swapped else 9}
 
 
 def test_a_prompt_comes_back_where_its_chunks_were() -> None:
@@ -390,9 +420,9 @@ def test_a_prompt_comes_back_where_its_chunks_were() -> None:
     step(scheduler), step(scheduler)
     assert victim.num_computed_tokens == 5  # in the middle of a block
     scheduler._preempt(scheduler.running.pop())
-    output = step(scheduler)
+    output, plan = step(scheduler)
     assert output.num_scheduled_tokens == {"a": 1, "b": 4}
-    assert len(output.blocks_to_swap_out) == len(output.blocks_to_swap_in) == 3
+    assert len(plan.swap_out) == len(plan.swap_in) == 3
     assert victim.num_computed_tokens == 9
 
 
@@ -404,9 +434,9 @@ def test_the_cheaper_of_both_is_chosen_for_each_victim() -> None:
     for request in list(scheduler.running):
         scheduler._preempt(request)
     scheduler.running.clear()
-    output = step(scheduler)
+    output, plan = step(scheduler)
     assert output.num_scheduled_tokens == {"long": 1, "short": 5}
-    assert [block for _, block in output.blocks_to_swap_out] == [0, 1, 2]
+    assert [block for _, block in plan.swap_out] == [0, 1, 2]
 
 
 SCENARIO = {
@@ -428,30 +458,130 @@ def test_a_trace_shows_the_copies_and_the_same_tokens(policy: str) -> None:
     assert swapped["totals"]["scheduled_tokens"] == 4 * (3 + 8 - 1) < plain["totals"]["scheduled_tokens"]
 
 
-def test_the_mode_chooses_the_scheduler() -> None:
-    assert policies.get_scheduler_cls("v1") is Scheduler
-    assert policies.get_scheduler_cls("v1", "swap") is policies.get_scheduler_cls("v1", "cheaper") is SwappingScheduler
-    scheduler = make_scheduler(preemption_mode="cheaper", preemption_cost=FOUR_TOKENS)
-    config = describe_config(scheduler)
-    assert (config["preemption_mode"], config["num_cpu_blocks"], config["preemption_cost"]) == (
-        "cheaper",
-        20,
-        FOUR_TOKENS,
+def test_the_mode_chooses_the_manager_and_not_the_scheduler() -> None:
+    for name, scheduler_cls in policies.SCHEDULERS.items():
+        own = scheduler_cls.kv_cache_manager_cls
+        assert policies.get_kv_cache_manager_cls(scheduler_cls, "recompute") is own
+        swaps = OffloadingKVCacheManager if name != "sequence_group" else own  # that one has a pool of its own
+        for mode in ("swap", "cheaper"):
+            assert policies.get_kv_cache_manager_cls(scheduler_cls, mode) is swaps
+    config = {"preemption_mode": "cheaper", "num_cpu_blocks": 20, "preemption_cost": FOUR_TOKENS}
+    scheduler = make_scheduler(**config)
+    described = describe_config(scheduler)
+    assert {name: described[name] for name in config} == config
+    assert "scheduler" not in described
+
+
+@pytest.mark.parametrize("name", ["v1", "prefill_first", "warm_first"])
+@pytest.mark.parametrize("mode", ["swap", "cheaper"])
+def test_a_scheduler_of_the_family_swaps_and_says_the_same(name: str, mode: str) -> None:
+    config = {**SCENARIO["config"], "scheduler": name}
+    plain = run_trace({**SCENARIO, "config": config})
+    swapped = run_trace(
+        {
+            **SCENARIO,
+            "config": {**config, "preemption_mode": mode, "num_cpu_blocks": 20, "preemption_cost": FOUR_TOKENS},
+        }
     )
-    assert "scheduler" not in config
+    assert swapped["outputs"] == plain["outputs"]
+    assert any(record.get("swapped_in") for record in swapped["steps"])
+    assert swapped["totals"]["scheduled_tokens"] < plain["totals"]["scheduled_tokens"]
 
 
 def test_bad_options_are_refused() -> None:
-    kv = SwappingKVCacheManager(9, 2)
-    limits: dict[str, Any] = {"max_num_seqs": 1, "max_num_batched_tokens": 1}
     with pytest.raises(InvalidParameterError, match="'swap' or 'cheaper' here, got 'recompute'"):
-        SwappingScheduler(kv, preemption_mode="recompute", **limits)
+        OffloadingKVCacheManager(9, 2, preemption_mode="recompute")
     with pytest.raises(InvalidParameterError, match="num_cpu_blocks must be at least 0, got -1"):
-        SwappingScheduler(kv, num_cpu_blocks=-1, **limits)
-    with pytest.raises(InvalidParameterError, match="needs a SwappingKVCacheManager, got KVCacheManager"):
-        SwappingScheduler(KVCacheManager(9, 2), **limits)
+        OffloadingKVCacheManager(9, 2, num_cpu_blocks=-1)
+    options = {"num_blocks": 9, "block_size": 2, "max_num_seqs": 1, "max_num_batched_tokens": 1}
+    for name, manager_cls in (("v1", KVCacheManager), ("sequence_group", None)):
+        with pytest.raises(InvalidParameterError, match="has no option preemption_mode, got 'swap'"):
+            policies.make_scheduler(
+                policies.get_scheduler_cls(name), manager_cls, {**options, "preemption_mode": "swap"}
+            )
     with pytest.raises(InvalidParameterError, match="bandwidth must be above 0, got 0"):
         EngineConfig("tiny", preemption_mode="cheaper", preemption_cost={"bandwidth": 0})
+
+
+# --- a trial: a connector whose loads arrive late ---------------------------------------------------------------------
+
+
+class LateConnector(HostMemoryConnector):
+    """What was saved lies far away: it is fetched when somebody asks for it, and arrives in main memory steps later."""
+
+    def __init__(self, num_blocks: int) -> None:
+        super().__init__(num_blocks)
+        self.fetching: dict[str, None] = {}
+        self.ready: set[str] = set()
+
+    def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> Lookup:
+        num_tokens, _ = super().get_num_new_matched_tokens(request, num_computed_tokens)
+        is_ready = not num_tokens or request.request_id in self.ready
+        if not is_ready:
+            self.fetching[request.request_id] = None
+        return Lookup(num_tokens, is_ready)
+
+    def begin_step(self) -> KVPlan:
+        return replace(super().begin_step(), connector=tuple(self.fetching) or None)
+
+    def end_step(self, result: KVResult | None) -> None:
+        for request_id in result.loaded_req_ids if result else ():
+            self.fetching.pop(request_id)
+            self.ready.add(request_id)
+        super().end_step(result)
+
+    def _forget(self, request_id: str) -> None:
+        super()._forget(request_id)
+        self.fetching.pop(request_id, None)
+        self.ready.discard(request_id)
+
+
+class PatientScheduler(Scheduler):
+    """Whoever waits for its load is passed over."""
+
+    kv_cache_manager: OffloadingKVCacheManager
+
+    def _next_waiting(self) -> Request | None:
+        return next((request for request in self.waiting if self.kv_cache_manager.is_ready(request)), None)
+
+    def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
+        """Stands in for a base class that asks _next_waiting() for the next one: here it is put at the head."""
+        late = [request for request in self.waiting if not self.kv_cache_manager.is_ready(request)]
+        self.waiting = deque(request for request in self.waiting if request not in late)
+        super()._schedule_waiting(output, token_budget)
+        self.waiting.extendleft(reversed(late))
+
+
+@pytest.mark.parametrize("abort", [False, True])
+def test_who_waits_for_a_late_load_is_passed_over_and_starts_from_it(abort: bool) -> None:
+    connector = LateConnector(20)
+    kv = OffloadingKVCacheManager(9, 2, connector=connector, enable_prefix_caching=False)
+    scheduler = PatientScheduler(kv, max_num_seqs=2, max_num_batched_tokens=100)
+    late = add(scheduler, "late", [1, 2, 3, 4, 5, 6, 7])
+    step(scheduler)
+    scheduler._preempt(scheduler.running.pop())
+    others = [add(scheduler, name, [9, 8, 7], max_tokens=4) for name in "ab"]
+    for number in range(3):  # the fetch takes that many steps, and the others go on meanwhile
+        output, plan = begin(scheduler)
+        assert output.num_scheduled_tokens == ({"a": 3, "b": 3} if number == 0 else {"a": 1, "b": 1})
+        assert plan.connector == (("late",) if number else plan.connector)
+        assert late.status is RequestStatus.PREEMPTED
+        check_pool(kv.block_pool, [kv.get_block_ids(name) for name in "ab"])
+        end(scheduler, output, KVResult(loaded_req_ids=("late",) if number == 2 else ()))
+    if abort:
+        scheduler.abort_request("late")
+    output, plan = step(scheduler)
+    assert all(request.is_finished for request in others)
+    assert plan.connector is None
+    if not abort:
+        output, plan = step(scheduler)
+        assert output.num_scheduled_tokens == {"late": 1}, "it starts from what was loaded"
+        assert len(plan.swap_in) == 4
+        assert late.num_computed_tokens == 8
+        scheduler.abort_request("late")
+    assert not scheduler.has_unfinished_requests()
+    assert (kv.num_free_blocks, connector.pool.num_free_blocks) == (8, 20)
+    assert (connector.fetching, connector.ready, kv._loads) == ({}, set(), {})
 
 
 # --- what a preemption costs ------------------------------------------------------------------------------------------
@@ -563,9 +693,12 @@ def assert_idle(engine: LLMEngine) -> None:
     assert kv.num_free_blocks == kv.num_usable_blocks
     assert all(block.ref_cnt == 0 for block in kv.block_pool.blocks)
     assert not engine.has_unfinished_requests()
-    if isinstance(kv, SwappingKVCacheManager):
-        assert kv.swap_space.num_free_blocks == engine.kv_cache_plan.num_cpu_blocks
-        assert [kv._swapped, kv._swapping_out, kv._swapping_in, kv._hits, kv._tables] == [{}] * 5
+    assert kv._tables == {}
+    if isinstance(kv, OffloadingKVCacheManager):
+        memory = kv.connector
+        assert isinstance(memory, HostMemoryConnector)
+        assert memory.pool.num_free_blocks == engine.kv_cache_plan.num_cpu_blocks
+        assert [memory._num_tokens, memory._saving, memory._loading, kv._loads] == [{}] * 4
 
 
 @pytest.fixture(scope="module")
@@ -704,9 +837,10 @@ def test_an_abort_at_any_moment_leaves_nothing_behind(make_engine: MakeEngine, e
 
 def test_what_a_preemption_costs_is_measured_when_the_engine_starts(make_engine: MakeEngine) -> None:
     engine = make_engine(preemption_mode="cheaper", num_kv_blocks=40)
-    assert isinstance(engine.scheduler, SwappingScheduler)
-    cost = engine.scheduler.cost
-    assert engine.config.preemption_cost == engine.scheduler.preemption_cost
+    kv = engine.scheduler.kv_cache_manager
+    assert isinstance(kv, OffloadingKVCacheManager)
+    cost = kv.cost
+    assert engine.config.preemption_cost == kv.preemption_cost
     assert cost.bytes_per_token == 2 * 2 * 2 * 8 * 4  # K and V, layers, heads, head_dim, float32
     default = PreemptionCost()
     assert cost.seconds_per_token != default.seconds_per_token

@@ -1,0 +1,74 @@
+"""The KV cache of groups: sequences fork, and a group that is preempted may lie in main memory until it is back.
+
+A block that several sequences of a group share is copied once, and shared again when it comes back.
+Source: swap_out and swap_in of BlockSpaceManager in vLLM V0 (vllm/core/block_manager.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, ClassVar
+
+from mini_vllm.offload.host_memory import HostMemoryPool
+from mini_vllm.policies.v0.fork import ForkingKVCacheManager
+from mini_vllm.request import Request
+from mini_vllm.step import BlockPair, KVPlan
+
+
+class GroupKVCacheManager(ForkingKVCacheManager):
+    """A ForkingKVCacheManager with num_cpu_blocks blocks of main memory for the groups that are preempted.
+
+    The CPU blocks of a request are free as soon as it is back or has ended. So nobody is brought back in a step before
+    which somebody was stored: copies out come first.
+    """
+
+    own_options: ClassVar[frozenset[str]] = frozenset({"num_cpu_blocks"})
+
+    def __init__(self, num_blocks: int, block_size: int, *, num_cpu_blocks: int = 0, **options: Any) -> None:
+        super().__init__(num_blocks, block_size, **options)
+        self.num_cpu_blocks = num_cpu_blocks
+        self.pool = HostMemoryPool(num_cpu_blocks)
+        self._swap_out: dict[int, int] = {}  # CPU block -> block; a CPU block that was given up may be taken anew
+        self._swap_in: dict[BlockPair, None] = {}
+
+    def begin_step(self) -> KVPlan:
+        """What the last step left to copy, and what the coming one needs. Each pair is told once."""
+        swap_out = tuple((block, cpu_block) for cpu_block, block in self._swap_out.items())
+        plan = replace(super().begin_step(), swap_out=swap_out, swap_in=tuple(self._swap_in))
+        self._swap_out, self._swap_in = {}, {}
+        return plan
+
+    def free(self, request: Request) -> None:
+        """Give back the request's blocks, and its CPU blocks too."""
+        super().free(request)
+        self.pool.free(request.request_id)
+
+    def store(self, requests: Sequence[Request]) -> bool:
+        """Move the tables of a group to the pool; False, with nothing changed, if they do not all fit there."""
+        tables = {request.request_id: self.get_block_ids(request.request_id) for request in requests}
+        if len(set(chain(*tables.values()))) > self.pool.num_free_blocks:
+            return False
+        places: dict[int, int] = {}
+        for request in requests:
+            super().free(request)
+            pairs = self.pool.store(request.request_id, tables[request.request_id], places)
+            assert pairs is not None
+            places.update(pairs)
+        self._swap_out.update((cpu_block, block) for block, cpu_block in places.items())
+        return True
+
+    def num_blocks_to_restore(self, requests: Sequence[Request]) -> int:
+        """How many free blocks it takes to bring a stored group back, and for each to compute one token more."""
+        tables = [self.pool.get_block_ids(request.request_id) for request in requests]
+        partial = [
+            table[-1] for r, table in zip(requests, tables, strict=True) if r.num_computed_tokens % self.block_size
+        ]
+        return len(set(chain(*tables))) + len(requests) - len(set(partial))
+
+    def restore(self, requests: Sequence[Request]) -> None:
+        """Bring a stored group back, into new blocks. Raises ValueError, with nothing changed, if too few are free."""
+        self.rebuild({request.request_id: self.pool.get_block_ids(request.request_id) for request in requests})
+        for request in requests:
+            pairs = self.pool.fetch(request.request_id, self.get_block_ids(request.request_id))
+            self._swap_in.update(dict.fromkeys(pairs))
+            self.pool.free(request.request_id)
