@@ -36,7 +36,7 @@ from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
-from mini_vllm.step import SampledToken, SamplingRow, ScheduledChunk, StepInput
+from mini_vllm.step import SampledToken, SamplingRow, ScheduledChunk, StepInput, TokenDelta
 from mini_vllm.worker.memory import KVCachePlan, plan_kv_cache
 from mini_vllm.worker.model_runner import ModelRunner
 from mini_vllm.worker.preemption_cost import with_preemption_cost
@@ -199,14 +199,16 @@ class LLMEngine:
         self._finished_req_ids.clear()
         token_ids = {request_id: [token.token_id] for request_id, token in sampled.items()}
         finished = scheduler.update_from_output(output, token_ids)
-        finished += self._process_tokens(output, sampled)
+        outputs, stopped = self._process_tokens(output, sampled)
+        finished += stopped
         for request in finished:
             self._forget(request.request_id)
         if self.trace:
             self.trace.after_update(token_ids, finished)
-        for request_id in [name for name, search in self.beam_searches.items() if search.is_done]:
+        searched = [name for name, search in self.beam_searches.items() if search.is_done]
+        for request_id in searched:
             self.abort(request_id)
-        return self.output_processor.pop_outputs()
+        return [output for output in outputs if output.request_id not in searched]
 
     def _snapshot(self, output: SchedulerOutput) -> StepInput:
         """Freeze what the runner needs to know of this step."""
@@ -246,17 +248,21 @@ class LLMEngine:
             tuple(request.output_token_ids) if params.has_penalties else (),
         )
 
-    def _process_tokens(self, output: SchedulerOutput, sampled: dict[str, SampledToken]) -> list[Request]:
-        """Tokens to text; a stop string found there ends its request in the scheduler, too. Returns those."""
+    def _process_tokens(
+        self, output: SchedulerOutput, sampled: dict[str, SampledToken]
+    ) -> tuple[list[RequestOutput], list[Request]]:
+        """Tokens to text; a stop string found there ends its request in the scheduler, too. Returns those as well."""
         requests = [*output.scheduled_requests, *chain.from_iterable(output.forks.values())]
-        for request in requests:
-            token = sampled.get(request.request_id)
-            if token is not None:
-                self.output_processor.add_token(request, token)
-        stopped = self.output_processor.pop_stopped()
+        outputs, stopped = self.output_processor.process(
+            [
+                TokenDelta(each.request_id, [sampled[each.request_id]], each.finish_reason, each.num_cached_tokens)
+                for each in requests
+                if each.request_id in sampled
+            ]
+        )
         for request_id in stopped:
             self.scheduler.finish_request(request_id, "stop")
-        return [request for request in requests if request.request_id in stopped]
+        return outputs, [request for request in requests if request.request_id in stopped]
 
     def _forget(self, request_id: str) -> None:
         if self._rows.pop(request_id, None) is not None:
