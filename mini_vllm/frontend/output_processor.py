@@ -214,16 +214,16 @@ class IncrementalDetokenizer:
         self._pending.append(token_id)
         text = self._pending_text(len(self._pending))
         if text and not text.endswith(REPLACEMENT):
-            return self._settle(len(self._pending))
+            return self._settle(len(self._pending), text)
         if not self._decode([token_id, token_id]):  # no text, not even a lone space: a special or an unknown token
             self._pending.pop()
         elif len(self._pending) > MAX_PENDING:
             return self._settle(self._clean_boundary(text))
         return ""
 
-    def _settle(self, num_tokens: int) -> str:
-        """Move the first pending tokens to the context; returns their text."""
-        text = self._pending_text(num_tokens)
+    def _settle(self, num_tokens: int, text: str | None = None) -> str:
+        """Move the first pending tokens to the context; returns their text, which is decoded unless it is given."""
+        text = self._pending_text(num_tokens) if text is None else text
         self._context, self._pending = self._pending[:num_tokens], self._pending[num_tokens:]
         self._context_text = self._decode(self._context)
         return text
