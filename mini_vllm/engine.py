@@ -175,16 +175,12 @@ class LLMEngine:
         except BaseException:
             self.core.fail_step(output)
             raise
-        deltas = self.core.finish_step(output, result)
-        requests = {request.request_id: request for request in output.scheduled_requests}
-        requests |= {fork.request_id: fork for forks in output.forks.values() for fork in forks}
-        for delta in deltas:
-            for token in delta.tokens:
-                self.output_processor.add_token(requests[delta.request_id], token)
-        self.core.finish(self.output_processor.pop_stopped(), "stop")
-        for request_id in [name for name, search in self.beam_searches.items() if search.is_done]:
+        outputs, stopped = self.output_processor.process(self.core.finish_step(output, result))
+        self.core.finish(stopped, "stop")
+        searched = [name for name, search in self.beam_searches.items() if search.is_done]
+        for request_id in searched:
             self.abort(request_id)
-        return self.output_processor.pop_outputs()
+        return [output for output in outputs if output.request_id not in searched]
 
     def _check_request(self, request_id: str, token_ids: list[int], params: SamplingParams) -> None:
         if not token_ids:

@@ -16,7 +16,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine, make_child_ids
 from mini_vllm.errors import InvalidParameterError, TokenizerMissingError
 from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
-from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
+from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
@@ -84,16 +84,15 @@ class LLM:
     def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> Iterator[RequestOutput]:
         """Complete one prompt; every yield carries only what is new. Closing the iterator aborts the request."""
         request_id = self._add(prompt, sampling_params or self.default_sampling_params())
-        seen: dict[int, CompletionOutput] = {}
         previous: RequestOutput | None = None
         try:
             while previous is None or not previous.finished:
                 self._step()
                 output = self._latest[request_id]
                 if output is not None and output is not previous:
+                    delta = output.delta_since(previous)  # of several steps, if somebody else has stepped, too
                     previous = output
-                    yield output.delta_since(seen)
-                    seen = {choice.index: choice for choice in output.outputs}
+                    yield delta
         finally:
             self._drop(request_id)
 

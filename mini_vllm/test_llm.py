@@ -122,6 +122,20 @@ def test_streams_run_side_by_side_and_a_closed_one_is_aborted(llm: LLM, prompt: 
     assert not llm.engine.has_unfinished_requests()
 
 
+def test_a_stream_beside_a_generate_sees_everything_once(llm: LLM, prompt: list[int]) -> None:
+    params = dataclasses.replace(GREEDY, logprobs=1)
+    whole = llm.generate(prompt, params)[0].outputs[0]
+    stream = llm.stream(prompt, params)
+    pieces = [next(stream).outputs[0]]
+    llm.generate(prompt, dataclasses.replace(GREEDY, max_tokens=7, ignore_eos=True))
+    rest = [output.outputs[0] for output in stream]
+    assert len(rest[0].token_ids) >= 7
+    pieces += rest
+    assert "".join(piece.text for piece in pieces) == whole.text
+    assert [token for piece in pieces for token in piece.token_ids] == whole.token_ids
+    assert [each for piece in pieces for each in piece.logprobs or ()] == whole.logprobs
+
+
 @pytest.mark.parametrize("stop", ["fixed-size", " a ", "cache", "piece of the KV", ".", "A"])
 def test_trap_32_the_text_ends_before_the_stop_string(llm: LLM, prompt: list[int], stop: str) -> None:
     whole = llm.generate(prompt, GREEDY)[0].outputs[0].text

@@ -3,17 +3,18 @@
 What: one detokenizer per choice, and the RequestOutputs that collect the choices of a request.
 Why: a token is not a piece of text. A character may span tokens, a stop string too; what is shown must never be taken
 back. Invariant: the text of a choice only ever grows, and holds neither half a character nor a part of a stop string.
+Cost: a step touches its new tokens and nothing older. What came before is copied only for a caller who reads it.
 Who calls: the engine, after each step. State lives from add_request until the last choice has finished.
 Source: vllm/v1/engine/output_processor.py, vllm/v1/engine/detokenizer.py.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from mini_vllm.params import SamplingParams
-from mini_vllm.request import Request
-from mini_vllm.step import Logprob, SampledToken
+from mini_vllm.step import Logprob, TokenDelta
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # what a decoder makes of bytes that are no character, or not one yet
 MAX_PENDING = 8  # tokens that may wait for the rest of a character; UTF-8 needs at most 3 bytes of patience
@@ -30,20 +31,113 @@ class CompletionOutput:
     logprobs: list[dict[int, Logprob]] | None  # one per token, if asked for
 
 
-@dataclass(frozen=True, slots=True)
+class Mark(NamedTuple):
+    """How far a choice had come when a step was over."""
+
+    num_tokens: int
+    num_pieces: int
+    finish_reason: str | None
+
+
+START = Mark(0, 0, None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transcript:
+    """All that a choice has produced. The lists only ever grow at their ends, so a Mark is a snapshot of them."""
+
+    index: int
+    pieces: list[str]  # joined they are the text
+    token_ids: list[int]
+    logprobs: list[dict[int, Logprob]] | None
+
+    def between(self, start: Mark, end: Mark) -> CompletionOutput:
+        """What came after start and not after end. It costs as much as that is long."""
+        return CompletionOutput(
+            self.index,
+            "".join(self.pieces[start.num_pieces : end.num_pieces]),
+            self.token_ids[start.num_tokens : end.num_tokens],
+            end.finish_reason,
+            None if self.logprobs is None else self.logprobs[start.num_tokens : end.num_tokens],
+        )
+
+
+class Snapshot:
+    """The choices of a request as they were after a step. It is O(1) to take, however much they had produced."""
+
+    def __init__(self, transcripts: tuple[Transcript, ...], marks: tuple[Mark, ...]) -> None:
+        self._transcripts = transcripts
+        self._marks = marks
+
+    @cached_property
+    def outputs(self) -> list[CompletionOutput]:
+        """All that the choices had produced."""
+        return [each.between(START, mark) for each, mark in zip(self._transcripts, self._marks, strict=True)]
+
+    def is_of_the_request_of(self, other: "Snapshot") -> bool:
+        """Whether both count the same transcripts."""
+        return self._transcripts is other._transcripts
+
+    def since(self, seen: "Snapshot | None") -> list[CompletionOutput]:
+        """What is new since an earlier snapshot of the request, without the choices that have nothing new."""
+        starts = seen._marks if seen else (START,) * len(self._marks)
+        return [
+            transcript.between(start, end)
+            for transcript, start, end in zip(self._transcripts, starts, self._marks, strict=True)
+            if start != end
+        ]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, in another process or here, is the plain list."""
+        return list, (self.outputs,)
+
+
+class Outputs:
+    """The field RequestOutput.outputs: a list to whoever reads it, made of a Snapshot at the first reading."""
+
+    def __get__(self, output: "RequestOutput | None", owner: type) -> list[CompletionOutput]:
+        if output is None:
+            raise AttributeError("outputs: the field has no default")  # what a dataclass looks for in a descriptor
+        value = _unread(output)
+        return value.outputs if isinstance(value, Snapshot) else value
+
+    def __set__(self, output: "RequestOutput", value: list[CompletionOutput] | Snapshot) -> None:
+        vars(output)["_outputs"] = value
+
+
+@dataclass(frozen=True)
 class RequestOutput:
-    """What a request has produced, all its choices in order. prompt is None when it came as token ids."""
+    """What a request has produced, all its choices in order. prompt is None when it came as token ids.
+
+    The output of a step is a snapshot: outputs (a list of CompletionOutput) is made when somebody reads it, and shows
+    the choices as they were after that step, also when the request has gone on.
+    """
 
     request_id: str
     prompt_token_ids: list[int]
     num_cached_tokens: int  # of the prompt, found in the prefix cache when the first choice was admitted
     finished: bool
-    outputs: list[CompletionOutput]
+    outputs: Outputs = Outputs()
     prompt: str | None = None
 
-    def delta_since(self, seen: Mapping[int, CompletionOutput]) -> "RequestOutput":
-        """The same with only what is new: seen are earlier outputs by index; choices with nothing new are left out."""
-        return replace(self, outputs=[_delta(c, seen.get(c.index)) for c in self.outputs if c != seen.get(c.index)])
+    def delta_since(self, seen: "RequestOutput | None") -> "RequestOutput":
+        """The same with only what is new since seen, an earlier output of this request; None: since the beginning.
+
+        Choices with nothing new are left out. Between the outputs of two steps it costs as much as is new.
+        """
+        mine, theirs = _unread(self), None if seen is None else _unread(seen)
+        if isinstance(mine, Snapshot) and theirs is None:
+            return replace(self, outputs=mine.since(None))
+        if isinstance(mine, Snapshot) and isinstance(theirs, Snapshot) and mine.is_of_the_request_of(theirs):
+            return replace(self, outputs=mine.since(theirs))
+        before = {choice.index: choice for choice in seen.outputs} if seen else {}
+        return replace(self, outputs=[_delta(c, before.get(c.index)) for c in self.outputs if c != before.get(c.index)])
+
+
+def _unread(output: RequestOutput) -> list[CompletionOutput] | Snapshot:
+    """The field outputs as it was set."""
+    value: list[CompletionOutput] | Snapshot = vars(output)["_outputs"]
+    return value
 
 
 def _delta(choice: CompletionOutput, seen: CompletionOutput | None) -> CompletionOutput:
@@ -66,12 +160,17 @@ class IncrementalDetokenizer:
     The output's tokens lie in three stretches; only the last two are ever decoded:
 
         [ settled ............ | context | pending )
-          their text is in _decoded        not yet a whole character
+          their text is decoded            not yet a whole character
 
     The context, the tokens that were settled last, is decoded along because the text of a token depends on the one
     before it (SentencePiece drops the very first space). Joined, the text is decode(all tokens,
     skip_special_tokens=True). A byte-fallback decoder can void whole characters by an invalid byte later in the
     same run; what was shown is then not taken back. The prompt is not part of the text's context.
+
+    Of the decoded text only the end is looked at again, in which a stop string may have begun:
+
+        [ pieces: shown ............................. | held )
+                               [ recent: longest stop string - 1 characters )
     """
 
     def __init__(self, tokenizer: Any | None, params: SamplingParams) -> None:
@@ -80,13 +179,15 @@ class IncrementalDetokenizer:
         self._context: list[int] = []
         self._context_text = ""
         self._pending: list[int] = []
-        self._decoded = ""
-        self._num_held = 0  # characters at the end of _decoded that may be the beginning of a stop string
+        self.pieces: list[str] = []  # what may be shown now; it only ever grows at its end
+        self._max_recent = max(map(len, params.stop), default=1) - 1
+        self._recent = ""  # the last decoded characters, at most _max_recent
+        self._num_held = 0  # characters at the end of _recent that may be the beginning of a stop string
 
     @property
     def text(self) -> str:
-        """What may be shown now."""
-        return self._decoded[: len(self._decoded) - self._num_held]
+        """What may be shown now, joined."""
+        return "".join(self.pieces)
 
     def append(self, token_ids: Sequence[int], finished_by_token: bool = False) -> str | None:
         """Decode new tokens; returns the stop string that has just ended the text, or None.
@@ -102,6 +203,7 @@ class IncrementalDetokenizer:
     def flush(self) -> str | None:
         """The request is finished: show what was held back. Returns a stop string if that completes one."""
         stop_string = self._append_text(self._settle(len(self._pending))) if self._pending else None
+        self._show(self._recent, self._num_held)
         self._num_held = 0
         return stop_string
 
@@ -112,16 +214,16 @@ class IncrementalDetokenizer:
         self._pending.append(token_id)
         text = self._pending_text(len(self._pending))
         if text and not text.endswith(REPLACEMENT):
-            return self._settle(len(self._pending))
+            return self._settle(len(self._pending), text)
         if not self._decode([token_id, token_id]):  # no text, not even a lone space: a special or an unknown token
             self._pending.pop()
         elif len(self._pending) > MAX_PENDING:
             return self._settle(self._clean_boundary(text))
         return ""
 
-    def _settle(self, num_tokens: int) -> str:
-        """Move the first pending tokens to the context; returns their text."""
-        text = self._pending_text(num_tokens)
+    def _settle(self, num_tokens: int, text: str | None = None) -> str:
+        """Move the first pending tokens to the context; returns their text, which is decoded unless it is given."""
+        text = self._pending_text(num_tokens) if text is None else text
         self._context, self._pending = self._pending[:num_tokens], self._pending[num_tokens:]
         self._context_text = self._decode(self._context)
         return text
@@ -159,19 +261,27 @@ class IncrementalDetokenizer:
         """
         if not new_text:
             return None
-        num_searched = len(self._decoded)
-        self._decoded += new_text
+        text, num_old = self._recent + new_text, len(self._recent)
+        num_unseen = self._num_held + len(new_text)
         found = []
         for order, stop in enumerate(self._stop):
-            start = self._decoded.find(stop, max(0, num_searched - len(stop) + 1))
+            start = text.find(stop, max(0, num_old - len(stop) + 1))
             if start >= 0:
                 found.append((start + len(stop), order, start, stop))
         if found:
             _, _, start, stop_string = min(found)
-            self._decoded, self._num_held = self._decoded[:start], 0
+            self._show(text[:start], num_unseen - (len(text) - start))
+            self._recent, self._num_held = "", 0
             return stop_string
-        self._num_held = max((_overlap(self._decoded, stop) for stop in self._stop), default=0)
+        self._num_held = max((_overlap(text, stop) for stop in self._stop), default=0)
+        self._show(text[: len(text) - self._num_held], num_unseen - self._num_held)
+        self._recent = text[max(0, len(text) - self._max_recent) :]
         return None
+
+    def _show(self, text: str, num_new: int) -> None:
+        """Show the last num_new characters of text."""
+        if num_new:
+            self.pieces.append(text[len(text) - num_new :])
 
 
 def _overlap(text: str, stop: str) -> int:
@@ -185,15 +295,13 @@ def _overlap(text: str, stop: str) -> int:
 
 @dataclass(slots=True)
 class _Choice:
-    index: int
     detokenizer: IncrementalDetokenizer
-    logprobs: list[dict[int, Logprob]] | None
-    token_ids: list[int] = field(default_factory=list)
+    transcript: Transcript
     finish_reason: str | None = None
 
-    def to_output(self) -> CompletionOutput:
-        logprobs = None if self.logprobs is None else list(self.logprobs)
-        return CompletionOutput(self.index, self.detokenizer.text, list(self.token_ids), self.finish_reason, logprobs)
+    @property
+    def mark(self) -> Mark:
+        return Mark(len(self.transcript.token_ids), len(self.transcript.pieces), self.finish_reason)
 
 
 @dataclass(slots=True)
@@ -202,6 +310,7 @@ class _RequestState:
     prompt: str | None
     prompt_token_ids: list[int]
     choices: dict[str, _Choice]  # by child request id
+    transcripts: tuple[Transcript, ...]  # of the choices
     num_cached_tokens: int = 0
 
     @property
@@ -209,9 +318,9 @@ class _RequestState:
         return all(choice.finish_reason for choice in self.choices.values())
 
     def to_output(self) -> RequestOutput:
-        outputs = [choice.to_output() for choice in self.choices.values()]
+        snapshot = Snapshot(self.transcripts, tuple(choice.mark for choice in self.choices.values()))
         return RequestOutput(
-            self.request_id, self.prompt_token_ids, self.num_cached_tokens, self.finished, outputs, self.prompt
+            self.request_id, self.prompt_token_ids, self.num_cached_tokens, self.finished, snapshot, self.prompt
         )
 
 
@@ -225,8 +334,6 @@ class OutputProcessor:
         self._tokenizer = tokenizer
         self._requests: dict[str, _RequestState] = {}  # by request id
         self._parents: dict[str, _RequestState] = {}  # by child request id
-        self._changed: dict[str, _RequestState] = {}  # since the last pop_outputs, in order of change
-        self._stopped: list[str] = []  # child request ids, since the last pop_stopped
 
     def has_request(self, request_id: str) -> bool:
         """Whether a request, or a child of one, has this id and is still in flight."""
@@ -242,55 +349,42 @@ class OutputProcessor:
     ) -> None:
         """A request whose choice i the engine computes as child_ids[i]; with one choice that may be request_id."""
         assert not any(self.has_request(name) for name in (request_id, *child_ids)), request_id
-        choices = {
-            child_id: _Choice(
-                index,
-                IncrementalDetokenizer(self._tokenizer, params),
-                logprobs=None if params.logprobs is None else [],
-            )
-            for index, child_id in enumerate(child_ids)
-        }
-        state = _RequestState(request_id, prompt, list(prompt_token_ids), choices)
+        choices = {}
+        for index, child_id in enumerate(child_ids):
+            detokenizer = IncrementalDetokenizer(self._tokenizer, params)
+            transcript = Transcript(index, detokenizer.pieces, [], None if params.logprobs is None else [])
+            choices[child_id] = _Choice(detokenizer, transcript)
+        transcripts = tuple(choice.transcript for choice in choices.values())
+        state = _RequestState(request_id, prompt, list(prompt_token_ids), choices, transcripts)
         self._requests[request_id] = state
         self._parents.update(dict.fromkeys(child_ids, state))
 
-    def add_token(self, request: Request, token: SampledToken) -> None:
-        """Take in a child's new token; its finish_reason is that after this token.
+    def process(self, deltas: Sequence[TokenDelta]) -> tuple[list[RequestOutput], list[str]]:
+        """Take in what a step brought. Returns an output of each request that changed, and the stopped child requests.
 
-        A stop string finishes the choice with "stop" whatever the scheduler says, and a request the scheduler would
-        go on with is then listed by pop_stopped. Tokens of unknown and of finished choices are dropped: a request that
-        runs past its end leaves nothing behind.
+        These are the ids of the children that a stop string has ended, but not the scheduler: the engine ends them
+        there. Deltas of unknown and of finished choices are dropped: a request that runs past its end leaves nothing
+        behind. vLLM: OutputProcessor.process_outputs, whose reqs_to_abort are the stopped ones.
         """
-        state = self._parents.get(request.request_id)
-        if state is None:
-            return
-        choice = state.choices[request.request_id]
-        if choice.finish_reason is not None:
-            return
-        if choice.index == 0:
-            state.num_cached_tokens = request.num_cached_tokens
-        choice.token_ids.append(token.token_id)
-        if choice.logprobs is not None:
-            choice.logprobs.append(self._with_text(token.logprobs or {}))
-        stop_string = choice.detokenizer.append([token.token_id], request.finish_reason == "stop")
-        if stop_string is not None and request.finish_reason is None:
-            self._stopped.append(request.request_id)
-        if stop_string is None and request.finish_reason is not None:
-            stop_string = choice.detokenizer.flush()
-        choice.finish_reason = "stop" if stop_string is not None else request.finish_reason
-        self._changed[state.request_id] = state
-        if state.finished:
-            self._drop(state)
-
-    def pop_stopped(self) -> list[str]:
-        """Child request ids that a stop string has ended, for the engine to end them in the scheduler."""
-        stopped, self._stopped = self._stopped, []
-        return stopped
-
-    def pop_outputs(self) -> list[RequestOutput]:
-        """The requests that changed since the last call, each with all it has produced."""
-        changed, self._changed = self._changed, {}
-        return [state.to_output() for state in changed.values()]
+        changed: dict[str, _RequestState] = {}
+        stopped = []
+        for delta in deltas:
+            state = self._parents.get(delta.request_id)
+            if state is None or not (delta.tokens or delta.finish_reason):
+                continue
+            choice = state.choices[delta.request_id]
+            if choice.finish_reason is not None:
+                continue
+            if choice.transcript.index == 0 and choice.mark == START:
+                state.num_cached_tokens = delta.num_cached_tokens
+            stop_string = self._take(choice, delta)
+            if stop_string is not None and delta.finish_reason is None:
+                stopped.append(delta.request_id)
+            choice.finish_reason = "stop" if stop_string is not None else delta.finish_reason
+            changed[state.request_id] = state
+            if state.finished:
+                self._drop(state)
+        return [state.to_output() for state in changed.values()], stopped
 
     def abort(self, request_id: str) -> list[str]:
         """Forget a request; returns the child request ids still to be ended in the scheduler. Unknown ids: []."""
@@ -298,8 +392,20 @@ class OutputProcessor:
         if state is None:
             return []
         self._drop(state)
-        self._changed.pop(request_id, None)
         return [child_id for child_id, choice in state.choices.items() if choice.finish_reason is None]
+
+    def _take(self, choice: _Choice, delta: TokenDelta) -> str | None:
+        """Add tokens to a choice, in order. A stop string ends it, whatever follows in the delta, and is returned."""
+        detokenizer, transcript = choice.detokenizer, choice.transcript
+        for number, token in enumerate(delta.tokens, start=1):
+            transcript.token_ids.append(token.token_id)
+            if transcript.logprobs is not None:
+                transcript.logprobs.append(self._with_text(token.logprobs or {}))
+            finished_by_token = delta.finish_reason == "stop" and number == len(delta.tokens)
+            stop_string = detokenizer.append([token.token_id], finished_by_token)
+            if stop_string is not None:
+                return stop_string
+        return None if delta.finish_reason is None else detokenizer.flush()
 
     def _drop(self, state: _RequestState) -> None:
         del self._requests[state.request_id]

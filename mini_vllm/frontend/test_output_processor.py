@@ -1,5 +1,10 @@
 """Text that grows and is never taken back, and requests that leave nothing behind."""
 
+import copy
+import json
+import statistics
+import tracemalloc
+from dataclasses import FrozenInstanceError, asdict, replace
 from itertools import pairwise
 
 import pytest
@@ -11,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from mini_vllm.frontend.output_processor import CompletionOutput, IncrementalDetokenizer, OutputProcessor, RequestOutput
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
-from mini_vllm.step import Logprob, SampledToken
+from mini_vllm.step import Logprob, SampledToken, TokenDelta
 
 CORPUS = [
     "the quick brown fox jumps over the lazy dog, and the dog sleeps.",
@@ -336,15 +341,23 @@ def start(processor, request_id="r", prompt=(1, 2), n=1, **params):
 
 
 def feed(processor, request, token_ids, logprobs=None):
+    """A step for each token; returns the last output and the stopped child requests."""
+    last, all_stopped = None, []
     for token_id in token_ids:
         request.append_output_token(token_id)
         request.maybe_finish()
-        processor.add_token(request, SampledToken(token_id, logprobs))
+        outputs, stopped = processor.process([delta_of(request, [token_id], logprobs)])
+        last = outputs[0] if outputs else last
+        all_stopped += stopped
+    return last, all_stopped
+
+
+def delta_of(request, token_ids, logprobs=None):
+    tokens = [SampledToken(token_id, logprobs) for token_id in token_ids]
+    return TokenDelta(request.request_id, tokens, request.finish_reason, request.num_cached_tokens)
 
 
 def assert_empty(processor):
-    assert not processor.pop_outputs()
-    assert not processor.pop_stopped()
     assert [value for value in vars(processor).values() if isinstance(value, dict | list) and value] == []
 
 
@@ -353,15 +366,33 @@ def test_outputs_are_cumulative_snapshots():
     (request,) = start(processor)
     request.num_cached_tokens = 1
     first, second = in_bytes("hi")
-    feed(processor, request, [first])
-    (one,) = processor.pop_outputs()
-    assert processor.pop_outputs() == []  # nothing new
-    feed(processor, request, [second])
-    (two,) = processor.pop_outputs()
+    one, _ = feed(processor, request, [first])
+    two, _ = feed(processor, request, [second])
+    assert processor.process([]) == ([], [])
+    assert processor.process([TokenDelta("r", [])]) == ([], [])  # nothing new
     assert one == RequestOutput("r", [1, 2], 1, False, [CompletionOutput(0, "h", [first], None, None)], "prompt")
     assert two == RequestOutput(
         "r", [1, 2], 1, False, [CompletionOutput(0, "hi", [first, second], None, None)], "prompt"
     )
+
+
+def test_an_output_is_a_plain_frozen_dataclass_to_its_reader():
+    processor = OutputProcessor(BYTES)
+    (request,) = start(processor, logprobs=0)
+    token_id = in_bytes("h")[0]
+    output, _ = feed(processor, request, [token_id], {token_id: Logprob(-0.5, 1)})
+    choice = CompletionOutput(0, "h", [token_id], None, [{token_id: Logprob(-0.5, 1, "h")}])
+    plain = RequestOutput("r", [1, 2], 0, False, [choice], "prompt")
+    assert repr(output) == repr(plain)
+    assert json.dumps(asdict(output)) == json.dumps(asdict(plain))
+    assert type(output.outputs) is list
+    assert output.outputs is output.outputs
+    assert replace(output, prompt=None) == replace(plain, prompt=None)
+    assert copy.deepcopy(output) == plain
+    with pytest.raises(FrozenInstanceError):
+        output.outputs = []
+    with pytest.raises(TypeError, match="outputs"):
+        RequestOutput("r", [1, 2], 0, False)
 
 
 @pytest.mark.parametrize(
@@ -380,15 +411,18 @@ def test_outputs_are_cumulative_snapshots():
 def test_trap_33_finish_reasons_pass_through(params, tokens, reason, text):
     processor = OutputProcessor(BYTES)
     (request,) = start(processor, **params)
-    feed(processor, request, tokens[:-1])
-    assert not any(output.finished for output in processor.pop_outputs())
-    feed(processor, request, tokens[-1:])
-    (output,) = processor.pop_outputs()
+    before, stopped = feed(processor, request, tokens[:-1])
+    assert before is None or not before.finished
+    assert not stopped
+    output, stopped = feed(processor, request, tokens[-1:])
     assert output.finished
     assert output.outputs == [CompletionOutput(0, text, tokens, reason, None)]
-    stopped = processor.pop_stopped()
     assert stopped == ([] if request.is_finished else ["r"])
     assert_empty(processor)
+    whole = OutputProcessor(BYTES)  # all tokens in one step
+    start(whole, **params)
+    assert whole.process([delta_of(request, tokens)]) == ([output], stopped)
+    assert_empty(whole)
 
 
 def test_choices_are_collected_and_the_request_finishes_with_the_last():
@@ -396,9 +430,8 @@ def test_choices_are_collected_and_the_request_finishes_with_the_last():
     children = start(processor, n=3, stop=("!",), max_tokens=5)
     for child, num_cached_tokens in zip(children, [0, 1, 2], strict=True):
         child.num_cached_tokens = num_cached_tokens
-    feed(processor, children[1], in_bytes("b!"))
-    assert processor.pop_stopped() == ["1_r"]
-    (output,) = processor.pop_outputs()
+    output, stopped = feed(processor, children[1], in_bytes("b!"))
+    assert stopped == ["1_r"]
     assert [(c.index, c.text, c.finish_reason) for c in output.outputs] == [
         (0, "", None),
         (1, "b", "stop"),
@@ -406,55 +439,141 @@ def test_choices_are_collected_and_the_request_finishes_with_the_last():
     ]
     assert not output.finished
     feed(processor, children[0], in_bytes("aaaaa"))
-    feed(processor, children[2], in_bytes("cc"))
-    (output,) = processor.pop_outputs()
+    output, _ = feed(processor, children[2], in_bytes("cc"))
     assert [(c.text, c.finish_reason) for c in output.outputs] == [("aaaaa", "length"), ("b", "stop"), ("cc", None)]
     assert (output.finished, output.num_cached_tokens) == (False, 0)
-    feed(processor, children[2], in_bytes("c!"))
-    (output,) = processor.pop_outputs()
+    output, stopped = feed(processor, children[2], in_bytes("c!"))
     assert output.finished
-    assert processor.pop_stopped() == ["2_r"]
+    assert stopped == ["2_r"]
     assert_empty(processor)
+
+
+def test_a_step_gives_one_output_for_all_choices_of_a_request():
+    processor = OutputProcessor(BYTES)
+    (other,) = start(processor, "other")
+    children = start(processor, n=2, stop=("!",))
+    outputs, stopped = processor.process(
+        [
+            delta_of(children[0], in_bytes("a!b")),
+            delta_of(other, in_bytes("c")),
+            TokenDelta("gone", [SampledToken(1, None)]),
+            delta_of(children[1], in_bytes("d")),
+        ]
+    )
+    assert stopped == ["0_r"]
+    assert [(output.request_id, [choice.text for choice in output.outputs]) for output in outputs] == [
+        ("r", ["a", "d"]),
+        ("other", ["c"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "text", "token_ids", "reason"),
+    [
+        (None, "a", "ab!", "stop"),
+        ("length", "a", "ab!", "stop"),
+        ("stop", "a", "ab!", "stop"),  # the stop string comes before the token that ends the request
+    ],
+)
+def test_what_follows_a_stop_string_in_a_delta_is_dropped(finish_reason, text, token_ids, reason):
+    processor = OutputProcessor(BYTES)
+    start(processor, stop=("b!",), logprobs=0)
+    tokens = [SampledToken(token_id, None) for token_id in [*in_bytes("ab!cd"), EOS_ID]]
+    (output,), stopped = processor.process([TokenDelta("r", tokens, finish_reason)])
+    assert output.outputs == [CompletionOutput(0, text, in_bytes(token_ids), reason, [{}] * 3)]
+    assert stopped == (["r"] if finish_reason is None else [])
+    assert_empty(processor)
+
+
+def test_a_finish_without_a_token_shows_what_was_held_back():
+    processor = OutputProcessor(BYTES)
+    (request,) = start(processor, stop=("bX",))
+    before, _ = feed(processor, request, in_bytes("ab"))
+    assert processor.process([TokenDelta("r", [], "length")]) == (
+        [replace(before, finished=True, outputs=[CompletionOutput(0, "ab", in_bytes("ab"), "length", None)])],
+        [],
+    )
+    assert before.outputs[0].text == "a"
+    assert_empty(processor)
+
+
+CUT = "ab👍 the end\n\n é"
+
+
+@given(st.lists(st.integers(1, 5), min_size=1), st.sampled_from([(), ("end",), ("\n\n\n", " th"), ("zz", "é")]))
+@fast
+def test_outputs_do_not_depend_on_how_tokens_are_cut_into_deltas_nor_on_when_they_are_read(sizes, stop):
+    token_ids, at_once, late, joined = in_bytes(CUT), [], [], ["", [], 0]
+    one_by_one, several = OutputProcessor(BYTES), OutputProcessor(BYTES)
+    for processor in (one_by_one, several):
+        (request,) = start(processor, stop=stop, logprobs=0)
+    texts = {}
+    for token_id in token_ids:
+        outputs, _ = one_by_one.process([delta_of(request, [token_id])])
+        texts |= {len(output.outputs[0].token_ids): output.outputs[0] for output in outputs}
+    previous = None
+    while token_ids:
+        size = sizes[len(token_ids) % len(sizes)]
+        for output in several.process([delta_of(request, token_ids[:size])])[0]:
+            late.append(output)
+            at_once.append(copy.deepcopy(output))
+            (new,) = output.delta_since(previous).outputs
+            joined = [joined[0] + new.text, joined[1] + new.token_ids, joined[2] + len(new.logprobs)]
+            previous = output
+        token_ids = token_ids[size:]
+    assert late == at_once
+    for output in late:
+        (choice,) = output.outputs
+        assert choice == texts[len(choice.token_ids)]
+    assert joined == [choice.text, choice.token_ids, len(choice.logprobs)]
 
 
 def test_logprobs_are_collected_with_their_text():
     processor = OutputProcessor(BYTES)
     (request,) = start(processor, logprobs=1)
     a, b = in_bytes("ab")
-    feed(processor, request, [a], {a: Logprob(-0.5, 2), b: Logprob(-0.1, 1)})
-    (output,) = processor.pop_outputs()
+    output, _ = feed(processor, request, [a], {a: Logprob(-0.5, 2), b: Logprob(-0.1, 1)})
     assert output.outputs[0].logprobs == [{a: Logprob(-0.5, 2, "a"), b: Logprob(-0.1, 1, "b")}]
     silent = OutputProcessor(None)
     (request,) = start(silent, logprobs=0)
-    feed(silent, request, [7], {7: Logprob(-1.0, 1)})
-    (output,) = silent.pop_outputs()
+    output, _ = feed(silent, request, [7], {7: Logprob(-1.0, 1)})
     assert output.outputs == [CompletionOutput(0, "", [7], None, [{7: Logprob(-1.0, 1)}])]
 
 
 def test_deltas_join_to_the_whole():
     processor = OutputProcessor(BYTES)
     children = start(processor, n=2, max_tokens=6, stop=("!",), logprobs=0)
-    texts, token_ids, num_logprobs, seen, output = ["", ""], [[], []], [0, 0], {}, None
+    texts, token_ids, num_logprobs, seen = ["", ""], [[], []], [0, 0], None
     for tokens in zip(in_bytes("a👍b"), in_bytes("hello!"), strict=True):
         for child, token_id in zip(children, tokens, strict=True):
-            feed(processor, child, [token_id], {token_id: Logprob(0.0, 1)})
-        (output,) = processor.pop_outputs()
+            output, _ = feed(processor, child, [token_id], {token_id: Logprob(0.0, 1)})
         for choice in output.delta_since(seen).outputs:
             texts[choice.index] += choice.text
             token_ids[choice.index] += choice.token_ids
             num_logprobs[choice.index] += len(choice.logprobs)
-        seen = {choice.index: choice for choice in output.outputs}
+        seen = output
     assert texts == [choice.text for choice in output.outputs] == ["a👍b", "hello"]
     assert token_ids == [choice.token_ids for choice in output.outputs]
     assert num_logprobs == [6, 6]
     assert output.delta_since(seen).outputs == []
+    assert output.delta_since(None) == output
 
 
 def test_a_delta_may_carry_only_the_finish():
-    before = CompletionOutput(0, "ab", [1, 2], None, None)
-    after = CompletionOutput(0, "ab", [1, 2, 3], "stop", None)
-    (delta,) = RequestOutput("r", [1], 0, True, [after]).delta_since({0: before}).outputs
+    before = RequestOutput("r", [1], 0, False, [CompletionOutput(0, "ab", [1, 2], None, None)])
+    after = RequestOutput("r", [1], 0, True, [CompletionOutput(0, "ab", [1, 2, 3], "stop", None)])
+    (delta,) = after.delta_since(before).outputs
     assert delta == CompletionOutput(0, "", [3], "stop", None)
+
+
+def test_deltas_of_copied_outputs_are_the_same():
+    processor = OutputProcessor(BYTES)
+    children = start(processor, n=2, logprobs=0)
+    one, _ = feed(processor, children[0], in_bytes("ab"))
+    two, _ = feed(processor, children[0], in_bytes("c"))
+    for mine in (two, copy.deepcopy(two)):  # a copy is a plain list, as after a process boundary
+        for seen in (one, copy.deepcopy(one)):
+            assert mine.delta_since(seen).outputs == [CompletionOutput(0, "c", in_bytes("c"), None, [{}])]
 
 
 def test_abort_names_the_unfinished_choices_and_forgets_the_request():
@@ -471,10 +590,9 @@ def test_abort_names_the_unfinished_choices_and_forgets_the_request():
 def test_trap_36_a_token_after_the_end_leaves_nothing_behind():
     processor = OutputProcessor(BYTES)
     (request,) = start(processor, stop=("b",))
-    feed(processor, request, in_bytes("ab"))
-    (output,) = processor.pop_outputs()
-    assert processor.pop_stopped() == ["r"]
-    feed(processor, request, in_bytes("cd"))  # the scheduler was a step ahead
+    output, stopped = feed(processor, request, in_bytes("ab"))
+    assert stopped == ["r"]
+    assert feed(processor, request, in_bytes("cd")) == (None, [])  # the scheduler was a step ahead
     assert_empty(processor)
     assert output.outputs[0].token_ids == in_bytes("ab")
 
@@ -482,8 +600,7 @@ def test_trap_36_a_token_after_the_end_leaves_nothing_behind():
 def test_trap_36_a_choice_that_runs_on_gets_no_more_tokens():
     processor = OutputProcessor(BYTES)
     children = start(processor, n=2, stop=("b",))
-    feed(processor, children[0], in_bytes("abcd"))
-    (output,) = processor.pop_outputs()
+    output, _ = feed(processor, children[0], in_bytes("abcd"))
     assert output.outputs[0] == CompletionOutput(0, "a", in_bytes("ab"), "stop", None)
 
 
@@ -496,8 +613,6 @@ def test_trap_36_1000_requests_leave_every_map_empty():
             feed(processor, child, ends[i % 4] or in_bytes("a"))
         if ends[i % 4] is None:
             assert processor.abort(f"r{i}") == [child.request_id for child in children]
-        processor.pop_stopped()
-        processor.pop_outputs()
     assert_empty(processor)
 
 
@@ -505,6 +620,40 @@ def test_an_id_is_free_again_after_the_end():
     processor = OutputProcessor(BYTES)
     for text in ("one", "two"):
         (request,) = start(processor, max_tokens=3)
-        feed(processor, request, in_bytes(text))
-        (output,) = processor.pop_outputs()
+        output, _ = feed(processor, request, in_bytes(text))
         assert (output.outputs[0].text, output.finished) == (text, True)
+
+
+# --- what a step costs --------------------------------------------------------------------------------------------
+
+
+def bytes_of_a_step(processor, children, token_ids):
+    """The most memory that a step and the delta of its output hold above what was held before, in bytes."""
+    peaks, previous = [], None
+    tracemalloc.start()
+    for token_id in token_ids:
+        deltas = [delta_of(child, [token_id], {token_id: Logprob(-1.0, 1)}) for child in children]
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        (output,), _ = processor.process(deltas)
+        delta = output.delta_since(previous) if previous else None
+        peaks.append(tracemalloc.get_traced_memory()[1] - before)
+        assert delta is None or [len(choice.token_ids) for choice in delta.outputs] == [1, 1]
+        previous = output
+    tracemalloc.stop()
+    return statistics.median(peaks)  # now and then a list that grows moves to a larger place
+
+
+def test_a_step_copies_only_what_is_new():
+    processor = OutputProcessor(BYTES)
+    children = start(processor, n=2, logprobs=0, max_tokens=10**6, stop=("never", "no play, and"))
+    token_ids = in_bytes("all work and no play ")
+    bytes_of_a_step(processor, children, token_ids)  # what is made once
+    short = bytes_of_a_step(processor, children, token_ids)
+    for child in children:
+        processor.process([delta_of(child, token_ids * 200)])
+    long = bytes_of_a_step(processor, children, token_ids)
+    assert 0 < long < short + 1000  # the ids of an answer alone would be 33,600
+    for child in children:
+        detokenizer = processor._parents[child.request_id].choices[child.request_id].detokenizer
+        assert len(detokenizer._recent) == len("no play, an")  # all that is searched beside new text
