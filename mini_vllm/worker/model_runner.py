@@ -59,7 +59,7 @@ class ModelRunner:
         if not step.chunks:
             return {}
         input_ids, positions, metadata = self.pack(step.chunks)
-        attend = PagedAttention(self.attention_backend, self.kv_caches, metadata)
+        attend = PagedAttention(self.attention_backend, self.kv_caches, metadata, self.model.attention_specs)
         hidden = self.model.forward(input_ids, positions, attend)
         ends = accumulate(len(chunk.token_ids) for chunk in step.chunks)
         sampled = [
