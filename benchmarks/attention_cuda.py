@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
-from unittest.mock import patch
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -31,7 +30,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from mini_vllm.attention import AttentionBackend, AttentionMetadata, PackedRequest, get_backend
+from mini_vllm.attention import AttentionBackend, AttentionMetadata, AttentionSpec, PackedRequest, get_backend
 
 MEMORY_SHARE = 0.4  # of what is free, for K and V; the peers hold them once or twice more
 FLEX_SECONDS = 120.0  # flex_attention compiles anew for every shape
@@ -156,6 +155,7 @@ class Batch:
     metadata: AttentionMetadata
     query: Tensor  # [T, num_heads, head_dim]
     tables: list[Tensor]  # per group, [num_requests, blocks of a request]
+    plans: dict[AttentionBackend, Any] = field(default_factory=dict)
 
     @classmethod
     def make(cls, case: Case, layout: Layout, pool: Pool) -> "Batch":
@@ -174,12 +174,17 @@ class Batch:
         return cls(case, layout, pool, requests, metadata, query, tables)
 
     @property
-    def scale(self) -> float:
-        return float(self.layout.head_dim**-0.5)
+    def spec(self) -> AttentionSpec:
+        layout = self.layout
+        return AttentionSpec(
+            layout.num_heads, layout.num_kv_heads, layout.head_dim, layout.head_dim**-0.5, dtype=self.query.dtype
+        )
 
     def attend(self, backend: AttentionBackend) -> Tensor:
-        """Ours, as the engine calls it."""
-        return backend.attend(self.query, self.pool.key, self.pool.value, self.metadata, scale=self.scale)
+        """Ours, as a layer calls it; a step is planned by its first layer here."""
+        if self.plans.get(backend) is None:
+            self.plans[backend] = backend.plan(self.metadata, self.spec)
+        return backend.attend(self.query, self.pool.key, self.pool.value, self.plans[backend])
 
     def queries(self) -> list[Tensor]:
         """Per group [num_requests, new, num_heads, head_dim]."""
@@ -214,7 +219,7 @@ def run_sdpa(batch: Batch, contiguous: list[tuple[Tensor, Tensor]]) -> list[Tens
         with sdpa_kernel(backend):
             output = F.scaled_dot_product_attention(
                 query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), attn_mask=mask,
-                is_causal=is_chunk and mask is None, scale=batch.scale, enable_gqa=True,
+                is_causal=is_chunk and mask is None, scale=batch.spec.scale, enable_gqa=True,
             )  # fmt: skip
         outputs.append(output.transpose(1, 2))
     return outputs
@@ -237,7 +242,7 @@ def make_flex(batch: Batch) -> Callable[[list[tuple[Tensor, Tensor]]], list[Tens
         ((key, value),) = contiguous
         query = batch.queries()[0].transpose(1, 2)
         output = compiled(
-            query, key.transpose(1, 2), value.transpose(1, 2), block_mask=mask, scale=batch.scale, enable_gqa=True
+            query, key.transpose(1, 2), value.transpose(1, 2), block_mask=mask, scale=batch.spec.scale, enable_gqa=True
         )
         return [output.transpose(1, 2)]
 
@@ -255,7 +260,7 @@ def sampled_deviation(batch: Batch, outputs: list[Tensor], contiguous: list[tupl
             for row in {0, group.new - 1}:
                 seen = group.cached + row + 1
                 heads = query[request, row].float().unflatten(0, (batch.layout.num_kv_heads, -1))
-                scores = torch.einsum("kgd,lkd->kgl", heads, key[request, :seen].float()) * batch.scale
+                scores = torch.einsum("kgd,lkd->kgl", heads, key[request, :seen].float()) * batch.spec.scale
                 expected = torch.einsum("kgl,lkd->kgd", scores.softmax(-1), value[request, :seen].float())
                 worst = max(worst, deviation(output[request, row], expected.flatten(0, 1)))
     return worst
@@ -398,23 +403,19 @@ class Bench:
 
     def measure_host(self) -> list[str]:
         """Table lines: the host's time for one attend, for the plan and for the metadata of a step."""
-        from mini_vllm.attention import triton_backend
-
         layout, context = self.scale.layouts[0], self.scale.contexts[0]
         lines = [
-            "| batch | attend, µs a layer | make_plan, µs a step | AttentionMetadata.pack, µs a step |",
+            "| batch | attend, µs a layer | plan, µs a step | AttentionMetadata.pack, µs a step |",
             "|---|---|---|---|",
         ]
-        print("\nhost: µs of attend, make_plan, pack", flush=True)
+        print("\nhost: µs of attend, plan, pack", flush=True)
         decodes = [Case(f"decode {n} x {context}", "decode", (Group(n, context - 1, 1),)) for n in self.scale.batches]
         for case in (*decodes, self.scale.mixed_case):
             pool = Pool.make(layout, case.num_blocks(self.block_size), self.block_size, self.device.torch)
             batch, backend = Batch.make(case, layout, pool), get_backend("triton", self.device.torch)
-            with patch.object(triton_backend, "make_plan", wraps=triton_backend.make_plan) as planned:
-                batch.attend(backend)
             calls = (
                 partial(batch.attend, backend),
-                partial(triton_backend.make_plan, *planned.call_args.args, **planned.call_args.kwargs),
+                partial(backend.plan, batch.metadata, batch.spec),
                 partial(AttentionMetadata.pack, batch.requests, self.block_size, self.device.torch),
             )
             microseconds = [f"{self.device.enqueue_seconds(call) * 1e6:.0f}" for call in calls]
@@ -541,22 +542,24 @@ def plot_shares(rows: list[Row], yardsticks: Yardsticks, layouts: tuple[Layout, 
     figure.savefig(file, dpi=90, metadata={"Software": None})
 
 
-@torch.inference_mode()
-def main(args: argparse.Namespace) -> None:
-    """Measure, print as it goes, write the report. A dry run: tiny shapes in Triton's interpreter."""
-    scale = TINY if args.dry_run else QUICK if args.quick else FULL
+def set_up(args: argparse.Namespace) -> tuple[Device, Scale, Yardsticks]:
+    """The device, what to measure on it, and what it can do at best. A dry run: tiny shapes in Triton's interpreter."""
     if args.dry_run:
         get_backend("triton", torch.device("cpu"))  # says what is missing unless TRITON_INTERPRET=1 is set
         args.results = Path(tempfile.mkdtemp())
-    start = time.perf_counter()
     torch.manual_seed(0)
     device = Device("cpu" if args.dry_run else "cuda")
     yardsticks = device.yardsticks()
-    print(f"{device.describe()}\n{yardsticks}\nlast columns: the time of {SDPA}, {GATHERED} and {FLEX} over ours")
-    if args.sweep:
-        from attention_sweep import sweep
+    print(f"{device.describe()}\n{yardsticks}")
+    return device, TINY if args.dry_run else QUICK if args.quick else FULL, yardsticks
 
-        return sweep(device, scale, args.block_size, yardsticks)
+
+@torch.inference_mode()
+def main(args: argparse.Namespace) -> None:
+    """Measure, print as it goes, write the report."""
+    start = time.perf_counter()
+    device, scale, yardsticks = set_up(args)
+    print(f"last columns: the time of {SDPA}, {GATHERED} and {FLEX} over ours")
     bench = Bench(device, scale, args.block_size)
     rows = list(bench.measure_all(yardsticks))
     small = small_kernel_table(device, scale.layouts, scale.token_counts, args.block_size, yardsticks)
@@ -568,4 +571,3 @@ def main(args: argparse.Namespace) -> None:
         (args.results / "attention_cuda.md").write_text(text)
         plot_shares(rows, yardsticks, scale.layouts, args.results / "attention_cuda.png")
         print(f"written: {args.results / 'attention_cuda.md'}")
-    return None

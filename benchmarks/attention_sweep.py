@@ -1,21 +1,23 @@
-"""bench_attention.py --sweep: which tile shapes serve the attention kernel best. Part of attention_cuda.py.
+"""bench_attention.py --sweep: which tile shapes serve the attention kernel best. Built on attention_cuda.py.
 
 Tile shapes are tried on a few representative batches and ranked by time; what does not compile, does not fit into a
 multiprocessor's shared memory or computes something else is listed with its reason. For decodes the length of a split
 is then tried with the best shape. Prints and writes nothing: a person decides what becomes the default.
 """
 
+import argparse
 import time
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from attention_cuda import Batch, Pool, Row, Scale, first_line
+import torch
+from attention_cuda import Batch, Pool, Row, Scale, first_line, set_up
 from device import TOLERANCE, Device, Yardsticks, deviation
 from torch import Tensor
 
-from mini_vllm.attention import get_backend, tiles, triton_backend
-from mini_vllm.attention.paged_attention import TileShape, paged_attention
-from mini_vllm.attention.tiles import make_plan
+from mini_vllm.attention import get_backend, tiles
+from mini_vllm.attention.paged_attention import TilePlan, TileShape, paged_attention
+from mini_vllm.attention.tiles import make_tiles
 
 SECONDS = 420.0
 REPEATS = 11
@@ -31,19 +33,16 @@ class Work(NamedTuple):
 
     def run(self, shapes: tuple[TileShape, TileShape]) -> Any:
         """A call without arguments that attends with these shapes."""
-        batch, layout, pool = self.batch, self.batch.layout, self.batch.pool
-        group_size = layout.num_heads // layout.num_kv_heads
-        plan = make_plan(
+        batch, pool, spec = self.batch, self.batch.pool, self.batch.spec
+        cut = make_tiles(
             batch.metadata,
-            short_queries=shapes[SHORT].queries(group_size),
-            chunk_queries=shapes[CHUNK].queries(group_size),
+            short_queries=shapes[SHORT].queries(spec.group_size),
+            chunk_queries=shapes[CHUNK].queries(spec.group_size),
             key_steps=(shapes[SHORT].keys, shapes[CHUNK].keys),
             sliding_window=None,
         )
-        tables = batch.metadata.block_tables
-        return lambda: paged_attention(
-            batch.query, pool.key, pool.value, tables, plan, scale=batch.scale, shapes=shapes
-        )
+        plan = TilePlan(spec, shapes, cut, batch.metadata.block_tables)
+        return lambda: paged_attention(batch.query, pool.key, pool.value, plan)
 
 
 def candidates(default: TileShape, place: int, is_cuda: bool) -> list[TileShape]:
@@ -56,6 +55,13 @@ def candidates(default: TileShape, place: int, is_cuda: bool) -> list[TileShape]
     else:
         grid = [(r, k, w, s) for r in (64, 128) for k in (32, 64, 128) for w in (4, 8) for s in (2, 3, 4)]
     return [default, *(TileShape(*shape) for shape in grid if shape != tuple(default))]
+
+
+@torch.inference_mode()
+def main(args: argparse.Namespace) -> None:
+    """Set up as for the other figures, then sweep."""
+    device, scale, yardsticks = set_up(args)
+    sweep(device, scale, args.block_size, yardsticks)
 
 
 def sweep(device: Device, scale: Scale, block_size: int, yardsticks: Yardsticks) -> None:
@@ -82,10 +88,8 @@ def sweep(device: Device, scale: Scale, block_size: int, yardsticks: Yardsticks)
 
 def present_shapes(batch: Batch) -> tuple[TileShape, TileShape]:
     """The shapes that the back end chooses for a batch."""
-    with patch.object(triton_backend, "paged_attention", wraps=paged_attention) as attended:
-        batch.attend(get_backend("triton", batch.query.device))
-    shapes: tuple[TileShape, TileShape] = attended.call_args.kwargs["shapes"]
-    return shapes
+    plan: TilePlan = get_backend("triton", batch.query.device).plan(batch.metadata, batch.spec)
+    return plan.shapes
 
 
 def rank(device: Device, work: Work, place: int, deadline: float) -> list[tuple[float, TileShape]]:

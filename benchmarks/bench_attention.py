@@ -22,7 +22,7 @@ import torch.nn.functional as F
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from mini_vllm.attention import AttentionMetadata, PackedRequest, PagedAttention, get_backend  # noqa: E402
+from mini_vllm.attention import AttentionMetadata, AttentionSpec, PackedRequest, PagedAttention, get_backend  # noqa: E402
 
 NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, NUM_LAYERS = 16, 8, 128, 4
 SCALE = HEAD_DIM**-0.5
@@ -57,7 +57,9 @@ def paged(spans: list[tuple[int, int]], block_size: int, dtype: torch.dtype, rep
     requests = [PackedRequest([free.pop() for _ in range(w)], *span) for w, span in zip(widths, spans, strict=True)]
     shape = (sum(widths), block_size, NUM_KV_HEADS, HEAD_DIM)
     caches = [(torch.randn(shape).to(dtype), torch.randn(shape).to(dtype)) for _ in range(NUM_LAYERS)]
-    attend = PagedAttention(get_backend("torch", CPU), caches, AttentionMetadata.pack(requests, block_size, CPU))
+    metadata = AttentionMetadata.pack(requests, block_size, CPU)
+    spec = AttentionSpec(NUM_HEADS, NUM_KV_HEADS, HEAD_DIM, SCALE, dtype=dtype)
+    attend = PagedAttention(get_backend("torch", CPU), caches, metadata, [spec] * NUM_LAYERS)
     num_tokens = sum(new for _, new in spans)
     query = torch.randn(num_tokens, NUM_HEADS, HEAD_DIM).to(dtype)
     key, value = (torch.randn(num_tokens, NUM_KV_HEADS, HEAD_DIM).to(dtype) for _ in range(2))
@@ -70,7 +72,7 @@ def paged(spans: list[tuple[int, int]], block_size: int, dtype: torch.dtype, rep
                 torch.index_select(cache, 0, table, out=scratch[: len(table)])
 
     def run(layer: int) -> None:
-        attend(layer, query, key, value, scale=SCALE)
+        attend(layer, query, key, value)
 
     return milliseconds(run, repeats), milliseconds(copy, repeats)
 
@@ -127,8 +129,9 @@ def main() -> None:
     if args.device == "cpu" and not args.dry_run:
         return measure_on_cpu(args)
     import attention_cuda
+    import attention_sweep
 
-    return attention_cuda.main(args)
+    return attention_sweep.main(args) if args.sweep else attention_cuda.main(args)
 
 
 if __name__ == "__main__":

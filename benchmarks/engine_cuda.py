@@ -28,8 +28,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-import bench_engine
-from bench_engine import ROOT, Request, Turn
+import engine_common
+from engine_common import ROOT, Request, Turn
 
 LIMITS = {"max_num_seqs": 256, "max_num_batched_tokens": 16_384}
 MAX_MODEL_LEN = 4096
@@ -121,7 +121,7 @@ def run_turn(
 ) -> Iterator[Turn]:
     """Time each work in order; a report after each, so that what is done is known should the next take too long."""
     package = "transformers" if args.worker == "transformers" else "mini_vllm"
-    turn: Turn = {"version": bench_engine.find_version(package), "seconds": {}}
+    turn: Turn = {"version": engine_common.find_version(package), "seconds": {}}
     for requests in works:
         start = time.perf_counter()
         count = run(requests)
@@ -137,7 +137,7 @@ def run_turn(
 
 def turn_of_mini_vllm(args: argparse.Namespace) -> Iterator[Turn]:
     engine = make_engine(args)
-    run = partial(bench_engine.run_mini_vllm, engine, temperature=args.temperature)
+    run = partial(engine_common.run_mini_vllm, engine, temperature=args.temperature)
     run(warm_up(args))
     requests = workload(args)
     for turn in run_turn(args, run, [quarter(requests), requests, requests]):
@@ -150,14 +150,14 @@ def turn_of_transformers(args: argparse.Namespace) -> Iterator[Turn]:
     import torch
     from transformers import ContinuousBatchingConfig
 
-    model, make_config = bench_engine.load_transformers(args, "paged|sdpa")
+    model, make_config = engine_common.load_transformers(args, "paged|sdpa")
     model.to("cpu" if args.dry_run else "cuda")
     config = make_config(1024)
     if args.temperature:
         config.do_sample, config.temperature = True, args.temperature
     few = {"num_blocks": 16, "max_batch_tokens": 64} if args.dry_run else {}
     pages = ContinuousBatchingConfig(allow_block_sharing=False, **few)
-    run = torch.inference_mode()(partial(bench_engine.run_continuous, model, config, pages))
+    run = torch.inference_mode()(partial(engine_common.run_continuous, model, config, pages))
     run(warm_up(args)[:8])
     requests = workload(args)
     for turn in run_turn(args, run, [quarter(requests), requests]):
@@ -170,7 +170,7 @@ def turn_of_transformers(args: argparse.Namespace) -> Iterator[Turn]:
 def profile(args: argparse.Namespace) -> Iterator[Turn]:
     """Prefill steps and decode steps of the whole work, some timed without a profiler, the others profiled."""
     engine = make_engine(args)
-    bench_engine.run_mini_vllm(engine, warm_up(args), args.temperature)
+    engine_common.run_mini_vllm(engine, warm_up(args), args.temperature)
     profile_steps(args, lambda: None, 1)  # the first profile of a process takes seconds
     requests = workload(args)
     add_requests(engine, requests, args.temperature)
@@ -266,8 +266,8 @@ def in_process(args: argparse.Namespace, worker: str, deadline: float) -> Turn |
         return None
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
     command = [
-        sys.executable, bench_engine.__file__, "--device", "cuda", "--worker", worker, "--checkpoint",
-        str(args.checkpoint), "--requests", str(args.requests), "--block-size", str(args.block_size),
+        sys.executable, str(ROOT / "benchmarks" / "bench_engine.py"), "--device", "cuda", "--worker", worker,
+        "--checkpoint", str(args.checkpoint), "--requests", str(args.requests), "--block-size", str(args.block_size),
         "--temperature", str(args.temperature), *(["--dry-run"] if args.dry_run else []),
     ]  # fmt: skip
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
@@ -380,7 +380,7 @@ def roofline(args: argparse.Namespace, report: Turn) -> list[str]:
     weight_bytes = 2 * (shape.layer_weights + shape.head_weights)
     memory = matmul = floor = 0.0
     num_steps = 0
-    steps = bench_engine.replay(requests, report["mini_vllm"][0]["num_blocks"], args.block_size, **limits(args))
+    steps = engine_common.replay(requests, report["mini_vllm"][0]["num_blocks"], args.block_size, **limits(args))
     for num_tokens, num_samples, context in steps:
         read = (weight_bytes + 2 * shape.kv_numbers * context) / yardsticks["copy"]
         operations = 2 * (num_tokens * shape.layer_weights + num_samples * shape.head_weights)
@@ -424,7 +424,7 @@ def main(args: argparse.Namespace) -> None:
         return work(args)
     start = time.perf_counter()
     if not args.dry_run:
-        bench_engine.make_checkpoint(args.checkpoint)
+        engine_common.make_checkpoint(args.checkpoint)
         print(f"checkpoint: {time.perf_counter() - start:.0f} s", flush=True)
     report = measure_all(args, start + BUDGET)
     text = write_report(args, report, (time.perf_counter() - start) / 60)

@@ -37,8 +37,15 @@ from torch import Tensor  # noqa: E402
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
-from mini_vllm.attention import AttentionMetadata, Rotation, paged_attention, triton_simple, write_kv  # noqa: E402
-from mini_vllm.attention.metadata import PackedRequest  # noqa: E402
+from mini_vllm.attention import (  # noqa: E402
+    AttentionMetadata,
+    AttentionSpec,
+    PackedRequest,
+    Rotation,
+    paged_attention,
+    triton_simple,
+    write_kv,
+)
 from mini_vllm.attention.triton_backend import TritonBackend  # noqa: E402
 from mini_vllm.attention.triton_simple import SimpleTritonBackend  # noqa: E402
 from mini_vllm.models.layers import fused_triton  # noqa: E402
@@ -206,13 +213,13 @@ def attention_launches(case: Case, capability: int) -> Iterator[tuple[str, Launc
     query, key, value = qkv.split(heads, dim=1)
     cache = torch.empty(512, case.block_size, case.num_kv_heads, case.head_dim, dtype=case.dtype, device=META)
     rotation = Rotation(*torch.empty(2, 513, 1, case.head_dim, dtype=case.dtype, device=META))
-    options: Any = {"scale": 0.1, "sliding_window": case.sliding_window}
+    spec = AttentionSpec(case.num_heads, case.num_kv_heads, case.head_dim, 0.1, case.sliding_window, case.dtype)
     with recording(paged_attention, triton_simple, write_kv) as launches:
         backend = TritonBackend(generation=capability // 10)
         backend.write_kv(key, value, cache, cache, metadata)
         backend.rotate_and_write_kv(query, key, value, rotation, cache, cache, metadata)
-        backend.attend(query, cache, cache, metadata, **options)
-        SimpleTritonBackend().attend(query, cache, cache, metadata, **options)
+        for rung in (backend, SimpleTritonBackend()):
+            rung.attend(query, cache, cache, rung.plan(metadata, spec))
     for launch in launches:
         name = launch.kernel.__name__.removesuffix("_kernel")
         if name == "attention":

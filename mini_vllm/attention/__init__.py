@@ -1,6 +1,7 @@
 """Attention over a paged KV cache: a ladder of back ends behind one interface.
 
-metadata.py describes a packed batch, and backend.py is the interface and the choice. The rungs, each a back end:
+metadata.py describes a layer and a packed batch; backend.py is the interface and the choice. The rungs, each a back
+end:
 
     reference.py        plain torch, one query and one block at a time: reads like the chapter, the oracle of the tests
     torch_backend.py    torch's own operators over gathered pages: the fast one on a CPU
@@ -9,13 +10,14 @@ metadata.py describes a packed batch, and backend.py is the interface and the ch
 """
 
 from mini_vllm.attention.backend import BACKENDS, AttentionBackend, PagedAttention, get_backend, why_not
-from mini_vllm.attention.metadata import AttentionMetadata, PackedRequest
+from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec, PackedRequest
 from mini_vllm.attention.rotary import Rotation, apply_rotary
 
 __all__ = [
     "BACKENDS",
     "AttentionBackend",
     "AttentionMetadata",
+    "AttentionSpec",
     "PackedRequest",
     "PagedAttention",
     "Rotation",

@@ -1,23 +1,23 @@
 """The interface that every rung of the attention ladder implements, how a model sees it, and which rung runs.
 
-A back end has two verbs: write the new keys and values into the paged cache, then attend over it. Nothing outside this
-package turns a slot into an address, so a new rung is one new file and one name in BACKENDS.
+A back end plans a step on the host, once for all layers that attend alike. For each layer it then has two verbs, which
+are work of the device alone: write the new keys and values into the paged cache, and attend over it. Nothing outside
+this package turns a slot into an address, so a new rung is one new file and one name in BACKENDS.
 """
 
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from mini_vllm.attention.checks import check_attend, check_slots, check_write
-from mini_vllm.attention.metadata import AttentionMetadata
+from mini_vllm.attention.checks import check_cache, check_layer, check_slots, check_tables
+from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
 from mini_vllm.attention.rotary import Rotation, apply_rotary
 from mini_vllm.errors import InvalidParameterError
 
@@ -25,12 +25,20 @@ from mini_vllm.errors import InvalidParameterError
 class AttentionBackend(ABC):
     """Causal attention of a packed batch over a paged KV cache.
 
-    The cache of a layer is two tensors [num_blocks, block_size, num_kv_heads, head_dim]. Query head h reads KV head
-    h // (num_heads // num_kv_heads).
+    The cache of a layer is two tensors [num_blocks, block_size, num_kv_heads, head_dim]. A back end keeps nothing of a
+    step but scratch memory to use again: what it knows of the step is in the plan, which the caller holds.
     """
 
     name: ClassVar[str]
     debug: bool = False  # look at every slot and block id before it is used, which makes the host wait for the device
+
+    @abstractmethod
+    def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> Any:
+        """All that the host has to do for the layers of this spec in this step, uploads included.
+
+        Returns what attend() of the same back end takes; it is good for this step and this spec. Called once a step for
+        each distinct spec, before the first layer runs. FlashInfer: plan and run; vLLM: AttentionMetadataBuilder.build.
+        """
 
     @abstractmethod
     def write_kv(
@@ -39,21 +47,11 @@ class AttentionBackend(ABC):
         """Store key and value [T, num_kv_heads, head_dim] at the batch's slots. A slot of -1 stores nothing."""
 
     @abstractmethod
-    def attend(
-        self,
-        query: Tensor,
-        key_cache: Tensor,
-        value_cache: Tensor,
-        metadata: AttentionMetadata,
-        *,
-        scale: float,
-        sliding_window: int | None = None,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: Any) -> Tensor:
         """Attention of query [T, num_heads, head_dim] over the cached keys; the result has the same shape and dtype.
 
-        The query at position p sees the keys at positions [0, p], or (p - sliding_window, p]. Rows of the batch that
-        belong to no request, or to one of no tokens, come back as zeros. What lies in the cache outside the requests'
-        own tokens has no influence, not even NaN.
+        What a query sees is told by AttentionSpec. Rows of the batch that belong to no request, or to one of no tokens,
+        come back as zeros. What lies in the cache outside the requests' own tokens has no influence, not even NaN.
         """
 
     def rotate_and_write_kv(
@@ -71,24 +69,35 @@ class AttentionBackend(ABC):
         return apply_rotary(query, rotation)
 
 
-@dataclass(frozen=True, slots=True)
 class PagedAttention:
-    """One step's attention, as the model calls it: back end, KV cache of every layer, and the batch's metadata."""
+    """One step's attention, as the model calls it: back end, KV cache of every layer, metadata of the batch, plans.
 
-    backend: AttentionBackend
-    kv_caches: Sequence[tuple[Tensor, Tensor]]
-    metadata: AttentionMetadata
+    kv_caches and specs: one for each layer. The step is planned here, once for each distinct spec. Errors:
+    InvalidParameterError for a cache or block tables that do not fit; nothing was written.
+    """
+
+    def __init__(
+        self,
+        backend: AttentionBackend,
+        kv_caches: Sequence[tuple[Tensor, Tensor]],
+        metadata: AttentionMetadata,
+        specs: Sequence[AttentionSpec],
+    ) -> None:
+        for caches, spec in zip(kv_caches, specs, strict=True):
+            check_cache(*caches, metadata, spec)
+        check_tables(metadata)
+        if backend.debug:
+            for key_cache, _ in kv_caches:
+                check_slots(key_cache, metadata)
+        self.backend = backend
+        self.kv_caches = kv_caches
+        self.metadata = metadata
+        self.specs = specs
+        plans = {spec: backend.plan(metadata, spec) for spec in dict.fromkeys(specs)}
+        self.plans = [plans[spec] for spec in specs]  # by layer
 
     def __call__(
-        self,
-        layer_idx: int,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        rotation: Rotation | None = None,
-        *,
-        scale: float,
-        sliding_window: int | None = None,
+        self, layer_idx: int, query: Tensor, key: Tensor, value: Tensor, rotation: Rotation | None = None
     ) -> Tensor:
         """Write the batch's key and value [T, num_kv_heads, head_dim], then attend: [T, num_heads, head_dim].
 
@@ -98,22 +107,12 @@ class PagedAttention:
         reads it. Errors: InvalidParameterError for tensors that do not fit together; then nothing was written.
         """
         key_cache, value_cache = self.kv_caches[layer_idx]
-        check_write(key, value, key_cache, value_cache, self.metadata)
-        check_attend(query, key_cache, value_cache, self.metadata, scale, sliding_window)
-        if self.backend.debug:
-            check_slots(key_cache, self.metadata)
+        check_layer(query, key, value, self.metadata, self.specs[layer_idx])
         if rotation is None:
             self.backend.write_kv(key, value, key_cache, value_cache, self.metadata)
         else:
             query = self.backend.rotate_and_write_kv(query, key, value, rotation, key_cache, value_cache, self.metadata)
-        return self.backend.attend(
-            query,
-            key_cache,
-            value_cache,
-            self.metadata,
-            scale=scale,
-            sliding_window=sliding_window,
-        )
+        return self.backend.attend(query, key_cache, value_cache, self.plans[layer_idx])
 
 
 # --- which rung runs ----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What attention must know about one packed batch.
+"""What attention must know about a layer, and about one packed batch.
 
 A step computes T tokens of B requests, laid end to end without padding between them: prefill chunks and decodes are
 packed alike. The metadata says where each request's tokens lie, how long its sequence is, and which blocks hold its
@@ -22,6 +22,41 @@ from torch import Tensor
 from mini_vllm.errors import InvalidParameterError
 
 Array = npt.NDArray[np.int64]
+MAX_HEAD_DIM = 256
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionSpec:
+    """How a layer attends. Layers that are alike share a plan of each step, so the specs are compared and hashed.
+
+    A query at position p sees the keys at positions [0, p], or (p - sliding_window, p]. Scores are scale * query . key.
+    Query head h reads KV head h // (num_heads // num_kv_heads). dtype is that of queries, keys, values and KV cache.
+    Errors: InvalidParameterError for numbers that no layer can have.
+    """
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    scale: float
+    sliding_window: int | None = None
+    dtype: torch.dtype = torch.float32
+
+    def __post_init__(self) -> None:
+        if self.num_kv_heads < 1 or self.num_heads < 1 or self.num_heads % self.num_kv_heads:
+            raise InvalidParameterError(
+                f"num_heads is {self.num_heads}, which is no multiple of num_kv_heads, {self.num_kv_heads}"
+            )
+        if not 1 <= self.head_dim <= MAX_HEAD_DIM:
+            raise InvalidParameterError(f"head_dim is {self.head_dim}, supported are 1 to {MAX_HEAD_DIM}")
+        if not self.scale > 0:
+            raise InvalidParameterError(f"scale is {self.scale}, it must be above 0")
+        if self.sliding_window is not None and self.sliding_window < 1:
+            raise InvalidParameterError(f"sliding_window is {self.sliding_window}, it must be None or at least 1")
+
+    @property
+    def group_size(self) -> int:
+        """Query heads that share a KV head."""
+        return self.num_heads // self.num_kv_heads
 
 
 class PackedRequest(NamedTuple):

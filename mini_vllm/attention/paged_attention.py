@@ -1,6 +1,6 @@
 """Attention over a paged KV cache, the fast kernels: a tile of queries, a loop over keys, an online softmax.
 
-One kernel does prefill chunks, decodes and everything between. A program takes one tile of the plan (tiles.py) and one
+One kernel does prefill chunks, decodes and everything between. A program takes one tile of the step (tiles.py) and one
 KV head; the query heads that share it are packed into the tile's rows, so that keys and values are read once for all of
 them. Where a request's keys were split over several programs, a second kernel merges the partial results.
 
@@ -15,8 +15,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from mini_vllm.attention.metadata import AttentionSpec
 from mini_vllm.attention.numerics import LOG2E, matmul, round_to
-from mini_vllm.attention.tiles import MERGE_COLUMNS, TILE_COLUMNS, Plan
+from mini_vllm.attention.tiles import MERGE_COLUMNS, TILE_COLUMNS, Tiles
 
 MERGE_STEP = 16  # partial results that the merge takes at a time
 
@@ -216,46 +217,44 @@ def merge_kernel(
         tl.store(output_ptr + numbers + dims, round_to(result, output_ptr.dtype.element_ty), mask=dims < HEAD_DIM)
 
 
-def paged_attention(
-    query: Tensor,
-    key_cache: Tensor,
-    value_cache: Tensor,
-    block_tables: Tensor,
-    plan: Plan,
-    *,
-    scale: float,
-    shapes: tuple[TileShape, TileShape],
-    sliding_window: int | None = None,
-    output: Tensor | None = None,
-) -> Tensor:
-    """Attention of query [T, num_heads, head_dim] over the cache, as `plan` cuts it: at most three launches.
+class TilePlan(NamedTuple):
+    """One step's work on the device: the batch cut into tiles, and the shapes of tile that it was cut for."""
 
-    shapes: the tiles of short requests and of chunks that the plan was made for. output: where to write, contiguous and
-    like query; rows that no request owns become 0.
+    spec: AttentionSpec
+    shapes: tuple[TileShape, TileShape]  # of short requests and of chunks
+    tiles: Tiles
+    block_tables: Tensor  # [B, max_blocks] int32
+
+
+def paged_attention(
+    query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: TilePlan, output: Tensor | None = None
+) -> Tensor:
+    """Attention of query [T, num_heads, head_dim] over the cache, as the plan cuts it: at most three launches.
+
+    output: where to write, contiguous and like query; rows that no request owns become 0.
     """
-    _, num_heads, head_dim = query.shape
-    _, block_size, num_kv_heads, _ = key_cache.shape
-    group_size = num_heads // num_kv_heads
+    spec, shapes, tiles, block_tables = plan
+    num_kv_heads, head_dim = spec.num_kv_heads, spec.head_dim
     if output is None:
         output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-    output[plan.num_rows :] = 0
-    partial_rows = plan.max_short_queries * group_size
-    partial = output.new_empty(plan.num_partials, num_kv_heads, partial_rows, head_dim, dtype=torch.float32)
-    partial_lse = output.new_empty(plan.num_partials, num_kv_heads, partial_rows, dtype=torch.float32)
-    heads = {"NUM_KV_HEADS": num_kv_heads, "GROUP_SIZE": group_size, "HEAD_DIM": head_dim}
+    output[tiles.num_rows :] = 0
+    partial_rows = tiles.max_short_queries * spec.group_size
+    partial = output.new_empty(tiles.num_partials, num_kv_heads, partial_rows, head_dim, dtype=torch.float32)
+    partial_lse = output.new_empty(tiles.num_partials, num_kv_heads, partial_rows, dtype=torch.float32)
+    heads = {"NUM_KV_HEADS": num_kv_heads, "GROUP_SIZE": spec.group_size, "HEAD_DIM": head_dim}
     block_d = max(16, triton.next_power_of_2(head_dim))
-    for tiles, shape, by_spans in ((plan.chunk_tiles, shapes[1], False), (plan.short_tiles, shapes[0], True)):
-        if len(tiles):
-            attention_kernel[(len(tiles), num_kv_heads)](
-                output, partial, partial_lse, query, key_cache, value_cache, block_tables, tiles,
-                scale, query.stride(0), block_tables.stride(0), partial_rows,
-                **heads, BLOCK_SIZE=block_size, WINDOW=sliding_window or 0,
+    for table, shape, by_spans in ((tiles.chunk_tiles, shapes[1], False), (tiles.short_tiles, shapes[0], True)):
+        if len(table):
+            attention_kernel[(len(table), num_kv_heads)](
+                output, partial, partial_lse, query, key_cache, value_cache, block_tables, table,
+                spec.scale, query.stride(0), block_tables.stride(0), partial_rows,
+                **heads, BLOCK_SIZE=key_cache.shape[1], WINDOW=spec.sliding_window or 0,
                 BY_SPANS=by_spans, BLOCK_M=shape.rows, BLOCK_N=shape.keys, BLOCK_D=block_d, COLUMNS=TILE_COLUMNS,
                 num_warps=shape.num_warps, num_stages=shape.num_stages,
             )  # fmt: skip
-    if len(plan.merges):
-        merge_kernel[(len(plan.merges), num_kv_heads * partial_rows)](
-            output, partial, partial_lse, plan.merges, partial_rows,
+    if len(tiles.merges):
+        merge_kernel[(len(tiles.merges), num_kv_heads * partial_rows)](
+            output, partial, partial_lse, tiles.merges, partial_rows,
             **heads, BLOCK_D=block_d, BLOCK_P=MERGE_STEP, COLUMNS=MERGE_COLUMNS,
         )  # fmt: skip
     return output

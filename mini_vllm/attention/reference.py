@@ -8,11 +8,13 @@ Sources: PagedAttention (Kwon et al. 2023) for the block table; online softmax (
 of FlashAttention (Dao et al. 2022).
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from mini_vllm.attention.backend import AttentionBackend
-from mini_vllm.attention.metadata import AttentionMetadata
+from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
 
 
 class OnlineSoftmax:
@@ -57,18 +59,9 @@ class ReferenceBackend(AttentionBackend):
                 key_cache[block_id, offset] = key[token]
                 value_cache[block_id, offset] = value[token]
 
-    def attend(
-        self,
-        query: Tensor,
-        key_cache: Tensor,
-        value_cache: Tensor,
-        metadata: AttentionMetadata,
-        *,
-        scale: float,
-        sliding_window: int | None = None,
-    ) -> Tensor:
-        """Every query of every request on its own."""
-        output = torch.zeros_like(query)
+    def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> "ReferencePlan":
+        """What each row of the batch sees, request by request."""
+        rows = []
         starts = metadata.query_start_loc.tolist()
         for i, (seq_len, block_table) in enumerate(
             zip(metadata.seq_lens.tolist(), metadata.block_tables.tolist(), strict=True)
@@ -76,11 +69,33 @@ class ReferenceBackend(AttentionBackend):
             num_computed_tokens = seq_len - (starts[i + 1] - starts[i])
             for row in range(starts[i], starts[i + 1]):
                 end = num_computed_tokens + (row - starts[i]) + 1  # causal: a token sees itself and what came before
-                if end <= 0:  # a padded row, whose request has no tokens: its result stays 0
-                    continue
-                begin = 0 if sliding_window is None else max(0, end - sliding_window)
-                output[row] = attend_one(query[row], key_cache, value_cache, block_table, begin, end, scale)
+                begin = 0 if spec.sliding_window is None else max(0, end - spec.sliding_window)
+                if end > 0:  # else a padded row, whose request has no tokens
+                    rows.append(Row(row, block_table, begin, end))
+        return ReferencePlan(rows, spec.scale)
+
+    def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: "ReferencePlan") -> Tensor:
+        """Every query of every request on its own; a row that sees nothing stays 0."""
+        output = torch.zeros_like(query)
+        for row, block_table, begin, end in plan.rows:
+            output[row] = attend_one(query[row], key_cache, value_cache, block_table, begin, end, plan.scale)
         return output
+
+
+class Row(NamedTuple):
+    """A row of the batch sees positions [begin, end) of the sequence whose blocks are in block_table."""
+
+    row: int
+    block_table: list[int]
+    begin: int
+    end: int
+
+
+class ReferencePlan(NamedTuple):
+    """What the rows of one step see."""
+
+    rows: list[Row]
+    scale: float
 
 
 def attend_one(

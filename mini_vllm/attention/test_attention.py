@@ -19,6 +19,7 @@ from torch import Tensor
 from mini_vllm.attention import (
     AttentionBackend,
     AttentionMetadata,
+    AttentionSpec,
     PackedRequest,
     PagedAttention,
     Rotation,
@@ -40,6 +41,7 @@ class Batch:
 
     requests: list[PackedRequest]
     metadata: AttentionMetadata
+    spec: AttentionSpec
     query: Tensor  # [T, num_heads, head_dim]
     key: Tensor  # [T, num_kv_heads, head_dim]
     value: Tensor
@@ -47,12 +49,13 @@ class Batch:
     value_cache: Tensor
     histories: list[tuple[Tensor, Tensor]]  # keys and values of all positions of each request, this step's included
 
-    def run(self, rung: str | AttentionBackend, **options: Any) -> Tensor:
-        """Write, then attend, as a layer of a model does. options: sliding_window."""
+    def run(self, rung: str | AttentionBackend, sliding_window: int | None = None) -> Tensor:
+        """Plan, write, then attend, as a step of one layer does."""
         if isinstance(rung, str):
             rung = get_backend(rung, self.query.device)
-        attend = PagedAttention(rung, [(self.key_cache, self.value_cache)], self.metadata)
-        return attend(0, self.query, self.key, self.value, scale=self.scale, **options)
+        spec = replace(self.spec, sliding_window=sliding_window)
+        attend = PagedAttention(rung, [(self.key_cache, self.value_cache)], self.metadata, [spec])
+        return attend(0, self.query, self.key, self.value)
 
     def to(self, device: torch.device) -> "Batch":
         """The batch on a device; on its own it is returned as it is."""
@@ -63,10 +66,6 @@ class Batch:
         metadata = replace(self.metadata, **{name: getattr(self.metadata, name).to(device) for name in tensors})
         histories = [(keys.to(device), values.to(device)) for keys, values in self.histories]
         return replace(self, **moved, metadata=metadata, histories=histories)
-
-    @property
-    def scale(self) -> float:
-        return float(self.query.shape[-1] ** -0.5)
 
 
 def make_batch(
@@ -107,7 +106,8 @@ def make_batch(
         for which in range(2)
     )
     query = random(len(key), num_kv_heads * group_size, head_dim)
-    return Batch(requests, metadata, query, key, value, key_cache, value_cache, histories)
+    spec = AttentionSpec(num_kv_heads * group_size, num_kv_heads, head_dim, head_dim**-0.5, dtype=dtype)
+    return Batch(requests, metadata, spec, query, key, value, key_cache, value_cache, histories)
 
 
 def device_of(name: str) -> torch.device:
@@ -121,7 +121,7 @@ def dense_attention(batch: Batch, sliding_window: int | None = None) -> Tensor:
     for query, request, (keys, values) in zip(queries, batch.requests, batch.histories, strict=True):
         group_size = query.shape[1] // keys.shape[1]
         keys, values = (x.double().repeat_interleave(group_size, dim=1) for x in (keys, values))
-        scores = torch.einsum("qhd,khd->hqk", query, keys) * batch.scale
+        scores = torch.einsum("qhd,khd->hqk", query, keys) * batch.spec.scale
         query_positions = torch.arange(request.num_computed_tokens, len(keys), device=keys.device)[:, None]
         key_positions = torch.arange(len(keys), device=keys.device)[None]
         visible = key_positions <= query_positions
@@ -177,9 +177,7 @@ def test_backend_equals_dense_attention_in_float64(name: str, data: st.DataObjec
     if name == "triton-simple":  # one query and one head, and in the interpreter a millisecond a block
         spans, num_kv_heads = [(min(start, 20), min(num_tokens, 2)) for start, num_tokens in spans[:2]], 1
         block_size, group_size = max(block_size, 4), min(group_size, 3)
-    options = {
-        "sliding_window": data.draw(st.none() | st.integers(1, 2 * block_size + 2), label="sliding_window"),
-    }
+    window = data.draw(st.none() | st.integers(1, 2 * block_size + 2), label="sliding_window")
     dtype = data.draw(st.sampled_from([torch.float32, torch.bfloat16, torch.float16]), label="dtype")
     batch = make_batch(
         spans,
@@ -190,8 +188,8 @@ def test_backend_equals_dense_attention_in_float64(name: str, data: st.DataObjec
         dtype=dtype,
         seed=data.draw(st.integers(0, 1000), label="seed"),
     ).to(device_of(name))
-    expected = dense_attention(batch, **options)
-    output = batch.run(name, **options)
+    expected = dense_attention(batch, window)
+    output = batch.run(name, window)
     assert output.dtype == dtype
     assert output.shape == batch.query.shape
     assert_close(output, expected, [values for _, values in batch.histories])
@@ -206,8 +204,8 @@ def test_a_request_gets_the_same_result_alone_and_in_a_batch(name: str) -> None:
     for i, request in enumerate(batch.requests):
         metadata = AttentionMetadata.pack([request], 16, device_of(name))
         rung = get_backend(name, device_of(name))
-        attend = PagedAttention(rung, [(batch.key_cache, batch.value_cache)], metadata)
-        alone = attend(0, queries[i], keys[i], values[i], scale=batch.scale)
+        attend = PagedAttention(rung, [(batch.key_cache, batch.value_cache)], metadata, [batch.spec])
+        alone = attend(0, queries[i], keys[i], values[i])
         assert torch.equal(alone, together[i])
 
 
@@ -261,8 +259,8 @@ def test_trap_39_padding_writes_nothing_and_attends_to_nothing(name: str) -> Non
 def test_trap_40_a_row_of_a_request_without_tokens_is_zero_and_harms_nobody(name: str) -> None:
     """A padded row may also come as a request of one query and no keys: the softmax of nothing is NaN, and 0 here."""
     batch = make_batch([(5, 1), (16, 3)]).to(device_of(name))
-    options: tuple[dict[str, Any], ...] = ({}, {"sliding_window": 4})
-    expected = [dense_attention(batch, **each) for each in options]
+    windows = (None, 4)
+    expected = [dense_attention(batch, window) for window in windows]
     pad_rows(batch, 2, poison=torch.nan)
     meta = batch.metadata
     device = batch.query.device
@@ -274,8 +272,8 @@ def test_trap_40_a_row_of_a_request_without_tokens_is_zero_and_harms_nobody(name
         query_lens_cpu=np.array([1, 3, 1, 1, 0]),
         seq_lens_cpu=np.array([6, 19, 0, 0, 0]),
     )
-    for each, result in zip(options, expected, strict=True):
-        output = batch.run(name, **each)
+    for window, result in zip(windows, expected, strict=True):
+        output = batch.run(name, window)
         torch.testing.assert_close(output[:4].double(), result, atol=1e-5, rtol=0)
         assert torch.equal(output[4:], torch.zeros_like(output[4:]))
 
@@ -311,11 +309,36 @@ def test_rotation_before_the_write_is_that_of_the_torch_form(name: str) -> None:
     rotation = Rotation(torch.cat((cos, cos), -1).to(device_of(name)), torch.cat((-sin, sin), -1).to(device_of(name)))
     plain.query, plain.key = apply_rotary(plain.query, rotation), apply_rotary(plain.key, rotation)
     qkv = torch.cat((fused.query, fused.key, fused.value), dim=1)
-    attend = PagedAttention(get_backend(name, device_of(name)), [(fused.key_cache, fused.value_cache)], fused.metadata)
-    output = attend(0, *qkv.split([4, 2, 2], dim=1), rotation, scale=fused.scale)
+    caches = [(fused.key_cache, fused.value_cache)]
+    attend = PagedAttention(get_backend(name, device_of(name)), caches, fused.metadata, [fused.spec])
+    output = attend(0, *qkv.split([4, 2, 2], dim=1), rotation)
     torch.testing.assert_close(output, plain.run(name), atol=1e-5, rtol=0)
     torch.testing.assert_close(fused.key_cache, plain.key_cache, atol=1e-6, rtol=0, equal_nan=True)
     torch.testing.assert_close(fused.value_cache, plain.value_cache, atol=0, rtol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_step_is_planned_once_for_layers_that_are_alike(name: str) -> None:
+    """Three layers, the second with a window: two plans, made before the first layer runs; each layer has its own."""
+    batch = make_batch([(20, 1), (5, 3)]).to(device_of(name))
+    rung = get_backend(name, device_of(name))
+    planned = []
+
+    class Watched(type(rung)):  # type: ignore[misc]
+        def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> Any:
+            planned.append(spec)
+            return super().plan(metadata, spec)
+
+    rung.__class__ = Watched
+    windows = (None, 4, None)
+    specs = [replace(batch.spec, sliding_window=window) for window in windows]
+    caches = [(batch.key_cache.clone(), batch.value_cache.clone()) for _ in specs]
+    attend = PagedAttention(rung, caches, batch.metadata, specs)
+    assert planned == specs[:2]
+    for layer_idx, window in enumerate(windows):
+        output = attend(layer_idx, batch.query, batch.key, batch.value)
+        torch.testing.assert_close(output.double(), dense_attention(batch, window), atol=1e-5, rtol=0)
+    assert len(planned) == 2
 
 
 @pytest.mark.filterwarnings("error::UserWarning")  # torch warns when it has to resize a buffer that is too small
@@ -379,51 +402,58 @@ def spoil(**changes: Any) -> Callable[[Batch], None]:
 
 
 @pytest.mark.parametrize(
-    ("change", "options", "message"),
+    ("change", "message"),
     [
-        (spoil(key=lambda x: x[:2]), {}, "key has shape [2, 2, 8], the batch's 4 slots and the cache need [4, 2, 8]"),
-        (spoil(value=lambda x: x.half()), {}, "value is torch.float16, the KV cache torch.float32; they must be equal"),
-        (spoil(query=lambda x: x.double()), {}, "query is torch.float64, the KV cache torch.float32"),
-        (spoil(query=lambda x: x[:, :3]), {}, "query has 3 heads, which is no multiple of the cache's 2 KV heads"),
+        (spoil(key=lambda x: x[:2]), "key has shape [2, 2, 8], the batch's 4 slots and the layer need [4, 2, 8]"),
+        (spoil(value=lambda x: x.half()), "value is torch.float16, the layer and its KV cache are torch.float32"),
+        (spoil(query=lambda x: x.double()), "query is torch.float64, the layer and its KV cache are torch.float32"),
         (
-            spoil(query=lambda x: x[..., :6]),
-            {},
-            "query has shape [4, 4, 6], the batch and the cache need [4, num_heads, 8]",
+            spoil(query=lambda x: x[:, :3]),
+            "query has shape [4, 3, 8], the batch's 4 slots and the layer need [4, 4, 8]",
         ),
+        (spoil(query=lambda x: x[..., :6]), "query has shape [4, 4, 6], the batch's 4 slots and the layer need"),
+        (spoil(value_cache=lambda x: x.half()), "value_cache is [6, 16, 2, 8] torch.float16, key_cache [6, 16, 2, 8]"),
+        (spoil(key_cache=lambda x: x.transpose(0, 1).contiguous().transpose(0, 1)), "must be contiguous"),
         (
-            spoil(value_cache=lambda x: x.half()),
-            {},
-            "value_cache is [6, 16, 2, 8] torch.float16, key_cache [6, 16, 2, 8]",
+            spoil(spec=lambda spec: replace(spec, num_kv_heads=4)),
+            "key_cache is [6, 16, 2, 8] torch.float32, the layer needs [6, 16, 4, 8] torch.float32",
         ),
-        (spoil(key_cache=lambda x: x.transpose(0, 1).contiguous().transpose(0, 1)), {}, "must be contiguous"),
+        (spoil(spec=lambda spec: replace(spec, dtype=torch.float16)), "the layer needs [6, 16, 2, 8] torch.float16"),
         (
             spoil(metadata=lambda m: replace(m, block_tables=m.block_tables[:, :1])),
-            {},
             "block_tables has 1 columns, room for 16 tokens; the longest sequence has 17",
         ),
         (
             spoil(metadata=lambda m: replace(m, block_size=8)),
-            {},
             "key_cache has blocks of 16 tokens, the batch was packed for block_size 8",
         ),
-        (spoil(), {"sliding_window": 0}, "sliding_window is 0, it must be None or at least 1"),
     ],
 )
 @pytest.mark.parametrize("name", BACKENDS)
 def test_bad_input_is_refused_before_anything_is_written(
-    name: str, change: Callable[[Batch], None], options: dict[str, Any], message: str
+    name: str, change: Callable[[Batch], None], message: str
 ) -> None:
     batch = make_batch([(5, 3), (16, 1)])
     change(batch)
     cache = batch.key_cache.clone()
     with pytest.raises(InvalidParameterError, match=re.escape(message)):
-        batch.to(device_of(name)).run(name, **options)
+        batch.to(device_of(name)).run(name)
     torch.testing.assert_close(batch.key_cache, cache, rtol=0, atol=0, equal_nan=True)
 
 
-def test_a_head_that_is_too_wide_is_refused() -> None:
-    with pytest.raises(InvalidParameterError, match="head_dim is 257, supported are 1 to 256"):
-        make_batch([(0, 1)], head_dim=257).run("torch")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_heads": 3}, "num_heads is 3, which is no multiple of num_kv_heads, 2"),
+        ({"num_kv_heads": 0}, "num_heads is 4, which is no multiple of num_kv_heads, 0"),
+        ({"head_dim": 257}, "head_dim is 257, supported are 1 to 256"),
+        ({"scale": 0.0}, "scale is 0.0, it must be above 0"),
+        ({"sliding_window": 0}, "sliding_window is 0, it must be None or at least 1"),
+    ],
+)
+def test_a_layer_that_cannot_be_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
+        AttentionSpec(**{"num_heads": 4, "num_kv_heads": 2, "head_dim": 8, "scale": 1.0, **changes})
 
 
 @pytest.mark.parametrize("name", BACKENDS)

@@ -1,4 +1,4 @@
-"""The plan of a step: every key that a row sees is in exactly one of its tiles, and a cut depends on nobody else."""
+"""The cut of a step: every key that a row sees is in exactly one of its tiles, and a cut depends on nobody else."""
 
 import collections
 import itertools
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from mini_vllm.attention import AttentionMetadata, PackedRequest, tiles
-from mini_vllm.attention.tiles import Plan, make_plan
+from mini_vllm.attention.tiles import Tiles, make_tiles
 
 Span = tuple[int, int]  # cached tokens, new tokens
 SPANS = st.lists(
@@ -23,10 +23,10 @@ def pack(spans: list[Span]) -> AttentionMetadata:
     return AttentionMetadata.pack(requests, 16, torch.device("cpu"))
 
 
-def keys_by_row(plan: Plan) -> dict[int, list[range]]:
+def keys_by_row(cut: Tiles) -> dict[int, list[range]]:
     """For each row of the batch, the spans of keys that it meets; checks what a tile may be on the way."""
     spans = collections.defaultdict(list)
-    for table, most_queries, key_step in ((plan.short_tiles, 8, 64), (plan.chunk_tiles, 32, 32)):
+    for table, most_queries, key_step in ((cut.short_tiles, 8, 64), (cut.chunk_tiles, 32, 32)):
         for first_row, num_queries, _, _, begin, end, *_ in table.tolist():
             assert 1 <= num_queries <= most_queries
             assert begin % key_step == 0
@@ -39,10 +39,10 @@ def keys_by_row(plan: Plan) -> dict[int, list[range]]:
 @given(spans=SPANS, window=st.none() | st.integers(1, 700))
 @example(spans=[(0, 0), (40_000, 1), (0, 0), (511, 1), (512, 1)], window=None)
 def test_every_visible_key_is_in_exactly_one_tile_of_its_row(spans: list[Span], window: int | None) -> None:
-    plan = make_plan(pack(spans), sliding_window=window, **OPTIONS)
-    keys = keys_by_row(plan)
-    assert sorted(keys) == list(range(plan.num_rows)) == list(range(sum(n for _, n in spans)))
-    rows = iter(range(plan.num_rows))
+    cut = make_tiles(pack(spans), sliding_window=window, **OPTIONS)
+    keys = keys_by_row(cut)
+    assert sorted(keys) == list(range(cut.num_rows)) == list(range(sum(n for _, n in spans)))
+    rows = iter(range(cut.num_rows))
     for start, num_tokens in spans:
         for position in range(start, start + num_tokens):
             first = 0 if window is None else max(0, position - window + 1)
@@ -55,9 +55,9 @@ def test_every_visible_key_is_in_exactly_one_tile_of_its_row(spans: list[Span], 
 @settings(max_examples=200, deadline=None)
 @given(spans=SPANS, window=st.none() | st.integers(1, 700))
 def test_tiles_know_their_request(spans: list[Span], window: int | None) -> None:
-    plan = make_plan(pack(spans), sliding_window=window, **OPTIONS)
+    cut = make_tiles(pack(spans), sliding_window=window, **OPTIONS)
     starts = [sum(n for _, n in spans[:i]) for i in range(len(spans))]
-    for table in (plan.short_tiles, plan.chunk_tiles):
+    for table in (cut.short_tiles, cut.chunk_tiles):
         for first_row, num_queries, first_position, request, *_ in table.tolist():
             start, num_tokens = spans[request]
             assert first_position - start == first_row - starts[request]
@@ -67,19 +67,19 @@ def test_tiles_know_their_request(spans: list[Span], window: int | None) -> None
 @settings(max_examples=200, deadline=None)
 @given(spans=SPANS, window=st.none() | st.integers(1, 700))
 def test_partial_results_are_merged_once_and_in_order(spans: list[Span], window: int | None) -> None:
-    plan = make_plan(pack(spans), sliding_window=window, **OPTIONS)
+    cut = make_tiles(pack(spans), sliding_window=window, **OPTIONS)
     partials = [
-        (row, partial, begin) for row, _, _, _, begin, _, partial, _ in plan.short_tiles.tolist() if partial >= 0
+        (row, partial, begin) for row, _, _, _, begin, _, partial, _ in cut.short_tiles.tolist() if partial >= 0
     ]
     merged = []
-    for first_row, num_queries, first_partial, num_partials in plan.merges.tolist():
+    for first_row, num_queries, first_partial, num_partials in cut.merges.tolist():
         mine = [(partial, begin) for row, partial, begin in partials if row == first_row]
         assert [partial for partial, _ in mine] == list(range(first_partial, first_partial + num_partials))
         assert mine == sorted(mine, key=lambda each: each[1])  # in the order of their keys
         assert 1 < num_partials <= tiles.MAX_SPLITS + 1
-        assert num_queries <= plan.max_short_queries
+        assert num_queries <= cut.max_short_queries
         merged += [partial for partial, _ in mine]
-    assert merged == [partial for _, partial, _ in partials] == list(range(plan.num_partials))
+    assert merged == [partial for _, partial, _ in partials] == list(range(cut.num_partials))
 
 
 def rows_of(table: Tensor, request: int, first_row: int) -> list[list[int]]:
@@ -94,9 +94,9 @@ def rows_of(table: Tensor, request: int, first_row: int) -> list[list[int]]:
 @settings(max_examples=100, deadline=None)
 @given(spans=SPANS.filter(bool), window=st.none() | st.integers(1, 700))
 def test_law_a_request_is_cut_as_if_it_were_alone(spans: list[Span], window: int | None) -> None:
-    together = make_plan(pack(spans), sliding_window=window, **OPTIONS)
+    together = make_tiles(pack(spans), sliding_window=window, **OPTIONS)
     for request, span in enumerate(spans):
-        alone = make_plan(pack([span]), sliding_window=window, **OPTIONS)
+        alone = make_tiles(pack([span]), sliding_window=window, **OPTIONS)
         first_row = sum(n for _, n in spans[:request])
         for name in ("short_tiles", "chunk_tiles"):
             cut = sorted(rows_of(getattr(together, name), request, first_row))
@@ -105,20 +105,20 @@ def test_law_a_request_is_cut_as_if_it_were_alone(spans: list[Span], window: int
 
 def test_long_requests_are_split_into_a_bounded_number_of_spans() -> None:
     for length, num_spans in ((1, 1), (512, 1), (513, 2), (5_000, 10), (32_768, 64), (32_769, 33), (1_000_000, 64)):
-        plan = make_plan(pack([(length - 1, 1)]), sliding_window=None, **OPTIONS)
-        assert len(plan.short_tiles) == num_spans
-        assert plan.num_partials == (num_spans if num_spans > 1 else 0)
+        cut = make_tiles(pack([(length - 1, 1)]), sliding_window=None, **OPTIONS)
+        assert len(cut.short_tiles) == num_spans
+        assert cut.num_partials == (num_spans if num_spans > 1 else 0)
         assert num_spans <= tiles.MAX_SPLITS
 
 
 def test_the_longest_chunks_come_first() -> None:
-    plan = make_plan(pack([(0, 64), (300, 64)]), sliding_window=None, **OPTIONS)
-    lengths = [end - begin for *_, begin, end, _, _ in plan.chunk_tiles.tolist()]
+    cut = make_tiles(pack([(0, 64), (300, 64)]), sliding_window=None, **OPTIONS)
+    lengths = [end - begin for *_, begin, end, _, _ in cut.chunk_tiles.tolist()]
     assert lengths == sorted(lengths, reverse=True)
     assert len(lengths) == 4
 
 
 def test_a_batch_without_tokens_has_no_work() -> None:
     for spans in ([], [(0, 0)]):
-        plan = make_plan(pack(spans), sliding_window=None, **OPTIONS)
-        assert (len(plan.short_tiles), len(plan.chunk_tiles), len(plan.merges), plan.num_rows) == (0, 0, 0, 0)
+        cut = make_tiles(pack(spans), sliding_window=None, **OPTIONS)
+        assert (len(cut.short_tiles), len(cut.chunk_tiles), len(cut.merges), cut.num_rows) == (0, 0, 0, 0)

@@ -25,8 +25,8 @@ from mini_vllm.attention import AttentionMetadata, PackedRequest, Rotation, appl
 from mini_vllm.attention.numerics import matmul, round_to
 from mini_vllm.attention.paged_attention import paged_attention
 from mini_vllm.attention.test_attention import GPU, Batch, assert_close, dense_attention, make_batch
-from mini_vllm.attention.triton_backend import tile_shapes
-from mini_vllm.attention.triton_simple import attend_rows
+from mini_vllm.attention.triton_backend import TritonBackend
+from mini_vllm.attention.triton_simple import attend_rows, plan_rows
 from mini_vllm.attention.write_kv import rotate_and_write_kv, write_kv
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine
@@ -111,32 +111,18 @@ class Guarded:
         return result
 
 
-def run_kernel(batch: Batch, **options: Any) -> Tensor:
-    """The fast attention. options: sliding_window."""
+def run_kernel(batch: Batch, sliding_window: int | None = None) -> Tensor:
+    """The fast attention."""
     guarded = Guarded(batch)
-    group_size = batch.query.shape[1] // batch.key.shape[1]
-    shapes = tile_shapes(batch.query.shape[2], group_size, batch.query.dtype, 9)
-    plan = tiles.make_plan(
-        batch.metadata,
-        short_queries=shapes[0].queries(group_size),
-        chunk_queries=shapes[1].queries(group_size),
-        key_steps=(shapes[0].keys, shapes[1].keys),
-        sliding_window=options.get("sliding_window"),
-    )
-    tables = guarded.metadata.block_tables
-    return guarded.check(
-        paged_attention(
-            *guarded.inputs, tables, plan, scale=batch.scale, shapes=shapes, output=guarded.output, **options
-        )
-    )
+    plan = TritonBackend(generation=9).plan(guarded.metadata, replace(batch.spec, sliding_window=sliding_window))
+    return guarded.check(paged_attention(*guarded.inputs, plan, guarded.output))
 
 
-def run_simple_kernel(batch: Batch, **options: Any) -> Tensor:
-    """The simple attention, with the same options."""
+def run_simple_kernel(batch: Batch, sliding_window: int | None = None) -> Tensor:
+    """The simple attention."""
     guarded = Guarded(batch)
-    return guarded.check(
-        attend_rows(*guarded.inputs, guarded.metadata, scale=batch.scale, output=guarded.output, **options)
-    )
+    plan = plan_rows(guarded.metadata, replace(batch.spec, sliding_window=sliding_window))
+    return guarded.check(attend_rows(*guarded.inputs, plan, guarded.output))
 
 
 @st.composite
@@ -214,12 +200,11 @@ def batch_of(whole: Batch, requests: list[int]) -> Batch:
     parts = {name: getattr(whole, name).split(lens) for name in ("query", "key", "value")}
     chosen = [whole.requests[i] for i in requests]
     block_size = whole.metadata.block_size
-    return Batch(
-        chosen,
-        AttentionMetadata.pack(chosen, block_size, GPU),
+    return replace(
+        whole,
+        requests=chosen,
+        metadata=AttentionMetadata.pack(chosen, block_size, GPU),
         **{name: torch.cat([rows[i] for i in requests]) for name, rows in parts.items()},
-        key_cache=whole.key_cache,
-        value_cache=whole.value_cache,
         histories=[whole.histories[i] for i in requests],
     )
 
@@ -248,15 +233,13 @@ def test_trap_51_a_prefill_in_chunks_is_the_same_as_in_one(window: int | None) -
         for size in pieces:
             rows = slice(start, start + size)
             request = PackedRequest(whole.requests[0].block_ids, start, size)
-            piece = Batch(
-                [request],
-                AttentionMetadata.pack([request], 16, GPU),
-                whole.query[rows],
-                whole.key[rows],
-                whole.value[rows],
-                whole.key_cache,
-                whole.value_cache,
-                whole.histories,
+            piece = replace(
+                whole,
+                requests=[request],
+                metadata=AttentionMetadata.pack([request], 16, GPU),
+                query=whole.query[rows],
+                key=whole.key[rows],
+                value=whole.value[rows],
             )
             outputs.append(run_kernel(piece, sliding_window=window))
             start += size

@@ -11,8 +11,8 @@ split: each span is a tile of its own, its result a partial one, and a merge mak
 al. 2023). Longer chunks are cut along their queries only.
 
 Law: how a request is cut depends on its own lengths and never on the batch, so that its result does not, bit for bit.
-The cut is made on the host, which knows the lengths, once a step for all layers, and goes to the device in one copy
-(FlashInfer: plan and run).
+The cut is made on the host, which knows the lengths, once a step for all layers that attend alike, and goes to the
+device in one copy.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ TILE_COLUMNS = 8  # first row, queries, first position, request, first key, end 
 MERGE_COLUMNS = 4  # first row, queries, first partial, partials
 
 
-class Plan(NamedTuple):
+class Tiles(NamedTuple):
     """The work of one step. A row of tiles is TILE_COLUMNS int32, a row of merges MERGE_COLUMNS."""
 
     short_tiles: Tensor  # [n, TILE_COLUMNS]: requests whose queries fill one tile at most, by spans of their keys
@@ -43,14 +43,14 @@ class Plan(NamedTuple):
     max_short_queries: int
 
 
-def make_plan(
+def make_tiles(
     metadata: AttentionMetadata,
     *,
     short_queries: int,
     chunk_queries: int,
     key_steps: tuple[int, int],
     sliding_window: int | None,
-) -> Plan:
+) -> Tiles:
     """Cut a batch.
 
     short_queries: requests of up to so many queries are split by keys. chunk_queries: queries of a tile of the others.
@@ -99,7 +99,7 @@ def make_plan(
     chunk_tiles = chunk_tiles[np.argsort(begin - end, kind="stable")]  # the longest first: the last to finish are short
 
     short, chunks, merge = upload((short_tiles, chunk_tiles, merges), metadata.block_tables.device)
-    return Plan(
+    return Tiles(
         short,
         chunks,
         merge,

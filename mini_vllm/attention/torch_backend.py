@@ -8,24 +8,33 @@ neighbours, so its result does not depend on the batch.
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from mini_vllm.attention.backend import AttentionBackend
-from mini_vllm.attention.metadata import AttentionMetadata
+from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
 
 QUERY_SLICE = 64  # queries of a chunk whose scores are in memory at a time
 
 
 class Pages(NamedTuple):
-    """How one request's keys and values are read: the same in every layer of a step."""
+    """How one request's keys and values are read: the same in every layer that attends alike."""
 
     blocks: Tensor  # ids of the blocks that hold the keys in sight
     key_copy: Tensor  # scratch for these blocks, [blocks, block_size, num_kv_heads, head_dim]
     value_copy: Tensor
     key: Tensor  # the keys in sight as they lie in key_copy, [num_kv_heads, keys, head_dim]
     value: Tensor
+
+
+class TorchPlan(NamedTuple):
+    """One step's requests: how many queries each has, and its pages."""
+
+    spec: AttentionSpec
+    query_lens: list[int]
+    pages: list[Pages]
 
 
 class TorchBackend(AttentionBackend):
@@ -35,8 +44,34 @@ class TorchBackend(AttentionBackend):
 
     def __init__(self) -> None:
         self._scratch: list[Tensor] = []  # one for keys, one for values; reused by every request of every layer
-        self._metadata: AttentionMetadata | None = None  # the step that the plans are of
-        self._plans: dict[object, list[Pages]] = {}
+
+    def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> TorchPlan:
+        """The pages of every request, as views of scratch memory: a layer then has nothing left to do but read."""
+        block_size, window = metadata.block_size, spec.sliding_window
+        ends, query_lens = metadata.seq_lens_cpu, metadata.query_lens_cpu
+        # The first query stands at end - query_len and sees the oldest keys that any query sees.
+        begins = np.zeros_like(ends) if window is None else np.maximum(0, ends - query_lens + 1 - window)
+        first_blocks, last_blocks = begins // block_size, -(-ends // block_size)
+        num_blocks = int((last_blocks - first_blocks).max(initial=0))
+        self._make_room((num_blocks, block_size, spec.num_kv_heads, spec.head_dim), spec.dtype, metadata)
+        spans = zip(begins.tolist(), ends.tolist(), first_blocks.tolist(), last_blocks.tolist(), strict=True)
+        pages = []
+        for block_table, (begin, end, first, last) in zip(metadata.block_tables, spans, strict=True):
+            tokens = slice(begin - first * block_size, end - first * block_size)
+            key_copy, value_copy = (scratch[: last - first] for scratch in self._scratch)
+            key, value = (copy.flatten(0, 1)[tokens].transpose(0, 1) for copy in (key_copy, value_copy))
+            pages.append(Pages(block_table[first:last], key_copy, value_copy, key, value))
+        return TorchPlan(spec, query_lens.tolist(), pages)
+
+    def _make_room(self, shape: tuple[int, ...], dtype: torch.dtype, metadata: AttentionMetadata) -> None:
+        """Scratch memory for blocks of that shape; what is there is kept if they fit."""
+        device = metadata.block_tables.device
+        if self._scratch:
+            scratch = self._scratch[0]
+            same_kind = (scratch.dtype, scratch.device, scratch.shape[1:]) == (dtype, device, shape[1:])
+            if same_kind and len(scratch) >= shape[0]:
+                return
+        self._scratch = [torch.empty(shape, dtype=dtype, device=device) for _ in range(2)]
 
     def write_kv(
         self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
@@ -49,20 +84,10 @@ class TorchBackend(AttentionBackend):
         key_cache.flatten(0, 1).index_copy_(0, slots, key)
         value_cache.flatten(0, 1).index_copy_(0, slots, value)
 
-    def attend(
-        self,
-        query: Tensor,
-        key_cache: Tensor,
-        value_cache: Tensor,
-        metadata: AttentionMetadata,
-        *,
-        scale: float,
-        sliding_window: int | None = None,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: TorchPlan) -> Tensor:
         """One request after the other: a decode in one fused call, a longer chunk in slices."""
+        spec, lens, pages = plan
         output = torch.zeros_like(query)
-        lens = metadata.query_lens_cpu.tolist()
-        pages = self._plan(key_cache, metadata, sliding_window)
         queries_and_rows = (torch.split(tensor[: sum(lens)], lens) for tensor in (query, output))
         for queries, rows, page in zip(*queries_and_rows, pages, strict=True):
             if not len(queries) or not page.key.shape[1]:
@@ -70,51 +95,10 @@ class TorchBackend(AttentionBackend):
             torch.index_select(key_cache, 0, page.blocks, out=page.key_copy)
             torch.index_select(value_cache, 0, page.blocks, out=page.value_copy)
             if len(queries) == 1:
-                rows.copy_(attend_decode(queries, page.key, page.value, scale))
+                rows.copy_(attend_decode(queries, page.key, page.value, spec.scale))
             else:
-                rows.copy_(attend_chunk(queries, page.key, page.value, scale, sliding_window))
+                rows.copy_(attend_chunk(queries, page.key, page.value, spec.scale, spec.sliding_window))
         return output
-
-    def _plan(self, cache: Tensor, metadata: AttentionMetadata, sliding_window: int | None) -> list[Pages]:
-        """The pages of every request, worked out once a step: a layer then has nothing left to do but read."""
-        if metadata is not self._metadata:
-            self._metadata, self._plans = metadata, {}
-        kind = (sliding_window, cache.dtype, cache.device, cache.shape[1:])
-        if kind not in self._plans:
-            block_size = metadata.block_size
-            spans = [
-                # The first query stands at end - num_queries and sees the oldest keys that any query sees.
-                (0 if sliding_window is None else max(0, end - num_queries + 1 - sliding_window), end)
-                for num_queries, end in zip(
-                    metadata.query_lens_cpu.tolist(), metadata.seq_lens_cpu.tolist(), strict=True
-                )
-            ]
-            self._make_room(
-                cache, max(-(-end // block_size) - begin // block_size for begin, end in spans) if spans else 0
-            )
-            self._plans[kind] = [
-                self._find_pages(table, begin, end, block_size)
-                for table, (begin, end) in zip(metadata.block_tables, spans, strict=True)
-            ]
-        return self._plans[kind]
-
-    def _make_room(self, cache: Tensor, num_blocks: int) -> None:
-        if not self._scratch or not fits(self._scratch[0], cache, num_blocks):
-            self._scratch = [cache.new_empty(num_blocks, *cache.shape[1:]) for _ in range(2)]
-
-    def _find_pages(self, block_table: Tensor, begin: int, end: int, block_size: int) -> Pages:
-        """To read positions [begin, end)."""
-        first, last = begin // block_size, -(-end // block_size)
-        tokens = slice(begin - first * block_size, end - first * block_size)
-        key_copy, value_copy = (scratch[: last - first] for scratch in self._scratch)
-        key, value = (copy.flatten(0, 1)[tokens].transpose(0, 1) for copy in (key_copy, value_copy))
-        return Pages(block_table[first:last], key_copy, value_copy, key, value)
-
-
-def fits(scratch: Tensor, cache: Tensor, num_blocks: int) -> bool:
-    """Whether num_blocks blocks of the cache can be copied into the scratch buffer."""
-    same_kind = (scratch.dtype, scratch.device, scratch.shape[1:]) == (cache.dtype, cache.device, cache.shape[1:])
-    return same_kind and scratch.shape[0] >= num_blocks
 
 
 def attend_decode(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:

@@ -8,10 +8,10 @@ import triton
 from torch import Tensor
 
 from mini_vllm.attention.backend import AttentionBackend
-from mini_vllm.attention.metadata import AttentionMetadata
-from mini_vllm.attention.paged_attention import TileShape, paged_attention
+from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
+from mini_vllm.attention.paged_attention import TilePlan, TileShape, paged_attention
 from mini_vllm.attention.rotary import Rotation
-from mini_vllm.attention.tiles import Plan, make_plan
+from mini_vllm.attention.tiles import make_tiles
 from mini_vllm.attention.write_kv import rotate_and_write_kv, write_kv
 
 # What a program holds grows with the width of a head, so by the head_dim that is rounded up to: keys a step, warps and
@@ -48,8 +48,21 @@ class TritonBackend(AttentionBackend):
 
     def __init__(self, generation: int | None = None) -> None:
         self.generation = generation
-        self._metadata: AttentionMetadata | None = None  # the step that the plans are of
-        self._plans: dict[object, Plan] = {}
+
+    def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> TilePlan:
+        """Choose tiles for the layer and the GPU, cut the batch into them, send the cut to the device."""
+        device = metadata.block_tables.device
+        if self.generation is None:
+            self.generation = torch.cuda.get_device_capability(device)[0] if device.type == "cuda" else HOPPER
+        short, chunk = shapes = tile_shapes(spec.head_dim, spec.group_size, spec.dtype, self.generation)
+        tiles = make_tiles(
+            metadata,
+            short_queries=short.queries(spec.group_size),
+            chunk_queries=chunk.queries(spec.group_size),
+            key_steps=(short.keys, chunk.keys),
+            sliding_window=spec.sliding_window,
+        )
+        return TilePlan(spec, shapes, tiles, metadata.block_tables)
 
     def write_kv(
         self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
@@ -70,47 +83,6 @@ class TritonBackend(AttentionBackend):
         """One kernel for all of it."""
         return rotate_and_write_kv(query, key, value, rotation, key_cache, value_cache, metadata.slot_mapping)
 
-    def attend(
-        self,
-        query: Tensor,
-        key_cache: Tensor,
-        value_cache: Tensor,
-        metadata: AttentionMetadata,
-        *,
-        scale: float,
-        sliding_window: int | None = None,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: TilePlan) -> Tensor:
         """Chunks, decodes and the merge of split decodes: at most three launches."""
-        group_size = query.shape[1] // key_cache.shape[2]
-        if self.generation is None:
-            on_gpu = query.device.type == "cuda"
-            self.generation = torch.cuda.get_device_capability(query.device)[0] if on_gpu else HOPPER
-        shapes = tile_shapes(query.shape[2], group_size, query.dtype, self.generation)
-        return paged_attention(
-            query,
-            key_cache,
-            value_cache,
-            metadata.block_tables,
-            self._plan(metadata, group_size, shapes, sliding_window),
-            scale=scale,
-            shapes=shapes,
-            sliding_window=sliding_window,
-        )
-
-    def _plan(
-        self, metadata: AttentionMetadata, group_size: int, shapes: tuple[TileShape, TileShape], window: int | None
-    ) -> Plan:
-        """The plan of the step, made by the first layer of each kind."""
-        if metadata is not self._metadata:
-            self._metadata, self._plans = metadata, {}
-        kind = (group_size, shapes, window)
-        if kind not in self._plans:
-            short, chunk = shapes
-            self._plans[kind] = make_plan(
-                metadata,
-                short_queries=short.queries(group_size),
-                chunk_queries=chunk.queries(group_size),
-                key_steps=(short.keys, chunk.keys),
-                sliding_window=window,
-            )
-        return self._plans[kind]
+        return paged_attention(query, key_cache, value_cache, plan)

@@ -5,13 +5,16 @@ softmax up as the blocks come by. Every key is read once per query head and row,
 the same keys several times, and no matrix unit is used); it is here to be read, and what phase 01 starts from.
 """
 
+from typing import NamedTuple
+
+import numpy as np
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from mini_vllm.attention.backend import AttentionBackend
-from mini_vllm.attention.metadata import AttentionMetadata
+from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec, ragged, to_device
 from mini_vllm.attention.numerics import round_to
 from mini_vllm.attention.write_kv import write_kv
 
@@ -78,33 +81,39 @@ def attend_row_kernel(
     tl.store(output_ptr + dims, round_to(result, output_ptr.dtype.element_ty), mask=is_dim)
 
 
+class RowsPlan(NamedTuple):
+    """One step, row by row: whose each is, and what its request has in the cache."""
+
+    spec: AttentionSpec
+    request_of_row: Tensor  # [T] int64, -1 for rows of no request
+    query_start_loc: Tensor  # [B + 1] int32
+    seq_lens: Tensor  # [B] int32
+    block_tables: Tensor  # [B, max_blocks] int32
+
+
+def plan_rows(metadata: AttentionMetadata, spec: AttentionSpec) -> RowsPlan:
+    """Find the request of each row of the batch."""
+    request_of_row = np.full(len(metadata.slot_mapping), -1, np.int64)
+    owner, _ = ragged(metadata.query_lens_cpu)
+    request_of_row[: len(owner)] = owner
+    on_device = to_device(request_of_row, metadata.slot_mapping.device)
+    return RowsPlan(spec, on_device, metadata.query_start_loc, metadata.seq_lens, metadata.block_tables)
+
+
 def attend_rows(
-    query: Tensor,
-    key_cache: Tensor,
-    value_cache: Tensor,
-    metadata: AttentionMetadata,
-    *,
-    scale: float,
-    sliding_window: int | None = None,
-    output: Tensor | None = None,
+    query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: RowsPlan, output: Tensor | None = None
 ) -> Tensor:
     """Launch attend_row_kernel for every row and head. output: where to write, contiguous and like query."""
-    num_rows, num_heads, head_dim = query.shape
-    _, block_size, num_kv_heads, _ = key_cache.shape
+    spec, *tables = plan
     if output is None:
         output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-    num_owned = int(metadata.query_lens_cpu.sum())
-    request_of_row = torch.full((num_rows,), -1, device=query.device)
-    query_lens = metadata.query_start_loc.diff()
-    request_of_row[:num_owned] = torch.repeat_interleave(query_lens, output_size=num_owned)
-    if num_rows:
-        attend_row_kernel[(num_rows, num_heads)](
-            output, query, key_cache, value_cache,
-            request_of_row, metadata.query_start_loc, metadata.seq_lens, metadata.block_tables,
-            scale, sliding_window or 0, query.stride(0), metadata.block_tables.stride(0),
-            NUM_KV_HEADS=num_kv_heads, GROUP_SIZE=num_heads // num_kv_heads, HEAD_DIM=head_dim,
-            BLOCK_SIZE=block_size, BLOCK_D=triton.next_power_of_2(head_dim),
-            BLOCK_N=triton.next_power_of_2(block_size),
+    if len(query):
+        attend_row_kernel[(len(query), spec.num_heads)](
+            output, query, key_cache, value_cache, *tables,
+            spec.scale, spec.sliding_window or 0, query.stride(0), plan.block_tables.stride(0),
+            NUM_KV_HEADS=spec.num_kv_heads, GROUP_SIZE=spec.group_size, HEAD_DIM=spec.head_dim,
+            BLOCK_SIZE=key_cache.shape[1], BLOCK_D=triton.next_power_of_2(spec.head_dim),
+            BLOCK_N=triton.next_power_of_2(key_cache.shape[1]),
         )  # fmt: skip
     return output
 
@@ -114,28 +123,16 @@ class SimpleTritonBackend(AttentionBackend):
 
     name = "triton-simple"
 
+    def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> RowsPlan:
+        """The request of each row."""
+        return plan_rows(metadata, spec)
+
     def write_kv(
         self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
     ) -> None:
         """One program a token."""
         write_kv(key, value, key_cache, value_cache, metadata.slot_mapping)
 
-    def attend(
-        self,
-        query: Tensor,
-        key_cache: Tensor,
-        value_cache: Tensor,
-        metadata: AttentionMetadata,
-        *,
-        scale: float,
-        sliding_window: int | None = None,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: RowsPlan) -> Tensor:
         """One program a row and head."""
-        return attend_rows(
-            query,
-            key_cache,
-            value_cache,
-            metadata,
-            scale=scale,
-            sliding_window=sliding_window,
-        )
+        return attend_rows(query, key_cache, value_cache, plan)

@@ -15,7 +15,6 @@ from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError
 from mini_vllm.models.checkpoint import WeightLoader
 from mini_vllm.models.layers.embedding import Embedding
 from mini_vllm.models.layers.linear import Linear, linear, pack_weight
-from mini_vllm.models.layers.mlp import GatedMLP
 from mini_vllm.models.layers.norm import RMSNorm
 from mini_vllm.models.layers.rotary import RotaryEmbedding
 from mini_vllm.models.layers.self_attention import AttentionShape, SelfAttention
@@ -24,10 +23,11 @@ from mini_vllm.models.layers.self_attention import AttentionShape, SelfAttention
 class DecoderLayer(nn.Module):
     """Two residual blocks, each normalised on the way in: x + attention(norm(x)), then x + mlp(norm(x)).
 
-    The sum x travels beside what is to be added to it, so that adding and normalising can be one pass over memory.
+    The sum x travels beside what is to be added to it, so that adding and normalising can be one pass over memory. The
+    mlp is any module from [T, hidden_size] to the same shape.
     """
 
-    def __init__(self, loader: WeightLoader, self_attn: SelfAttention, mlp: GatedMLP, config: Any) -> None:
+    def __init__(self, loader: WeightLoader, self_attn: SelfAttention, mlp: nn.Module, config: Any) -> None:
         super().__init__()
         self.input_layernorm = RMSNorm(loader.at("input_layernorm"), config.hidden_size, config.rms_norm_eps)
         self.self_attn = self_attn
@@ -52,7 +52,8 @@ class DecoderLayer(nn.Module):
 class DecoderModel(nn.Module, ABC):
     """A decoder-only language model over a packed batch and a paged KV cache.
 
-    Built by `load_model`, with weights: there is no such thing as an instance without them.
+    Built by `load_model`, with weights: there is no such thing as an instance without them. attention_specs: how each
+    layer attends, which PagedAttention needs to plan a step.
     """
 
     def __init__(self, config: Any, loader: WeightLoader) -> None:
@@ -69,9 +70,9 @@ class DecoderModel(nn.Module, ABC):
         body = loader.at("model")
         self.rotary = RotaryEmbedding(config, self.head_dim, loader.device)
         self.embed_tokens = Embedding(body.at("embed_tokens"), self.vocab_size, self.hidden_size)
-        self.layers = nn.ModuleList(
-            self.build_layer(config, body.at(f"layers.{idx}"), idx) for idx in range(self.num_layers)
-        )
+        layers = [self.build_layer(config, body.at(f"layers.{idx}"), idx) for idx in range(self.num_layers)]
+        self.layers = nn.ModuleList(layers)
+        self.attention_specs = [layer.self_attn.spec for layer in layers]
         self.norm = RMSNorm(body.at("norm"), self.hidden_size, config.rms_norm_eps)
         self.lm_head = None
         if not config.tie_word_embeddings:

@@ -145,7 +145,8 @@ class Runner:
     def step(self, spans: dict[int, tuple[int, int]]) -> dict[int, Tensor]:
         """Compute tokens [start, end) of each sequence named, as one batch; logits [end - start, vocab] of each."""
         requests = [PackedRequest(self.block_tables[i], start, end - start) for i, (start, end) in spans.items()]
-        attend = PagedAttention(self.backend, self.kv_caches, AttentionMetadata.pack(requests, BLOCK_SIZE, CPU))
+        metadata = AttentionMetadata.pack(requests, BLOCK_SIZE, CPU)
+        attend = PagedAttention(self.backend, self.kv_caches, metadata, self.model.attention_specs)
         input_ids = torch.tensor([token for i, (start, end) in spans.items() for token in self.sequences[i][start:end]])
         positions = torch.cat([torch.arange(start, end) for start, end in spans.values()])
         logits = self.model.compute_logits(self.model.forward(input_ids, positions, attend))

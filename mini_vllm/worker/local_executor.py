@@ -26,8 +26,12 @@ class LocalExecutor(Executor):
         self.dtype = pick_dtype(config.dtype, self.hf_config)
         self.attention_backend = get_backend(config.attention_backend, self.device)
         self.model = load_model(path, self.hf_config, dtype=self.dtype, device=self.device)
-        spec = LayerKVSpec(self.model.num_kv_heads, self.model.head_dim, self.dtype.itemsize)
-        return ModelInfo(self.model.vocab_size, (spec,) * self.model.num_layers)
+        size = self.dtype.itemsize
+        kv_specs = [
+            LayerKVSpec(spec.num_kv_heads, spec.head_dim, size, spec.sliding_window)
+            for spec in self.model.attention_specs
+        ]
+        return ModelInfo(self.model.vocab_size, tuple(kv_specs))
 
     def available_bytes(self) -> int:
         return available_bytes(self.config, self.hf_config, self.dtype, self.device)

@@ -57,7 +57,7 @@ class ModelRunner:
         if not step.req_ids:
             return StepOutput()
         packed = self.batch.pack(step)
-        attend = PagedAttention(self.attention_backend, self.kv_caches, packed.metadata)
+        attend = PagedAttention(self.attention_backend, self.kv_caches, packed.metadata, self.model.attention_specs)
         hidden = self.model.forward(packed.input_ids, packed.metadata.positions, attend)
         tokens: dict[str, list[SampledToken]] = {}
         if step.sample_req_ids:

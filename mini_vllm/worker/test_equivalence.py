@@ -51,7 +51,7 @@ PARAMS = {
 
 
 class DenseAttention:
-    """Causal attention of one request over the tokens at hand: no cache, no pages."""
+    """Causal attention of one request over the tokens at hand, scale head_dim**-0.5: no cache, no pages."""
 
     def __call__(
         self,
@@ -60,13 +60,10 @@ class DenseAttention:
         key: torch.Tensor,
         value: torch.Tensor,
         rotation: Rotation,
-        *,
-        scale: float,
-        **_: Any,
     ) -> torch.Tensor:
         query, key = apply_rotary(query, rotation), apply_rotary(key, rotation)
         q, k, v = (x.transpose(0, 1)[None] for x in (query, key, value))
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=True)[0].transpose(0, 1)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[0].transpose(0, 1)
 
 
 @torch.inference_mode()

@@ -15,7 +15,8 @@ def test_a_token_alone_gets_its_own_value(lab):
     query, key, value = torch.ones(1, 1, 8), torch.ones(1, 1, 8), torch.arange(8.0).view(1, 1, 8)
     backend = lab.ReferenceBackend()
     backend.write_kv(key, value, key_cache, value_cache, metadata)
-    result = backend.attend(query, key_cache, value_cache, metadata, scale=1.0)
+    spec = lab.AttentionSpec(num_heads=1, num_kv_heads=1, head_dim=8, scale=1.0)
+    result = backend.attend(query, key_cache, value_cache, backend.plan(metadata, spec))
     assert torch.allclose(result, value), f"{result} is not {value}"
 
 
@@ -147,7 +148,8 @@ def test_a_batch_of_strangers(lab):
         owners, positions = (list(each) for each in zip(*rows))
         query = noise(len(rows), 4, 8, seed=3)
         backend.write_kv(keys[owners, positions], values[owners, positions], key_cache, value_cache, metadata)
-        result = backend.attend(query, key_cache, value_cache, metadata, scale=0.3, sliding_window=5)
+        spec = lab.AttentionSpec(num_heads=4, num_kv_heads=2, head_dim=8, scale=0.3, sliding_window=5)
+        result = backend.attend(query, key_cache, value_cache, backend.plan(metadata, spec))
         for row, (i, p) in enumerate(rows):
             seen = slice(max(0, p - 4), p + 1)
             what = f"step {step}, request {i}, position {p}"

@@ -19,6 +19,7 @@ PA, WRITE, SIMPLE, TILES = (
     f"attention/{name}.py" for name in ("paged_attention", "write_kv", "triton_simple", "tiles")
 )
 FUSED, NUMERICS, BACKEND = "layers/fused_triton.py", "attention/numerics.py", "attention/triton_backend.py"
+INTERFACE = "attention/backend.py"
 
 BUGS = [  # file, what stands there, the bug
     (PA, "visible = keys[None, :] <= positions", "visible = keys[None, :] < positions"),
@@ -35,7 +36,7 @@ BUGS = [  # file, what stands there, the bug
     (PA, "mask=keys < end, other=0)", "mask=keys < end + BLOCK_N, other=0)"),
     (PA, "MASKED, BLOCK_D != HEAD_DIM,", "MASKED, False,"),
     (PA, "is_row = (query_index < num_queries)", "is_row = (query_index >= 0)"),
-    (PA, "    output[plan.num_rows :] = 0\n", ""),
+    (PA, "    output[tiles.num_rows :] = 0\n", ""),
     (PA, "index = start + tl.arange(0, BLOCK_P)", "index = tl.arange(0, BLOCK_P)"),
     (PA, "for start in range(0, num_partials, BLOCK_P)", "for start in range(0, BLOCK_P, BLOCK_P)"),
     (WRITE, "    if slot >= 0:\n        numbers", "    if slot > 0:\n        numbers"),
@@ -48,13 +49,14 @@ BUGS = [  # file, what stands there, the bug
     (SIMPLE, "kv_head = head // GROUP_SIZE", "kv_head = head % NUM_KV_HEADS"),
     (SIMPLE, "weighted_sum = weighted_sum * correction + ", "weighted_sum = weighted_sum + "),
     (SIMPLE, "tl.where(normaliser > 0.0, normaliser, 1.0)", "normaliser"),
-    (SIMPLE, "torch.full((num_rows,), -1", "torch.full((num_rows,), 0"),
+    (SIMPLE, "np.full(len(metadata.slot_mapping), -1", "np.full(len(metadata.slot_mapping), 0"),
     (TILES, "-(-end // (SPLIT * MAX_SPLITS))", "np.full_like(end, len(end))"),
     (TILES, "begin = np.maximum(first - window + 1, 0)\n    split", "begin = first * 0 + 64\n    split"),
     (TILES, "np.minimum(span_begin + split[owner], end[owner])", "span_begin + split[owner]"),
     (TILES, "num_computed_tokens[chunk] + offset", "num_computed_tokens[chunk]"),
     (TILES, "np.maximum(-(-end // split) - begin // split, 1)", "-(-end // split) - begin // split"),
-    (BACKEND, "if metadata is not self._metadata:", "if self._metadata is None:"),
+    (BACKEND, "short_queries=short.queries(spec.group_size)", "short_queries=short.rows"),
+    (INTERFACE, "[plans[spec] for spec in specs]", "[plans[specs[0]] for _ in specs]"),
     (FUSED, "rows // INNER * outer_stride + rows % INNER * inner_stride", "rows * inner_stride"),
     (FUSED, "tl.sum(x * x, axis=1) / SIZE", "tl.sum(x * x, axis=1) / BLOCK"),
     (FUSED, "        tl.store(residual_ptr + to, summed, mask=mask)\n", ""),

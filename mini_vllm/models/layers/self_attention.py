@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from mini_vllm.attention import PagedAttention, Rotation
+from mini_vllm.attention import AttentionSpec, PagedAttention, Rotation
 from mini_vllm.models.checkpoint import WeightLoader
 from mini_vllm.models.layers.linear import Linear
 from mini_vllm.models.layers.norm import RMSNorm
@@ -23,6 +23,7 @@ class AttentionShape:
 class SelfAttention(nn.Module):
     """Causal self-attention with rotary positions. What differs between the models are its keyword arguments.
 
+    spec: how this layer attends, for the back end that plans the step.
     qk_norm_eps: normalise each query and key head before it is turned (Qwen3); None leaves it out.
     sliding_window: how many tokens, itself included, a token sees; None for all.
     """
@@ -41,9 +42,10 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.layer_idx = layer_idx
         self.head_dim = shape.head_dim
-        self.scale = shape.head_dim**-0.5
-        self.sliding_window = sliding_window
-        self.heads = [shape.num_heads, shape.num_kv_heads, shape.num_kv_heads]  # of q, k and v
+        self.spec = AttentionSpec(
+            shape.num_heads, shape.num_kv_heads, shape.head_dim, shape.head_dim**-0.5, sliding_window, loader.dtype
+        )
+        self.heads = [self.spec.num_heads, self.spec.num_kv_heads, self.spec.num_kv_heads]  # of q, k and v
         q_size, kv_size = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
         qkv = {"q_proj": q_size, "k_proj": kv_size, "v_proj": kv_size}
         self.qkv_proj = Linear(loader, qkv, shape.hidden_size, bias=qkv_bias)
@@ -59,8 +61,6 @@ class SelfAttention(nn.Module):
         query, key, value = heads.split(self.heads, dim=1)
         if self.q_norm is not None and self.k_norm is not None:
             query, key = self.q_norm(query), self.k_norm(key)
-        output = attend(
-            self.layer_idx, query, key, value, rotation, scale=self.scale, sliding_window=self.sliding_window
-        )
+        output = attend(self.layer_idx, query, key, value, rotation)
         projected: Tensor = self.o_proj(output.flatten(1))
         return projected

@@ -20,7 +20,8 @@ def test_a_token_alone_gets_its_own_value(lab):
     query, key, value = torch.ones(1, 1, 8), torch.ones(1, 1, 8), torch.arange(8.0).view(1, 1, 8)
     backend = lab.ReferenceBackend()
     backend.write_kv(key, value, key_cache, value_cache, metadata)
-    result = backend.attend(query, key_cache, value_cache, metadata, scale=1.0)
+    spec = lab.AttentionSpec(num_heads=1, num_kv_heads=1, head_dim=8, scale=1.0)
+    result = backend.attend(query, key_cache, value_cache, backend.plan(metadata, spec))
     assert torch.allclose(result, value), f"{result} is not {value}"
 
 

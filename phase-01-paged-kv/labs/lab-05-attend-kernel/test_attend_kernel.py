@@ -75,12 +75,13 @@ class Batch:
             seq_lens_cpu=np.array(lengths),
         )
 
-    def attend(self, lab, query, scale=None, **options):
-        from mini_vllm.attention.triton_simple import attend_rows
+    def attend(self, lab, query, scale=None, sliding_window=None):
+        from mini_vllm.attention.triton_simple import attend_rows, plan_rows
 
         self.output, self.memory = guarded(torch.full(query.shape, torch.nan, dtype=query.dtype))
         scale = query.shape[2] ** -0.5 if scale is None else scale
-        attend_rows(query, *self.caches, self.metadata(lab), scale=scale, output=self.output, **options)
+        spec = lab.AttentionSpec(query.shape[1], self.caches[0].shape[2], query.shape[2], scale, sliding_window)
+        attend_rows(query, *self.caches, plan_rows(self.metadata(lab), spec), self.output)
         return self.output
 
     def dense(self, query, scale=None):

@@ -83,9 +83,8 @@ class Engine:
     def attend(self, rows, metadata):
         query = self.noise(len(rows), self.key_cache.shape[2] * self.group, 4)
         query[:, 0] *= 10_000  # one head is loud
-        result = self.backend.attend(
-            query, self.key_cache, self.value_cache, metadata, scale=0.5, sliding_window=self.window
-        )
+        spec = self.lab.AttentionSpec(query.shape[1], self.key_cache.shape[2], 4, scale=0.5, sliding_window=self.window)
+        result = self.backend.attend(query, self.key_cache, self.value_cache, self.backend.plan(metadata, spec))
         for row, (table, position) in enumerate(rows):
             begin = 0 if self.window is None else max(0, position + 1 - self.window)
             slots = [self.slot(table, p) for p in range(begin, position + 1)]
