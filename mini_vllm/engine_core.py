@@ -17,7 +17,7 @@ from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.step import BlockTable, KVPlan, SamplingRow, StepInput, StepOutput, TokenDelta
 from mini_vllm.worker.executor import Executor
 
-KnownTable = tuple[int, ...]  # what the runner has: preemptions at the time, blocks in each group; () for a bare row
+KnownTable = tuple[int, ...]  # what the runner has: preemptions at the time, blocks in each group; () is no use
 
 
 class EngineCore:
@@ -131,7 +131,8 @@ class EngineCore:
         """Freeze what is new in this step. Called for hundreds of requests in every step: one pass, no object each."""
         kv, known, needs_sample = self.scheduler.kv_cache_manager, self._known, self.scheduler.needs_sample
         for request_id in plan.rewritten_req_ids:
-            known.pop(request_id, None)
+            if request_id in known:
+                known[request_id] = ()
         token_ids: list[int] = []
         sample_req_ids: list[str] = []
         sample_rows: list[int] = []

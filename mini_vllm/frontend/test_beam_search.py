@@ -258,7 +258,7 @@ def search_in(model: Any, width: int, num_tokens: int, eos: tuple[int, ...] = ()
     search = BeamSearch(list(pasts), params, num_tokens, eos, lambda parent, child: forks.append((parent, child)))
     while not search.is_done:
         sampled = {
-            name: SampledToken(0, {i: Logprob(value, 1) for i, value in enumerate(model(past))})
+            name: [SampledToken(0, {i: Logprob(value, 1) for i, value in enumerate(model(past))})]
             for name, past in pasts.items()
         }
         search.advance(sampled)
@@ -266,7 +266,7 @@ def search_in(model: Any, width: int, num_tokens: int, eos: tuple[int, ...] = ()
             assert child not in {name for name, _ in forks}, "nobody goes on from a past that was given up"
             pasts[child] = pasts[parent]
         forks.clear()
-        pasts = {name: (*past, sampled[name].token_id) for name, past in pasts.items()}
+        pasts = {name: (*past, sampled[name][0].token_id) for name, past in pasts.items()}
         if not search.is_done:
             assert [pasts[name] for name in search.request_ids][: len(search.beams)] == [
                 beam.token_ids for beam in search.beams
@@ -313,6 +313,6 @@ def test_early_stopping_decides_how_long_better_texts_are_looked_for() -> None:
 
 def test_a_step_without_the_search_changes_nothing() -> None:
     search = BeamSearch(["a", "b"], BeamSearchParams(2, 4), 4, (), lambda parent, child: None)
-    sampled = {"x": SampledToken(3, None)}
+    sampled = {"x": [SampledToken(3, None)]}
     search.advance(sampled)
-    assert (sampled, len(search.beams), search.is_done) == ({"x": SampledToken(3, None)}, 1, False)
+    assert (sampled, len(search.beams), search.is_done) == ({"x": [SampledToken(3, None)]}, 1, False)

@@ -1,16 +1,25 @@
 """What the runner remembers: after any history of steps the same batch as if every step had sent everything."""
 
+import contextlib
 import random
+from concurrent.futures import Future
 from multiprocessing import Pipe
+from typing import Any
 
 import pytest
 import torch
 
 from mini_vllm.attention import AttentionMetadata, PackedRequest
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.engine_core import EngineCore
+from mini_vllm.errors import InvalidParameterError, RequestRefusedError
+from mini_vllm.observe.trace import make_scheduler
 from mini_vllm.params import SamplingParams
-from mini_vllm.step import Chunk, Sample, SamplingRow, StepInput
+from mini_vllm.request import Request
+from mini_vllm.scheduler import Scheduler
+from mini_vllm.step import Chunk, ModelInfo, Sample, SampledToken, SamplingRow, StepInput, StepOutput
+from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.input_batch import InputBatch
+from mini_vllm.worker.memory import KVCachePlan
 
 CPU = torch.device("cpu")
 PENALISED = SamplingParams(repetition_penalty=2.0)
@@ -121,3 +130,99 @@ def test_a_table_that_is_too_short_is_refused() -> None:
     take(batch, StepInput.of([Chunk("long", (1,) * 20, 0, ((1, 2, 3, 4, 5),)), Chunk("short", (1,), 0, ((6,),))], rows))
     with pytest.raises(InvalidParameterError, match="1 blocks have room for 4 tokens, its sequence has 5"):
         take(batch, StepInput.of([Chunk("long", (1,), 19), Chunk("short", (1,), 4)]))
+
+
+# --- behind every scheduler -----------------------------------------------------------------------------------------
+
+
+class CheckingExecutor(Executor):
+    """No model: every step is checked against the scheduler's own tables, and answered with a hash of the position."""
+
+    def __init__(self, scheduler: Scheduler, rng: random.Random) -> None:
+        self.scheduler = scheduler
+        self.rng = rng
+        self.may_fail = True
+        self.batch = make_batch(scheduler.kv_cache_manager.block_size)
+
+    def load(self) -> ModelInfo:
+        raise NotImplementedError
+
+    def available_bytes(self) -> int:
+        raise NotImplementedError
+
+    def allocate(self, plan: KVCachePlan) -> None:
+        raise NotImplementedError
+
+    def synchronize(self) -> None:
+        pass
+
+    def shutdown(self) -> None:
+        pass
+
+    def execute(self, step: StepInput) -> "Future[StepOutput]":
+        if self.may_fail and self.rng.random() < 0.1:
+            raise RuntimeError("before the runner saw the step")
+        self.batch.update(step)
+        if self.may_fail and self.rng.random() < 0.1:
+            raise RuntimeError("after it")
+        kv, requests = self.scheduler.kv_cache_manager, self.scheduler._requests
+        for chunk in step.chunks():
+            row = self.batch._rows[chunk.request_id]
+            ids, num_blocks = self.batch.block_tables[0].gather([row])
+            assert ids[0, : num_blocks[0]].tolist() == kv.get_block_ids(chunk.request_id)
+            tokens = requests[chunk.request_id].all_token_ids
+            end = chunk.num_computed_tokens + len(chunk.token_ids)
+            assert tokens[chunk.num_computed_tokens : end] == list(chunk.token_ids)
+        packed = self.batch.pack(step) if step.req_ids else None
+        known = self.batch.known_token_ids(step.sample_req_ids, packed.sample_positions) if packed else {}
+        for i, request_id in enumerate(step.sample_req_ids):
+            request = requests[request_id]
+            assert known.get(i) == (request.all_token_ids if request.sampling_params.has_penalties else None)
+        future: Future[StepOutput] = Future()
+        future.set_result(
+            StepOutput({name: [SampledToken(self.rng.randrange(50), None)] for name in step.sample_req_ids})
+        )
+        return future
+
+
+@pytest.mark.parametrize("options", [
+    {"scheduler": "v1"}, {"scheduler": "v1", "policy": "priority"}, {"scheduler": "prefill_first"},
+    {"scheduler": "warm_first"}, {"scheduler": "sequence_group"}, {"scheduler": "sequence_group", "num_cpu_blocks": 30},
+    {"scheduler": "v1", "preemption_mode": "swap", "num_cpu_blocks": 30},
+], ids=lambda options: "-".join(map(str, options.values())))  # fmt: skip
+def test_the_runner_knows_what_the_scheduler_knows(options: dict[str, Any]) -> None:
+    """Random arrivals, aborts, choices, preemptions and steps that raise: the runner's tables are the scheduler's."""
+    num_preempted = 0
+    for seed in range(12):
+        rng = random.Random(seed)
+        config = {"num_blocks": rng.randint(12, 30), "block_size": rng.choice((1, 2, 4)), "max_num_seqs": 6,
+                  "max_num_batched_tokens": rng.choice((8, 20, 64)), "max_model_len": 24, **options}  # fmt: skip
+        scheduler = make_scheduler(config)
+        core = EngineCore(scheduler, executor := CheckingExecutor(scheduler, rng))
+        names: list[str] = []
+        for step in range(150):
+            if step < 100 and rng.random() < 0.4:
+                n = rng.choice((1, 1, 3))
+                params = SamplingParams(max_tokens=rng.randint(1, 9), ignore_eos=True, n=n,
+                                        presence_penalty=rng.choice((0.0, 1.0)))  # fmt: skip
+                prompt = [rng.randrange(4) for _ in range(rng.randint(1, 10))]
+                group = [Request(f"{step}-{i}", prompt, params, choice_index=i, arrival_time=step) for i in range(n)]
+                with contextlib.suppress(RequestRefusedError):
+                    core.add(group)
+                    names += [request.request_id for request in group]
+            if names and rng.random() < 0.1:
+                core.abort([rng.choice(names)])
+            if core.has_unfinished_requests():
+                with contextlib.suppress(RuntimeError):
+                    core.step()
+            num_preempted += any(request.num_preemptions for request in scheduler.waiting)
+        executor.may_fail = False
+        for _ in range(2000):
+            if not core.has_unfinished_requests():
+                break
+            core.step()
+        assert not core.has_unfinished_requests()
+        assert not core._known
+        executor.batch.update(StepInput(finished_req_ids=tuple(core._finished_req_ids)))
+        assert not executor.batch.sampling_rows, "the runner remembers nobody who has finished"
+    assert num_preempted
