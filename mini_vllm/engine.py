@@ -9,12 +9,12 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from itertools import chain
 from typing import Any
 
 import torch
 
-from mini_vllm import policies
 from mini_vllm.attention import get_backend
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import (
@@ -34,32 +34,17 @@ from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, 
 from mini_vllm.observe.stats import SchedulerStats, StatsRecorder
 from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.params import SamplingParams
+from mini_vllm.policies import make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.step import SampledToken, SamplingRow, ScheduledChunk, StepInput
-from mini_vllm.worker.memory import KVCachePlan, plan_kv_cache
+from mini_vllm.worker.memory import plan_kv_cache
 from mini_vllm.worker.model_runner import ModelRunner
 from mini_vllm.worker.preemption_cost import with_preemption_cost
 
 logger = logging.getLogger("mini_vllm")
 
 REQUEST_OPTIONS = ("priority", "arrival_time", "cache_salt")
-SCHEDULER_OPTIONS = (  # the fields of EngineConfig that go to the scheduler and its KV cache manager as they are
-    "block_size",
-    "enable_prefix_caching",
-    "hash_function",
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "long_prefill_token_threshold",
-    "enable_chunked_prefill",
-    "policy",
-    "reserve_full_sequence",
-    "watermark",
-    "block_aligned_chunks",
-    "charge_cached_tokens",
-    "preemption_mode",
-    "preemption_cost",
-)
 
 
 class LLMEngine:
@@ -100,7 +85,10 @@ class LLMEngine:
             num_cpu_blocks=plan.num_cpu_blocks,
         )
         self.config = config = with_preemption_cost(config, self.runner, plan.max_model_len)
-        self.scheduler = make_scheduler(config, plan, scheduler_cls, kv_cache_manager_cls)
+        sizes = {name: getattr(plan, name) for name in ("num_blocks", "max_model_len", "num_cpu_blocks")}
+        self.scheduler = make_scheduler(
+            asdict(config) | sizes, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls
+        )
         self.stats: SchedulerStats | None = None  # of the last step
         self._stats_recorder = StatsRecorder(self.scheduler)
         self.output_processor = OutputProcessor(self.tokenizer)
@@ -312,21 +300,3 @@ def find_eos_token_ids(generation_config: dict[str, Any], hf_config: Any, tokeni
     ids = set(found if isinstance(found, list | tuple) else [found])
     ids.add(getattr(tokenizer, "eos_token_id", None))
     return frozenset(token_id for token_id in ids if token_id is not None)
-
-
-def make_scheduler(
-    config: EngineConfig,
-    plan: KVCachePlan,
-    scheduler_cls: type[Scheduler] | None,
-    kv_cache_manager_cls: type[KVCacheManager] | None,
-) -> Scheduler:
-    """The scheduler that the config names, or somebody else's class in its place, and its KV cache manager."""
-    options = {name: getattr(config, name) for name in SCHEDULER_OPTIONS}
-    options |= {
-        "num_blocks": plan.num_blocks,
-        "max_model_len": plan.max_model_len,
-        "num_cpu_blocks": plan.num_cpu_blocks,
-    }
-    if scheduler_cls is None:
-        scheduler_cls = policies.get_scheduler_cls(config.scheduler, config.preemption_mode)
-    return policies.make_scheduler(scheduler_cls, kv_cache_manager_cls, options)

@@ -73,7 +73,7 @@ class Scheduler:
     """
 
     kv_cache_manager_cls: ClassVar[type[KVCacheManager]] = KVCacheManager
-    own_options: ClassVar[frozenset[str]] = frozenset({"block_aligned_chunks"})  # beyond those that all policies share
+    refused_options: ClassVar[frozenset[str]] = frozenset()  # inherited keywords that mean nothing to this policy
 
     def __init__(
         self,

@@ -11,25 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from mini_vllm import policies
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.stats import StatsRecorder
 from mini_vllm.params import SamplingParams
+from mini_vllm.policies import describe, make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 
 TRACE_SCHEMA_VERSION = 1
-SCHEDULER_OPTIONS = (  # of a config; scheduler_reserve_full_isl has another name there
-    *policies.KV_OPTIONS,
-    *policies.OWN_OPTIONS,
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "long_prefill_token_threshold",
-    "enable_chunked_prefill",
-    "policy",
-    "max_model_len",
-    "watermark",
-)
 
 Record = dict[str, Any]
 
@@ -145,7 +134,7 @@ class TraceRecorder:
 def describe_config(scheduler: Scheduler) -> Record:
     """The options that decide what a scheduler does."""
     kv = scheduler.kv_cache_manager
-    return {
+    config = {
         "block_size": kv.block_size,
         "num_blocks": kv.num_blocks,
         "enable_prefix_caching": kv.enable_prefix_caching,
@@ -157,8 +146,9 @@ def describe_config(scheduler: Scheduler) -> Record:
         "max_model_len": scheduler.max_model_len,
         "scheduler_reserve_full_isl": scheduler.reserve_full_sequence,
         "watermark": scheduler.watermark,
-        **policies.describe(scheduler),
     }
+    named = (*config, "reserve_full_sequence")  # which has vLLM's name
+    return config | {name: value for name, value in describe(scheduler).items() if name not in named}
 
 
 def describe_request(request: Request) -> Record:
@@ -184,22 +174,6 @@ def fake_token(seed: int, position: int, vocab_size: int) -> int:
     x = (x * 0x94D049BB133111EB) & mask
     x ^= x >> 29
     return x % vocab_size
-
-
-def make_scheduler(
-    config: Mapping[str, Any],
-    *,
-    scheduler_cls: type[Scheduler] | None = None,
-    kv_cache_manager_cls: type[KVCacheManager] | None = None,
-) -> Scheduler:
-    """Build the scheduler of a trace's config; a class that is given stands in for the one that the config names."""
-    options = {name: config[name] for name in SCHEDULER_OPTIONS if name in config}
-    if "scheduler_reserve_full_isl" in config:  # vLLM's name
-        options["reserve_full_sequence"] = config["scheduler_reserve_full_isl"]
-    name, preemption_mode = config.get("scheduler", "v1"), config.get("preemption_mode", "recompute")
-    return policies.make_scheduler(
-        scheduler_cls or policies.get_scheduler_cls(name, preemption_mode), kv_cache_manager_cls, options
-    )
 
 
 class ScenarioRun:

@@ -186,11 +186,6 @@ class SwappingScheduler(Scheduler):
     """
 
     kv_cache_manager_cls: ClassVar[type[KVCacheManager]] = SwappingKVCacheManager
-    own_options: ClassVar[frozenset[str]] = Scheduler.own_options | {
-        "preemption_mode",
-        "num_cpu_blocks",
-        "preemption_cost",
-    }
     kv_cache_manager: SwappingKVCacheManager
 
     def __init__(

@@ -5,7 +5,7 @@ request gets a token as long as requests arrive that fit. This policy shows what
 Source: Scheduler.schedule of nano-vllm (nanovllm/engine/scheduler.py), and of MinivLLM as it was at first.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.request import Request
@@ -33,8 +33,6 @@ class PrefillFirstScheduler(Scheduler):
     sequence that outgrows the pool. This policy cuts the prompt, or add_request() has refused the request or lowered
     its max_model_len.
     """
-
-    own_options: ClassVar[frozenset[str]] = Scheduler.own_options | {"charge_cached_tokens"}
 
     def __init__(self, kv_cache_manager: KVCacheManager, *, charge_cached_tokens: bool = False, **options: Any) -> None:
         super().__init__(kv_cache_manager, **options)

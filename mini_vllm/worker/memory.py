@@ -15,7 +15,7 @@ import torch
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError
 from mini_vllm.models import DecoderModel
-from mini_vllm.policies import get_scheduler_cls
+from mini_vllm.policies import get_scheduler_cls, options_of
 
 MAX_CPU_KV_CACHE_BYTES = 4 << 30  # what vLLM's CPU back end takes by default; main memory is shared with others
 SWAP_SPACE_BYTES = 4 << 30  # vLLM V0's default (swap_space); no more than the KV cache itself
@@ -85,8 +85,7 @@ def plan_kv_cache(
 
 def may_swap(config: EngineConfig) -> bool:
     """Whether the scheduler of this config has a use for blocks in main memory."""
-    scheduler_cls = get_scheduler_cls(config.scheduler, config.preemption_mode)
-    return "num_cpu_blocks" in scheduler_cls.own_options
+    return "num_cpu_blocks" in options_of(get_scheduler_cls(config.scheduler, config.preemption_mode))
 
 
 def _memory_budget(config: EngineConfig, hf_config: Any, dtype: torch.dtype, device: torch.device) -> int:

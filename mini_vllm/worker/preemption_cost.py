@@ -12,7 +12,7 @@ import torch
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.offload.swap import PreemptionCost
-from mini_vllm.policies import get_scheduler_cls
+from mini_vllm.policies import get_scheduler_cls, options_of
 from mini_vllm.step import ScheduledChunk, StepInput
 from mini_vllm.worker.model_runner import ModelRunner
 
@@ -22,7 +22,7 @@ REPEATS = 3
 
 def with_preemption_cost(config: EngineConfig, runner: ModelRunner, max_model_len: int) -> EngineConfig:
     """The config with the measured figures, if its scheduler weighs costs and has none given."""
-    options = get_scheduler_cls(config.scheduler, config.preemption_mode).own_options
+    options = options_of(get_scheduler_cls(config.scheduler, config.preemption_mode))
     weighs = config.preemption_mode == "cheaper" and "preemption_cost" in options
     if not weighs or config.preemption_cost is not None:
         return config

@@ -43,7 +43,7 @@ class SequenceGroupScheduler(Scheduler):
     """
 
     kv_cache_manager_cls = ForkingKVCacheManager
-    own_options = frozenset({"num_cpu_blocks"})
+    refused_options = frozenset({"block_aligned_chunks"})
     kv_cache_manager: ForkingKVCacheManager
 
     def __init__(self, kv_cache_manager: ForkingKVCacheManager, *, num_cpu_blocks: int = 0, **options: Any) -> None:
