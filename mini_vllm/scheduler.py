@@ -74,6 +74,7 @@ class Scheduler:
 
     kv_cache_manager_cls: ClassVar[type[KVCacheManager]] = KVCacheManager
     refused_options: ClassVar[frozenset[str]] = frozenset()  # inherited keywords that mean nothing to this policy
+    can_fork: ClassVar[bool] = False  # whether it has fork_request(), as beam search needs
 
     def __init__(
         self,
@@ -151,6 +152,10 @@ class Scheduler:
         """Queue the choices of one prompt (n > 1): here, requests like all others, that meet in the prefix cache."""
         for request in requests:
             self.add_request(request)
+
+    def fork_request(self, parent_id: str, child_id: str) -> None:
+        """Let a request go on as another one of its group does. Only a scheduler that can_fork has it."""
+        raise NotImplementedError(f"{type(self).__name__} does not fork")
 
     def finish_request(self, request_id: str, reason: str) -> None:
         """End a request from outside: "stop" (a stop string was seen), "length" or "abort". Unknown ids are ignored.

@@ -44,6 +44,7 @@ class SequenceGroupScheduler(Scheduler):
 
     kv_cache_manager_cls = ForkingKVCacheManager
     refused_options = frozenset({"block_aligned_chunks"})
+    can_fork = True
     kv_cache_manager: ForkingKVCacheManager
 
     def __init__(self, kv_cache_manager: ForkingKVCacheManager, *, num_cpu_blocks: int = 0, **options: Any) -> None:
