@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_vllm.observe.trace import run_trace
-from mini_vllm.policies import SCHEDULERS
+from mini_vllm.policies import SCHEDULERS, options_of
 
 RESULT = Path(__file__).resolve().parent / "results" / "block_alignment.md"
 BLOCK_SIZE, NUM_SEEDS = 16, 11
@@ -147,7 +147,7 @@ def page() -> Iterator[str]:
         yield "| policy | aligned | " + " | ".join(COLUMNS) + " |"
         yield "|---|---|" + "---:|" * len(COLUMNS)
         for name, scheduler_cls in SCHEDULERS.items():
-            if "block_aligned_chunks" in scheduler_cls.own_options:
+            if "block_aligned_chunks" in options_of(scheduler_cls):
                 yield from row(name, workload)
         yield ""
     yield READING

@@ -83,14 +83,13 @@ class Ours:
 
     def __init__(self) -> None:
         sys.path.insert(0, str(ROOT))
-        from mini_vllm import request
-        from mini_vllm.observe import trace
+        from mini_vllm import policies, request
 
-        self.request, self.trace = request, trace
+        self.policies, self.request = policies, request
 
     def start(self, c: dict[str, Any]) -> None:
         """Make a new scheduler."""
-        self.config, self.scheduler = c, self.trace.make_scheduler(c)
+        self.config, self.scheduler = c, self.policies.make_scheduler(c)
 
     def add(self, r: dict[str, Any]) -> None:
         """Make a request and queue it."""

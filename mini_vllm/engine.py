@@ -9,10 +9,9 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
-from mini_vllm import policies
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine_core import EngineCore
 from mini_vllm.errors import (
@@ -29,32 +28,17 @@ from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, 
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import SchedulerStats, StatsListener
 from mini_vllm.params import SamplingParams
+from mini_vllm.policies import make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.local_executor import LocalExecutor
-from mini_vllm.worker.memory import KVCachePlan, plan_kv_cache
+from mini_vllm.worker.memory import plan_kv_cache
 from mini_vllm.worker.preemption_cost import with_preemption_cost
 
 logger = logging.getLogger("mini_vllm")
 
 REQUEST_OPTIONS = ("priority", "arrival_time", "cache_salt")
-SCHEDULER_OPTIONS = (  # the fields of EngineConfig that go to the scheduler and its KV cache manager as they are
-    "block_size",
-    "enable_prefix_caching",
-    "hash_function",
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "long_prefill_token_threshold",
-    "enable_chunked_prefill",
-    "policy",
-    "reserve_full_sequence",
-    "watermark",
-    "block_aligned_chunks",
-    "charge_cached_tokens",
-    "preemption_mode",
-    "preemption_cost",
-)
 
 
 class LLMEngine:
@@ -86,8 +70,12 @@ class LLMEngine:
         self.kv_cache_plan = plan = plan_kv_cache(config, hf_config, info, executor.available_bytes)
         executor.allocate(plan)
         self.config = config = with_preemption_cost(config, executor, plan)
-        self.core = EngineCore(make_scheduler(config, plan, scheduler_cls, kv_cache_manager_cls), executor)
-        self._stats = StatsListener(self.core.scheduler)
+        sizes = {name: getattr(plan, name) for name in ("num_blocks", "max_model_len", "num_cpu_blocks")}
+        scheduler = make_scheduler(
+            asdict(config) | sizes, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls
+        )
+        self.core = EngineCore(scheduler, executor)
+        self._stats = StatsListener(scheduler)
         self.core.listeners.append(self._stats)
         self.output_processor = OutputProcessor(self.tokenizer)
         self.beam_searches: dict[str, BeamSearch] = {}  # of requests whose choices are beams, until it is done
@@ -208,21 +196,3 @@ def find_eos_token_ids(generation_config: dict[str, Any], hf_config: Any, tokeni
     ids = set(found if isinstance(found, list | tuple) else [found])
     ids.add(getattr(tokenizer, "eos_token_id", None))
     return frozenset(token_id for token_id in ids if token_id is not None)
-
-
-def make_scheduler(
-    config: EngineConfig,
-    plan: KVCachePlan,
-    scheduler_cls: type[Scheduler] | None,
-    kv_cache_manager_cls: type[KVCacheManager] | None,
-) -> Scheduler:
-    """The scheduler that the config names, or somebody else's class in its place, and its KV cache manager."""
-    options = {name: getattr(config, name) for name in SCHEDULER_OPTIONS}
-    options |= {
-        "num_blocks": plan.num_blocks,
-        "max_model_len": plan.max_model_len,
-        "num_cpu_blocks": plan.num_cpu_blocks,
-    }
-    if scheduler_cls is None:
-        scheduler_cls = policies.get_scheduler_cls(config.scheduler)
-    return policies.make_scheduler(scheduler_cls, kv_cache_manager_cls, options)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
-from mini_vllm.block_pool import BlockPool, KVCacheBlock
+from mini_vllm.block_pool import BlockPool, BlockPoolOfGroup, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError
 from mini_vllm.request import Request
 from mini_vllm.step import BlockTable, KVPlan, KVResult
@@ -35,13 +35,21 @@ class PrefixCacheStats:
 class KVCacheManager:
     """Owns the block table of every request that holds blocks; a request without a table holds none.
 
-    num_blocks counts the null block 0, so num_blocks - 1 are usable. hash_function: "exact" or "sha256".
+    num_blocks counts the null block 0, so num_blocks - 1 are usable. hash_function: "exact" or "sha256". pool: one that
+    several managers share, each for a group of layers; what one group has published the others do not find.
     """
 
-    own_options: ClassVar[frozenset[str]] = frozenset()  # beyond those that all KV cache managers share
+    refused_options: ClassVar[frozenset[str]] = frozenset({"pool", "group"})  # keywords that no configuration sets
 
     def __init__(
-        self, num_blocks: int, block_size: int, *, enable_prefix_caching: bool = True, hash_function: str = "exact"
+        self,
+        num_blocks: int,
+        block_size: int,
+        *,
+        enable_prefix_caching: bool = True,
+        hash_function: str = "exact",
+        pool: BlockPool | None = None,
+        group: int = 0,
     ) -> None:
         if num_blocks < 2:
             raise KVCacheTooSmallError(f"num_blocks must be at least 2 (block 0 is the null block), got {num_blocks}")
@@ -49,12 +57,23 @@ class KVCacheManager:
             raise InvalidParameterError(f"block_size must be at least 1, got {block_size}")
         if hash_function not in HASH_FUNCTIONS:
             raise InvalidParameterError(f"hash_function must be one of {list(HASH_FUNCTIONS)}, got {hash_function!r}")
+        if pool is not None and len(pool.blocks) != num_blocks:
+            raise InvalidParameterError(f"num_blocks must be that of the pool, {len(pool.blocks)}, got {num_blocks}")
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.enable_prefix_caching = enable_prefix_caching
-        self.block_pool = BlockPool(num_blocks)
+        self.num_lookahead_tokens = (
+            0  # slots behind the scheduled tokens, for a draft model; nothing there is published
+        )
+        if pool is None:
+            pool = BlockPool(num_blocks)
+        else:
+            pool.hold_null_block()
+        self.block_pool = BlockPoolOfGroup(pool, group) if group else pool
         self._hash_block = HASH_FUNCTIONS[hash_function]
         self._tables: dict[str, list[KVCacheBlock]] = {}
+        # Of requests with full blocks that are not published yet: how many are. For all others the counter says it.
+        self._num_published: dict[str, int] = {}
 
     @property
     def num_usable_blocks(self) -> int:
@@ -83,12 +102,19 @@ class KVCacheManager:
         return [block.block_id for block in self._tables.get(request_id, ())]
 
     def get_num_blocks(self, request_id: str) -> tuple[int, ...]:
-        """How many blocks the table of the request has, in each group of layers."""
+        """How many blocks the table of the request has, in each group of layers: here there is one."""
         return (len(self._tables.get(request_id, ())),)
 
     def get_block_tables(self, request_id: str, num_known: Sequence[int] = (0,)) -> tuple[BlockTable, ...]:
         """The block tables of the request, one for each group of layers, behind the first num_known blocks of each."""
         return (tuple(block.block_id for block in self._tables.get(request_id, ())[num_known[0] :]),)
+
+    def num_slots(self, request: Request, num_tokens: int) -> int:
+        """How many slots the first num_tokens tokens take and the lookahead behind them; no limit has to hold that."""
+        limit = self.num_usable_blocks * self.block_size
+        if request.max_model_len is not None:
+            limit = min(limit, request.max_model_len)
+        return max(num_tokens, min(num_tokens + self.num_lookahead_tokens, limit))
 
     def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
         """Find the longest cached prefix: its blocks and how many tokens they hold. Changes nothing.
@@ -129,12 +155,14 @@ class KVCacheManager:
 
         Returns the new blocks (without the shared ones), or None, with nothing changed, if too few are free.
         """
-        pool, block_size = self.block_pool, self.block_size
+        block_size = self.block_size
         num_computed = request.num_computed_tokens + len(computed_blocks) * block_size
         num_tokens = num_computed + num_new_tokens
+        num_slots = self.num_slots(request, num_tokens) if self.num_lookahead_tokens else num_tokens
         new_blocks: list[KVCacheBlock] = []
-        if num_tokens > len(self._tables.get(request.request_id, ())) * block_size:  # else the slots are there already
-            num_needed = self.num_blocks_needed(request, num_tokens, computed_blocks)
+        if num_slots > len(self._tables.get(request.request_id, ())) * block_size:  # else the slots are there already
+            pool = self.block_pool
+            num_needed = self.num_blocks_needed(request, num_slots, computed_blocks)
             num_free = pool.num_free_blocks
             if num_needed > num_free:
                 return None
@@ -143,7 +171,7 @@ class KVCacheManager:
             self._tables.setdefault(request.request_id, []).extend((*computed_blocks, *new_blocks))
         if self.enable_prefix_caching:
             start, end = num_computed // block_size, num_tokens // block_size
-            if start < end:
+            if start < end or self._num_published:
                 self._cache_blocks(request, start, end)
         return new_blocks
 
@@ -155,6 +183,7 @@ class KVCacheManager:
         keeps them (trace quirk_005). After the release, since the free queue's order depends on the hashes.
         """
         table = self._tables.pop(request.request_id, [])
+        self._num_published.pop(request.request_id, None)
         self.block_pool.free_blocks(table)
         if not request.is_finished:
             for block in table[request.num_computed_tokens // self.block_size :]:
@@ -184,17 +213,31 @@ class KVCacheManager:
 
     def reset_prefix_cache(self) -> bool:
         """Forget all cached content; refused (False) while any block is held."""
-        if self._tables:
+        if self._tables or self.num_free_blocks < self.num_usable_blocks:
             return False
         for block in self.block_pool.blocks:
             self.block_pool.uncache_block(block)
         return True
 
+    def cache_blocks(self, request: Request) -> None:
+        """Publish the full blocks of computed tokens that are not yet: those that accepted drafts filled.
+
+        Whoever verifies drafts may call it after the step; else they are published by the next allocate_slots().
+        """
+        if request.request_id in self._num_published:
+            self._cache_blocks(request, 0, request.num_computed_tokens // self.block_size)
+
     def _cache_blocks(self, request: Request, start: int, end: int) -> None:
-        """Publish blocks [start, end) of the table, which the coming step fills."""
-        table, hashes = self._tables[request.request_id], self._block_hashes(request)
-        for i in range(start, end):
+        """Publish blocks [start, end) of the table, which the coming step fills, and those that were left before them.
+
+        A block has a hash when all its tokens are known. What drafts fill is left until they are accepted.
+        """
+        request_id, hashes = request.request_id, self._block_hashes(request)
+        table, start = self._tables[request_id], self._num_published.pop(request_id, start)
+        for i in range(start, min(end, len(hashes))):
             self.block_pool.cache_block(table[i], hashes[i])
+        if end > len(hashes):
+            self._num_published[request_id] = max(start, len(hashes))
 
     def _block_hashes(self, request: Request) -> list[Hashable]:
         """The hashes of the request's full blocks. They depend on its tokens alone, so it remembers them."""

@@ -19,7 +19,6 @@ from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSea
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
 from mini_vllm.scheduler import Scheduler
 
 Prompt = str | Sequence[int]
@@ -158,7 +157,7 @@ class LLM:
 
     def _add_beam_search(self, request_id: str, token_ids: list[int], params: BeamSearchParams) -> BeamSearch:
         engine, scheduler = self.engine, self.engine.scheduler
-        if not isinstance(scheduler, SequenceGroupScheduler):
+        if not scheduler.can_fork:
             name = engine.config.scheduler
             raise InvalidParameterError(f"beam_search needs scheduler='sequence_group', which forks; got {name!r}")
         num_tokens = max(min(params.max_tokens, scheduler.max_model_len - len(token_ids)), 1)

@@ -67,7 +67,8 @@ class Scheduler:
     """
 
     kv_cache_manager_cls: ClassVar[type[KVCacheManager]] = KVCacheManager
-    own_options: ClassVar[frozenset[str]] = frozenset({"block_aligned_chunks"})  # beyond those that all policies share
+    refused_options: ClassVar[frozenset[str]] = frozenset()  # inherited keywords that mean nothing to this policy
+    can_fork: ClassVar[bool] = False  # whether it has fork_request(), as beam search needs
 
     def __init__(
         self,
@@ -146,6 +147,10 @@ class Scheduler:
         for request in requests:
             self.add_request(request)
 
+    def fork_request(self, parent_id: str, child_id: str) -> None:
+        """Let a request go on as another one of its group does. Only a scheduler that can_fork has it."""
+        raise NotImplementedError(f"{type(self).__name__} does not fork")
+
     def finish_request(self, request_id: str, reason: str) -> Request | None:
         """End a request from outside: "stop" (a stop string was seen), "length" or "abort". Unknown ids are ignored.
 
@@ -173,18 +178,21 @@ class Scheduler:
     def schedule(self) -> SchedulerOutput:
         """Decide the next step. Running first; nobody is admitted in a step that had to preempt."""
         output = SchedulerOutput()
-        token_budget = self._schedule_running(output, self.max_num_batched_tokens)
+        token_budget = self._schedule_running(list(self.running), output, self.max_num_batched_tokens)
         if not output.preempted_req_ids:
             self._schedule_waiting(output, token_budget)
         return output
 
-    def _schedule_running(self, output: SchedulerOutput, token_budget: int) -> int:
-        """Give every running request the tokens it is behind; returns what is left of the budget."""
-        allocate_slots = self.kv_cache_manager.allocate_slots
-        for request in list(self.running):
+    def _schedule_running(self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int) -> int:
+        """Give these running requests, in this order, the tokens they are behind; returns what is left of the budget.
+
+        When blocks run out, the scheduler's victim gives its own back, whether or not it is one of `requests`.
+        """
+        chunk_size, allocate_slots = self._chunk_size, self.kv_cache_manager.allocate_slots
+        for request in requests:
             if request.status is RequestStatus.PREEMPTED:  # a victim of this very loop
                 continue
-            n = self._chunk_size(request, request.num_computed_tokens, token_budget)
+            n = chunk_size(request, request.num_computed_tokens, token_budget)
             if n == 0:
                 continue
             while allocate_slots(request, n) is None:
@@ -202,8 +210,10 @@ class Scheduler:
     def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
         """Admit from the head of the queue; a head that does not fit blocks those behind it, so nobody starves."""
         kv = self.kv_cache_manager
-        while self.waiting and token_budget > 0 and len(self.running) < self.max_num_seqs:
-            request = self.waiting[0]
+        while token_budget > 0 and len(self.running) < self.max_num_seqs:
+            request = self._next_waiting()
+            if request is None:
+                break
             computed_blocks, num_computed = kv.get_computed_blocks(request)
             n = self._chunk_size(request, num_computed, token_budget if self.enable_chunked_prefill else self.num_slots)
             if n > token_budget or not self._may_admit(request, num_computed + n, computed_blocks):
@@ -214,6 +224,14 @@ class Scheduler:
             output.add(request, n)
             token_budget -= n
 
+    def _target(self, request: Request) -> int:
+        """The length that a request has to catch up with. A scheduler that speculates adds the request's drafts."""
+        return request.num_tokens
+
+    def _next_waiting(self) -> Request | None:
+        """The request that may be admitted next: the head of waiting. A subclass may pass over some."""
+        return self.waiting[0] if self.waiting else None
+
     def _clamp_new_tokens(self, num_new_tokens: int, token_budget: int) -> int:
         """How many of the tokens that a request is behind it may compute in this step: the size of its chunk."""
         threshold = self.long_prefill_token_threshold
@@ -221,16 +239,18 @@ class Scheduler:
             num_new_tokens = min(num_new_tokens, threshold)
         return num_new_tokens if num_new_tokens < token_budget else token_budget
 
-    def _chunk_size(self, request: Request, start: int, token_budget: int) -> int:
-        """How many tokens from start on a request computes: what it is behind, clamped, and cut at the edge of a block.
+    def _chunk_size(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
+        """How many tokens a request computes that has so many: what it is behind, clamped, cut at the edge of a block.
 
         With block_aligned_chunks a chunk that does not catch up ends at the last edge in it, if there is one. Source:
         Scheduler._mamba_block_aligned_split of vLLM, which cuts so where a layer's state needs it.
         """
-        n = self._clamp_new_tokens(request.num_tokens - start, token_budget)
-        if self.block_aligned_chunks and start + n < request.num_tokens:
-            edge = (start + n) // self.kv_cache_manager.block_size * self.kv_cache_manager.block_size
-            return edge - start if edge > start else n
+        target = self._target(request)
+        n = self._clamp_new_tokens(target - num_computed_tokens, token_budget)
+        if self.block_aligned_chunks and num_computed_tokens + n < target:
+            block_size = self.kv_cache_manager.block_size
+            edge = (num_computed_tokens + n) // block_size * block_size
+            return edge - num_computed_tokens if edge > num_computed_tokens else n
         return n
 
     def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
@@ -242,7 +262,7 @@ class Scheduler:
         return kv.num_blocks_needed(request, num_tokens, computed_blocks) + num_spare <= kv.num_free_blocks
 
     def _admit(self, request: Request, num_computed_tokens: int) -> None:
-        """Move the head of waiting to the end of running, with the head start that the prefix cache gives."""
+        """Move a waiting request to the end of running, with the head start that the prefix cache gives."""
         stats = self.preempted_prefix_cache_stats
         num_hits = num_computed_tokens - self.kv_cache_manager.num_external_tokens(request)
         if request.status is RequestStatus.WAITING:
@@ -250,7 +270,7 @@ class Scheduler:
             request.num_cached_tokens = num_hits
         if self.kv_cache_manager.enable_prefix_caching:
             stats.record(request.num_tokens, num_hits)
-        self.waiting.popleft()
+        self.waiting.remove(request)
         self.running.append(request)
         request.status = RequestStatus.RUNNING
         request.num_computed_tokens = num_computed_tokens
@@ -288,7 +308,7 @@ class Scheduler:
     @staticmethod
     def needs_sample(request: Request, num_scheduled: int) -> bool:
         """Whether this step catches up, so that its last logits predict a new token. An inner chunk's do not."""
-        return request.num_computed_tokens + num_scheduled == request.num_tokens
+        return request.num_computed_tokens + num_scheduled >= request.num_tokens
 
     def update_from_output(
         self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]

@@ -518,7 +518,7 @@ class StepWorld:
             budget = max(budget, min(options.max_model_len or num_slots, num_slots))
         self.budget = budget
         every_option = asdict(options) | {"max_num_batched_tokens": budget} | own_options
-        self.scheduler = make_scheduler(scheduler_cls, None, every_option)
+        self.scheduler = make_scheduler(every_option, scheduler_cls=scheduler_cls)
         self.kv = kv = self.scheduler.kv_cache_manager
         self.cache = Cache(kv)
         self.live: dict[str, Request] = {}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mini_vllm.block_hash import ExactBlockHash, sha256_block_hash
+from mini_vllm.block_pool import BlockPool
 from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError
 from mini_vllm.kv_cache import KVCacheManager, PrefixCacheStats
 from mini_vllm.observe.trace import run_trace
@@ -672,3 +673,120 @@ def test_looking_up_a_prefix_is_linear_in_its_length_for_every_request(monkeypat
         finish(kv, request)
     assert kv.reset_prefix_cache()
     assert CountedToken.num_comparisons <= 10 * 3 * num_blocks
+
+
+# --- drafts, lookahead, groups ----------------------------------------------------------------------------------------
+
+
+def cached(kv: KVCacheManager, request: Request) -> list[bool]:
+    """Of each block of the table whether it can be found."""
+    return [block.block_hash is not None for block in kv._tables[request.request_id]]
+
+
+def verify(kv: KVCacheManager, request: Request, num_drafts: int, token_ids: Sequence[int]) -> None:
+    """A step of the last token and some drafts, that brings token_ids: the accepted ones and one more."""
+    assert kv.allocate_slots(request, 1 + num_drafts) is not None
+    for token_id in token_ids:
+        request.append_output_token(token_id)
+    request.num_computed_tokens = request.num_tokens - 1
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_blocks_that_drafts_fill_are_published_when_the_drafts_are_accepted(at_once: bool) -> None:
+    kv, request = make_manager(), make_request("a", range(6))
+    compute(kv, request)
+    request.append_output_token(6)
+    verify(kv, request, 9, range(7, 15))  # slots for 16 tokens; 15 are known, and 14 of them computed
+    assert cached(kv, request) == [True, False, False, False]
+    if at_once:
+        kv.cache_blocks(request)
+        assert cached(kv, request) == [True, True, True, False]
+    assert kv.allocate_slots(request, 1) is not None
+    assert cached(kv, request) == [True, True, True, False]
+    assert hit_ids(kv, make_request("b", range(20))) == kv.get_block_ids("a")[:3]
+
+
+def test_rejected_drafts_are_never_published() -> None:
+    kv, request = make_manager(), make_request("a", range(3))
+    compute(kv, request)
+    request.append_output_token(3)
+    for i in range(4, 9):
+        verify(kv, request, 7, [i])
+        assert cached(kv, request)[: i // 4 + 1] == [True] * (i // 4) + [False]
+    assert hit_ids(kv, make_request("b", range(20))) == kv.get_block_ids("a")[:2]
+
+
+def test_a_request_that_leaves_takes_what_it_has_not_published_along() -> None:
+    kv, request = make_manager(), make_request("a", range(6))
+    compute(kv, request)
+    request.append_output_token(6)
+    verify(kv, request, 9, range(7, 15))
+    request.num_computed_tokens, request.status = 0, RequestStatus.PREEMPTED
+    kv.free(request)
+    assert kv._num_published == {}
+    assert compute(kv, request)
+    assert cached(kv, request) == [True, True, True, False]
+
+
+def test_lookahead_slots_are_allocated_and_not_published() -> None:
+    kv, request = make_manager(num_blocks=5), make_request("a", range(8))
+    kv.num_lookahead_tokens = 3
+    assert len(compute(kv, request, 4)) == 2
+    assert cached(kv, request) == [True, False]
+    assert kv.allocate_slots(request, 4) is not None
+    assert cached(kv, request) == [True, True, False]
+
+
+def test_lookahead_ends_where_the_request_or_the_pool_does() -> None:
+    kv = make_manager(num_blocks=5)
+    kv.num_lookahead_tokens = 5
+    assert [kv.num_slots(make_request("a", [1], max_model_len=9), n) for n in (1, 4, 7, 9, 10)] == [6, 9, 9, 9, 10]
+    assert [kv.num_slots(make_request("a", [1]), n) for n in (1, 11, 14, 16)] == [6, 16, 16, 16]
+    request = make_request("a", range(16))
+    assert len(compute(kv, request)) == 4
+
+
+def test_groups_in_one_pool_share_blocks_and_no_names() -> None:
+    pool = BlockPool(11)
+    first, second = (make_manager(pool=pool, group=group) for group in (0, 1))
+    request, again = make_request("a", range(9)), make_request("b", range(9))
+    assert compute(first, request) == [1, 2, 3]
+    assert second.get_computed_blocks(again) == ([], 0)
+    assert second.allocate_slots(again, 9) is not None
+    assert (second.get_block_ids("b"), second.num_free_blocks) == ([4, 5, 6], 4)
+    third = make_request("c", range(9))
+    assert (hit_ids(first, third), hit_ids(second, third)) == ([1, 2], [4, 5])
+    assert pool.get_cached_block(request.block_hashes[0]) is pool.blocks[1], (
+        "group 0 has the names of one manager alone"
+    )
+    assert pool.num_cached_hashes == 4
+    finish(second, again)
+    assert not second.reset_prefix_cache(), "the other group holds blocks"
+    again.num_computed_tokens = 0
+    second.withdraw(again, 8)
+    assert (hit_ids(first, third), hit_ids(second, third)) == ([1, 2], [])
+    finish(first, request)
+    assert second.reset_prefix_cache()
+    assert pool.num_cached_hashes == 0
+
+
+def test_the_null_block_of_a_shared_pool_may_stand_in_tables() -> None:
+    kv = make_manager(pool=BlockPool(11))
+    null = kv.block_pool.null_block
+    request = make_request("a", range(9))
+    assert kv.allocate_slots(request, 1, [null, null]) is not None
+    assert kv.get_block_ids("a") == [0, 0, 1]
+    finish(kv, request)
+    assert (null.ref_cnt, sorted(kv.free_block_ids())) == (1, list(range(1, 11)))
+
+
+def test_a_manager_has_as_many_blocks_as_its_pool() -> None:
+    with pytest.raises(InvalidParameterError, match="that of the pool, 7, got 11"):
+        make_manager(pool=BlockPool(7))
+
+
+def test_there_is_one_block_table_for_each_group() -> None:
+    kv, request = make_manager(), make_request("a", range(9))
+    compute(kv, request)
+    assert kv.get_block_tables("a") == ((1, 2, 3),)
+    assert kv.get_block_tables("unknown") == ((),)

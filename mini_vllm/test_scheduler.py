@@ -7,7 +7,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -1130,3 +1130,60 @@ def test_trap_21_decisions_do_not_depend_on_pythons_hash_seed() -> None:
     one, two = (process.communicate()[0] for process in runs)
     assert one == two
     assert b"preempted" in one
+
+
+# --- the places that a subclass opens ---------------------------------------------------------------------------------
+
+
+class PassesOver(Scheduler):
+    """Admits the first that is ready."""
+
+    not_ready: Collection[str] = ()
+
+    def _next_waiting(self) -> Request | None:
+        return next((request for request in self.waiting if request.request_id not in self.not_ready), None)
+
+
+def test_a_request_that_is_not_ready_is_passed_over_and_keeps_its_turn() -> None:
+    scheduler = PassesOver(KVCache(100, BLOCK), max_num_seqs=16, max_num_batched_tokens=1000)
+    scheduler.not_ready = {"a", "c"}
+    requests = [make_request(name, 5, max_tokens=3) for name in "abcd"]
+    add(scheduler, *requests)
+    assert step(scheduler) == {"b": 5, "d": 5}
+    assert ids(scheduler.waiting) == ["a", "c"]
+    scheduler.not_ready = {"a"}
+    assert step(scheduler) == {"b": 1, "d": 1, "c": 5}
+    scheduler.not_ready = ()
+    assert list(step(scheduler))[-1] == "a"
+    assert scheduler.prefix_cache_stats.requests == 4
+
+
+def test_running_requests_are_served_in_the_order_that_is_asked_for() -> None:
+    scheduler = make_scheduler()
+    requests = [make_request(name, 5) for name in "abc"]
+    add(scheduler, *requests)
+    step(scheduler)
+    output = SchedulerOutput()
+    assert scheduler._schedule_running(requests[:0:-1], output, 7) == 5
+    assert output.num_scheduled_tokens == {"c": 1, "b": 1}
+
+
+def test_a_request_catches_up_with_its_target() -> None:
+    class TwoDrafts(Scheduler):
+        def _target(self, request: Request) -> int:
+            return request.num_tokens + 2 * (request.status is RequestStatus.RUNNING)
+
+    scheduler = TwoDrafts(KVCache(100, BLOCK), max_num_seqs=16, max_num_batched_tokens=1000)
+    request = make_request("a", 5)
+    add(scheduler, request)
+    step(scheduler)
+    output = scheduler.schedule()
+    assert output.num_scheduled_tokens == {"a": 3}
+    assert [scheduler.needs_sample(request, n) for n in (0, 1, 3)] == [False, True, True]
+
+
+def test_v1_does_not_fork() -> None:
+    scheduler = make_scheduler()
+    assert not scheduler.can_fork
+    with pytest.raises(NotImplementedError, match="Scheduler does not fork"):
+        scheduler.fork_request("a", "b")

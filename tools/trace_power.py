@@ -344,7 +344,7 @@ class IndexLoop(Scheduler):
     fixes_index = restores_budget = True
     breaks_after_own_preemption = False
 
-    def _schedule_running(self, output: SchedulerOutput, token_budget: int) -> int:
+    def _schedule_running(self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int) -> int:
         i = 0
         while i < len(self.running):
             request = self.running[i]
@@ -424,7 +424,8 @@ class AdmitAfterPreempt(Scheduler):
 
     def schedule(self) -> SchedulerOutput:
         output = SchedulerOutput()
-        self._schedule_waiting(output, self._schedule_running(output, self.max_num_batched_tokens))
+        budget = self._schedule_running(list(self.running), output, self.max_num_batched_tokens)
+        self._schedule_waiting(output, budget)
         return output
 
 
@@ -435,7 +436,7 @@ class WaitingFirst(Scheduler):
         output, running = SchedulerOutput(), list(self.running)
         self._schedule_waiting(output, self.max_num_batched_tokens)
         admitted, self.running = self.running[len(running) :], running
-        self._schedule_running(output, self.max_num_batched_tokens - output.total_num_scheduled_tokens)
+        self._schedule_running(list(running), output, self.max_num_batched_tokens - output.total_num_scheduled_tokens)
         self.running += admitted
         return output
 

@@ -15,10 +15,10 @@ from mini_vllm.observe.trace import (
     ScenarioRun,
     TraceRecorder,
     fake_token,
-    make_scheduler,
     run_trace,
 )
 from mini_vllm.params import SamplingParams
+from mini_vllm.policies import make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.step import KVPlan

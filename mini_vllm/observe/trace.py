@@ -11,27 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from mini_vllm import policies
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsRecorder
 from mini_vllm.params import SamplingParams
+from mini_vllm.policies import describe, make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.step import KVPlan, KVResult
 
 TRACE_SCHEMA_VERSION = 1
-SCHEDULER_OPTIONS = (  # of a config; scheduler_reserve_full_isl has another name there
-    *policies.KV_OPTIONS,
-    *policies.OWN_OPTIONS,
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "long_prefill_token_threshold",
-    "enable_chunked_prefill",
-    "policy",
-    "max_model_len",
-    "watermark",
-)
 
 Record = dict[str, Any]
 
@@ -164,7 +153,7 @@ class TraceRecorder(StepListener):
 def describe_config(scheduler: Scheduler) -> Record:
     """The options that decide what a scheduler does."""
     kv = scheduler.kv_cache_manager
-    return {
+    config = {
         "block_size": kv.block_size,
         "num_blocks": kv.num_blocks,
         "enable_prefix_caching": kv.enable_prefix_caching,
@@ -176,8 +165,9 @@ def describe_config(scheduler: Scheduler) -> Record:
         "max_model_len": scheduler.max_model_len,
         "scheduler_reserve_full_isl": scheduler.reserve_full_sequence,
         "watermark": scheduler.watermark,
-        **policies.describe(scheduler),
     }
+    named = (*config, "reserve_full_sequence")  # which has vLLM's name
+    return config | {name: value for name, value in describe(scheduler).items() if name not in named}
 
 
 def describe_request(request: Request) -> Record:
@@ -203,20 +193,6 @@ def fake_token(seed: int, position: int, vocab_size: int) -> int:
     x = (x * 0x94D049BB133111EB) & mask
     x ^= x >> 29
     return x % vocab_size
-
-
-def make_scheduler(
-    config: Mapping[str, Any],
-    *,
-    scheduler_cls: type[Scheduler] | None = None,
-    kv_cache_manager_cls: type[KVCacheManager] | None = None,
-) -> Scheduler:
-    """Build the scheduler of a trace's config; a class that is given stands in for the one that the config names."""
-    options = {name: config[name] for name in SCHEDULER_OPTIONS if name in config}
-    if "scheduler_reserve_full_isl" in config:  # vLLM's name
-        options["reserve_full_sequence"] = config["scheduler_reserve_full_isl"]
-    cls = scheduler_cls or policies.get_scheduler_cls(config.get("scheduler", "v1"))
-    return policies.make_scheduler(cls, kv_cache_manager_cls, options)
 
 
 class ScenarioRun:

@@ -53,7 +53,7 @@ class OffloadingKVCacheManager(KVCacheManager):
     Raises InvalidParameterError for another mode, or a pool of less than 0 blocks.
     """
 
-    own_options: ClassVar[frozenset[str]] = frozenset({"preemption_mode", "num_cpu_blocks", "preemption_cost"})
+    refused_options: ClassVar[frozenset[str]] = KVCacheManager.refused_options | {"connector"}
 
     def __init__(
         self,

@@ -6,9 +6,13 @@
     warm_first       by a score: warm resumes, prefills, the tail of decodes; ageing
 
 `policy` is something else: the order within a scheduler, "fcfs" or "priority".
+
+An option is a parameter of a scheduler's or a KV cache manager's constructor, and is named nowhere else: make_scheduler
+picks from an engine's configuration or a trace's what the two classes take.
 """
 
 from collections.abc import Mapping
+from inspect import Parameter, signature
 from typing import Any
 
 from mini_vllm.errors import InvalidParameterError
@@ -26,14 +30,7 @@ SCHEDULERS: dict[str, type[Scheduler]] = {
     "warm_first": WarmFirstScheduler,
 }
 PREEMPTION_MODES = ("recompute", "swap", "cheaper")
-OWN_OPTIONS: dict[str, Any] = {  # options that only some schedulers or KV cache managers have, and their defaults
-    "block_aligned_chunks": False,
-    "charge_cached_tokens": False,
-    "preemption_mode": "recompute",
-    "num_cpu_blocks": 0,
-    "preemption_cost": None,
-}
-KV_OPTIONS = ("num_blocks", "block_size", "enable_prefix_caching", "hash_function")
+VLLM_NAMES = {"scheduler_reserve_full_isl": "reserve_full_sequence"}  # of options, as vLLM's traces have them
 
 
 def get_scheduler_cls(name: str) -> type[Scheduler]:
@@ -49,32 +46,67 @@ def get_kv_cache_manager_cls(scheduler_cls: type[Scheduler], preemption_mode: st
     return OffloadingKVCacheManager if own is KVCacheManager and preemption_mode != "recompute" else own
 
 
-def make_scheduler(
-    scheduler_cls: type[Scheduler], kv_cache_manager_cls: type[KVCacheManager] | None, options: Mapping[str, Any]
-) -> Scheduler:
-    """Build a scheduler and its KV cache manager. options: those of both constructors, by name.
+def options_of(cls: type) -> dict[str, Any]:
+    """What the constructor of a scheduler or a KV cache manager takes by name, and its default (Parameter.empty: none).
 
-    A manager of None is chosen by get_kv_cache_manager_cls(). Options of OWN_OPTIONS that only say the default are left
-    out, so that somebody else's class need not know them. Raises InvalidParameterError for one that the scheduler and
-    its manager do not have.
+    A constructor that ends in **options hands them on to the next one in the order of the bases. What the class lists
+    in refused_options is none of its options.
     """
-    defaults = {**OWN_OPTIONS, "hash_function": "exact"}
-    given = {name: value for name, value in options.items() if name not in defaults or value != defaults[name]}
+    found: dict[str, Any] = {}
+    for base in cls.__mro__:
+        if "__init__" in vars(base):
+            parameters = list(signature(vars(base)["__init__"]).parameters.values())[1:]
+            named = [p for p in parameters if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
+            found = {parameter.name: parameter.default for parameter in named} | found
+            if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
+                break
+    return {name: default for name, default in found.items() if name not in getattr(cls, "refused_options", ())}
+
+
+def all_options() -> dict[str, Any]:
+    """The options of all schedulers of the family and their KV cache managers, and what they are for the others."""
+    found: dict[str, Any] = {}
+    for scheduler_cls in SCHEDULERS.values():
+        found |= options_of(scheduler_cls.kv_cache_manager_cls) | options_of(scheduler_cls)
+    found |= options_of(OffloadingKVCacheManager)
+    return found | {"preemption_mode": "recompute"}  # whoever has this option is there for the other modes
+
+
+def make_scheduler(
+    options: Mapping[str, Any],
+    *,
+    scheduler_cls: type[Scheduler] | None = None,
+    kv_cache_manager_cls: type[KVCacheManager] | None = None,
+) -> Scheduler:
+    """Build the scheduler that `options` name, and its KV cache manager; a class that is given stands in for ours.
+
+    options: any mapping, such as a trace's config. What is an option of neither class nor of the family is not looked
+    at. An option of the family that these classes do not have may be there with its default. With any other value it
+    raises InvalidParameterError.
+    """
+    given = {VLLM_NAMES.get(name, name): value for name, value in options.items()}
+    if scheduler_cls is None:
+        scheduler_cls = get_scheduler_cls(given.get("scheduler", "v1"))
     mode = given.get("preemption_mode", "recompute")
     manager_cls = kv_cache_manager_cls or get_kv_cache_manager_cls(scheduler_cls, mode)
-    for name in OWN_OPTIONS.keys() & given.keys() - scheduler_cls.own_options - manager_cls.own_options:
-        raise InvalidParameterError(f"{scheduler_cls.__name__} has no option {name}, got {given[name]!r}")
-    kv_options = {name: given.pop(name) for name in (*KV_OPTIONS, *manager_cls.own_options) if name in given}
-    manager = manager_cls(kv_options.pop("num_blocks"), kv_options.pop("block_size"), **kv_options)
-    return scheduler_cls(manager, **given)
+    of_manager, of_scheduler = options_of(manager_cls), options_of(scheduler_cls)
+    for name, default in all_options().items():
+        if given.get(name, default) != default and name not in of_manager and name not in of_scheduler:
+            names = f"{scheduler_cls.__name__} with {manager_cls.__name__}"
+            raise InvalidParameterError(f"{names} has no option {name}, got {given[name]!r}")
+    manager = manager_cls(**{name: given[name] for name in of_manager if name in given})
+    return scheduler_cls(manager, **{name: given[name] for name in of_scheduler if name in given})
 
 
 def describe(scheduler: Scheduler) -> dict[str, Any]:
-    """What make_scheduler needs beyond the shared options to build this scheduler again; {} for V1 as it comes."""
-    names = {cls: name for name, cls in SCHEDULERS.items()}
-    manager = scheduler.kv_cache_manager
-    owners = dict.fromkeys(scheduler.own_options, scheduler) | dict.fromkeys(manager.own_options, manager)
-    own = {name: getattr(owners[name], name) for name in sorted(owners)}
-    described = {name: value for name, value in own.items() if value != OWN_OPTIONS[name]}
-    name = names.get(type(scheduler), "v1")
-    return described if name == "v1" else {"scheduler": name, **described}
+    """What make_scheduler needs to build this scheduler again, less what has no default; {} for V1 as it comes."""
+    names = {cls: name for name, cls in SCHEDULERS.items() if name != "v1"}
+    cls, manager = type(scheduler), scheduler.kv_cache_manager
+    described = {"scheduler": names[cls]} if cls in names else {}
+    for owner in (manager, scheduler):
+        defaults = options_of(type(owner)) | all_options()
+        for name in sorted(options_of(type(owner))):
+            value = getattr(owner, name, defaults[name])
+            if defaults[name] is not Parameter.empty and value != defaults[name]:
+                described[name] = value
+    return described

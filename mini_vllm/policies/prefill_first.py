@@ -1,15 +1,14 @@
 """Prefill first: a step either admits requests and computes their prompts, or decodes everybody, never both.
 
-Simple, and good for throughput, since a prefill step is one large batch. The price: as long as requests arrive that
-fit, nobody who is running gets a token. What vLLM V1 gains by mixing the two is measured against this policy.
+The rule is simple, and it is good for throughput, since a prefill step is one large batch. The price is that no running
+request gets a token as long as requests arrive that fit. This policy shows what vLLM V1 gains by mixing the two.
 Source: Scheduler.schedule of nano-vllm (nanovllm/engine/scheduler.py), and of MinivLLM as it was at first.
 """
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.request import Request, RequestStatus
+from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 
 
@@ -19,45 +18,21 @@ def in_prefill(request: Request) -> bool:
     return behind > 1 or request.num_computed_tokens < request.num_prompt_tokens
 
 
-def advance(scheduler: Scheduler, requests: Sequence[Request], output: SchedulerOutput, token_budget: int) -> int:
-    """V1's loop over running requests, for some of them, in this order; returns what is left of the budget.
-
-    When blocks run out, the scheduler's victim gives its own back, whether or not it is one of requests.
-    """
-    for request in requests:
-        if request.status is RequestStatus.PREEMPTED:  # a victim of this very loop
-            continue
-        n = scheduler._chunk_size(request, request.num_computed_tokens, token_budget)
-        if n == 0:
-            break
-        while scheduler.kv_cache_manager.allocate_slots(request, n) is None:
-            victim = scheduler._pop_victim()
-            scheduler._preempt(victim)
-            output.preempted_req_ids.append(victim.request_id)
-            token_budget += output.drop(victim)
-            if victim is request:
-                break
-        else:
-            output.add(request, n)
-            token_budget -= n
-    return token_budget
-
-
 class PrefillFirstScheduler(Scheduler):
-    """Two queues, two kinds of step. Blocks, watermark, seats, victims and the order of waiting are those of V1.
+    """Two queues, two kinds of step. Blocks, watermark, max_num_seqs, victims and the order of waiting are those of V1.
 
-    A prefill step first continues what an earlier one had to cut, then admits from the front of waiting as many as fit
-    whole into the budget. Only the first request of a step is cut by the budget; long_prefill_token_threshold cuts any.
+    A prefill step first continues what an earlier one had to cut. Then it admits from the front of waiting as many as
+    fit whole into the budget. Only the first request of a step is cut by the budget; long_prefill_token_threshold cuts
+    any.
 
-    charge_cached_tokens: whether the budget also pays for the tokens that the prefix cache has, which need not be
-    computed, as in the first MinivLLM. nano-vllm charges the rest; until it learned to chunk, a whole sequence had to
-    fit into what was left of the budget.
+    charge_cached_tokens: whether the budget also pays for the tokens that the prefix cache has. They need not be
+    computed; the first MinivLLM charged them. nano-vllm charges the rest alone. Until nano-vllm learned to chunk, a
+    whole sequence had to fit into what was left of the budget.
 
-    Where nano-vllm asserts that something is scheduled (a prompt above the budget or the cache, one sequence that
-    outgrows the pool), this policy cuts, or has refused the request in add_request(), or has lowered its max_model_len.
+    nano-vllm asserts that something is scheduled. A prompt above the budget or the cache breaks that, and so does one
+    sequence that outgrows the pool. This policy cuts the prompt, or add_request() has refused the request or lowered
+    its max_model_len.
     """
-
-    own_options: ClassVar[frozenset[str]] = Scheduler.own_options | {"charge_cached_tokens"}
 
     def __init__(self, kv_cache_manager: KVCacheManager, *, charge_cached_tokens: bool = False, **options: Any) -> None:
         super().__init__(kv_cache_manager, **options)
@@ -67,18 +42,20 @@ class PrefillFirstScheduler(Scheduler):
         """Prefill if there is any to do and room for it, else decode."""
         output = SchedulerOutput()
         prefills = [request for request in self.running if in_prefill(request)]
-        token_budget = advance(self, prefills, output, self.max_num_batched_tokens)
+        token_budget = self._schedule_running(prefills, output, self.max_num_batched_tokens)
         if not output.preempted_req_ids:
             self._schedule_waiting(output, token_budget)
         if not output.num_scheduled_tokens:
-            advance(self, list(self.running), output, token_budget)
+            self._schedule_running(list(self.running), output, token_budget)
         return output
 
     def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
-        """Admit from the front of waiting what fits whole. The first that does not fit keeps its place, and ends it."""
+        """Admit from the front of waiting what fits whole. The first that does not fit stays there, and ends it."""
         kv = self.kv_cache_manager
-        while self.waiting and token_budget > 0 and len(self.running) < self.max_num_seqs:
-            request = self.waiting[0]
+        while token_budget > 0 and len(self.running) < self.max_num_seqs:
+            request = self._next_waiting()
+            if request is None:
+                break
             computed_blocks, num_computed = kv.get_computed_blocks(request)
             n = self._chunk_size(request, num_computed, request.num_tokens)
             num_charged = num_computed if self.charge_cached_tokens else 0

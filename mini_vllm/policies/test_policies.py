@@ -7,6 +7,7 @@ model, and traps 22 to 30 for every policy. Some policies starve decodes by desi
 CORE_EXAMPLES=10 runs a tenth of the default.
 """
 
+import dataclasses
 import itertools
 import random
 from collections import Counter
@@ -19,12 +20,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from mini_vllm import LLM, SamplingParams
+from mini_vllm.config import EngineConfig
 from mini_vllm.errors import GroupTooLargeError, InvalidParameterError, RequestRefusedError
-from mini_vllm.observe.trace import ScenarioRun, TraceRecorder, make_scheduler, run_trace
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.observe.trace import ScenarioRun, TraceRecorder, describe_config, run_trace
 from mini_vllm.offload.host_memory import HostMemoryPool
-from mini_vllm.policies import SCHEDULERS, get_kv_cache_manager_cls, get_scheduler_cls
+from mini_vllm.policies import (
+    SCHEDULERS,
+    all_options,
+    get_kv_cache_manager_cls,
+    get_scheduler_cls,
+    make_scheduler,
+    options_of,
+)
 from mini_vllm.request import Request, RequestStatus
-from mini_vllm.scheduler import SchedulerOutput, urgency
+from mini_vllm.scheduler import Scheduler, SchedulerOutput, urgency
 from mini_vllm.step import KVResult
 from mini_vllm.test_core_properties import (
     ALPHABET,
@@ -71,7 +81,7 @@ def variants() -> Iterator[dict[str, Any]]:
         for options in CHOICES_OF_OPTIONS:
             scheduler_cls = get_scheduler_cls(name)
             manager_cls = get_kv_cache_manager_cls(scheduler_cls, options.get("preemption_mode", "recompute"))
-            if options.keys() <= scheduler_cls.own_options | manager_cls.own_options:
+            if options.keys() <= options_of(scheduler_cls).keys() | options_of(manager_cls).keys():
                 yield {"scheduler": name, **options}
 
 
@@ -646,3 +656,83 @@ def test_trap_30_a_big_request_is_admitted_though_small_ones_keep_arriving(varia
     num_ahead = sum(not steps or steps[-1] > 20 for steps in (token_steps(trace, f"r{i}") for i in range(21)))
     assert first <= 20 + 7 * (num_ahead + 1)  # it waits for those before it at most, and they for one another
     assert first < token_steps(trace, "r79")[0]
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+SIZES = {"num_blocks": 9, "block_size": 2, "max_num_seqs": 3, "max_num_batched_tokens": 8}
+
+
+class ScoringManager(KVCacheManager):
+    """Somebody else's, with an option of its own."""
+
+    def __init__(self, num_blocks: int, block_size: int, *, decay: float = 0.5, **options: Any) -> None:
+        super().__init__(num_blocks, block_size, **options)
+        self.decay = decay
+
+
+class ScoringScheduler(Scheduler):
+    """Somebody else's, with an option of its own."""
+
+    kv_cache_manager_cls = ScoringManager
+
+    def __init__(self, kv_cache_manager: KVCacheManager, *, greed: int = 1, **options: Any) -> None:
+        super().__init__(kv_cache_manager, **options)
+        self.greed = greed
+
+
+class PlainScheduler:
+    """A class of the contract's names only, which inherits nothing and names the options that it takes."""
+
+    kv_cache_manager_cls = KVCacheManager
+
+    def __init__(self, kv_cache_manager: KVCacheManager, max_num_seqs: int, max_num_batched_tokens: int) -> None:
+        self.limits = (kv_cache_manager.num_blocks, max_num_seqs, max_num_batched_tokens)
+
+
+def test_an_option_is_named_in_a_constructor_and_arrives() -> None:
+    options = {**SIZES, "decay": 0.25, "greed": 3, "watermark": 0.2, "model": "nobody's option"}
+    scheduler = make_scheduler(options, scheduler_cls=ScoringScheduler)
+    assert isinstance(scheduler, ScoringScheduler)
+    assert isinstance(scheduler.kv_cache_manager, ScoringManager)
+    assert (scheduler.greed, scheduler.kv_cache_manager.decay, scheduler.watermark) == (3, 0.25, 0.2)
+    described = describe_config(scheduler)
+    assert (described["greed"], described["decay"], described["watermark"]) == (3, 0.25, 0.2)
+    again = make_scheduler(described, scheduler_cls=ScoringScheduler)
+    assert describe_config(again) == described
+
+
+@every_variant
+def test_what_is_described_makes_the_same_scheduler(variant: dict[str, Any]) -> None:
+    scheduler = make_scheduler({**SIZES, **variant, "scheduler_reserve_full_isl": False})
+    config = describe_config(scheduler)
+    assert config == {**config, **{name: value for name, value in variant.items() if value != "v1"}}
+    again = make_scheduler(config)
+    assert (type(again), describe_config(again)) == (type(scheduler), config)
+    assert not again.reserve_full_sequence
+
+
+def test_an_option_that_a_class_has_not_is_refused_unless_it_says_the_default() -> None:
+    for name, options in (
+        ("v1", {"charge_cached_tokens": True}),
+        ("v1", {"num_cpu_blocks": 6}),
+        ("warm_first", {"preemption_mode": "swap"}),
+        ("sequence_group", {"block_aligned_chunks": True}),
+    ):
+        (option,) = options
+        with pytest.raises(InvalidParameterError, match=f"has no option {option}, got"):
+            make_scheduler({**SIZES, "scheduler": name, **options})
+    defaults = {"charge_cached_tokens": False, "preemption_mode": "recompute", "num_cpu_blocks": 0, "watermark": 0.0}
+    plain: Any = PlainScheduler
+    assert make_scheduler({**SIZES, **defaults}, scheduler_cls=plain).limits == (9, 3, 8)
+    with pytest.raises(
+        InvalidParameterError, match=r"PlainScheduler with KVCacheManager has no option watermark, got 0\.1"
+    ):
+        make_scheduler({**SIZES, "watermark": 0.1}, scheduler_cls=plain)
+
+
+def test_the_engines_configuration_holds_every_option_of_the_family() -> None:
+    """An option that somebody is to set on an engine needs a field there; the engine itself names none."""
+    fields = {field.name for field in dataclasses.fields(EngineConfig)}
+    by_the_engine = {"kv_cache_manager", "num_blocks", "pool", "group"}
+    assert all_options().keys() - fields == by_the_engine

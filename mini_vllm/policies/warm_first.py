@@ -1,9 +1,9 @@
 """Warm first: requests in three states compete by a score, and what waits long enough wins.
 
 A preempted request whose blocks are still in the prefix cache costs little to bring back, and less the sooner. So a
-warm resume comes before a new prefill, a new prefill before the long tail of decodes, which fill up the step: every
-step is one chunked micro-batch of at most max_num_batched_tokens. Ageing bounds how long anybody waits.
-A design of this project; the vocabulary is vLLM V1's.
+warm resume comes before a new prefill, and a new prefill before the long tail of decodes. The decodes fill up the step:
+every step is one chunked micro-batch of at most max_num_batched_tokens. Ageing bounds how long anybody waits.
+This is a design of this project; the vocabulary is vLLM V1's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Any
 
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.policies.prefill_first import advance, in_prefill
+from mini_vllm.policies.prefill_first import in_prefill
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 
@@ -32,9 +32,9 @@ def score(state: State, age: int, warmth: float) -> float:
     """How soon to serve a request: the higher the sooner.
 
     age: steps since it last got tokens, or since it began to wait. warmth: the share of its sequence that a lookup
-    finds in the prefix cache, in [0, 1). A request that runs has all it needs, and warmth 1.
+    finds in the prefix cache, in [0, 1). A running request has all it needs, so its warmth is 1.
 
-        running, age >= PATIENCE    its age, so that the one who waited longest is the first of all
+        running, age >= PATIENCE    its age, so that the one that waited longest is the first of all
         running, in prefill         2
         resumed, waiting            1 + warmth, growing with age up to 2
         new, waiting                1 + warmth, growing likewise; the caller gives no warmth
@@ -46,12 +46,12 @@ def score(state: State, age: int, warmth: float) -> float:
 
 
 class WarmFirstScheduler(Scheduler):
-    """Served by score; among equals those who run before those who wait, and resumed ones before new ones.
+    """Requests are served by score. Among equals, running ones come before waiting ones, and resumed before new ones.
 
     A running request gets tokens at least once in PATIENCE + max_num_seqs steps. New requests are admitted in order of
-    arrival. A preempted one keeps its seat, so running and resumed ones together are at most max_num_seqs, and once it
-    waited PATIENCE steps, no new one passes it. So nobody starves, and a step looks at max_num_seqs requests at most
-    beyond those that it admits, however many wait.
+    arrival. A preempted one keeps its room, so running and resumed ones together are at most max_num_seqs. Once it has
+    waited PATIENCE steps, no new one passes it. So nobody starves. A step looks at max_num_seqs requests at most beyond
+    those that it admits, however many wait.
 
     Raises InvalidParameterError for policy "priority": the score is the order.
     """
@@ -64,22 +64,22 @@ class WarmFirstScheduler(Scheduler):
         self._since: dict[str, int] = {}  # request id -> the step in which it last got tokens, or began to wait
 
     def schedule(self) -> SchedulerOutput:
-        """Who is overdue or in prefill, then who waits, then decodes with what is left."""
+        """Serve what is overdue or in prefill, then admit, then decode with what is left of the budget."""
         self._step += 1
         output = SchedulerOutput()
         ranked = self._rank(self.running)
         urgent = [request for value, request in ranked if value > 0]
         decodes = [request for value, request in ranked if value == 0]
-        token_budget = advance(self, urgent, output, self.max_num_batched_tokens)
+        token_budget = self._schedule_running(urgent, output, self.max_num_batched_tokens)
         if not output.preempted_req_ids:
             token_budget = self._admit_by_score(output, token_budget, num_spare=len(decodes))
-        advance(self, decodes, output, token_budget)
+        self._schedule_running(decodes, output, token_budget)
         for request in output.scheduled_requests:
             self._since[request.request_id] = self._step
         return output
 
     def _rank(self, requests: Iterable[Request]) -> list[tuple[float, Request]]:
-        """The requests with their scores, the highest first; equals in the order given."""
+        """The requests with their scores, the highest first; equals stay in the order given."""
         ranked = [(self._score(request), request) for request in requests]
         return sorted(ranked, key=lambda pair: -pair[0])
 
@@ -95,7 +95,7 @@ class WarmFirstScheduler(Scheduler):
         """Admit waiting requests, the best of the resumed or the first of the new; returns what is left of the budget.
 
         Resumed ones stand in front of new ones. num_spare blocks are left for the decodes that follow in this step:
-        they would have to preempt those who were just admitted. The first that does not fit ends it: nobody passes it.
+        without them they would have to preempt what was just admitted. The first that does not fit ends admission.
         """
         kv = self.kv_cache_manager
         resumed = self._rank(takewhile(lambda request: request.status is RequestStatus.PREEMPTED, self.waiting))
@@ -107,9 +107,8 @@ class WarmFirstScheduler(Scheduler):
             fits = n <= token_budget and num_blocks <= kv.num_free_blocks
             if not fits or not self._may_admit(request, num_computed + n, computed_blocks):
                 break
-            kv.allocate_slots(request, n, computed_blocks)
-            self.waiting.remove(request)
-            self.waiting.appendleft(request)
+            if kv.allocate_slots(request, n, computed_blocks) is None:
+                break
             self._admit(request, num_computed)
             if resumed and resumed[0][1] is request:
                 del resumed[0]
@@ -118,10 +117,10 @@ class WarmFirstScheduler(Scheduler):
         return token_budget
 
     def _next_in_line(self, resumed: Sequence[tuple[float, Request]]) -> Request | None:
-        """Who would be admitted next, if anybody may; resumed: those still in waiting, the best first."""
+        """The request to be admitted next, if any may; resumed: those still in waiting, the best first."""
         num_resumed = len(resumed)
-        has_seat = len(self.running) + num_resumed < self.max_num_seqs
-        new = self.waiting[num_resumed] if has_seat and len(self.waiting) > num_resumed else None
+        has_room = len(self.running) + num_resumed < self.max_num_seqs
+        new = self.waiting[num_resumed] if has_room and len(self.waiting) > num_resumed else None
         if resumed and (new is None or resumed[0][0] >= self._score(new)):
             return resumed[0][1]
         return new

@@ -18,7 +18,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mini_vllm.errors import InvalidParameterError, PromptTooLongError
-from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS, get_kv_cache_manager_cls, get_scheduler_cls
+from mini_vllm.policies import (
+    PREEMPTION_MODES,
+    SCHEDULERS,
+    get_kv_cache_manager_cls,
+    get_scheduler_cls,
+    options_of,
+)
 from mini_vllm.simulator.metrics import SLO, Metrics, TimelinePoint
 from mini_vllm.simulator.replica import Replica
 from mini_vllm.simulator.sim_request import SimRequest
@@ -82,7 +88,7 @@ def policy_config(policy: str, config: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidParameterError(f"scheduler must be one of {policy_names()}, got {policy!r}")
     chosen = {**config, "scheduler": name, "preemption_mode": mode or "recompute"}
     manager_cls = get_kv_cache_manager_cls(get_scheduler_cls(name), chosen["preemption_mode"])
-    if "num_cpu_blocks" in manager_cls.own_options:
+    if "num_cpu_blocks" in options_of(manager_cls):
         chosen.setdefault("num_cpu_blocks", config["num_blocks"] - 1)
     return chosen
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from mini_vllm.errors import SchedulerStalledError
-from mini_vllm.observe.trace import make_scheduler
+from mini_vllm.policies import make_scheduler
 from mini_vllm.simulator.metrics import Metrics
 from mini_vllm.simulator.sim_request import SimRequest
 from mini_vllm.simulator.step_time import StepTimeModel, work_of

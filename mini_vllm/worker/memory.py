@@ -12,7 +12,7 @@ from typing import Any
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError
-from mini_vllm.policies import get_kv_cache_manager_cls, get_scheduler_cls
+from mini_vllm.policies import get_kv_cache_manager_cls, get_scheduler_cls, options_of
 from mini_vllm.step import ModelInfo
 
 SWAP_SPACE_BYTES = 4 << 30  # vLLM V0's default (swap_space); no more than the KV cache itself
@@ -78,4 +78,4 @@ def plan_kv_cache(
 def may_swap(config: EngineConfig) -> bool:
     """Whether the KV cache manager of this config has a use for blocks in main memory."""
     manager_cls = get_kv_cache_manager_cls(get_scheduler_cls(config.scheduler), config.preemption_mode)
-    return "num_cpu_blocks" in manager_cls.own_options
+    return "num_cpu_blocks" in options_of(manager_cls)

@@ -7,7 +7,7 @@ Source: swap_out and swap_in of BlockSpaceManager in vLLM V0 (vllm/core/block_ma
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
 from mini_vllm.offload.host_memory import HostMemoryPool
 from mini_vllm.policies.v0.fork import ForkingKVCacheManager
@@ -21,8 +21,6 @@ class GroupKVCacheManager(ForkingKVCacheManager):
     The CPU blocks of a request are free as soon as it is back or has ended. So nobody is brought back in a step before
     which somebody was stored: copies out come first.
     """
-
-    own_options: ClassVar[frozenset[str]] = frozenset({"num_cpu_blocks"})
 
     def __init__(self, num_blocks: int, block_size: int, *, num_cpu_blocks: int = 0, **options: Any) -> None:
         super().__init__(num_blocks, block_size, **options)

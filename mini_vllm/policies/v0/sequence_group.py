@@ -40,7 +40,8 @@ class SequenceGroupScheduler(Scheduler):
     """V0's policy on the contract of Scheduler. Raises InvalidParameterError for a manager that cannot fork groups."""
 
     kv_cache_manager_cls = GroupKVCacheManager
-    own_options = frozenset()
+    refused_options = frozenset({"block_aligned_chunks"})
+    can_fork = True
     kv_cache_manager: GroupKVCacheManager
 
     def __init__(self, kv_cache_manager: GroupKVCacheManager, **options: Any) -> None:

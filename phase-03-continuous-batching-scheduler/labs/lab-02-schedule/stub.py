@@ -1,5 +1,7 @@
 """Lab 03.2: schedule(): running first, then waiting (60 minutes). What must hold is in contract.md."""
 
+from collections.abc import Sequence
+
 from labkit import todo
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler as ReferenceScheduler, SchedulerOutput

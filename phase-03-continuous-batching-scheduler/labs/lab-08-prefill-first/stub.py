@@ -1,11 +1,8 @@
 """Lab 03.8: Prefill first, and what it does to the others (40 minutes). What must hold is in contract.md."""
 
-from collections.abc import Sequence
-
 from labkit import todo
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler as ReferencePrefillFirstScheduler, in_prefill
-from mini_vllm.request import Request, RequestStatus
-from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.scheduler import SchedulerOutput
 
 
 class PrefillFirstScheduler(ReferencePrefillFirstScheduler):

@@ -8,7 +8,7 @@ EDITS = [
         """        new_blocks: list[KVCacheBlock] = []
 """,
         """        new_blocks: list[KVCacheBlock] = []
-        if not pool.num_free_blocks:
+        if not self.num_free_blocks:
             return None
 """,
     ),

@@ -5,12 +5,12 @@ STORY = (
 CONCEPT = "A request that grows token by token gets a block when one is full, and not sooner."
 EDITS = [
     (
-        "        if num_tokens > len(",
+        "        if num_slots > len(",
         """        reserved = num_tokens + (num_new_tokens == 1)
         if reserved > len(""",
     ),
     (
-        """num_blocks_needed(request, num_tokens, computed_blocks)
+        """num_blocks_needed(request, num_slots, computed_blocks)
 """,
         """num_blocks_needed(request, reserved, computed_blocks)
 """,

@@ -6,12 +6,14 @@ CONCEPT = "What was promised and not written is not found; what was written, or 
 EDITS = [
     (
         """        table = self._tables.pop(request.request_id, [])
+        self._num_published.pop(request.request_id, None)
         self.block_pool.free_blocks(table)
         if not request.is_finished:
             for block in table[request.num_computed_tokens // self.block_size :]:
                 self.block_pool.uncache_block(block)
 """,
         """        table = self._tables.pop(request.request_id, [])
+        self._num_published.pop(request.request_id, None)
         self.block_pool.free_blocks(table)
 """,
     ),

@@ -5,7 +5,7 @@ STORY = (
 CONCEPT = "A block is published once, with the slot of its last token, whichever call brought the block."
 EDITS = [
     (
-        """            if start < end:
+        """            if start < end or self._num_published:
                 self._cache_blocks(request, start, end)
 """,
         """            for i in range(start, end):

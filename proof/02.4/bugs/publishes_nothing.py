@@ -3,7 +3,7 @@ CONCEPT = "A block is published once, with the slot of its last token, whichever
 EDITS = [
     (
         """            start, end = num_computed // block_size, num_tokens // block_size
-            if start < end:
+            if start < end or self._num_published:
                 self._cache_blocks(request, start, end)
 """,
         """            pass

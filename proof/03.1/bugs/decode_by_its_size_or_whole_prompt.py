@@ -5,7 +5,7 @@ STORY = (
 CONCEPT = "An inner chunk predicts a token that is known already; only the one that catches up samples."
 EDITS = [
     (
-        "return request.num_computed_tokens + num_scheduled == request.num_tokens",
+        "return request.num_computed_tokens + num_scheduled >= request.num_tokens",
         "return num_scheduled == 1 or request.num_computed_tokens + num_scheduled == request.num_tokens",
     ),
 ]

@@ -5,7 +5,7 @@ STORY = (
 CONCEPT = "A preempted request computes its own output again, and samples only when that is done."
 EDITS = [
     (
-        "return request.num_computed_tokens + num_scheduled == request.num_tokens",
+        "return request.num_computed_tokens + num_scheduled >= request.num_tokens",
         "return request.num_computed_tokens + num_scheduled >= request.num_prompt_tokens",
     ),
 ]

@@ -5,7 +5,7 @@ STORY = (
 CONCEPT = "What was generated counts as known: a decode is one token behind, and samples."
 EDITS = [
     (
-        "return request.num_computed_tokens + num_scheduled == request.num_tokens",
+        "return request.num_computed_tokens + num_scheduled >= request.num_tokens",
         "return request.num_computed_tokens + num_scheduled == request.num_prompt_tokens",
     ),
 ]

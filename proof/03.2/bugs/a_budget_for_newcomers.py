@@ -3,12 +3,12 @@ CONCEPT = "Who runs computes first; a newcomer gets what they leave of the budge
 EDITS = [
     (
         (
-            "token_budget = self._schedule_running(output, self.max_num_batched_tokens)\n"
+            "token_budget = self._schedule_running(list(self.running), output, self.max_num_batched_tokens)\n"
             "        if not output.preempted_req_ids:\n"
             "            self._schedule_waiting(output, token_budget)\n"
         ),
         (
-            "token_budget = self._schedule_running(output, self.max_num_batched_tokens)\n"
+            "token_budget = self._schedule_running(list(self.running), output, self.max_num_batched_tokens)\n"
             "        if not output.preempted_req_ids:\n"
             "            self._schedule_waiting(output, self.max_num_batched_tokens)\n"
         ),

@@ -4,11 +4,11 @@ STORY = (
 CONCEPT = "The queue has one head: while it does not fit, those behind it wait too, so it cannot starve."
 EDITS = [
     (
-        "request = self.waiting[0]",
-        "request = self.waiting.popleft()",
+        "request = self._next_waiting()",
+        "request = self.waiting.popleft() if self.waiting else None",
     ),
     (
-        ("        self.waiting.popleft()\n"),
+        ("        self.waiting.remove(request)\n"),
         "",
     ),
 ]

@@ -5,7 +5,7 @@ STORY = (
 CONCEPT = "One budget for all: it is spent in order, and who finds it empty goes on waiting."
 EDITS = [
     (
-        "and token_budget > 0 and",
-        "and token_budget >= 0 and",
+        "while token_budget > 0 and",
+        "while token_budget >= 0 and",
     ),
 ]

@@ -2,7 +2,7 @@ STORY = "nano-vllm compares max_num_seqs with the newcomers of the step. The run
 CONCEPT = "max_num_seqs limits who runs, not who is new in a step."
 EDITS = [
     (
-        "while self.waiting and token_budget > 0 and len(self.running) < self.max_num_seqs:",
-        "while self.waiting and token_budget > 0 and len([r for r in output.scheduled_requests if r.num_computed_tokens == 0]) < self.max_num_seqs:",
+        "while token_budget > 0 and len(self.running) < self.max_num_seqs:",
+        "while token_budget > 0 and len([r for r in output.scheduled_requests if r.num_computed_tokens == 0]) < self.max_num_seqs:",
     ),
 ]

@@ -3,7 +3,7 @@ CONCEPT = "Who runs computes first; a newcomer gets what they leave of the budge
 EDITS = [
     (
         (
-            "token_budget = self._schedule_running(output, self.max_num_batched_tokens)\n"
+            "token_budget = self._schedule_running(list(self.running), output, self.max_num_batched_tokens)\n"
             "        if not output.preempted_req_ids:\n"
             "            self._schedule_waiting(output, token_budget)\n"
         ),
@@ -12,7 +12,8 @@ EDITS = [
             "        before = list(self.running)\n"
             "        self._schedule_waiting(output, token_budget)\n"
             "        new, self.running = self.running[len(before):], before\n"
-            "        token_budget = self._schedule_running(output, token_budget - output.total_num_scheduled_tokens)\n"
+            "        token_budget -= output.total_num_scheduled_tokens\n"
+            "        self._schedule_running(list(self.running), output, token_budget)\n"
             "        self.running += new\n"
         ),
     ),

@@ -6,12 +6,12 @@ CONCEPT = "Nobody is admitted in a step that had to preempt; in the next step th
 EDITS = [
     (
         (
-            "token_budget = self._schedule_running(output, self.max_num_batched_tokens)\n"
+            "token_budget = self._schedule_running(list(self.running), output, self.max_num_batched_tokens)\n"
             "        if not output.preempted_req_ids:\n"
             "            self._schedule_waiting(output, token_budget)\n"
         ),
         (
-            "token_budget = self._schedule_running(output, self.max_num_batched_tokens)\n"
+            "token_budget = self._schedule_running(list(self.running), output, self.max_num_batched_tokens)\n"
             "        if not self.running or not any(r.num_preemptions for r in self.waiting):\n"
             "            self._schedule_waiting(output, token_budget)\n"
         ),

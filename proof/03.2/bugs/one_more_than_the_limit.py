@@ -2,7 +2,7 @@ STORY = "A learner tests <= and admits one request too many. Buffers sized for m
 CONCEPT = "max_num_seqs limits who runs, not who is new in a step."
 EDITS = [
     (
-        "while self.waiting and token_budget > 0 and len(self.running) < self.max_num_seqs:",
-        "while self.waiting and token_budget > 0 and len(self.running) <= self.max_num_seqs:",
+        "while token_budget > 0 and len(self.running) < self.max_num_seqs:",
+        "while token_budget > 0 and len(self.running) <= self.max_num_seqs:",
     ),
 ]

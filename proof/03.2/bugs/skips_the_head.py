@@ -3,8 +3,10 @@ CONCEPT = "The queue has one head: while it does not fit, those behind it wait t
 EDITS = [
     (
         (
-            "while self.waiting and token_budget > 0 and len(self.running) < self.max_num_seqs:\n"
-            "            request = self.waiting[0]\n"
+            "while token_budget > 0 and len(self.running) < self.max_num_seqs:\n"
+            "            request = self._next_waiting()\n"
+            "            if request is None:\n"
+            "                break\n"
         ),
         (
             "for request in list(self.waiting):\n"
@@ -21,9 +23,5 @@ EDITS = [
             "if n > token_budget or not self._may_admit(request, num_computed + n, computed_blocks):\n"
             "                continue"
         ),
-    ),
-    (
-        ("        self.waiting.popleft()\n        self.running.append(request)\n"),
-        ("        self.waiting.remove(request)\n        self.running.append(request)\n"),
     ),
 ]

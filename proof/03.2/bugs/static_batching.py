@@ -2,11 +2,11 @@ STORY = "A learner waits until the batch has ended before the next one begins. T
 CONCEPT = "A place that becomes free is taken at once; nobody waits for the whole batch to end."
 EDITS = [
     (
-        "while self.waiting and token_budget > 0 and len(self.running) < self.max_num_seqs:",
+        "while token_budget > 0 and len(self.running) < self.max_num_seqs:",
         (
             "if self.running:\n"
             "            return\n"
-            "        while self.waiting and token_budget > 0 and len(self.running) < self.max_num_seqs:"
+            "        while token_budget > 0 and len(self.running) < self.max_num_seqs:"
         ),
     ),
 ]

@@ -2,11 +2,7 @@ STORY = "A learner takes the newest from the queue, as from a stack. The first i
 CONCEPT = "One budget for all: it is spent in order, and who finds it empty goes on waiting."
 EDITS = [
     (
-        "request = self.waiting[0]",
-        "request = self.waiting[-1]",
-    ),
-    (
-        "self.waiting.popleft()",
-        "self.waiting.pop()",
+        "request = self._next_waiting()",
+        "request = self.waiting[-1] if self.waiting else None",
     ),
 ]

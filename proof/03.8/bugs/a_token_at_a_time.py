@@ -5,9 +5,10 @@ STORY = (
 CONCEPT = (
     "A prompt longer than the budget is cut, step after step; nobody is admitted or decodes until its end is computed."
 )
+BASE = "own_loop"
 EDITS = [
     (
-        "n = scheduler._chunk_size(request, request.num_computed_tokens, token_budget)",
+        "n = self._chunk_size(request, request.num_computed_tokens, token_budget)",
         "n = min(1, token_budget)",
     ),
 ]

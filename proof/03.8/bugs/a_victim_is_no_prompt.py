@@ -4,12 +4,12 @@ EDITS = [
     (
         (
             "        if not output.num_scheduled_tokens:\n"
-            "            advance(self, list(self.running), output, token_budget)\n"
+            "            self._schedule_running(list(self.running), output, token_budget)\n"
         ),
         (
             "        if all(request.output_token_ids for request in output.scheduled_requests):\n"
             "            others = [r for r in self.running if r.request_id not in output.num_scheduled_tokens]\n"
-            "            advance(self, others, output, token_budget)\n"
+            "            self._schedule_running(others, output, token_budget)\n"
         ),
     ),
 ]

@@ -3,9 +3,13 @@ STORY = (
     "blocks and a row while it waits."
 )
 CONCEPT = "When blocks run out, the youngest gives way; the others decode as if it had never been there."
+BASE = "own_loop"
 EDITS = [
     (
-        ("        if request.status is RequestStatus.PREEMPTED:  # a victim of this very loop\n            continue\n"),
+        (
+            "            if request.status is RequestStatus.PREEMPTED:  # a victim of this very loop\n"
+            "                continue\n"
+        ),
         "",
     ),
 ]

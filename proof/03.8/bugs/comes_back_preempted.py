@@ -13,4 +13,8 @@ EDITS = [
             "                request.status = status\n"
         ),
     ),
+    (
+        "from mini_vllm.scheduler import SchedulerOutput\n",
+        ("from mini_vllm.request import RequestStatus\nfrom mini_vllm.scheduler import SchedulerOutput\n"),
+    ),
 ]

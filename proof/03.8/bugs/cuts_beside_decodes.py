@@ -6,7 +6,7 @@ EDITS = [
     (
         (
             "        prefills = [request for request in self.running if in_prefill(request)]\n"
-            "        token_budget = advance(self, prefills, output, self.max_num_batched_tokens)\n"
+            "        token_budget = self._schedule_running(prefills, output, self.max_num_batched_tokens)\n"
         ),
         "        token_budget = self.max_num_batched_tokens\n",
     ),

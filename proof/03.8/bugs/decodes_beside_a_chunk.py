@@ -6,12 +6,12 @@ EDITS = [
     (
         (
             "        if not output.num_scheduled_tokens:\n"
-            "            advance(self, list(self.running), output, token_budget)\n"
+            "            self._schedule_running(list(self.running), output, token_budget)\n"
         ),
         (
             "        if all(request in prefills for request in output.scheduled_requests):\n"
             "            others = [request for request in self.running if request not in prefills]\n"
-            "            advance(self, others, output, token_budget)\n"
+            "            self._schedule_running(others, output, token_budget)\n"
         ),
     ),
 ]

@@ -9,11 +9,11 @@ EDITS = [
             "        if not output.preempted_req_ids:\n"
             "            self._schedule_waiting(output, token_budget)\n"
             "        if not output.num_scheduled_tokens:\n"
-            "            advance(self, list(self.running), output, token_budget)\n"
+            "            self._schedule_running(list(self.running), output, token_budget)\n"
         ),
         (
             "        if not output.num_scheduled_tokens:\n"
-            "            token_budget = advance(self, list(self.running), output, token_budget)\n"
+            "            token_budget = self._schedule_running(list(self.running), output, token_budget)\n"
             "        if not output.num_scheduled_tokens and not output.preempted_req_ids:\n"
             "            self._schedule_waiting(output, token_budget)\n"
         ),

@@ -7,11 +7,11 @@ EDITS = [
     (
         (
             "        if not output.num_scheduled_tokens:\n"
-            "            advance(self, list(self.running), output, token_budget)\n"
+            "            self._schedule_running(list(self.running), output, token_budget)\n"
         ),
         (
             "        rest = self.max_num_batched_tokens - output.total_num_scheduled_tokens\n"
-            "        advance(self, [r for r in self.running if r.request_id not in "
+            "        self._schedule_running([r for r in self.running if r.request_id not in "
             "output.num_scheduled_tokens], output, rest)\n"
         ),
     ),

@@ -5,8 +5,8 @@ STORY = (
 CONCEPT = "Deferred is not refused: the head keeps its place, and nobody behind it passes."
 EDITS = [
     (
-        "            request = self.waiting[0]\n",
-        "            request = self.waiting.popleft()\n",
+        "            request = self._next_waiting()\n",
+        "            request = self.waiting.popleft() if self.waiting else None\n",
     ),
     (
         "            self._admit(request, num_computed)\n",

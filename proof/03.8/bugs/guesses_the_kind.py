@@ -7,12 +7,12 @@ EDITS = [
     (
         (
             "        if not output.num_scheduled_tokens:\n"
-            "            advance(self, list(self.running), output, token_budget)\n"
+            "            self._schedule_running(list(self.running), output, token_budget)\n"
         ),
         (
             "        if not output.num_scheduled_tokens and (not self.waiting or len(self.running) == "
             "self.max_num_seqs):\n"
-            "            advance(self, list(self.running), output, token_budget)\n"
+            "            self._schedule_running(list(self.running), output, token_budget)\n"
         ),
     ),
 ]

@@ -3,9 +3,10 @@ STORY = (
     "logits are those of its neighbour."
 )
 CONCEPT = "A step of decodes has a budget, too; who finds it empty is no part of the step."
+BASE = "own_loop"
 EDITS = [
     (
-        ("        if n == 0:\n            break\n"),
+        ("            if n == 0:\n                break\n"),
         "",
     ),
 ]

@@ -5,7 +5,7 @@ STORY = (
 CONCEPT = "Deferred is not refused: the head keeps its place, and nobody behind it passes."
 EDITS = [
     (
-        "        while self.waiting and token_budget > 0 and len(self.running) < self.max_num_seqs:\n",
+        "        while token_budget > 0 and len(self.running) < self.max_num_seqs:\n",
         (
             "        for request in list(self.waiting):\n"
             "            if token_budget == 0 or len(self.running) == self.max_num_seqs:\n"
@@ -13,7 +13,7 @@ EDITS = [
         ),
     ),
     (
-        "            request = self.waiting[0]\n",
+        ("            request = self._next_waiting()\n            if request is None:\n                break\n"),
         "",
     ),
     (
@@ -23,13 +23,5 @@ EDITS = [
     (
         ("            if not self._may_admit(request, num_computed + n, computed_blocks):\n                break\n"),
         ("            if not self._may_admit(request, num_computed + n, computed_blocks):\n                continue\n"),
-    ),
-    (
-        "            self._admit(request, num_computed)\n",
-        (
-            "            self.waiting.remove(request)\n"
-            "            self.waiting.appendleft(request)\n"
-            "            self._admit(request, num_computed)\n"
-        ),
     ),
 ]

@@ -7,7 +7,7 @@ EDITS = [
     (
         (
             "        prefills = [request for request in self.running if in_prefill(request)]\n"
-            "        token_budget = advance(self, prefills, output, self.max_num_batched_tokens)\n"
+            "        token_budget = self._schedule_running(prefills, output, self.max_num_batched_tokens)\n"
             "        if not output.preempted_req_ids:\n"
             "            self._schedule_waiting(output, token_budget)\n"
         ),
@@ -15,7 +15,7 @@ EDITS = [
             "        token_budget = self.max_num_batched_tokens\n"
             "        prefills = [request for request in self.running if in_prefill(request)]\n"
             "        self._schedule_waiting(output, token_budget)\n"
-            "        token_budget = advance(self, prefills, output, token_budget - "
+            "        token_budget = self._schedule_running(prefills, output, token_budget - "
             "output.total_num_scheduled_tokens)\n"
         ),
     ),

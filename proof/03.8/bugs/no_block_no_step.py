@@ -5,12 +5,12 @@ STORY = (
 CONCEPT = "A queue is no reason to stand still: if nobody in it can be admitted, everybody who runs decodes."
 EDITS = [
     (
-        "        if not output.num_scheduled_tokens:\n            advance(self, list",
+        "        if not output.num_scheduled_tokens:\n            self._schedule_running(list",
         (
             "        if self.waiting and self.kv_cache_manager.num_free_blocks == 0:\n"
             "            return output\n"
             "        if not output.num_scheduled_tokens:\n"
-            "            advance(self, list"
+            "            self._schedule_running(list"
         ),
     ),
 ]

@@ -3,13 +3,14 @@ STORY = (
     "is passed over."
 )
 CONCEPT = "Each one that finds no slot costs one victim, so a step may have several."
+BASE = "own_loop"
 EDITS = [
     (
-        "            victim = scheduler._pop_victim()\n",
+        "                victim = self._pop_victim()\n",
         (
-            "            if output.preempted_req_ids:\n"
-            "                break\n"
-            "            victim = scheduler._pop_victim()\n"
+            "                if output.preempted_req_ids:\n"
+            "                    break\n"
+            "                victim = self._pop_victim()\n"
         ),
     ),
 ]

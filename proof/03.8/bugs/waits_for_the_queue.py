@@ -7,11 +7,11 @@ EDITS = [
     (
         (
             "        if not output.num_scheduled_tokens:\n"
-            "            advance(self, list(self.running), output, token_budget)\n"
+            "            self._schedule_running(list(self.running), output, token_budget)\n"
         ),
         (
             "        if not self.waiting and not output.num_scheduled_tokens:\n"
-            "            advance(self, list(self.running), output, token_budget)\n"
+            "            self._schedule_running(list(self.running), output, token_budget)\n"
         ),
     ),
 ]

@@ -22,7 +22,7 @@ class PrefillFirstScheduler(ReferencePrefillFirstScheduler):
         while self._admit_the_head(output):
             pass
         if output.total_num_scheduled_tokens == 0:
-            self._schedule_running(output, self.max_num_batched_tokens)
+            self._schedule_running(list(self.running), output, self.max_num_batched_tokens)
         return output
 
     def _admit_the_head(self, output: SchedulerOutput) -> bool:

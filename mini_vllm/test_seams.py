@@ -1,0 +1,256 @@
+"""Trials of the seams: what a later feature needs fits beside the core as it is.
+
+A trial is 20 to 60 lines and no feature. It builds the smallest thing that uses a seam, runs it at random, and asserts
+that what the seam is for has happened. Each section is one trial and stands alone; another one is appended below.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from mini_vllm.block_pool import KVCacheBlock
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.observe.trace import fake_token
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import Request, RequestStatus
+from mini_vllm.scheduler import Scheduler, SchedulerOutput
+
+VOCABULARY = 50
+
+
+class Contents:
+    """What the slots of a pool hold: for each the tokens up to its own, and the group of layers that wrote it."""
+
+    def __init__(self) -> None:
+        self.slots: dict[tuple[int, int], Any] = {}
+
+    def write(self, kv: KVCacheManager, request: Request, token_ids: Sequence[int], group: int = 0) -> None:
+        """Compute token_ids, which follow the computed ones."""
+        size, table = kv.block_size, kv.get_block_ids(request.request_id)
+        known = [*request.all_token_ids[: request.num_computed_tokens], *token_ids]
+        for i in range(request.num_computed_tokens, len(known)):
+            assert table[i // size] != 0, "the null block is never written"
+            self.slots[table[i // size], i % size] = (group, *known[: i + 1])
+
+    def check(self, kv: KVCacheManager, request: Request, start: int, end: int, group: int = 0) -> None:
+        """Read the slots [start, end) of a request."""
+        size, table = kv.block_size, kv.get_block_ids(request.request_id)
+        for i in range(max(start, 0), end):
+            assert self.slots[table[i // size], i % size] == (group, *request.all_token_ids[: i + 1])
+
+
+def add_random_requests(scheduler: Scheduler, rng: random.Random, max_tokens: int) -> list[Request]:
+    """Eight requests, of which some share a prefix."""
+    shared = [rng.randrange(VOCABULARY) for _ in range(20)]
+    requests = []
+    for i in range(8):
+        own = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 8))]
+        params = SamplingParams(max_tokens=rng.randint(1, max_tokens), ignore_eos=True)
+        requests.append(Request(str(i), shared[: rng.choice((0, 12, 20))] + own, params))
+        scheduler.add_request(requests[-1])
+    return requests
+
+
+# --- groups of layers: full attention and a sliding window in one pool, under the Scheduler as it is ------------------
+
+
+class WindowManager(KVCacheManager):
+    """A group whose layers see `window` tokens: blocks that no later token sees become the null block."""
+
+    window = 8
+
+    def num_skipped(self, num_tokens: int) -> int:
+        return max(num_tokens - self.window + 1, 0) // self.block_size
+
+    def longest_hit(self, request: Request, num_blocks: int) -> list[KVCacheBlock]:
+        """The longest prefix of at most num_blocks blocks whose window is cached."""
+        null, hashes = self.block_pool.null_block, self._block_hashes(request)
+        for n in range(num_blocks, 0, -1):
+            first = self.num_skipped(n * self.block_size)
+            tail = [self.block_pool.get_cached_block(block_hash) for block_hash in hashes[first:n]]
+            if all(tail):
+                return [null] * first + [block for block in tail if block]
+        return []
+
+    def drop_skipped(self, request: Request) -> None:
+        table, null = self._tables.get(request.request_id, []), self.block_pool.null_block
+        for i in range(min(self.num_skipped(request.num_computed_tokens), len(table))):
+            self.block_pool.touch([null])
+            self.block_pool.free_blocks([table[i]])
+            table[i] = null
+
+
+class HybridManager(KVCacheManager):
+    """Two managers in one pool; what it calls computed_blocks is a pair of lists, which no scheduler looks into."""
+
+    def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
+        super().__init__(num_blocks, block_size, **options)
+        self.full = KVCacheManager(num_blocks, block_size, pool=self.block_pool, group=0, **options)
+        self.window = WindowManager(num_blocks, block_size, pool=self.block_pool, group=1, **options)
+        self.groups = (self.full, self.window)
+
+    def get_computed_blocks(self, request: Request) -> tuple[list[Any], int]:
+        blocks, _ = self.full.get_computed_blocks(request)
+        tail = self.window.longest_hit(request, len(blocks))
+        return ([(blocks[: len(tail)], tail)] if tail else []), len(tail) * self.block_size
+
+    def num_blocks_needed(self, request: Request, num_tokens: int, computed_blocks: Sequence[Any] = ()) -> int:
+        parts = computed_blocks[0] if computed_blocks else ((), ())
+        return sum(g.num_blocks_needed(request, num_tokens, part) for g, part in zip(self.groups, parts, strict=True))
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, computed_blocks: Sequence[Any] = ()
+    ) -> list[KVCacheBlock] | None:
+        parts: Any = computed_blocks[0] if computed_blocks else ((), ())
+        self.window.drop_skipped(request)
+        num_tokens = request.num_computed_tokens + len(parts[0]) * self.block_size + num_new_tokens
+        if self.num_blocks_needed(request, num_tokens, computed_blocks) > self.num_free_blocks:
+            return None
+        for part in parts:  # every group holds its hits before one of them takes new blocks
+            self.block_pool.touch(part)
+        for group, part in zip(self.groups, parts, strict=True):
+            assert group.allocate_slots(request, num_new_tokens, part) is not None
+            self.block_pool.free_blocks(part)
+        return []
+
+    def free(self, request: Request) -> None:
+        for group in self.groups:
+            group.free(request)
+
+    def get_block_tables(self, request_id: str) -> tuple[tuple[int, ...], ...]:
+        return tuple(table for group in self.groups for table in group.get_block_tables(request_id))
+
+
+def check_conservation(kv: HybridManager, requests: Sequence[Request]) -> None:
+    """Each block is free or in as many tables as it is held; the null block is held by the pool, too."""
+    tables = [table for request in requests for table in kv.get_block_tables(request.request_id)]
+    held = Counter(block_id for table in tables for block_id in table)
+    held[0] += 1
+    assert [block.ref_cnt for block in kv.block_pool.blocks] == [held[i] for i in range(kv.num_blocks)]
+    assert sorted(kv.free_block_ids()) == [i for i in range(kv.num_blocks) if not held[i]]
+
+
+def test_two_groups_of_layers_share_a_pool() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(150):
+        rng = random.Random(seed)
+        kv, contents = HybridManager(rng.randint(20, 36), 4), Contents()
+        budget = rng.choice((5, 16, 64))
+        scheduler = Scheduler(
+            kv, max_num_seqs=4, max_num_batched_tokens=budget, max_model_len=36, reserve_full_sequence=False
+        )
+        requests = add_random_requests(scheduler, rng, max_tokens=12)
+        for _ in range(3000):
+            if not scheduler.has_unfinished_requests():
+                break
+            output = scheduler.schedule()
+            check_conservation(kv, requests)
+            ends = {
+                r: r.num_computed_tokens + output.num_scheduled_tokens[r.request_id] for r in output.scheduled_requests
+            }
+            for group, manager in enumerate(kv.groups):
+                for request, end in ends.items():
+                    contents.write(manager, request, request.all_token_ids[request.num_computed_tokens : end], group)
+                    seen["null blocks"] += kv.get_block_tables(request.request_id)[group].count(0)
+            for request, end in ends.items():
+                contents.check(kv.full, request, 0, end)
+                contents.check(kv.window, request, request.num_computed_tokens - kv.window.window + 1, end, group=1)
+            sampled = {r.request_id: [rng.randrange(VOCABULARY)] for r, end in ends.items() if end == r.num_tokens}
+            scheduler.update_from_output(output, sampled)
+            check_conservation(kv, requests)
+            seen["preemptions"] += len(output.preempted_req_ids)
+        assert all(request.is_finished for request in requests)
+        assert kv.num_free_blocks == kv.num_usable_blocks
+        seen["hits"] += scheduler.prefix_cache_stats.hits + scheduler.preempted_prefix_cache_stats.hits
+    assert min(seen[name] for name in ("hits", "preemptions", "null blocks")) > 100, seen
+
+
+# --- drafts: a proposer that is right in two of three cases -----------------------------------------------------------
+
+
+class DraftingScheduler(Scheduler):
+    """Verifies drafts, by running request. They are no tokens of it: nothing else knows them."""
+
+    drafts: Mapping[str, list[int]]
+    publishes_at_once = False
+
+    def _target(self, request: Request) -> int:
+        if request.status is not RequestStatus.RUNNING:
+            return request.num_tokens
+        num_drafts = len(self.drafts.get(request.request_id, ()))
+        assert request.max_model_len is not None
+        return min(request.num_tokens + num_drafts, max(request.max_model_len - 1, request.num_tokens))
+
+    def update_from_output(
+        self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
+    ) -> list[Request]:
+        for request in output.scheduled_requests:
+            if token_ids := sampled_token_ids.get(request.request_id):  # accepted drafts and one more; the rest is lost
+                num_counted = request.num_tokens - request.num_computed_tokens + len(token_ids) - 1
+                output.num_scheduled_tokens[request.request_id] = num_counted
+        finished = super().update_from_output(output, sampled_token_ids)
+        if self.publishes_at_once:
+            for request in self.running:
+                self.kv_cache_manager.cache_blocks(request)
+        return finished
+
+
+def run_with_drafts(seed: int, accuracy: float) -> tuple[list[list[int]], int, int]:
+    """Outputs, steps and accepted drafts of a random run; an accuracy of 0 proposes nothing."""
+    rng, proposer = random.Random(seed), random.Random(seed)
+    kv, contents = KVCacheManager(rng.randint(14, 40), 4), Contents()
+    scheduler = DraftingScheduler(kv, max_num_seqs=4, max_num_batched_tokens=rng.choice((6, 16, 64)), max_model_len=40)
+    scheduler.drafts, scheduler.publishes_at_once = {}, seed % 2 == 0
+    kv.num_lookahead_tokens = seed % 3 if accuracy else 0
+    requests = add_random_requests(scheduler, rng, max_tokens=14)
+    names: dict[Any, tuple[int, ...]] = {}  # block hash -> the tokens that it stands for
+    num_steps = num_accepted = 0
+    while scheduler.has_unfinished_requests():
+        output, sampled = scheduler.schedule(), {}
+        num_steps += 1
+        assert num_steps < 3000
+        for r in output.scheduled_requests:
+            end = r.num_computed_tokens + output.num_scheduled_tokens[r.request_id]
+            drafts = scheduler.drafts.get(r.request_id, [])[: max(end - r.num_tokens, 0)]
+            contents.write(kv, r, [*r.all_token_ids, *drafts][r.num_computed_tokens : end])
+            if scheduler.needs_sample(r, output.num_scheduled_tokens[r.request_id]):
+                truth = [fake_token(int(r.request_id), r.num_tokens + i, VOCABULARY) for i in range(len(drafts) + 1)]
+                n = next((i for i, draft in enumerate(drafts) if draft != truth[i]), len(drafts))
+                sampled[r.request_id], num_accepted = truth[: n + 1], num_accepted + n
+            published = [block.block_hash is not None for block in kv._tables[r.request_id]]
+            num_full = min(end, r.num_tokens) // 4  # every full block of known tokens, and nothing behind it
+            assert published == [i < num_full for i in range(len(published))]
+        for r in output.scheduled_requests:
+            contents.check(kv, r, 0, r.num_computed_tokens)
+        scheduler.update_from_output(output, sampled)
+        for r in output.scheduled_requests:
+            names.update({name: tuple(r.all_token_ids[: i * 4 + 4]) for i, name in enumerate(kv._block_hashes(r))})
+        for block in kv.block_pool.blocks:  # no block is found under a name that is not its content
+            if block.block_hash is not None:
+                assert contents.slots[block.block_id, 3] == (0, *names[block.block_hash])
+        scheduler.drafts = {
+            r.request_id: [
+                fake_token(int(r.request_id), r.num_tokens + i, VOCABULARY) if proposer.random() < accuracy else -1
+                for i in range(3)
+            ]
+            for r in scheduler.running
+            if accuracy
+        }
+    assert kv.num_free_blocks == kv.num_usable_blocks
+    assert not kv._num_published
+    return [r.output_token_ids for r in requests], num_steps, num_accepted
+
+
+@pytest.mark.parametrize("start", range(0, 300, 100))
+def test_drafts_change_no_token_and_save_steps(start: int) -> None:
+    num_steps: Counter[str] = Counter()
+    for seed in range(start, start + 100):
+        plain, num_plain, _ = run_with_drafts(seed, accuracy=0)
+        drafted, num_drafted, num_accepted = run_with_drafts(seed, accuracy=0.67)
+        assert drafted == plain, seed
+        num_steps.update(plain=num_plain, drafted=num_drafted, accepted=num_accepted)
+    assert num_steps["drafted"] < 0.8 * num_steps["plain"]
+    assert num_steps["accepted"] > 1000
