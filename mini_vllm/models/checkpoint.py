@@ -1,23 +1,15 @@
-"""From a model's name to its tensors, without trusting a byte of it.
+"""From a model's name to its folder and its small files, without trusting a byte of it.
 
 A checkpoint is a folder as the Hugging Face hub lays it out: config.json, safetensors (one file, or shards with an
 index), and usually a tokenizer and generation_config.json. It is data from strangers: weights are read from safetensors
-only, code that comes with a checkpoint is never imported, and a file that is missing or broken is named.
-
-Invariant: every tensor of a checkpoint is taken exactly once. Weights that are silently left out give a model that runs
-and talks nonsense; `Checkpoint.finish` makes that an error. The layers take; `models.load_model` finishes.
+only (weights.py), code that comes with a checkpoint is never imported, and a file that is missing or broken is named.
 """
 
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-import torch
-from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
 
 from mini_vllm.errors import (
     CheckpointError,
@@ -25,7 +17,6 @@ from mini_vllm.errors import (
     CorruptCheckpointError,
     UnsupportedCheckpointError,
     UnsupportedModelError,
-    WeightsMismatchError,
 )
 
 BUNDLED_MODEL = "tiny"
@@ -72,9 +63,27 @@ def _resolve_hub_name(name: str) -> Path:
 
 def _is_complete(path: Path) -> bool:
     try:
-        return (path / "config.json").is_file() and all(file.is_file() for file in _weight_files(path))
+        return (path / "config.json").is_file() and all(file.is_file() for file in weight_files(path))
     except CheckpointError:
         return False
+
+
+def weight_files(path: Path) -> list[Path]:
+    """The safetensors files that make up the checkpoint, by the index or the single file. They need not exist."""
+    index = path / INDEX_FILE
+    if index.exists():
+        weight_map = _read_json(index).get("weight_map")
+        if not isinstance(weight_map, dict) or not weight_map:
+            raise CorruptCheckpointError(f"{index}: has no weight_map")
+        names = {str(name) for name in weight_map.values()}
+        if outside := sorted(name for name in names if Path(name).name != name):
+            raise CorruptCheckpointError(f"{index}: {outside[0]!r} is not a file name of this folder")
+        return [path / name for name in sorted(names)]
+    if (path / SINGLE_FILE).exists():
+        return [path / SINGLE_FILE]
+    if unsafe := sorted(file.name for file in path.glob("*") if file.suffix in UNSAFE_SUFFIXES):
+        raise UnsupportedCheckpointError(f"{path / unsafe[0]}: may run code when it is read; only safetensors are read")
+    raise CheckpointNotFoundError(f"{path}: neither {SINGLE_FILE} nor {INDEX_FILE}")
 
 
 # --- Its small files -------------------------------------------------------------------------------------------------
@@ -141,118 +150,3 @@ def _refuse_custom_code(file: Path, raw: Mapping[str, Any]) -> None:
         raise UnsupportedCheckpointError(
             f"{file}: auto_map {raw['auto_map']!r} asks for code that comes with the checkpoint; it is never run"
         )
-
-
-# --- Its weights -----------------------------------------------------------------------------------------------------
-
-
-def _weight_files(path: Path) -> list[Path]:
-    """The safetensors files that make up the checkpoint, by the index or the single file. They need not exist."""
-    index = path / INDEX_FILE
-    if index.exists():
-        weight_map = _read_json(index).get("weight_map")
-        if not isinstance(weight_map, dict) or not weight_map:
-            raise CorruptCheckpointError(f"{index}: has no weight_map")
-        names = {str(name) for name in weight_map.values()}
-        if outside := sorted(name for name in names if Path(name).name != name):
-            raise CorruptCheckpointError(f"{index}: {outside[0]!r} is not a file name of this folder")
-        return [path / name for name in sorted(names)]
-    if (path / SINGLE_FILE).exists():
-        return [path / SINGLE_FILE]
-    if unsafe := sorted(file.name for file in path.glob("*") if file.suffix in UNSAFE_SUFFIXES):
-        raise UnsupportedCheckpointError(f"{path / unsafe[0]}: may run code when it is read; only safetensors are read")
-    raise CheckpointNotFoundError(f"{path}: neither {SINGLE_FILE} nor {INDEX_FILE}")
-
-
-class Checkpoint:
-    """The tensors of a checkpoint, read lazily from its safetensors, each taken exactly once.
-
-    Errors of the constructor: CheckpointNotFoundError, CorruptCheckpointError, UnsupportedCheckpointError.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._source: dict[str, Any] = {}  # tensor name -> open file that holds it
-        self._taken: set[str] = set()
-        self._problems: list[str] = []  # missing names and wrong shapes; told all at once by finish()
-        for file in _weight_files(path):
-            handle = _open(file)
-            for name in handle.keys():  # noqa: SIM118 (a safetensors handle is not iterable)
-                if name in self._source:
-                    raise CorruptCheckpointError(f"{file}: {name} is also in another file of the checkpoint")
-                self._source[name] = handle
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._source
-
-    def take(self, name: str, shape: tuple[int, ...] | None = None) -> Tensor:
-        """The tensor of that name, on the CPU in the dtype of the file; a view of the mapped file, to copy from.
-
-        A name that is missing, or has another shape, is noted for finish(), and a stand-in of the right shape that
-        takes no memory is returned. Errors: WeightsMismatchError when the name was taken before.
-        """
-        if name in self._taken:
-            raise WeightsMismatchError(f"{self.path}: {name} is taken a second time")
-        self._taken.add(name)
-        if name not in self._source:
-            self._problems.append(f"missing {name}")
-        else:
-            tensor = _read(self._source[name], name, self.path)
-            if shape is None or tuple(tensor.shape) == shape:
-                return tensor
-            self._problems.append(f"{name} has shape {tuple(tensor.shape)}, expected {shape}")
-        return torch.zeros(()).expand(shape or ())
-
-    def ignore(self, suffix: str) -> None:
-        """Count the tensors whose name ends so as taken: what old checkpoints hold and no model needs."""
-        self._taken.update(name for name in self._source if name.endswith(suffix))
-
-    def finish(self) -> None:
-        """Close the files. Errors: WeightsMismatchError naming every tensor that is missing, misshapen or left over."""
-        problems = self._problems + [f"left over {name}" for name in sorted(self._source.keys() - self._taken)]
-        self._source = {}
-        if problems:
-            raise WeightsMismatchError(f"{self.path}: {len(problems)} tensors do not match: " + "; ".join(problems))
-
-
-def _open(file: Path) -> Any:
-    if not file.is_file():
-        raise CheckpointNotFoundError(f"{file}: no such file")
-    try:
-        return safe_open(file, framework="pt", device="cpu")
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CorruptCheckpointError(f"{file}: not a complete safetensors file: {error}") from error
-
-
-def _read(handle: Any, name: str, path: Path) -> Tensor:
-    try:
-        tensor: Tensor = handle.get_tensor(name)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CorruptCheckpointError(f"{path}: {name} cannot be read: {error}") from error
-    return tensor
-
-
-@dataclass(frozen=True, slots=True)
-class WeightLoader:
-    """A checkpoint as one layer sees it: the prefix of its names, and the dtype and device its parameters live in."""
-
-    checkpoint: Checkpoint
-    dtype: torch.dtype
-    device: torch.device
-    prefix: str = field(default="")
-
-    def at(self, name: str) -> "WeightLoader":
-        """The loader of a part: `at("layers.0")` finds "weight" as "layers.0.weight"."""
-        return replace(self, prefix=f"{self.prefix}{name}.")
-
-    def load(self, parts: Mapping[str, tuple[int, ...]]) -> nn.Parameter:
-        """One parameter made of the named tensors, stacked along dimension 0 in the order given.
-
-        Each is copied straight from the file into its rows: at no time is there a second copy of the model.
-        """
-        rows = [shape[0] for shape in parts.values()]
-        (_, *rest), *_ = parts.values()
-        stacked = torch.empty(sum(rows), *rest, dtype=self.dtype, device=self.device)
-        for (name, shape), target in zip(parts.items(), torch.split(stacked, rows), strict=True):
-            target.copy_(self.checkpoint.take(self.prefix + name, shape))
-        return nn.Parameter(stacked, requires_grad=False)

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from mini_vllm.attention import PagedAttention, Rotation
 from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError
-from mini_vllm.models.checkpoint import WeightLoader
 from mini_vllm.models.layers.embedding import Embedding
 from mini_vllm.models.layers.linear import Linear, linear, pack_weight
 from mini_vllm.models.layers.norm import RMSNorm
 from mini_vllm.models.layers.rotary import RotaryEmbedding
 from mini_vllm.models.layers.self_attention import AttentionShape, SelfAttention
+from mini_vllm.models.weights import WeightLoader
 
 
 class DecoderLayer(nn.Module):
@@ -52,8 +52,9 @@ class DecoderLayer(nn.Module):
 class DecoderModel(nn.Module, ABC):
     """A decoder-only language model over a packed batch and a paged KV cache.
 
-    Built by `load_model`, with weights: there is no such thing as an instance without them. attention_specs: how each
-    layer attends, which PagedAttention needs to plan a step.
+    Built by `load_model`, with weights: there is no such thing as an instance without them. num_heads and
+    num_kv_heads are those of this shard, as its KV cache needs them. attention_specs says how each layer attends, which
+    PagedAttention needs to plan a step.
     """
 
     def __init__(self, config: Any, loader: WeightLoader) -> None:
@@ -62,10 +63,12 @@ class DecoderModel(nn.Module, ABC):
         self.num_layers: int = config.num_hidden_layers
         self.vocab_size: int = config.vocab_size
         self.hidden_size: int = config.hidden_size
-        self.num_heads: int = config.num_attention_heads
-        self.num_kv_heads: int = getattr(config, "num_key_value_heads", None) or self.num_heads
-        self.head_dim: int = getattr(config, "head_dim", None) or self.hidden_size // self.num_heads
-        self.attention_shape = AttentionShape(self.hidden_size, self.num_heads, self.num_kv_heads, self.head_dim)
+        num_heads = config.num_attention_heads
+        num_kv_heads = getattr(config, "num_key_value_heads", None) or num_heads
+        self.num_heads = len(loader.shard.part(num_heads, "num_attention_heads"))
+        self.num_kv_heads = len(loader.shard.part(num_kv_heads, "num_key_value_heads"))
+        self.head_dim: int = getattr(config, "head_dim", None) or self.hidden_size // num_heads
+        self.attention_shape = AttentionShape(self.hidden_size, num_heads, num_kv_heads, self.head_dim)
 
         body = loader.at("model")
         self.rotary = RotaryEmbedding(config, self.head_dim, loader.device)

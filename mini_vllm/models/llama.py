@@ -5,10 +5,10 @@ Covers Llama 1, 2, 3 and 3.1 to 3.3 with their stretched rotary frequencies (rop
 
 from typing import Any
 
-from mini_vllm.models.checkpoint import WeightLoader
 from mini_vllm.models.decoder import DecoderLayer, DecoderModel
 from mini_vllm.models.layers.mlp import GatedMLP
 from mini_vllm.models.layers.self_attention import SelfAttention
+from mini_vllm.models.weights import WeightLoader
 
 
 class LlamaForCausalLM(DecoderModel):

@@ -6,10 +6,10 @@ Nemo) set the window to null and are then Llama without options.
 
 from typing import Any
 
-from mini_vllm.models.checkpoint import WeightLoader
 from mini_vllm.models.decoder import DecoderLayer, DecoderModel
 from mini_vllm.models.layers.mlp import GatedMLP
 from mini_vllm.models.layers.self_attention import SelfAttention
+from mini_vllm.models.weights import WeightLoader
 
 
 class MistralForCausalLM(DecoderModel):

@@ -5,10 +5,10 @@ The biases help attention carry over to longer texts than were trained on. Small
 
 from typing import Any
 
-from mini_vllm.models.checkpoint import WeightLoader
 from mini_vllm.models.decoder import DecoderLayer, DecoderModel, window_of_layer
 from mini_vllm.models.layers.mlp import GatedMLP
 from mini_vllm.models.layers.self_attention import SelfAttention
+from mini_vllm.models.weights import WeightLoader
 
 
 class Qwen2ForCausalLM(DecoderModel):

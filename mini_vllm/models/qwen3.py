@@ -6,10 +6,10 @@ and not hidden_size / num_heads.
 
 from typing import Any
 
-from mini_vllm.models.checkpoint import WeightLoader
 from mini_vllm.models.decoder import DecoderLayer, DecoderModel, window_of_layer
 from mini_vllm.models.layers.mlp import GatedMLP
 from mini_vllm.models.layers.self_attention import SelfAttention
+from mini_vllm.models.weights import WeightLoader
 
 
 class Qwen3ForCausalLM(DecoderModel):

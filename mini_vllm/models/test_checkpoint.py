@@ -19,14 +19,8 @@ from mini_vllm.errors import (
     UnsupportedModelError,
     WeightsMismatchError,
 )
-from mini_vllm.models.checkpoint import (
-    Checkpoint,
-    WeightLoader,
-    load_generation_config,
-    load_hf_config,
-    load_tokenizer,
-    resolve_model,
-)
+from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
+from mini_vllm.models.weights import Checkpoint, WeightLoader
 
 CPU = torch.device("cpu")
 CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
@@ -63,6 +57,18 @@ def test_tensors_are_taken_by_name(single: Path) -> None:
     assert checkpoint.take("a", (2, 3)).tolist() == [[0, 1, 2], [3, 4, 5]]
     assert checkpoint.take("b").tolist() == [1] * 4
     checkpoint.finish()
+
+
+def test_a_tensor_of_which_a_part_is_taken_counts_as_taken(single: Path) -> None:
+    checkpoint = Checkpoint(single)
+    part = checkpoint.take("a", (2, 3), (slice(0, 2), slice(1, 2)))
+    assert part.tolist() == [[1], [4]]
+    with pytest.raises(WeightsMismatchError, match="a is taken a second time"):
+        checkpoint.take("a", (2, 3))
+    assert checkpoint.take("missing", (4, 6), (slice(0, 2), slice(0, 6))).shape == (2, 6)
+    checkpoint.take("b", (5,), (slice(0, 2),))
+    with pytest.raises(WeightsMismatchError, match=r"missing missing; b has shape \(4,\), expected \(5,\)"):
+        checkpoint.finish()
 
 
 def test_shards_are_one_checkpoint(sharded: Path) -> None:

@@ -18,8 +18,9 @@ from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 from mini_vllm.attention import AttentionMetadata, PackedRequest, PagedAttention, get_backend
 from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError
 from mini_vllm.models import DecoderModel, load_model
-from mini_vllm.models.checkpoint import Checkpoint, load_hf_config
+from mini_vllm.models.checkpoint import load_hf_config
 from mini_vllm.models.layers.rotary import RotaryEmbedding, rope_parameters
+from mini_vllm.models.weights import Checkpoint
 
 CPU = torch.device("cpu")
 BLOCK_SIZE = 4

@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mini_vllm.models.checkpoint import WeightLoader
+from mini_vllm.models.weights import WeightLoader
 
 
 class Embedding(nn.Module):

@@ -1,32 +1,60 @@
 """A linear layer that may stand for several.
 
 Projections that share an input (q, k and v; gate and up) are stacked into one matrix when they are loaded, so that one
-large matrix product replaces two or three small ones. vLLM: QKVParallelLinear, MergedColumnParallelLinear.
+large matrix product replaces two or three small ones. shard.py tells which layers are cut in which way. vLLM:
+QKVParallelLinear, MergedColumnParallelLinear, RowParallelLinear.
 """
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mini_vllm.models.checkpoint import WeightLoader
+from mini_vllm.models.weights import WeightLoader
 
 
 class Linear(nn.Module):
-    """y = x W^T + b, where W is the stack of the checkpoint's matrices `name`.weight of `out_features` rows each."""
+    """y = x W^T + b, where W is the stack of the checkpoint's matrices `name`.weight of `out_features` rows each.
+
+    out_features and in_features are those of the whole layer, of which every shard holds all.
+    """
+
+    cut: ClassVar[int | None] = None  # the dimension in which the shards cut each weight
 
     def __init__(
         self, loader: WeightLoader, out_features: Mapping[str, int], in_features: int, *, bias: bool = False
     ) -> None:
         super().__init__()
-        weight = loader.load({f"{name}.weight": (rows, in_features) for name, rows in out_features.items()})
-        self.weight = pack_weight(weight)
-        self.bias = loader.load({f"{name}.bias": (rows,) for name, rows in out_features.items()}) if bias else None
+        weights = {f"{name}.weight": (rows, in_features) for name, rows in out_features.items()}
+        self.weight = pack_weight(loader.load(weights, self.cut))
+        self.bias = self.load_bias(loader, out_features) if bias else None
+
+    def load_bias(self, loader: WeightLoader, out_features: Mapping[str, int]) -> nn.Parameter | None:
+        """The stack of the checkpoint's vectors `name`.bias."""
+        return loader.load({f"{name}.bias": (rows,) for name, rows in out_features.items()}, self.cut)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[T, in_features] to [T, sum of out_features]."""
+        """[T, in_features] to [T, sum of out_features], of which a shard may hold a part."""
         return linear(x, self.weight, self.bias)
+
+
+class ColumnParallelLinear(Linear):
+    """Each shard computes its part of every output: each W is cut by rows, each bias with it."""
+
+    cut = 0
+
+
+class RowParallelLinear(Linear):
+    """Each shard takes its part of the input, W is cut by columns: the sum of all shards' outputs is the output."""
+
+    cut = 1
+
+    def load_bias(self, loader: WeightLoader, out_features: Mapping[str, int]) -> nn.Parameter | None:
+        """The whole bias on rank 0, none on the others: in the sum it must count once."""
+        bias = loader.load({f"{name}.bias": (rows,) for name, rows in out_features.items()})
+        return bias if loader.shard.rank == 0 else None
 
 
 def pack_weight(weight: Tensor) -> Tensor:

@@ -2,9 +2,9 @@
 
 from torch import Tensor, nn
 
-from mini_vllm.models.checkpoint import WeightLoader
 from mini_vllm.models.layers.fused import silu_mul
-from mini_vllm.models.layers.linear import Linear
+from mini_vllm.models.layers.linear import ColumnParallelLinear, RowParallelLinear
+from mini_vllm.models.weights import WeightLoader
 
 
 class GatedMLP(nn.Module):
@@ -13,8 +13,8 @@ class GatedMLP(nn.Module):
     def __init__(self, loader: WeightLoader, hidden_size: int, intermediate_size: int, *, bias: bool = False) -> None:
         super().__init__()
         gate_up = {"gate_proj": intermediate_size, "up_proj": intermediate_size}
-        self.gate_up_proj = Linear(loader, gate_up, hidden_size, bias=bias)
-        self.down_proj = Linear(loader, {"down_proj": hidden_size}, intermediate_size, bias=bias)
+        self.gate_up_proj = ColumnParallelLinear(loader, gate_up, hidden_size, bias=bias)
+        self.down_proj = RowParallelLinear(loader, {"down_proj": hidden_size}, intermediate_size, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """[T, hidden_size] to the same shape."""

@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
-from mini_vllm.models.checkpoint import WeightLoader
 from mini_vllm.models.layers.fused import add_rms_norm, rms_norm
+from mini_vllm.models.weights import WeightLoader
 
 
 class RMSNorm(nn.Module):

@@ -5,14 +5,17 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from mini_vllm.attention import AttentionSpec, PagedAttention, Rotation
-from mini_vllm.models.checkpoint import WeightLoader
-from mini_vllm.models.layers.linear import Linear
+from mini_vllm.models.layers.linear import ColumnParallelLinear, RowParallelLinear
 from mini_vllm.models.layers.norm import RMSNorm
+from mini_vllm.models.weights import WeightLoader
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """Grouped-query attention in four numbers: num_heads query heads share num_kv_heads heads of keys and values."""
+    """Grouped-query attention in four numbers: num_heads query heads share num_kv_heads heads of keys and values.
+
+    These are the numbers of the whole model; a shard has its part of the heads.
+    """
 
     hidden_size: int
     num_heads: int
@@ -23,7 +26,7 @@ class AttentionShape:
 class SelfAttention(nn.Module):
     """Causal self-attention with rotary positions. What differs between the models are its keyword arguments.
 
-    spec: how this layer attends, for the back end that plans the step.
+    spec: how this shard of the layer attends, for the back end that plans the step.
     qk_norm_eps: normalise each query and key head before it is turned (Qwen3); None leaves it out.
     sliding_window: how many tokens, itself included, a token sees; None for all.
     """
@@ -43,13 +46,18 @@ class SelfAttention(nn.Module):
         self.layer_idx = layer_idx
         self.head_dim = shape.head_dim
         self.spec = AttentionSpec(
-            shape.num_heads, shape.num_kv_heads, shape.head_dim, shape.head_dim**-0.5, sliding_window, loader.dtype
+            num_heads=len(loader.shard.part(shape.num_heads, "num_attention_heads")),
+            num_kv_heads=len(loader.shard.part(shape.num_kv_heads, "num_key_value_heads")),
+            head_dim=shape.head_dim,
+            scale=shape.head_dim**-0.5,
+            sliding_window=sliding_window,
+            dtype=loader.dtype,
         )
         self.heads = [self.spec.num_heads, self.spec.num_kv_heads, self.spec.num_kv_heads]  # of q, k and v
         q_size, kv_size = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
         qkv = {"q_proj": q_size, "k_proj": kv_size, "v_proj": kv_size}
-        self.qkv_proj = Linear(loader, qkv, shape.hidden_size, bias=qkv_bias)
-        self.o_proj = Linear(loader, {"o_proj": shape.hidden_size}, q_size, bias=o_bias)
+        self.qkv_proj = ColumnParallelLinear(loader, qkv, shape.hidden_size, bias=qkv_bias)
+        self.o_proj = RowParallelLinear(loader, {"o_proj": shape.hidden_size}, q_size, bias=o_bias)
         self.q_norm = self.k_norm = None
         if qk_norm_eps is not None:
             self.q_norm = RMSNorm(loader.at("q_norm"), shape.head_dim, qk_norm_eps)

@@ -1,0 +1,128 @@
+"""The tensors of a checkpoint, as the layers take them.
+
+Invariant: every tensor of a checkpoint is taken exactly once. Weights that are silently left out give a model that runs
+and talks nonsense; `Checkpoint.finish` makes that an error. The layers take; `models.load_model` finishes. Where a
+layer is cut among several processes, each takes its part of every tensor (shard.py).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from mini_vllm.errors import CheckpointNotFoundError, CorruptCheckpointError, WeightsMismatchError
+from mini_vllm.models.checkpoint import weight_files
+from mini_vllm.models.shard import WHOLE, Shard
+
+
+class Checkpoint:
+    """The tensors of a checkpoint, read lazily from its safetensors, each taken exactly once.
+
+    Errors of the constructor: CheckpointNotFoundError, CorruptCheckpointError, UnsupportedCheckpointError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._source: dict[str, Any] = {}  # tensor name -> open file that holds it
+        self._taken: set[str] = set()
+        self._problems: list[str] = []  # missing names and wrong shapes; told all at once by finish()
+        for file in weight_files(path):
+            handle = _open(file)
+            for name in handle.keys():  # noqa: SIM118 (a safetensors handle is not iterable)
+                if name in self._source:
+                    raise CorruptCheckpointError(f"{file}: {name} is also in another file of the checkpoint")
+                self._source[name] = handle
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._source
+
+    def take(self, name: str, shape: tuple[int, ...] | None = None, part: tuple[slice, ...] = ()) -> Tensor:
+        """The tensor of that name, on the CPU in the dtype of the file; a view of the mapped file, to copy from.
+
+        part: the slices of its leading dimensions to read, all else is left on the disk; shape is that of the whole.
+        The tensor counts as taken even so. A name that is missing, or has another shape, is noted for finish(), and a
+        stand-in of the right shape that takes no memory is returned. Errors: WeightsMismatchError when the name was
+        taken before.
+        """
+        if name in self._taken:
+            raise WeightsMismatchError(f"{self.path}: {name} is taken a second time")
+        self._taken.add(name)
+        if name not in self._source:
+            self._problems.append(f"missing {name}")
+        else:
+            found = tuple(self._source[name].get_slice(name).get_shape())
+            if shape is None or found == shape:
+                return _read(self._source[name], name, part, self.path)
+            self._problems.append(f"{name} has shape {found}, expected {shape}")
+        return torch.zeros(()).expand(shape or ())[part]
+
+    def ignore(self, suffix: str) -> None:
+        """Count the tensors whose name ends so as taken: what old checkpoints hold and no model needs."""
+        self._taken.update(name for name in self._source if name.endswith(suffix))
+
+    def finish(self) -> None:
+        """Close the files. Errors: WeightsMismatchError naming every tensor that is missing, misshapen or left over."""
+        problems = self._problems + [f"left over {name}" for name in sorted(self._source.keys() - self._taken)]
+        self._source = {}
+        if problems:
+            raise WeightsMismatchError(f"{self.path}: {len(problems)} tensors do not match: " + "; ".join(problems))
+
+
+def _open(file: Path) -> Any:
+    if not file.is_file():
+        raise CheckpointNotFoundError(f"{file}: no such file")
+    try:
+        return safe_open(file, framework="pt", device="cpu")
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CorruptCheckpointError(f"{file}: not a complete safetensors file: {error}") from error
+
+
+def _read(handle: Any, name: str, part: tuple[slice, ...], path: Path) -> Tensor:
+    try:
+        tensor: Tensor = handle.get_slice(name)[part] if part else handle.get_tensor(name)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CorruptCheckpointError(f"{path}: {name} cannot be read: {error}") from error
+    return tensor
+
+
+@dataclass(frozen=True, slots=True)
+class WeightLoader:
+    """A checkpoint as one layer sees it: the prefix of its names, and the dtype and device its parameters live in.
+
+    shard: which part of a layer that is cut this process holds.
+    """
+
+    checkpoint: Checkpoint
+    dtype: torch.dtype
+    device: torch.device
+    shard: Shard = WHOLE
+    prefix: str = ""
+
+    def at(self, name: str) -> "WeightLoader":
+        """The loader of a part: `at("layers.0")` finds "weight" as "layers.0.weight"."""
+        return replace(self, prefix=f"{self.prefix}{name}.")
+
+    def load(self, parts: Mapping[str, tuple[int, ...]], cut: int | None = None) -> nn.Parameter:
+        """One parameter made of the named tensors, stacked along dimension 0 in the order given.
+
+        cut: the dimension in which each of them is cut, to load this shard's part of each; None for the whole. A part
+        is copied straight from the file into its rows: at no time is there a second copy of the model. Errors:
+        InvalidParameterError for a tensor that cannot be cut into equal parts.
+        """
+        own_shapes, slices = [], []
+        for name, shape in parts.items():
+            whole = [range(length) for length in shape]
+            if cut is not None:
+                whole[cut] = self.shard.part(shape[cut], f"dimension {cut} of {self.prefix}{name}")
+            own_shapes.append([len(each) for each in whole])
+            is_cut = cut is not None and self.shard.size > 1
+            slices.append(tuple(slice(each.start, each.stop) for each in whole) if is_cut else ())
+        rows = [shape[0] for shape in own_shapes]
+        stacked = torch.empty(sum(rows), *own_shapes[0][1:], dtype=self.dtype, device=self.device)
+        for (name, shape), part, target in zip(parts.items(), slices, torch.split(stacked, rows), strict=True):
+            target.copy_(self.checkpoint.take(self.prefix + name, shape, part))
+        return nn.Parameter(stacked, requires_grad=False)
