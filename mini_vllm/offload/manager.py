@@ -77,7 +77,7 @@ class OffloadingKVCacheManager(KVCacheManager):
         self._loads: dict[str, Load] = {}  # of the coming step, by request
 
     def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
-        """The blocks of the longest cached prefix, and how many tokens need no computing: theirs and the loadable ones."""
+        """The blocks of the longest cached prefix; how many tokens need no computing: theirs and the loadable ones."""
         hits, num_hit = super().get_computed_blocks(request)
         return hits, num_hit + self._num_loadable_tokens(request, num_hit)
 
