@@ -242,7 +242,7 @@ class ScenarioRun:
         recorder.before_schedule()
         output = scheduler.schedule()
         plan = scheduler.kv_cache_manager.begin_step()
-        recorder.after_schedule(output, self.step, plan, **({"aborted_before": before} if before else {}))
+        recorder.after_schedule(output, self.step, plan=plan, **({"aborted_before": before} if before else {}))
         sampled = {
             request.request_id: [self._sample(request)]
             for scheduled in output.scheduled_requests
