@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from mini_vllm import EngineConfig, LLMEngine, SamplingParams
-from mini_vllm.offload.swap import PreemptionCost
+from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.worker.preemption_cost import measure_preemption_cost
 
 RESULT = Path(__file__).resolve().parent / "results" / "swap.md"

@@ -22,6 +22,7 @@ from mini_vllm.observe.page import Figure, caption_of, render_page
 from mini_vllm.observe.timeline import MARKS, read_requests
 from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder, run_trace
 from mini_vllm.scheduler import SchedulerOutput
+from mini_vllm.step import KVPlan
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPONENT = ROOT / "mini_vllm" / "observe" / "timeline.js"
@@ -90,7 +91,7 @@ class Watcher(TraceRecorder):
 
         setattr(run.scheduler, "update_from_output", may_fail)  # noqa: B010
 
-    def after_schedule(self, output: SchedulerOutput, step: int | None = None, **extra: Any) -> Record:
+    def after_schedule(self, output: SchedulerOutput, plan: KVPlan, step: int | None = None, **extra: Any) -> Record:
         scheduler, kv = self.scheduler, self.scheduler.kv_cache_manager
         self.truth.append(
             {
@@ -102,7 +103,7 @@ class Watcher(TraceRecorder):
                 "numFree": kv.num_free_blocks,
             }
         )
-        return super().after_schedule(output, step, **extra)
+        return super().after_schedule(output, plan, step, **extra)
 
     def after_update(self, sampled: Any, finished: Any, **extra: Any) -> Record:
         if self.failed:

@@ -332,7 +332,7 @@ def scheduling_for(parts: Sequence[Part]) -> dict[str, Any]:
         return {"scheduler": str(behaviour.scheduler_of(parts))}
     if "fork" in modules:
         return {"scheduler": "sequence_group"}
-    return {"preemption_mode": "swap"} if "swap" in modules else {}
+    return {"preemption_mode": "swap"} if "host_memory" in modules else {}
 
 
 def generate(prompt: str, **options: Any) -> None:

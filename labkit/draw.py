@@ -6,6 +6,8 @@ Only names of the contract are read, so a learner's parts are drawn like the ref
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from mini_vllm.step import KVResult
+
 
 class Step(NamedTuple):
     """What one step did: tokens computed by request in scheduling order, who was preempted, who finished."""
@@ -21,11 +23,13 @@ def drive(scheduler: Any, *, token_id: int = 100, tokens: Mapping[str, int] | No
     tokens: the token of a request, instead of token_id.
     """
     output = scheduler.schedule()
+    scheduler.kv_cache_manager.begin_step()
     sampled = {
         request.request_id: [(tokens or {}).get(request.request_id, token_id)]
         for request in output.scheduled_requests
         if request.num_computed_tokens + output.num_scheduled_tokens[request.request_id] == request.num_tokens
     }
+    scheduler.kv_cache_manager.end_step(KVResult())
     finished = scheduler.update_from_output(output, sampled)
     return Step(
         dict(output.num_scheduled_tokens),

@@ -14,6 +14,8 @@ of the contract are read, so a learner's parts and the reference's are driven al
 from collections.abc import Sequence
 from typing import Any
 
+from mini_vllm.step import KVResult
+
 Pairs = Sequence[tuple[int, int]]  # of block ids: (from, to)
 Memory = dict[tuple[int, int, int], int]  # (layer, block, place in the block) -> what it holds
 
@@ -54,13 +56,16 @@ class HonestModel:
         self.cpu: Memory = {}
 
     def execute(self, output: Any) -> dict[str, list[int]]:
-        """Do what a step asks for: copy out, in and within, compute; the tokens of those who are to be sampled.
+        """Do a step: copy out, in and within, compute; the tokens of those who are to be sampled.
 
-        Each layer is written for the whole batch before it is read, so a block may be shared in the step that fills it.
+        What is to be copied is asked of the KV cache manager, which then hears that the step went well. Each layer is
+        written for the whole batch before it is read, so a block may be shared in the step that fills it.
         """
-        self.copy(self.device, self.cpu, output.blocks_to_swap_out)
-        self.copy(self.cpu, self.device, output.blocks_to_swap_in)
-        self.copy(self.device, self.device, output.blocks_to_copy)
+        kv = self.scheduler.kv_cache_manager
+        plan = kv.begin_step()
+        self.copy(self.device, self.cpu, plan.swap_out)
+        self.copy(self.cpu, self.device, plan.swap_in)
+        self.copy(self.device, self.device, plan.copy)
         batch = [
             (request, n, self.slots(request, request.num_computed_tokens + n))
             for request in output.scheduled_requests
@@ -75,6 +80,7 @@ class HonestModel:
                 seen = mix(seen, self.device.get((1, *slot), NOTHING))
                 if position >= len(slots) - n:
                     self.device[(2, *slot)] = seen
+        kv.end_step(KVResult())
         return {
             each.request_id: [sample(each.request_id, [self.device.get((2, *slot), NOTHING) for slot in slots])]
             for request, n, slots in batch

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from labkit.honest import HonestModel, next_token
+from mini_vllm.step import KVPlan, KVResult
 
 TOKENS = [5, 6, 7, 8, 9]
 TRUTH = next_token("a", TOKENS)
@@ -18,9 +19,17 @@ class Kv:
 
     def __init__(self, **tables: list[int]) -> None:
         self.tables = tables
+        self.plan = KVPlan()
 
     def get_block_ids(self, request_id: str) -> list[int]:
         return self.tables[request_id]
+
+    def begin_step(self) -> KVPlan:
+        return self.plan
+
+    def end_step(self, result: KVResult | None) -> None:
+        assert result == KVResult()
+        self.plan = KVPlan()
 
 
 def request(name: str, computed: int = 0, tokens: list[int] = TOKENS) -> Any:
@@ -28,7 +37,7 @@ def request(name: str, computed: int = 0, tokens: list[int] = TOKENS) -> Any:
 
 
 def step(*scheduled: tuple[Any, int], **more: Any) -> Any:
-    asked: dict[str, Any] = {"blocks_to_swap_out": [], "blocks_to_swap_in": [], "blocks_to_copy": [], "forks": {}}
+    asked: dict[str, Any] = {"forks": {}}
     counts = {each.request_id: n for each, n in scheduled}
     requests = [each for each, _ in scheduled]
     return SimpleNamespace(scheduled_requests=requests, num_scheduled_tokens=counts, **{**asked, **more})
@@ -81,11 +90,12 @@ def test_copies_come_before_the_step_and_go_out_first() -> None:
     model = model_on(a=[3, 1])
     model.execute(step((request("a"), 4)))
     model.scheduler.kv_cache_manager.tables |= {"a": [6, 1, 2], "b": [3]}
-    copies = {"blocks_to_swap_out": [(3, 0)], "blocks_to_swap_in": [(0, 5)], "blocks_to_copy": [(5, 6), (6, 5)]}
-    assert model.execute(step((request("b", tokens=[1, 2]), 2), (request("a", 4), 1), **copies))["a"] == [TRUTH]
+    model.scheduler.kv_cache_manager.plan = KVPlan(((3, 0),), ((0, 5),), ((5, 6), (6, 5)))
+    assert model.execute(step((request("b", tokens=[1, 2]), 2), (request("a", 4), 1)))["a"] == [TRUTH]
 
 
 def test_a_block_that_was_never_written_is_copied_as_nothing() -> None:
     model = model_on(a=[3, 1, 2])
     model.execute(step((request("a"), 4)))
-    assert model.execute(step((request("a", 4), 1), blocks_to_copy=[(9, 3)])) != {"a": [TRUTH]}
+    model.scheduler.kv_cache_manager.plan = KVPlan(copy=((9, 3),))
+    assert model.execute(step((request("a", 4), 1))) != {"a": [TRUTH]}

@@ -36,12 +36,11 @@ class StatsRecorder:
         self.scheduler = scheduler
         self._queries, self._hits = self._prefix_cache_totals()
 
-    def record(self, output: SchedulerOutput, plan: KVPlan | None = None) -> SchedulerStats:
-        """The figures of the step that schedule() has just decided, and of the KV cache manager's plan for it.
+    def record(self, output: SchedulerOutput, plan: KVPlan) -> SchedulerStats:
+        """The figures of the step that schedule() has just decided. Call it once a step, in O(batch size).
 
-        Call it once a step, in O(batch size). A plan of None has no copies.
+        plan: the copies that the KV cache manager asks of the step.
         """
-        plan = plan or KVPlan()
         scheduler = self.scheduler
         queries, hits = self._prefix_cache_totals()
         stats = SchedulerStats(

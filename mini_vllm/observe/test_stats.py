@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from mini_vllm.kv_cache import PrefixCacheStats
 from mini_vllm.observe.stats import CachingMetrics, SchedulerStats, StatsRecorder
 from mini_vllm.observe.trace import ScenarioRun, run_trace
+from mini_vllm.step import KVPlan
 
 CONFIG = {"block_size": 2, "num_blocks": 8, "max_num_seqs": 3, "max_num_batched_tokens": 6, "vocab_size": 100}
 
@@ -20,7 +21,7 @@ def figures(requests: list[dict[str, Any]]) -> list[SchedulerStats]:
     recorder = StatsRecorder(run.scheduler)
     steps = []
     while not run.is_done():
-        steps.append(recorder.record(run.run_step()))  # the output is the step's; counters move after it
+        steps.append(recorder.record(run.run_step(), KVPlan()))  # the output is the step's; counters move after it
     return steps
 
 
@@ -31,7 +32,7 @@ def test_first_step_of_two_requests() -> None:
     for spec in list(run._todo):
         run._add([spec])
     output = run.scheduler.schedule()
-    stats = StatsRecorder(run.scheduler).record(output)
+    stats = StatsRecorder(run.scheduler).record(output, KVPlan())
     assert stats == SchedulerStats(
         num_running_reqs=2,
         num_waiting_reqs=0,

@@ -50,7 +50,7 @@ class KVConnector(ABC):
 
     @abstractmethod
     def request_finished(self, request: Request) -> None:
-        """The request will not come back: nothing of its own is kept, and nothing of it is copied any more."""
+        """The request will not come back: nothing is kept or saved for it. Its load is made: others may share it."""
 
     @abstractmethod
     def begin_step(self) -> KVPlan:

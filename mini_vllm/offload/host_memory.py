@@ -127,4 +127,3 @@ class HostMemoryConnector(KVConnector):
         self._num_tokens.pop(request_id, None)
         self.pool.free(request_id)
         self._saving.pop(request_id, None)  # its CPU blocks may be another's in this very step
-        self._loading.pop(request_id, None)

@@ -497,7 +497,7 @@ def test_bad_options_are_refused() -> None:
     for name, manager_cls in (("v1", KVCacheManager), ("sequence_group", None)):
         with pytest.raises(InvalidParameterError, match="has no option preemption_mode, got 'swap'"):
             policies.make_scheduler(
-                policies.get_scheduler_cls(name), manager_cls, {**options, "preemption_mode": "swap"}
+                {**options, "scheduler": name, "preemption_mode": "swap"}, kv_cache_manager_cls=manager_cls
             )
     with pytest.raises(InvalidParameterError, match="bandwidth must be above 0, got 0"):
         EngineConfig("tiny", preemption_mode="cheaper", preemption_cost={"bandwidth": 0})

@@ -716,7 +716,7 @@ def test_an_option_that_a_class_has_not_is_refused_unless_it_says_the_default() 
     for name, options in (
         ("v1", {"charge_cached_tokens": True}),
         ("v1", {"num_cpu_blocks": 6}),
-        ("warm_first", {"preemption_mode": "swap"}),
+        ("sequence_group", {"preemption_mode": "swap"}),
         ("sequence_group", {"block_aligned_chunks": True}),
     ):
         (option,) = options
@@ -734,5 +734,5 @@ def test_an_option_that_a_class_has_not_is_refused_unless_it_says_the_default() 
 def test_the_engines_configuration_holds_every_option_of_the_family() -> None:
     """An option that somebody is to set on an engine needs a field there; the engine itself names none."""
     fields = {field.name for field in dataclasses.fields(EngineConfig)}
-    by_the_engine = {"kv_cache_manager", "num_blocks", "pool", "group"}
+    by_the_engine = {"kv_cache_manager", "num_blocks"}
     assert all_options().keys() - fields == by_the_engine

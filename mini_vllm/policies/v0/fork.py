@@ -24,8 +24,7 @@ class ForkingKVCacheManager(KVCacheManager):
         super().__init__(
             num_blocks, block_size, enable_prefix_caching=enable_prefix_caching, hash_function=hash_function
         )
-        self._copies: list[BlockPair] = []  # that the tables rely on, since the last begin_step()
-        self._rewritten: list[str] = []  # requests whose tables changed not only at the end, since then
+        self._copies: list[BlockPair] = []
 
     def fork(self, parent: Request, child: Request) -> None:
         """Give child, which holds nothing and has the tokens of parent, the blocks of parent."""
@@ -34,14 +33,19 @@ class ForkingKVCacheManager(KVCacheManager):
         if table:
             self.block_pool.touch(table)
             self._tables[child.request_id] = list(table)
-            self._rewritten.append(child.request_id)
         child.block_hashes = list(parent.block_hashes)
 
+    def take_copies(self) -> list[BlockPair]:
+        """The copies, (block, block), that the tables rely on since the last call: for the coming step to make."""
+        copies, self._copies = self._copies, []
+        return copies
+
     def begin_step(self) -> KVPlan:
-        """The copies that the tables rely on since the last call, and whose tables those are. Each is told once."""
-        plan = KVPlan(copy=tuple(self._copies), rewritten_req_ids=tuple(dict.fromkeys(self._rewritten)))
-        self._copies, self._rewritten = [], []
-        return plan
+        """The copies of the step, and the requests whose tables name a copy in the stead of what they named before."""
+        copies = self.take_copies()
+        new = {self.block_pool.blocks[block_id] for _, block_id in copies}
+        rewritten = tuple(name for name, table in self._tables.items() if new and not new.isdisjoint(table))
+        return KVPlan(copy=tuple(copies), rewritten_req_ids=rewritten)
 
     def num_blocks_needed(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()) -> int:
         """Copy on write counts too: one block more for each shared block that the tokens are written into."""
@@ -69,7 +73,6 @@ class ForkingKVCacheManager(KVCacheManager):
             table = self._tables[request.request_id]
             for i, copy in zip(shared, self.block_pool.get_new_blocks(len(shared)), strict=True):
                 self._copies.append((table[i].block_id, copy.block_id))
-                self._rewritten.append(request.request_id)
                 self.block_pool.free_blocks([table[i]])
                 table[i] = copy
         return super().allocate_slots(request, num_new_tokens, computed_blocks)

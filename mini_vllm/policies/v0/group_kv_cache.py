@@ -28,13 +28,20 @@ class GroupKVCacheManager(ForkingKVCacheManager):
         self.pool = HostMemoryPool(num_cpu_blocks)
         self._swap_out: dict[int, int] = {}  # CPU block -> block; a CPU block that was given up may be taken anew
         self._swap_in: dict[BlockPair, None] = {}
+        self._forked: list[str] = []  # requests that took over a table, since the last begin_step()
 
     def begin_step(self) -> KVPlan:
-        """What the last step left to copy, and what the coming one needs. Each pair is told once."""
+        """The copies of the step, and the requests whose tables are others than before. Each is told once."""
+        plan = super().begin_step()
+        rewritten = tuple(dict.fromkeys((*self._forked, *plan.rewritten_req_ids)))
         swap_out = tuple((block, cpu_block) for cpu_block, block in self._swap_out.items())
-        plan = replace(super().begin_step(), swap_out=swap_out, swap_in=tuple(self._swap_in))
-        self._swap_out, self._swap_in = {}, {}
+        plan = replace(plan, swap_out=swap_out, swap_in=tuple(self._swap_in), rewritten_req_ids=rewritten)
+        self._swap_out, self._swap_in, self._forked = {}, {}, []
         return plan
+
+    def fork(self, parent: Request, child: Request) -> None:
+        super().fork(parent, child)
+        self._forked.append(child.request_id)
 
     def free(self, request: Request) -> None:
         """Give back the request's blocks, and its CPU blocks too."""

@@ -6,6 +6,7 @@ from labkit import todo
 from mini_vllm.kv_cache import PrefixCacheStats
 from mini_vllm.observe.stats import SchedulerStats, StatsRecorder as ReferenceStatsRecorder
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.step import KVPlan
 
 
 class StatsRecorder(ReferenceStatsRecorder):
@@ -14,8 +15,11 @@ class StatsRecorder(ReferenceStatsRecorder):
     def __init__(self, scheduler: Scheduler) -> None:
         todo("03.9")
 
-    def record(self, output: SchedulerOutput) -> SchedulerStats:
-        """The figures of the step that schedule() has just decided. Call it once a step, in O(batch size)."""
+    def record(self, output: SchedulerOutput, plan: KVPlan) -> SchedulerStats:
+        """The figures of the step that schedule() has just decided. Call it once a step, in O(batch size).
+
+        plan: the copies that the KV cache manager asks of the step.
+        """
         todo("03.9")
 
 

@@ -17,10 +17,10 @@ def add(lab, scheduler, name, length, shared=0, max_tokens=16):
     scheduler.add_request(lab.Request(name, prompt, lab.SamplingParams(max_tokens=max_tokens, ignore_eos=True)))
 
 
-def turn(scheduler, recorder):
+def turn(lab, scheduler, recorder):
     """One step: schedule(), record(), a token 100 for everybody who caught up. Returns the figures."""
     output = scheduler.schedule()
-    figures = recorder.record(output)
+    figures = recorder.record(output, lab.KVPlan())
     sampled = {
         request.request_id: [100]
         for request in output.scheduled_requests
@@ -41,10 +41,10 @@ def lookups(figures):
 def test_who_runs_and_who_computes(lab):
     scheduler = make(lab, [3, 3, 3, 5], seqs=3)
     recorder = lab.StatsRecorder(scheduler)
-    turn(scheduler, recorder)
+    turn(lab, scheduler, recorder)
     scheduler.max_num_batched_tokens = 2
     see = check(lab.draw.scheduler, scheduler)
-    figures = turn(scheduler, recorder)
+    figures = turn(lab, scheduler, recorder)
     see("num_running_reqs, three run on a budget of 2", figures.num_running_reqs, equals=3)
     see("num_waiting_reqs", figures.num_waiting_reqs, equals=1)
     see("num_scheduled_reqs", figures.num_scheduled_reqs, equals=2)
@@ -55,7 +55,7 @@ def test_a_victim_waits(lab):
     scheduler = make(lab, [4, 4, 4], blocks=2, seqs=2)
     recorder = lab.StatsRecorder(scheduler)
     see = check(lab.draw.scheduler, scheduler)
-    figures = [turn(scheduler, recorder) for _ in range(3)]
+    figures = [turn(lab, scheduler, recorder) for _ in range(3)]
     see(
         "num_waiting_reqs: c never began, b is thrown out in step 2",
         [each.num_waiting_reqs for each in figures],
@@ -82,7 +82,11 @@ def test_usage(lab, case):
     see = check(lab.draw.scheduler, scheduler)
     for usage in usages:
         output = scheduler.schedule()
-        see("kv_cache_usage between schedule() and the model", recorder.record(output).kv_cache_usage, equals=usage)
+        see(
+            "kv_cache_usage between schedule() and the model",
+            recorder.record(output, lab.KVPlan()).kv_cache_usage,
+            equals=usage,
+        )
         sampled = {request.request_id: [100] for request in output.scheduled_requests}
         scheduler.update_from_output(output, sampled)
 
@@ -92,7 +96,7 @@ def test_tokens_of_a_step(lab):
     scheduler = make(lab, [10, 3], budget=8)
     recorder = lab.StatsRecorder(scheduler)
     see = check(lab.draw.scheduler, scheduler)
-    figures = [turn(scheduler, recorder) for _ in range(3)]
+    figures = [turn(lab, scheduler, recorder) for _ in range(3)]
     see(
         "num_scheduled_tokens: 8 of a | 2 of a and 3 of b | two decodes",
         [each.num_scheduled_tokens for each in figures],
@@ -106,7 +110,7 @@ def test_preemptions_of_a_step(lab):
     scheduler = make(lab, [4, 4, 4], blocks=4, max_tokens=6)
     recorder = lab.StatsRecorder(scheduler)
     see = check(lab.draw.scheduler, scheduler)
-    figures = [turn(scheduler, recorder) for _ in range(5)]
+    figures = [turn(lab, scheduler, recorder) for _ in range(5)]
     see(
         "num_preempted_reqs: in step 2 a takes the last block, then c gives way to b",
         [each.num_preempted_reqs for each in figures],
@@ -119,15 +123,12 @@ def test_blocks_that_are_copied(lab):
     scheduler = make(lab, [3])
     recorder = lab.StatsRecorder(scheduler)
     output = lab.SchedulerOutput()
-    output.blocks_to_swap_out = [(4, 0), (5, 1), (6, 2)]
-    output.blocks_to_swap_in = [(7, 4), (8, 5)]
-    output.blocks_to_copy = [(9, 10), (9, 11), (9, 12), (13, 14), (13, 15)]
+    copies = ((9, 10), (9, 11), (9, 12), (13, 14), (13, 15))
+    plan = lab.KVPlan(((4, 0), (5, 1), (6, 2)), ((7, 4), (8, 5)), copies)
     output.preempted_req_ids = ["x"]
     output.num_scheduled_tokens["y"] = 1
-    see = check(
-        lambda: f"out {output.blocks_to_swap_out}\nin  {output.blocks_to_swap_in}\ncopy {output.blocks_to_copy}"
-    )
-    figures = recorder.record(output)
+    see = check(lambda: f"out {[*plan.swap_out]}\nin  {[*plan.swap_in]}\ncopy {[*plan.copy]}")
+    figures = recorder.record(output, plan)
     see("num_swapped_out_blocks", figures.num_swapped_out_blocks, equals=3)
     see("num_swapped_in_blocks", figures.num_swapped_in_blocks, equals=2)
     see("num_copied_blocks", figures.num_copied_blocks, equals=5)
@@ -148,9 +149,9 @@ def test_lookups_of_a_step(lab, case):
     scheduler = make(lab, [9], shared=8, **options)
     recorder = lab.StatsRecorder(scheduler)
     see = check(lab.draw.scheduler, scheduler)
-    got = [lookups(turn(scheduler, recorder)) for _ in range(4)]
+    got = [lookups(turn(lab, scheduler, recorder)) for _ in range(4)]
     add(lab, scheduler, "b", 9, shared=8)
-    got += [lookups(turn(scheduler, recorder)) for _ in range(2)]
+    got += [lookups(turn(lab, scheduler, recorder)) for _ in range(2)]
     how = " ".join(f"{name} {value}" for name, value in options.items())
     what = f"(queries, hits) of six steps, {how}: a comes in step 1, b, which shares 8 tokens with it, in step 5"
     see(what, got, equals=expected)
@@ -166,7 +167,7 @@ def test_lookups_of_a_victim(lab):
     scheduler = victim(lab)
     recorder = lab.StatsRecorder(scheduler)
     see = check(lab.draw.scheduler, scheduler)
-    got = [lookups(turn(scheduler, recorder)) for _ in range(5)]
+    got = [lookups(turn(lab, scheduler, recorder)) for _ in range(5)]
     see(
         "(queries, hits) of five steps: in step 4 the victim b finds 4 of its 5 tokens",
         got,
@@ -183,7 +184,7 @@ def test_a_recorder_that_comes_late(lab):
     recorder = lab.StatsRecorder(scheduler)
     add(lab, scheduler, "b", 9, shared=8)
     see = check(lab.draw.scheduler, scheduler)
-    see("(queries, hits) of b alone", lookups(turn(scheduler, recorder)), equals=(9, 8))
+    see("(queries, hits) of b alone", lookups(turn(lab, scheduler, recorder)), equals=(9, 8))
 
 
 @concept("Nothing gets lost: what nobody recorded is in the next record.", invariant="I3")
@@ -193,16 +194,16 @@ def test_a_step_that_nobody_recorded(lab):
     lab.drive(scheduler)
     add(lab, scheduler, "b", 9, shared=8)
     see = check(lab.draw.scheduler, scheduler)
-    see("(queries, hits) of a and b", lookups(turn(scheduler, recorder)), equals=(18, 8))
+    see("(queries, hits) of a and b", lookups(turn(lab, scheduler, recorder)), equals=(18, 8))
 
 
 @concept("A step in which nothing happens has figures, too: they are all 0.", invariant="I2")
 def test_an_idle_step(lab):
     scheduler = make(lab, [9], max_tokens=1)
     recorder = lab.StatsRecorder(scheduler)
-    turn(scheduler, recorder)
+    turn(lab, scheduler, recorder)
     see = check(lab.draw.scheduler, scheduler)
-    figures = turn(scheduler, recorder)
+    figures = turn(lab, scheduler, recorder)
     see.true("record() returns the figures of a step in which nobody computes", figures is not None)
     for name in ("num_running_reqs", "num_waiting_reqs", "num_scheduled_reqs", "num_scheduled_tokens",
                  "kv_cache_usage", "prefix_cache_queries", "prefix_cache_hits", "num_preempted_reqs",
@@ -217,8 +218,12 @@ def test_two_recorders(lab):
     see = check(lab.draw.scheduler, scheduler)
     for expected in ((9, 0), (9, 8), (0, 0)):
         output = scheduler.schedule()
-        see("(queries, hits) for one recorder", lookups(one.record(output)), equals=expected)
-        see("(queries, hits) for another one on the same step", lookups(other.record(output)), equals=expected)
+        see("(queries, hits) for one recorder", lookups(one.record(output, lab.KVPlan())), equals=expected)
+        see(
+            "(queries, hits) for another one on the same step",
+            lookups(other.record(output, lab.KVPlan())),
+            equals=expected,
+        )
         sampled = {request.request_id: [100] for request in output.scheduled_requests}
         scheduler.update_from_output(output, sampled)
         if expected == (9, 0):
@@ -234,7 +239,7 @@ def test_the_sums_of_a_run(lab):
     see = check(lab.draw.scheduler, scheduler)
     figures = []
     while scheduler.has_unfinished_requests() and len(figures) < 20:
-        figures.append(turn(scheduler, recorder))
+        figures.append(turn(lab, scheduler, recorder))
     see("how many steps", len(figures), equals=5)
     see("all tokens: 4 + 2 of a, 4 + 2 of b", sum(each.num_scheduled_tokens for each in figures), equals=12)
     see("all preemptions", sum(each.num_preempted_reqs for each in figures), equals=1)

@@ -1,14 +1,15 @@
-"""Lab 03.10: Swap or compute again (45 minutes). What must hold is in contract.md."""
+"""Lab 03.10: Swap or compute again (50 minutes). What must hold is in contract.md."""
 
 from collections.abc import Sequence
 
 from labkit import todo
 from mini_vllm.block_pool import KVCacheBlock
-from mini_vllm.offload.swap import (
-    PreemptionCost as ReferencePreemptionCost,
-    SwappingKVCacheManager as ReferenceSwappingKVCacheManager,
-)
+from mini_vllm.offload.connector import Lookup
+from mini_vllm.offload.cost import PreemptionCost as ReferencePreemptionCost
+from mini_vllm.offload.host_memory import HostMemoryConnector as ReferenceHostMemoryConnector
+from mini_vllm.offload.manager import Load, OffloadingKVCacheManager as ReferenceOffloadingKVCacheManager
 from mini_vllm.request import Request
+from mini_vllm.step import KVResult
 
 
 class PreemptionCost(ReferencePreemptionCost):
@@ -24,30 +25,43 @@ class PreemptionCost(ReferencePreemptionCost):
         todo("03.10")
 
 
-class SwappingKVCacheManager(ReferenceSwappingKVCacheManager):
+class HostMemoryConnector(ReferenceHostMemoryConnector):
     """What is not defined here is the reference's."""
 
-    def swap_out(self, request: Request) -> None:
-        """Copy the computed blocks to the CPU pool, before they are freed; nothing, if they do not all fit there."""
+    def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> Lookup:
         todo("03.10")
 
+    def save(self, request: Request, block_ids: Sequence[int]) -> None:
+        """Keep all blocks, or none if they do not all fit in."""
+        todo("03.10")
+
+    def load(self, request: Request, block_ids: Sequence[int], start: int) -> None:
+        todo("03.10")
+
+    def request_finished(self, request: Request) -> None:
+        todo("03.10")
+
+    def end_step(self, result: KVResult | None) -> None:
+        todo("03.10")
+
+
+class OffloadingKVCacheManager(ReferenceOffloadingKVCacheManager):
+    """What is not defined here is the reference's."""
+
     def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
-        """The longest cached prefix, its blocks; and the tokens that need no computing, those in the CPU pool too."""
+        """The blocks of the longest cached prefix; how many tokens need no computing: theirs and the loadable ones."""
         todo("03.10")
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
     ) -> list[KVCacheBlock] | None:
-        """As ever; what lies in the CPU pool behind the computed blocks gets slots too, and is copied there."""
+        """On admission, what the connector has behind the computed blocks gets slots too, and is loaded there."""
         todo("03.10")
 
     def free(self, request: Request) -> None:
+        """Save what a preempted request has computed, if that is the cheaper way; what has ended is forgotten."""
         todo("03.10")
 
-    def confirm_copies(self) -> None:
-        """The step went well: who came back needs the CPU pool no more."""
-        todo("03.10")
-
-    def drop_copies(self) -> None:
-        """The step failed: what it was to swap out may never have arrived; what it was to swap in is still there."""
+    def end_step(self, result: KVResult | None) -> None:
+        """What a failed step was to load was published, and nobody knows whether it arrived: no lookup may find it."""
         todo("03.10")

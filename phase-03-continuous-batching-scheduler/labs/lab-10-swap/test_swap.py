@@ -9,10 +9,11 @@ class Memory:
     The methods are what the scheduler does, in the order of contract.md; planned: who computes in the coming step.
     """
 
-    def __init__(self, lab, blocks=8, cpu_blocks=8, size=2, caching=False):
+    def __init__(self, lab, blocks=8, cpu_blocks=8, size=2, caching=False, **options):
         self.lab, self.size, self.blocks, self.cpu_blocks = lab, size, blocks, cpu_blocks
-        self.kv = lab.SwappingKVCacheManager(blocks + 1, size, enable_prefix_caching=caching)
-        self.kv.swap_space = lab.SwapSpace(cpu_blocks)
+        options = {"enable_prefix_caching": caching, "num_cpu_blocks": cpu_blocks, **options}
+        self.kv = lab.OffloadingKVCacheManager(blocks + 1, size, **options)
+        self.pool = self.kv.connector.pool
         self.device, self.cpu = {}, {}  # block: its letters
         self.requests, self.planned = [], []
 
@@ -46,8 +47,6 @@ class Memory:
         self.planned.append((request, 1))
 
     def preempt(self, request):
-        if request.num_computed_tokens:
-            self.kv.swap_out(request)
         self.kv.free(request)
         request.num_computed_tokens = 0
 
@@ -55,10 +54,10 @@ class Memory:
         request.status = type(request.status)("abort")
         self.kv.free(request)
 
-    def copy(self, output=None):
-        """The copies of the step are made, those that the manager tells or those of an output; returns them."""
-        told = (output.blocks_to_swap_out, output.blocks_to_swap_in) if output else self.kv.copies()
-        out, into = (sorted(map(tuple, pairs)) for pairs in told)
+    def copy(self):
+        """The copies of the step, which the manager tells, are made; returns them."""
+        plan = self.kv.begin_step()
+        out, into = (sorted(map(tuple, pairs)) for pairs in (plan.swap_out, plan.swap_in))
         self.cpu |= {cpu: self.device.get(block, "?" * self.size) for block, cpu in out}
         self.device |= {block: self.cpu.get(cpu, "?" * self.size) for cpu, block in into}
         return out, into
@@ -76,7 +75,7 @@ class Memory:
         """A step that goes well; returns its copies."""
         copies = self.copy()
         self.write()
-        self.kv.confirm_copies()
+        self.kv.end_step(self.lab.KVResult())
         for request, count in self.planned:
             request.num_computed_tokens += count
         self.planned = []
@@ -87,9 +86,9 @@ class Memory:
         if copied:
             self.copy()
         for request, _ in reversed(self.planned):
-            request.num_computed_tokens = self.kv.num_on_device(request, request.num_computed_tokens)
-            self.preempt(request)
-        self.kv.drop_copies()
+            if not request.is_finished:
+                self.preempt(request)
+        self.kv.end_step(None)
         self.planned = []
 
     def text(self, request):
@@ -110,15 +109,15 @@ class Memory:
 
     def in_pool(self):
         """How many CPU blocks are held."""
-        return self.cpu_blocks - self.kv.swap_space.num_free_blocks
+        return self.cpu_blocks - self.pool.num_free_blocks
 
     def draw(self):
-        space, lines = self.kv.swap_space, []
+        pool, lines = self.pool, []
         for request in self.requests:
-            table, held = self.kv.get_block_ids(request.request_id), space.get_block_ids(request.request_id)
+            table, held = self.kv.get_block_ids(request.request_id), pool.get_block_ids(request.request_id)
             reads = self.read(request) if table else "-"
             lines.append(f"{request.request_id}  blocks {join(table):13} CPU blocks {join(held):9} reads {reads}")
-        return "\n".join([*lines, f"free {self.kv.num_free_blocks} blocks, {space.num_free_blocks} CPU blocks"])
+        return "\n".join([*lines, f"free {self.kv.num_free_blocks} blocks, {pool.num_free_blocks} CPU blocks"])
 
 
 def join(numbers):
@@ -195,6 +194,25 @@ def test_which_is_cheaper(lab, case):
     see = check(lambda: "\n".join(f"{name} {value}" for name, value in figures.items()))
     for num_tokens, cheaper in expected.items():
         see(f"whether swapping n tokens is cheaper, n = {num_tokens}", cost.swap_is_cheaper(num_tokens), equals=cheaper)
+
+
+@concept(
+    'A victim goes the cheaper way: with "swap" always out, with "cheaper" only when that costs less.', invariant="I2"
+)
+@cases(swap_a_short_one=("swap", 4, 2), swap_a_long_one=("swap", 5, 3), not_a_short_one=("cheaper", 4, 0),
+       a_long_one=("cheaper", 5, 3))  # fmt: skip
+def test_which_way_a_victim_goes(lab, case):
+    mode, count, expected = case
+    cost = {**NOTHING, "seconds_per_token": 1, "seconds_per_copy": 2}
+    memory = Memory(lab, preemption_mode=mode, preemption_cost=cost)
+    a = memory.begin("a", "abcdefgh", count)
+    see = check(memory.draw)
+    memory.preempt(a)
+    out, _ = memory.run()
+    see(f'blocks that go out with "{mode}": {count} tokens computed, from 5 on swapping is cheaper', len(out),
+        equals=expected)  # fmt: skip
+    _, found = memory.kv.get_computed_blocks(a)
+    see("tokens that a need not compute", found, equals=count if expected else 0)
 
 
 # --- out ----------------------------------------------------------------------------------------------------------
@@ -382,6 +400,7 @@ def test_room_on_the_device(lab, case):
     see(what, memory.admit(a, count), equals=fits)
     if not fits:
         see("blocks that a holds", memory.kv.get_block_ids("a"), equals=[])
+        see("num_external_tokens: nothing is to be loaded", memory.kv.num_external_tokens(a), equals=0)
         see("copies that are promised", [*map(list, memory.run())], equals=[[], []])
         see("how many CPU blocks are held, as before", memory.in_pool(), equals=-(-5 // size))
         memory.end(b)
@@ -429,6 +448,23 @@ def test_who_was_never_swapped_out(lab):
     copies = memory.run()
     see("what b reads", memory.read(b), equals="abcdWXYZ")
     see("copies that were made", [*map(list, copies)], equals=[[], []])
+
+
+@concept("What comes from main memory is no hit of the prefix cache, and is counted for one step.", invariant="I3")
+@cases(nothing_was_found=0, one_block_was_found=1, two_blocks_were_found=2)
+def test_what_is_no_hit(lab, case):
+    memory = Memory(lab, blocks=4, caching=True)
+    a = memory.begin("a", "abcdefgh", 7)
+    memory.preempt(a)
+    memory.run()
+    num_taken = (4 - case) * 2
+    memory.end(memory.begin("b", "0123456789"[: num_taken + 1], num_taken))  # into all blocks but the hits, and gone
+    see = check(memory.draw)
+    memory.admit(a)
+    external = memory.kv.num_external_tokens(a)
+    see("num_external_tokens, 7 need no computing", external, equals=7 - 2 * case)
+    memory.run()
+    see("num_external_tokens when the step has ended", memory.kv.num_external_tokens(a), equals=0)
 
 
 # --- when a step has gone well ------------------------------------------------------------------------------------
@@ -566,9 +602,14 @@ def test_who_ran_when_a_step_failed(lab):
     "Blocks that were to be filled are not: after a failed step nobody may find them in the prefix cache.",
     invariant="I6",
 )
-@cases(nothing_was_found=(0, ""), one_block_was_found=(1, "ab"), two_blocks_were_found=(2, "abcd"))
+@cases(
+    nothing_was_found=(0, "", False),
+    one_block_was_found=(1, "ab", False),
+    two_blocks_were_found=(2, "abcd", False),
+    its_request_was_aborted=(1, "ab", True),
+)
 def test_what_was_not_copied_in_is_not_found(lab, case):
-    num_hits, expected = case
+    num_hits, expected, is_aborted = case
     memory = Memory(lab, blocks=4, caching=True)
     a = memory.begin("a", "abcdefgh", 7)
     memory.preempt(a)
@@ -577,11 +618,15 @@ def test_what_was_not_copied_in_is_not_found(lab, case):
     memory.end(memory.begin("b", "0123456789"[: num_taken + 1], num_taken))  # into all blocks but the hits, and gone
     see = check(memory.draw)
     memory.admit(a)
+    if is_aborted:
+        memory.end(a)
     memory.fail()
     see(
         "what is read in the blocks that the prefix cache finds for abcdefgh", memory.found("abcdefgh"), equals=expected
     )
-    see("CPU blocks held for a", memory.in_pool(), equals=4)
+    see("CPU blocks held for a", memory.in_pool(), equals=0 if is_aborted else 4)
+    if is_aborted:
+        return
     memory.admit(a)
     memory.run()
     see("what a reads when it is back", memory.read(a), equals="abcdefgh")
@@ -615,10 +660,10 @@ def test_who_has_ended_holds_nothing(lab, case):
     if case == "back":
         memory.run()
     memory.end(a)
-    if case == "fails":
-        memory.kv.drop_copies()
+    if case in ("fails", "comes"):
+        memory.kv.end_step(None if case == "fails" else lab.KVResult())
     else:
-        memory.kv.confirm_copies() if case == "comes" else memory.run()
+        memory.run()
     see("blocks that a holds on the device", memory.kv.get_block_ids("a"), equals=[])
     see("free blocks on the device, of 8", memory.kv.num_free_blocks, equals=8)
     see("CPU blocks held when a has ended, b waits with 2", memory.in_pool(), equals=2)
@@ -640,11 +685,26 @@ def test_a_place_in_the_pool_that_is_free_again(lab):
     see("what b reads when it is back", memory.read(b), equals="VWXYZ")
 
 
+@concept("An id is free when its request has ended: the next one of that name is saved like any other.", invariant="I7")
+def test_an_id_that_is_used_again(lab):
+    memory = Memory(lab)
+    for text in ("abcde", "VWXYZ"):
+        a = memory.begin("a", text)
+        see = check(memory.draw)
+        memory.preempt(a)
+        out, _ = memory.run()
+        see(f"blocks that go out for the a that knows {text}", len(out), equals=2)
+        memory.admit(a)
+        memory.run()
+        see("what a reads when it is back", memory.read(a), equals=text)
+        memory.end(a)
+
+
 # --- all together -------------------------------------------------------------------------------------------------
 
 
 class Run(Memory):
-    """Four requests with prompts of 3 that say 8 tokens each, on the scheduler that swaps, in blocks for two of them.
+    """Four requests with prompts of 3 that say 8 tokens each, under the scheduler, in blocks for two of them.
 
     counted: how often each (request, position) was computed; `shared` letters of the prompts are equal.
     """
@@ -652,7 +712,7 @@ class Run(Memory):
     def __init__(self, lab, *, size=2, blocks=8, cpu_blocks=40, budget=8, caching=False, policy="fcfs", shared=0):
         super().__init__(lab, blocks, cpu_blocks, size, caching)
         limits = {"max_num_seqs": 8, "max_num_batched_tokens": budget, "policy": policy}
-        self.scheduler = lab.SwappingScheduler(self.kv, num_cpu_blocks=cpu_blocks, **limits)
+        self.scheduler = lab.Scheduler(self.kv, **limits)
         self.counted, self.num_copied_out, self.steps = {}, 0, 0
         self.texts = {}
         for number, (name, first) in enumerate(zip("abcd", "aA0\u0391")):
@@ -678,9 +738,10 @@ class Run(Memory):
     def step(self, see, fails, copied):
         output = self.scheduler.schedule()
         if not fails or copied:
-            self.num_copied_out += len(self.copy(output)[0])
+            self.num_copied_out += len(self.copy()[0])
         if fails:
             self.scheduler.fail_step(output)
+            self.kv.end_step(None)
             return
         counts = output.num_scheduled_tokens
         self.planned = [(request, counts[request.request_id]) for request in output.scheduled_requests]
@@ -694,6 +755,7 @@ class Run(Memory):
                 self.counted[name, position] = self.counted.get((name, position), 0) + 1
             if self.scheduler.needs_sample(request, count):
                 sampled[name] = [ord(self.texts[name][request.num_tokens])]
+        self.kv.end_step(self.lab.KVResult())
         self.scheduler.update_from_output(output, sampled)
 
 

@@ -6,6 +6,7 @@ from labkit import todo
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.policies.v0.fork import ForkingKVCacheManager as ReferenceForkingKVCacheManager
 from mini_vllm.request import Request
+from mini_vllm.step import BlockPair
 
 
 class ForkingKVCacheManager(ReferenceForkingKVCacheManager):
@@ -16,23 +17,23 @@ class ForkingKVCacheManager(ReferenceForkingKVCacheManager):
         todo("03.11")
 
     def num_blocks_needed(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()) -> int:
-        """As ever, and one for each shared block that the tokens are written into."""
+        """Copy on write counts too: one block more for each shared block that the tokens are written into."""
         todo("03.11")
 
     def num_blocks_to_append(self, requests: Sequence[Request]) -> int:
         """How many free blocks it takes for every one of these requests to compute one token more. Changes nothing.
 
-        Less than the sum of num_blocks_needed: of those who share a block the last one writes in place. Whoever
-        shares a partial block with one of them has to be among them.
+        They are fewer than the sum of num_blocks_needed: of the requests that share a block, the last one writes in
+        place. All requests that share a partial block have to be among them.
         """
         todo("03.11")
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
     ) -> list[KVCacheBlock] | None:
-        """As ever. A shared block that the tokens are written into is replaced by a copy, which take_copies() names."""
+        """Copy on write: a shared block is replaced by a private copy before this step writes into it."""
         todo("03.11")
 
-    def take_copies(self) -> list[tuple[int, int]]:
+    def take_copies(self) -> list[BlockPair]:
         """The copies, (block, block), that the tables rely on since the last call: for the coming step to make."""
         todo("03.11")

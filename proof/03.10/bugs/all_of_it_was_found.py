@@ -1,8 +1,8 @@
-STORY = "A learner notes as found what was in the pool, and its blocks can be found although nobody filled them."
+STORY = "A learner notes a load of nothing, and its blocks can be found although nothing filled them."
 CONCEPT = "Blocks that were to be filled are not: after a failed step nobody may find them in the prefix cache."
 EDITS = [
     (
-        "            self._hits[request_id] = start * self.block_size\n",
-        "            self._hits[request_id] = num_swapped\n",
+        "Load(request, start, end)",
+        "Load(request, end, end)",
     ),
 ]

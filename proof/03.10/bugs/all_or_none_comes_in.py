@@ -3,13 +3,13 @@ CONCEPT = "What the prefix cache finds is not copied: only what lies behind it c
 EDITS = [
     (
         (
-            "            behind = self.get_block_ids(request_id)[start : self._num_blocks(num_swapped)]\n"
-            "            self._swapping_in[request_id] = self.swap_space.swap_in(request_id, behind, start)\n"
+            "            block_ids = self.get_block_ids(request_id)[len(computed_blocks) : self._num_blocks(end)]\n"
+            "            self.connector.load(request, block_ids, len(computed_blocks))\n"
         ),
         (
-            "            first = start if num_behind == 0 else 0\n"
-            "            behind = self.get_block_ids(request_id)[first : self._num_blocks(num_swapped)]\n"
-            "            self._swapping_in[request_id] = self.swap_space.swap_in(request_id, behind, first)\n"
+            "            first = len(computed_blocks) if end == start else 0\n"
+            "            block_ids = self.get_block_ids(request_id)[first : self._num_blocks(end)]\n"
+            "            self.connector.load(request, block_ids, first)\n"
         ),
     ),
 ]

@@ -4,9 +4,12 @@ EDITS = [
     (
         (
             "        if pairs is not None:\n"
-            "            self._swapping_out[request_id] = pairs\n"
-            "            self._swapped[request_id] = num_tokens\n"
+            "            self._saving[request_id] = pairs\n"
+            "            self._num_tokens[request_id] = request.num_computed_tokens\n"
         ),
-        ("        self._swapping_out[request_id] = pairs\n        self._swapped[request_id] = num_tokens\n"),
+        (
+            "        self._saving[request_id] = pairs\n"
+            "        self._num_tokens[request_id] = request.num_computed_tokens\n"
+        ),
     ),
 ]

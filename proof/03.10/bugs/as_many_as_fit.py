@@ -3,13 +3,19 @@ CONCEPT = "All or nothing: who does not fit into the CPU pool as a whole is comp
 EDITS = [
     (
         (
-            "        pairs = self.swap_space.swap_out(request_id, self.get_block_ids(request_id)[: self._num_blocks(num_tokens)])\n"
+            "        pairs = self.pool.store(request_id, block_ids)\n"
+            "        if pairs is not None:\n"
+            "            self._saving[request_id] = pairs\n"
+            "            self._num_tokens[request_id] = request.num_computed_tokens\n"
         ),
         (
-            "        table = self.get_block_ids(request_id)[: self._num_blocks(num_tokens)]\n"
-            "        num_fit = min(len(table), self.swap_space.num_free_blocks)\n"
-            "        num_tokens = min(num_tokens, num_fit * self.block_size)\n"
-            "        pairs = self.swap_space.swap_out(request_id, table[:num_fit]) if num_fit else None\n"
+            "        num_fit = min(len(block_ids), self.pool.num_free_blocks)\n"
+            "        pairs = self.pool.store(request_id, block_ids[:num_fit]) if num_fit else None\n"
+            "        if pairs is not None:\n"
+            "            self._saving[request_id] = pairs\n"
+            "            num_tokens = request.num_computed_tokens\n"
+            "            block_size = -(-num_tokens // len(block_ids))\n"
+            "            self._num_tokens[request_id] = min(num_tokens, num_fit * block_size)\n"
         ),
     ),
 ]

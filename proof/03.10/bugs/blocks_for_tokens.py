@@ -2,7 +2,7 @@ STORY = "A learner notes the hit in blocks. The manager takes it for tokens and 
 CONCEPT = "Blocks that were to be filled are not: after a failed step nobody may find them in the prefix cache."
 EDITS = [
     (
-        "            self._hits[request_id] = start * self.block_size\n",
-        "            self._hits[request_id] = start\n",
+        "Load(request, start, end)",
+        "Load(request, len(computed_blocks), end)",
     ),
 ]

@@ -2,7 +2,10 @@ STORY = "A learner adds the hit to what is in the pool; both begin at the first 
 CONCEPT = "What the prefix cache finds is not copied: only what lies behind it comes from the CPU pool."
 EDITS = [
     (
-        "        return hits, max(num_hit, self._swapped.get(request.request_id, 0))\n",
-        "        return hits, min(num_hit + self._swapped.get(request.request_id, 0), request.num_tokens - 1)\n",
+        "        return Lookup(max(num_tokens - num_computed_tokens, 0))\n",
+        (
+            "        num_left = request.num_tokens - 1 - num_computed_tokens\n"
+            "        return Lookup(min(num_tokens, num_left))\n"
+        ),
     ),
 ]

@@ -2,7 +2,7 @@ STORY = "A learner reserves the CPU blocks and forgets to tell the pairs. What c
 CONCEPT = "All that is computed goes out, the block it has just begun too; a block in which nothing is computed stays."
 EDITS = [
     (
-        "            self._swapping_out[request_id] = pairs\n",
+        "            self._saving[request_id] = pairs\n",
         "",
     ),
 ]

@@ -2,11 +2,7 @@ STORY = "A learner forgets everybody who is freed. A victim is freed, too, right
 CONCEPT = "It comes back to where it was: the tokens in the CPU pool need no computing."
 EDITS = [
     (
-        (
-            "        super().free(request)\n"
-            "        if request.is_finished:\n"
-            "            self._forget(request.request_id)\n"
-        ),
-        ("        super().free(request)\n        self._forget(request.request_id)\n"),
+        "        super().free(request)\n",
+        ("        super().free(request)\n        self.connector.request_finished(request)\n"),
     ),
 ]

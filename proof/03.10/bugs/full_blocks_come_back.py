@@ -2,7 +2,7 @@ STORY = "A learner copies in full blocks only; the one that was begun stays in t
 CONCEPT = "It comes back to where it was: the tokens in the CPU pool need no computing."
 EDITS = [
     (
-        "            behind = self.get_block_ids(request_id)[start : self._num_blocks(num_swapped)]\n",
-        "            behind = self.get_block_ids(request_id)[start : num_swapped // self.block_size]\n",
+        "            block_ids = self.get_block_ids(request_id)[len(computed_blocks) : self._num_blocks(end)]\n",
+        "            block_ids = self.get_block_ids(request_id)[len(computed_blocks) : end // self.block_size]\n",
     ),
 ]

@@ -1,14 +1,12 @@
-STORY = "A learner waits in swap_out until there is room in the pool."
+STORY = "A learner waits in save until there is room in the pool."
 CONCEPT = "All or nothing: who does not fit into the CPU pool as a whole is computed again."
 EDITS = [
     (
+        "        pairs = self.pool.store(request_id, block_ids)\n",
         (
-            "        pairs = self.swap_space.swap_out(request_id, self.get_block_ids(request_id)[: self._num_blocks(num_tokens)])\n"
-        ),
-        (
-            "        pairs = self.swap_space.swap_out(request_id, self.get_block_ids(request_id)[: self._num_blocks(num_tokens)])\n"
+            "        pairs = self.pool.store(request_id, block_ids)\n"
             "        while pairs is None:\n"
-            "            pairs = self.swap_space.swap_out(request_id, self.get_block_ids(request_id)[: self._num_blocks(num_tokens)])\n"
+            "            pairs = self.pool.store(request_id, block_ids)\n"
         ),
     ),
 ]

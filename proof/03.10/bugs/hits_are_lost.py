@@ -2,7 +2,15 @@ STORY = "A learner calls the usual way without the blocks that were found."
 CONCEPT = "Somebody who was never swapped out is treated as ever, hits and further chunks included."
 EDITS = [
     (
-        "            return super().allocate_slots(request, num_new_tokens, computed_blocks)\n",
-        "            return super().allocate_slots(request, num_new_tokens)\n",
+        (
+            "        if request_id in self._tables:  # it runs already\n"
+            "            return super().allocate_slots(request, num_new_tokens, computed_blocks)\n"
+        ),
+        (
+            "        if request_id in self._tables:  # it runs already\n"
+            "            return super().allocate_slots(request, num_new_tokens, computed_blocks)\n"
+            "        if not self.connector.get_num_new_matched_tokens(request, 0).num_tokens:\n"
+            "            return super().allocate_slots(request, num_new_tokens)\n"
+        ),
     ),
 ]

@@ -1,19 +1,24 @@
-STORY = "A learner leaves the pairs of those who came in. They come in again, over what has been computed since."
+STORY = "A learner keeps the pairs of those that came in, in one list. They come in again, over what has been computed since."
 CONCEPT = "A copy belongs to one step: in the next one its blocks may be somebody else's."
 EDITS = [
     (
         (
-            "        for request_id in list(self._hits):\n"
+            "        for request_id in list(self._saving if result is None else self._loading):\n"
             "            self._forget(request_id)\n"
-            "        self._swapping_out.clear()\n"
-            "        self._swapping_in.clear()\n"
-            "        self._hits.clear()\n"
+            "        self._saving.clear()\n"
+            "        self._loading.clear()\n"
         ),
         (
-            "        for request_id in list(self._hits):\n"
-            "            self._forget(request_id)\n"
-            "        self._swapping_out.clear()\n"
-            "        self._hits.clear()\n"
+            "        if result is None:\n"
+            "            for request_id in list(self._saving):\n"
+            "                self._forget(request_id)\n"
+            "            self._saving.clear()\n"
+            "            self._loading.clear()\n"
+            "        else:\n"
+            "            for request_id in list(self._loading):\n"
+            "                self._forget(request_id)\n"
+            "            self._saving.clear()\n"
+            '            self._loading = {"": [pair for pairs in self._loading.values() for pair in pairs]}\n'
         ),
     ),
 ]

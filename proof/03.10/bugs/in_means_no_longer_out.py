@@ -2,10 +2,10 @@ STORY = "A learner takes back the copies out of somebody who comes in: it is not
 CONCEPT = "Copies out come before those in: a block that is given up may be filled in the same step."
 EDITS = [
     (
-        "            self._swapping_in[request_id] = self.swap_space.swap_in(request_id, behind, start)\n",
+        "            self._loading[request_id] = self.pool.fetch(request_id, block_ids, start)\n",
         (
-            "            self._swapping_in[request_id] = self.swap_space.swap_in(request_id, behind, start)\n"
-            "            self._swapping_out.pop(request_id, None)\n"
+            "            self._loading[request_id] = self.pool.fetch(request_id, block_ids, start)\n"
+            "            self._saving.pop(request_id, None)\n"
         ),
     ),
 ]

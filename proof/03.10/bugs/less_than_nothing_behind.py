@@ -2,7 +2,7 @@ STORY = "A learner does not stop at 0: a hit beyond the pool makes the number of
 CONCEPT = "Of the two places the one counts that has more: the device may know more than the pool."
 EDITS = [
     (
-        "        num_behind = max(num_swapped - start * self.block_size, 0)\n",
-        "        num_behind = num_swapped - start * self.block_size\n",
+        "        return Lookup(max(num_tokens - num_computed_tokens, 0))\n",
+        "        return Lookup(num_tokens - num_computed_tokens if num_tokens else 0)\n",
     ),
 ]

@@ -2,7 +2,7 @@ STORY = "A learner forgets the pairs only of those whose copies are confirmed."
 CONCEPT = "A CPU block is the target of one copy: that of somebody who has ended is not made any more."
 EDITS = [
     (
-        "        self._swapping_out.pop(request_id, None)  # its CPU blocks may be another's in this very step\n",
-        ("        if request_id in self._hits:\n            self._swapping_out.pop(request_id, None)\n"),
+        "        self._saving.pop(request_id, None)  # its CPU blocks may be another's in this very step\n",
+        ("        if request_id in self._loading:\n            self._saving.pop(request_id, None)\n"),
     ),
 ]

@@ -4,9 +4,7 @@ STORY = (
 CONCEPT = "Copies out come before those in: a block that is given up may be filled in the same step."
 EDITS = [
     (
-        "        if request_id not in self._swapped or request_id in self._tables:\n",
-        (
-            "        if request_id not in self._swapped or request_id in self._tables or request_id in self._swapping_out:\n"
-        ),
+        ("        if request_id in self._num_tokens:\n            self._loading"),
+        ("        if request_id in self._num_tokens and request_id not in self._saving:\n            self._loading"),
     ),
 ]

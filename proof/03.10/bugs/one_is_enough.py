@@ -3,19 +3,23 @@ CONCEPT = "Who is back needs the CPU pool no more, but not before the step is co
 EDITS = [
     (
         (
-            "        for request_id in list(self._hits):\n"
+            "        for request_id in list(self._saving if result is None else self._loading):\n"
             "            self._forget(request_id)\n"
-            "        self._swapping_out.clear()\n"
-            "        self._swapping_in.clear()\n"
-            "        self._hits.clear()\n"
+            "        self._saving.clear()\n"
+            "        self._loading.clear()\n"
         ),
         (
-            "        for request_id in list(self._hits):\n"
-            "            self._forget(request_id)\n"
-            "            break\n"
-            "        self._swapping_out.clear()\n"
-            "        self._swapping_in.clear()\n"
-            "        self._hits.clear()\n"
+            "        if result is None:\n"
+            "            for request_id in list(self._saving):\n"
+            "                self._forget(request_id)\n"
+            "            self._saving.clear()\n"
+            "            self._loading.clear()\n"
+            "        else:\n"
+            "            for request_id in list(self._loading):\n"
+            "                self._forget(request_id)\n"
+            "                break\n"
+            "            self._saving.clear()\n"
+            "            self._loading.clear()\n"
         ),
     ),
 ]

@@ -2,15 +2,7 @@ STORY = "A learner waits with the CPU blocks of an aborted request until it has 
 CONCEPT = "Who has ended holds nothing, neither here nor there, wherever it was."
 EDITS = [
     (
-        (
-            "        super().free(request)\n"
-            "        if request.is_finished:\n"
-            "            self._forget(request.request_id)\n"
-        ),
-        (
-            "        super().free(request)\n"
-            "        if request.is_finished and request.request_id in self._hits:\n"
-            "            self._forget(request.request_id)\n"
-        ),
+        "        self._forget(request.request_id)\n",
+        ("        if request.request_id in self._loading:\n            self._forget(request.request_id)\n"),
     ),
 ]

@@ -3,9 +3,9 @@ CONCEPT = "What a failed step was to copy in is in the pool as before, and comes
 EDITS = [
     (
         (
-            "        if request_id in self._swapped:  # it was about to come back when the step failed\n"
+            "        if request_id in self._num_tokens:  # it was about to come back when the step failed\n"
             "            return\n"
         ),
-        ("        if request_id in self._swapped:\n            self._forget(request_id)\n"),
+        ("        if request_id in self._num_tokens:\n            self._forget(request_id)\n"),
     ),
 ]

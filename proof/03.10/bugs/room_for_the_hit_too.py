@@ -2,7 +2,7 @@ STORY = "A learner asks for slots for everything that was swapped out, although 
 CONCEPT = "What the prefix cache finds is not copied: only what lies behind it comes from the CPU pool."
 EDITS = [
     (
-        "        num_behind = max(num_swapped - start * self.block_size, 0)\n",
-        "        num_behind = num_swapped\n",
+        "        new_blocks = super().allocate_slots(request, end - start + num_new_tokens, computed_blocks)\n",
+        "        new_blocks = super().allocate_slots(request, end + num_new_tokens, computed_blocks)\n",
     ),
 ]

@@ -3,12 +3,20 @@ CONCEPT = "Who is back runs as ever: it grows, and may go out again with all tha
 EDITS = [
     (
         (
-            "        for request_id in list(self._hits):\n"
+            "        for request_id in list(self._saving if result is None else self._loading):\n"
             "            self._forget(request_id)\n"
-            "        self._swapping_out.clear()\n"
-            "        self._swapping_in.clear()\n"
-            "        self._hits.clear()\n"
+            "        self._saving.clear()\n"
+            "        self._loading.clear()\n"
         ),
-        ("        self._swapping_out.clear()\n        self._swapping_in.clear()\n        self._hits.clear()\n"),
+        (
+            "        if result is None:\n"
+            "            for request_id in list(self._saving):\n"
+            "                self._forget(request_id)\n"
+            "            self._saving.clear()\n"
+            "            self._loading.clear()\n"
+            "        else:\n"
+            "            self._saving.clear()\n"
+            "            self._loading.clear()\n"
+        ),
     ),
 ]

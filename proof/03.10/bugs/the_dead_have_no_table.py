@@ -3,15 +3,19 @@ CONCEPT = "Who has ended holds nothing, neither here nor there, wherever it was.
 EDITS = [
     (
         (
-            "        super().free(request)\n"
             "        if request.is_finished:\n"
-            "            self._forget(request.request_id)\n"
+            "            self.connector.request_finished(request)\n"
+            '        elif num_tokens and (self.preemption_mode == "swap" or self.cost.swap_is_cheaper(num_tokens)):\n'
+            "            self.connector.save(request, self.get_block_ids(request.request_id)[: self._num_blocks(num_tokens)])\n"
+            "        super().free(request)\n"
         ),
         (
-            "        if request.is_finished and request.request_id in self._swapped:\n"
-            "            self._forget(request.request_id)\n"
-            "        else:\n"
-            "            super().free(request)\n"
+            "        if request.is_finished and self.connector.get_num_new_matched_tokens(request, 0).num_tokens:\n"
+            "            self.connector.request_finished(request)\n"
+            "            return\n"
+            '        if num_tokens and not request.is_finished and (self.preemption_mode == "swap" or self.cost.swap_is_cheaper(num_tokens)):\n'
+            "            self.connector.save(request, self.get_block_ids(request.request_id)[: self._num_blocks(num_tokens)])\n"
+            "        super().free(request)\n"
         ),
     ),
 ]

@@ -3,10 +3,10 @@ CONCEPT = "Who has ended holds nothing, neither here nor there, wherever it was.
 EDITS = [
     (
         (
-            "        super().free(request)\n"
             "        if request.is_finished:\n"
-            "            self._forget(request.request_id)\n"
+            "            self.connector.request_finished(request)\n"
+            '        elif num_tokens and (self.preemption_mode == "swap" or self.cost.swap_is_cheaper(num_tokens)):\n'
         ),
-        "        super().free(request)\n",
+        '        if num_tokens and not request.is_finished and (self.preemption_mode == "swap" or self.cost.swap_is_cheaper(num_tokens)):\n',
     ),
 ]

@@ -4,7 +4,7 @@ STORY = (
 CONCEPT = "What the prefix cache finds is not copied: only what lies behind it comes from the CPU pool."
 EDITS = [
     (
-        "            self._swapping_in[request_id] = self.swap_space.swap_in(request_id, behind, start)\n",
-        "            self._swapping_in[request_id] = self.swap_space.swap_in(request_id, behind)\n",
+        "            self.connector.load(request, block_ids, len(computed_blocks))\n",
+        "            self.connector.load(request, block_ids, 0)\n",
     ),
 ]

@@ -3,17 +3,23 @@ CONCEPT = "Who was only running when a step failed is not in the pool: its copie
 EDITS = [
     (
         (
-            "        for request_id in list(self._swapping_out):\n"
+            "        for request_id in list(self._saving if result is None else self._loading):\n"
             "            self._forget(request_id)\n"
-            "        self._swapping_in.clear()\n"
-            "        self._hits.clear()\n"
+            "        self._saving.clear()\n"
+            "        self._loading.clear()\n"
         ),
         (
-            "        for request_id in list(self._swapping_out):\n"
-            "            self._forget(request_id)\n"
-            "            break\n"
-            "        self._swapping_in.clear()\n"
-            "        self._hits.clear()\n"
+            "        if result is not None:\n"
+            "            for request_id in list(self._loading):\n"
+            "                self._forget(request_id)\n"
+            "            self._saving.clear()\n"
+            "            self._loading.clear()\n"
+            "        else:\n"
+            "            for request_id in list(self._saving):\n"
+            "                self._forget(request_id)\n"
+            "                break\n"
+            "            self._saving.clear()\n"
+            "            self._loading.clear()\n"
         ),
     ),
 ]

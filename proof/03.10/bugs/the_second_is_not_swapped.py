@@ -3,9 +3,9 @@ CONCEPT = "Each in its own place: what two of them swap out in one step is copie
 EDITS = [
     (
         (
-            "        if request_id in self._swapped:  # it was about to come back when the step failed\n"
+            "        if request_id in self._num_tokens:  # it was about to come back when the step failed\n"
             "            return\n"
         ),
-        ("        if request_id in self._swapped or self._swapping_out:\n            return\n"),
+        ("        if request_id in self._num_tokens or self._saving:\n            return\n"),
     ),
 ]

@@ -2,7 +2,7 @@ STORY = "A learner copies the whole table. Slots that were only given take CPU b
 CONCEPT = "All that is computed goes out, the block it has just begun too; a block in which nothing is computed stays."
 EDITS = [
     (
-        "self.get_block_ids(request_id)[: self._num_blocks(num_tokens)]",
-        "self.get_block_ids(request_id)",
+        "self.get_block_ids(request.request_id)[: self._num_blocks(num_tokens)]",
+        "self.get_block_ids(request.request_id)",
     ),
 ]

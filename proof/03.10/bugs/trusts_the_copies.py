@@ -5,11 +5,20 @@ CONCEPT = "What a failed step was to copy out may never have arrived: it is comp
 EDITS = [
     (
         (
-            "        for request_id in list(self._swapping_out):\n"
+            "        for request_id in list(self._saving if result is None else self._loading):\n"
             "            self._forget(request_id)\n"
-            "        self._swapping_in.clear()\n"
-            "        self._hits.clear()\n"
+            "        self._saving.clear()\n"
+            "        self._loading.clear()\n"
         ),
-        ("        self._swapping_out.clear()\n        self._swapping_in.clear()\n        self._hits.clear()\n"),
+        (
+            "        if result is not None:\n"
+            "            for request_id in list(self._loading):\n"
+            "                self._forget(request_id)\n"
+            "            self._saving.clear()\n"
+            "            self._loading.clear()\n"
+            "        else:\n"
+            "            self._saving.clear()\n"
+            "            self._loading.clear()\n"
+        ),
     ),
 ]

@@ -4,9 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mini_vllm.block_pool import KVCacheBlock
-from mini_vllm.offload.swap import PreemptionCost as ReferencePreemptionCost
-from mini_vllm.offload.swap import SwappingKVCacheManager as ReferenceSwappingKVCacheManager
+from mini_vllm.offload.connector import Lookup
+from mini_vllm.offload.cost import PreemptionCost as ReferencePreemptionCost
+from mini_vllm.offload.host_memory import HostMemoryConnector as ReferenceHostMemoryConnector
+from mini_vllm.offload.manager import Load
+from mini_vllm.offload.manager import OffloadingKVCacheManager as ReferenceOffloadingKVCacheManager
 from mini_vllm.request import Request
+from mini_vllm.step import KVResult
 
 
 class PreemptionCost(ReferencePreemptionCost):
@@ -33,64 +37,82 @@ class Record:
     comes_back: bool = False
 
 
-class SwappingKVCacheManager(ReferenceSwappingKVCacheManager):
+class HostMemoryConnector(ReferenceHostMemoryConnector):
     """What is not defined here is the reference's."""
 
-    def swap_out(self, request: Request) -> None:
-        if request.request_id not in self._swapped:
-            num_blocks = (request.num_computed_tokens + self.block_size - 1) // self.block_size
-            table = self._tables[request.request_id][:num_blocks]
-            pairs = self.swap_space.swap_out(request.request_id, [block.block_id for block in table])
+    def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> Lookup:
+        record = self._num_tokens.get(request.request_id)
+        return Lookup(
+            0 if record is None or record.num_tokens < num_computed_tokens else record.num_tokens - num_computed_tokens
+        )
+
+    def save(self, request: Request, block_ids: Sequence[int]) -> None:
+        if request.request_id not in self._num_tokens:
+            pairs = self.pool.store(request.request_id, block_ids)
             if pairs is not None:
-                self._swapped[request.request_id] = Record(request.num_computed_tokens)
-                self._swapping_out[request.request_id] = pairs
+                self._num_tokens[request.request_id] = Record(request.num_computed_tokens)
+                self._saving[request.request_id] = pairs
+
+    def load(self, request: Request, block_ids: Sequence[int], start: int) -> None:
+        record = self._num_tokens.get(request.request_id)
+        if record is not None:
+            record.comes_back = True
+            held = self.pool.get_block_ids(request.request_id)[start:]
+            self._loading[request.request_id] = list(zip(held, block_ids, strict=False))
+
+    def request_finished(self, request: Request) -> None:
+        self._leave(request.request_id)
+
+    def _leave(self, name: str) -> None:
+        self.pool.free(name)
+        self._num_tokens.pop(name, None)
+        self._saving.pop(name, None)
+
+    def end_step(self, result: KVResult | None) -> None:
+        for name, record in [*self._num_tokens.items()]:
+            if record.goes_out if result is None else record.comes_back:
+                self._leave(name)
+            record.goes_out = record.comes_back = False
+        self._saving, self._loading = {}, {}
+
+
+class OffloadingKVCacheManager(ReferenceOffloadingKVCacheManager):
+    """What is not defined here is the reference's."""
 
     def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
         hits, found = super().get_computed_blocks(request)
-        record = self._swapped.get(request.request_id)
-        return (hits, found) if record is None or record.num_tokens < found else (hits, record.num_tokens)
+        lookup = self.connector.get_num_new_matched_tokens(request, found)
+        return hits, found + lookup.num_tokens
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
     ) -> list[KVCacheBlock] | None:
-        record = self._swapped.get(request.request_id)
-        if record is None or record.comes_back:
+        if request.request_id in self._tables:
             return super().allocate_slots(request, num_new_tokens, computed_blocks)
         hit = len(computed_blocks) * self.block_size
-        end = max(hit, record.num_tokens) + num_new_tokens
-        if self.num_blocks_needed(request, end, computed_blocks) > self.num_free_blocks:
+        behind = self.connector.get_num_new_matched_tokens(request, hit).num_tokens
+        if self.num_blocks_needed(request, hit + behind + num_new_tokens, computed_blocks) > self.num_free_blocks:
             return None
-        new = super().allocate_slots(request, end - hit, computed_blocks)
-        held = self.swap_space.get_block_ids(request.request_id)[len(computed_blocks) :]
-        self._swapping_in[request.request_id] = [(cpu, block.block_id) for cpu, block in zip(held, new, strict=False)]
-        self._hits[request.request_id] = hit
-        record.comes_back = True
+        new = super().allocate_slots(request, behind + num_new_tokens, computed_blocks)
+        num_filled = (behind + self.block_size - 1) // self.block_size
+        self.connector.load(request, [block.block_id for block in new[:num_filled]], len(computed_blocks))
+        self._loads[request.request_id] = Load(request, hit, hit + behind)
         return new
 
     def free(self, request: Request) -> None:
-        super().free(request)
+        count = request.num_computed_tokens
         if request.is_finished:
-            self._leave(request.request_id)
+            self.connector.request_finished(request)
+        elif count > 0 and (self.preemption_mode != "cheaper" or self.cost.swap_is_cheaper(count)):
+            num_blocks = (count + self.block_size - 1) // self.block_size
+            table = self._tables[request.request_id][:num_blocks]
+            self.connector.save(request, [block.block_id for block in table])
+        super().free(request)
 
-    def _leave(self, name: str) -> None:
-        self.swap_space.free(name)
-        self._swapped.pop(name, None)
-        self._swapping_out.pop(name, None)
-
-    def confirm_copies(self) -> None:
-        for name, record in [*self._swapped.items()]:
-            record.goes_out = False
-            if record.comes_back:
-                self._leave(name)
-        self._end_the_step()
-
-    def drop_copies(self) -> None:
-        for name, record in [*self._swapped.items()]:
-            record.comes_back = False
-            if record.goes_out:
-                self._leave(name)
-        self._end_the_step()
-
-    def _end_the_step(self) -> None:
-        for book in (self._swapping_out, self._swapping_in, self._hits):
-            book.clear()
+    def end_step(self, result: KVResult | None) -> None:
+        loads, self._loads = self._loads, {}
+        for load in loads.values() if result is None else ():
+            first, last = load.start // self.block_size, load.end // self.block_size
+            for block_hash in load.request.block_hashes[first:last]:
+                self.block_pool.uncache_hash(block_hash)
+        self.connector.end_step(result)

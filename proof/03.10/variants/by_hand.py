@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 
 from mini_vllm.block_pool import KVCacheBlock
-from mini_vllm.offload.swap import PreemptionCost as ReferencePreemptionCost
-from mini_vllm.offload.swap import SwappingKVCacheManager as ReferenceSwappingKVCacheManager
+from mini_vllm.offload.connector import Lookup
+from mini_vllm.offload.cost import PreemptionCost as ReferencePreemptionCost
+from mini_vllm.offload.host_memory import HostMemoryConnector as ReferenceHostMemoryConnector
+from mini_vllm.offload.manager import Load
+from mini_vllm.offload.manager import OffloadingKVCacheManager as ReferenceOffloadingKVCacheManager
 from mini_vllm.request import Request
+from mini_vllm.step import KVResult
 
 
 class PreemptionCost(ReferencePreemptionCost):
@@ -23,65 +27,79 @@ class PreemptionCost(ReferencePreemptionCost):
         return not self.recompute(num_tokens) <= self.swap(num_tokens)
 
 
-class SwappingKVCacheManager(ReferenceSwappingKVCacheManager):
+class HostMemoryConnector(ReferenceHostMemoryConnector):
     """What is not defined here is the reference's."""
 
-    def swap_out(self, request: Request) -> None:
+    def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> Lookup:
+        saved = self._num_tokens.get(request.request_id, num_computed_tokens)
+        return Lookup(saved - num_computed_tokens if saved > num_computed_tokens else 0)
+
+    def save(self, request: Request, block_ids: Sequence[int]) -> None:
         name = request.request_id
-        if name in self._swapped:
+        if name in self._num_tokens or len(block_ids) > self.pool.num_free_blocks:
             return
-        table = self.get_block_ids(name)
-        begun = [block for i, block in enumerate(table) if i * self.block_size < request.num_computed_tokens]
-        if len(begun) > self.swap_space.num_free_blocks:
-            return
-        self._swapped[name] = request.num_computed_tokens
-        self.swap_space.swap_out(name, begun)
-        self._swapping_out[name] = [*zip(begun, self.swap_space.get_block_ids(name), strict=True)]
+        self._num_tokens[name] = request.num_computed_tokens
+        self.pool.store(name, block_ids)
+        self._saving[name] = [*zip(block_ids, self.pool.get_block_ids(name), strict=True)]
+
+    def load(self, request: Request, block_ids: Sequence[int], start: int) -> None:
+        if request.request_id in self._num_tokens:
+            cpu_blocks, pairs = self.pool.get_block_ids(request.request_id), []
+            for place, block in enumerate(block_ids, start):
+                pairs.append((cpu_blocks[place], block))
+            self._loading[request.request_id] = pairs
+
+    def request_finished(self, request: Request) -> None:
+        self._num_tokens.pop(request.request_id, None)
+        self._saving.pop(request.request_id, None)
+        self.pool.free(request.request_id)
+
+    def end_step(self, result: KVResult | None) -> None:
+        done = self._saving if result is None else self._loading
+        while done:
+            name, _ = done.popitem()
+            self._num_tokens.pop(name, None)
+            self.pool.free(name)
+        self._saving, self._loading = {}, {}
+
+
+class OffloadingKVCacheManager(ReferenceOffloadingKVCacheManager):
+    """What is not defined here is the reference's."""
 
     def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
         hits, found = super().get_computed_blocks(request)
-        if request.request_id in self._swapped and self._swapped[request.request_id] > found:
-            found = self._swapped[request.request_id]
+        found += self._num_loadable_tokens(request, found)
         return hits, found
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
     ) -> list[KVCacheBlock] | None:
-        name = request.request_id
-        is_back = name in self._swapped and not self.get_block_ids(name)
-        if is_back:
-            num_new_tokens += max(self._swapped[name], len(computed_blocks) * self.block_size)
-            num_new_tokens -= len(computed_blocks) * self.block_size
-        new = super().allocate_slots(request, num_new_tokens, computed_blocks)
-        if is_back and new is not None:
-            pairs = []
-            cpu_blocks = self.swap_space.get_block_ids(name)
-            for place, block in enumerate(self.get_block_ids(name)):
-                if len(computed_blocks) <= place < len(cpu_blocks):
-                    pairs.append((cpu_blocks[place], block))
-            self._swapping_in[name] = pairs
-            self._hits[name] = len(computed_blocks) * self.block_size
+        name, num_hits = request.request_id, len(computed_blocks)
+        is_new = not self.get_block_ids(name)
+        num_behind = self._num_loadable_tokens(request, num_hits * self.block_size) if is_new else 0
+        new = super().allocate_slots(request, num_behind + num_new_tokens, computed_blocks)
+        if is_new and new is not None:
+            end = num_hits * self.block_size + num_behind
+            begun = [block for i, block in enumerate(self.get_block_ids(name)) if i * self.block_size < end]
+            self.connector.load(request, begun[num_hits:], num_hits)
+            self._loads[name] = Load(request, num_hits * self.block_size, end)
         return new
 
     def free(self, request: Request) -> None:
+        count = request.num_computed_tokens
+        pays = self.preemption_mode == "swap" or self.cost.swap_is_cheaper(count)
         if request.is_finished:
-            self._swapped.pop(request.request_id, None)
-            self._swapping_out.pop(request.request_id, None)
-            self.swap_space.free(request.request_id)
+            self.connector.request_finished(request)
+        elif count and pays:
+            table = self.get_block_ids(request.request_id)
+            begun = [block for i, block in enumerate(table) if i * self.block_size < count]
+            self.connector.save(request, begun)
         super().free(request)
 
-    def confirm_copies(self) -> None:
-        while self._hits:
-            name, _ = self._hits.popitem()
-            self._swapped.pop(name, None)
-            self._swapping_in.pop(name, None)
-            self.swap_space.free(name)
-        self._swapping_out = {}
-
-    def drop_copies(self) -> None:
-        while self._swapping_out:
-            name, _ = self._swapping_out.popitem()
-            self._swapped.pop(name)
-            self.swap_space.free(name)
-        self._swapping_in = {}
-        self._hits = {}
+    def end_step(self, result: KVResult | None) -> None:
+        self.connector.end_step(result)
+        while self._loads:
+            _, (request, start, end) = self._loads.popitem()
+            for place, block_hash in enumerate(request.block_hashes):
+                if result is None and start <= place * self.block_size and (place + 1) * self.block_size <= end:
+                    self.block_pool.uncache_hash(block_hash)

@@ -6,9 +6,13 @@ Pairs are told in another order, too, the last block first.
 from collections.abc import Sequence
 
 from mini_vllm.block_pool import KVCacheBlock
-from mini_vllm.offload.swap import PreemptionCost as ReferencePreemptionCost
-from mini_vllm.offload.swap import SwappingKVCacheManager as ReferenceSwappingKVCacheManager
+from mini_vllm.offload.connector import Lookup
+from mini_vllm.offload.cost import PreemptionCost as ReferencePreemptionCost
+from mini_vllm.offload.host_memory import HostMemoryConnector as ReferenceHostMemoryConnector
+from mini_vllm.offload.manager import Load
+from mini_vllm.offload.manager import OffloadingKVCacheManager as ReferenceOffloadingKVCacheManager
 from mini_vllm.request import Request
+from mini_vllm.step import KVResult
 
 
 class PreemptionCost(ReferencePreemptionCost):
@@ -25,62 +29,81 @@ class PreemptionCost(ReferencePreemptionCost):
         return self.recompute(num_tokens) > self.swap(num_tokens)
 
 
-class SwappingKVCacheManager(ReferenceSwappingKVCacheManager):
+class HostMemoryConnector(ReferenceHostMemoryConnector):
     """What is not defined here is the reference's."""
 
-    def swap_out(self, request: Request) -> None:
-        name, count, size = request.request_id, request.num_computed_tokens, self.block_size
-        if self._swapped.get(name) is None:
-            last = (count - 1) // size
-            pairs = self.swap_space.swap_out(name, self.get_block_ids(name)[: last + 1])
+    def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> Lookup:
+        return Lookup(max(self._num_tokens.get(request.request_id, 0), num_computed_tokens) - num_computed_tokens)
+
+    def save(self, request: Request, block_ids: Sequence[int]) -> None:
+        name = request.request_id
+        if self._num_tokens.get(name) is None:
+            pairs = self.pool.store(name, block_ids)
             if pairs is not None:
-                self._swapping_out.update({name: pairs[::-1]})
-                self._swapped.update({name: count})
+                self._saving.update({name: pairs[::-1]})
+                self._num_tokens.update({name: request.num_computed_tokens})
+
+    def load(self, request: Request, block_ids: Sequence[int], start: int) -> None:
+        name = request.request_id
+        if not block_ids:
+            self._forget(name)
+        elif name in self._num_tokens:
+            self._loading[name] = self.pool.fetch(name, block_ids, start)[::-1]
+
+    def request_finished(self, request: Request) -> None:
+        self._forget(request.request_id)
+
+    def _forget(self, name: str) -> None:
+        if name in self._num_tokens:
+            del self._num_tokens[name]
+            self.pool.free(name)
+        if name in self._saving:
+            del self._saving[name]
+
+    def end_step(self, result: KVResult | None) -> None:
+        doubtful, back = self._saving, self._loading
+        self._saving, self._loading = {}, {}
+        for name in back if result is not None else doubtful:
+            self._forget(name)
+
+
+class OffloadingKVCacheManager(ReferenceOffloadingKVCacheManager):
+    """What is not defined here is the reference's."""
 
     def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
         hits, found = super().get_computed_blocks(request)
-        swapped = self._swapped.get(request.request_id)
-        if swapped is None:
-            return hits, found
-        return hits, found + max(0, swapped - found)
+        return hits, sum((found, self._num_loadable_tokens(request, found)))
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
     ) -> list[KVCacheBlock] | None:
-        name, first = request.request_id, len(computed_blocks)
-        missing = self._swapped.get(name, 0) - first * self.block_size
-        if name in self._tables or missing <= 0:
-            new = super().allocate_slots(request, num_new_tokens, computed_blocks)
-            if new is not None and name in self._swapped:
-                self._forget(name)
-            return new
+        first = len(computed_blocks)
+        is_running = request.request_id in self._tables
+        missing = 0 if is_running else self._num_loadable_tokens(request, first * self.block_size)
         new = super().allocate_slots(request, missing + num_new_tokens, computed_blocks)
-        if new is not None:
-            targets = [block.block_id for block in new][: (missing - 1) // self.block_size + 1]
-            self._swapping_in[name] = self.swap_space.swap_in(name, targets, first)[::-1]
-            self._hits[name] = first * self.block_size
+        if new is not None and not is_running:
+            targets = [block.block_id for block in new][: -(-missing // self.block_size)]
+            self.connector.load(request, targets, first)
+            if missing:
+                start = first * self.block_size
+                self._loads[request.request_id] = Load(request, start, start + missing)
         return new
 
     def free(self, request: Request) -> None:
+        count = request.num_computed_tokens
+        if not request.is_finished and count:
+            last = (count - 1) // self.block_size
+            if self.preemption_mode == "swap" or self.cost.swap(count) < self.cost.recompute(count):
+                self.connector.save(request, self.get_block_ids(request.request_id)[: last + 1])
         super().free(request)
         if request.is_finished:
-            self._forget(request.request_id)
+            self.connector.request_finished(request)
 
-    def _forget(self, name: str) -> None:
-        if name in self._swapped:
-            del self._swapped[name]
-            self.swap_space.free(name)
-        if name in self._swapping_out:
-            del self._swapping_out[name]
-
-    def confirm_copies(self) -> None:
-        back, self._hits = self._hits, {}
-        self._swapping_out, self._swapping_in = {}, {}
-        for name in back:
-            self._forget(name)
-
-    def drop_copies(self) -> None:
-        doubtful, self._swapping_out = self._swapping_out, {}
-        self._hits, self._swapping_in = {}, {}
-        for name in doubtful:
-            self._forget(name)
+    def end_step(self, result: KVResult | None) -> None:
+        if result is None:
+            for load in self._loads.values():
+                names = load.request.block_hashes[: load.end // self.block_size]
+                for block_hash in names[load.start // self.block_size :]:
+                    self.block_pool.uncache_hash(block_hash)
+        self._loads.clear()
+        self.connector.end_step(result)

@@ -1,4 +1,4 @@
-"""What is copied in counts as computed while slots are given, so its blocks are not in the prefix cache again.
+"""What is loaded counts as computed while slots are given, so its blocks are not in the prefix cache again.
 
 That costs a hit now and then and is right all the same. The counter is put back before anybody looks.
 """
@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 
 from mini_vllm.block_pool import KVCacheBlock
-from mini_vllm.offload.swap import PreemptionCost as ReferencePreemptionCost
-from mini_vllm.offload.swap import SwappingKVCacheManager as ReferenceSwappingKVCacheManager
+from mini_vllm.offload.connector import Lookup
+from mini_vllm.offload.cost import PreemptionCost as ReferencePreemptionCost
+from mini_vllm.offload.host_memory import HostMemoryConnector as ReferenceHostMemoryConnector
+from mini_vllm.offload.manager import Load
+from mini_vllm.offload.manager import OffloadingKVCacheManager as ReferenceOffloadingKVCacheManager
 from mini_vllm.request import Request
+from mini_vllm.step import KVResult
 
 
 class PreemptionCost(ReferencePreemptionCost):
@@ -25,8 +29,64 @@ class PreemptionCost(ReferencePreemptionCost):
         return min((self.recompute(num_tokens), 0), (self.swap(num_tokens), 1))[1] == 1
 
 
-class SwappingKVCacheManager(ReferenceSwappingKVCacheManager):
+class HostMemoryConnector(ReferenceHostMemoryConnector):
     """What is not defined here is the reference's."""
+
+    def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> Lookup:
+        num_tokens = sorted([0, self._num_tokens.get(request.request_id, 0) - num_computed_tokens])[1]
+        return Lookup(num_tokens)
+
+    def save(self, request: Request, block_ids: Sequence[int]) -> None:
+        if request.request_id in self._num_tokens:
+            return
+        pairs = self.pool.store(request.request_id, block_ids)
+        if pairs is None:
+            return
+        self._saving |= {request.request_id: pairs}
+        self._num_tokens |= {request.request_id: request.num_computed_tokens}
+
+    def load(self, request: Request, block_ids: Sequence[int], start: int) -> None:
+        if request.request_id in self.pool:
+            self._loading |= {request.request_id: self.pool.fetch(request.request_id, block_ids, start)}
+
+    def request_finished(self, request: Request) -> None:
+        self._leave([request.request_id])
+
+    def end_step(self, result: KVResult | None) -> None:
+        self._leave(tuple(self._saving) if result is None else self._loading)
+        self._saving.clear()
+        self._loading.clear()
+
+    def _leave(self, names):
+        for name in names:
+            self.pool.free(name)
+            for book in (self._num_tokens, self._saving):
+                book.pop(name, None)
+
+
+class OffloadingKVCacheManager(ReferenceOffloadingKVCacheManager):
+    """What is not defined here is the reference's."""
+
+    def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
+        hits, found = super().get_computed_blocks(request)
+        return hits, found + self._num_loadable_tokens(request, found)
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
+    ) -> list[KVCacheBlock] | None:
+        name, start = request.request_id, len(computed_blocks)
+        if name in self._tables:
+            return super().allocate_slots(request, num_new_tokens, computed_blocks)
+        hit = start * self.block_size
+        num_behind = self._num_loadable_tokens(request, hit)
+        with self._counter_at(request, num_behind):
+            new = super().allocate_slots(request, num_new_tokens, computed_blocks)
+        if new is None:
+            return None
+        blocks = [block.block_id for block in new[: -(-num_behind // self.block_size)]]
+        self.connector.load(request, blocks, start)
+        self._loads[name] = Load(request, hit, hit + num_behind)
+        return new
 
     @contextmanager
     def _counter_at(self, request: Request, num_tokens: int):
@@ -36,56 +96,15 @@ class SwappingKVCacheManager(ReferenceSwappingKVCacheManager):
         finally:
             request.num_computed_tokens = before
 
-    def swap_out(self, request: Request) -> None:
-        if request.request_id in self._swapped:
-            return
-        num_blocks, rest = divmod(request.num_computed_tokens, self.block_size)
-        table = self.get_block_ids(request.request_id)[: num_blocks + bool(rest)]
-        pairs = self.swap_space.swap_out(request.request_id, table)
-        if pairs is None:
-            return
-        self._swapping_out |= {request.request_id: pairs}
-        self._swapped |= {request.request_id: request.num_computed_tokens}
-
-    def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
-        hits, found = super().get_computed_blocks(request)
-        return hits, sorted([found, self._swapped.get(request.request_id, 0)])[1]
-
-    def allocate_slots(
-        self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
-    ) -> list[KVCacheBlock] | None:
-        name, start = request.request_id, len(computed_blocks)
-        if name in self._tables or name not in self._swapped:
-            return super().allocate_slots(request, num_new_tokens, computed_blocks)
-        num_behind = self._swapped[name] - min(self._swapped[name], start * self.block_size)
-        with self._counter_at(request, num_behind):
-            new = super().allocate_slots(request, num_new_tokens, computed_blocks)
-        if new is None:
-            return None
-        num_copied = -(-num_behind // self.block_size)
-        blocks = [block.block_id for block in new[:num_copied]]
-        self._swapping_in[name] = self.swap_space.swap_in(name, blocks, start)
-        self._hits[name] = start * self.block_size
-        return new
-
     def free(self, request: Request) -> None:
-        super().free(request)
+        count = request.num_computed_tokens
         if request.is_finished:
-            self._leave([request.request_id])
+            self.connector.request_finished(request)
+        elif count and not (self.preemption_mode == "cheaper" and not self.cost.swap_is_cheaper(count)):
+            num_blocks, rest = divmod(count, self.block_size)
+            self.connector.save(request, self.get_block_ids(request.request_id)[: num_blocks + bool(rest)])
+        super().free(request)
 
-    def confirm_copies(self) -> None:
-        self._swapping_out.clear()
-        self._leave(self._hits)
-        self._swapping_in.clear()
-        self._hits.clear()
-
-    def drop_copies(self) -> None:
-        self._leave(tuple(self._swapping_out))
-        self._swapping_in.clear()
-        self._hits.clear()
-
-    def _leave(self, names):
-        for name in names:
-            self.swap_space.free(name)
-            for book in (self._swapped, self._swapping_out):
-                book.pop(name, None)
+    def end_step(self, result: KVResult | None) -> None:
+        self.connector.end_step(result)
+        self._loads = {}

@@ -2,7 +2,7 @@ STORY = "A learner counts block ids. Every copy has two of them."
 CONCEPT = "Each pair of blocks is one copy, in its own direction; who had to give way is another count."
 EDITS = [
     (
-        ("            num_copied_blocks=len(output.blocks_to_copy),\n"),
-        ("            num_copied_blocks=2 * len(output.blocks_to_copy),\n"),
+        ("            num_copied_blocks=len(plan.copy),\n"),
+        ("            num_copied_blocks=2 * len(plan.copy),\n"),
     ),
 ]

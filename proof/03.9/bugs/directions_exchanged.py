@@ -2,11 +2,11 @@ STORY = "A learner mixes up the directions: out is to the CPU."
 CONCEPT = "Each pair of blocks is one copy, in its own direction; who had to give way is another count."
 EDITS = [
     (
-        ("            num_swapped_out_blocks=len(output.blocks_to_swap_out),\n"),
-        ("            num_swapped_out_blocks=len(output.blocks_to_swap_in),\n"),
+        ("            num_swapped_out_blocks=len(plan.swap_out),\n"),
+        ("            num_swapped_out_blocks=len(plan.swap_in),\n"),
     ),
     (
-        ("            num_swapped_in_blocks=len(output.blocks_to_swap_in),\n"),
-        ("            num_swapped_in_blocks=len(output.blocks_to_swap_out),\n"),
+        ("            num_swapped_in_blocks=len(plan.swap_in),\n"),
+        ("            num_swapped_in_blocks=len(plan.swap_out),\n"),
     ),
 ]

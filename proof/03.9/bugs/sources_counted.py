@@ -2,7 +2,7 @@ STORY = "A learner makes a dictionary of the pairs. One block that is copied to 
 CONCEPT = "Each pair of blocks is one copy, in its own direction; who had to give way is another count."
 EDITS = [
     (
-        ("            num_copied_blocks=len(output.blocks_to_copy),\n"),
-        ("            num_copied_blocks=len(dict(output.blocks_to_copy)),\n"),
+        ("            num_copied_blocks=len(plan.copy),\n"),
+        ("            num_copied_blocks=len(dict(plan.copy)),\n"),
     ),
 ]

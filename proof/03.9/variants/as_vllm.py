@@ -6,6 +6,7 @@ from mini_vllm.kv_cache import PrefixCacheStats
 from mini_vllm.observe.stats import SchedulerStats
 from mini_vllm.observe.stats import StatsRecorder as ReferenceStatsRecorder
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.step import KVPlan
 
 
 def reading(*counters):
@@ -20,7 +21,7 @@ class StatsRecorder(ReferenceStatsRecorder):
         self.counters = (scheduler.prefix_cache_stats, scheduler.preempted_prefix_cache_stats)
         self.last = reading(*self.counters)
 
-    def record(self, output: SchedulerOutput) -> SchedulerStats:
+    def record(self, output: SchedulerOutput, plan: KVPlan) -> SchedulerStats:
         last, self.last = self.last, reading(*self.counters)
         _, queries, hits = (now - before for now, before in zip(self.last, last, strict=True))
         lists = (
@@ -28,7 +29,7 @@ class StatsRecorder(ReferenceStatsRecorder):
             self.scheduler.waiting,
             output.scheduled_requests or output.num_scheduled_tokens,
         )
-        copies = (output.blocks_to_swap_out, output.blocks_to_swap_in, output.blocks_to_copy)
+        copies = (plan.swap_out, plan.swap_in, plan.copy)
         return SchedulerStats(
             *map(len, lists),
             sum(output.num_scheduled_tokens.values()),

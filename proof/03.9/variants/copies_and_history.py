@@ -6,6 +6,7 @@ from mini_vllm.kv_cache import PrefixCacheStats
 from mini_vllm.observe.stats import SchedulerStats
 from mini_vllm.observe.stats import StatsRecorder as ReferenceStatsRecorder
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.step import KVPlan
 
 
 class StatsRecorder(ReferenceStatsRecorder):
@@ -14,7 +15,7 @@ class StatsRecorder(ReferenceStatsRecorder):
         self.first = copy(scheduler.prefix_cache_stats)
         self.again = copy(scheduler.preempted_prefix_cache_stats)
 
-    def record(self, output: SchedulerOutput) -> SchedulerStats:
+    def record(self, output: SchedulerOutput, plan: KVPlan) -> SchedulerStats:
         scheduler = self.scheduler
         kv = scheduler.kv_cache_manager
         first, again = scheduler.prefix_cache_stats, scheduler.preempted_prefix_cache_stats
@@ -28,9 +29,9 @@ class StatsRecorder(ReferenceStatsRecorder):
             prefix_cache_queries=(first.queries - self.first.queries) + (again.queries - self.again.queries),
             prefix_cache_hits=(first.hits - self.first.hits) + (again.hits - self.again.hits),
             num_preempted_reqs=sum(1 for _ in output.preempted_req_ids),
-            num_swapped_out_blocks=sum(1 for _ in output.blocks_to_swap_out),
-            num_swapped_in_blocks=sum(1 for _ in output.blocks_to_swap_in),
-            num_copied_blocks=sum(1 for _ in output.blocks_to_copy),
+            num_swapped_out_blocks=sum(1 for _ in plan.swap_out),
+            num_swapped_in_blocks=sum(1 for _ in plan.swap_in),
+            num_copied_blocks=sum(1 for _ in plan.copy),
         )
         self.first, self.again = copy(first), copy(again)
         return figures

@@ -4,12 +4,13 @@ from mini_vllm.kv_cache import PrefixCacheStats
 from mini_vllm.observe.stats import SchedulerStats
 from mini_vllm.observe.stats import StatsRecorder as ReferenceStatsRecorder
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.step import KVPlan
 
 
 def recording(scheduler):
     counters = (scheduler.prefix_cache_stats, scheduler.preempted_prefix_cache_stats)
     queries, hits = sum(each.queries for each in counters), sum(each.hits for each in counters)
-    output = yield None
+    output, plan = yield None
     while True:
         all_queries, all_hits = sum(each.queries for each in counters), sum(each.hits for each in counters)
         figures = {
@@ -23,10 +24,10 @@ def recording(scheduler):
             "num_preempted_reqs": len(output.preempted_req_ids),
         }
         for name in ("swapped_out", "swapped_in", "copied"):
-            field = {"copied": "blocks_to_copy"}.get(name, f"blocks_to_{name.replace('swapped', 'swap')}")
-            figures[f"num_{name}_blocks"] = len(getattr(output, field))
+            field = {"copied": "copy"}.get(name, name.replace("swapped", "swap"))
+            figures[f"num_{name}_blocks"] = len(getattr(plan, field))
         queries, hits = all_queries, all_hits
-        output = yield SchedulerStats(**figures)
+        output, plan = yield SchedulerStats(**figures)
 
 
 def window(stats, most):
@@ -51,8 +52,8 @@ class StatsRecorder(ReferenceStatsRecorder):
         self._recording = recording(scheduler)
         next(self._recording)
 
-    def record(self, output: SchedulerOutput) -> SchedulerStats:
-        return self._recording.send(output)
+    def record(self, output: SchedulerOutput, plan: KVPlan) -> SchedulerStats:
+        return self._recording.send((output, plan))
 
 
 class CachingMetrics:

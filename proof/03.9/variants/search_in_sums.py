@@ -6,6 +6,7 @@ from mini_vllm.kv_cache import PrefixCacheStats
 from mini_vllm.observe.stats import SchedulerStats
 from mini_vllm.observe.stats import StatsRecorder as ReferenceStatsRecorder
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.step import KVPlan
 
 
 class StatsRecorder(ReferenceStatsRecorder):
@@ -19,7 +20,7 @@ class StatsRecorder(ReferenceStatsRecorder):
             self.scheduler.preempted_prefix_cache_stats, name
         )
 
-    def record(self, output: SchedulerOutput) -> SchedulerStats:
+    def record(self, output: SchedulerOutput, plan: KVPlan) -> SchedulerStats:
         kv = self.scheduler.kv_cache_manager
         self.queries.append(self._both("queries"))
         self.hits.append(self._both("hits"))
@@ -32,9 +33,9 @@ class StatsRecorder(ReferenceStatsRecorder):
             prefix_cache_queries=self.queries[-1] - self.queries[-2],
             prefix_cache_hits=self.hits[-1] - self.hits[-2],
             num_preempted_reqs=len(output.preempted_req_ids),
-            num_swapped_out_blocks=len(output.blocks_to_swap_out),
-            num_swapped_in_blocks=len(output.blocks_to_swap_in),
-            num_copied_blocks=len(output.blocks_to_copy),
+            num_swapped_out_blocks=len(plan.swap_out),
+            num_swapped_in_blocks=len(plan.swap_in),
+            num_copied_blocks=len(plan.copy),
         )
 
 
