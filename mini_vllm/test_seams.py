@@ -4,19 +4,27 @@ A trial is 20 to 60 lines and no feature. It builds the smallest thing that uses
 that what the seam is for has happened. Each section is one trial and stands alone; another one is appended below.
 """
 
+import multiprocessing
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mini_vllm.block_pool import KVCacheBlock
+from mini_vllm.config import EngineConfig
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import fake_token
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.step import ModelInfo, StepInput, StepOutput
+from mini_vllm.worker.executor import Executor
+from mini_vllm.worker.memory import KVCachePlan
 
 VOCABULARY = 50
 
@@ -254,3 +262,83 @@ def test_drafts_change_no_token_and_save_steps(start: int) -> None:
         num_steps.update(plain=num_plain, drafted=num_drafted, accepted=num_accepted)
     assert num_steps["drafted"] < 0.8 * num_steps["plain"]
     assert num_steps["accepted"] > 1000
+
+
+# --- an executor in another process -------------------------------------------------------------------------------
+
+
+class ProcessExecutor(Executor):
+    """LocalExecutor in a child process. Everything that crosses the pipe is pickled, as it would be between ranks."""
+
+    def load(self) -> ModelInfo:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=serve, args=(theirs, self.config), daemon=True)
+        self._process.start()
+        return self._call("load")
+
+    def available_bytes(self) -> int:
+        return self._call("available_bytes")
+
+    def allocate(self, plan: KVCachePlan) -> None:
+        self._call("allocate", plan)
+
+    def execute(self, step: StepInput) -> "Future[StepOutput]":
+        future: Future[StepOutput] = Future()
+        try:
+            future.set_result(self._call("execute", step))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def synchronize(self) -> None:
+        self._call("synchronize")
+
+    def shutdown(self) -> None:
+        self._pipe.send(None)
+        self._process.join(timeout=30)
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        self._pipe.send((name, arguments))
+        result = self._pipe.recv()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+
+def serve(pipe: Connection, config: EngineConfig) -> None:
+    """The child: one call after the other, until there is None."""
+    from mini_vllm.worker.local_executor import LocalExecutor
+
+    executor = LocalExecutor(config)
+    while (call := pipe.recv()) is not None:
+        name, arguments = call
+        try:
+            result = getattr(executor, name)(*arguments)
+            pipe.send(result.result() if isinstance(result, Future) else result)
+        except Exception as error:
+            pipe.send(error)
+
+
+def test_steps_in_another_process_give_the_same_tokens(checkpoint: Path) -> None:
+    """Chunks, preemptions, penalties, choices and an abort, over pickled steps."""
+    from mini_vllm.engine import LLMEngine
+    from mini_vllm.worker.local_executor import LocalExecutor
+
+    config = EngineConfig(str(checkpoint), dtype="float32", block_size=4, num_kv_blocks=14, max_num_batched_tokens=16)
+    outputs, num_preemptions = [], []
+    for executor_cls in (LocalExecutor, ProcessExecutor):
+        engine = LLMEngine(config, executor_cls=executor_cls)
+        for i, options in enumerate(({"temperature": 0}, {"seed": 5}, {"n": 2, "seed": 1}, {"frequency_penalty": 0.5})):
+            params = SamplingParams(max_tokens=12, ignore_eos=True, **options)
+            engine.add_request(str(i), list(range(20 + 3 * i, 32 + 2 * i)), params)
+        engine.add_request("gone", [1, 2, 3], SamplingParams(max_tokens=50))
+        done = {}
+        while engine.has_unfinished_requests():
+            done |= {o.request_id: [c.token_ids for c in o.outputs] for o in engine.step() if o.finished}
+            engine.abort("gone")
+        outputs.append(done)
+        num_preemptions.append(engine.scheduler.preempted_prefix_cache_stats.requests)
+        engine.executor.shutdown()
+    assert outputs[0] == outputs[1]
+    assert num_preemptions[0] == num_preemptions[1] > 0
