@@ -192,11 +192,12 @@ class Scheduler:
 
         When blocks run out, the scheduler's victim gives its own back, whether or not it is one of `requests`.
         """
-        chunk_size, allocate_slots = self._chunk_size, self.kv_cache_manager.allocate_slots
+        allocate_slots = self.kv_cache_manager.allocate_slots
+        preempted = RequestStatus.PREEMPTED  # at hand: to look a member of an enum up takes longer than to compare it
         for request in requests:
-            if request.status is RequestStatus.PREEMPTED:  # a victim of this very loop
+            if request.status is preempted:  # a victim of this very loop
                 continue
-            n = chunk_size(request, request.num_computed_tokens, token_budget)
+            n = self._chunk_size(request, request.num_computed_tokens, token_budget)
             if n == 0:
                 continue
             while allocate_slots(request, n) is None:
