@@ -245,7 +245,7 @@ class Scheduler:
         return num_new_tokens if num_new_tokens < token_budget else token_budget
 
     def _chunk_size(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        """How many tokens a request computes that has so many: what it is behind, clamped, cut at the edge of a block.
+        """How many tokens a request computes that has num_computed_tokens: what it is behind, clamped, cut at an edge.
 
         With block_aligned_chunks a chunk that does not catch up ends at the last edge in it, if there is one. Source:
         Scheduler._mamba_block_aligned_split of vLLM, which cuts so where a layer's state needs it.
