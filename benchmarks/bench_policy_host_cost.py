@@ -5,8 +5,8 @@
     python benchmarks/bench_policy_host_cost.py --write     and into results/policy_host_cost.md
 
 schedule() + update_from_output() of 64 requests that decode, without a model, while 10 to 100,000 others wait: because
-all seats are taken, or because the first of them does not get its blocks. CPU time of the thread, since the machine may
-be shared. The law is also a test that counts instead of timing: mini_vllm/policies/test_policies.py.
+all places are taken, or because the first of them does not get its blocks. CPU time of the thread, since the machine
+may be shared. The law is also a test that counts instead of timing: mini_vllm/policies/test_policies.py.
 """
 
 import argparse
@@ -30,8 +30,8 @@ LIMIT = 1.5  # between the least and the most of a row
 HEAD = """# Host cost of the policies
 
 `schedule()` + `update_from_output()` without a model, in µs a request and step: {num_running} requests decode at a
-context of about 500 tokens, and others wait. Short of seats: max_num_seqs is {num_running}. Short of blocks: a seat is
-free, and in every step the first who waits is looked up, and the watermark refuses it its blocks. Block size 16,
+context of about 500 tokens, and others wait. Short of places: max_num_seqs is {num_running}. Short of blocks: a place
+is free, and in every step the first who waits is looked up, and the watermark refuses it its blocks. Block size 16,
 prefix caching on. CPU time of the thread; the least of {num_rounds} rounds, each the median of {num_steps}
 steps: a busy neighbour on the same core can only add, and did, up to twofold. The requests are taken out of garbage
 collection before the steps that count.
@@ -44,9 +44,9 @@ Again: `python benchmarks/bench_policy_host_cost.py --write`
 
 def measure(engine: Ours, name: str, short_of: str, num_waiting: int) -> float:
     """Microseconds a running request and step."""
-    num_seats = NUM_RUNNING if short_of == "seats" else 2 * NUM_RUNNING
+    num_places = NUM_RUNNING if short_of == "places" else 2 * NUM_RUNNING
     num_blocks = NUM_RUNNING * (-(-(CONTEXT + NUM_STEPS + 2 * WARM_UP) // BLOCK_SIZE)) + 1
-    engine.start(config(NUM_RUNNING, num_blocks, scheduler=name, max_num_seqs=num_seats))
+    engine.start(config(NUM_RUNNING, num_blocks, scheduler=name, max_num_seqs=num_places))
     for i in range(NUM_RUNNING):
         engine.add(request(i, CONTEXT - WARM_UP + i % BLOCK_SIZE))
     engine.step()
@@ -71,9 +71,9 @@ def page(num_rounds: int) -> Iterator[str]:
     yield "| policy | short of | " + " | ".join(f"{n:,} wait" for n in NUM_WAITING) + " | most / least |"
     yield "|---|---|" + "---:|" * (len(NUM_WAITING) + 1)
     engine = Ours()
-    measure(engine, "v1", "seats", 10)
+    measure(engine, "v1", "places", 10)
     found: dict[tuple[str, str], dict[int, list[float]]] = {
-        (name, short_of): {n: [] for n in NUM_WAITING} for name in SCHEDULERS for short_of in ("seats", "blocks")
+        (name, short_of): {n: [] for n in NUM_WAITING} for name in SCHEDULERS for short_of in ("places", "blocks")
     }
     for i in range(num_rounds):  # outermost, so that a noisy neighbour spoils a round and not a row
         for (name, short_of), row in found.items():

@@ -35,8 +35,8 @@ class PrefixCacheStats:
 class KVCacheManager:
     """Owns the block table of every request that holds blocks; a request without a table holds none.
 
-    num_blocks counts the null block 0, so num_blocks - 1 are usable. hash_function: "exact" or "sha256". pool: one that
-    several managers share, each for a group of layers; what one group has published the others do not find.
+    num_blocks counts the null block 0, so num_blocks - 1 are usable. hash_function: "exact" or "sha256". pool: several
+    managers may share one, each for a group of layers; what one group has published the others do not find.
     """
 
     refused_options: ClassVar[frozenset[str]] = frozenset({"pool", "group"})  # keywords that no configuration sets
@@ -62,9 +62,7 @@ class KVCacheManager:
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.enable_prefix_caching = enable_prefix_caching
-        self.num_lookahead_tokens = (
-            0  # slots behind the scheduled tokens, for a draft model; nothing there is published
-        )
+        self.num_lookahead_tokens = 0  # slots behind the scheduled tokens, for a draft model; never published
         if pool is None:
             pool = BlockPool(num_blocks)
         else:

@@ -188,11 +188,12 @@ class Scheduler:
 
         When blocks run out, the scheduler's victim gives its own back, whether or not it is one of `requests`.
         """
-        chunk_size, allocate_slots = self._chunk_size, self.kv_cache_manager.allocate_slots
+        allocate_slots = self.kv_cache_manager.allocate_slots
+        preempted = RequestStatus.PREEMPTED  # at hand: to look a member of an enum up takes longer than to compare it
         for request in requests:
-            if request.status is RequestStatus.PREEMPTED:  # a victim of this very loop
+            if request.status is preempted:  # a victim of this very loop
                 continue
-            n = chunk_size(request, request.num_computed_tokens, token_budget)
+            n = self._chunk_size(request, request.num_computed_tokens, token_budget)
             if n == 0:
                 continue
             while allocate_slots(request, n) is None:
@@ -240,7 +241,7 @@ class Scheduler:
         return num_new_tokens if num_new_tokens < token_budget else token_budget
 
     def _chunk_size(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        """How many tokens a request computes that has so many: what it is behind, clamped, cut at the edge of a block.
+        """How many tokens a request computes that has num_computed_tokens: what it is behind, clamped, cut at an edge.
 
         With block_aligned_chunks a chunk that does not catch up ends at the last edge in it, if there is one. Source:
         Scheduler._mamba_block_aligned_split of vLLM, which cuts so where a layer's state needs it.

@@ -19,7 +19,7 @@ def in_prefill(request: Request) -> bool:
 
 
 class PrefillFirstScheduler(Scheduler):
-    """Two queues, two kinds of step. Blocks, watermark, max_num_seqs, victims and the order of waiting are those of V1.
+    """Two queues, two kinds of step. Blocks, watermark, places, victims and the order of waiting are those of V1.
 
     A prefill step first continues what an earlier one had to cut. Then it admits from the front of waiting as many as
     fit whole into the budget. Only the first request of a step is cut by the budget; long_prefill_token_threshold cuts

@@ -386,11 +386,11 @@ class Watched(Request):
     __hash__ = object.__hash__
 
 
-@pytest.mark.parametrize("short_of", ["seats", "blocks", "tokens"])
+@pytest.mark.parametrize("short_of", ["places", "blocks", "tokens"])
 @every_variant
 def test_a_step_looks_at_no_more_requests_than_run_however_many_wait(variant: dict[str, Any], short_of: str) -> None:
     """Counted, not timed: benchmarks/bench_policy_host_cost.py has the times."""
-    limits = {"seats": {"max_num_seqs": 6}, "blocks": {"num_blocks": 25}, "tokens": {"max_num_batched_tokens": 12}}
+    limits = {"places": {"max_num_seqs": 6}, "blocks": {"num_blocks": 25}, "tokens": {"max_num_batched_tokens": 12}}
     config = {"block_size": 4, "num_blocks": 4000, "max_num_seqs": 12, "max_num_batched_tokens": 50}
     scheduler = make_scheduler(config | limits[short_of] | variant)
     for i in range(1500):

@@ -94,7 +94,7 @@ def test_without_chunked_prefill_the_budget_has_to_reach_the_longest_request() -
     assert counts(scheduler, *requests) == [{"a": 30}, {"b": 11}]
 
 
-def test_seats_bound_who_runs_unlike_nano_vllm() -> None:
+def test_places_bound_who_runs_unlike_nano_vllm() -> None:
     scheduler = make_scheduler(max_num_seqs=2)
     requests = [make_request(name, 4, max_tokens=2) for name in "abc"]
     assert counts(scheduler, *requests) == [{"a": 4, "b": 4}, {"a": 1, "b": 1}, {"c": 4}, {"c": 1}]

@@ -126,7 +126,7 @@ def test_the_warmest_of_the_resumed_comes_first() -> None:
         assert request.output_token_ids == expected_output(request.prompt_token_ids, 9)
 
 
-def test_a_preempted_request_keeps_its_seat() -> None:
+def test_a_preempted_request_keeps_its_place() -> None:
     scheduler = make_scheduler(num_blocks=7, max_num_seqs=2, enable_prefix_caching=False)
     add(scheduler, make_request("a", 11, max_tokens=9), make_request("b", 11, max_tokens=9))
     step(scheduler)
@@ -135,7 +135,7 @@ def test_a_preempted_request_keeps_its_seat() -> None:
         step(scheduler)
     step(scheduler)
     assert ids(scheduler.running) == ["a"]
-    assert ids(scheduler.waiting) == ["b", "c"], "c would fit, but the seat is b's"
+    assert ids(scheduler.waiting) == ["b", "c"], "c would fit, but the place is b's"
 
 
 def test_admission_leaves_a_block_for_each_decode_that_follows() -> None:
@@ -208,10 +208,10 @@ def test_nobody_who_runs_starves_under_endless_arrivals(
         for at in range(120)
     }
     drive(scheduler, arrivals, 120)
-    waiting, seats = list(scheduler.waiting), len(scheduler.running)
+    waiting, num_running = list(scheduler.waiting), len(scheduler.running)
     num_resumed = sum(request.status is RequestStatus.PREEMPTED for request in waiting)
     assert all(request.status is RequestStatus.PREEMPTED for request in waiting[:num_resumed])
-    assert num_resumed + seats <= max_num_seqs
+    assert num_resumed + num_running <= max_num_seqs
 
 
 @settings(SETTINGS, max_examples=25)

@@ -49,7 +49,7 @@ class WarmFirstScheduler(Scheduler):
     """Requests are served by score. Among equals, running ones come before waiting ones, and resumed before new ones.
 
     A running request gets tokens at least once in PATIENCE + max_num_seqs steps. New requests are admitted in order of
-    arrival. A preempted one keeps its room, so running and resumed ones together are at most max_num_seqs. Once it has
+    arrival. A preempted one keeps its place, so running and resumed ones together are at most max_num_seqs. Once it has
     waited PATIENCE steps, no new one passes it. So nobody starves. A step looks at max_num_seqs requests at most beyond
     those that it admits, however many wait.
 
@@ -119,8 +119,8 @@ class WarmFirstScheduler(Scheduler):
     def _next_in_line(self, resumed: Sequence[tuple[float, Request]]) -> Request | None:
         """The request to be admitted next, if any may; resumed: those still in waiting, the best first."""
         num_resumed = len(resumed)
-        has_room = len(self.running) + num_resumed < self.max_num_seqs
-        new = self.waiting[num_resumed] if has_room and len(self.waiting) > num_resumed else None
+        has_place = len(self.running) + num_resumed < self.max_num_seqs
+        new = self.waiting[num_resumed] if has_place and len(self.waiting) > num_resumed else None
         if resumed and (new is None or resumed[0][0] >= self._score(new)):
             return resumed[0][1]
         return new

@@ -60,8 +60,8 @@ BUGS = [  # name of the tests, module, what stands there, the bug
     (
         "trap_21",
         "scheduler",
-        "for request in list(self.running)",
-        "for request in sorted(self.running, key=lambda r: hash(r.request_id))",
+        "self._schedule_running(list(self.running)",
+        "self._schedule_running(sorted(self.running, key=lambda r: hash(r.request_id))",
     ),
     (
         "trap_22",
@@ -73,10 +73,10 @@ BUGS = [  # name of the tests, module, what stands there, the bug
     (
         "trap_24",
         "scheduler",
-        "(request.num_tokens - start, token_budget)",
-        "(request.num_prompt_tokens - start, token_budget)",
+        "(target - num_computed_tokens, token_budget)",
+        "(request.num_prompt_tokens - num_computed_tokens, token_budget)",
     ),
-    ("trap_25", "scheduler", "return request.num_computed_tokens + num_scheduled == request.num_tokens", "return True"),
+    ("trap_25", "scheduler", "return request.num_computed_tokens + num_scheduled >= request.num_tokens", "return True"),
     ("trap_26", "request", "        self.all_token_ids.append(token_id)\n", ""),
     ("trap_27", "scheduler", "token_budget += output.drop(victim)", "output.drop(victim)"),
     ("trap_27", "scheduler", "self.num_scheduled_tokens.pop(request.request_id, 0)", "0"),

@@ -5,7 +5,7 @@ STORY = (
 CONCEPT = "Who runs computes first; a newcomer gets what they leave of the budget."
 EDITS = [
     (
-        "n = chunk_size(request, request.num_computed_tokens, token_budget)",
+        "n = self._chunk_size(request, request.num_computed_tokens, token_budget)",
         "n = min(1, token_budget)",
     ),
 ]

@@ -5,10 +5,7 @@ STORY = (
 CONCEPT = "When blocks run out, the youngest gives way; the others compute as if it had never been there."
 EDITS = [
     (
-        (
-            "            if request.status is RequestStatus.PREEMPTED:  # a victim of this very loop\n"
-            "                continue\n"
-        ),
+        ("            if request.status is preempted:  # a victim of this very loop\n                continue\n"),
         "",
     ),
 ]
