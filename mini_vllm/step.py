@@ -10,12 +10,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NewType
 
 from mini_vllm.params import SamplingParams
 
 BlockTable = tuple[int, ...]
-BlockPair = tuple[int, int]  # (from, to)
+BlockPair = tuple[int, int]  # (from, to), both on the device
+CpuBlockId = NewType("CpuBlockId", int)  # a block of main memory: its number names no block of the device
+SwapOut = tuple[int, CpuBlockId]
+SwapIn = tuple[CpuBlockId, int]
 GREEDY_BELOW = 1e-5  # a smaller temperature is greedy; vLLM: _SAMPLING_EPS
 
 
@@ -53,8 +56,8 @@ class KVPlan:
     The KV cache manager says it in begin_step(). Ids are of blocks on the device and, in main memory, of CPU blocks.
     """
 
-    swap_out: tuple[BlockPair, ...] = ()  # (block, CPU block)
-    swap_in: tuple[BlockPair, ...] = ()  # (CPU block, block)
+    swap_out: tuple[SwapOut, ...] = ()  # (block, CPU block)
+    swap_in: tuple[SwapIn, ...] = ()  # (CPU block, block)
     copy: tuple[BlockPair, ...] = ()  # (block, block): all are read before any is written
     connector: Any = None  # what a connector's scheduler side tells its worker side; nobody between looks into it
     rewritten_req_ids: tuple[str, ...] = ()  # whose block tables changed not only at the end: they are sent whole

@@ -19,7 +19,7 @@ from mini_vllm.observe.page import write_file
 from mini_vllm.params import SamplingParams
 from mini_vllm.scheduler import SchedulerOutput
 from mini_vllm.simulator.step_time import FEATURES, StepTimeModel, Work, fit, relative_errors, work_of
-from mini_vllm.step import KVPlan
+from mini_vllm.step import CpuBlockId, KVPlan
 
 if TYPE_CHECKING:
     from mini_vllm.engine import LLMEngine
@@ -176,12 +176,12 @@ def seconds_per_block(engine: "LLMEngine", num_blocks: int = 64, repeats: int = 
     cache = CacheEngine(
         model.num_layers, shape, num_blocks=num_blocks, num_cpu_blocks=num_blocks, dtype=dtype, device=device
     )
-    pairs = [(i, i) for i in range(num_blocks)]
+    pairs = [(i, CpuBlockId(i)) for i in range(num_blocks)]
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
         cache.swap_out(pairs)
-        cache.swap_in(pairs)
+        cache.swap_in([(cpu_block, block) for block, cpu_block in pairs])
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         times.append(time.perf_counter() - start)

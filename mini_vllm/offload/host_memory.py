@@ -12,7 +12,7 @@ from itertools import chain
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.offload.connector import KVConnector, Lookup
 from mini_vllm.request import Request
-from mini_vllm.step import BlockPair, KVPlan, KVResult
+from mini_vllm.step import CpuBlockId, KVPlan, KVResult, SwapIn, SwapOut
 
 
 class HostMemoryPool:
@@ -26,9 +26,9 @@ class HostMemoryPool:
         if num_blocks < 0:
             raise InvalidParameterError(f"num_cpu_blocks must be at least 0, got {num_blocks}")
         self.num_blocks = num_blocks
-        self._free = list(range(num_blocks))[::-1]  # the last one is taken next
-        self._ref_cnt: Counter[int] = Counter()
-        self._tables: dict[str, list[int]] = {}
+        self._free = [CpuBlockId(i) for i in reversed(range(num_blocks))]  # the last one is taken next
+        self._ref_cnt: Counter[CpuBlockId] = Counter()
+        self._tables: dict[str, list[CpuBlockId]] = {}
 
     def __contains__(self, request_id: object) -> bool:
         return request_id in self._tables
@@ -37,13 +37,13 @@ class HostMemoryPool:
     def num_free_blocks(self) -> int:
         return len(self._free)
 
-    def get_block_ids(self, request_id: str) -> list[int]:
+    def get_block_ids(self, request_id: str) -> list[CpuBlockId]:
         """The CPU blocks of the request, in the order of its table; [] when it holds none."""
         return list(self._tables.get(request_id, ()))
 
     def store(
-        self, request_id: str, block_ids: Sequence[int], shared: Mapping[int, int] | None = None
-    ) -> list[BlockPair] | None:
+        self, request_id: str, block_ids: Sequence[int], shared: Mapping[int, CpuBlockId] | None = None
+    ) -> list[SwapOut] | None:
         """Hold CPU blocks for a table; returns the copies to make, (block, CPU block), or None, with nothing changed.
 
         shared: where blocks that this table has in common with others of the same step already go, block -> CPU block;
@@ -60,7 +60,7 @@ class HostMemoryPool:
         self._ref_cnt.update(self._tables[request_id])
         return pairs
 
-    def fetch(self, request_id: str, block_ids: Sequence[int], start: int = 0) -> list[BlockPair]:
+    def fetch(self, request_id: str, block_ids: Sequence[int], start: int = 0) -> list[SwapIn]:
         """The copies, (CPU block, block), that fill block_ids from CPU blocks [start, start + len) of the table.
 
         The table stays here until free(), so that a step that fails can still fall back to it. After it is
@@ -89,8 +89,8 @@ class HostMemoryConnector(KVConnector):
         self.pool = HostMemoryPool(num_blocks)
         self._num_tokens: dict[str, int] = {}  # by request: how many of its first tokens lie in the pool
         # The copies of the coming step, by request: they stay until the step has ended.
-        self._saving: dict[str, list[BlockPair]] = {}
-        self._loading: dict[str, list[BlockPair]] = {}
+        self._saving: dict[str, list[SwapOut]] = {}
+        self._loading: dict[str, list[SwapIn]] = {}
 
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> Lookup:
         num_tokens = self._num_tokens.get(request.request_id, 0)

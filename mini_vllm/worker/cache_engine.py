@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mini_vllm.step import BlockPair
+from mini_vllm.step import BlockPair, SwapIn, SwapOut
 
 
 class CacheEngine:
@@ -46,11 +46,11 @@ class CacheEngine:
             for _ in range(num_layers)
         ]
 
-    def swap_out(self, pairs: Sequence[BlockPair]) -> None:
+    def swap_out(self, pairs: Sequence[SwapOut]) -> None:
         """Copy blocks to the CPU pool: (block, CPU block)."""
         _copy_blocks(self.kv_caches, self.cpu_caches, pairs)
 
-    def swap_in(self, pairs: Sequence[BlockPair]) -> None:
+    def swap_in(self, pairs: Sequence[SwapIn]) -> None:
         """Copy blocks from the CPU pool: (CPU block, block)."""
         _copy_blocks(self.cpu_caches, self.kv_caches, pairs)
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from mini_vllm.config import EngineConfig
 from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.params import SamplingParams
-from mini_vllm.step import Chunk, KVPlan, SamplingRow, StepInput
+from mini_vllm.step import Chunk, CpuBlockId, KVPlan, SamplingRow, StepInput
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.memory import KVCachePlan, may_swap
 
@@ -63,7 +63,7 @@ def _forward(num_tokens: int, block_size: int) -> list[StepInput]:
 
 
 def _round_trip(num_blocks: int) -> list[StepInput]:
-    out = tuple((1 + i, i) for i in range(num_blocks))
+    out = tuple((1 + i, CpuBlockId(i)) for i in range(num_blocks))
     return [StepInput(kv=KVPlan(swap_out=out)), StepInput(kv=KVPlan(swap_in=tuple((c, b) for b, c in out)))]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from mini_vllm.offload.host_memory import HostMemoryPool
 from mini_vllm.policies.v0.fork import ForkingKVCacheManager
 from mini_vllm.request import Request
-from mini_vllm.step import BlockPair, KVPlan
+from mini_vllm.step import CpuBlockId, KVPlan, SwapIn
 
 
 class GroupKVCacheManager(ForkingKVCacheManager):
@@ -26,8 +26,10 @@ class GroupKVCacheManager(ForkingKVCacheManager):
         super().__init__(num_blocks, block_size, **options)
         self.num_cpu_blocks = num_cpu_blocks
         self.pool = HostMemoryPool(num_cpu_blocks)
-        self._swap_out: dict[int, int] = {}  # CPU block -> block; a CPU block that was given up may be taken anew
-        self._swap_in: dict[BlockPair, None] = {}
+        self._swap_out: dict[
+            CpuBlockId, int
+        ] = {}  # CPU block -> block; a CPU block that was given up may be taken anew
+        self._swap_in: dict[SwapIn, None] = {}
         self._forked: list[str] = []  # requests that took over a table, since the last begin_step()
 
     def begin_step(self) -> KVPlan:
@@ -53,7 +55,7 @@ class GroupKVCacheManager(ForkingKVCacheManager):
         tables = {request.request_id: self.get_block_ids(request.request_id) for request in requests}
         if len(set(chain(*tables.values()))) > self.pool.num_free_blocks:
             return False
-        places: dict[int, int] = {}
+        places: dict[int, CpuBlockId] = {}
         for request in requests:
             super().free(request)
             pairs = self.pool.store(request.request_id, tables[request.request_id], places)
