@@ -28,7 +28,7 @@ class GroupKVCacheManager(ForkingKVCacheManager):
         self.pool = HostMemoryPool(num_cpu_blocks)
         self._swap_out: dict[
             CpuBlockId, int
-        ] = {}  # CPU block -> block; a CPU block that was given up may be taken anew
+        ] = {}  # to block; a CPU block that was given up may be taken anew
         self._swap_in: dict[SwapIn, None] = {}
         self._forked: list[str] = []  # requests that took over a table, since the last begin_step()
 
