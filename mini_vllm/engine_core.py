@@ -28,7 +28,10 @@ class EngineCore:
         self.executor = executor
         self.listeners: list[StepListener] = []
         self._known: dict[str, KnownTable] = {}  # what the runner has of each request
-        self._finished_req_ids: list[str] = []  # that the runner knows, since the last step that went well
+        self._finished_req_ids: list[
+            str
+        ] = []  # that the runner knows, and has not been told of by a step that went well
+        self._num_told = 0  # of these, by the step that is under way
 
     # --- requests come and go -------------------------------------------------------------------------------------
 
@@ -97,7 +100,8 @@ class EngineCore:
 
         Tokens of a request that was ended meanwhile are dropped, and so are those behind a token that ends one.
         """
-        self._finished_req_ids.clear()
+        del self._finished_req_ids[: self._num_told]  # those that ended while the step ran are still to be told
+        self._num_told = 0
         self.scheduler.kv_cache_manager.end_step(result.kv)
         token_ids = {name: [token.token_id for token in tokens] for name, tokens in result.tokens.items()}
         requests = [*output.scheduled_requests, *chain.from_iterable(output.forks.values())]
@@ -120,6 +124,7 @@ class EngineCore:
 
     def fail_step(self, output: SchedulerOutput) -> None:
         """Undo a step that raised: its requests are preempted and tried again by the next step."""
+        self._num_told = 0
         self.scheduler.fail_step(output)
         self.scheduler.kv_cache_manager.end_step(None)
         for listener in self.listeners:
@@ -163,6 +168,7 @@ class EngineCore:
                 sample_rows.append(row)
                 new_rows[fork.request_id] = make_sampling_row(fork)
                 known[fork.request_id] = ()  # it has no table before its own first step, which sends it anew
+        self._num_told = len(self._finished_req_ids)
         return StepInput(
             tuple(output.num_scheduled_tokens),
             tuple(starts),

@@ -201,6 +201,7 @@ def test_the_runner_knows_what_the_scheduler_knows(options: dict[str, Any]) -> N
         core = EngineCore(scheduler, executor := CheckingExecutor(scheduler, rng))
         names: list[str] = []
         for step in range(150):
+            gone: str | None = None
             if step < 100 and rng.random() < 0.4:
                 n = rng.choice((1, 1, 3))
                 params = SamplingParams(max_tokens=rng.randint(1, 9), ignore_eos=True, n=n,
@@ -214,7 +215,13 @@ def test_the_runner_knows_what_the_scheduler_knows(options: dict[str, Any]) -> N
                 core.abort([rng.choice(names)])
             if core.has_unfinished_requests():
                 with contextlib.suppress(RuntimeError):
-                    core.step()
+                    output, future = core.begin_step()
+                    if names and rng.random() < 0.2:  # between the halves; the id may be used again at once
+                        gone = rng.choice(names)
+                        core.abort([gone])
+                        if rng.random() < 0.5:
+                            core.add([Request(gone, [1, 2, 3], SamplingParams(max_tokens=3), arrival_time=step)])
+                    assert all(delta.request_id != gone for delta in core.finish_step(output, future.result()))
             num_preempted += any(request.num_preemptions for request in scheduler.waiting)
         executor.may_fail = False
         for _ in range(2000):
