@@ -26,9 +26,7 @@ class GroupKVCacheManager(ForkingKVCacheManager):
         super().__init__(num_blocks, block_size, **options)
         self.num_cpu_blocks = num_cpu_blocks
         self.pool = HostMemoryPool(num_cpu_blocks)
-        self._swap_out: dict[
-            CpuBlockId, int
-        ] = {}  # to block; a CPU block that was given up may be taken anew
+        self._swap_out: dict[CpuBlockId, int] = {}  # to block; a CPU block that was given up may be taken anew
         self._swap_in: dict[SwapIn, None] = {}
         self._forked: list[str] = []  # requests that took over a table, since the last begin_step()
 
