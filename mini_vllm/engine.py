@@ -30,7 +30,7 @@ from mini_vllm.observe.stats import SchedulerStats, StatsListener
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies import make_scheduler
 from mini_vllm.request import Request
-from mini_vllm.scheduler import Scheduler
+from mini_vllm.scheduler import SchedulerInterface
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.memory import plan_kv_cache
@@ -44,8 +44,8 @@ REQUEST_OPTIONS = ("priority", "arrival_time", "cache_salt")
 class LLMEngine:
     """Owns the engine core, the tokenizer and the texts. One thread calls it; step() serves every request in flight.
 
-    scheduler_cls and kv_cache_manager_cls: classes with the contract of Scheduler and KVCacheManager; None is ours.
-    executor_cls: where steps run. Raises CheckpointError and its kin when the model cannot be loaded,
+    scheduler_cls and kv_cache_manager_cls: classes with the contract of SchedulerInterface and KVCacheManager; None is
+    ours. executor_cls: where steps run. Raises CheckpointError and its kin when the model cannot be loaded,
     InvalidParameterError for a bad config.
     """
 
@@ -53,7 +53,7 @@ class LLMEngine:
         self,
         config: EngineConfig,
         *,
-        scheduler_cls: type[Scheduler] | None = None,
+        scheduler_cls: type[SchedulerInterface] | None = None,
         kv_cache_manager_cls: type[KVCacheManager] | None = None,
         executor_cls: type[Executor] = LocalExecutor,
         clock: Callable[[], float] = time.monotonic,
@@ -84,7 +84,7 @@ class LLMEngine:
         logger.info("%s", plan)
 
     @property
-    def scheduler(self) -> Scheduler:
+    def scheduler(self) -> SchedulerInterface:
         return self.core.scheduler
 
     @property

@@ -13,7 +13,7 @@ from itertools import chain
 from mini_vllm.errors import SchedulerStalledError
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.request import Request
-from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 from mini_vllm.step import BlockTable, KVPlan, SamplingRow, StepInput, StepOutput, TokenDelta
 from mini_vllm.worker.executor import Executor
 
@@ -23,7 +23,7 @@ KnownTable = tuple[int, ...]  # what the runner has: preemptions at the time, bl
 class EngineCore:
     """Owns the scheduler and the executor. One thread calls it."""
 
-    def __init__(self, scheduler: Scheduler, executor: Executor) -> None:
+    def __init__(self, scheduler: SchedulerInterface, executor: Executor) -> None:
         self.scheduler = scheduler
         self.executor = executor
         self.listeners: list[StepListener] = []

@@ -19,7 +19,7 @@ from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSea
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import SamplingParams
-from mini_vllm.scheduler import Scheduler
+from mini_vllm.scheduler import SchedulerInterface
 
 Prompt = str | Sequence[int]
 Message = Mapping[str, str]
@@ -32,7 +32,7 @@ class LLM:
         self,
         model: str = "tiny",
         *,
-        scheduler_cls: type[Scheduler] | None = None,
+        scheduler_cls: type[SchedulerInterface] | None = None,
         kv_cache_manager_cls: type[KVCacheManager] | None = None,
         **config: Any,
     ) -> None:

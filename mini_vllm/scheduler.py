@@ -4,14 +4,16 @@ Every step has one token budget. Running requests take from it first, in order o
 waiting requests. A request never asks for a phase, only for the tokens it is behind. When blocks run out, the
 youngest running request is preempted: it gives everything back and computes it again later.
 Called by the engine: schedule(), then the model runs, then update_from_output().
+That is Scheduler, the policy of vLLM V1. SchedulerInterface is what the engine knows of any policy.
 Source: vllm/v1/core/sched/scheduler.py; the decisions are those of vLLM 0.33.0 with async_scheduling=False.
 """
 
+from abc import ABC, abstractmethod
 from bisect import insort
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import DuplicateRequestError, InvalidParameterError, PromptTooLongError
@@ -54,13 +56,13 @@ def urgency(request: Request) -> tuple[int, float, str]:
     return (request.priority, request.arrival_time, request.request_id)
 
 
-class Scheduler:
-    """Owns every unfinished request: it is in waiting (WAITING or PREEMPTED) or in running (RUNNING).
+class SchedulerInterface(ABC):
+    """What an engine asks of any policy, and what all of them share: who is there, and the limits of a step.
 
-    long_prefill_token_threshold: the most tokens a request gets in one step while it is not alone; 0 is no limit.
-    reserve_full_sequence: admit only what fits as a whole now, though blocks are taken chunk by chunk.
+    It owns every unfinished request: it is in waiting (WAITING or PREEMPTED) or in running (RUNNING). Source:
+    SchedulerInterface in vllm/v1/core/sched/interface.py.
+
     watermark: the share of all blocks that admission leaves free while anything runs.
-    block_aligned_chunks: an inner chunk ends at the edge of a block, if it reaches one.
 
     Raises InvalidParameterError for an unknown policy, a limit below 1, or, without chunked prefill, a budget that
     the longest request would exceed.
@@ -76,13 +78,10 @@ class Scheduler:
         *,
         max_num_seqs: int,
         max_num_batched_tokens: int,
-        long_prefill_token_threshold: int = 0,
         enable_chunked_prefill: bool = True,
         policy: str = "fcfs",
         max_model_len: int | None = None,
-        reserve_full_sequence: bool = True,
         watermark: float = 0.0,
-        block_aligned_chunks: bool = False,
     ) -> None:
         kv = kv_cache_manager
         # The last token of a request is never computed, so a request alone may have one token more than slots.
@@ -94,11 +93,9 @@ class Scheduler:
         if max_num_seqs < 1 or max_num_batched_tokens < 1:
             limits = f"max_num_seqs {max_num_seqs}, max_num_batched_tokens {max_num_batched_tokens}"
             raise InvalidParameterError(f"limits must be at least 1, got {limits}")
-        if long_prefill_token_threshold < 0 or not 0 <= watermark < 1 or self.max_model_len < 1:
-            raise InvalidParameterError(
-                "long_prefill_token_threshold must be at least 0, watermark in [0, 1), max_model_len at least 1, "
-                f"got {long_prefill_token_threshold}, {watermark}, {self.max_model_len}"
-            )
+        if not 0 <= watermark < 1 or self.max_model_len < 1:
+            limits = f"{watermark}, {self.max_model_len}"
+            raise InvalidParameterError(f"watermark must be in [0, 1), max_model_len at least 1, got {limits}")
         if not enable_chunked_prefill and max_num_batched_tokens < min(self.max_model_len, self.num_slots):
             raise InvalidParameterError(
                 f"without chunked prefill max_num_batched_tokens must be at least max_model_len {self.max_model_len}, "
@@ -107,12 +104,9 @@ class Scheduler:
         self.kv_cache_manager = kv
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
-        self.long_prefill_token_threshold = long_prefill_token_threshold
         self.enable_chunked_prefill = enable_chunked_prefill
         self.policy = policy
-        self.reserve_full_sequence = reserve_full_sequence
         self.watermark = watermark
-        self.block_aligned_chunks = block_aligned_chunks
         self.num_watermark_blocks = int(watermark * kv.num_blocks)
         self.waiting: deque[Request] = deque()  # front first
         self.running: list[Request] = []  # in order of admission
@@ -172,6 +166,60 @@ class Scheduler:
 
     def has_unfinished_requests(self) -> bool:
         return bool(self._requests)
+
+    @abstractmethod
+    def _enqueue(self, request: Request) -> None:
+        """Put a request into its place in waiting. add_request() calls it."""
+
+    # --- what a policy decides ------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def schedule(self) -> SchedulerOutput:
+        """Decide the next step. update_from_output() or fail_step() has to follow."""
+
+    @staticmethod
+    @abstractmethod
+    def needs_sample(request: Request, num_scheduled: int) -> bool:
+        """Whether a step with so many tokens of the request is to sample from its last logits."""
+
+    @abstractmethod
+    def update_from_output(
+        self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
+    ) -> list[Request]:
+        """Take in what was computed and sampled, by request id; returns who finished, in step order."""
+
+    @abstractmethod
+    def fail_step(self, output: SchedulerOutput) -> None:
+        """Undo a step that raised: its requests are tried again, and nothing it published stays in the cache."""
+
+
+class Scheduler(SchedulerInterface):
+    """The policy of vLLM V1: one token budget, running requests first, prompts in chunks.
+
+    long_prefill_token_threshold: the most tokens a request gets in one step while it is not alone; 0 is no limit.
+    reserve_full_sequence: admit only what fits as a whole now, though blocks are taken chunk by chunk.
+    block_aligned_chunks: an inner chunk ends at the edge of a block, if it reaches one.
+    options: those of SchedulerInterface.
+
+    Raises InvalidParameterError for a threshold below 0, and what SchedulerInterface does.
+    """
+
+    def __init__(
+        self,
+        kv_cache_manager: KVCacheManager,
+        *,
+        long_prefill_token_threshold: int = 0,
+        reserve_full_sequence: bool = True,
+        block_aligned_chunks: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(kv_cache_manager, **options)
+        if long_prefill_token_threshold < 0:
+            threshold = long_prefill_token_threshold
+            raise InvalidParameterError(f"long_prefill_token_threshold must be at least 0, got {threshold}")
+        self.long_prefill_token_threshold = long_prefill_token_threshold
+        self.reserve_full_sequence = reserve_full_sequence
+        self.block_aligned_chunks = block_aligned_chunks
 
     # --- one step -------------------------------------------------------------------------------------------------
 

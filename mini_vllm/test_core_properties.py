@@ -27,7 +27,7 @@ from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies import make_scheduler
 from mini_vllm.request import Request, RequestStatus
-from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
 from mini_vllm.step import KVPlan, KVResult
 
 LAWS = {
@@ -510,7 +510,9 @@ class Found:
 class StepWorld:
     """A scheduler, its cache and its model. A step is checked against what the rules allow, not by a copy of them."""
 
-    def __init__(self, options: Options, scheduler_cls: type[Scheduler] = Scheduler, **own_options: Any) -> None:
+    def __init__(
+        self, options: Options, scheduler_cls: type[SchedulerInterface] = Scheduler, **own_options: Any
+    ) -> None:
         self.options = options
         num_slots = (options.num_blocks - 1) * options.block_size
         budget = options.max_num_batched_tokens

@@ -15,7 +15,7 @@ from mini_vllm.errors import BrokenTraceError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder
 from mini_vllm.request import Request
-from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 from mini_vllm.step import KVPlan
 
 STEP_FIELDS = (  # what is compared of a step, in order of time
@@ -159,7 +159,7 @@ class SlotShadow:
 class ReplayRecorder(TraceRecorder):
     """Records what schema 2 has beside schema 1, and keeps the shadow."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: SchedulerInterface) -> None:
         super().__init__(scheduler)
         self.shadow = SlotShadow()
         self.stale_read: str | None = None  # in the last step
@@ -185,7 +185,7 @@ class ReplayRun(ScenarioRun):
         self,
         trace: Record,
         *,
-        scheduler_cls: type[Scheduler] | None = None,
+        scheduler_cls: type[SchedulerInterface] | None = None,
         kv_cache_manager_cls: type[KVCacheManager] | None = None,
     ) -> None:
         super().__init__(trace, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
@@ -249,7 +249,7 @@ def _difference(name: str, ours: Any, theirs: Any) -> str:
 def replay(
     trace: Record,
     *,
-    scheduler_cls: type[Scheduler] | None = None,
+    scheduler_cls: type[SchedulerInterface] | None = None,
     kv_cache_manager_cls: type[KVCacheManager] | None = None,
 ) -> str | None:
     """Run a trace's inputs on these classes; None if every decision is vLLM's, else the first thing that is not."""

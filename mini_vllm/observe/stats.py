@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mini_vllm.kv_cache import PrefixCacheStats
 from mini_vllm.observe.listener import StepListener
-from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 from mini_vllm.step import KVPlan
 
 
@@ -32,7 +32,7 @@ class SchedulerStats:
 class StatsRecorder:
     """Makes the SchedulerStats of one scheduler: the prefix cache counts since the beginning, a step wants the rest."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: SchedulerInterface) -> None:
         self.scheduler = scheduler
         self._queries, self._hits = self._prefix_cache_totals()
 
@@ -67,7 +67,7 @@ class StatsRecorder:
 class StatsListener(StepListener):
     """Keeps the SchedulerStats of the last step of an engine; None before the first."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: SchedulerInterface) -> None:
         self.last: SchedulerStats | None = None
         self._recorder = StatsRecorder(scheduler)
 

@@ -15,12 +15,16 @@ from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsRecorder
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies import describe, make_scheduler
+from mini_vllm.policies import VLLM_NAMES, describe, make_scheduler
 from mini_vllm.request import Request
-from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 from mini_vllm.step import KVPlan, KVResult
 
 TRACE_SCHEMA_VERSION = 1
+SCHEDULER_OPTIONS = (  # that a trace names whatever they are, if the scheduler has them
+    *("max_num_seqs", "max_num_batched_tokens", "long_prefill_token_threshold", "enable_chunked_prefill", "policy"),
+    *("max_model_len", "reserve_full_sequence", "watermark"),
+)
 
 Record = dict[str, Any]
 
@@ -31,7 +35,7 @@ class TraceRecorder(StepListener):
     stats: whether every step also carries its SchedulerStats.
     """
 
-    def __init__(self, scheduler: Scheduler, *, stats: bool = False) -> None:
+    def __init__(self, scheduler: SchedulerInterface, *, stats: bool = False) -> None:
         self.scheduler = scheduler
         self.stats = StatsRecorder(scheduler) if stats else None
         self.steps: list[Record] = []
@@ -150,24 +154,13 @@ class TraceRecorder(StepListener):
         }
 
 
-def describe_config(scheduler: Scheduler) -> Record:
-    """The options that decide what a scheduler does."""
+def describe_config(scheduler: SchedulerInterface) -> Record:
+    """The options that decide what a scheduler does, by vLLM's names where these differ."""
     kv = scheduler.kv_cache_manager
-    config = {
-        "block_size": kv.block_size,
-        "num_blocks": kv.num_blocks,
-        "enable_prefix_caching": kv.enable_prefix_caching,
-        "max_num_seqs": scheduler.max_num_seqs,
-        "max_num_batched_tokens": scheduler.max_num_batched_tokens,
-        "long_prefill_token_threshold": scheduler.long_prefill_token_threshold,
-        "enable_chunked_prefill": scheduler.enable_chunked_prefill,
-        "policy": scheduler.policy,
-        "max_model_len": scheduler.max_model_len,
-        "scheduler_reserve_full_isl": scheduler.reserve_full_sequence,
-        "watermark": scheduler.watermark,
-    }
-    named = (*config, "reserve_full_sequence")  # which has vLLM's name
-    return config | {name: value for name, value in describe(scheduler).items() if name not in named}
+    config = {name: getattr(kv, name) for name in ("block_size", "num_blocks", "enable_prefix_caching")}
+    config |= {name: getattr(scheduler, name) for name in SCHEDULER_OPTIONS if hasattr(scheduler, name)}
+    vllm_names = {option: name for name, option in VLLM_NAMES.items()}
+    return {vllm_names.get(name, name): value for name, value in (config | describe(scheduler)).items()}
 
 
 def describe_request(request: Request) -> Record:
@@ -206,7 +199,7 @@ class ScenarioRun:
         self,
         scenario: Mapping[str, Any],
         *,
-        scheduler_cls: type[Scheduler] | None = None,
+        scheduler_cls: type[SchedulerInterface] | None = None,
         kv_cache_manager_cls: type[KVCacheManager] | None = None,
     ) -> None:
         self.scenario = scenario
@@ -302,7 +295,7 @@ class ScenarioRun:
 def run_trace(
     scenario: Mapping[str, Any],
     *,
-    scheduler_cls: type[Scheduler] | None = None,
+    scheduler_cls: type[SchedulerInterface] | None = None,
     kv_cache_manager_cls: type[KVCacheManager] | None = None,
     max_steps: int = 100_000,
 ) -> Record:

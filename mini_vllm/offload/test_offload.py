@@ -7,7 +7,7 @@ written is not a number.
 
 import itertools
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -543,13 +543,6 @@ class PatientScheduler(Scheduler):
 
     def _next_waiting(self) -> Request | None:
         return next((request for request in self.waiting if self.kv_cache_manager.is_ready(request)), None)
-
-    def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
-        """Stands in for a base class that asks _next_waiting() for the next one: here it is put at the head."""
-        late = [request for request in self.waiting if not self.kv_cache_manager.is_ready(request)]
-        self.waiting = deque(request for request in self.waiting if request not in late)
-        super()._schedule_waiting(output, token_budget)
-        self.waiting.extendleft(reversed(late))
 
 
 @pytest.mark.parametrize("abort", [False, True])

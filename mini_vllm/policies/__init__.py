@@ -1,4 +1,4 @@
-"""The family of schedulers, all on the interface of mini_vllm.scheduler.Scheduler, selectable by name.
+"""The family of schedulers, all subclasses of mini_vllm.scheduler.SchedulerInterface, selectable by name.
 
     v1               vLLM V1: one token budget, running first, chunked prefill (mini_vllm/scheduler.py)
     prefill_first    nano-vllm: a step admits and prefills, or it decodes
@@ -21,9 +21,9 @@ from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler
 from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
 from mini_vllm.policies.warm_first import WarmFirstScheduler
-from mini_vllm.scheduler import Scheduler
+from mini_vllm.scheduler import Scheduler, SchedulerInterface
 
-SCHEDULERS: dict[str, type[Scheduler]] = {
+SCHEDULERS: dict[str, type[SchedulerInterface]] = {
     "v1": Scheduler,
     "prefill_first": PrefillFirstScheduler,
     "sequence_group": SequenceGroupScheduler,
@@ -33,14 +33,14 @@ PREEMPTION_MODES = ("recompute", "swap", "cheaper")
 VLLM_NAMES = {"scheduler_reserve_full_isl": "reserve_full_sequence"}  # of options, as vLLM's traces have them
 
 
-def get_scheduler_cls(name: str) -> type[Scheduler]:
+def get_scheduler_cls(name: str) -> type[SchedulerInterface]:
     """The scheduler of a name. Raises InvalidParameterError for an unknown one."""
     if name not in SCHEDULERS:
         raise InvalidParameterError(f"scheduler must be one of {list(SCHEDULERS)}, got {name!r}")
     return SCHEDULERS[name]
 
 
-def get_kv_cache_manager_cls(scheduler_cls: type[Scheduler], preemption_mode: str) -> type[KVCacheManager]:
+def get_kv_cache_manager_cls(scheduler_cls: type[SchedulerInterface], preemption_mode: str) -> type[KVCacheManager]:
     """The KV cache manager of a scheduler: its own, or the one that swaps, where any manager will do."""
     own = scheduler_cls.kv_cache_manager_cls
     return OffloadingKVCacheManager if own is KVCacheManager and preemption_mode != "recompute" else own
@@ -75,9 +75,9 @@ def all_options() -> dict[str, Any]:
 def make_scheduler(
     options: Mapping[str, Any],
     *,
-    scheduler_cls: type[Scheduler] | None = None,
+    scheduler_cls: type[SchedulerInterface] | None = None,
     kv_cache_manager_cls: type[KVCacheManager] | None = None,
-) -> Scheduler:
+) -> SchedulerInterface:
     """Build the scheduler that `options` name, and its KV cache manager; a class that is given stands in for ours.
 
     options: any mapping, such as a trace's config. What is an option of neither class nor of the family is not looked
@@ -98,7 +98,7 @@ def make_scheduler(
     return scheduler_cls(manager, **{name: given[name] for name in of_scheduler if name in given})
 
 
-def describe(scheduler: Scheduler) -> dict[str, Any]:
+def describe(scheduler: SchedulerInterface) -> dict[str, Any]:
     """What make_scheduler needs to build this scheduler again, less what has no default; {} for V1 as it comes."""
     names = {cls: name for name, cls in SCHEDULERS.items() if name != "v1"}
     cls, manager = type(scheduler), scheduler.kv_cache_manager

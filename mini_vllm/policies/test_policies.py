@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
@@ -34,7 +34,7 @@ from mini_vllm.policies import (
     options_of,
 )
 from mini_vllm.request import Request, RequestStatus
-from mini_vllm.scheduler import Scheduler, SchedulerOutput, urgency
+from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput, urgency
 from mini_vllm.step import KVResult
 from mini_vllm.test_core_properties import (
     ALPHABET,
@@ -729,6 +729,62 @@ def test_an_option_that_a_class_has_not_is_refused_unless_it_says_the_default() 
         InvalidParameterError, match=r"PlainScheduler with KVCacheManager has no option watermark, got 0\.1"
     ):
         make_scheduler({**SIZES, "watermark": 0.1}, scheduler_cls=plain)
+
+
+class OneAtATime(SchedulerInterface):
+    """Somebody else's policy on the interface alone: the first in line is computed to its end."""
+
+    def _enqueue(self, request: Request) -> None:
+        self.waiting.append(request)
+
+    def schedule(self) -> SchedulerOutput:
+        output = SchedulerOutput()
+        if self.waiting and not self.running:
+            self.running.append(self.waiting.popleft())
+            self.running[0].status = RequestStatus.RUNNING
+        for request in self.running:
+            n = min(request.num_tokens - request.num_computed_tokens, self.max_num_batched_tokens)
+            assert self.kv_cache_manager.allocate_slots(request, n) is not None
+            output.add(request, n)
+        return output
+
+    @staticmethod
+    def needs_sample(request: Request, num_scheduled: int) -> bool:
+        return request.num_computed_tokens + num_scheduled == request.num_tokens
+
+    def update_from_output(
+        self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
+    ) -> list[Request]:
+        for request in output.scheduled_requests:
+            request.num_computed_tokens += output.num_scheduled_tokens[request.request_id]
+            for token_id in sampled_token_ids.get(request.request_id, ()):
+                request.append_output_token(token_id)
+                if request.maybe_finish():
+                    self.kv_cache_manager.free(self._requests.pop(request.request_id))
+                    self.running.remove(request)
+        return [request for request in output.scheduled_requests if request.is_finished]
+
+    def fail_step(self, output: SchedulerOutput) -> None:
+        raise NotImplementedError
+
+
+def test_a_policy_on_the_interface_alone_can_be_traced() -> None:
+    """Nobody asks for what only V1 has: its options are not described, and are refused unless they say the default."""
+    config = {**SIZES, "vocab_size": 7, "watermark": 0.2, "long_prefill_token_threshold": 0}
+    scenario = {"config": config, "requests": [spec("a", 11, 4), spec("b", 3, 2, 1)]}
+    trace = run_trace(scenario, scheduler_cls=OneAtATime)
+    assert [dict(step["sched"]) for step in trace["steps"]] == [
+        *({"a": 8}, {"a": 3}, {"a": 1}, {"a": 1}, {"a": 1}),
+        *({"b": 3}, {"b": 1}),
+    ]
+    assert trace["outputs"] == run_trace(scenario)["outputs"]
+    described = describe_config(make_scheduler(config, scheduler_cls=OneAtATime))
+    assert described["watermark"] == 0.2
+    assert {"long_prefill_token_threshold", "scheduler_reserve_full_isl"}.isdisjoint(described)
+    with pytest.raises(
+        InvalidParameterError, match="OneAtATime with KVCacheManager has no option reserve_full_sequence"
+    ):
+        make_scheduler({**config, "reserve_full_sequence": False}, scheduler_cls=OneAtATime)
 
 
 def test_the_engines_configuration_holds_every_option_of_the_family() -> None:

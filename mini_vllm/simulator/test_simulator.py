@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mini_vllm.errors import InvalidParameterError, SchedulerStalledError
 from mini_vllm.observe.trace import run_trace
-from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
 from mini_vllm.simulator import replica, sim_request
 from mini_vllm.simulator.fleet import ROUTINGS, policy_config, policy_names, prefix_aware, simulate
 from mini_vllm.simulator.metrics import SLO, Metrics
@@ -35,12 +35,12 @@ PER_ID = 8  # tokens of a hash id in these tests
 
 
 @pytest.fixture(autouse=True)
-def schedulers(monkeypatch: pytest.MonkeyPatch) -> list[Scheduler]:
+def schedulers(monkeypatch: pytest.MonkeyPatch) -> list[SchedulerInterface]:
     """Every scheduler that a test simulates; each keeps the outputs of its steps in `seen`."""
     made: list[Any] = []
     make_scheduler = replica.make_scheduler
 
-    def make(config: Any) -> Scheduler:
+    def make(config: Any) -> SchedulerInterface:
         scheduler: Any = make_scheduler(config)
         schedule, scheduler.seen = scheduler.schedule, []
 

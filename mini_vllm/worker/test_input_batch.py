@@ -15,7 +15,7 @@ from mini_vllm.errors import InvalidParameterError, RequestRefusedError
 from mini_vllm.observe.trace import make_scheduler
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
-from mini_vllm.scheduler import Scheduler
+from mini_vllm.scheduler import SchedulerInterface
 from mini_vllm.step import Chunk, ModelInfo, Sample, SampledToken, SamplingRow, StepInput, StepOutput
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.input_batch import InputBatch
@@ -138,7 +138,7 @@ def test_a_table_that_is_too_short_is_refused() -> None:
 class CheckingExecutor(Executor):
     """No model: every step is checked against the scheduler's own tables, and answered with a hash of the position."""
 
-    def __init__(self, scheduler: Scheduler, rng: random.Random) -> None:
+    def __init__(self, scheduler: SchedulerInterface, rng: random.Random) -> None:
         self.scheduler = scheduler
         self.rng = rng
         self.may_fail = True

@@ -13,7 +13,8 @@ swapped ones come first, then the preempted and the new ones; those that wait to
 
 Three things are unlike V0. A prompt larger than the whole budget is cut, with enable_chunked_prefill. A group that
 finds no room in main memory is recomputed. No option chooses between the two. Prompts are whole, and admitted as a
-whole, so long_prefill_token_threshold and reserve_full_sequence mean nothing here.
+whole, so long_prefill_token_threshold and reserve_full_sequence mean nothing here: they are taken, so that one
+configuration fits every policy, and only described again.
 Source: Scheduler._schedule_default, _schedule_prefills, _schedule_running, _schedule_swapped and _preempt in
 vllm/core/scheduler.py of vLLM 0.5, SequenceGroup in vllm/sequence.py.
 """
@@ -33,19 +34,27 @@ from mini_vllm.errors import (
 from mini_vllm.policies.v0.group_kv_cache import GroupKVCacheManager
 from mini_vllm.policies.v0.sequence import GroupSchedulerOutput, SchedulingBudget, SequenceGroup
 from mini_vllm.request import FINISH_REASONS, Request, RequestStatus
-from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 
 
-class SequenceGroupScheduler(Scheduler):
-    """V0's policy on the contract of Scheduler. Raises InvalidParameterError for a manager that cannot fork groups."""
+class SequenceGroupScheduler(SchedulerInterface):
+    """V0's policy, which shares no decision with V1's. Raises InvalidParameterError for a manager that cannot fork."""
 
     kv_cache_manager_cls = GroupKVCacheManager
-    refused_options = frozenset({"block_aligned_chunks"})
     can_fork = True
     kv_cache_manager: GroupKVCacheManager
 
-    def __init__(self, kv_cache_manager: GroupKVCacheManager, **options: Any) -> None:
+    def __init__(
+        self,
+        kv_cache_manager: GroupKVCacheManager,
+        *,
+        long_prefill_token_threshold: int = 0,
+        reserve_full_sequence: bool = True,
+        **options: Any,
+    ) -> None:
         super().__init__(kv_cache_manager, **options)
+        self.long_prefill_token_threshold = long_prefill_token_threshold
+        self.reserve_full_sequence = reserve_full_sequence
         if not isinstance(kv_cache_manager, GroupKVCacheManager):
             name = type(kv_cache_manager).__name__
             raise InvalidParameterError(f"sequence_group needs a KV cache manager that forks groups, got {name}")
@@ -271,11 +280,6 @@ class SequenceGroupScheduler(Scheduler):
 
     # --- preemption -----------------------------------------------------------------------------------------------
 
-    def _preempt(self, request: Request) -> None:
-        """Preempt the whole group of a request that the caller has taken out of running."""
-        self.running.append(request)
-        self._preempt_group(self._groups[request.request_id])
-
     def _preempt_group(self, group: SequenceGroup, may_swap: bool = True) -> None:
         """Take a running group's blocks. Several sequences are swapped, if there is room; others are computed again."""
         requests = group.requests
@@ -331,31 +335,56 @@ class SequenceGroupScheduler(Scheduler):
 
     # --- after the step -------------------------------------------------------------------------------------------
 
+    @staticmethod
+    def needs_sample(request: Request, num_scheduled: int) -> bool:
+        """Whether this step catches up, as in V1."""
+        return request.num_computed_tokens + num_scheduled >= request.num_tokens
+
     def update_from_output(
         self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> list[Request]:
-        """Those that waited for a prompt fork before its first token is appended, and get a token of their own."""
+        """Advance the counters, append what was sampled; returns who finished, in step order."""
         assert isinstance(output, GroupSchedulerOutput)
-        computed = SchedulerOutput()
+        finished: list[Request] = []
+        for request, n in self._fork_computed(output):
+            if request.status is not RequestStatus.RUNNING:  # finished from outside while the model ran
+                continue
+            request.num_computed_tokens += n
+            for token_id in sampled_token_ids.get(request.request_id, ()):
+                request.append_output_token(token_id)
+                if request.maybe_finish():
+                    finished.append(request)
+                    break
+        for request in finished:
+            self._leave_group(request)
+            self.kv_cache_manager.free(request)
+            del self._requests[request.request_id]
+        if finished:
+            self.running = [request for request in self.running if request.status is RequestStatus.RUNNING]
+        return finished
+
+    def _fork_computed(self, output: GroupSchedulerOutput) -> list[tuple[Request, int]]:
+        """Who computed how much. Those that waited for a prompt fork before its first token is appended.
+
+        From then on they have computed it too, and get a token of their own.
+        """
+        computed: list[tuple[Request, int]] = []
         for request in output.scheduled_requests:
             n = output.num_scheduled_tokens[request.request_id]
             group = output.prompts.get(request.request_id)
             if group is None or not group.sequences:
-                computed.add(request, n)
+                computed.append((request, n))
                 continue
             first = group.sequences[0]  # another one, if the request was aborted meanwhile
-            computed.add(first, n)
+            computed.append((first, n))
             if self.needs_sample(first, n):
                 for other in group.unforked:
                     self.kv_cache_manager.fork(first, other)
                     other.num_computed_tokens = first.num_computed_tokens
                     other.num_cached_tokens = first.num_cached_tokens
-                    computed.add(other, n)
+                    computed.append((other, n))
                 group.sequences, group.unforked = group.requests, []
-        finished = super().update_from_output(computed, sampled_token_ids)
-        for request in finished:
-            self._leave_group(request)
-        return finished
+        return computed
 
     def fail_step(self, output: SchedulerOutput) -> None:
         """Undo a step that raised: a group that was in it, or was swapped by it, computes everything again."""

@@ -194,7 +194,7 @@ class GroupWorld:
         """From outside, as tests of the engine do."""
         running = self.scheduler.running
         if running:
-            self.scheduler._preempt(running.pop(choice % len(running)))
+            self.scheduler._preempt_group(self.group(running[choice % len(running)]))
         self.check()
 
     def drain(self) -> None:
@@ -593,7 +593,7 @@ def test_who_shares_what_a_failed_step_was_to_write_is_reset_too() -> None:
     group = make_group("a", 6, n=2, max_tokens=4)
     scheduler.add_group(group)
     step(scheduler)
-    scheduler._preempt(scheduler.running.pop())
+    scheduler._preempt_group(scheduler._groups[scheduler.running[-1].request_id])
     output = scheduler.schedule()
     assert output.num_scheduled_tokens == {"0_a": 6}
     assert group[1].num_computed_tokens == 6
@@ -610,8 +610,8 @@ def test_who_found_in_the_cache_what_a_failed_step_was_to_write_is_reset_too() -
     scheduler.add_request(alone)
     scheduler.add_group(group)
     step(scheduler)
-    scheduler._preempt(scheduler.running.pop())
-    scheduler._preempt(scheduler.running.pop())
+    scheduler._preempt_group(scheduler._groups[scheduler.running[-1].request_id])
+    scheduler._preempt_group(scheduler._groups[scheduler.running[-1].request_id])
     assert list(scheduler.waiting) == [alone, *group]
     assert scheduler.kv_cache_manager.reset_prefix_cache()
     output = scheduler.schedule()

@@ -5,14 +5,14 @@ from collections import deque
 from labkit import todo
 from mini_vllm.kv_cache import PrefixCacheStats
 from mini_vllm.observe.stats import SchedulerStats, StatsRecorder as ReferenceStatsRecorder
-from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 from mini_vllm.step import KVPlan
 
 
 class StatsRecorder(ReferenceStatsRecorder):
     """What is not defined here is the reference's."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: SchedulerInterface) -> None:
         todo("03.9")
 
     def record(self, output: SchedulerOutput, plan: KVPlan) -> SchedulerStats:
