@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent.parent / "mini_vllm"
-CORE = ("__init__", "errors", "request", "block_pool", "kv_cache", "scheduler", "trace")
+ROOMS = ("policies", "offload", "observe")  # what the tests of the core import beside it
 TESTS = ("test_request", "test_block_pool", "test_kv_cache", "test_scheduler")
 
 BUGS = [  # name of the tests, module, what stands there, the bug
@@ -47,7 +47,7 @@ BUGS = [  # name of the tests, module, what stands there, the bug
     ("trap_13", "kv_cache", "[i * size : (i + 1) * size]", "[i * size : (i + 1) * size - 1]"),
     ("trap_14", "kv_cache", "self._hash_block(hashes[-1], token_ids, None)", "self._hash_block(None, token_ids, None)"),
     ("trap_15", "kv_cache", "request.cache_salt)", "None)"),
-    ("trap_16", "kv_cache", " or a.token_ids != b.token_ids", ""),
+    ("trap_16", "block_hash", " or a.token_ids != b.token_ids", ""),
     ("trap_17", "block_pool", "            self.uncache_block(block)\n", ""),
     ("trap_18", "block_pool", "del same[block.block_id]", "same.clear()"),
     (
@@ -94,11 +94,11 @@ BUGS = [  # name of the tests, module, what stands there, the bug
         "computed_blocks):\n                break",
         "computed_blocks):\n                self.waiting.rotate(-1); break",
     ),
-    ("trap_62", "request", "if name not in known:", "if False:"),
+    ("trap_62", "params", "if name not in known:", "if False:"),
     ("quirk_stale_hit", "kv_cache", "if not request.is_finished:", "if False:"),
     ("fail_step", "scheduler", "            elif request.is_finished:\n", "            elif False:\n"),
-    ("linear", "kv_cache", "other.parent = self.parent", "pass"),
-    ("deep_recursion", "kv_cache", "        a, b = self, other\n", "        return self.parent == other.parent\n"),
+    ("linear", "block_hash", "other.parent = self.parent", "pass"),
+    ("deep_recursion", "block_hash", "        a, b = self, other\n", "        return self.parent == other.parent\n"),
 ]
 
 
@@ -107,8 +107,13 @@ def is_found(name: str, module: str, old: str, new: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "mini_vllm"
         copy.mkdir()
-        for stem in (*CORE, *TESTS):
-            (copy / f"{stem}.py").write_text((PACKAGE / f"{stem}.py").read_text())
+        for source_file in (
+            *PACKAGE.glob("*.py"),
+            *(file for room in ROOMS for file in (PACKAGE / room).rglob("*.py")),
+        ):
+            target = copy / source_file.relative_to(PACKAGE)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(source_file.read_text())
         path = copy / f"{module}.py"
         source = path.read_text()
         if old not in source:
