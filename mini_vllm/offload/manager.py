@@ -6,8 +6,8 @@ allocate_slots() asks for the load. PreemptionCost says which of the two is chea
 computing faster than that.
 
 In one step copies go out first, then in, then the model runs: a block that a victim gives up may be taken at once, and
-what is loaded may be shared at once. Nothing is trusted before end_step() has said that the step went well. Nobody is
-preempted in the step that admits it, which the schedulers of the family see to.
+what is loaded may be shared at once. Nothing is trusted before end_step() has said that the step went well. No request
+is preempted in the step that admits it, which the schedulers of the family see to.
 
 vLLM's V1 dropped swapping: "vLLM V1 no longer requires KV cache swapping to handle request preemptions" (vLLM's
 docs/usage/v1_guide.md, github.com/vllm-project/vllm), as "recomputation has lower overhead in the V1 architecture"

@@ -364,9 +364,9 @@ class SequenceGroupScheduler(SchedulerInterface):
         return finished
 
     def _fork_computed(self, output: GroupSchedulerOutput) -> list[tuple[Request, int]]:
-        """Who computed how much. Those that waited for a prompt fork before its first token is appended.
+        """The requests that computed, and how much each.
 
-        From then on they have computed it too, and get a token of their own.
+        Those that waited for a prompt fork before its first token is appended. From then on they have computed it too, and get a token of their own.
         """
         computed: list[tuple[Request, int]] = []
         for request in output.scheduled_requests:
