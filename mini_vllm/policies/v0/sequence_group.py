@@ -366,7 +366,8 @@ class SequenceGroupScheduler(SchedulerInterface):
     def _fork_computed(self, output: GroupSchedulerOutput) -> list[tuple[Request, int]]:
         """The requests that computed, and how much each.
 
-        Those that waited for a prompt fork before its first token is appended. From then on they have computed it too, and get a token of their own.
+        Those that waited for a prompt fork before its first token is appended. From then on they have computed it too,
+        and get a token of their own.
         """
         computed: list[tuple[Request, int]] = []
         for request in output.scheduled_requests:
