@@ -147,6 +147,10 @@ class LLMEngine:
     def has_unfinished_requests(self) -> bool:
         return self.core.has_unfinished_requests()
 
+    def shutdown(self) -> None:
+        """Give back what the executor holds, such as processes. Call it when nothing is in flight any more."""
+        self.executor.shutdown()
+
     # --- one step -------------------------------------------------------------------------------------------------
 
     def step(self) -> list[RequestOutput]:

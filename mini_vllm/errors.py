@@ -77,6 +77,10 @@ class InvalidLogitsError(MiniVllmError):
     """The model produced logits from which no token can be sampled: NaN, or -inf everywhere."""
 
 
+class ConnectorMissingError(MiniVllmError, RuntimeError):
+    """A step has work for the worker side of a KV connector, and this worker has none: its K and V would be wrong."""
+
+
 class SchedulerStalledError(MiniVllmError, RuntimeError):
     """Requests are unfinished, but the scheduler schedules nothing: it would never end."""
 

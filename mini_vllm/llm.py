@@ -20,6 +20,8 @@ from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import SamplingParams
 from mini_vllm.scheduler import SchedulerInterface
+from mini_vllm.worker.executor import Executor
+from mini_vllm.worker.local_executor import LocalExecutor
 
 Prompt = str | Sequence[int]
 Message = Mapping[str, str]
@@ -34,10 +36,14 @@ class LLM:
         *,
         scheduler_cls: type[SchedulerInterface] | None = None,
         kv_cache_manager_cls: type[KVCacheManager] | None = None,
+        executor_cls: type[Executor] = LocalExecutor,
         **config: Any,
     ) -> None:
         self.engine = LLMEngine(
-            EngineConfig(model, **config), scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls
+            EngineConfig(model, **config),
+            scheduler_cls=scheduler_cls,
+            kv_cache_manager_cls=kv_cache_manager_cls,
+            executor_cls=executor_cls,
         )
         self._ids = count()
         self._latest: dict[str, RequestOutput | None] = {}  # of the requests that somebody here waits for

@@ -18,6 +18,7 @@ from mini_vllm.block_hash import ExactBlockHash
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine
 from mini_vllm.errors import (
+    ConnectorMissingError,
     DuplicateRequestError,
     EmptyPromptError,
     InvalidParameterError,
@@ -34,6 +35,7 @@ from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.step import KVPlan
 
 GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
 PROMPT = [5, 9, 20, 31, 42, 53, 64, 75, 86, 11, 22, 33, 44, 55, 66, 77, 88, 10, 21, 32, 43]  # 21 tokens
@@ -390,6 +392,22 @@ def test_a_step_that_raises_is_undone_and_tried_again(
     assert {request_id: output.outputs[0].token_ids for request_id, output in outputs.items()} == expected
     assert [record["step"] for record in trace.steps if record.get("failed")] == [at]
     assert_idle(engine)
+
+
+def test_work_for_a_connector_that_nobody_does_is_an_error(make_engine: MakeEngine) -> None:
+    """Ignored, it would give wrong tokens in silence."""
+
+    class Loads(KVCacheManager):
+        def begin_step(self) -> KVPlan:
+            return KVPlan(connector=("load", 7))
+
+    engine = make_engine(kv_cache_manager_cls=Loads)
+    engine.add_request("a", PROMPT, GREEDY)
+    with pytest.raises(ConnectorMissingError, match=r"\('load', 7\)"):
+        engine.step()
+    engine.abort("a")
+    assert_idle(engine)
+    engine.shutdown()
 
 
 # --- somebody else's scheduler ------------------------------------------------------------------------------------

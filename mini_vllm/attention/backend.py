@@ -50,8 +50,9 @@ class AttentionBackend(ABC):
     def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: Any) -> Tensor:
         """Attention of query [T, num_heads, head_dim] over the cached keys; the result has the same shape and dtype.
 
-        What a query sees is told by AttentionSpec. Rows of the batch that belong to no request, or to one of no tokens,
-        come back as zeros. What lies in the cache outside the requests' own tokens has no influence, not even NaN.
+        What a query sees is told by AttentionSpec. Rows of the batch that belong to no request come back as zeros, and
+        so do those of a padded request, whose seq_len is 0 though it may have rows. What lies in the cache outside the
+        requests' own tokens has no influence, not even NaN.
         """
 
     def rotate_and_write_kv(

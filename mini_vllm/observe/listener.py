@@ -8,9 +8,10 @@ from mini_vllm.step import KVPlan
 
 
 class StepListener:
-    """The engine core calls these in every step, in this order. A listener overrides what it wants to see.
+    """What the engine core calls in every step, in this order; a listener overrides what it wants to see.
 
-    A listener that raises between schedule() and the model fails the step, as the model itself would.
+    A listener that raises before the model runs fails the step, as the model itself would. It must not raise later: the
+    counters have advanced by then. In a step that failed, after_update() may come without after_schedule().
     """
 
     def before_schedule(self) -> None:

@@ -13,6 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from inspect import Parameter
 from typing import Any, ClassVar
 
 import pytest
@@ -792,3 +793,10 @@ def test_the_engines_configuration_holds_every_option_of_the_family() -> None:
     fields = {field.name for field in dataclasses.fields(EngineConfig)}
     by_the_engine = {"kv_cache_manager", "num_blocks"}
     assert all_options().keys() - fields == by_the_engine
+    defaults = {field.name: field.default for field in dataclasses.fields(EngineConfig)}
+    differing = {
+        name: (default, defaults[name])
+        for name, default in all_options().items()
+        if name in defaults and default is not Parameter.empty and default != defaults[name]
+    }
+    assert differing == {"num_cpu_blocks": (0, None)}  # None: the engine says how many, from the memory it has

@@ -49,7 +49,10 @@ class LocalExecutor(Executor):
 
     def execute(self, step: StepInput) -> "Future[StepOutput]":
         future: Future[StepOutput] = Future()
-        future.set_result(self.runner.execute(step))
+        try:
+            future.set_result(self.runner.execute(step))
+        except Exception as error:
+            future.set_exception(error)
         return future
 
     def synchronize(self) -> None:

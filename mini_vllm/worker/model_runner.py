@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mini_vllm.attention import AttentionBackend, PagedAttention
+from mini_vllm.errors import ConnectorMissingError
 from mini_vllm.models import DecoderModel
 from mini_vllm.step import SampledToken, StepInput, StepOutput
 from mini_vllm.worker.cache_engine import CacheEngine
@@ -49,7 +50,13 @@ class ModelRunner:
 
     @torch.inference_mode()
     def execute(self, step: StepInput) -> StepOutput:
-        """Take in what is new, move blocks, compute every chunk, and sample from the rows that are asked for."""
+        """Take in what is new, move blocks, compute every chunk, and sample from the rows that are asked for.
+
+        KVPlan.connector is for an executor with a worker side of that connector, which does the work and takes it out
+        of the plan. Raises ConnectorMissingError if it is still there, before anything has changed.
+        """
+        if step.kv.connector is not None:
+            raise ConnectorMissingError(f"nobody here carries out {step.kv.connector!r}, which a KV connector asks for")
         self.batch.update(step)
         self.cache_engine.swap_out(step.kv.swap_out)
         self.cache_engine.swap_in(step.kv.swap_in)

@@ -12,8 +12,8 @@ import torch
 from mini_vllm.attention import AttentionMetadata, PackedRequest
 from mini_vllm.engine_core import EngineCore
 from mini_vllm.errors import InvalidParameterError, RequestRefusedError
-from mini_vllm.observe.trace import make_scheduler
 from mini_vllm.params import SamplingParams
+from mini_vllm.policies import SCHEDULERS, make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerInterface
 from mini_vllm.step import Chunk, ModelInfo, Sample, SampledToken, SamplingRow, StepInput, StepOutput
@@ -185,11 +185,15 @@ class CheckingExecutor(Executor):
         return future
 
 
-@pytest.mark.parametrize("options", [
-    {"scheduler": "v1"}, {"scheduler": "v1", "policy": "priority"}, {"scheduler": "prefill_first"},
-    {"scheduler": "warm_first"}, {"scheduler": "sequence_group"}, {"scheduler": "sequence_group", "num_cpu_blocks": 30},
+VARIANTS: list[dict[str, Any]] = [
+    *({"scheduler": name} for name in SCHEDULERS),
+    {"scheduler": "v1", "policy": "priority"},
     {"scheduler": "v1", "preemption_mode": "swap", "num_cpu_blocks": 30},
-], ids=lambda options: "-".join(map(str, options.values())))  # fmt: skip
+    {"scheduler": "sequence_group", "num_cpu_blocks": 30},
+]
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=lambda options: "-".join(map(str, options.values())))
 def test_the_runner_knows_what_the_scheduler_knows(options: dict[str, Any]) -> None:
     """Random arrivals, aborts, choices, preemptions and steps that raise: the runner's tables are the scheduler's."""
     num_preempted = 0
