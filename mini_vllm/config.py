@@ -4,8 +4,9 @@ No torch here, so that a command line or a server can check a configuration befo
 Source: EngineArgs in vllm/engine/arg_utils.py; the names are vLLM's.
 """
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
 from mini_vllm.errors import InvalidParameterError
@@ -73,8 +74,19 @@ class EngineConfig(Params):
 
     def __post_init__(self) -> None:
         self.require("model", isinstance(self.model, str) and self.model != "", "a name or a folder")
-        self.require("device", self.device in ("auto", "cpu") or self.device.startswith("cuda"), "auto, cpu or cuda")
-        self.require("dtype", self.dtype in DTYPES, f"one of {DTYPES}")
+        is_device = isinstance(self.device, str) and re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
+        self.require("device", is_device, "'auto', 'cpu', 'cuda' or 'cuda:N'")
+        for name, choices in (
+            ("dtype", DTYPES),
+            ("hash_function", tuple(HASH_FUNCTIONS)),
+            ("scheduler", tuple(SCHEDULERS)),
+            ("preemption_mode", PREEMPTION_MODES),
+        ):
+            self.require(name, getattr(self, name) in choices, f"one of {choices}")
+        for field in fields(self):
+            if isinstance(field.default, bool):
+                self.require(field.name, isinstance(getattr(self, field.name), bool), "True or False")
+        self.require("attention_backend", isinstance(self.attention_backend, str), "a name")
         self.require("block_size", is_int(self.block_size, 1), "an integer of at least 1")
         for name, low in (
             ("num_kv_blocks", 2),
@@ -89,12 +101,12 @@ class EngineConfig(Params):
         self.require("max_num_seqs", is_int(self.max_num_seqs, 1), "an integer of at least 1")
         self.require("max_num_batched_tokens", is_int(self.max_num_batched_tokens, 1), "an integer of at least 1")
         self.require("long_prefill_token_threshold", is_int(self.long_prefill_token_threshold, 0), "at least 0")
-        self.require("hash_function", self.hash_function in HASH_FUNCTIONS, f"one of {tuple(HASH_FUNCTIONS)}")
-        self.require("watermark", is_number(self.watermark, 0, 1) and self.watermark < 1, "in [0, 1)")
         self.require("policy", self.policy in ("fcfs", "priority"), "'fcfs' or 'priority'")
-        self.require("scheduler", self.scheduler in SCHEDULERS, f"one of {tuple(SCHEDULERS)}")
-        self.require("preemption_mode", self.preemption_mode in PREEMPTION_MODES, f"one of {PREEMPTION_MODES}")
-        PreemptionCost(**(self.preemption_cost or {}))
+        self.require("watermark", is_number(self.watermark, 0, 1) and self.watermark < 1, "in [0, 1)")
+        cost = self.preemption_cost
+        names = isinstance(cost, Mapping) and all(isinstance(name, str) for name in cost)
+        self.require("preemption_cost", cost is None or names, "None or figures by name")
+        PreemptionCost(**(cost or {}))
         self.require("seed", is_int(self.seed, -(1 << 63), (1 << 64) - 1), "a 64-bit integer")
         if self.num_kv_blocks is not None and self.kv_cache_memory_bytes is not None:
             raise InvalidParameterError("EngineConfig: set num_kv_blocks or kv_cache_memory_bytes, not both")

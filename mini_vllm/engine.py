@@ -28,7 +28,7 @@ from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, 
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import SchedulerStats, StatsListener
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies import make_scheduler
+from mini_vllm.policies import get_classes, make_scheduler, options_of
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerInterface
 from mini_vllm.worker.executor import Executor
@@ -67,7 +67,10 @@ class LLMEngine:
         self.executor = executor = executor_cls(config)
         info = executor.load()
         self.vocab_size = info.vocab_size
-        self.kv_cache_plan = plan = plan_kv_cache(config, hf_config, info, executor.available_bytes)
+        options = asdict(config)
+        _, manager_cls = get_classes(options, scheduler_cls, kv_cache_manager_cls)
+        may_swap = "num_cpu_blocks" in options_of(manager_cls)
+        self.kv_cache_plan = plan = plan_kv_cache(config, hf_config, info, executor.available_bytes, may_swap=may_swap)
         executor.allocate(plan)
         self.config = config = with_preemption_cost(config, executor, plan)
         sizes = {name: getattr(plan, name) for name in ("num_blocks", "max_model_len", "num_cpu_blocks")}

@@ -39,7 +39,7 @@ class EngineCore:
         """Queue a request, or the choices of one prompt. Raises RequestRefusedError and its kin; then none is added."""
         if len(requests) == 1:
             self.scheduler.add_request(requests[0])
-        else:  # all of one length: the first is refused or none is
+        else:
             self.scheduler.add_group(requests)
 
     def finish(self, request_ids: Iterable[str], reason: str) -> None:
@@ -169,12 +169,13 @@ class EngineCore:
                 new_rows[fork.request_id] = make_sampling_row(fork)
                 known[fork.request_id] = ()  # it has no table before its own first step, which sends it anew
         self._num_told = len(self._finished_req_ids)
+        req_ids, sampled = tuple(output.num_scheduled_tokens), tuple(sample_req_ids)
         return StepInput(
-            tuple(output.num_scheduled_tokens),
+            req_ids,
             tuple(starts),
             tuple(output.num_scheduled_tokens.values()),
             tuple(token_ids),
-            tuple(sample_req_ids),
+            req_ids if sampled == req_ids else sampled,  # a step of decodes: one tuple, which is pickled once
             tuple(sample_rows),
             new_rows,
             new_block_ids,

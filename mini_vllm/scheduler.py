@@ -121,25 +121,37 @@ class SchedulerInterface(ABC):
 
         Raises DuplicateRequestError, or PromptTooLongError for a prompt that could never be computed.
         """
-        if request.request_id in self._requests:
-            raise DuplicateRequestError(f"request {request.request_id!r} is still in flight")
-        max_model_len = self.max_model_len
-        if request.max_model_len is not None:
-            max_model_len = min(request.max_model_len, max_model_len)
-        limit = min(max_model_len, self.num_slots)
-        if request.num_prompt_tokens > limit:
-            raise PromptTooLongError(
-                f"request {request.request_id!r}: the prompt has {request.num_prompt_tokens} tokens, "
-                f"at most {limit} fit (max_model_len {max_model_len}, KV cache {self.num_slots} tokens)"
-            )
-        request.max_model_len = max_model_len
+        self._check_requests([request])
+        request.max_model_len = self._max_model_len_of(request)
         self._requests[request.request_id] = request
         self._enqueue(request)
 
     def add_group(self, requests: Sequence[Request]) -> None:
-        """Queue the choices of one prompt (n > 1): here, requests like all others, that meet in the prefix cache."""
+        """Queue the choices of one prompt (n > 1): here, requests like all others, that meet in the prefix cache.
+
+        Raises what add_request() raises for any of them; then none is queued.
+        """
+        self._check_requests(requests)
         for request in requests:
             self.add_request(request)
+
+    def _check_requests(self, requests: Sequence[Request]) -> None:
+        """Refuse what add_request() must not take. Changes nothing."""
+        request_ids: set[str] = set()
+        for request in requests:
+            if request.request_id in self._requests or request.request_id in request_ids:
+                raise DuplicateRequestError(f"request {request.request_id!r} is still in flight")
+            request_ids.add(request.request_id)
+            max_model_len = self._max_model_len_of(request)
+            limit = min(max_model_len, self.num_slots)
+            if request.num_prompt_tokens > limit:
+                raise PromptTooLongError(
+                    f"request {request.request_id!r}: the prompt has {request.num_prompt_tokens} tokens, "
+                    f"at most {limit} fit (max_model_len {max_model_len}, KV cache {self.num_slots} tokens)"
+                )
+
+    def _max_model_len_of(self, request: Request) -> int:
+        return self.max_model_len if request.max_model_len is None else min(request.max_model_len, self.max_model_len)
 
     def fork_request(self, parent_id: str, child_id: str) -> None:
         """Let a request go on as another one of its group does. Only a scheduler that can_fork has it."""

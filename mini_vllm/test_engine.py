@@ -33,6 +33,7 @@ from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.params import SamplingParams
+from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.step import KVPlan
@@ -506,11 +507,28 @@ def test_trap_1_3_37_a_bad_request_is_refused_and_the_others_go_on(
         ({"enable_chunked_prefill": False, "max_num_batched_tokens": 64}, InvalidParameterError, "max_model_len 128"),
         ({"max_num_seq": 3}, UnknownParameterError, "did you mean 'max_num_seqs'"),
         ({"device": "cuda:99"}, InvalidParameterError, "cuda"),
+        ({"device": 5}, InvalidParameterError, "device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 5"),
+        ({"enable_prefix_caching": "False"}, InvalidParameterError, "enable_prefix_caching must be True or False"),
+        ({"hash_function": ["exact"]}, InvalidParameterError, "hash_function must be one of"),
+        ({"preemption_cost": "x"}, InvalidParameterError, "preemption_cost must be None or figures by name, got 'x'"),
     ],
 )
 def test_a_bad_config_is_refused(make_engine: MakeEngine, config: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         make_engine(**config)
+
+
+def test_main_memory_is_for_the_classes_that_run(make_engine: MakeEngine) -> None:
+    class Groups(SequenceGroupScheduler):
+        pass
+
+    class Plain(KVCacheManager):
+        pass
+
+    assert make_engine(scheduler_cls=Groups).kv_cache_plan.num_cpu_blocks == 199
+    assert make_engine(scheduler_cls=OneAtATime, scheduler="sequence_group").kv_cache_plan.num_cpu_blocks == 0
+    with pytest.raises(InvalidParameterError, match="Plain has no option preemption_mode, got 'swap'"):
+        make_engine(kv_cache_manager_cls=Plain, preemption_mode="swap")
 
 
 def test_the_kv_cache_is_sized_from_a_budget(make_engine: MakeEngine) -> None:

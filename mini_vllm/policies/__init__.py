@@ -72,6 +72,17 @@ def all_options() -> dict[str, Any]:
     return found | {"preemption_mode": "recompute"}  # whoever has this option is there for the other modes
 
 
+def get_classes(
+    options: Mapping[str, Any],
+    scheduler_cls: type[SchedulerInterface] | None = None,
+    kv_cache_manager_cls: type[KVCacheManager] | None = None,
+) -> tuple[type[SchedulerInterface], type[KVCacheManager]]:
+    """The scheduler and the KV cache manager that `options` name; a class that is given stands in for ours."""
+    scheduler_cls = scheduler_cls or get_scheduler_cls(options.get("scheduler", "v1"))
+    mode = options.get("preemption_mode", "recompute")
+    return scheduler_cls, kv_cache_manager_cls or get_kv_cache_manager_cls(scheduler_cls, mode)
+
+
 def make_scheduler(
     options: Mapping[str, Any],
     *,
@@ -85,10 +96,7 @@ def make_scheduler(
     raises InvalidParameterError.
     """
     given = {VLLM_NAMES.get(name, name): value for name, value in options.items()}
-    if scheduler_cls is None:
-        scheduler_cls = get_scheduler_cls(given.get("scheduler", "v1"))
-    mode = given.get("preemption_mode", "recompute")
-    manager_cls = kv_cache_manager_cls or get_kv_cache_manager_cls(scheduler_cls, mode)
+    scheduler_cls, manager_cls = get_classes(given, scheduler_cls, kv_cache_manager_cls)
     of_manager, of_scheduler = options_of(manager_cls), options_of(scheduler_cls)
     for name, default in all_options().items():
         if given.get(name, default) != default and name not in of_manager and name not in of_scheduler:

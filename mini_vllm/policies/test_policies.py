@@ -800,3 +800,21 @@ def test_the_engines_configuration_holds_every_option_of_the_family() -> None:
         if name in defaults and default is not Parameter.empty and default != defaults[name]
     }
     assert differing == {"num_cpu_blocks": (0, None)}  # None: the engine says how many, from the memory it has
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize("bad", ["an id in flight", "an id twice", "too long"])
+def test_a_group_is_queued_whole_or_not_at_all(name: str, bad: str) -> None:
+    scheduler = make_scheduler({**SIZES, "scheduler": name})
+    params = SamplingParams(max_tokens=2)
+    scheduler.add_request(Request("there", [1], params))
+    second = {
+        "an id in flight": Request("there", [1, 2], params),
+        "an id twice": Request("first", [1, 2], params),
+        "too long": Request("second", [1] * 1000, params),
+    }[bad]
+    with pytest.raises(RequestRefusedError):
+        scheduler.add_group([Request("first", [1, 2], params), second])
+    assert [request.request_id for request in scheduler.waiting] == ["there"]
+    scheduler.add_group([Request("first", [1, 2], params)])  # nothing is left of it
+    assert len(scheduler.waiting) == 2

@@ -12,7 +12,6 @@ from typing import Any
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError
-from mini_vllm.policies import get_kv_cache_manager_cls, get_scheduler_cls, options_of
 from mini_vllm.step import ModelInfo
 
 SWAP_SPACE_BYTES = 4 << 30  # vLLM V0's default (swap_space); no more than the KV cache itself
@@ -44,9 +43,11 @@ class KVCachePlan:
 
 
 def plan_kv_cache(
-    config: EngineConfig, hf_config: Any, info: ModelInfo, available_bytes: Callable[[], int]
+    config: EngineConfig, hf_config: Any, info: ModelInfo, available_bytes: Callable[[], int], *, may_swap: bool = False
 ) -> KVCachePlan:
     """Size the KV cache after the weights are loaded. available_bytes is asked only if the config sets no size.
+
+    may_swap: whether the KV cache manager has a use for blocks in main memory.
 
     Raises InvalidParameterError for a max_model_len beyond the model's, KVCacheTooSmallError for a budget of less than
     2 blocks.
@@ -71,11 +72,5 @@ def plan_kv_cache(
     max_model_len = min(max_model_len, (num_blocks - 1) * config.block_size)
     num_cpu_blocks = config.num_cpu_blocks
     if num_cpu_blocks is None:
-        num_cpu_blocks = min(num_blocks - 1, SWAP_SPACE_BYTES // per_block) if may_swap(config) else 0
+        num_cpu_blocks = min(num_blocks - 1, SWAP_SPACE_BYTES // per_block) if may_swap else 0
     return KVCachePlan(num_blocks, config.block_size, max_model_len, per_block, num_cpu_blocks)
-
-
-def may_swap(config: EngineConfig) -> bool:
-    """Whether the KV cache manager of this config has a use for blocks in main memory."""
-    manager_cls = get_kv_cache_manager_cls(get_scheduler_cls(config.scheduler), config.preemption_mode)
-    return "num_cpu_blocks" in options_of(manager_cls)

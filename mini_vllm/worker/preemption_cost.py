@@ -13,7 +13,7 @@ from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.params import SamplingParams
 from mini_vllm.step import Chunk, CpuBlockId, KVPlan, SamplingRow, StepInput
 from mini_vllm.worker.executor import Executor
-from mini_vllm.worker.memory import KVCachePlan, may_swap
+from mini_vllm.worker.memory import KVCachePlan
 
 MAX_TOKENS = 512
 REPEATS = 3
@@ -21,7 +21,7 @@ REPEATS = 3
 
 def with_preemption_cost(config: EngineConfig, executor: Executor, plan: KVCachePlan) -> EngineConfig:
     """The config with the measured figures, if its scheduler weighs costs and has none given."""
-    if config.preemption_mode != "cheaper" or config.preemption_cost is not None or not may_swap(config):
+    if config.preemption_mode != "cheaper" or config.preemption_cost is not None or not plan.num_cpu_blocks:
         return config
     limit = min(MAX_TOKENS, config.max_num_batched_tokens, plan.max_model_len)
     return replace(config, preemption_cost=asdict(measure_preemption_cost(executor, plan, limit)))

@@ -26,10 +26,8 @@ from typing import Any
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import (
-    DuplicateRequestError,
     GroupTooLargeError,
     InvalidParameterError,
-    RequestRefusedError,
 )
 from mini_vllm.policies.v0.group_kv_cache import GroupKVCacheManager
 from mini_vllm.policies.v0.sequence import GroupSchedulerOutput, SchedulingBudget, SequenceGroup
@@ -68,20 +66,12 @@ class SequenceGroupScheduler(SchedulerInterface):
 
     def add_group(self, requests: Sequence[Request]) -> None:
         """Queue the choices of one prompt. Raises what add_request() does, GroupTooLargeError for too many of them."""
-        request_ids = [request.request_id for request in requests]
-        for i, request_id in enumerate(request_ids):
-            if request_id in self._requests or request_id in request_ids[:i]:
-                raise DuplicateRequestError(f"request {request_id!r} is still in flight")
+        self._check_requests(requests)
         if len(requests) > 1:
             self._check_group(requests)
-        self._groups.update(dict.fromkeys(request_ids, SequenceGroup(requests)))
-        try:
-            for request in requests:
-                super().add_request(request)
-        except RequestRefusedError:  # all of one length: the first is refused or none is
-            for request_id in request_ids:
-                del self._groups[request_id]
-            raise
+        self._groups.update(dict.fromkeys((request.request_id for request in requests), SequenceGroup(requests)))
+        for request in requests:
+            super().add_request(request)
 
     def _check_group(self, requests: Sequence[Request]) -> None:
         """Refuse a group that could not run as a whole at its greatest length.
