@@ -10,6 +10,7 @@ each operation on them is atomic. Who leaves says so and waits for the thread to
 its way.
 """
 
+import contextlib
 import ctypes
 import sys
 import threading
@@ -23,6 +24,7 @@ FIRST_SECONDS = 3.0
 AFTER_A_HANG = 0.3  # for the tests after one that hung: most of them will, too
 MOST_SECONDS = 60.0  # between two looks
 AGAIN_SECONDS = 0.002  # often: one that swallows everything lets go only between two turns of its loop
+DEPTH = 10  # frames; what this module calls is not deep
 
 
 class LabHang(BaseException):
@@ -114,11 +116,29 @@ def look() -> None:
                 if not any(other.is_overdue for other in _watches if other.thread_id == watch.thread_id):
                     raise_in(watch.thread_id, None)
                 watch.settled = True
-            elif watch.is_overdue:
+            elif watch.is_overdue and not is_coming_or_going(watch.thread_id):
                 watch.where = watch.where or line_of(watch.thread_id, watch.file)
                 raise_in(watch.thread_id, LabHang)
         nearest = min((watch.deadline for watch in list(_watches)), default=float("inf")) - time.monotonic()
         _news.acquire(timeout=min(max(nearest, AGAIN_SECONDS), MOST_SECONDS))
+
+
+def is_coming_or_going(thread_id: int) -> bool:
+    """Whether a thread is between the two lines of `with watchdog()`: on its way into the block, or out of it.
+
+    A LabHang there would keep leave() from running, and the next ones would come where nobody expects them. What this
+    sees is what the thread goes on with: it stands where it gave up the interpreter's lock, and meets a LabHang there.
+    """
+    frame = sys._current_frames().get(thread_id)
+    if frame is not None and frame.f_code.co_filename == contextlib.__file__:
+        return True
+    for _ in range(DEPTH):
+        if frame is None:
+            return False
+        if frame.f_code.co_filename == __file__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def raise_in(thread_id: int, error: type[BaseException] | None) -> None:
