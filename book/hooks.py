@@ -1,8 +1,8 @@
 """What mkdocs is told beyond mkdocs.yml: cells, links to the repository's files, and what lies outside docs/.
 
 A chapter links to a file of the repository as it does on a code host, by its relative path. In the site, contracts and
-hints of the labs are pages, and Python files lie under py/ as they are; a link to a file that is not there is a
-warning, hence an error of the strict build.
+hints of the labs are pages, and Python files that a page links to lie under py/ as they are; a link to a file that is
+not there is a warning, hence an error of the strict build.
 """
 
 import json
@@ -68,8 +68,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.remove(file)
     for path in sorted(path for pattern in OUTSIDE for path in ROOT.glob(pattern)):
         files.append(generated(config, path.relative_to(ROOT).as_posix(), path))
-    for path in served_sources():
-        files.append(generated(config, "py/" + path.relative_to(ROOT).as_posix(), path))
     files.append(File.generated(config, "assets/sources.json", content=json.dumps(sources_of_cells())))
     for lab in labs_of_pages():
         files.append(File.generated(config, f"assets/labs/{lab.id}.json", content=json.dumps(lab_of_page(lab))))
@@ -81,16 +79,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def generated(config: MkDocsConfig, uri: str, path: Path) -> File:
     return File.generated(config, uri, abs_src_path=str(path), inclusion=InclusionLevel.NOT_IN_NAV)
-
-
-def served_sources() -> list[Path]:
-    """Python files that chapters may link to."""
-    return sorted(
-        path
-        for folder in ("mini_vllm", "labkit", "tools", "benchmarks")
-        for path in (ROOT / folder).rglob("*.py")
-        if "__pycache__" not in path.parts
-    )
 
 
 def sources_of_cells() -> dict[str, str]:
@@ -138,6 +126,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             uri = target.removeprefix("docs/")
         elif target.endswith(".py"):
             uri = "py/" + target
+            if files.get_file_from_path(uri) is None and (ROOT / target).exists():
+                files.append(generated(config, uri, ROOT / target))
         else:
             uri = target
         if files.get_file_from_path(uri) is None:

@@ -345,14 +345,15 @@ console.log(JSON.stringify({ answers, held }));
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
 def test_calculators_agree_with_the_engine() -> None:
-    torch, memory = pytest.importorskip("torch"), pytest.importorskip("mini_vllm.worker.memory")
+    torch, device = pytest.importorskip("torch"), pytest.importorskip("mini_vllm.worker.device")
     from mini_vllm.config import EngineConfig
     from mini_vllm.observe.waste import PagedMemory
+    from mini_vllm.step import LayerKVSpec
 
     node = ["node", "--input-type=module", "-e", ARITHMETIC]
     said = json.loads(subprocess.run(node, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
     for each in said["answers"]:
-        model = SimpleNamespace(num_layers=each["layers"], num_kv_heads=each["kvHeads"], head_dim=each["headDim"])
+        per_token = LayerKVSpec(each["kvHeads"], each["headDim"], torch.bfloat16.itemsize).bytes_per_token
         config = SimpleNamespace(
             num_attention_heads=each["heads"],
             num_key_value_heads=each["kvHeads"],
@@ -361,8 +362,8 @@ def test_calculators_agree_with_the_engine() -> None:
             intermediate_size=each["intermediate"],
             vocab_size=each["vocab"],
         )
-        assert each["perBlock"] == memory.bytes_per_block(model, 16, torch.bfloat16)
-        assert each["activations"] == memory._activation_bytes(EngineConfig(model="tiny"), config, torch.bfloat16)
+        assert each["perBlock"] == each["layers"] * 16 * per_token
+        assert each["activations"] == device._activation_bytes(EngineConfig(model="tiny"), config, torch.bfloat16)
     assert [round(each["parameters"] / 1e9, 2) for each in said["answers"]] == [0.6, 8.03, 32.76, 70.55]
     for block_size, held in zip((1, 7, 16), said["held"], strict=True):
         paged = PagedMemory(1 << 20, block_size)
