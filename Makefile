@@ -3,33 +3,55 @@
 #
 #   make setup PYTHON=python3.12                                       another Python (3.11 or newer)
 #   make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu        torch without CUDA, much smaller (Linux)
+#   make setup HASHED=1                                                in a new .venv: known files only, as in CI
 
 PYTHON ?= python3
 TORCH_INDEX ?=
+HASHED ?=
 WORKERS ?= 2
 
 BIN := .venv/bin
 STAMP := .venv/.installed
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --quiet
 
+# With HASHED=1 pip first installs every pinned package by the hash of its file, and what follows may download nothing
+# but torch. Torch has no hash: its builds (CPU, CUDA, a local one) share one version and no byte; it comes by version.
+# HASHED is not the default: it takes every extra, and refuses a machine or a Python for which a pin has no wheel.
+KNOWN := $(if $(HASHED),.venv/.installed-hashed)
+OFFLINE := $(if $(HASHED),--no-index --no-build-isolation)
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-triton36 lint types imports size check bench gpu proof book serve mutants \
-  lab-mutants clean
+.PHONY: help setup hashes demo test test-slow test-triton36 lint types imports size check bench gpu proof book serve \
+  mutants lab-mutants clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv and install everything into it
 
-$(STAMP): pyproject.toml constraints.txt
+.venv/.installed-hashed: requirements-hashed.txt | $(BIN)/pip
+	@echo "Installing the packages whose hash is known into .venv ..."
+	@$(PIP) --no-deps --only-binary :all: --require-hashes -r $<
+	@touch $@
+
+$(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mini_vllm needs Python 3.11 or newer, \
 	$(PYTHON) is " + sys.version.split()[0] + ": try make setup PYTHON=python3.12")'
-	@test -x $(BIN)/pip || { echo "Making .venv ..."; $(PYTHON) -m venv .venv; }
+	@echo "Making .venv ..."
+	@$(PYTHON) -m venv .venv
+
+$(STAMP): pyproject.toml constraints.txt $(KNOWN) | $(BIN)/pip
 	@echo "Installing torch into .venv (a few minutes the first time) ..."
 	@$(PIP) -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
 	@echo "Installing mini_vllm and its tools into .venv ..."
-	@$(PIP) -c constraints.txt -e '.[engine,labs,dev]'
+	@$(PIP) $(OFFLINE) -c constraints.txt -e '.[engine,labs,dev]'
 	@touch $@
+
+UV := .venv/uv
+hashes: | $(BIN)/pip ## write requirements-hashed.txt again, after a change of constraints.txt
+	@test -x $(UV)/bin/uv || $(PIP) --target $(UV) uv==0.13.9
+	@sed '/^#/d; /^torch==/d' constraints.txt | $(UV)/bin/uv pip compile --quiet --universal --python-version 3.11.5 \
+	  --no-deps --no-annotate --generate-hashes --custom-compile-command 'make hashes' --output-file requirements-hashed.txt -
 
 demo: $(STAMP) ## generate text with the bundled model, offline, and see each step
 	@$(BIN)/mini-vllm demo
@@ -76,9 +98,8 @@ BOOK := .venv/.installed-book
 WEB := book/web/dist/book.js
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-$(BOOK): pyproject.toml constraints.txt
-	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
-	@$(PIP) -c constraints.txt -e '.[docs]'
+$(BOOK): pyproject.toml constraints.txt $(KNOWN) | $(BIN)/pip
+	@$(PIP) $(OFFLINE) -c constraints.txt -e '.[docs]'
 	@touch $@
 
 $(WEB): book/web/package-lock.json book/web/build.mjs $(wildcard book/web/src/*) mini_vllm/observe/timeline.js
