@@ -104,7 +104,7 @@ $(BOOK): pyproject.toml constraints.txt $(KNOWN) | $(BIN)/pip
 
 $(WEB): book/web/package-lock.json book/web/build.mjs $(wildcard book/web/src/*) mini_vllm/observe/timeline.js
 	@command -v npm > /dev/null || { echo "The book is bundled with Node.js 20 or newer, and npm is not here."; exit 1; }
-	@cd book/web && npm ci --silent && npm run --silent build
+	@cd book/web && npm ci --silent --ignore-scripts && npm run --silent build
 
 book: $(BOOK) $(WEB) ## build the book into site/ (needs Node.js)
 	@$(BIN)/python book/excerpts.py --check
