@@ -1,10 +1,20 @@
-"""What comes from elsewhere is named by its bytes: packages by hash."""
+"""What comes from elsewhere is named by its bytes: actions by commit, packages by hash."""
 
 import json
 import re
 from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+EACH_WORKFLOW = pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
+
+
+def parse(file: Path) -> dict[str, Any]:
+    return yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
 def requirements(name: str) -> dict[str, tuple[str, str, int]]:
@@ -22,6 +32,40 @@ def requirements(name: str) -> dict[str, tuple[str, str, int]]:
         marker = marker.replace('platform_system == "Linux"', "sys_platform == 'linux'")
         found[key] = (version, marker, len(hashes.split()))
     return found
+
+
+@EACH_WORKFLOW
+def test_every_action_is_pinned_by_its_commit_and_names_its_version(file: Path) -> None:
+    uses = re.findall(r"^\s*(?:- )?uses:(.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(uses) == sum("uses" in step for job in parse(file)["jobs"].values() for step in job["steps"])
+    for each in uses:
+        assert re.fullmatch(r" [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each), each
+
+
+@EACH_WORKFLOW
+def test_a_workflow_may_only_read_and_keeps_no_credentials(file: Path) -> None:
+    workflow = parse(file)
+    assert workflow["permissions"] == {"contents": "read"}
+    for job in workflow["jobs"].values():
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] is False
+
+
+def test_only_the_job_that_deploys_may_write_and_it_only_deploys() -> None:
+    writers = {
+        (file.stem, name): job
+        for file in WORKFLOWS
+        for name, job in parse(file)["jobs"].items()
+        if "permissions" in job
+    }
+    assert set(writers) == {("book", "deploy")}
+    deploy = writers["book", "deploy"]
+    assert deploy["permissions"] == {"pages": "write", "id-token": "write"}
+    assert deploy["needs"] == "build"
+    assert "github.event.repository.default_branch" in deploy["if"]
+    (step,) = deploy["steps"]
+    assert step["uses"].startswith("actions/deploy-pages@")
 
 
 def test_every_pinned_package_but_torch_has_a_hash() -> None:
