@@ -34,10 +34,14 @@ class FreeKVCacheBlockQueue:
     case. What decides the order is BlockPool.free_blocks, not the queue.
     """
 
-    def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
-        self.num_free_blocks = 0
+    def __init__(self, blocks: Iterable[KVCacheBlock]) -> None:
         self._head = KVCacheBlock(-1)
         self._tail = KVCacheBlock(-1)
+        self.refill(blocks)
+
+    def refill(self, blocks: Iterable[KVCacheBlock]) -> None:
+        """Let the queue hold these blocks, in this order, whatever it held before."""
+        self.num_free_blocks = 0
         self._head.next_free_block = self._tail
         self._tail.prev_free_block = self._head
         self.append_n(blocks)
@@ -185,6 +189,14 @@ class BlockPool:
                 (useless if block.block_hash is None else cached).append(block)
         self.free_queue.prepend_n(useless)
         self.free_queue.append_n(cached)
+
+    def clear(self) -> None:
+        """Free every block and forget all content, whatever a call that was interrupted has left behind."""
+        self._cached.clear()
+        usable = [block for block in self.blocks if block is not self.null_block]
+        for block in usable:
+            block.ref_cnt, block.block_hash = 0, None
+        self.free_queue.refill(usable)
 
 
 class BlockPoolOfGroup(BlockPool):

@@ -7,22 +7,26 @@ contract's names plug in. Source: vllm/v1/engine/llm_engine.py.
 
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine_core import EngineCore
 from mini_vllm.errors import (
     DuplicateRequestError,
     EmptyPromptError,
+    EngineBusyError,
+    MiniVllmError,
     TokenIdOutOfRangeError,
     TokenizerMissingError,
     UnknownParameterError,
 )
 from mini_vllm.frontend.beam_search import BeamSearch
-from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput
+from mini_vllm.frontend.output_processor import OnOutput, OutputProcessor, RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
 from mini_vllm.observe.listener import StepListener
@@ -39,10 +43,26 @@ from mini_vllm.worker.preemption_cost import with_preemption_cost
 logger = logging.getLogger("mini_vllm")
 
 REQUEST_OPTIONS = ("priority", "arrival_time", "cache_salt")
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def one_thread(method: Method) -> Method:
+    """Raise EngineBusyError in a thread that calls the method while another thread is inside one of them."""
+
+    @wraps(method)
+    def guarded(engine: "LLMEngine", *args: Any, **kwargs: Any) -> Any:
+        engine.refuse_other_threads(method.__name__)
+        with engine.lock:
+            return method(engine, *args, **kwargs)
+
+    return cast(Method, guarded)
 
 
 class LLMEngine:
-    """Owns the engine core, the tokenizer and the texts. One thread calls it; step() serves every request in flight.
+    """Owns the engine core, the tokenizer and the texts. step() serves every request in flight.
+
+    One thread at a time may call it. A call that is interrupted, wherever that may be, has happened or it has not: the
+    requests go on with the next step(), and their tokens and texts are those that they would have been.
 
     scheduler_cls and kv_cache_manager_cls: classes with the contract of SchedulerInterface and KVCacheManager; None is
     ours. executor_cls: where steps run. Raises CheckpointError and its kin when the model cannot be loaded,
@@ -83,6 +103,9 @@ class LLMEngine:
         self.output_processor = OutputProcessor(self.tokenizer)
         self.beam_searches: dict[str, BeamSearch] = {}  # of requests whose choices are beams, until it is done
         self._seeds = random.Random(config.seed)
+        self._outputs: list[RequestOutput] = []  # of the last step
+        self._is_lost = False  # it was interrupted: its caller does not have them
+        self.lock = threading.RLock()  # held by the thread that is at work here
         logger.info("%s: %s", config.model, executor)
         logger.info("%s", plan)
 
@@ -102,10 +125,19 @@ class LLMEngine:
 
     # --- requests come and go -------------------------------------------------------------------------------------
 
+    @one_thread
     def add_request(
-        self, request_id: str, prompt: str | Sequence[int], sampling_params: SamplingParams, **request_options: Any
+        self,
+        request_id: str,
+        prompt: str | Sequence[int],
+        sampling_params: SamplingParams,
+        *,
+        on_output: OnOutput | None = None,
+        **request_options: Any,
     ) -> None:
         """Queue a prompt (text or token ids). request_options: priority, arrival_time, cache_salt.
+
+        on_output: gets every output of the request, also the one that says that it was aborted. It must not raise.
 
         n > 1 becomes n requests over the same prompt: the first computes it, the others find it in the prefix cache
         (vLLM V1's ParentRequest). Raises RequestRefusedError and its kin; then nothing has changed.
@@ -123,16 +155,17 @@ class LLMEngine:
         params, seeds_before = sampling_params, self._seeds.getstate()
         if params.seed is None:
             params = replace(params, seed=self._seeds.getrandbits(64))
+        text = prompt if isinstance(prompt, str) else None
         try:
-            self.core.add(
-                [Request(name, token_ids, params, choice_index=i, **options) for i, name in enumerate(child_ids)]
-            )
-        except BaseException:
+            requests = [Request(name, token_ids, params, choice_index=i, **options) for i, name in enumerate(child_ids)]
+            self.output_processor.add_request(request_id, text, token_ids, params, child_ids, on_output)
+            self.core.add(requests)
+        except BaseException as error:
             self._seeds.setstate(seeds_before)
+            if not isinstance(error, MiniVllmError):  # it is no refusal: some may have been added
+                self.core.abort(child_ids)
+            self.output_processor.forget(request_id)
             raise
-        self.output_processor.add_request(
-            request_id, prompt if isinstance(prompt, str) else None, token_ids, params, child_ids
-        )
 
     def tokenize(self, prompt: str | Sequence[int]) -> list[int]:
         """Token ids of a prompt; token ids pass as they are."""
@@ -142,13 +175,27 @@ class LLMEngine:
             raise TokenizerMissingError(f"{self.config.model} has no tokenizer: give the prompt as token ids")
         return list(self.tokenizer.encode(prompt))
 
+    @one_thread
     def abort(self, request_id: str) -> None:
         """Drop a request and all its choices; its blocks are free at once. Unknown ids are ignored."""
+        if request_id in self.beam_searches:
+            self.beam_searches[request_id].is_done = True
+        self.core.abort(self.output_processor.get_child_ids(request_id))
+        self.output_processor.abort(request_id)
         self.beam_searches.pop(request_id, None)
-        self.core.abort(self.output_processor.abort(request_id))
 
     def has_unfinished_requests(self) -> bool:
-        return self.core.has_unfinished_requests()
+        """Whether step() has anything to compute, or to tell."""
+        return self.core.has_unfinished_requests() or bool(self.core.deltas or (self._is_lost and self._outputs))
+
+    def refuse_other_threads(self, what: str) -> None:
+        """Raises EngineBusyError if another thread is at work here. `what` is what the caller wants to do."""
+        is_free = self.lock.acquire(blocking=False) and not self.lock.release()  # type: ignore[func-returns-value]
+        if not is_free:
+            raise EngineBusyError(
+                f"{what}: another thread than {threading.current_thread().name!r} is at work in this engine; "
+                "let one thread call it, or give each thread an engine of its own"
+            )
 
     def shutdown(self) -> None:
         """Give back what the executor holds, such as processes. Call it when nothing is in flight any more."""
@@ -160,17 +207,50 @@ class LLMEngine:
         """One iteration. Returns, with all their text so far, the requests that got a token or finished.
 
         If the model raises, every request of the step is preempted and tried again by the next call; the exception
-        is passed on. Raises SchedulerStalledError if the scheduler has work but schedules none.
+        is passed on. After EngineCore's MAX_FAILURES in a row the requests are run one by one, and those at fault end
+        with reason "error". Raises SchedulerStalledError if the scheduler has work but schedules none.
         """
-        output, future = self.core.begin_step()
+        self.refuse_other_threads("step")
+        if not self._is_lost:
+            self._outputs = []
         try:
+            with self.lock:
+                if not self._outputs:
+                    if not self.core.deltas:
+                        self._compute()
+                    self._outputs = self._take_in()
+                self.core.deltas = []
+                self.output_processor.drop_finished()
+                self._is_lost = False
+                return self._outputs
+        except BaseException:
+            self._is_lost = True
+            raise
+
+    def _compute(self) -> None:
+        """One step of the core. What it brings lies in core.deltas."""
+        beams_before = [(search, vars(search).copy()) for search in self.beam_searches.values()]
+        try:
+            output, future = self.core.begin_step()
             result = future.result()
             for search in self.beam_searches.values():
-                search.advance(result.tokens)
-        except BaseException:
-            self.core.fail_step(output)
+                if result.errors.keys().isdisjoint(search.request_ids):
+                    search.advance(result.tokens)
+            self.core.finish_step(output, result)
+        except BaseException as error:
+            self.core.fail_step(error)
+            if not any(delta.tokens for delta in self.core.deltas):  # else it is the way back that was interrupted
+                for search, before in beams_before:
+                    vars(search).update(before)
             raise
-        outputs, stopped = self.output_processor.process(self.core.finish_step(output, result))
+
+    def _take_in(self) -> list[RequestOutput]:
+        """Make text of what the core has brought. It may be interrupted, and called once more."""
+        for delta in self.core.deltas:
+            for search in self.beam_searches.values() if delta.error else ():
+                if delta.request_id in search.request_ids:
+                    search.error, search.is_done = delta.error, True
+        outputs, stopped = self.output_processor.take_in(self.core.deltas)
         self.core.finish(stopped, "stop")
         searched = [name for name, search in self.beam_searches.items() if search.is_done]
         for request_id in searched:

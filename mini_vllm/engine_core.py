@@ -3,6 +3,8 @@
 Token ids go in, TokenDeltas come out. There is no text here, no clock, no tensor and no seed: the scheduler decides, an
 Executor computes, listeners watch, and the core carries data between them. A step has two halves, so that whoever owns
 the core may do something else while the model runs; requests may be added or aborted between the halves.
+
+A step commits, or it is undone, wherever it is interrupted: see recovery.py.
 Source: EngineCore in vllm/v1/engine/core.py.
 """
 
@@ -10,43 +12,42 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from itertools import chain
 
-from mini_vllm.errors import SchedulerStalledError
-from mini_vllm.observe.listener import StepListener
+from mini_vllm.errors import MiniVllmError, RequestFailedError, SchedulerStalledError
+from mini_vllm.recovery import Before, Recovery
 from mini_vllm.request import Request
-from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
+from mini_vllm.scheduler import SchedulerOutput
 from mini_vllm.step import BlockTable, KVPlan, SamplingRow, StepInput, StepOutput, TokenDelta
-from mini_vllm.worker.executor import Executor
-
-KnownTable = tuple[int, ...]  # what the runner has: preemptions at the time, blocks in each group; () is no use
 
 
-class EngineCore:
+class EngineCore(Recovery):
     """Owns the scheduler and the executor. One thread calls it."""
-
-    def __init__(self, scheduler: SchedulerInterface, executor: Executor) -> None:
-        self.scheduler = scheduler
-        self.executor = executor
-        self.listeners: list[StepListener] = []
-        self._known: dict[str, KnownTable] = {}  # what the runner has of each request
-        self._finished_req_ids: list[
-            str
-        ] = []  # that the runner knows, and has not been told of by a step that went well
-        self._num_told = 0  # of these, by the step that is under way
 
     # --- requests come and go -------------------------------------------------------------------------------------
 
     def add(self, requests: Sequence[Request]) -> None:
         """Queue a request, or the choices of one prompt. Raises RequestRefusedError and its kin; then none is added."""
-        if len(requests) == 1:
-            self.scheduler.add_request(requests[0])
-        else:
-            self.scheduler.add_group(requests)
+        self.mend()
+        try:
+            self._is_torn = True
+            if len(requests) == 1:
+                self.scheduler.add_request(requests[0])
+            else:
+                self.scheduler.add_group(requests)
+        except MiniVllmError:  # a refusal: nothing has changed
+            self._is_torn = False
+            raise
+        self._is_torn = False
 
     def finish(self, request_ids: Iterable[str], reason: str) -> None:
         """End requests from outside: "stop" (a stop string was seen), "length" or "abort". Unknown ids are ignored."""
+        self.mend()
         for request_id in request_ids:
+            self._is_torn = True
+            if self._before:
+                self._before = [each for each in self._before if each.request.request_id != request_id]
             request = self.scheduler.finish_request(request_id, reason)
             self._forget(request_id)
+            self._is_torn = False
             if request is not None:
                 for listener in self.listeners:
                     listener.after_finish(request)
@@ -55,20 +56,29 @@ class EngineCore:
         """Drop requests, also between the halves of a step; their blocks are free at once. Unknown ids are ignored."""
         self.finish(request_ids, "abort")
 
+    def fork(self, parent_id: str, child_id: str) -> None:
+        """SchedulerInterface.fork_request, between execution and finish_step()."""
+        self._is_torn = True
+        self.scheduler.fork_request(parent_id, child_id)
+        self._is_torn = False
+
     def has_unfinished_requests(self) -> bool:
+        self.mend()
         return self.scheduler.has_unfinished_requests()
 
     # --- one step -------------------------------------------------------------------------------------------------
 
     def step(self) -> list[TokenDelta]:
-        """Both halves. If the model raises, the step is undone, the exception passed on; the next call tries again."""
+        """Both halves. If the model raises, the step is undone, the exception passed on; the next call tries again.
+
+        After MAX_FAILURES in a row the next step runs its requests one by one: those that fail by themselves end.
+        """
         output, future = self.begin_step()
         try:
-            result = future.result()
-        except BaseException:
-            self.fail_step(output)
+            return self.finish_step(output, future.result())
+        except BaseException as error:
+            self.fail_step(error)
             raise
-        return self.finish_step(output, result)
 
     def begin_step(self) -> tuple[SchedulerOutput, "Future[StepOutput]"]:
         """Decide a step and hand it to the executor. finish_step() or fail_step() has to follow.
@@ -76,59 +86,71 @@ class EngineCore:
         Raises SchedulerStalledError if the scheduler has work but schedules none. Whatever is raised, the step is
         undone.
         """
-        scheduler = self.scheduler
-        for listener in self.listeners:
-            listener.before_schedule()
-        output = scheduler.schedule()
+        self.deltas = []
+        self.fail_step()  # one that was begun, but never ended
         try:
-            plan = scheduler.kv_cache_manager.begin_step()
-            for listener in self.listeners:
-                listener.after_schedule(output, plan)
-            if output.num_scheduled_tokens or plan:
-                return output, self.executor.execute(self.make_step_input(output, plan))
-            if not output.preempted_req_ids and scheduler.has_unfinished_requests():
+            self._is_torn = True
+            output, step = self._decide()
+            self._step, self._is_torn = output, False
+            if step is not None:
+                return output, self._execute(step)
+            if not output.preempted_req_ids and self.scheduler.has_unfinished_requests():
                 raise SchedulerStalledError("requests are unfinished, but schedule() gave no tokens to any of them")
-        except BaseException:
-            self.fail_step(output)
+        except BaseException as error:
+            self.fail_step(error)
             raise
         nothing: Future[StepOutput] = Future()
         nothing.set_result(StepOutput())
         return output, nothing
 
+    def _decide(self) -> tuple[SchedulerOutput, StepInput | None]:
+        """A step, and what the runner has to know of it; None if it has nothing to do."""
+        for listener in self.listeners:
+            listener.before_schedule()
+        output = self.scheduler.schedule()
+        plan = self.scheduler.kv_cache_manager.begin_step()
+        for listener in self.listeners:
+            listener.after_schedule(output, plan)
+        self._before = [
+            Before(request, request.all_token_ids, request.output_token_ids, len(request.output_token_ids))
+            for request in chain(output.scheduled_requests, *output.forks.values())
+        ]
+        return output, self.make_step_input(output, plan) if output.num_scheduled_tokens or plan else None
+
     def finish_step(self, output: SchedulerOutput, result: StepOutput) -> list[TokenDelta]:
         """Take in what came of a step; returns what it brought to each request, in step order.
 
-        Tokens of a request that was ended meanwhile are dropped, and so are those behind a token that ends one.
+        Tokens of a request that was ended meanwhile are dropped, and so are those behind a token that ends one. A
+        request from which no token could be sampled ends with reason "error".
         """
-        del self._finished_req_ids[: self._num_told]  # those that ended while the step ran are still to be told
-        self._num_told = 0
+        self._is_torn = True
+        self._before = [each for each in self._before if not each.request.is_finished]
+        errors = {name: RequestFailedError(f"request {name!r}: {why}") for name, why in result.errors.items()}
+        failed = [each.request for each in self._before if each.request.request_id in errors]
+        for request in failed:
+            self._end_with_error(request)
         self.scheduler.kv_cache_manager.end_step(result.kv)
         token_ids = {name: [token.token_id for token in tokens] for name, tokens in result.tokens.items()}
-        requests = [*output.scheduled_requests, *chain.from_iterable(output.forks.values())]
-        nums_before = [len(request.output_token_ids) for request in requests]
         finished = self.scheduler.update_from_output(output, token_ids)
         for request in finished:
             self._forget(request.request_id)
         for listener in self.listeners:
-            listener.after_update(token_ids, finished)
-        return [
+            listener.after_update(token_ids, [*finished, *failed])
+        self.deltas += [
             TokenDelta(
                 request.request_id,
-                result.tokens[request.request_id][:num_new],
+                result.tokens.get(request.request_id, [])[:num_new],
                 request.finish_reason,
                 request.num_cached_tokens,
+                start,
+                errors.get(request.request_id),
             )
-            for request, num_before in zip(requests, nums_before, strict=True)
-            if (num_new := len(request.output_token_ids) - num_before)
+            for request, _, _, start in self._before
+            if (num_new := len(request.output_token_ids) - start) or request.request_id in errors
         ]
-
-    def fail_step(self, output: SchedulerOutput) -> None:
-        """Undo a step that raised: its requests are preempted and tried again by the next step."""
-        self._num_told = 0
-        self.scheduler.fail_step(output)
-        self.scheduler.kv_cache_manager.end_step(None)
-        for listener in self.listeners:
-            listener.after_update({}, (), failed=True)
+        self._before, self._step, self._num_failures, self._forget_all = [], None, 0, False
+        self._is_torn = False
+        return self.deltas
 
     # --- what the runner does not know yet ------------------------------------------------------------------------
 
@@ -168,7 +190,7 @@ class EngineCore:
                 sample_rows.append(row)
                 new_rows[fork.request_id] = make_sampling_row(fork)
                 known[fork.request_id] = ()  # it has no table before its own first step, which sends it anew
-        self._num_told = len(self._finished_req_ids)
+        finished_req_ids, self._finished_req_ids = tuple(self._finished_req_ids), []
         req_ids, sampled = tuple(output.num_scheduled_tokens), tuple(sample_req_ids)
         return StepInput(
             req_ids,
@@ -179,13 +201,10 @@ class EngineCore:
             tuple(sample_rows),
             new_rows,
             new_block_ids,
-            tuple(self._finished_req_ids),
+            finished_req_ids,
+            self._forget_all,
             plan,
         )
-
-    def _forget(self, request_id: str) -> None:
-        if self._known.pop(request_id, None) is not None:
-            self._finished_req_ids.append(request_id)
 
 
 def make_sampling_row(request: Request) -> SamplingRow:

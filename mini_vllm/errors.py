@@ -4,6 +4,8 @@ A refusal is raised before anything has changed, and its message names the value
 MiniVllmError, so a server can turn one `except` clause into a 400; laws of the engine itself are asserts.
 """
 
+from collections.abc import Mapping
+
 
 class MiniVllmError(Exception):
     """Base class of everything that mini_vllm raises on purpose."""
@@ -74,7 +76,25 @@ class KVCacheTooSmallError(MiniVllmError, ValueError):
 
 
 class InvalidLogitsError(MiniVllmError):
-    """The model produced logits from which no token can be sampled: NaN, or -inf everywhere."""
+    """The model produced logits from which no token can be sampled: NaN, +inf, or -inf everywhere.
+
+    rows: why, by the number of the row.
+    """
+
+    def __init__(self, rows: Mapping[int, str]) -> None:
+        super().__init__(rows)
+        self.rows = rows
+
+    def __str__(self) -> str:
+        return "; ".join(f"row {row}: {reason}" for row, reason in self.rows.items())
+
+
+class RequestFailedError(MiniVllmError, RuntimeError):
+    """A request has ended with finish reason "error": its logits were no numbers, or every step with it failed."""
+
+
+class EngineBusyError(MiniVllmError, RuntimeError):
+    """A second thread calls an engine that is at work. One thread at a time may."""
 
 
 class ConnectorMissingError(MiniVllmError, RuntimeError):

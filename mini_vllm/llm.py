@@ -3,9 +3,11 @@
 Source: vllm/entrypoints/llm.py.
 """
 
+import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Any, cast
 
@@ -14,7 +16,7 @@ from rich.progress import Progress, TaskID
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine, make_child_ids
-from mini_vllm.errors import InvalidParameterError, TokenizerMissingError
+from mini_vllm.errors import EngineBusyError, InvalidParameterError, SchedulerStalledError, TokenizerMissingError
 from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
@@ -23,6 +25,9 @@ from mini_vllm.scheduler import SchedulerInterface
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.local_executor import LocalExecutor
 
+logger = logging.getLogger("mini_vllm")
+
+MAX_TRIES = 5  # failed steps in a row; the engine needs fewer to end the requests that are at fault
 Prompt = str | Sequence[int]
 Message = Mapping[str, str]
 
@@ -46,6 +51,7 @@ class LLM:
             executor_cls=executor_cls,
         )
         self._ids = count()
+        self._num_failures = 0  # steps in a row
         self._latest: dict[str, RequestOutput | None] = {}  # of the requests that somebody here waits for
 
     def generate(
@@ -62,15 +68,20 @@ class LLM:
         """
         batch = _as_batch(prompts)
         params = self._one_each(sampling_params, len(batch))
+        show = sys.stderr.isatty() and len(batch) > 1 if use_progress is None else use_progress
         request_ids: list[str] = []
-        try:
-            for prompt, each in zip(batch, params, strict=True):
-                request_ids.append(self._add(prompt, each))
-            self._run(request_ids, sys.stderr.isatty() and len(batch) > 1 if use_progress is None else use_progress)
-            return [output for request_id in request_ids if (output := self._latest[request_id])]
-        finally:
-            for request_id in request_ids:
-                self._drop(request_id)
+        self.engine.refuse_other_threads("generate")
+        with self.engine.lock:
+            try:
+                try:
+                    for prompt, each in zip(batch, params, strict=True):
+                        self._add(prompt, each, request_ids)
+                    self._run(request_ids, show)
+                    return [output for request_id in request_ids if (output := self._latest[request_id])]
+                finally:
+                    self._drop(request_ids)
+            finally:  # for an interruption of the first attempt
+                self._drop(request_ids)
 
     def chat(
         self,
@@ -88,38 +99,49 @@ class LLM:
 
     def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> Iterator[RequestOutput]:
         """Complete one prompt; every yield carries only what is new. Closing the iterator aborts the request."""
-        request_id = self._add(prompt, sampling_params or self.default_sampling_params())
+        request_ids: list[str] = []
         previous: RequestOutput | None = None
         try:
-            while previous is None or not previous.finished:
-                self._step()
-                output = self._latest[request_id]
-                if output is not None and output is not previous:
-                    delta = output.delta_since(previous)  # of several steps, if somebody else has stepped, too
-                    previous = output
-                    yield delta
+            try:
+                request_id = self._add(prompt, sampling_params or self.default_sampling_params(), request_ids)
+                while previous is None or not previous.finished:
+                    self._step()
+                    output = self._latest[request_id]
+                    if output is not None and output is not previous:
+                        delta = output.delta_since(previous)  # of several steps, if somebody else has stepped, too
+                        previous = output
+                        if delta.outputs:  # else it was told twice: the first time was interrupted
+                            yield delta
+            finally:
+                self._drop(request_ids)
         finally:
-            self._drop(request_id)
+            self._drop(request_ids)
 
     def beam_search(self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams) -> list[BeamSearchOutput]:
         """The beam_width best completions of one prompt or many, with scheduler="sequence_group".
 
         Others in flight go on beside them. If a prompt is refused, none is searched.
         """
-        searches: dict[str, tuple[list[int], BeamSearch]] = {}
-        try:
-            for prompt in _as_batch(prompts):
-                token_ids = self.engine.tokenize(prompt)
-                request_id = f"llm-{next(self._ids)}"
-                searches[request_id] = token_ids, self._add_beam_search(request_id, token_ids, params)
-            while not all(search.is_done for _, search in searches.values()):
-                self._step()
-        finally:
-            for request_id in searches:
-                self.engine.abort(request_id)
+        batch = [self.engine.tokenize(prompt) for prompt in _as_batch(prompts)]
+        request_ids: list[str] = []
+        self.engine.refuse_other_threads("beam_search")
+        with self.engine.lock:
+            try:
+                try:
+                    searches = [self._add_beam_search(token_ids, params, request_ids) for token_ids in batch]
+                    while not all(search.is_done for search in searches):
+                        self._step()
+                finally:
+                    self._drop(request_ids)
+            finally:
+                self._drop(request_ids)
         return [
-            BeamSearchOutput(token_ids, [replace(beam, text=self._decode(beam.token_ids)) for beam in search.finished])
-            for token_ids, search in searches.values()
+            BeamSearchOutput(
+                token_ids,
+                [replace(beam, text=self._decode(beam.token_ids)) for beam in search.finished],
+                search.error,
+            )
+            for token_ids, search in zip(batch, searches, strict=True)
         ]
 
     def apply_chat_template(self, messages: Sequence[Message], **template_options: Any) -> list[int]:
@@ -155,38 +177,61 @@ class LLM:
             )
         return sampling_params
 
-    def _add(self, prompt: Prompt, sampling_params: SamplingParams) -> str:
+    def _new_id(self, request_ids: list[str]) -> str:
+        """An id, which is noted before anything is done with it: whatever comes, the request will be dropped."""
         request_id = f"llm-{next(self._ids)}"
-        self.engine.add_request(request_id, prompt, sampling_params)
+        request_ids.append(request_id)
         self._latest[request_id] = None
         return request_id
 
-    def _add_beam_search(self, request_id: str, token_ids: list[int], params: BeamSearchParams) -> BeamSearch:
+    def _add(self, prompt: Prompt, sampling_params: SamplingParams, request_ids: list[str]) -> str:
+        request_id = self._new_id(request_ids)
+        keep = partial(self._latest.__setitem__, request_id)
+        self.engine.add_request(request_id, prompt, sampling_params, on_output=keep)
+        return request_id
+
+    def _add_beam_search(self, token_ids: list[int], params: BeamSearchParams, request_ids: list[str]) -> BeamSearch:
+        request_id = self._new_id(request_ids)
         engine, scheduler = self.engine, self.engine.scheduler
         if not scheduler.can_fork:
             name = engine.config.scheduler
             raise InvalidParameterError(f"beam_search needs scheduler='sequence_group', which forks; got {name!r}")
         num_tokens = max(min(params.max_tokens, scheduler.max_model_len - len(token_ids)), 1)
         child_ids = make_child_ids(request_id, params.beam_width)
-        search = BeamSearch(child_ids, params, num_tokens, engine.eos_token_ids, scheduler.fork_request)
-        engine.add_request(request_id, token_ids, search.sampling_params)
+        search = BeamSearch(child_ids, params, num_tokens, engine.eos_token_ids, engine.core.fork)
         engine.beam_searches[request_id] = search
+        engine.add_request(request_id, token_ids, search.sampling_params)
         return search
 
     def _decode(self, token_ids: Sequence[int]) -> str:
         tokenizer = self.engine.tokenizer
         return "" if tokenizer is None else str(tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
-    def _drop(self, request_id: str) -> None:
-        """Stop waiting for a request; one that is not finished is aborted."""
-        self._latest.pop(request_id, None)
-        self.engine.abort(request_id)
+    def _drop(self, request_ids: Sequence[str]) -> None:
+        """Stop waiting for requests; those that are not finished are aborted."""
+        for request_id in request_ids:
+            self.engine.abort(request_id)
+            self._latest.pop(request_id, None)
 
     def _step(self) -> None:
-        """One step for everybody: a stream and a generate() in flight together each find their own output."""
-        for output in self.engine.step():
-            if output.request_id in self._latest:
-                self._latest[output.request_id] = output
+        """One step for everybody: a stream and a generate() in flight together each find their own output.
+
+        A step that fails is tried again, until the engine has found out which request is at fault and ended it.
+        """
+        if not self.engine.has_unfinished_requests():  # somebody has ended requests in the scheduler, and told nobody
+            for request_id in list(self._latest):
+                self.engine.abort(request_id)
+            return
+        try:
+            self.engine.step()
+            self._num_failures = 0
+        except (SchedulerStalledError, EngineBusyError):
+            raise
+        except Exception:
+            self._num_failures += 1
+            if self._num_failures > MAX_TRIES:
+                raise
+            logger.warning("a step has failed and is tried again", exc_info=True)
 
     def _is_finished(self, request_id: str) -> bool:
         output = self._latest[request_id]

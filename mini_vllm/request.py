@@ -22,6 +22,7 @@ class RequestStatus(Enum):
     FINISHED_STOPPED = "stop"
     FINISHED_LENGTH = "length"
     FINISHED_ABORTED = "abort"
+    FINISHED_ERROR = "error"
 
 
 UNFINISHED = frozenset({RequestStatus.WAITING, RequestStatus.RUNNING, RequestStatus.PREEMPTED})
@@ -119,7 +120,7 @@ class Request:
 
     @property
     def finish_reason(self) -> str | None:
-        """ "stop", "length", "abort", or None while the request lives."""
+        """ "stop", "length", "abort", "error", or None while the request lives."""
         return self.status.value if self.is_finished else None
 
     def append_output_token(self, token_id: int) -> None:

@@ -179,6 +179,25 @@ class SchedulerInterface(ABC):
     def has_unfinished_requests(self) -> bool:
         return bool(self._requests)
 
+    def restart(self, requests: Sequence[Request]) -> None:
+        """Begin again with these requests, of which only the tokens count, and with an empty KV cache.
+
+        What a call that was interrupted has left behind of queues, tables and blocks is not looked at.
+        """
+        self.kv_cache_manager.clear()
+        self.waiting.clear()
+        self.running = []
+        self._requests = {request.request_id: request for request in requests}
+        for request in requests:
+            request.status = RequestStatus.WAITING
+            request.num_computed_tokens = 0
+            self._enqueue(request)
+
+    @property
+    def requests(self) -> Sequence[Request]:
+        """All that are unfinished, in order of arrival."""
+        return list(self._requests.values())
+
     @abstractmethod
     def _enqueue(self, request: Request) -> None:
         """Put a request into its place in waiting. add_request() calls it."""

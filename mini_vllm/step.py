@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain, pairwise
 from typing import Any, NamedTuple, NewType
 
+from mini_vllm.errors import RequestFailedError
 from mini_vllm.params import SamplingParams
 
 BlockTable = tuple[int, ...]
@@ -38,12 +39,18 @@ class SampledToken(NamedTuple):
 
 
 class TokenDelta(NamedTuple):
-    """What one step brought one request: its new tokens, and how it ended if it did. Text is made of it elsewhere."""
+    """What one step brought one request: its new tokens, and how it ended if it did. Text is made of it elsewhere.
+
+    start: how many tokens of the output came before these, so that a delta that is told twice is taken once; None:
+    as many as were told.
+    """
 
     request_id: str
     tokens: list[SampledToken]
     finish_reason: str | None = None
     num_cached_tokens: int = 0  # of the prompt, found in the prefix cache at first admission
+    start: int | None = None
+    error: RequestFailedError | None = None  # why, if the reason is "error"
 
 
 # --- the KV cache -------------------------------------------------------------------------------------------------
@@ -149,6 +156,8 @@ class StepInput:
     """By request, by group of layers: the block ids behind those that the runner has; of a new request, all."""
     finished_req_ids: tuple[str, ...] = ()
     """Requests that the runner knows and that ended since the last step: what is kept of them goes, first of all."""
+    forget_all: bool = False
+    """A step has failed, and nobody knows what the runner has taken in of it: all that is kept goes, and comes anew."""
     kv: KVPlan = KVPlan()
 
     @classmethod
@@ -198,6 +207,7 @@ class StepOutput:
 
     tokens: dict[str, list[SampledToken]] = field(default_factory=dict)  # by request, in order; several after drafts
     kv: KVResult = KVResult()
+    errors: dict[str, str] = field(default_factory=dict)  # by request: why no token can be sampled for it
 
 
 # --- what the engine asks of a worker at start --------------------------------------------------------------------

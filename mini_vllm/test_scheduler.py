@@ -874,7 +874,7 @@ def test_finish_with_an_unknown_reason_is_refused() -> None:
     scheduler = make_scheduler()
     add(scheduler, request := make_request("a", 4))
     for reason in ("running", "because"):
-        with pytest.raises(InvalidParameterError, match=rf"\['stop', 'length', 'abort'\], got '{reason}'"):
+        with pytest.raises(InvalidParameterError, match=rf"\['stop', 'length', 'abort', 'error'\], got '{reason}'"):
             scheduler.finish_request("a", reason)
     assert not request.is_finished
     assert ids(scheduler.waiting) == ["a"]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, MutableMapping, Seque
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.errors import InvalidParameterError, RequestFailedError
 from mini_vllm.params import Params, SamplingParams, is_int, is_number
 from mini_vllm.step import SampledToken
 
@@ -55,6 +55,7 @@ class BeamSearchOutput:
 
     prompt_token_ids: list[int]
     sequences: list[BeamSearchSequence]
+    error: RequestFailedError | None = None  # why there are no more
 
 
 class Continuation(NamedTuple):
@@ -109,6 +110,7 @@ class BeamSearch:
         self.beams = [BeamSearchSequence((), 0.0)]  # that go on, best first; at first they are all the same one
         self.finished: list[BeamSearchSequence] = []  # hypotheses, best first, at most beam_width
         self.is_done = False
+        self.error: RequestFailedError | None = None  # why it is done, if a request of it has failed
 
     @property
     def sampling_params(self) -> SamplingParams:

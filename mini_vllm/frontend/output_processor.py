@@ -8,11 +8,12 @@ Who calls: the engine, after each step. State lives from add_request until the l
 Source: vllm/v1/engine/output_processor.py, vllm/v1/engine/detokenizer.py.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from mini_vllm.errors import RequestFailedError
 from mini_vllm.params import SamplingParams
 from mini_vllm.step import Logprob, TokenDelta
 
@@ -27,8 +28,9 @@ class CompletionOutput:
     index: int
     text: str
     token_ids: list[int]
-    finish_reason: str | None  # "stop", "length" or None: not finished
+    finish_reason: str | None  # "stop", "length", "abort", "error" or None: not finished
     logprobs: list[dict[int, Logprob]] | None  # one per token, if asked for
+    error: RequestFailedError | None = None  # why, if the reason is "error"
 
 
 class Mark(NamedTuple):
@@ -37,9 +39,11 @@ class Mark(NamedTuple):
     num_tokens: int
     num_pieces: int
     finish_reason: str | None
+    error: RequestFailedError | None = None
 
 
 START = Mark(0, 0, None)
+OnOutput = Callable[["RequestOutput"], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +63,7 @@ class Transcript:
             self.token_ids[start.num_tokens : end.num_tokens],
             end.finish_reason,
             None if self.logprobs is None else self.logprobs[start.num_tokens : end.num_tokens],
+            end.error,
         )
 
 
@@ -295,13 +300,17 @@ def _overlap(text: str, stop: str) -> int:
 
 @dataclass(slots=True)
 class _Choice:
+    """is_torn: tokens were being taken in, or still are: what detokenizer and transcript hold means nothing."""
+
     detokenizer: IncrementalDetokenizer
     transcript: Transcript
     finish_reason: str | None = None
+    error: RequestFailedError | None = None
+    is_torn: bool = False
 
     @property
     def mark(self) -> Mark:
-        return Mark(len(self.transcript.token_ids), len(self.transcript.pieces), self.finish_reason)
+        return Mark(len(self.transcript.token_ids), len(self.transcript.pieces), self.finish_reason, self.error)
 
 
 @dataclass(slots=True)
@@ -311,6 +320,8 @@ class _RequestState:
     prompt_token_ids: list[int]
     choices: dict[str, _Choice]  # by child request id
     transcripts: tuple[Transcript, ...]  # of the choices
+    params: SamplingParams
+    on_output: OnOutput | None
     num_cached_tokens: int = 0
 
     @property
@@ -334,10 +345,16 @@ class OutputProcessor:
         self._tokenizer = tokenizer
         self._requests: dict[str, _RequestState] = {}  # by request id
         self._parents: dict[str, _RequestState] = {}  # by child request id
+        self._finished: list[_RequestState] = []  # of these, those that wait for drop_finished()
 
     def has_request(self, request_id: str) -> bool:
         """Whether a request, or a child of one, has this id and is still in flight."""
         return request_id in self._requests or request_id in self._parents
+
+    def get_child_ids(self, request_id: str) -> list[str]:
+        """The ids of the choices of a request in flight; [] for one that is not."""
+        state = self._requests.get(request_id)
+        return [] if state is None else list(state.choices)
 
     def add_request(
         self,
@@ -346,8 +363,12 @@ class OutputProcessor:
         prompt_token_ids: Sequence[int],
         params: SamplingParams,
         child_ids: Sequence[str],
+        on_output: OnOutput | None = None,
     ) -> None:
-        """A request whose choice i the engine computes as child_ids[i]; with one choice that may be request_id."""
+        """A request whose choice i the engine computes as child_ids[i]; with one choice that may be request_id.
+
+        on_output: gets every output of the request, the last one also when it is aborted. vLLM: RequestOutputCollector.
+        """
         assert not any(self.has_request(name) for name in (request_id, *child_ids)), request_id
         choices = {}
         for index, child_id in enumerate(child_ids):
@@ -355,7 +376,7 @@ class OutputProcessor:
             transcript = Transcript(index, detokenizer.pieces, [], None if params.logprobs is None else [])
             choices[child_id] = _Choice(detokenizer, transcript)
         transcripts = tuple(choice.transcript for choice in choices.values())
-        state = _RequestState(request_id, prompt, list(prompt_token_ids), choices, transcripts)
+        state = _RequestState(request_id, prompt, list(prompt_token_ids), choices, transcripts, params, on_output)
         self._requests[request_id] = state
         self._parents.update(dict.fromkeys(child_ids, state))
 
@@ -366,6 +387,12 @@ class OutputProcessor:
         there. Deltas of unknown and of finished choices are dropped: a request that runs past its end leaves nothing
         behind. vLLM: OutputProcessor.process_outputs, whose reqs_to_abort are the stopped ones.
         """
+        result = self.take_in(deltas)
+        self.drop_finished()
+        return result
+
+    def take_in(self, deltas: Sequence[TokenDelta]) -> tuple[list[RequestOutput], list[str]]:
+        """The first half of process(). Whatever interrupts it, the same deltas may be given again: they count once."""
         changed: dict[str, _RequestState] = {}
         stopped = []
         for delta in deltas:
@@ -373,26 +400,57 @@ class OutputProcessor:
             if state is None or not (delta.tokens or delta.finish_reason):
                 continue
             choice = state.choices[delta.request_id]
-            if choice.finish_reason is not None:
+            num_tokens = len(choice.transcript.token_ids)
+            start = num_tokens if delta.start is None else delta.start
+            if choice.is_torn or num_tokens > start:
+                self._rewind(choice, start, state.params)
+            elif choice.finish_reason is not None or num_tokens < start:
                 continue
-            if choice.transcript.index == 0 and choice.mark == START:
+            if choice.transcript.index == 0 and start == 0:
                 state.num_cached_tokens = delta.num_cached_tokens
+            choice.is_torn = True
             stop_string = self._take(choice, delta)
+            choice.finish_reason = "stop" if stop_string is not None else delta.finish_reason
+            choice.error = delta.error
+            choice.is_torn = False
             if stop_string is not None and delta.finish_reason is None:
                 stopped.append(delta.request_id)
-            choice.finish_reason = "stop" if stop_string is not None else delta.finish_reason
             changed[state.request_id] = state
             if state.finished:
-                self._drop(state)
-        return [state.to_output() for state in changed.values()], stopped
+                self._finished.append(state)
+        outputs = [state.to_output() for state in changed.values()]
+        for state, output in zip(changed.values(), outputs, strict=True):
+            if state.on_output is not None:
+                state.on_output(output)
+        return outputs, stopped
+
+    def drop_finished(self) -> None:
+        """The second half: forget the requests that are finished. Their ids may be used again."""
+        for state in self._finished:
+            self._drop(state)
+        self._finished = []
 
     def abort(self, request_id: str) -> list[str]:
-        """Forget a request; returns the child request ids still to be ended in the scheduler. Unknown ids: []."""
+        """Forget a request. Choices that are not finished end with reason "abort", and on_output is told so.
+
+        Returns the child request ids of these choices, which have to be ended in the scheduler. Unknown ids: [].
+        """
         state = self._requests.get(request_id)
         if state is None:
             return []
+        aborted = [child_id for child_id, choice in state.choices.items() if choice.finish_reason is None]
+        for child_id in aborted:
+            state.choices[child_id].finish_reason = "abort"
+        if state.on_output is not None:
+            state.on_output(state.to_output())
         self._drop(state)
-        return [child_id for child_id, choice in state.choices.items() if choice.finish_reason is None]
+        return aborted
+
+    def forget(self, request_id: str) -> None:
+        """Forget a request that was never there: it was refused."""
+        state = self._requests.get(request_id)
+        if state is not None:
+            self._drop(state)
 
     def _take(self, choice: _Choice, delta: TokenDelta) -> str | None:
         """Add tokens to a choice, in order. A stop string ends it, whatever follows in the delta, and is returned."""
@@ -407,10 +465,24 @@ class OutputProcessor:
                 return stop_string
         return None if delta.finish_reason is None else detokenizer.flush()
 
+    def _rewind(self, choice: _Choice, num_tokens: int, params: SamplingParams) -> None:
+        """Make a choice anew as it was after its first num_tokens tokens, none of which had ended it."""
+        choice.is_torn = True
+        transcript = choice.transcript
+        del transcript.token_ids[num_tokens:]
+        if transcript.logprobs is not None:
+            del transcript.logprobs[num_tokens:]
+        choice.detokenizer = IncrementalDetokenizer(self._tokenizer, params)
+        choice.detokenizer.append(transcript.token_ids)
+        transcript.pieces[:] = choice.detokenizer.pieces
+        choice.detokenizer.pieces = transcript.pieces
+
     def _drop(self, state: _RequestState) -> None:
-        del self._requests[state.request_id]
         for child_id in state.choices:
-            del self._parents[child_id]
+            if self._parents.get(child_id) is state:
+                del self._parents[child_id]
+        if self._requests.get(state.request_id) is state:
+            del self._requests[state.request_id]
 
     def _with_text(self, logprobs: dict[int, Logprob]) -> dict[int, Logprob]:
         if self._tokenizer is None:

@@ -4,6 +4,7 @@ import itertools
 import random
 from collections import Counter
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -155,16 +156,14 @@ def test_beams_are_the_same_under_pressure_and_beside_others(
         return outputs
 
     tight.engine.step = watched  # type: ignore[method-assign]
+    latest: dict[str, Any] = {}
     for name in "abc":
-        tight.engine.add_request(name, PROMPTS[0], plain)
-        tight._latest[name] = None
+        tight.engine.add_request(name, PROMPTS[0], plain, on_output=partial(latest.__setitem__, name))
     assert tokens_of(tight.beam_search(PROMPTS, params)) == tokens_of(expected)
     while tight.engine.has_unfinished_requests():
         tight._step()
     for name in "abc":
-        output = tight._latest[name]
-        assert output is not None
-        assert [choice.token_ids for choice in output.outputs] == [choice.token_ids for choice in other.outputs]
+        assert [choice.token_ids for choice in latest[name].outputs] == [choice.token_ids for choice in other.outputs]
     assert seen["num_preempted_reqs"] > 0
     assert seen["num_copied_blocks"] > 0
     assert bool(seen["num_swapped_out_blocks"]) == bool(seen["num_swapped_in_blocks"]) == bool(num_cpu_blocks)

@@ -43,6 +43,7 @@ class TraceRecorder(StepListener):
         self.totals = dict.fromkeys(("preemptions", "steps", "scheduled_tokens"), 0)
         self._held: dict[str, list[int]] = {}  # request id -> block table before the step
         self._told: set[str] = set()  # whose table the records so far tell
+        self._is_open = False  # the last record is of a step that has not ended
 
     def before_schedule(self) -> None:
         kv = self.scheduler.kv_cache_manager
@@ -96,6 +97,7 @@ class TraceRecorder(StepListener):
         }
         record.update({key: value for key, value in optional.items() if value})
         self.steps.append(record)
+        self._is_open = True
         self.totals["steps"] += 1
         self.totals["scheduled_tokens"] += output.total_num_scheduled_tokens
         self.totals["preemptions"] += len(output.preempted_req_ids)
@@ -109,7 +111,10 @@ class TraceRecorder(StepListener):
         failed: bool = False,
         **extra: Any,
     ) -> Record:
-        """Complete the last record with what the step produced."""
+        """Complete the last record with what the step produced. A step that failed before it was decided has none."""
+        if failed and not self._is_open:
+            return {}
+        self._is_open = False
         kv, record = self.scheduler.kv_cache_manager, self.steps[-1]
         record["sampled"] = {request_id: list(token_ids) for request_id, token_ids in sampled_token_ids.items()}
         ended = [[request.request_id, request.finish_reason] for request in finished]

@@ -75,6 +75,10 @@ class InputBatch:
     def __init__(self, block_size: int, device: torch.device) -> None:
         self.block_size = block_size
         self.device = device
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget every request."""
         self.block_tables: list[BlockTables] = [BlockTables()]
         self.sampling_rows: dict[str, SamplingRow] = {}
         self.token_ids: dict[str, list[int]] = {}  # of requests with penalties, all that are known
@@ -86,6 +90,8 @@ class InputBatch:
 
     def update(self, step: StepInput) -> None:
         """Take in what is new: who has ended, who comes, new block ids, and the tokens that penalties look at."""
+        if step.forget_all:
+            self.clear()
         for request_id in step.finished_req_ids:
             self._remove(request_id)
         for request_id, sampling_row in step.new_rows.items():

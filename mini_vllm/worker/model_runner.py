@@ -67,13 +67,17 @@ class ModelRunner:
         attend = PagedAttention(self.attention_backend, self.kv_caches, packed.metadata, self.model.attention_specs)
         hidden = self.model.forward(packed.input_ids, packed.metadata.positions, attend)
         tokens: dict[str, list[SampledToken]] = {}
+        errors: dict[str, str] = {}
         if step.sample_req_ids:
             logits = self.model.compute_logits(hidden[packed.sample_rows])
             for request_id, token in zip(step.sample_req_ids, self._sample(step, packed, logits), strict=True):
-                tokens.setdefault(request_id, []).append(token)
-        return StepOutput(tokens)
+                if isinstance(token, SampledToken):
+                    tokens.setdefault(request_id, []).append(token)
+                else:
+                    errors[request_id] = token
+        return StepOutput(tokens, errors=errors)
 
-    def _sample(self, step: StepInput, packed: PackedStep, logits: Tensor) -> list[SampledToken]:
+    def _sample(self, step: StepInput, packed: PackedStep, logits: Tensor) -> list[SampledToken | str]:
         rows = [self.batch.sampling_rows[request_id] for request_id in step.sample_req_ids]
         known_token_ids = self.batch.known_token_ids(step.sample_req_ids, packed.sample_positions)
-        return self.sampler(logits, rows, packed.sample_positions, known_token_ids)
+        return self.sampler.sample_each(logits, rows, packed.sample_positions, known_token_ids)

@@ -39,33 +39,64 @@ class Sampler:
         positions [S]: the index that the token will have in its sequence. known_token_ids: by row,
         all tokens before it, for each row with penalties.
 
-        Raises InvalidLogitsError naming the row when its largest logit is NaN or infinite.
+        Raises InvalidLogitsError naming the rows whose largest logit is NaN or infinite.
         """
         assert logits.shape[0] == len(rows), (logits.shape, len(rows))
         groups: defaultdict[tuple[bool, bool], list[int]] = defaultdict(list)
         for i, row in enumerate(rows):
             groups[row.is_greedy, row.params.has_penalties].append(i)
         token_ids = [0] * len(rows)
+        bad: dict[int, str] = {}
         for (is_greedy, is_penalised), indices in groups.items():
             chosen = [rows[i] for i in indices]
             part = logits if len(chosen) == len(rows) else logits[indices]
             if is_penalised:
                 part = penalise(part, chosen, [known_token_ids[i] for i in indices])
             peaks, tokens = part.max(-1)
-            _check(peaks, indices)
+            if not bool(peaks.isfinite().all()):  # a maximum tells it all: NaN passes on, -inf is that of -inf only
+                bad |= {i: _reason(logits[i], rows[i], peak) for i, peak in zip(indices, peaks, strict=True)}
+                continue
             if not is_greedy:
                 tokens = draw(part, peaks, chosen, [positions[i] for i in indices])
             for i, token_id in zip(indices, tokens.tolist(), strict=True):
                 token_ids[i] = token_id
+        if bad := {i: reason for i, reason in bad.items() if reason}:
+            raise InvalidLogitsError(bad)
         logprobs = gather_logprobs(logits, token_ids, [row.params.logprobs for row in rows])
         return [SampledToken(token_id, logprobs.get(i)) for i, token_id in enumerate(token_ids)]
 
+    def sample_each(
+        self,
+        logits: torch.Tensor,
+        rows: Sequence[SamplingRow],
+        positions: Sequence[int],
+        known_token_ids: Mapping[int, Sequence[int]],
+    ) -> list[SampledToken | str]:
+        """As a call, but a row from which no token can be sampled gives the reason and leaves the others their tokens.
 
-def _check(peaks: torch.Tensor, indices: Sequence[int]) -> None:
-    """A row's maximum tells it all: max() passes NaN on, and is -inf only when every logit is."""
-    if not bool(peaks.isfinite().all()):
-        bad = int((~peaks.isfinite()).nonzero()[0])
-        raise InvalidLogitsError(f"row {indices[bad]}: the largest logit is {peaks[bad].item()}, it must be finite")
+        The noise of a row depends on nothing but the row, so the others' tokens are those that they would have got.
+        """
+        try:
+            return list(self(logits, rows, positions, known_token_ids))
+        except InvalidLogitsError as error:
+            bad = error.rows
+        good = [i for i in range(len(rows)) if i not in bad]
+        known = {place: known_token_ids[i] for place, i in enumerate(good) if i in known_token_ids}
+        tokens = iter(self(logits[good], [rows[i] for i in good], [positions[i] for i in good], known) if good else ())
+        return [f"token {positions[i]}: {bad[i]}" if i in bad else next(tokens) for i in range(len(rows))]
+
+
+def _reason(logits: torch.Tensor, row: SamplingRow, peak: torch.Tensor) -> str:
+    """Why no token can be sampled from logits [V] whose penalised maximum is peak; "" if one can."""
+    if bool(peak.isfinite()):
+        return ""
+    params = row.params
+    cause = f"the largest logit is {logits.max().item()}"
+    if bool(logits.max().isfinite()):
+        penalties = {name: getattr(params, f"{name}_penalty") for name in ("repetition", "frequency", "presence")}
+        cause = ", ".join(f"{name}_penalty {value}" for name, value in penalties.items())
+        cause = f"with {cause} the largest logit becomes {peak.item()}"
+    return f"{cause}, it must be finite"
 
 
 def penalise(logits: torch.Tensor, rows: Sequence[SamplingRow], token_ids: Sequence[Sequence[int]]) -> torch.Tensor:

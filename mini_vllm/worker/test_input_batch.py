@@ -234,6 +234,6 @@ def test_the_runner_knows_what_the_scheduler_knows(options: dict[str, Any]) -> N
             core.step()
         assert not core.has_unfinished_requests()
         assert not core._known
-        executor.batch.update(StepInput(finished_req_ids=tuple(core._finished_req_ids)))
+        executor.batch.update(StepInput(finished_req_ids=tuple(core._finished_req_ids), forget_all=core._forget_all))
         assert not executor.batch.sampling_rows, "the runner remembers nobody who has finished"
     assert num_preempted

@@ -57,6 +57,7 @@ class SequenceGroupScheduler(SchedulerInterface):
             name = type(kv_cache_manager).__name__
             raise InvalidParameterError(f"sequence_group needs a KV cache manager that forks groups, got {name}")
         self._groups: dict[str, SequenceGroup] = {}  # of every live request
+        self._last = GroupSchedulerOutput()  # the step that was decided last; a restart may bring back who ended in it
         self._swapped_out: list[SequenceGroup] = []  # since the last step was decided
 
     # --- groups come and go ---------------------------------------------------------------------------------------
@@ -94,6 +95,20 @@ class SequenceGroupScheduler(SchedulerInterface):
                     f"{needed} {name}, there are {limit}"
                 )
 
+    def restart(self, requests: Sequence[Request]) -> None:
+        """As ever; who belongs together is kept. Sequences that have tokens of their own have forked."""
+        members: dict[SequenceGroup, list[Request]] = {}
+        for request in requests:
+            group = self._groups.get(request.request_id) or self._last.left[request.request_id]
+            members.setdefault(group, []).append(request)
+        for group, together in members.items():
+            group.sequences = [request for request in together if request.output_token_ids] or together[:1]
+            group.unforked = [request for request in together if request not in group.sequences]
+            group.is_swapped = False
+        self._groups = {request.request_id: group for group in members for request in group.requests}
+        self._swapped_out = []
+        super().restart([request for group in members for request in group.requests])
+
     def finish_request(self, request_id: str, reason: str) -> Request | None:
         """End one sequence of a group. If it is the one that computes the prompt, the next one takes over."""
         request = self._requests.get(request_id)
@@ -102,7 +117,8 @@ class SequenceGroupScheduler(SchedulerInterface):
         return super().finish_request(request_id, reason)
 
     def _leave_group(self, request: Request) -> None:
-        group = self._groups.pop(request.request_id)
+        self._last.left[request.request_id] = group = self._groups[request.request_id]
+        del self._groups[request.request_id]
         if request in group.unforked:
             group.unforked.remove(request)
             return
@@ -132,7 +148,7 @@ class SequenceGroupScheduler(SchedulerInterface):
 
     def schedule(self) -> GroupSchedulerOutput:
         """Decide the next step. It has prefills only, if there are any; else decodes, then groups that come back."""
-        output = GroupSchedulerOutput()
+        self._last = output = GroupSchedulerOutput()
         budget = SchedulingBudget(self.max_num_batched_tokens, self.max_num_seqs - len(self.running))
         self._schedule_prefills(budget, output)
         if not output.num_scheduled_tokens:

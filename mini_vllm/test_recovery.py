@@ -1,0 +1,338 @@
+"""Faults at any line: a step commits or it is undone, a request is there or it is not, and nothing is lost or left.
+
+An exception is raised at one line event after another of whatever runs in mini_vllm. Attention is played by a shadow:
+every slot of the KV cache remembers which token at which position was written, and the next token is made of what the
+block table leads to. So a table, a slot or a cached block that is wrong changes the tokens.
+"""
+
+import hashlib
+import random
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from mini_vllm import LLM, SamplingParams
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine import LLMEngine
+from mini_vllm.errors import DuplicateRequestError, EngineBusyError, RequestFailedError
+from mini_vllm.frontend.beam_search import BeamSearchParams
+from mini_vllm.frontend.output_processor import RequestOutput
+from mini_vllm.step import LayerKVSpec, Logprob, ModelInfo, SampledToken, StepInput, StepOutput
+from mini_vllm.worker.executor import Executor
+from mini_vllm.worker.input_batch import InputBatch
+from mini_vllm.worker.memory import KVCachePlan
+
+PACKAGE = str(Path(__file__).parent)
+VOCAB_SIZE = 400
+
+
+class ShadowExecutor(Executor):
+    """A runner whose KV cache holds (position, token) in each slot, and whose model is a hash of what it reads."""
+
+    poison: str | None = None  # a request with which every step fails
+
+    def load(self) -> ModelInfo:
+        return ModelInfo(VOCAB_SIZE, (LayerKVSpec(1, 1, 4),))
+
+    def available_bytes(self) -> int:
+        return 1 << 20
+
+    def allocate(self, plan: KVCachePlan) -> None:
+        import torch
+
+        self.block_size = plan.block_size
+        self.batch = InputBatch(plan.block_size, torch.device("cpu"))
+        self.slots: list[Any] = [None] * (plan.num_blocks * plan.block_size)
+        self.cpu_slots: list[Any] = [None] * (plan.num_cpu_blocks * plan.block_size)
+
+    def synchronize(self) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+    def execute(self, step: StepInput) -> "Future[StepOutput]":
+        future: Future[StepOutput] = Future()
+        future.set_result(self.run(step))
+        return future
+
+    def run(self, step: StepInput) -> StepOutput:
+        if self.poison in step.req_ids:
+            raise RuntimeError("the device says no")
+        self.batch.update(step)
+        size = self.block_size
+        for source, target, pairs in (
+            (self.slots, self.cpu_slots, step.kv.swap_out),
+            (self.cpu_slots, self.slots, step.kv.swap_in),
+            (list(self.slots), self.slots, step.kv.copy),
+        ):
+            for a, b in pairs:
+                target[b * size : (b + 1) * size] = source[a * size : (a + 1) * size]
+        tables: dict[str, list[int]] = {}
+        for chunk in step.chunks():
+            ids, num_blocks = self.batch.block_tables[0].gather([self.batch._rows[chunk.request_id]])
+            tables[chunk.request_id] = ids[0, : num_blocks[0]].tolist()
+            for position, token_id in enumerate(chunk.token_ids, chunk.num_computed_tokens):
+                block_id = tables[chunk.request_id][position // size]
+                assert block_id != 0
+                self.slots[block_id * size + position % size] = (position, token_id)
+        tokens: dict[str, list[SampledToken]] = {}
+        for chunk in step.chunks():
+            for sample in chunk.samples:
+                length = chunk.num_computed_tokens + sample.row + 1
+                table = tables[chunk.request_id]
+                read = [self.slots[table[i // size] * size + i % size] for i in range(length)]
+                row = self.batch.sampling_rows[sample.request_id]
+                tokens[sample.request_id] = [self.sample(read, row.choice_index, row.params.logprobs)]
+        return StepOutput(tokens)
+
+    def sample(self, read: list[Any], choice: int, num_logprobs: int | None) -> SampledToken:
+        digest = hashlib.sha256(repr((read, 0 if num_logprobs else choice)).encode()).digest()
+        ids = [10 + digest[i] for i in range(8)]
+        best = {token_id: Logprob(-0.5 * rank, rank) for rank, token_id in enumerate(dict.fromkeys(ids), 1)}
+        return SampledToken(ids[0], best if num_logprobs else None)
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "v1": {},
+    "swap": {"preemption_mode": "swap", "num_cpu_blocks": 12},
+    "prefill_first": {"scheduler": "prefill_first"},
+    "sequence_group": {"scheduler": "sequence_group", "num_cpu_blocks": 12},
+    "warm_first": {"scheduler": "warm_first"},
+    "priority": {"policy": "priority"},
+}
+variants = pytest.mark.parametrize("variant", VARIANTS)
+POINTS = pytest.mark.parametrize("num_points", [24, pytest.param(400, marks=pytest.mark.slow)])
+SHARED = [5, 9, 20, 31, 42, 53, 64, 75]
+
+
+def make_config(checkpoint: Path, variant: str, **options: Any) -> dict[str, Any]:
+    sizes = {"block_size": 4, "num_kv_blocks": 17, "max_num_batched_tokens": 12, "max_num_seqs": 6, "device": "cpu"}
+    return {"model": str(checkpoint), **sizes, **VARIANTS[variant], **options}
+
+
+def make_llm(variant: str, model: str = "tiny", **options: Any) -> LLM:
+    config = make_config(Path(model), variant, **options)
+    return LLM(executor_cls=ShadowExecutor, **config)
+
+
+def params_of(max_tokens: int, **options: Any) -> SamplingParams:
+    return SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True, **options)
+
+
+def assert_idle(engine: LLMEngine) -> None:
+    """Nothing in flight: every block is free once, and no map remembers a request."""
+    assert not engine.has_unfinished_requests()
+    kv = engine.scheduler.kv_cache_manager
+    pool = kv.block_pool
+    assert sorted(kv.free_block_ids()) == list(range(1, kv.num_blocks))
+    assert all(block.ref_cnt == 0 for block in pool.blocks)
+    cached = [block for same in pool._cached.values() for block in same.values()]
+    assert sorted(block.block_id for block in cached) == [b.block_id for b in pool.blocks if b.block_hash is not None]
+    if connector := getattr(kv, "connector", None):
+        assert connector.pool.num_free_blocks == kv.num_cpu_blocks
+    if isinstance(getattr(kv, "pool", None), object) and hasattr(kv, "pool"):
+        assert kv.pool.num_free_blocks == kv.num_cpu_blocks
+    scheduler = engine.scheduler
+    maps = [kv._tables, scheduler._requests, scheduler.waiting, scheduler.running, engine.core._known]
+    maps += [value for value in vars(engine.output_processor).values() if isinstance(value, dict | list)]
+    maps += [engine.beam_searches, engine.core._before]
+    assert not any(maps), maps
+
+
+class Fault(BaseException):
+    """What a test raises at a line, as Ctrl-C does."""
+
+
+class ExceptionFault(Exception):
+    """The same as an error of the code itself."""
+
+
+class Injector:
+    """Raises at the `at`-th line event in mini_vllm while it is entered; counts them all."""
+
+    def __init__(self, at: int = -1, kind: type[BaseException] = Fault) -> None:
+        self.at, self.kind = at, kind
+        self.count = 0
+        self.where = ""
+
+    def __enter__(self) -> "Injector":
+        self.before = sys.gettrace()
+        sys.settrace(self.call)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        sys.settrace(self.before)
+
+    def call(self, frame: FrameType, event: str, arg: Any) -> Any:
+        name = frame.f_code.co_filename
+        if not name.startswith(PACKAGE) or "/test_" in name or "/observe/" in name:
+            return None
+        return self.line
+
+    def line(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "line":
+            self.count += 1
+            if self.count == self.at:
+                self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                raise self.kind(self.where)
+        return self.line
+
+
+def points(total: int, num_points: int, seed: int) -> list[int]:
+    rng = random.Random(seed)
+    return sorted(rng.sample(range(1, total + 1), min(num_points, total)))
+
+
+# --- LLM --------------------------------------------------------------------------------------------------------------
+
+
+def tokens_of(outputs: list[RequestOutput]) -> Any:
+    return [[(c.token_ids, c.text, c.finish_reason) for c in output.outputs] for output in outputs]
+
+
+PROMPTS = [SHARED + [1], SHARED + [2, 3], [7] * 13, SHARED[:3]]
+PARAMS = [params_of(9), params_of(6, n=2), params_of(5, repetition_penalty=1.2), params_of(12)]
+
+
+class Scenario:
+    """A stream is begun, a batch is generated beside it, the stream goes on to its end."""
+
+    def __init__(self, llm: LLM) -> None:
+        self.llm = llm
+        self.params = params_of(14)
+        self.pieces: list[int] = []
+        self.batch: Any = None
+
+    def run(self) -> None:
+        stream = self.llm.stream([9, 8, 7, 6, 5], self.params)
+        for _ in range(2):
+            self.take(next(stream))
+        self.batch = tokens_of(self.llm.generate(PROMPTS, PARAMS))
+        for output in stream:
+            self.take(output)
+
+    def take(self, output: RequestOutput) -> None:
+        self.pieces += output.outputs[0].token_ids
+
+
+@POINTS
+@variants
+def test_an_interruption_at_any_line_of_llm_leaves_nothing_behind(variant: str, num_points: int) -> None:
+    clean = Scenario(make_llm(variant))
+    with Injector() as injector:
+        clean.run()
+    assert_idle(clean.llm.engine)
+    llm = make_llm(variant)
+    for at in points(injector.count, num_points, seed=1):
+        assert llm.engine.scheduler.kv_cache_manager.reset_prefix_cache()  # as the clean run found it
+        scenario = Scenario(llm)
+        with Injector(at) as fault, pytest.raises(Fault):
+            scenario.run()
+        assert scenario.pieces == clean.pieces[: len(scenario.pieces)], fault.where
+        assert scenario.batch in (None, clean.batch), fault.where
+        scenario = Scenario(llm)
+        scenario.run()
+        assert (scenario.pieces, scenario.batch) == (clean.pieces, clean.batch), fault.where
+        assert_idle(llm.engine)
+
+
+@POINTS
+@variants
+def test_an_error_at_any_line_is_survived_or_passed_on(variant: str, num_points: int) -> None:
+    """In a step, the next one makes up for it. Elsewhere the caller hears of it."""
+    clean = Scenario(make_llm(variant))
+    with Injector() as injector:
+        clean.run()
+    llm = make_llm(variant)
+    num_survived = 0
+    for at in points(injector.count, num_points, seed=2):
+        scenario = Scenario(llm)
+        try:
+            with Injector(at, ExceptionFault) as fault:
+                scenario.run()
+            assert (scenario.pieces, scenario.batch) == (clean.pieces, clean.batch), fault.where
+            num_survived += 1
+        except ExceptionFault:
+            pass
+        again = Scenario(llm)
+        again.run()
+        assert (again.pieces, again.batch) == (clean.pieces, clean.batch), fault.where
+        assert_idle(llm.engine)
+    assert num_survived > num_points // 2
+
+
+@pytest.mark.parametrize("num_points", [16, pytest.param(300, marks=pytest.mark.slow)])
+def test_an_interruption_at_any_line_of_a_beam_search_changes_no_beam(num_points: int) -> None:
+    def search(llm: LLM) -> Any:
+        found = llm.beam_search([SHARED, [3, 4]], BeamSearchParams(3, 6))
+        return [[(beam.token_ids, beam.score) for beam in output.sequences] for output in found]
+
+    llm = make_llm("sequence_group", num_kv_blocks=40)
+    with Injector() as injector:
+        clean = search(llm)
+    for at in points(injector.count, num_points, seed=3):
+        for kind in (Fault, ExceptionFault):
+            with Injector(at, kind) as fault:
+                try:
+                    assert search(llm) == clean, fault.where
+                except (Fault, ExceptionFault):
+                    pass
+            assert search(llm) == clean, fault.where
+            assert_idle(llm.engine)
+
+
+# --- LLMEngine ----------------------------------------------------------------------------------------------------
+
+
+def run_engine(engine: LLMEngine, wrap: Callable[..., Any]) -> dict[str, Any]:
+    """Add requests, step, abort one; whoever interrupts a call, the next one goes on. Final outputs by id."""
+    done: dict[str, Any] = {}
+    added: list[str] = []
+    for name, prompt, each in zip("abcd", PROMPTS, PARAMS, strict=True):
+        while name not in added:
+            try:
+                if wrap(partial(engine.add_request, name, prompt, each)) is not Fault:
+                    added.append(name)
+            except DuplicateRequestError:  # it was interrupted when everything had been done
+                added.append(name)
+    for number in range(500):
+        if wrap(engine.has_unfinished_requests) is False:
+            return done
+        if number == 3:
+            while wrap(partial(engine.abort, "d")) is Fault:
+                pass
+        outputs = wrap(engine.step)
+        for output in outputs if isinstance(outputs, list) else ():
+            if output.finished and output.request_id != "d":
+                assert output.request_id not in done, "finished once"
+                done[output.request_id] = output
+    raise AssertionError("it does not end")
+
+
+@POINTS
+@variants
+def test_an_engine_that_is_interrupted_anywhere_goes_on(variant: str, num_points: int) -> None:
+    with Injector() as injector:
+        clean = run_engine(make_llm(variant).engine, lambda call: call())
+    expected = {name: tokens_of([output]) for name, output in clean.items()}
+    assert len(expected) == 3
+    engine = make_llm(variant).engine
+
+    def survive(call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except Fault:
+            return Fault
+
+    for at in points(injector.count, num_points, seed=4):
+        assert engine.scheduler.kv_cache_manager.reset_prefix_cache()
+        with Injector(at) as fault:
+            done = run_engine(engine, survive)
+        assert {name: tokens_of([output]) for name, output in done.items()} == expected, fault.where
+        assert_idle(engine)
