@@ -5,11 +5,12 @@ every slot of the KV cache remembers which token at which position was written, 
 block table leads to. So a table, a slot or a cached block that is wrong changes the tokens.
 """
 
+import contextlib
 import hashlib
 import random
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -19,11 +20,11 @@ from typing import Any
 import pytest
 
 from mini_vllm import LLM, SamplingParams
-from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine
 from mini_vllm.errors import DuplicateRequestError, EngineBusyError, RequestFailedError
 from mini_vllm.frontend.beam_search import BeamSearchParams
 from mini_vllm.frontend.output_processor import RequestOutput
+from mini_vllm.recovery import MAX_FAILURES
 from mini_vllm.step import LayerKVSpec, Logprob, ModelInfo, SampledToken, StepInput, StepOutput
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.input_batch import InputBatch
@@ -149,7 +150,7 @@ class Fault(BaseException):
     """What a test raises at a line, as Ctrl-C does."""
 
 
-class ExceptionFault(Exception):
+class FaultError(Exception):
     """The same as an error of the code itself."""
 
 
@@ -196,7 +197,7 @@ def tokens_of(outputs: list[RequestOutput]) -> Any:
     return [[(c.token_ids, c.text, c.finish_reason) for c in output.outputs] for output in outputs]
 
 
-PROMPTS = [SHARED + [1], SHARED + [2, 3], [7] * 13, SHARED[:3]]
+PROMPTS = [[*SHARED, 1], [*SHARED, 2, 3], [7] * 13, SHARED[:3]]
 PARAMS = [params_of(9), params_of(6, n=2), params_of(5, repetition_penalty=1.2), params_of(12)]
 
 
@@ -254,11 +255,11 @@ def test_an_error_at_any_line_is_survived_or_passed_on(variant: str, num_points:
     for at in points(injector.count, num_points, seed=2):
         scenario = Scenario(llm)
         try:
-            with Injector(at, ExceptionFault) as fault:
+            with Injector(at, FaultError) as fault:
                 scenario.run()
             assert (scenario.pieces, scenario.batch) == (clean.pieces, clean.batch), fault.where
             num_survived += 1
-        except ExceptionFault:
+        except FaultError:
             pass
         again = Scenario(llm)
         again.run()
@@ -277,12 +278,9 @@ def test_an_interruption_at_any_line_of_a_beam_search_changes_no_beam(num_points
     with Injector() as injector:
         clean = search(llm)
     for at in points(injector.count, num_points, seed=3):
-        for kind in (Fault, ExceptionFault):
-            with Injector(at, kind) as fault:
-                try:
-                    assert search(llm) == clean, fault.where
-                except (Fault, ExceptionFault):
-                    pass
+        for kind in (Fault, FaultError):
+            with Injector(at, kind) as fault, contextlib.suppress(Fault, FaultError):
+                assert search(llm) == clean, fault.where
             assert search(llm) == clean, fault.where
             assert_idle(llm.engine)
 
@@ -336,3 +334,146 @@ def test_an_engine_that_is_interrupted_anywhere_goes_on(variant: str, num_points
             done = run_engine(engine, survive)
         assert {name: tokens_of([output]) for name, output in done.items()} == expected, fault.where
         assert_idle(engine)
+
+
+# --- one request at fault ---------------------------------------------------------------------------------------------
+
+
+def final(engine: LLMEngine, max_failures: int = 20) -> tuple[dict[str, RequestOutput], list[BaseException]]:
+    """Step until nothing is in flight; the final outputs, and what the steps raised."""
+    done: dict[str, RequestOutput] = {}
+    raised: list[BaseException] = []
+    while engine.has_unfinished_requests():
+        try:
+            done |= {output.request_id: output for output in engine.step() if output.finished}
+        except RuntimeError as error:
+            raised.append(error)
+            assert len(raised) <= max_failures, "it fails for ever"
+    return done, raised
+
+
+@variants
+def test_a_request_that_makes_every_step_fail_ends_and_the_others_go_on(variant: str) -> None:
+    prompts = {f"r{i}": SHARED[: i + 1] for i in range(5)}
+    engine = make_llm(variant).engine
+    for name, prompt in prompts.items():
+        engine.add_request(name, prompt, params_of(6))
+    expected = {name: output.outputs[0].token_ids for name, output in final(engine)[0].items()}
+    for poison in prompts:
+        for name, prompt in prompts.items():
+            engine.add_request(name, prompt, params_of(6))
+        engine.executor.poison = poison
+        done, raised = final(engine)
+        assert len(raised) == MAX_FAILURES + 1
+        (choice,) = done.pop(poison).outputs
+        assert choice.finish_reason == "error"
+        assert isinstance(choice.error, RequestFailedError)
+        assert f"request {poison!r}" in str(choice.error)
+        assert "the device says no" in str(choice.error)
+        assert {name: output.outputs[0].token_ids for name, output in done.items()} == {
+            name: token_ids for name, token_ids in expected.items() if name != poison
+        }
+        assert_idle(engine)
+
+
+def test_generate_and_streams_go_on_beside_a_request_that_fails() -> None:
+    llm = make_llm("v1")
+    prompts = [SHARED[: i + 1] for i in range(3)]
+    expected = tokens_of(llm.generate([*prompts, [5, 5]], params_of(8)))
+    stream = llm.stream([5, 5], params_of(8))
+    pieces = list(next(stream).outputs[0].token_ids)
+    llm.engine.executor.poison = f"llm-{5 + 1}"
+    outputs = llm.generate(prompts, params_of(8))
+    assert [output.outputs[0].finish_reason for output in outputs] == ["length", "error", "length"]
+    assert tokens_of([outputs[0], outputs[2]]) == [expected[0], expected[2]]
+    for output in stream:
+        pieces += output.outputs[0].token_ids
+    assert pieces == expected[3][0][0]
+    assert_idle(llm.engine)
+
+
+def test_a_device_that_is_lost_ends_every_request_with_an_error() -> None:
+    llm = make_llm("v1")
+    llm.engine.executor.run = lambda step: [][1]  # type: ignore[attr-defined]
+    outputs = llm.generate([SHARED, [3]], params_of(4))
+    assert [output.outputs[0].finish_reason for output in outputs] == ["error", "error"]
+    assert "IndexError" in str(outputs[0].outputs[0].error)
+    assert_idle(llm.engine)
+
+
+# --- who waits for a request that is gone -----------------------------------------------------------------------------
+
+
+def aborting(llm: LLM, at: int, request_id: str, abort: Callable[[str], Any]) -> None:
+    """Abort a request when the at-th step begins, as another user of the engine would."""
+    step, count = llm.engine.core.begin_step, iter(range(1000))
+
+    def begin_step() -> Any:
+        if next(count) == at:
+            abort(request_id)
+        return step()
+
+    llm.engine.core.begin_step = begin_step  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("who", ["engine", "scheduler"])
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_an_abort_ends_the_wait_of_generate_and_stream(who: str, at: int) -> None:
+    for call in ("generate", "stream"):
+        llm = make_llm("v1")
+        aborting(llm, at, "llm-0", llm.engine.abort if who == "engine" else llm.engine.scheduler.abort_request)
+        if call == "generate":
+            output, other = llm.generate([SHARED, [3]], params_of(8))
+            assert other.outputs[0].finish_reason == "length"
+        else:
+            output = list(llm.stream(SHARED, params_of(8)))[-1]
+        assert output.finished
+        assert output.outputs[0].finish_reason == "abort"
+        assert_idle(llm.engine)
+
+
+def test_an_abort_ends_the_wait_of_a_beam_search() -> None:
+    llm = make_llm("sequence_group", num_kv_blocks=40)
+    aborting(llm, 2, "llm-0", llm.engine.abort)
+    gone, whole = llm.beam_search([SHARED, [3, 4]], BeamSearchParams(2, 6))
+    assert len(whole.sequences) == 2
+    assert len(gone.sequences) < 2
+    assert_idle(llm.engine)
+
+
+def test_a_second_thread_gets_a_named_error_and_changes_nothing() -> None:
+    llm = make_llm("v1")
+    expected = tokens_of(llm.generate(PROMPTS, PARAMS))
+    seen: list[Any] = []
+
+    def other() -> None:
+        for call in (
+            partial(llm.generate, [1, 2], params_of(3)),
+            partial(llm.engine.add_request, "x", [1], params_of(3)),
+            partial(llm.engine.abort, "llm-5"),
+            llm.engine.step,
+            partial(next, llm.stream([1], params_of(2))),
+        ):
+            with pytest.raises(EngineBusyError) as error:
+                call()
+            seen.append(str(error.value))
+
+    run, count = llm.engine.executor.run, iter(range(1000))  # type: ignore[attr-defined]
+
+    def slow(step: StepInput) -> StepOutput:
+        if next(count) == 2:
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+        return run(step)
+
+    llm.engine.executor.run = slow  # type: ignore[attr-defined]
+    assert tokens_of(llm.generate(PROMPTS, PARAMS)) == expected
+    assert len(seen) == 5
+    assert "another thread" in seen[0]
+    assert_idle(llm.engine)
+    with_another_thread: list[Any] = []
+    thread = threading.Thread(target=lambda: with_another_thread.append(llm.generate([1, 2], params_of(3))))
+    thread.start()
+    thread.join()
+    assert with_another_thread, "one thread after the other may"
