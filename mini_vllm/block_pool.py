@@ -34,14 +34,10 @@ class FreeKVCacheBlockQueue:
     case. What decides the order is BlockPool.free_blocks, not the queue.
     """
 
-    def __init__(self, blocks: Iterable[KVCacheBlock]) -> None:
+    def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
+        self.num_free_blocks = 0
         self._head = KVCacheBlock(-1)
         self._tail = KVCacheBlock(-1)
-        self.refill(blocks)
-
-    def refill(self, blocks: Iterable[KVCacheBlock]) -> None:
-        """Let the queue hold these blocks, in this order, whatever it held before."""
-        self.num_free_blocks = 0
         self._head.next_free_block = self._tail
         self._tail.prev_free_block = self._head
         self.append_n(blocks)
@@ -196,7 +192,7 @@ class BlockPool:
         usable = [block for block in self.blocks if block is not self.null_block]
         for block in usable:
             block.ref_cnt, block.block_hash = 0, None
-        self.free_queue.refill(usable)
+        self.free_queue.__init__(usable)  # type: ignore[misc]  # the same object: groups share it
 
 
 class BlockPoolOfGroup(BlockPool):

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from itertools import chain
 
 from mini_vllm.errors import MiniVllmError, RequestFailedError, SchedulerStalledError
-from mini_vllm.recovery import Before, Recovery
+from mini_vllm.recovery import Recovery
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerOutput
 from mini_vllm.step import BlockTable, KVPlan, SamplingRow, StepInput, StepOutput, TokenDelta
@@ -44,7 +44,7 @@ class EngineCore(Recovery):
         for request_id in request_ids:
             self._is_torn = True
             if self._before:
-                self._before = [each for each in self._before if each.request.request_id != request_id]
+                self._before = [each for each in self._before if each[0].request_id != request_id]
             request = self.scheduler.finish_request(request_id, reason)
             self._forget(request_id)
             self._is_torn = False
@@ -112,7 +112,7 @@ class EngineCore(Recovery):
         for listener in self.listeners:
             listener.after_schedule(output, plan)
         self._before = [
-            Before(request, request.all_token_ids, request.output_token_ids, len(request.output_token_ids))
+            (request, request.all_token_ids, request.output_token_ids, len(request.output_token_ids))
             for request in chain(output.scheduled_requests, *output.forks.values())
         ]
         return output, self.make_step_input(output, plan) if output.num_scheduled_tokens or plan else None
@@ -124,9 +124,9 @@ class EngineCore(Recovery):
         request from which no token could be sampled ends with reason "error".
         """
         self._is_torn = True
-        self._before = [each for each in self._before if not each.request.is_finished]
+        self._before = [each for each in self._before if not each[0].is_finished]
         errors = {name: RequestFailedError(f"request {name!r}: {why}") for name, why in result.errors.items()}
-        failed = [each.request for each in self._before if each.request.request_id in errors]
+        failed = [request for request, *_ in self._before if request.request_id in errors]
         for request in failed:
             self._end_with_error(request)
         self.scheduler.kv_cache_manager.end_step(result.kv)

@@ -10,7 +10,6 @@ run one by one, and those that fail by themselves end with an error.
 """
 
 from concurrent.futures import Future
-from typing import NamedTuple
 
 from mini_vllm.errors import RequestFailedError
 from mini_vllm.observe.listener import StepListener
@@ -24,19 +23,15 @@ MAX_FAILURES = 3  # steps that may fail in a row; the next one runs its requests
 KnownTable = tuple[int, ...]  # what the runner has: preemptions at the time, blocks in each group; () is no use
 
 
-class Before(NamedTuple):
-    """The tokens of a request before a step. The lists only grow; a fork, which rewrites them, makes new ones."""
+# A request before a step: its tokens, its output, and how long that was. The lists only grow; a fork makes new ones.
+Before = tuple[Request, list[int], list[int], int]
 
-    request: Request
-    all_token_ids: list[int]
-    output_token_ids: list[int]
-    num_output_tokens: int
 
-    def restore(self) -> None:
-        request, n = self.request, self.num_output_tokens
-        request.all_token_ids, request.output_token_ids = self.all_token_ids, self.output_token_ids
-        del request.output_token_ids[n:], request.all_token_ids[request.num_prompt_tokens + n :]
-        request.block_hashes = []
+def restore(request: Request, all_token_ids: list[int], output_token_ids: list[int], num_output_tokens: int) -> None:
+    """Give a request back the tokens that it had before the step."""
+    request.all_token_ids, request.output_token_ids = all_token_ids, output_token_ids
+    del output_token_ids[num_output_tokens:], all_token_ids[request.num_prompt_tokens + num_output_tokens :]
+    request.block_hashes = []
 
 
 class Recovery:
@@ -84,22 +79,22 @@ class Recovery:
         self._is_torn = True
         self.scheduler.fail_step(self._step)
         self.scheduler.kv_cache_manager.end_step(None)
-        for each in self._before:
-            each.restore()
-            request_id = each.request.request_id
-            if request_id in self._failed and not each.request.is_finished:
-                self._end_with_error(each.request)
+        for before in self._before:
+            restore(*before)
+            request, request_id = before[0], before[0].request_id
+            if request_id in self._failed and not request.is_finished:
+                self._end_with_error(request)
                 why = f"{self._num_failures} steps have failed, the last one with {self._failed[request_id]!r}"
                 error = RequestFailedError(f"request {request_id!r}: {why}")
-                self.deltas.append(TokenDelta(request_id, [], "error", start=each.num_output_tokens, error=error))
+                self.deltas.append(TokenDelta(request_id, [], "error", start=before[3], error=error))
         self._after_failure()
 
     def mend(self) -> None:
         """Restart the scheduler from the tokens of its requests, if a call that changes it has broken off."""
         if self._is_torn:
-            for each in self._before:
-                each.restore()
-            requests = {each.request.request_id: each.request for each in self._before}
+            for before in self._before:
+                restore(*before)
+            requests = {request.request_id: request for request, *_ in self._before}
             requests |= {request.request_id: request for request in self.scheduler.requests}
             self.scheduler.restart(list(requests.values()))
             self._after_failure()
