@@ -48,6 +48,11 @@ def is_token_id(value: object) -> bool:
     return is_int(value, -1, 1 << 31)
 
 
+def is_id2label(value: object) -> bool:
+    """Whether value is an object whose names are numbers, which transformers reads for every model."""
+    return isinstance(value, dict) and all(name.isdecimal() for name in value)
+
+
 BOOL = Rule(lambda value: isinstance(value, bool), "true or false")
 OBJECT = Rule(lambda value: isinstance(value, dict), "an object")
 STRING = Rule(lambda value: isinstance(value, str), "a string")
@@ -78,9 +83,17 @@ VALUES: Mapping[str, Rule] = {
     "rope_parameters": OBJECT.or_null(),
     "rope_scaling": OBJECT.or_null(),
     "eos_token_id": TOKEN_IDS,
+    "id2label": Rule(is_id2label, "an object with numbers for names").or_null(),
     "num_labels": integer(0, 10_000).or_null(),  # transformers makes a name for each
 }
 """Fields of config.json that the models read, or that transformers does."""
+
+ROPE_NUMBER = Rule(lambda value: is_number(value, 1e-30, 1e30), "a number in [1e-30, 1e30]")  # that float32 can invert
+ROPE_VALUES: Mapping[str, Rule] = {
+    **dict.fromkeys(("rope_theta", "factor", "low_freq_factor", "high_freq_factor"), ROPE_NUMBER),
+    "original_max_position_embeddings": integer(1, 1 << 30),
+}
+"""Parameters of the rotary embedding: what is in rope_parameters, or in rope_scaling of older files."""
 
 ONLY: Mapping[str, tuple[Any, ...]] = {
     "hidden_act": ("silu",),
@@ -108,6 +121,8 @@ def check_config(file: Path, raw: Mapping[str, Any]) -> None:
             f"{file}: model_type {shown(model_type)} is unknown; supported: {', '.join(MODEL_TYPES)}"
         )
     check_values(file, raw, VALUES)
+    for field in ("rope_parameters", "rope_scaling"):
+        check_values(file, raw.get(field) or {}, ROPE_VALUES)
     for field, only in ONLY.items():
         if field in raw and raw[field] not in only:
             allowed = ", ".join(map(repr, only))
@@ -121,7 +136,9 @@ def check_generation_config(file: Path, raw: Mapping[str, Any]) -> None:
         try:
             SamplingParams(**({name: raw[field]} if raw.get(field) is not None else {}))
         except InvalidParameterError as error:
-            raise CorruptCheckpointError(f"{file}: {field} {shown(raw[field])} is refused: {error}") from error
+            raise CorruptCheckpointError(
+                f"{file}: {field} {shown(raw[field])} is refused: {shown(str(error))}"
+            ) from error
 
 
 def check_values(file: Path, raw: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:

@@ -13,11 +13,10 @@ from torch import Tensor
 
 from mini_vllm.attention import Rotation
 from mini_vllm.errors import UnsupportedModelError, shown
-from mini_vllm.params import is_int, is_number
+from mini_vllm.models.config_fields import ROPE_VALUES
 
 SUPPORTED_ROPE_TYPES = ("default", "llama3")
-MIN_ROPE_NUMBER, MAX_ROPE_NUMBER = 1e-30, 1e30  # what float32 can still invert
-LLAMA3_FACTORS = ("factor", "low_freq_factor", "high_freq_factor")
+LLAMA3_NUMBERS = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 
 
 class RotaryEmbedding:
@@ -57,24 +56,13 @@ def rope_parameters(hf_config: Any) -> dict[str, Any]:
     original = getattr(hf_config, "original_max_position_embeddings", original)  # transformers has it win
     theta = scaling.get("rope_theta", getattr(hf_config, "rope_theta", 10_000.0))
     parameters = {**scaling, "rope_theta": theta, "rope_type": rope_type, "original_max_position_embeddings": original}
-    _check_numbers(parameters, LLAMA3_FACTORS if rope_type == "llama3" else ())
+    for name in ("rope_theta", *(LLAMA3_NUMBERS if rope_type == "llama3" else ())):
+        if not ROPE_VALUES[name].holds(parameters.get(name)):
+            value, allowed = shown(parameters.get(name)), ROPE_VALUES[name].allowed
+            raise UnsupportedModelError(f"rope_parameters: {name} is {value}, allowed is {allowed}")
+    if rope_type == "llama3" and parameters["low_freq_factor"] >= parameters["high_freq_factor"]:
+        raise UnsupportedModelError(f"rope_parameters {shown(parameters)}: low_freq_factor reaches high_freq_factor")
     return parameters
-
-
-def _check_numbers(parameters: Mapping[str, Any], factors: tuple[str, ...]) -> None:
-    for name in ("rope_theta", *factors):
-        value = parameters.get(name)
-        if not is_number(value, MIN_ROPE_NUMBER, MAX_ROPE_NUMBER):
-            limit = f"a number in [{MIN_ROPE_NUMBER}, {MAX_ROPE_NUMBER}]"
-            raise UnsupportedModelError(f"rope_parameters: {name} is {shown(value)}, allowed is {limit}")
-    if not factors:
-        return
-    original = parameters["original_max_position_embeddings"]
-    if not is_int(original, 1, 1 << 30):
-        raise UnsupportedModelError(f"original_max_position_embeddings is {shown(original)}, allowed is at least 1")
-    low, high = parameters["low_freq_factor"], parameters["high_freq_factor"]
-    if low >= high:
-        raise UnsupportedModelError(f"low_freq_factor {low} must be below high_freq_factor {high}")
 
 
 def scale_llama3(inv_freq: Tensor, parameters: Mapping[str, Any]) -> Tensor:
