@@ -38,7 +38,7 @@ def load_model(
     """
     architectures = hf_config.architectures or ["(none given)"]
     if architectures[0] not in MODELS:
-        raise UnsupportedModelError(f"architecture {shown(architectures[0])} is not one of: {', '.join(MODELS)}")
+        raise UnsupportedModelError(f"architectures: {shown(architectures[0])} is not one of: {', '.join(MODELS)}")
     model_class = MODELS[architectures[0]]
     if len(architectures) > 1 or model_class is not MODELS[MODEL_TYPES[hf_config.model_type]]:
         raise UnsupportedModelError(
@@ -46,7 +46,7 @@ def load_model(
             f"which is {MODEL_TYPES[hf_config.model_type]}"
         )
     for place in (torch.device("meta"), device):  # the meta device has shapes and no memory: what is wrong shows there
-        checkpoint = Checkpoint(path)
+        checkpoint = Checkpoint(path, headers_only=place.type == "meta")
         model = model_class(hf_config, WeightLoader(checkpoint, dtype, place, shard))
         checkpoint.finish()
     return model.eval()

@@ -28,6 +28,11 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json",
 UNSAFE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 
 
+def bare(name: str) -> str:
+    """A name as a message gives it: cut and escaped like any value, without the quotes."""
+    return shown(name)[1:-1]
+
+
 # --- Where a model is ------------------------------------------------------------------------------------------------
 
 
@@ -42,7 +47,7 @@ def resolve_model(name: str) -> Path:
     if os.path.isdir(local):  # unlike Path.is_dir, it answers for any string
         return Path(local)
     if not name or name.startswith((".", "~", os.sep)):
-        raise CheckpointNotFoundError(f"{name}: no such folder")
+        raise CheckpointNotFoundError(f"{bare(name)}: no such folder")
     return _resolve_hub_name(name)
 
 
@@ -84,13 +89,19 @@ def weight_files(path: Path) -> dict[Path, set[str]]:
             raise CorruptCheckpointError(f"{index}: has no weight_map")
         files: dict[Path, set[str]] = {}
         for tensor, name in weight_map.items():
-            if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
+            if not _is_weight_file(name):
                 raise CorruptCheckpointError(f"{index}: {shown(name)} is not a file name of this folder")
             files.setdefault(path / name, set()).add(tensor)
         return dict(sorted(files.items()))
     if unsafe := sorted(file.name for file in path.glob("*") if file.suffix in UNSAFE_SUFFIXES):
         raise UnsupportedCheckpointError(f"{path / unsafe[0]}: may run code when it is read; only safetensors are read")
     raise CheckpointNotFoundError(f"{path}: neither {SINGLE_FILE} nor {INDEX_FILE}")
+
+
+def _is_weight_file(name: object) -> bool:
+    """Whether an index may name a file so: one of this folder, in characters that a message can show."""
+    plain = isinstance(name, str) and len(name) < 256 and name.isprintable() and Path(name).name == name
+    return plain and str(name).endswith(".safetensors")
 
 
 # --- Its small files -------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from mini_vllm.errors import CheckpointNotFoundError, CorruptCheckpointError, WeightsMismatchError, shown
-from mini_vllm.models.checkpoint import INDEX_FILE, weight_files
+from mini_vllm.models.checkpoint import INDEX_FILE, bare, weight_files
 from mini_vllm.models.shard import WHOLE, Shard
 
 DTYPES = ("F64", "F32", "BF16", "F16")  # as a safetensors header calls them; all others are no plain weights
@@ -26,11 +26,13 @@ MAX_PROBLEMS = 100  # that a message lists, and after which nothing more is take
 class Checkpoint:
     """The tensors of a checkpoint, read lazily from its safetensors, each taken exactly once.
 
-    Errors of the constructor: CheckpointNotFoundError, CorruptCheckpointError, UnsupportedCheckpointError.
+    headers_only: to find out whether all tensors match; only stand-ins are given out. Errors of the constructor:
+    CheckpointNotFoundError, CorruptCheckpointError, UnsupportedCheckpointError.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, headers_only: bool = False) -> None:
         self.path = path
+        self.headers_only = headers_only
         self._source: dict[str, Any] = {}  # tensor name -> open file that holds it
         self._taken: set[str] = set()
         self._problems: list[str] = []  # missing names and wrong shapes; told all at once by finish()
@@ -38,9 +40,9 @@ class Checkpoint:
             handle = _open(file)
             names = set(handle.keys())
             if twice := sorted(names & self._source.keys()):
-                raise CorruptCheckpointError(f"{file}: {_bare(twice[0])} is also in another file of the checkpoint")
+                raise CorruptCheckpointError(f"{file}: {bare(twice[0])} is also in another file of the checkpoint")
             if absent := sorted(promised - names):
-                raise CorruptCheckpointError(f"{file}: has no {_bare(absent[0])}, which {INDEX_FILE} promises")
+                raise CorruptCheckpointError(f"{file}: has no {bare(absent[0])}, which {INDEX_FILE} promises")
             self._source.update(dict.fromkeys(names, handle))
 
     def __contains__(self, name: str) -> bool:
@@ -58,9 +60,9 @@ class Checkpoint:
             raise WeightsMismatchError(f"{self.path}: {name} is taken a second time")
         self._taken.add(name)
         problem = self._find_problem(name, shape)
-        if problem is None:
+        if problem is None and not self.headers_only:
             return _read(self._source[name], name, part, self.path)
-        self._problems.append(problem)
+        self._problems += [problem] if problem else []
         if len(self._problems) == MAX_PROBLEMS:
             self._refuse(self._problems)
         return torch.zeros(()).expand(shape or ())[part]
@@ -81,7 +83,7 @@ class Checkpoint:
 
     def finish(self) -> None:
         """Close the files. Errors: WeightsMismatchError naming every tensor that is missing, misshapen or left over."""
-        problems = self._problems + [f"left over {_bare(name)}" for name in sorted(self._source.keys() - self._taken)]
+        problems = self._problems + [f"left over {bare(name)}" for name in sorted(self._source.keys() - self._taken)]
         self._source = {}
         if problems:
             self._refuse(problems)
@@ -89,11 +91,6 @@ class Checkpoint:
     def _refuse(self, problems: list[str]) -> NoReturn:
         listed = problems[:MAX_PROBLEMS] + ["and perhaps more"] * (len(problems) >= MAX_PROBLEMS)
         raise WeightsMismatchError(f"{self.path}: {len(problems)} tensors do not match: " + "; ".join(listed))
-
-
-def _bare(name: str) -> str:
-    """A name from a file, cut and escaped, without quotes."""
-    return shown(name)[1:-1]
 
 
 def _open(file: Path) -> Any:
