@@ -19,7 +19,8 @@ from mini_vllm.errors import CheckpointNotFoundError, CorruptCheckpointError, We
 from mini_vllm.models.checkpoint import INDEX_FILE, bare, weight_files
 from mini_vllm.models.shard import WHOLE, Shard
 
-DTYPES = ("F64", "F32", "BF16", "F16")  # as a safetensors header calls them; all others are no plain weights
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+"""The dtypes of plain weights, by their names in a safetensors header."""
 MAX_PROBLEMS = 100  # that a message lists, and after which nothing more is taken
 
 
@@ -38,12 +39,18 @@ class Checkpoint:
         self._problems: list[str] = []  # missing names and wrong shapes; told all at once by finish()
         for file, promised in weight_files(path).items():
             handle = _open(file)
-            names = set(handle.keys())
-            if twice := sorted(names & self._source.keys()):
+            names = dict.fromkeys(handle.keys(), handle)
+            if twice := sorted(names.keys() & self._source.keys()):
                 raise CorruptCheckpointError(f"{file}: {bare(twice[0])} is also in another file of the checkpoint")
-            if absent := sorted(promised - names):
+            if absent := sorted(promised - names.keys()):
                 raise CorruptCheckpointError(f"{file}: has no {bare(absent[0])}, which {INDEX_FILE} promises")
-            self._source.update(dict.fromkeys(names, handle))
+            self._source.update(names)
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """That of the first tensor which has a plain one: what transformers takes for a config.json that names none."""
+        found = (DTYPES.get(handle.get_slice(name).get_dtype()) for name, handle in self._source.items())
+        return next((dtype for dtype in found if dtype is not None), None)
 
     def __contains__(self, name: str) -> bool:
         return name in self._source
