@@ -1,6 +1,6 @@
 """The models that mini_vllm runs, by the name that a checkpoint's config.json gives its architecture.
 
-A new model is one file that says how it differs from its kin, and one line in the registry.
+A new model is one file that says how it differs from its kin, one line in the registry and one in MODEL_TYPES.
 """
 
 from collections.abc import Mapping

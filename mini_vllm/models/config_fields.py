@@ -6,6 +6,7 @@ implement, is refused as well: a checkpoint gives the tokens of transformers, or
 are ignored.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,14 +78,14 @@ VALUES: Mapping[str, Rule] = {
     "mlp_bias": BOOL,
     "tie_word_embeddings": BOOL,
     "use_sliding_window": BOOL,
-    "sliding_window": integer(1, 1 << 30).or_null(),
+    "sliding_window": integer(2, 1 << 30).or_null(),  # with 1, the cache of transformers keeps all
     "max_window_layers": integer(0, 1 << 30),
     "layer_types": list_of(lambda value: isinstance(value, str), "strings").or_null(),
     "rope_parameters": OBJECT.or_null(),
     "rope_scaling": OBJECT.or_null(),
     "eos_token_id": TOKEN_IDS,
     "id2label": Rule(is_id2label, "an object with numbers for names").or_null(),
-    "num_labels": integer(0, 10_000).or_null(),  # transformers makes a name for each
+    "num_labels": integer(0, 10_000),  # transformers makes a name for each
 }
 """Fields of config.json that the models read, or that transformers does."""
 
@@ -113,6 +114,20 @@ SAMPLING_FIELDS: Mapping[str, str] = {
 """Fields of generation_config.json that vLLM reads, and what SamplingParams calls them."""
 
 
+NOT_APPLIED: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("num_beams", "typical_p", "guidance_scale"), (None, 1)),
+    **dict.fromkeys(
+        ("no_repeat_ngram_size", "epsilon_cutoff", "eta_cutoff", "min_length", "min_new_tokens"), (None, 0)
+    ),
+    **dict.fromkeys(("bad_words_ids", "sequence_bias", "suppress_tokens", "begin_suppress_tokens"), (None,)),
+    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id", "stop_strings", "penalty_alpha"), (None,)),
+}
+"""Fields of generation_config.json that change the tokens of transformers, unless they have these values, and that vLLM
+does not read."""
+
+logger = logging.getLogger("mini_vllm")
+
+
 def check_config(file: Path, raw: Mapping[str, Any]) -> None:
     """Errors: CorruptCheckpointError for a value out of range, UnsupportedModelError for what is not implemented."""
     model_type = raw.get("model_type")
@@ -124,13 +139,16 @@ def check_config(file: Path, raw: Mapping[str, Any]) -> None:
     for field in ("rope_parameters", "rope_scaling"):
         check_values(file, raw.get(field) or {}, ROPE_VALUES)
     for field, only in ONLY.items():
-        if field in raw and raw[field] not in only:
+        if field in raw and (type(raw[field]), raw[field]) not in [(type(value), value) for value in only]:
             allowed = ", ".join(map(repr, only))
             raise UnsupportedModelError(f"{file}: {field} {shown(raw[field])} is not supported, only {allowed}")
 
 
 def check_generation_config(file: Path, raw: Mapping[str, Any]) -> None:
-    """Errors: CorruptCheckpointError naming the field from which no SamplingParams, or no end of a text, can be had."""
+    """Say which fields are not applied.
+
+    Errors: CorruptCheckpointError naming the field from which no SamplingParams, or no end of a text, can be had.
+    """
     check_values(file, raw, {"eos_token_id": TOKEN_IDS, "do_sample": BOOL.or_null()})
     for field, name in SAMPLING_FIELDS.items():
         try:
@@ -139,6 +157,9 @@ def check_generation_config(file: Path, raw: Mapping[str, Any]) -> None:
             raise CorruptCheckpointError(
                 f"{file}: {field} {shown(raw[field])} is refused: {shown(str(error))}"
             ) from error
+    for field, neutral in NOT_APPLIED.items():
+        if raw.get(field) not in neutral:
+            logger.warning("%s: %s %s is not applied", file, field, shown(raw[field]))
 
 
 def check_values(file: Path, raw: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:

@@ -223,7 +223,7 @@ FIELDS: dict[str, list[Any]] = {
     "rms_norm_eps": [1e-3, "1e-6", 0.9],
     "hidden_act": ["silu", "gelu", "swish", "relu", "SiLU"],
     **{name: [True] for name in ("attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window")},
-    "sliding_window": [4, 100],
+    "sliding_window": [1, 2, 4, 100],
     "max_window_layers": [0, 1, 2, 3],
     "layer_types": [
         LAYER_TYPES,
@@ -588,7 +588,13 @@ def test_llama3_rope_with_the_original_length_at_top_level(bases: dict[str, Path
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *(("is_causal", False), ("is_causal", None), ("is_encoder_decoder", True), ("hidden_act", "gelu")),
+        *(
+            ("is_causal", False),
+            ("is_causal", None),
+            ("is_causal", 1),
+            ("is_encoder_decoder", True),
+            ("hidden_act", "gelu"),
+        ),
         *(
             ("partial_rotary_factor", 0.5),
             ("per_layer_config", {"0": {"rms_norm_eps": 0.1}}),
@@ -661,8 +667,19 @@ def test_sizes_that_the_weights_do_not_have_are_refused_before_memory_is_taken(
 
 
 def test_more_labels_than_a_file_has_bytes_are_refused(llama: Path) -> None:
-    set_fields(num_labels=10**9)(llama)
-    refused(llama, CorruptCheckpointError, "num_labels is 1000000000")
+    for value in (10**9, None, 1.5):
+        set_fields(num_labels=value)(llama)
+        refused(llama, CorruptCheckpointError, f"num_labels is {value}, allowed is an integer in [0, 10000]")
+
+
+@pytest.mark.parametrize("base", ["mistral", "ministral", "qwen2", "qwen3"])
+@pytest.mark.parametrize(
+    ("window", "outcome"), [(1, "refused"), (2, "equal"), (100, "equal"), (0, "refused"), (-1, "refused")]
+)
+def test_windows_of_every_width(bases: dict[str, Path], tmp_path: Path, base: str, window: int, outcome: str) -> None:
+    """For a window of 1, transformers sees the token alone in a prompt, and everything when it goes on from it."""
+    case = Case(base, set_fields(sliding_window=window), ("sliding_window",), "")
+    assert judge(case, bases[base], tmp_path / "checkpoint") == outcome
 
 
 @pytest.mark.parametrize(
@@ -703,6 +720,25 @@ def test_a_generation_config_is_sound_or_refused_by_name(tmp_path: Path, field: 
     assert max(map(len, messages)) < 1_000
     assert len(messages) > 15
     assert loaded > 1
+
+
+def test_what_a_generation_config_asks_for_in_vain_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    asked = {
+        "num_beams": 4,
+        "no_repeat_ngram_size": 3,
+        "stop_strings": ["x" * 10_000],
+        "typical_p": 1.0,
+        "min_length": 0,
+    }
+    write_json(tmp_path / "generation_config.json", asked)
+    load_generation_config(tmp_path)
+    said = [record.getMessage() for record in caplog.records]
+    assert [message.split(": ")[1].split()[0] for message in said] == [
+        "num_beams",
+        "no_repeat_ngram_size",
+        "stop_strings",
+    ]
+    assert all("is not applied" in message and len(message) < 1_000 for message in said)
 
 
 @pytest.mark.parametrize("case", index_cases(), ids=lambda case: case.label)
