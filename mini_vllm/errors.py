@@ -4,7 +4,20 @@ A refusal is raised before anything has changed, and its message names the value
 MiniVllmError, so a server can turn one `except` clause into a 400; laws of the engine itself are asserts.
 """
 
+import reprlib
 from collections.abc import Mapping
+
+
+def shown(value: object, limit: int = 200) -> str:
+    """repr(value), cut to `limit` characters: a message stays readable, whatever a caller has sent."""
+    bounded = reprlib.Repr()
+    bounded.maxstring = bounded.maxlong = bounded.maxother = limit
+    bounded.maxlevel, bounded.maxlist, bounded.maxtuple, bounded.maxdict = 3, 10, 10, 10
+    try:
+        text = bounded.repr(value[:limit] if isinstance(value, bytes | bytearray) else value)
+    except Exception:  # an integer of too many digits, or an object whose __repr__ raises
+        text = f"<{type(value).__name__} that cannot be shown>"
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 class MiniVllmError(Exception):
@@ -60,7 +73,7 @@ class CorruptCheckpointError(CheckpointError):
 
 
 class UnsupportedCheckpointError(CheckpointError):
-    """Weights in a format that can run code when it is read (.bin, .pt); only safetensors are read."""
+    """Weights that run code when they are read (.bin, .pt), or that are to be added to others (adapters)."""
 
 
 class UnsupportedModelError(CheckpointError):

@@ -20,6 +20,7 @@ from mini_vllm.errors import EngineBusyError, InvalidParameterError, SchedulerSt
 from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.models.config_fields import SAMPLING_FIELDS
 from mini_vllm.params import SamplingParams
 from mini_vllm.scheduler import SchedulerInterface
 from mini_vllm.worker.executor import Executor
@@ -156,10 +157,7 @@ class LLM:
     def default_sampling_params(self) -> SamplingParams:
         """What the checkpoint's generation_config.json asks for, as vLLM reads it."""
         found = self.engine.generation_config
-        names = {"max_new_tokens": "max_tokens"} | {
-            name: name for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-        }
-        options = {ours: found[theirs] for theirs, ours in names.items() if found.get(theirs) is not None}
+        options = {ours: found[theirs] for theirs, ours in SAMPLING_FIELDS.items() if found.get(theirs) is not None}
         if found.get("do_sample") is False:
             options["temperature"] = 0.0
         return SamplingParams(**options)

@@ -1,6 +1,6 @@
 """The models that mini_vllm runs, by the name that a checkpoint's config.json gives its architecture.
 
-A new model is one file that says how it differs from its kin, and one line in the registry.
+A new model is one file that says how it differs from its kin, one line in the registry and one in MODEL_TYPES.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from mini_vllm.errors import UnsupportedModelError
+from mini_vllm.errors import UnsupportedModelError, shown
+from mini_vllm.models.config_fields import MODEL_TYPES
 from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.models.llama import LlamaForCausalLM
 from mini_vllm.models.mistral import MistralForCausalLM
@@ -21,7 +22,8 @@ from mini_vllm.models.weights import Checkpoint, WeightLoader
 __all__ = ["MODELS", "DecoderModel", "Shard", "load_model"]
 
 MODELS: Mapping[str, type[DecoderModel]] = {
-    model.__name__: model for model in (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)
+    **{model.__name__: model for model in (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)},
+    "MinistralForCausalLM": MistralForCausalLM,
 }
 
 
@@ -30,14 +32,21 @@ def load_model(
 ) -> DecoderModel:
     """The checkpoint's model, its weights in dtype on device; of layers that are cut, the part of this shard.
 
-    Errors: UnsupportedModelError, and InvalidParameterError for heads that cannot be shared out among the shards, both
-    before a weight is read; WeightsMismatchError when model and checkpoint do not have exactly the same tensors; the
-    errors of Checkpoint.
+    Errors, all of them before memory is taken: UnsupportedModelError; InvalidParameterError for heads that cannot be
+    shared out among the shards; WeightsMismatchError when model and checkpoint do not have exactly the same tensors;
+    the errors of Checkpoint.
     """
     architectures = hf_config.architectures or ["(none given)"]
     if architectures[0] not in MODELS:
-        raise UnsupportedModelError(f"architecture {architectures[0]!r} is not one of: {', '.join(MODELS)}")
-    checkpoint = Checkpoint(path)
-    model = MODELS[architectures[0]](hf_config, WeightLoader(checkpoint, dtype, device, shard))
-    checkpoint.finish()
+        raise UnsupportedModelError(f"architectures: {shown(architectures[0])} is not one of: {', '.join(MODELS)}")
+    model_class = MODELS[architectures[0]]
+    if len(architectures) > 1 or model_class is not MODELS[MODEL_TYPES[hf_config.model_type]]:
+        raise UnsupportedModelError(
+            f"architectures {shown(architectures)} contradicts model_type {hf_config.model_type!r}, "
+            f"which is {MODEL_TYPES[hf_config.model_type]}"
+        )
+    for place in (torch.device("meta"), device):  # the meta device has shapes and no memory: what is wrong shows there
+        checkpoint = Checkpoint(path, headers_only=place.type == "meta")
+        model = model_class(hf_config, WeightLoader(checkpoint, dtype, place, shard))
+        checkpoint.finish()
     return model.eval()

@@ -16,14 +16,21 @@ from mini_vllm.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
     UnsupportedCheckpointError,
-    UnsupportedModelError,
+    shown,
 )
+from mini_vllm.models.config_fields import check_config, check_generation_config
 
 BUNDLED_MODEL = "tiny"
 SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 HUB_PATTERNS = ("*.json", "*.safetensors", "*.model", "*.jinja", "*.txt")
+ADAPTER_FILE = "adapter_config.json"
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "vocab.txt")
 UNSAFE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
+
+
+def bare(name: str) -> str:
+    """A name as a message gives it: cut and escaped like any value, without the quotes."""
+    return shown(name)[1:-1]
 
 
 # --- Where a model is ------------------------------------------------------------------------------------------------
@@ -40,14 +47,14 @@ def resolve_model(name: str) -> Path:
     if os.path.isdir(local):  # unlike Path.is_dir, it answers for any string
         return Path(local)
     if not name or name.startswith((".", "~", os.sep)):
-        raise CheckpointNotFoundError(f"{name}: no such folder")
+        raise CheckpointNotFoundError(f"{bare(name)}: no such folder")
     return _resolve_hub_name(name)
 
 
 def _resolve_hub_name(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    tried = [f"{name!r} is not {BUNDLED_MODEL!r}, nor a folder"]
+    tried = [f"{shown(name)} is not {BUNDLED_MODEL!r}, nor a folder"]
     for place, local_files_only in (("the local hub cache", True), ("the hub", False)):
         try:
             found = snapshot_download(name, allow_patterns=list(HUB_PATTERNS), local_files_only=local_files_only)
@@ -63,27 +70,38 @@ def _resolve_hub_name(name: str) -> Path:
 
 def _is_complete(path: Path) -> bool:
     try:
-        return (path / "config.json").is_file() and all(file.is_file() for file in weight_files(path))
+        return all(os.path.isfile(file) for file in (path / "config.json", *weight_files(path)))
     except CheckpointError:
         return False
 
 
-def weight_files(path: Path) -> list[Path]:
-    """The safetensors files that make up the checkpoint, by the index or the single file. They need not exist."""
+def weight_files(path: Path) -> dict[Path, set[str]]:
+    """The safetensors files that make up the checkpoint, and the tensors that the index promises of each.
+
+    They need not exist. Where there are both, the single file counts and not the index, as for transformers.
+    """
     index = path / INDEX_FILE
+    if (path / SINGLE_FILE).exists():
+        return {path / SINGLE_FILE: set()}
     if index.exists():
         weight_map = _read_json(index).get("weight_map")
         if not isinstance(weight_map, dict) or not weight_map:
             raise CorruptCheckpointError(f"{index}: has no weight_map")
-        names = {str(name) for name in weight_map.values()}
-        if outside := sorted(name for name in names if Path(name).name != name):
-            raise CorruptCheckpointError(f"{index}: {outside[0]!r} is not a file name of this folder")
-        return [path / name for name in sorted(names)]
-    if (path / SINGLE_FILE).exists():
-        return [path / SINGLE_FILE]
+        files: dict[Path, set[str]] = {}
+        for tensor, name in weight_map.items():
+            if not _is_weight_file(name):
+                raise CorruptCheckpointError(f"{index}: {shown(name)} is not a file name of this folder")
+            files.setdefault(path / name, set()).add(tensor)
+        return dict(sorted(files.items()))
     if unsafe := sorted(file.name for file in path.glob("*") if file.suffix in UNSAFE_SUFFIXES):
         raise UnsupportedCheckpointError(f"{path / unsafe[0]}: may run code when it is read; only safetensors are read")
     raise CheckpointNotFoundError(f"{path}: neither {SINGLE_FILE} nor {INDEX_FILE}")
+
+
+def _is_weight_file(name: object) -> bool:
+    """Whether an index may name a file so: one of this folder, in characters that a message can show."""
+    plain = isinstance(name, str) and len(name) < 256 and name.isprintable() and Path(name).name == name
+    return plain and str(name).endswith(".safetensors")
 
 
 # --- Its small files -------------------------------------------------------------------------------------------------
@@ -93,7 +111,8 @@ def load_hf_config(path: Path) -> Any:
     """The checkpoint's configuration, a transformers PretrainedConfig.
 
     Errors: CheckpointNotFoundError, CorruptCheckpointError; UnsupportedCheckpointError when the checkpoint wants its
-    own code to run; UnsupportedModelError for a model_type that transformers does not know.
+    own code to run, or is an adapter to another; UnsupportedModelError for a model_type or an option that mini_vllm
+    does not know.
     """
     from transformers import AutoConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -101,21 +120,28 @@ def load_hf_config(path: Path) -> Any:
     file = path / "config.json"
     raw = _read_json(file)
     _refuse_custom_code(file, raw)
-    model_type = raw.get("model_type")
-    if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
-        raise UnsupportedModelError(
-            f"{file}: model_type {model_type!r} is unknown; supported: llama, mistral, qwen2, qwen3"
-        )
+    if (path / ADAPTER_FILE).exists():  # transformers would add it to the weights
+        raise UnsupportedCheckpointError(f"{path / ADAPTER_FILE}: adapters are not supported; merge it into the model")
+    check_config(file, raw)
+    config_class = CONFIG_MAPPING[raw["model_type"]]
+    for field in raw:  # what transformers would take the place of its own code with
+        if field.startswith("__") or field == "attribute_map" or callable(getattr(config_class, field, None)):
+            raise CorruptCheckpointError(f"{file}: {shown(field)} is not the name of a field")
     try:
         return AutoConfig.from_pretrained(path, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # transformers validates with many kinds of exceptions
-        raise CorruptCheckpointError(f"{file}: {error}") from error
+        raise CorruptCheckpointError(f"{file}: {shown(str(error))}") from error
 
 
 def load_generation_config(path: Path) -> dict[str, Any]:
-    """generation_config.json as it stands, {} when there is none: sampling defaults, eos_token_id (int or list)."""
+    """generation_config.json as it stands, {} when there is none: sampling defaults, eos_token_id (int or list).
+
+    Errors: CorruptCheckpointError naming the field that nobody can sample by.
+    """
     file = path / "generation_config.json"
-    return _read_json(file) if file.exists() else {}
+    content = _read_json(file) if file.exists() else {}
+    check_generation_config(file, content)
+    return content
 
 
 def load_tokenizer(path: Path) -> Any | None:
@@ -130,7 +156,7 @@ def load_tokenizer(path: Path) -> Any | None:
     try:
         return AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # a broken tokenizer.json surfaces as a bare Exception of the Rust library
-        raise CorruptCheckpointError(f"{path}: the tokenizer cannot be loaded: {error}") from error
+        raise CorruptCheckpointError(f"{path}: the tokenizer cannot be loaded: {shown(str(error))}") from error
 
 
 def _read_json(file: Path) -> dict[str, Any]:
@@ -139,7 +165,7 @@ def _read_json(file: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise CheckpointNotFoundError(f"{file}: no such file") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise CorruptCheckpointError(f"{file}: not readable as JSON: {error}") from error
+        raise CorruptCheckpointError(f"{file}: not readable as JSON: {shown(str(error))}") from error
     if not isinstance(content, dict):
         raise CorruptCheckpointError(f"{file}: holds a {type(content).__name__}, expected an object")
     return content
@@ -148,5 +174,5 @@ def _read_json(file: Path) -> dict[str, Any]:
 def _refuse_custom_code(file: Path, raw: Mapping[str, Any]) -> None:
     if raw.get("auto_map"):
         raise UnsupportedCheckpointError(
-            f"{file}: auto_map {raw['auto_map']!r} asks for code that comes with the checkpoint; it is never run"
+            f"{file}: auto_map {shown(raw['auto_map'])} asks for code that comes with the checkpoint; it is never run"
         )

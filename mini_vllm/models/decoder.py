@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from mini_vllm.attention import PagedAttention, Rotation
-from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError
+from mini_vllm.attention.metadata import MAX_HEAD_DIM
+from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError, shown
 from mini_vllm.models.layers.embedding import Embedding
 from mini_vllm.models.layers.linear import Linear, linear, pack_weight
 from mini_vllm.models.layers.norm import RMSNorm
@@ -59,7 +60,6 @@ class DecoderModel(nn.Module, ABC):
 
     def __init__(self, config: Any, loader: WeightLoader) -> None:
         super().__init__()
-        refuse_unsupported(config)
         self.num_layers: int = config.num_hidden_layers
         self.vocab_size: int = config.vocab_size
         self.hidden_size: int = config.hidden_size
@@ -68,6 +68,14 @@ class DecoderModel(nn.Module, ABC):
         self.num_heads = len(loader.shard.part(num_heads, "num_attention_heads"))
         self.num_kv_heads = len(loader.shard.part(num_kv_heads, "num_key_value_heads"))
         self.head_dim: int = getattr(config, "head_dim", None) or self.hidden_size // num_heads
+        if self.head_dim > MAX_HEAD_DIM or num_heads % num_kv_heads:
+            raise UnsupportedModelError(
+                f"head_dim {self.head_dim}, num_attention_heads {num_heads}, num_key_value_heads {num_kv_heads}: "
+                f"head_dim may be {MAX_HEAD_DIM} at most, and every KV head needs as many heads"
+            )
+        layer_types = getattr(config, "layer_types", None)
+        if layer_types is not None and len(layer_types) != self.num_layers:
+            raise UnsupportedModelError(f"layer_types has {len(layer_types)} entries for {self.num_layers} layers")
         self.attention_shape = AttentionShape(self.hidden_size, num_heads, num_kv_heads, self.head_dim)
 
         body = loader.at("model")
@@ -108,31 +116,30 @@ class DecoderModel(nn.Module, ABC):
         """A tied checkpoint may store its head again, if it is the same."""
         weight = self.embed_tokens.weight
         head = loader.checkpoint.take("lm_head.weight", (self.vocab_size, self.hidden_size))
-        if not torch.equal(head.to(weight), weight):
+        if not weight.is_meta and not torch.equal(head.to(weight), weight):
             raise WeightsMismatchError(
                 f"{loader.checkpoint.path}: tie_word_embeddings is set, but lm_head.weight is not embed_tokens.weight"
             )
 
 
-def refuse_unsupported(config: Any) -> None:
-    """Errors: UnsupportedModelError for options that would change the result and are not implemented."""
-    if getattr(config, "quantization_config", None) is not None:
-        raise UnsupportedModelError(
-            f"quantization_config {config.quantization_config!r} is not supported, only unquantised weights"
-        )
-    if config.hidden_act != "silu":
-        raise UnsupportedModelError(f"hidden_act {config.hidden_act!r} is not supported, only 'silu'")
-
-
 def window_of_layer(config: Any, layer_idx: int) -> int | None:
-    """The sliding window of a layer of a model that mixes windows and full attention by `layer_types` (Qwen2, Qwen3).
+    """The sliding window of a layer: by `layer_types` where the configuration has them, else the same in every layer.
 
-    transformers derives layer_types from use_sliding_window and max_window_layers when config.json has none.
+    For Qwen2 and Qwen3, transformers derives layer_types from use_sliding_window and max_window_layers when config.json
+    has none, and the window is null unless use_sliding_window is set. Errors: UnsupportedModelError for a type that is
+    neither full_attention nor sliding_attention, and for a window that is asked for and not given.
     """
-    layer_type = config.layer_types[layer_idx]
-    if layer_type not in ("full_attention", "sliding_attention"):
+    window: int | None = getattr(config, "sliding_window", None)
+    layer_types = getattr(config, "layer_types", None)
+    if layer_types is None:
+        return window
+    if layer_types[layer_idx] not in ("full_attention", "sliding_attention"):
         raise UnsupportedModelError(
-            f"layer type {layer_type!r} of layer {layer_idx} is not one of: full_attention, sliding_attention"
+            f"layer_types: layer type {shown(layer_types[layer_idx])} of layer {layer_idx} is not one of: "
+            "full_attention, sliding_attention"
         )
-    window: int | None = config.sliding_window
-    return window if layer_type == "sliding_attention" else None
+    if layer_types[layer_idx] == "full_attention":
+        return None
+    if window is None:
+        raise UnsupportedModelError(f"layer_types: layer {layer_idx} has a window, but sliding_window is null")
+    return window

@@ -5,37 +5,52 @@ and talks nonsense; `Checkpoint.finish` makes that an error. The layers take; `m
 layer is cut among several processes, each takes its part of every tensor (shard.py).
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from mini_vllm.errors import CheckpointNotFoundError, CorruptCheckpointError, WeightsMismatchError
-from mini_vllm.models.checkpoint import weight_files
+from mini_vllm.errors import CheckpointNotFoundError, CorruptCheckpointError, WeightsMismatchError, shown
+from mini_vllm.models.checkpoint import INDEX_FILE, bare, weight_files
 from mini_vllm.models.shard import WHOLE, Shard
+
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+"""The dtypes of plain weights, by their names in a safetensors header."""
+MAX_PROBLEMS = 100  # that a message lists, and after which nothing more is taken
 
 
 class Checkpoint:
     """The tensors of a checkpoint, read lazily from its safetensors, each taken exactly once.
 
-    Errors of the constructor: CheckpointNotFoundError, CorruptCheckpointError, UnsupportedCheckpointError.
+    headers_only: to find out whether all tensors match; only stand-ins are given out. Errors of the constructor:
+    CheckpointNotFoundError, CorruptCheckpointError, UnsupportedCheckpointError.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, headers_only: bool = False) -> None:
         self.path = path
+        self.headers_only = headers_only
         self._source: dict[str, Any] = {}  # tensor name -> open file that holds it
         self._taken: set[str] = set()
         self._problems: list[str] = []  # missing names and wrong shapes; told all at once by finish()
-        for file in weight_files(path):
+        for file, promised in weight_files(path).items():
             handle = _open(file)
-            for name in handle.keys():  # noqa: SIM118 (a safetensors handle is not iterable)
-                if name in self._source:
-                    raise CorruptCheckpointError(f"{file}: {name} is also in another file of the checkpoint")
-                self._source[name] = handle
+            names = dict.fromkeys(handle.keys(), handle)
+            if twice := sorted(names.keys() & self._source.keys()):
+                raise CorruptCheckpointError(f"{file}: {bare(twice[0])} is also in another file of the checkpoint")
+            if absent := sorted(promised - names.keys()):
+                raise CorruptCheckpointError(f"{file}: has no {bare(absent[0])}, which {INDEX_FILE} promises")
+            self._source.update(names)
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """That of the first tensor which has a plain one: what transformers takes for a config.json that names none."""
+        found = (DTYPES.get(handle.get_slice(name).get_dtype()) for name, handle in self._source.items())
+        return next((dtype for dtype in found if dtype is not None), None)
 
     def __contains__(self, name: str) -> bool:
         return name in self._source
@@ -44,21 +59,30 @@ class Checkpoint:
         """The tensor of that name, on the CPU in the dtype of the file; a view of the mapped file, to copy from.
 
         part: the slices of its leading dimensions to read, all else is left on the disk; shape is that of the whole.
-        The tensor counts as taken even so. A name that is missing, or has another shape, is noted for finish(), and a
-        stand-in of the right shape that takes no memory is returned. Errors: WeightsMismatchError when the name was
-        taken before.
+        The tensor counts as taken even so. A name that is missing, or has another shape or no plain dtype, is noted for
+        finish(), and a stand-in of the right shape that takes no memory is returned. Errors: WeightsMismatchError when
+        the name was taken before, and when too many are wrong.
         """
         if name in self._taken:
             raise WeightsMismatchError(f"{self.path}: {name} is taken a second time")
         self._taken.add(name)
-        if name not in self._source:
-            self._problems.append(f"missing {name}")
-        else:
-            found = tuple(self._source[name].get_slice(name).get_shape())
-            if shape is None or found == shape:
-                return _read(self._source[name], name, part, self.path)
-            self._problems.append(f"{name} has shape {found}, expected {shape}")
+        problem = self._find_problem(name, shape)
+        if problem is None and not self.headers_only:
+            return _read(self._source[name], name, part, self.path)
+        self._problems += [problem] if problem else []
+        if len(self._problems) == MAX_PROBLEMS:
+            self._refuse(self._problems)
         return torch.zeros(()).expand(shape or ())[part]
+
+    def _find_problem(self, name: str, shape: tuple[int, ...] | None) -> str | None:
+        """What the header says against the tensor, in words."""
+        if name not in self._source:
+            return f"missing {name}"
+        header = self._source[name].get_slice(name)
+        found, dtype = tuple(header.get_shape()), header.get_dtype()
+        if shape is not None and found != shape:
+            return f"{name} has shape {shown(found)}, expected {shape}"
+        return None if dtype in DTYPES else f"{name} has dtype {dtype}, supported are {', '.join(DTYPES)}"
 
     def ignore(self, suffix: str) -> None:
         """Count the tensors whose name ends so as taken: what old checkpoints hold and no model needs."""
@@ -66,26 +90,30 @@ class Checkpoint:
 
     def finish(self) -> None:
         """Close the files. Errors: WeightsMismatchError naming every tensor that is missing, misshapen or left over."""
-        problems = self._problems + [f"left over {name}" for name in sorted(self._source.keys() - self._taken)]
+        problems = self._problems + [f"left over {bare(name)}" for name in sorted(self._source.keys() - self._taken)]
         self._source = {}
         if problems:
-            raise WeightsMismatchError(f"{self.path}: {len(problems)} tensors do not match: " + "; ".join(problems))
+            self._refuse(problems)
+
+    def _refuse(self, problems: list[str]) -> NoReturn:
+        listed = problems[:MAX_PROBLEMS] + ["and perhaps more"] * (len(problems) >= MAX_PROBLEMS)
+        raise WeightsMismatchError(f"{self.path}: {len(problems)} tensors do not match: " + "; ".join(listed))
 
 
 def _open(file: Path) -> Any:
-    if not file.is_file():
+    if not os.path.isfile(file):  # unlike Path.is_file, it answers for any name
         raise CheckpointNotFoundError(f"{file}: no such file")
     try:
         return safe_open(file, framework="pt", device="cpu")
     except (SafetensorError, OSError, ValueError) as error:
-        raise CorruptCheckpointError(f"{file}: not a complete safetensors file: {error}") from error
+        raise CorruptCheckpointError(f"{file}: not a complete safetensors file: {shown(str(error))}") from error
 
 
 def _read(handle: Any, name: str, part: tuple[slice, ...], path: Path) -> Tensor:
     try:
         tensor: Tensor = handle.get_slice(name)[part] if part else handle.get_tensor(name)
     except (SafetensorError, OSError, ValueError) as error:
-        raise CorruptCheckpointError(f"{path}: {name} cannot be read: {error}") from error
+        raise CorruptCheckpointError(f"{path}: {name} cannot be read: {shown(str(error))}") from error
     return tensor
 
 

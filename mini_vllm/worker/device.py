@@ -6,7 +6,8 @@ from typing import Any
 import torch
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.errors import InvalidParameterError, UnsupportedModelError, shown
+from mini_vllm.models.weights import Checkpoint
 
 MAX_CPU_KV_CACHE_BYTES = 4 << 30  # what vLLM's CPU back end takes by default; main memory is shared with others
 
@@ -20,16 +21,20 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def pick_dtype(name: str, hf_config: Any) -> torch.dtype:
-    """ "auto" is the dtype that the checkpoint's config names, float32 where it names none."""
-    chosen = getattr(hf_config, "dtype", None) if name == "auto" else name
+def pick_dtype(name: str, hf_config: Any, path: Path) -> torch.dtype:
+    """ "auto" is the dtype that the checkpoint's config names, or that of its first weight where it names none.
+
+    Errors: InvalidParameterError for a name that is no such dtype, UnsupportedModelError for a checkpoint of another.
+    """
+    chosen: Any = name
+    if name == "auto":
+        chosen = hf_config.dtype or Checkpoint(path, headers_only=True).dtype or torch.float32
     dtype = getattr(torch, chosen, None) if isinstance(chosen, str) else chosen
-    if dtype is None and name == "auto":
-        return torch.float32
     for supported in (torch.float32, torch.bfloat16, torch.float16):
         if dtype == supported:
             return supported
-    raise InvalidParameterError(f"dtype must be float32, bfloat16 or float16, got {chosen!r}")
+    kind = UnsupportedModelError if name == "auto" else InvalidParameterError
+    raise kind(f"dtype must be float32, bfloat16 or float16, got {shown(chosen)}")
 
 
 def available_bytes(config: EngineConfig, hf_config: Any, dtype: torch.dtype, device: torch.device) -> int:

@@ -23,7 +23,7 @@ class LocalExecutor(Executor):
         config, path = self.config, resolve_model(self.config.model)
         self.hf_config = load_hf_config(path)
         self.device = pick_device(config.device)
-        self.dtype = pick_dtype(config.dtype, self.hf_config)
+        self.dtype = pick_dtype(config.dtype, self.hf_config, path)
         self.attention_backend = get_backend(config.attention_backend, self.device)
         self.model = load_model(path, self.hf_config, dtype=self.dtype, device=self.device)
         size = self.dtype.itemsize

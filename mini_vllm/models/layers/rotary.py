@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from mini_vllm.attention import Rotation
-from mini_vllm.errors import UnsupportedModelError
+from mini_vllm.errors import UnsupportedModelError, shown
+from mini_vllm.models.config_fields import ROPE_VALUES
 
 SUPPORTED_ROPE_TYPES = ("default", "llama3")
-LLAMA3_PARAMETERS = {"factor", "low_freq_factor", "high_freq_factor"}
+LLAMA3_NUMBERS = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 
 
 class RotaryEmbedding:
@@ -40,23 +41,28 @@ class RotaryEmbedding:
 def rope_parameters(hf_config: Any) -> dict[str, Any]:
     """The configuration's rope_parameters, or what older ones say with rope_theta and rope_scaling; checked.
 
-    Errors: UnsupportedModelError for a rope_type other than SUPPORTED_ROPE_TYPES, or rotation of part of a head.
+    Errors: UnsupportedModelError for a rope_type other than SUPPORTED_ROPE_TYPES, rotation of part of a head, and
+    numbers from which no angles come.
     """
     scaling = getattr(hf_config, "rope_parameters", None) or getattr(hf_config, "rope_scaling", None) or {}
-    theta = scaling.get("rope_theta") or getattr(hf_config, "rope_theta", None) or 10_000.0
-    rope_type = scaling.get("rope_type") or scaling.get("type") or "default"
+    rope_type = scaling.get("rope_type", scaling.get("type", "default"))
     if any(isinstance(value, Mapping) for value in scaling.values()):
-        raise UnsupportedModelError(f"rope_parameters per layer type ({', '.join(scaling)}) are not supported")
+        raise UnsupportedModelError(f"rope_parameters {shown(scaling)} per layer type are not supported")
     if rope_type not in SUPPORTED_ROPE_TYPES:
-        raise UnsupportedModelError(f"rope_type {rope_type!r} is not one of: {', '.join(SUPPORTED_ROPE_TYPES)}")
-    if rope_type == "llama3" and (absent := LLAMA3_PARAMETERS - scaling.keys()):
-        raise UnsupportedModelError(
-            f"rope_type 'llama3' needs {', '.join(sorted(absent))} in rope_parameters {scaling}"
-        )
+        raise UnsupportedModelError(f"rope_type {shown(rope_type)} is not one of: {', '.join(SUPPORTED_ROPE_TYPES)}")
     if (fraction := scaling.get("partial_rotary_factor", 1.0)) != 1.0:
-        raise UnsupportedModelError(f"partial_rotary_factor {fraction} is not supported, only 1.0")
+        raise UnsupportedModelError(f"partial_rotary_factor {shown(fraction)} is not supported, only 1.0")
     original = scaling.get("original_max_position_embeddings", hf_config.max_position_embeddings)
-    return {**scaling, "rope_theta": theta, "rope_type": rope_type, "original_max_position_embeddings": original}
+    original = getattr(hf_config, "original_max_position_embeddings", original)  # transformers has it win
+    theta = scaling.get("rope_theta", getattr(hf_config, "rope_theta", 10_000.0))
+    parameters = {**scaling, "rope_theta": theta, "rope_type": rope_type, "original_max_position_embeddings": original}
+    for name in ("rope_theta", *(LLAMA3_NUMBERS if rope_type == "llama3" else ())):
+        if not ROPE_VALUES[name].holds(parameters.get(name)):
+            value, allowed = shown(parameters.get(name)), ROPE_VALUES[name].allowed
+            raise UnsupportedModelError(f"rope_parameters: {name} is {value}, allowed is {allowed}")
+    if rope_type == "llama3" and parameters["low_freq_factor"] >= parameters["high_freq_factor"]:
+        raise UnsupportedModelError(f"rope_parameters {shown(parameters)}: low_freq_factor reaches high_freq_factor")
+    return parameters
 
 
 def scale_llama3(inv_freq: Tensor, parameters: Mapping[str, Any]) -> Tensor:

@@ -1,0 +1,169 @@
+"""What the fields of config.json and generation_config.json may hold.
+
+Both files are data from strangers. A value out of range is refused here by the name of its field, before transformers
+builds lists as long as the file says. A field that changes what transformers computes, and that mini_vllm does not
+implement, is refused as well: a checkpoint gives the tokens of transformers, or none. Fields that transformers ignores
+are ignored.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mini_vllm.errors import CorruptCheckpointError, InvalidParameterError, UnsupportedModelError, shown
+from mini_vllm.params import SamplingParams, is_int, is_number
+
+MODEL_TYPES: Mapping[str, str] = {
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "ministral": "MinistralForCausalLM",
+}
+"""The model_type of a config.json, by which transformers picks the class, and the name of that class."""
+
+
+class Rule(NamedTuple):
+    """What a field may hold, as a test and in words."""
+
+    holds: Callable[[Any], bool]
+    allowed: str
+
+    def or_null(self) -> "Rule":
+        return Rule(lambda value: value is None or self.holds(value), f"null or {self.allowed}")
+
+
+def integer(low: int, high: int) -> Rule:
+    """An integer, no bool, in [low, high]."""
+    return Rule(lambda value: is_int(value, low, high), f"an integer in [{low}, {high}]")
+
+
+def list_of(holds: Callable[[Any], bool], what: str) -> Rule:
+    """A list, all of whose entries pass the test."""
+    return Rule(lambda value: isinstance(value, list) and all(map(holds, value)), f"a list of {what}")
+
+
+def is_token_id(value: object) -> bool:
+    """Whether value can stand for a token: -1, for one that never comes, is common."""
+    return is_int(value, -1, 1 << 31)
+
+
+def is_id2label(value: object) -> bool:
+    """Whether value is an object whose names are numbers, which transformers reads for every model."""
+    return isinstance(value, dict) and all(name.isdecimal() for name in value)
+
+
+BOOL = Rule(lambda value: isinstance(value, bool), "true or false")
+OBJECT = Rule(lambda value: isinstance(value, dict), "an object")
+STRING = Rule(lambda value: isinstance(value, str), "a string")
+TOKEN_IDS = Rule(
+    lambda value: is_token_id(value) or (isinstance(value, list) and all(map(is_token_id, value))),
+    "a token id or a list of them",
+).or_null()
+
+VALUES: Mapping[str, Rule] = {
+    "architectures": list_of(lambda value: isinstance(value, str), "strings").or_null(),
+    "vocab_size": integer(1, 1 << 24),
+    "hidden_size": integer(1, 1 << 20),
+    "intermediate_size": integer(1, 1 << 22),
+    "num_hidden_layers": integer(1, 10_000),
+    "num_attention_heads": integer(1, 1 << 14),
+    "num_key_value_heads": integer(1, 1 << 14).or_null(),
+    "head_dim": integer(1, 1 << 14).or_null(),
+    "max_position_embeddings": integer(1, 1 << 30),
+    "rms_norm_eps": Rule(lambda value: is_number(value, 0, 1), "a number in [0, 1]"),
+    "hidden_act": STRING,
+    "attention_bias": BOOL,
+    "mlp_bias": BOOL,
+    "tie_word_embeddings": BOOL,
+    "use_sliding_window": BOOL,
+    "sliding_window": integer(2, 1 << 30).or_null(),  # with 1, the cache of transformers keeps all
+    "max_window_layers": integer(0, 1 << 30),
+    "layer_types": list_of(lambda value: isinstance(value, str), "strings").or_null(),
+    "rope_parameters": OBJECT.or_null(),
+    "rope_scaling": OBJECT.or_null(),
+    "eos_token_id": TOKEN_IDS,
+    "id2label": Rule(is_id2label, "an object with numbers for names").or_null(),
+    "num_labels": integer(0, 10_000),  # transformers makes a name for each
+}
+"""Fields of config.json that the models read, or that transformers does."""
+
+ROPE_NUMBER = Rule(lambda value: is_number(value, 1e-30, 1e30), "a number in [1e-30, 1e30]")  # that float32 can invert
+ROPE_VALUES: Mapping[str, Rule] = {
+    **dict.fromkeys(("rope_theta", "factor", "low_freq_factor", "high_freq_factor"), ROPE_NUMBER),
+    "original_max_position_embeddings": integer(1, 1 << 30),
+}
+"""Parameters of the rotary embedding: what is in rope_parameters, or in rope_scaling of older files."""
+
+ONLY: Mapping[str, tuple[Any, ...]] = {
+    "hidden_act": ("silu",),
+    "is_causal": (True,),
+    "is_encoder_decoder": (False,),
+    **dict.fromkeys(("dtype", "torch_dtype"), (None, "float32", "bfloat16", "float16")),
+    **dict.fromkeys(("quantization_config", "compression_config", "fusion_config", "transformers_weights"), (None,)),
+    **dict.fromkeys(("text_config", "decoder", "generator", "text_encoder", "per_layer_config"), (None,)),
+    **dict.fromkeys(("attention_chunk_size", "kv_sharing_modes"), (None,)),
+}
+"""Fields of config.json that change what transformers computes, and the values that mini_vllm implements."""
+
+SAMPLING_FIELDS: Mapping[str, str] = {
+    **{name: name for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")},
+    "max_new_tokens": "max_tokens",
+}
+"""Fields of generation_config.json that vLLM reads, and what SamplingParams calls them."""
+
+
+NOT_APPLIED: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("num_beams", "typical_p", "guidance_scale"), (None, 1)),
+    **dict.fromkeys(
+        ("no_repeat_ngram_size", "epsilon_cutoff", "eta_cutoff", "min_length", "min_new_tokens"), (None, 0)
+    ),
+    **dict.fromkeys(("bad_words_ids", "sequence_bias", "suppress_tokens", "begin_suppress_tokens"), (None,)),
+    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id", "stop_strings", "penalty_alpha"), (None,)),
+}
+"""Fields of generation_config.json that change the tokens of transformers, unless they have these values, and that vLLM
+does not read."""
+
+logger = logging.getLogger("mini_vllm")
+
+
+def check_config(file: Path, raw: Mapping[str, Any]) -> None:
+    """Errors: CorruptCheckpointError for a value out of range, UnsupportedModelError for what is not implemented."""
+    model_type = raw.get("model_type")
+    if not isinstance(model_type, str) or model_type not in MODEL_TYPES:
+        raise UnsupportedModelError(
+            f"{file}: model_type {shown(model_type)} is unknown; supported: {', '.join(MODEL_TYPES)}"
+        )
+    check_values(file, raw, VALUES)
+    for field in ("rope_parameters", "rope_scaling"):
+        check_values(file, raw.get(field) or {}, ROPE_VALUES)
+    for field, only in ONLY.items():
+        if field in raw and (type(raw[field]), raw[field]) not in [(type(value), value) for value in only]:
+            allowed = ", ".join(map(repr, only))
+            raise UnsupportedModelError(f"{file}: {field} {shown(raw[field])} is not supported, only {allowed}")
+
+
+def check_generation_config(file: Path, raw: Mapping[str, Any]) -> None:
+    """Say which fields are not applied.
+
+    Errors: CorruptCheckpointError naming the field from which no SamplingParams, or no end of a text, can be had.
+    """
+    check_values(file, raw, {"eos_token_id": TOKEN_IDS, "do_sample": BOOL.or_null()})
+    for field, name in SAMPLING_FIELDS.items():
+        try:
+            SamplingParams(**({name: raw[field]} if raw.get(field) is not None else {}))
+        except InvalidParameterError as error:
+            raise CorruptCheckpointError(
+                f"{file}: {field} {shown(raw[field])} is refused: {shown(str(error))}"
+            ) from error
+    for field, neutral in NOT_APPLIED.items():
+        if raw.get(field) not in neutral:
+            logger.warning("%s: %s %s is not applied", file, field, shown(raw[field]))
+
+
+def check_values(file: Path, raw: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
+    """Errors: CorruptCheckpointError naming file, field, value and what is allowed. Absent fields are no error."""
+    for field, rule in rules.items():
+        if field in raw and not rule.holds(raw[field]):
+            raise CorruptCheckpointError(f"{file}: {field} is {shown(raw[field])}, allowed is {rule.allowed}")
