@@ -5,8 +5,8 @@ generation configs of the wrong kind. The whole of them is slow; the tests named
 """
 
 import json
-import os
 import logging
+import os
 import random
 import resource
 import shutil
@@ -503,7 +503,7 @@ GENERATION: dict[str, list[Any]] = {
 }
 
 
-# --- 560 cases, or all with FUZZ_ALL=1 (slow) --------------------------------------------------------------------------
+# --- 560 cases, or all with FUZZ_ALL=1 (slow) ------------------------------------------------------------------------
 
 
 def some(cases: list[Case], num_cases: int) -> list[Case]:
