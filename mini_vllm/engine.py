@@ -20,6 +20,7 @@ from mini_vllm.errors import (
     TokenIdOutOfRangeError,
     TokenizerMissingError,
     UnknownParameterError,
+    shown,
 )
 from mini_vllm.frontend.beam_search import BeamSearch
 from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput
@@ -112,13 +113,15 @@ class LLMEngine:
         """
         for name in request_options:
             if name not in REQUEST_OPTIONS:
-                raise UnknownParameterError(f"unknown request option {name!r}; known: {', '.join(REQUEST_OPTIONS)}")
+                raise UnknownParameterError(
+                    f"unknown request option {shown(name)}; known: {', '.join(REQUEST_OPTIONS)}"
+                )
         token_ids = self.tokenize(prompt)
         self._check_request(request_id, token_ids, sampling_params)
         child_ids = make_child_ids(request_id, sampling_params.n)
         for child_id in (request_id, *child_ids):
             if self.output_processor.has_request(child_id):
-                raise DuplicateRequestError(f"request {child_id!r} is still in flight")
+                raise DuplicateRequestError(f"request {shown(child_id)} is still in flight")
         options = {"arrival_time": self.clock(), "eos_token_ids": self.eos_token_ids, **request_options}
         params, seeds_before = sampling_params, self._seeds.getstate()
         if params.seed is None:
@@ -179,15 +182,17 @@ class LLMEngine:
 
     def _check_request(self, request_id: str, token_ids: list[int], params: SamplingParams) -> None:
         if not token_ids:
-            raise EmptyPromptError(f"request {request_id!r}: the prompt has 0 tokens, at least 1 is needed")
+            raise EmptyPromptError(f"request {shown(request_id)}: the prompt has 0 tokens, at least 1 is needed")
         for name, ids in (("prompt", token_ids), ("stop_token_ids", params.stop_token_ids)):
             for token_id in ids:
                 if not isinstance(token_id, int) or not 0 <= token_id < self.vocab_size:
                     raise TokenIdOutOfRangeError(
-                        f"request {request_id!r}: {name} has token id {token_id!r}, allowed are [0, {self.vocab_size})"
+                        f"request {shown(request_id)}: {name} has token id {shown(token_id)}, allowed are [0, {self.vocab_size})"
                     )
         if params.stop and self.tokenizer is None:
-            raise TokenizerMissingError(f"{self.config.model} has no tokenizer: stop strings {params.stop} need one")
+            raise TokenizerMissingError(
+                f"{self.config.model} has no tokenizer: stop strings {shown(params.stop)} need one"
+            )
 
 
 def make_child_ids(request_id: str, n: int) -> list[str]:

@@ -4,6 +4,20 @@ A refusal is raised before anything has changed, and its message names the value
 MiniVllmError, so a server can turn one `except` clause into a 400; laws of the engine itself are asserts.
 """
 
+from reprlib import Repr
+
+
+def shown(value: object, limit: int = 200) -> str:
+    """repr(value), cut to `limit` characters: a message stays readable, whatever a caller has sent."""
+    short = Repr()
+    short.maxlevel, short.maxstring, short.maxlong, short.maxother = 2, limit, limit, limit
+    short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = limit  # more would be cut
+    try:
+        text = repr(value[:limit]) if isinstance(value, str | bytes) else short.repr(value)
+    except Exception:
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
 
 class MiniVllmError(Exception):
     """Base class of everything that mini_vllm raises on purpose."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
-from mini_vllm.errors import InvalidParameterError, UnknownParameterError
+from mini_vllm.errors import InvalidParameterError, UnknownParameterError, shown
 
 
 class Params:
@@ -20,15 +20,17 @@ class Params:
         known = [field.name for field in fields(cls)]  # type: ignore[arg-type]
         for name in kwargs:
             if name not in known:
-                close = get_close_matches(name, known, n=1)
+                close = get_close_matches(name[:100], known, n=1)
                 hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
-                raise UnknownParameterError(f"{cls.__name__}: unknown parameter {name!r}; {hint}")
+                raise UnknownParameterError(f"{cls.__name__}: unknown parameter {shown(name)}; {hint}")
         return super().__new__(cls)
 
     def require(self, name: str, holds: bool, limit: str) -> None:
         """Refuse the value of field `name` unless it holds; `limit` says what is allowed."""
         if not holds:
-            raise InvalidParameterError(f"{type(self).__name__}: {name} must be {limit}, got {getattr(self, name)!r}")
+            raise InvalidParameterError(
+                f"{type(self).__name__}: {name} must be {limit}, got {shown(getattr(self, name))}"
+            )
 
 
 def is_int(value: object, low: float, high: float = math.inf) -> bool:

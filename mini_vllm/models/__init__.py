@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from mini_vllm.errors import UnsupportedModelError
+from mini_vllm.errors import UnsupportedModelError, shown
 from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.models.llama import LlamaForCausalLM
 from mini_vllm.models.mistral import MistralForCausalLM
@@ -36,7 +36,7 @@ def load_model(
     """
     architectures = hf_config.architectures or ["(none given)"]
     if architectures[0] not in MODELS:
-        raise UnsupportedModelError(f"architecture {architectures[0]!r} is not one of: {', '.join(MODELS)}")
+        raise UnsupportedModelError(f"architecture {shown(architectures[0])} is not one of: {', '.join(MODELS)}")
     checkpoint = Checkpoint(path)
     model = MODELS[architectures[0]](hf_config, WeightLoader(checkpoint, dtype, device, shard))
     checkpoint.finish()

@@ -17,6 +17,7 @@ from mini_vllm.errors import (
     CorruptCheckpointError,
     UnsupportedCheckpointError,
     UnsupportedModelError,
+    shown,
 )
 
 BUNDLED_MODEL = "tiny"
@@ -40,14 +41,14 @@ def resolve_model(name: str) -> Path:
     if os.path.isdir(local):  # unlike Path.is_dir, it answers for any string
         return Path(local)
     if not name or name.startswith((".", "~", os.sep)):
-        raise CheckpointNotFoundError(f"{name}: no such folder")
+        raise CheckpointNotFoundError(f"{name[:200]}: no such folder")
     return _resolve_hub_name(name)
 
 
 def _resolve_hub_name(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    tried = [f"{name!r} is not {BUNDLED_MODEL!r}, nor a folder"]
+    tried = [f"{shown(name)} is not {BUNDLED_MODEL!r}, nor a folder"]
     for place, local_files_only in (("the local hub cache", True), ("the hub", False)):
         try:
             found = snapshot_download(name, allow_patterns=list(HUB_PATTERNS), local_files_only=local_files_only)
@@ -77,7 +78,7 @@ def weight_files(path: Path) -> list[Path]:
             raise CorruptCheckpointError(f"{index}: has no weight_map")
         names = {str(name) for name in weight_map.values()}
         if outside := sorted(name for name in names if Path(name).name != name):
-            raise CorruptCheckpointError(f"{index}: {outside[0]!r} is not a file name of this folder")
+            raise CorruptCheckpointError(f"{index}: {shown(outside[0])} is not a file name of this folder")
         return [path / name for name in sorted(names)]
     if (path / SINGLE_FILE).exists():
         return [path / SINGLE_FILE]
@@ -104,7 +105,7 @@ def load_hf_config(path: Path) -> Any:
     model_type = raw.get("model_type")
     if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
         raise UnsupportedModelError(
-            f"{file}: model_type {model_type!r} is unknown; supported: llama, mistral, qwen2, qwen3"
+            f"{file}: model_type {shown(model_type)} is unknown; supported: llama, mistral, qwen2, qwen3"
         )
     try:
         return AutoConfig.from_pretrained(path, trust_remote_code=False, local_files_only=True)
@@ -148,5 +149,5 @@ def _read_json(file: Path) -> dict[str, Any]:
 def _refuse_custom_code(file: Path, raw: Mapping[str, Any]) -> None:
     if raw.get("auto_map"):
         raise UnsupportedCheckpointError(
-            f"{file}: auto_map {raw['auto_map']!r} asks for code that comes with the checkpoint; it is never run"
+            f"{file}: auto_map {shown(raw['auto_map'])} asks for code that comes with the checkpoint; it is never run"
         )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mini_vllm.attention import PagedAttention, Rotation
-from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError
+from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError, shown
 from mini_vllm.models.layers.embedding import Embedding
 from mini_vllm.models.layers.linear import Linear, linear, pack_weight
 from mini_vllm.models.layers.norm import RMSNorm
@@ -118,10 +118,10 @@ def refuse_unsupported(config: Any) -> None:
     """Errors: UnsupportedModelError for options that would change the result and are not implemented."""
     if getattr(config, "quantization_config", None) is not None:
         raise UnsupportedModelError(
-            f"quantization_config {config.quantization_config!r} is not supported, only unquantised weights"
+            f"quantization_config {shown(config.quantization_config)} is not supported, only unquantised weights"
         )
     if config.hidden_act != "silu":
-        raise UnsupportedModelError(f"hidden_act {config.hidden_act!r} is not supported, only 'silu'")
+        raise UnsupportedModelError(f"hidden_act {shown(config.hidden_act)} is not supported, only 'silu'")
 
 
 def window_of_layer(config: Any, layer_idx: int) -> int | None:
@@ -132,7 +132,7 @@ def window_of_layer(config: Any, layer_idx: int) -> int | None:
     layer_type = config.layer_types[layer_idx]
     if layer_type not in ("full_attention", "sliding_attention"):
         raise UnsupportedModelError(
-            f"layer type {layer_type!r} of layer {layer_idx} is not one of: full_attention, sliding_attention"
+            f"layer type {shown(layer_type)} of layer {layer_idx} is not one of: full_attention, sliding_attention"
         )
     window: int | None = config.sliding_window
     return window if layer_type == "sliding_attention" else None

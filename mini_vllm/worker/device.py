@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.errors import InvalidParameterError, shown
 
 MAX_CPU_KV_CACHE_BYTES = 4 << 30  # what vLLM's CPU back end takes by default; main memory is shared with others
 
@@ -16,7 +16,7 @@ def pick_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
-        raise InvalidParameterError(f"device {name!r} is asked for, but torch finds no CUDA device")
+        raise InvalidParameterError(f"device {shown(name)} is asked for, but torch finds no CUDA device")
     return torch.device(name)
 
 
@@ -29,7 +29,7 @@ def pick_dtype(name: str, hf_config: Any) -> torch.dtype:
     for supported in (torch.float32, torch.bfloat16, torch.float16):
         if dtype == supported:
             return supported
-    raise InvalidParameterError(f"dtype must be float32, bfloat16 or float16, got {chosen!r}")
+    raise InvalidParameterError(f"dtype must be float32, bfloat16 or float16, got {shown(chosen)}")
 
 
 def available_bytes(config: EngineConfig, hf_config: Any, dtype: torch.dtype, device: torch.device) -> int:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mini_vllm.attention import Rotation
-from mini_vllm.errors import UnsupportedModelError
+from mini_vllm.errors import UnsupportedModelError, shown
 
 SUPPORTED_ROPE_TYPES = ("default", "llama3")
 LLAMA3_PARAMETERS = {"factor", "low_freq_factor", "high_freq_factor"}
@@ -48,7 +48,7 @@ def rope_parameters(hf_config: Any) -> dict[str, Any]:
     if any(isinstance(value, Mapping) for value in scaling.values()):
         raise UnsupportedModelError(f"rope_parameters per layer type ({', '.join(scaling)}) are not supported")
     if rope_type not in SUPPORTED_ROPE_TYPES:
-        raise UnsupportedModelError(f"rope_type {rope_type!r} is not one of: {', '.join(SUPPORTED_ROPE_TYPES)}")
+        raise UnsupportedModelError(f"rope_type {shown(rope_type)} is not one of: {', '.join(SUPPORTED_ROPE_TYPES)}")
     if rope_type == "llama3" and (absent := LLAMA3_PARAMETERS - scaling.keys()):
         raise UnsupportedModelError(
             f"rope_type 'llama3' needs {', '.join(sorted(absent))} in rope_parameters {scaling}"
