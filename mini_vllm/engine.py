@@ -187,7 +187,8 @@ class LLMEngine:
             for token_id in ids:
                 if not isinstance(token_id, int) or not 0 <= token_id < self.vocab_size:
                     raise TokenIdOutOfRangeError(
-                        f"request {shown(request_id)}: {name} has token id {shown(token_id)}, allowed are [0, {self.vocab_size})"
+                        f"request {shown(request_id)}: {name} has token id {shown(token_id)}, "
+                        f"allowed are [0, {self.vocab_size})"
                     )
         if params.stop and self.tokenizer is None:
             raise TokenizerMissingError(

@@ -53,6 +53,8 @@ class SamplingParams(Params):
 
     MAX_N: ClassVar[int] = 128
     MAX_STOP: ClassVar[int] = 64
+    MAX_STOP_CHARS: ClassVar[int] = 1024
+    MAX_STOP_TOKEN_IDS: ClassVar[int] = 1024
     MAX_LOGPROBS: ClassVar[int] = 20
 
     max_tokens: int = 16
@@ -95,14 +97,17 @@ class SamplingParams(Params):
         self.require("min_p", is_number(self.min_p, 0, 1), "in [0, 1]")
         self.require("seed", self.seed is None or is_int(self.seed, -(1 << 63), (1 << 64) - 1), "None or 64 bits")
         self.require("n", is_int(self.n, 1, self.MAX_N), f"an integer in [1, {self.MAX_N}]")
-        strings = isinstance(stop, tuple) and len(stop) <= self.MAX_STOP and all(isinstance(s, str) and s for s in stop)
-        self.require("stop", strings, f"at most {self.MAX_STOP} strings that are not empty")
+        strings = isinstance(stop, tuple) and all(
+            isinstance(s, str) and 0 < len(s) <= self.MAX_STOP_CHARS for s in stop
+        )
+        limit = f"at most {self.MAX_STOP} strings of 1 to {self.MAX_STOP_CHARS} characters"
+        self.require("stop", strings and len(stop) <= self.MAX_STOP, limit)
         token_ids = isinstance(stop_token_ids, tuple) and all(is_int(token_id, 0) for token_id in stop_token_ids)
-        self.require("stop_token_ids", token_ids, "token ids of at least 0")
+        limit = f"at most {self.MAX_STOP_TOKEN_IDS} token ids of at least 0"
+        self.require("stop_token_ids", token_ids and len(stop_token_ids) <= self.MAX_STOP_TOKEN_IDS, limit)
         self.require("ignore_eos", isinstance(self.ignore_eos, bool), "True or False")
         self.require("presence_penalty", is_number(self.presence_penalty, -2, 2), "in [-2, 2]")
         self.require("frequency_penalty", is_number(self.frequency_penalty, -2, 2), "in [-2, 2]")
-        positive = is_number(self.repetition_penalty, 0, 1e6) and self.repetition_penalty > 0
-        self.require("repetition_penalty", positive, "in (0, 1e6]")
+        self.require("repetition_penalty", is_number(self.repetition_penalty, 1e-6, 1e6), "in [1e-6, 1e6]")
         bounded = self.logprobs is None or is_int(self.logprobs, 0, self.MAX_LOGPROBS)
         self.require("logprobs", bounded, f"None or an integer in [0, {self.MAX_LOGPROBS}]")

@@ -34,12 +34,12 @@ ALLOWED = {
     "min_p": (0, 1),
     "seed": (None, 0, -(2**63), 2**64 - 1),
     "n": (1, 128),
-    "stop": ((), ("x",), ["x", "yz"], "word", ("x",) * 64),
-    "stop_token_ids": ((), (0,), [5, 7]),
+    "stop": ((), ("x",), ["x", "yz"], "word", ("x",) * 64, "x" * 1024),
+    "stop_token_ids": ((), (0,), [5, 7], (3,) * 1024),
     "ignore_eos": (True, False),
     "presence_penalty": (-2, 2),
     "frequency_penalty": (-2.0, 2.0),
-    "repetition_penalty": (1e-9, 1e6),
+    "repetition_penalty": (1e-6, 1e6),
     "logprobs": (None, 0, 20),
 }
 REFUSED = {
@@ -50,12 +50,12 @@ REFUSED = {
     "min_p": (-0.1, 1.1, math.nan),
     "seed": (-(2**63) - 1, 2**64, 1.0, "7", True),
     "n": (0, 129, 10**9, 1.0),
-    "stop": ("", ("x", ""), (7,), ("x",) * 65, 7, None),
-    "stop_token_ids": ((-1,), (1.5,), ("x",), (True,), 7, None),
+    "stop": ("", ("x", ""), (7,), ("x",) * 65, 7, None, ("x" * 1025,)),
+    "stop_token_ids": ((-1,), (1.5,), ("x",), (True,), 7, None, (3,) * 1025),
     "ignore_eos": (None, 1, "false"),
     "presence_penalty": (-2.1, 2.1, math.nan, math.inf),
     "frequency_penalty": (-2.1, 2.1, "0"),
-    "repetition_penalty": (0, -1, 2e6, math.inf, math.nan),
+    "repetition_penalty": (0, 1e-9, 0.99e-6, -1, 2e6, math.inf, math.nan),
     "logprobs": (-1, 21, 1.0, True),
 }
 
