@@ -56,9 +56,7 @@ class KVCacheManager:
         if block_size < 1:
             raise InvalidParameterError(f"block_size must be at least 1, got {block_size}")
         if hash_function not in HASH_FUNCTIONS:
-            raise InvalidParameterError(
-                f"hash_function must be one of {list(HASH_FUNCTIONS)}, got {shown(hash_function)}"
-            )
+            raise InvalidParameterError(f"hash_function must be one of {[*HASH_FUNCTIONS]}, got {shown(hash_function)}")
         if pool is not None and len(pool.blocks) != num_blocks:
             raise InvalidParameterError(f"num_blocks must be that of the pool, {len(pool.blocks)}, got {num_blocks}")
         self.num_blocks = num_blocks

@@ -6,6 +6,7 @@ Source: vllm/sampling_params.py, OpenAI's completion API.
 import math
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 from mini_vllm.errors import InvalidParameterError, UnknownParameterError, shown
@@ -14,23 +15,33 @@ from mini_vllm.errors import InvalidParameterError, UnknownParameterError, shown
 class Params:
     """Base of the frozen parameter classes: a keyword that is not a field is refused, never ignored."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Params":
         known = [field.name for field in fields(cls)]  # type: ignore[arg-type]
-        for name in kwargs:
-            if name not in known:
-                close = get_close_matches(name[:100], known, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
-                raise UnknownParameterError(f"{cls.__name__}: unknown parameter {shown(name)}; {hint}")
+        for name in sorted(kwargs.keys() - known):
+            close = get_close_matches(name[:100], known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+            raise UnknownParameterError(f"{cls.__name__}: unknown parameter {shown(name)}; {hint}")
         return super().__new__(cls)
+
+    def normalise(self) -> None:
+        """Store numbers of other libraries as Python's own, and lists as tuples."""
+        for name, value in [(name, getattr(self, name)) for name in self.__slots__]:
+            is_list = isinstance(value, list | tuple)
+            object.__setattr__(self, name, tuple(map(plain, value)) if is_list else plain(value))
 
     def require(self, name: str, holds: bool, limit: str) -> None:
         """Refuse the value of field `name` unless it holds; `limit` says what is allowed."""
         if not holds:
-            raise InvalidParameterError(
-                f"{type(self).__name__}: {name} must be {limit}, got {shown(getattr(self, name))}"
-            )
+            got = shown(getattr(self, name))
+            raise InvalidParameterError(f"{type(self).__name__}: {name} must be {limit}, got {got}")
+
+
+def plain(value: Any) -> Any:
+    """A number (a bool is none) as Python's own int or float: numpy's, or of a subclass. Anything else as it is."""
+    is_real = isinstance(value, Real) and not isinstance(value, bool) and abs(value) < 1e308  # type: ignore[operator]
+    return (int if isinstance(value, Integral) else float)(value) if is_real else value
 
 
 def is_int(value: object, low: float, high: float = math.inf) -> bool:
@@ -54,7 +65,6 @@ class SamplingParams(Params):
     MAX_N: ClassVar[int] = 128
     MAX_STOP: ClassVar[int] = 64
     MAX_STOP_CHARS: ClassVar[int] = 1024
-    MAX_STOP_TOKEN_IDS: ClassVar[int] = 1024
     MAX_LOGPROBS: ClassVar[int] = 20
 
     max_tokens: int = 16
@@ -84,12 +94,8 @@ class SamplingParams(Params):
         return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.stop, str):
-            object.__setattr__(self, "stop", (self.stop,))
-        for name in ("stop", "stop_token_ids"):
-            if isinstance(getattr(self, name), list):
-                object.__setattr__(self, name, tuple(getattr(self, name)))
-        stop, stop_token_ids = self.stop, self.stop_token_ids
+        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else self.stop)
+        self.normalise()
         self.require("max_tokens", is_int(self.max_tokens, 1), "an integer of at least 1")
         self.require("temperature", is_number(self.temperature, 0, 1e6), "a number in [0, 1e6]")
         self.require("top_p", is_number(self.top_p, 0, 1) and self.top_p > 0, "in (0, 1]")
@@ -97,14 +103,11 @@ class SamplingParams(Params):
         self.require("min_p", is_number(self.min_p, 0, 1), "in [0, 1]")
         self.require("seed", self.seed is None or is_int(self.seed, -(1 << 63), (1 << 64) - 1), "None or 64 bits")
         self.require("n", is_int(self.n, 1, self.MAX_N), f"an integer in [1, {self.MAX_N}]")
-        strings = isinstance(stop, tuple) and all(
-            isinstance(s, str) and 0 < len(s) <= self.MAX_STOP_CHARS for s in stop
-        )
-        limit = f"at most {self.MAX_STOP} strings of 1 to {self.MAX_STOP_CHARS} characters"
-        self.require("stop", strings and len(stop) <= self.MAX_STOP, limit)
-        token_ids = isinstance(stop_token_ids, tuple) and all(is_int(token_id, 0) for token_id in stop_token_ids)
-        limit = f"at most {self.MAX_STOP_TOKEN_IDS} token ids of at least 0"
-        self.require("stop_token_ids", token_ids and len(stop_token_ids) <= self.MAX_STOP_TOKEN_IDS, limit)
+        few = isinstance(self.stop, tuple) and len(self.stop) <= self.MAX_STOP
+        short = few and all(isinstance(s, str) and 0 < len(s) <= self.MAX_STOP_CHARS for s in self.stop)
+        self.require("stop", short, f"at most {self.MAX_STOP} strings of 1 to {self.MAX_STOP_CHARS} characters")
+        few = isinstance(ids := self.stop_token_ids, tuple) and len(ids) <= 1024 and all(is_int(i, 0) for i in ids)
+        self.require("stop_token_ids", few, "at most 1024 token ids of at least 0")
         self.require("ignore_eos", isinstance(self.ignore_eos, bool), "True or False")
         self.require("presence_penalty", is_number(self.presence_penalty, -2, 2), "in [-2, 2]")
         self.require("frequency_penalty", is_number(self.frequency_penalty, -2, 2), "in [-2, 2]")

@@ -78,7 +78,7 @@ class Request:
         for name, value, holds, limit in (
             ("request_id", request_id, isinstance(request_id, str), "a string"),
             ("priority", priority, is_int(priority, -math.inf), "an integer"),
-            ("arrival_time", arrival_time, is_number(arrival_time, -math.inf, math.inf), "a number"),
+            ("arrival_time", arrival_time, is_number(arrival_time, -1e300, 1e300), "a number"),
             ("cache_salt", cache_salt, cache_salt is None or isinstance(cache_salt, str), "None or a string"),
             ("max_model_len", max_model_len, max_model_len is None or is_int(max_model_len, 1), "None or at least 1"),
             ("choice_index", choice_index, is_int(choice_index, 0), "an integer of at least 0"),
