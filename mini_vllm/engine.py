@@ -17,13 +17,21 @@ from mini_vllm.engine_core import EngineCore
 from mini_vllm.errors import (
     DuplicateRequestError,
     EmptyPromptError,
-    TokenIdOutOfRangeError,
+    PromptTooLongError,
     TokenizerMissingError,
     UnknownParameterError,
     shown,
 )
 from mini_vllm.frontend.beam_search import BeamSearch
 from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput
+from mini_vllm.frontend.prompts import (
+    TextBound,
+    as_prompt,
+    check_params,
+    check_request_id,
+    check_text,
+    check_token_ids,
+)
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
 from mini_vllm.observe.listener import StepListener
@@ -82,6 +90,7 @@ class LLMEngine:
         self._stats = StatsListener(scheduler)
         self.core.listeners.append(self._stats)
         self.output_processor = OutputProcessor(self.tokenizer)
+        self.text_bound = TextBound(self.tokenizer)
         self.beam_searches: dict[str, BeamSearch] = {}  # of requests whose choices are beams, until it is done
         self._seeds = random.Random(config.seed)
         logger.info("%s: %s", config.model, executor)
@@ -116,8 +125,9 @@ class LLMEngine:
                 raise UnknownParameterError(
                     f"unknown request option {shown(name)}; known: {', '.join(REQUEST_OPTIONS)}"
                 )
-        token_ids = self.tokenize(prompt)
-        self._check_request(request_id, token_ids, sampling_params)
+        check_request_id(request_id)
+        check_params("sampling_params", sampling_params, SamplingParams)
+        token_ids = self._check_request(request_id, self.tokenize(prompt), sampling_params)
         child_ids = make_child_ids(request_id, sampling_params.n)
         for child_id in (request_id, *child_ids):
             if self.output_processor.has_request(child_id):
@@ -137,16 +147,25 @@ class LLMEngine:
             request_id, prompt if isinstance(prompt, str) else None, token_ids, params, child_ids
         )
 
-    def tokenize(self, prompt: str | Sequence[int]) -> list[int]:
-        """Token ids of a prompt; token ids pass as they are."""
-        if not isinstance(prompt, str):
-            return list(prompt)
+    def tokenize(self, prompt: str | Sequence[int], *, add_special_tokens: bool = True) -> list[int]:
+        """Token ids of a prompt; token ids pass as they are. A text that can never fit is refused before it is read."""
+        given = as_prompt(prompt)
+        if not isinstance(given, str):
+            return list(given)
         if self.tokenizer is None:
             raise TokenizerMissingError(f"{self.config.model} has no tokenizer: give the prompt as token ids")
-        return list(self.tokenizer.encode(prompt))
+        self.text_bound.check(given, self.max_prompt_tokens)
+        check_text("prompt", given)
+        return list(self.tokenizer.encode(given, add_special_tokens=add_special_tokens))
+
+    @property
+    def max_prompt_tokens(self) -> int:
+        """The longest prompt that the scheduler takes."""
+        return min(self.scheduler.max_model_len, self.scheduler.num_slots)
 
     def abort(self, request_id: str) -> None:
         """Drop a request and all its choices; its blocks are free at once. Unknown ids are ignored."""
+        check_request_id(request_id)
         self.beam_searches.pop(request_id, None)
         self.core.abort(self.output_processor.abort(request_id))
 
@@ -180,20 +199,21 @@ class LLMEngine:
             self.abort(request_id)
         return [output for output in outputs if output.request_id not in searched]
 
-    def _check_request(self, request_id: str, token_ids: list[int], params: SamplingParams) -> None:
+    def _check_request(self, request_id: str, token_ids: list[int], params: SamplingParams) -> list[int]:
+        """The prompt's token ids, of which each is one of the model's."""
         if not token_ids:
             raise EmptyPromptError(f"request {shown(request_id)}: the prompt has 0 tokens, at least 1 is needed")
-        for name, ids in (("prompt", token_ids), ("stop_token_ids", params.stop_token_ids)):
-            for token_id in ids:
-                if not isinstance(token_id, int) or not 0 <= token_id < self.vocab_size:
-                    raise TokenIdOutOfRangeError(
-                        f"request {shown(request_id)}: {name} has token id {shown(token_id)}, "
-                        f"allowed are [0, {self.vocab_size})"
-                    )
+        if len(token_ids) > (limit := self.max_prompt_tokens):
+            raise PromptTooLongError(
+                f"request {shown(request_id)}: the prompt has {len(token_ids)} tokens, at most {limit} fit "
+                f"(max_model_len {self.scheduler.max_model_len}, KV cache {self.scheduler.num_slots} tokens)"
+            )
+        check_token_ids(request_id, "stop_token_ids", params.stop_token_ids, self.vocab_size)
         if params.stop and self.tokenizer is None:
             raise TokenizerMissingError(
                 f"{self.config.model} has no tokenizer: stop strings {shown(params.stop)} need one"
             )
+        return check_token_ids(request_id, "prompt", token_ids, self.vocab_size)
 
 
 def make_child_ids(request_id: str, n: int) -> list[str]:

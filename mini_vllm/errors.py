@@ -39,6 +39,14 @@ class EmptyPromptError(RequestRefusedError):
     """A prompt without a single token: there is nothing to predict from."""
 
 
+class InvalidPromptError(RequestRefusedError):
+    """A prompt that is neither text nor token ids, or a text that has no encoding."""
+
+
+class ChatTemplateError(RequestRefusedError):
+    """Messages that are no conversation, or a chat template that fails, or asks for too much time or memory."""
+
+
 class PromptTooLongError(RequestRefusedError):
     """A prompt that exceeds max_model_len or the whole KV cache, so that it could never be computed."""
 
