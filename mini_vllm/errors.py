@@ -95,6 +95,10 @@ class KVCacheTooSmallError(MiniVllmError, ValueError):
     """The memory budget does not hold the smallest useful KV cache."""
 
 
+class KVCacheTooLargeError(MiniVllmError, ValueError):
+    """A KV cache of a size that was asked for, and that the memory does not hold."""
+
+
 class InvalidLogitsError(MiniVllmError):
     """The model produced logits from which no token can be sampled: NaN, or -inf everywhere."""
 
