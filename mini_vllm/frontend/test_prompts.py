@@ -6,11 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mini_vllm.config import EngineConfig
-from mini_vllm.engine import LLMEngine
 from mini_vllm.errors import PromptTooLongError
 from mini_vllm.frontend.prompts import TextBound
-from mini_vllm.params import SamplingParams
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -122,22 +119,3 @@ def test_where_characters_may_get_lost_nothing_is_said(name):
     bound = TextBound(UNBOUNDED[name])
     assert bound.max_chars_per_token is None
     bound.check(" " * 10**6, 1)
-
-
-@pytest.fixture(scope="module")
-def engine():
-    return LLMEngine(EngineConfig("tiny", num_kv_blocks=50))
-
-
-def test_ten_megabytes_are_refused_before_they_are_tokenised(engine, monkeypatch):
-    """It took 13 seconds to find out how many tokens too many they are."""
-    monkeypatch.setattr(type(engine.tokenizer), "encode", lambda *_, **__: pytest.fail("the text was tokenised"))
-    with pytest.raises(PromptTooLongError, match="the prompt has 10000000 characters"):
-        engine.add_request("a", "all work " * 10**6 + "x" * 10**6, SamplingParams())
-    assert not engine.has_unfinished_requests()
-
-
-def test_too_many_token_ids_are_refused_before_a_request_is_made_for_each_choice(engine, monkeypatch):
-    monkeypatch.setattr("mini_vllm.engine.Request", lambda *_, **__: pytest.fail("a request was made"))
-    with pytest.raises(PromptTooLongError, match=r"'a': the prompt has 1000000 tokens, at most 784 fit"):
-        engine.add_request("a", [1] * 10**6, SamplingParams(n=128))
