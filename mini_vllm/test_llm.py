@@ -241,3 +241,23 @@ def test_too_many_token_ids_are_refused_before_a_request_is_made_for_each_choice
     monkeypatch.setattr("mini_vllm.engine.Request", lambda *_, **__: pytest.fail("a request was made"))
     with pytest.raises(PromptTooLongError, match="the prompt has 1000000 tokens, at most 2048 fit"):
         llm.generate([1] * 10**6, SamplingParams(n=128))
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 9.9e-6, 1e-5, 1e6])
+@pytest.mark.parametrize("repetition_penalty", [1e-6, 1e6])
+@pytest.mark.parametrize("penalty", [-2, 2])
+def test_at_its_limits_no_parameter_overflows(
+    llm: LLM, prompt: list[int], temperature: float, repetition_penalty: float, penalty: float
+) -> None:
+    params = SamplingParams(
+        temperature=temperature,
+        repetition_penalty=repetition_penalty,
+        presence_penalty=penalty,
+        frequency_penalty=penalty,
+        top_p=5e-324,
+        min_p=5e-324,
+        top_k=2**63,
+        max_tokens=4,
+        ignore_eos=True,
+    )
+    assert len(llm.generate(prompt, params)[0].outputs[0].token_ids) == 4
