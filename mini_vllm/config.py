@@ -4,17 +4,18 @@ No torch here, so that a command line or a server can check a configuration befo
 Source: EngineArgs in vllm/engine/arg_utils.py; the names are vLLM's.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.errors import InvalidParameterError, Params, is_int, is_number
 from mini_vllm.offload.cost import PreemptionCost
-from mini_vllm.params import Params, is_int, is_number
 from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+MOST = (1 << 31) - 1  # of tokens, blocks and requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class EngineConfig(Params):
     """
 
     model: str
-    """ "tiny" (bundled), a folder, or a hub name."""
+    """ "tiny" (bundled), a folder (a Path will do), or a hub name."""
     device: str = "auto"
     """ "auto" (cuda if there is one), "cpu", "cuda" or "cuda:1"."""
     dtype: str = "auto"
@@ -73,40 +74,49 @@ class EngineConfig(Params):
     """From which requests without a seed get theirs: the same run twice gives the same tokens."""
 
     def __post_init__(self) -> None:
+        self.normalise()
+        if isinstance(self.model, os.PathLike):
+            object.__setattr__(self, "model", os.fspath(self.model))
         self.require("model", isinstance(self.model, str) and self.model != "", "a name or a folder")
-        is_device = isinstance(self.device, str) and re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device) is not None
-        self.require("device", is_device, "'auto', 'cpu', 'cuda' or 'cuda:N'")
+        is_device = isinstance(self.device, str) and re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", self.device)
+        self.require("device", bool(is_device), "'auto', 'cpu', 'cuda' or 'cuda:N'")
         for name, choices in (
             ("dtype", DTYPES),
             ("hash_function", tuple(HASH_FUNCTIONS)),
             ("scheduler", tuple(SCHEDULERS)),
             ("preemption_mode", PREEMPTION_MODES),
         ):
-            self.require(name, getattr(self, name) in choices, f"one of {choices}")
+            value = getattr(self, name)
+            self.require(name, isinstance(value, str) and value in choices, f"one of {choices}")
         for field in fields(self):
             if isinstance(field.default, bool):
                 self.require(field.name, isinstance(getattr(self, field.name), bool), "True or False")
         self.require("attention_backend", isinstance(self.attention_backend, str), "a name")
-        self.require("block_size", is_int(self.block_size, 1), "an integer of at least 1")
-        for name, low in (
-            ("num_kv_blocks", 2),
-            ("kv_cache_memory_bytes", 1),
-            ("max_model_len", 1),
-            ("num_cpu_blocks", 0),
+        for name, low, most in (
+            ("num_kv_blocks", 2, MOST),
+            ("kv_cache_memory_bytes", 1, (1 << 63) - 1),
+            ("max_model_len", 1, MOST),
+            ("num_cpu_blocks", 0, MOST),
         ):
             value = getattr(self, name)
-            self.require(name, value is None or is_int(value, low), f"None or an integer of at least {low}")
+            self.require(name, value is None or is_int(value, low, most), f"None or an integer in [{low}, {most}]")
+        for name, low in (
+            ("block_size", 1),
+            ("max_num_seqs", 1),
+            ("max_num_batched_tokens", 1),
+            ("long_prefill_token_threshold", 0),
+        ):
+            self.require(name, is_int(getattr(self, name), low, MOST), f"an integer in [{low}, {MOST}]")
         share = is_number(self.gpu_memory_utilization, 0, 1) and self.gpu_memory_utilization > 0
         self.require("gpu_memory_utilization", share, "in (0, 1]")
-        self.require("max_num_seqs", is_int(self.max_num_seqs, 1), "an integer of at least 1")
-        self.require("max_num_batched_tokens", is_int(self.max_num_batched_tokens, 1), "an integer of at least 1")
-        self.require("long_prefill_token_threshold", is_int(self.long_prefill_token_threshold, 0), "at least 0")
-        self.require("policy", self.policy in ("fcfs", "priority"), "'fcfs' or 'priority'")
+        known = isinstance(self.policy, str) and self.policy in ("fcfs", "priority")
+        self.require("policy", known, "'fcfs' or 'priority'")
         self.require("watermark", is_number(self.watermark, 0, 1) and self.watermark < 1, "in [0, 1)")
         cost = self.preemption_cost
         names = isinstance(cost, Mapping) and all(isinstance(name, str) for name in cost)
         self.require("preemption_cost", cost is None or names, "None or figures by name")
         PreemptionCost(**(cost or {}))
+        object.__setattr__(self, "preemption_cost", None if cost is None else dict(cost))
         self.require("seed", is_int(self.seed, -(1 << 63), (1 << 64) - 1), "a 64-bit integer")
         if self.num_kv_blocks is not None and self.kv_cache_memory_bytes is not None:
             raise InvalidParameterError("EngineConfig: set num_kv_blocks or kv_cache_memory_bytes, not both")

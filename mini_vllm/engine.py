@@ -21,12 +21,21 @@ from mini_vllm.errors import (
     EmptyPromptError,
     EngineBusyError,
     MiniVllmError,
-    TokenIdOutOfRangeError,
+    PromptTooLongError,
     TokenizerMissingError,
     UnknownParameterError,
+    shown,
 )
 from mini_vllm.frontend.beam_search import BeamSearch
 from mini_vllm.frontend.output_processor import OnOutput, OutputProcessor, RequestOutput
+from mini_vllm.frontend.prompts import (
+    TextBound,
+    as_prompt,
+    check_params,
+    check_request_id,
+    check_text,
+    check_token_ids,
+)
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
 from mini_vllm.observe.listener import StepListener
@@ -101,6 +110,7 @@ class LLMEngine:
         self._stats = StatsListener(scheduler)
         self.core.listeners.append(self._stats)
         self.output_processor = OutputProcessor(self.tokenizer)
+        self.text_bound = TextBound(self.tokenizer)
         self.beam_searches: dict[str, BeamSearch] = {}  # of requests whose choices are beams, until it is done
         self._seeds = random.Random(config.seed)
         self._outputs: list[RequestOutput] = []  # of the last step
@@ -144,13 +154,16 @@ class LLMEngine:
         """
         for name in request_options:
             if name not in REQUEST_OPTIONS:
-                raise UnknownParameterError(f"unknown request option {name!r}; known: {', '.join(REQUEST_OPTIONS)}")
-        token_ids = self.tokenize(prompt)
-        self._check_request(request_id, token_ids, sampling_params)
+                raise UnknownParameterError(
+                    f"unknown request option {shown(name)}; known: {', '.join(REQUEST_OPTIONS)}"
+                )
+        check_request_id(request_id)
+        check_params("sampling_params", sampling_params, SamplingParams)
+        token_ids = self._check_request(request_id, self.tokenize(prompt), sampling_params)
         child_ids = make_child_ids(request_id, sampling_params.n)
         for child_id in (request_id, *child_ids):
             if self.output_processor.has_request(child_id):
-                raise DuplicateRequestError(f"request {child_id!r} is still in flight")
+                raise DuplicateRequestError(f"request {shown(child_id)} is still in flight")
         options = {"arrival_time": self.clock(), "eos_token_ids": self.eos_token_ids, **request_options}
         params, seeds_before = sampling_params, self._seeds.getstate()
         if params.seed is None:
@@ -167,17 +180,26 @@ class LLMEngine:
             self.output_processor.forget(request_id)
             raise
 
-    def tokenize(self, prompt: str | Sequence[int]) -> list[int]:
-        """Token ids of a prompt; token ids pass as they are."""
-        if not isinstance(prompt, str):
-            return list(prompt)
+    def tokenize(self, prompt: str | Sequence[int], *, add_special_tokens: bool = True) -> list[int]:
+        """Token ids of a prompt; token ids pass as they are. A text that can never fit is refused before it is read."""
+        given = as_prompt(prompt)
+        if not isinstance(given, str):
+            return list(given)
         if self.tokenizer is None:
             raise TokenizerMissingError(f"{self.config.model} has no tokenizer: give the prompt as token ids")
-        return list(self.tokenizer.encode(prompt))
+        self.text_bound.check(given, self.max_prompt_tokens)
+        check_text("prompt", given)
+        return list(self.tokenizer.encode(given, add_special_tokens=add_special_tokens))
+
+    @property
+    def max_prompt_tokens(self) -> int:
+        """The longest prompt that the scheduler takes."""
+        return min(self.scheduler.max_model_len, self.scheduler.num_slots)
 
     @one_thread
     def abort(self, request_id: str) -> None:
         """Drop a request and all its choices; its blocks are free at once. Unknown ids are ignored."""
+        check_request_id(request_id)
         if request_id in self.beam_searches:
             self.beam_searches[request_id].is_done = True
         self.core.abort(self.output_processor.get_child_ids(request_id))
@@ -257,17 +279,21 @@ class LLMEngine:
             self.abort(request_id)
         return [output for output in outputs if output.request_id not in searched]
 
-    def _check_request(self, request_id: str, token_ids: list[int], params: SamplingParams) -> None:
+    def _check_request(self, request_id: str, token_ids: list[int], params: SamplingParams) -> list[int]:
+        """The prompt's token ids, of which each is one of the model's."""
         if not token_ids:
-            raise EmptyPromptError(f"request {request_id!r}: the prompt has 0 tokens, at least 1 is needed")
-        for name, ids in (("prompt", token_ids), ("stop_token_ids", params.stop_token_ids)):
-            for token_id in ids:
-                if not isinstance(token_id, int) or not 0 <= token_id < self.vocab_size:
-                    raise TokenIdOutOfRangeError(
-                        f"request {request_id!r}: {name} has token id {token_id!r}, allowed are [0, {self.vocab_size})"
-                    )
+            raise EmptyPromptError(f"request {shown(request_id)}: the prompt has 0 tokens, at least 1 is needed")
+        if len(token_ids) > (limit := self.max_prompt_tokens):
+            raise PromptTooLongError(
+                f"request {shown(request_id)}: the prompt has {len(token_ids)} tokens, at most {limit} fit "
+                f"(max_model_len {self.scheduler.max_model_len}, KV cache {self.scheduler.num_slots} tokens)"
+            )
+        check_token_ids(request_id, "stop_token_ids", params.stop_token_ids, self.vocab_size)
         if params.stop and self.tokenizer is None:
-            raise TokenizerMissingError(f"{self.config.model} has no tokenizer: stop strings {params.stop} need one")
+            raise TokenizerMissingError(
+                f"{self.config.model} has no tokenizer: stop strings {shown(params.stop)} need one"
+            )
+        return check_token_ids(request_id, "prompt", token_ids, self.vocab_size)
 
 
 def make_child_ids(request_id: str, n: int) -> list[str]:

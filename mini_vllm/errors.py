@@ -1,20 +1,25 @@
-"""Every way in which mini_vllm says no.
+"""Every way in which mini_vllm says no: the exceptions, and the base of the parameter classes, which raises some.
 
 A refusal is raised before anything has changed, and its message names the value and the limit. All derive from
 MiniVllmError, so a server can turn one `except` clause into a 400; laws of the engine itself are asserts.
 """
 
+import math
 import reprlib
 from collections.abc import Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from numbers import Integral, Real
+from typing import Any
 
 
 def shown(value: object, limit: int = 200) -> str:
     """repr(value), cut to `limit` characters: a message stays readable, whatever a caller has sent."""
-    bounded = reprlib.Repr()
-    bounded.maxstring = bounded.maxlong = bounded.maxother = limit
-    bounded.maxlevel, bounded.maxlist, bounded.maxtuple, bounded.maxdict = 3, 10, 10, 10
+    short = reprlib.Repr()
+    short.maxlevel, short.maxstring, short.maxlong, short.maxother = 2, limit, limit, limit
+    short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = limit  # more would be cut
     try:
-        text = bounded.repr(value[:limit] if isinstance(value, bytes | bytearray) else value)
+        text = repr(value[:limit]) if isinstance(value, str | bytes | bytearray) else short.repr(value)
     except Exception:  # an integer of too many digits, or an object whose __repr__ raises
         text = f"<{type(value).__name__} that cannot be shown>"
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
@@ -38,6 +43,14 @@ class RequestRefusedError(MiniVllmError, ValueError):
 
 class EmptyPromptError(RequestRefusedError):
     """A prompt without a single token: there is nothing to predict from."""
+
+
+class InvalidPromptError(RequestRefusedError):
+    """A prompt that is neither text nor token ids, or a text that has no encoding."""
+
+
+class ChatTemplateError(RequestRefusedError):
+    """Messages that are no conversation, or a chat template that fails, or asks for too much time or memory."""
 
 
 class PromptTooLongError(RequestRefusedError):
@@ -88,6 +101,10 @@ class KVCacheTooSmallError(MiniVllmError, ValueError):
     """The memory budget does not hold the smallest useful KV cache."""
 
 
+class KVCacheTooLargeError(MiniVllmError, ValueError):
+    """A KV cache of a size that was asked for, and that the memory does not hold."""
+
+
 class InvalidLogitsError(MiniVllmError):
     """The model produced logits from which no token can be sampled: NaN, +inf, or -inf everywhere.
 
@@ -120,3 +137,48 @@ class SchedulerStalledError(MiniVllmError, RuntimeError):
 
 class BrokenTraceError(MiniVllmError, ValueError):
     """A file of recorded traces cannot be read, or holds something else."""
+
+
+# --- parameters that refuse what they do not know ---------------------------------------------------------------------
+
+
+class Params:
+    """Base of the frozen parameter classes: a keyword that is not a field is refused, never ignored."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "Params":
+        known = [field.name for field in fields(cls)]  # type: ignore[arg-type]
+        for name in sorted(kwargs.keys() - known):
+            close = get_close_matches(name[:100], known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+            raise UnknownParameterError(f"{cls.__name__}: unknown parameter {shown(name)}; {hint}")
+        return super().__new__(cls)
+
+    def normalise(self) -> None:
+        """Store numbers of other libraries as Python's own, and lists as tuples."""
+        for name, value in [(name, getattr(self, name)) for name in self.__slots__]:
+            is_list = isinstance(value, list | tuple)
+            object.__setattr__(self, name, tuple(map(plain, value)) if is_list else plain(value))
+
+    def require(self, name: str, holds: bool, limit: str) -> None:
+        """Refuse the value of field `name` unless it holds; `limit` says what is allowed."""
+        if not holds:
+            got = shown(getattr(self, name))
+            raise InvalidParameterError(f"{type(self).__name__}: {name} must be {limit}, got {got}")
+
+
+def plain(value: Any) -> Any:
+    """A number (a bool is none) as Python's own int or float: numpy's, or of a subclass. Anything else as it is."""
+    is_real = isinstance(value, Real) and not isinstance(value, bool) and abs(value) < 1e308  # type: ignore[operator]
+    return (int if isinstance(value, Integral) else float)(value) if is_real else value
+
+
+def is_int(value: object, low: float, high: float = math.inf) -> bool:
+    """Whether value is an integer (a bool is not) in [low, high]."""
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def is_number(value: object, low: float, high: float) -> bool:
+    """Whether value is a finite number (a bool is not) in [low, high]."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high and value < math.inf

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
 from mini_vllm.block_pool import BlockPool, BlockPoolOfGroup, KVCacheBlock
-from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError
+from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError, shown
 from mini_vllm.request import Request
 from mini_vllm.step import BlockTable, KVPlan, KVResult
 
@@ -56,7 +56,7 @@ class KVCacheManager:
         if block_size < 1:
             raise InvalidParameterError(f"block_size must be at least 1, got {block_size}")
         if hash_function not in HASH_FUNCTIONS:
-            raise InvalidParameterError(f"hash_function must be one of {list(HASH_FUNCTIONS)}, got {hash_function!r}")
+            raise InvalidParameterError(f"hash_function must be one of {[*HASH_FUNCTIONS]}, got {shown(hash_function)}")
         if pool is not None and len(pool.blocks) != num_blocks:
             raise InvalidParameterError(f"num_blocks must be that of the pool, {len(pool.blocks)}, got {num_blocks}")
         self.num_blocks = num_blocks

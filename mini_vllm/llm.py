@@ -9,16 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any, cast
+from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine import LLMEngine, make_child_ids
-from mini_vllm.errors import EngineBusyError, InvalidParameterError, SchedulerStalledError, TokenizerMissingError
+from mini_vllm.errors import EngineBusyError, InvalidParameterError, SchedulerStalledError
 from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
+from mini_vllm.frontend.chat_template import ChatTemplateRenderer, as_conversations
 from mini_vllm.frontend.output_processor import RequestOutput
+from mini_vllm.frontend.prompts import Prompt, as_batch, check_params, one_each
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.models.config_fields import SAMPLING_FIELDS
 from mini_vllm.params import SamplingParams
@@ -29,8 +31,7 @@ from mini_vllm.worker.local_executor import LocalExecutor
 logger = logging.getLogger("mini_vllm")
 
 MAX_TRIES = 5  # failed steps in a row; the engine needs fewer to end the requests that are at fault
-Prompt = str | Sequence[int]
-Message = Mapping[str, str]
+Message = Mapping[str, Any]
 
 
 class LLM:
@@ -51,6 +52,7 @@ class LLM:
             kv_cache_manager_cls=kv_cache_manager_cls,
             executor_cls=executor_cls,
         )
+        self.chat_templates = ChatTemplateRenderer(self.engine.tokenizer)
         self._ids = count()
         self._num_failures = 0  # steps in a row
         self._latest: dict[str, RequestOutput | None] = {}  # of the requests that somebody here waits for
@@ -67,7 +69,7 @@ class LLM:
         sampling_params: one for all, one for each, or None for the checkpoint's generation_config. use_progress: a
         progress bar; None shows one for several prompts on a terminal. If a prompt is refused, none is generated.
         """
-        batch = _as_batch(prompts)
+        batch = as_batch(prompts)
         params = self._one_each(sampling_params, len(batch))
         show = sys.stderr.isatty() and len(batch) > 1 if use_progress is None else use_progress
         request_ids: list[str] = []
@@ -93,9 +95,7 @@ class LLM:
         **template_options: Any,
     ) -> list[RequestOutput]:
         """Answer one conversation or many. A message is {"role": ..., "content": ...}; the template is the model's."""
-        single = len(messages) > 0 and isinstance(messages[0], Mapping)
-        conversations = cast(Sequence[Sequence[Message]], [messages] if single else messages)
-        prompts = [self.apply_chat_template(each, **template_options) for each in conversations]
+        prompts = [self.apply_chat_template(each, **template_options) for each in as_conversations(messages)]
         return self.generate(prompts, sampling_params, use_progress=use_progress)
 
     def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> Iterator[RequestOutput]:
@@ -104,7 +104,7 @@ class LLM:
         previous: RequestOutput | None = None
         try:
             try:
-                request_id = self._add(prompt, sampling_params or self.default_sampling_params(), request_ids)
+                request_id = self._add(prompt, self._one_each(sampling_params, 1)[0], request_ids)
                 while previous is None or not previous.finished:
                     self._step()
                     output = self._latest[request_id]
@@ -123,7 +123,7 @@ class LLM:
 
         Others in flight go on beside them. If a prompt is refused, none is searched.
         """
-        batch = [self.engine.tokenize(prompt) for prompt in _as_batch(prompts)]
+        batch = [self.engine.tokenize(prompt) for prompt in as_batch(prompts)]
         request_ids: list[str] = []
         self.engine.refuse_other_threads("beam_search")
         with self.engine.lock:
@@ -146,13 +146,12 @@ class LLM:
         ]
 
     def apply_chat_template(self, messages: Sequence[Message], **template_options: Any) -> list[int]:
-        """Token ids of a conversation, ready for the assistant's turn."""
-        tokenizer = self.engine.tokenizer
-        if tokenizer is None or not tokenizer.chat_template:
-            raise TokenizerMissingError(f"{self.engine.config.model} has no chat template: use generate()")
-        options = {"add_generation_prompt": True, **template_options}
-        text = tokenizer.apply_chat_template(list(messages), tokenize=False, **options)
-        return list(tokenizer.encode(text, add_special_tokens=False))
+        """Token ids of a conversation, ready for the assistant's turn. template_options: see ChatTemplateRenderer.
+
+        Raises ChatTemplateError and its kin.
+        """
+        text = self.chat_templates.render(messages, **template_options)
+        return self.engine.tokenize(text, add_special_tokens=False)
 
     def default_sampling_params(self) -> SamplingParams:
         """What the checkpoint's generation_config.json asks for, as vLLM reads it."""
@@ -165,15 +164,7 @@ class LLM:
     def _one_each(
         self, sampling_params: SamplingParams | Sequence[SamplingParams] | None, num_prompts: int
     ) -> Sequence[SamplingParams]:
-        if sampling_params is None:
-            sampling_params = self.default_sampling_params()
-        if isinstance(sampling_params, SamplingParams):
-            return [sampling_params] * num_prompts
-        if len(sampling_params) != num_prompts:
-            raise InvalidParameterError(
-                f"{num_prompts} prompts need as many sampling_params, got {len(sampling_params)}"
-            )
-        return sampling_params
+        return one_each(self.default_sampling_params() if sampling_params is None else sampling_params, num_prompts)
 
     def _new_id(self, request_ids: list[str]) -> str:
         """An id, which is noted before anything is done with it: whatever comes, the request will be dropped."""
@@ -189,6 +180,7 @@ class LLM:
         return request_id
 
     def _add_beam_search(self, token_ids: list[int], params: BeamSearchParams, request_ids: list[str]) -> BeamSearch:
+        check_params("params", params, BeamSearchParams)
         request_id = self._new_id(request_ids)
         engine, scheduler = self.engine, self.engine.scheduler
         if not scheduler.can_fork:
@@ -244,8 +236,3 @@ class LLM:
                 finished = {request_id for request_id in waiting if self._is_finished(request_id)}
                 waiting -= finished
                 progress.advance(task, len(finished))
-
-
-def _as_batch(prompts: Prompt | Sequence[Prompt]) -> Sequence[Prompt]:
-    single = isinstance(prompts, str) or (len(prompts) > 0 and isinstance(prompts[0], int))
-    return cast(Sequence[Prompt], [prompts] if single else prompts)

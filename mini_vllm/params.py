@@ -1,44 +1,12 @@
-"""The frozen parameter classes: SamplingParams, and the base that refuses a keyword it does not know.
+"""SamplingParams: how a request turns logits into tokens, and when it stops.
 
 Source: vllm/sampling_params.py, OpenAI's completion API.
 """
 
-import math
-from dataclasses import dataclass, fields
-from difflib import get_close_matches
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from mini_vllm.errors import InvalidParameterError, UnknownParameterError
-
-
-class Params:
-    """Base of the frozen parameter classes: a keyword that is not a field is refused, never ignored."""
-
-    __slots__ = ()
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> "Params":
-        known = [field.name for field in fields(cls)]  # type: ignore[arg-type]
-        for name in kwargs:
-            if name not in known:
-                close = get_close_matches(name, known, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
-                raise UnknownParameterError(f"{cls.__name__}: unknown parameter {name!r}; {hint}")
-        return super().__new__(cls)
-
-    def require(self, name: str, holds: bool, limit: str) -> None:
-        """Refuse the value of field `name` unless it holds; `limit` says what is allowed."""
-        if not holds:
-            raise InvalidParameterError(f"{type(self).__name__}: {name} must be {limit}, got {getattr(self, name)!r}")
-
-
-def is_int(value: object, low: float, high: float = math.inf) -> bool:
-    """Whether value is an integer (a bool is not) in [low, high]."""
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-
-
-def is_number(value: object, low: float, high: float) -> bool:
-    """Whether value is a finite number (a bool is not) in [low, high]."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high and value < math.inf
+from mini_vllm.errors import Params, is_int, is_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +19,7 @@ class SamplingParams(Params):
 
     MAX_N: ClassVar[int] = 128
     MAX_STOP: ClassVar[int] = 64
+    MAX_STOP_CHARS: ClassVar[int] = 1024
     MAX_LOGPROBS: ClassVar[int] = 20
 
     max_tokens: int = 16
@@ -80,12 +49,8 @@ class SamplingParams(Params):
         return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.stop, str):
-            object.__setattr__(self, "stop", (self.stop,))
-        for name in ("stop", "stop_token_ids"):
-            if isinstance(getattr(self, name), list):
-                object.__setattr__(self, name, tuple(getattr(self, name)))
-        stop, stop_token_ids = self.stop, self.stop_token_ids
+        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else self.stop)
+        self.normalise()
         self.require("max_tokens", is_int(self.max_tokens, 1), "an integer of at least 1")
         self.require("temperature", is_number(self.temperature, 0, 1e6), "a number in [0, 1e6]")
         self.require("top_p", is_number(self.top_p, 0, 1) and self.top_p > 0, "in (0, 1]")
@@ -93,14 +58,14 @@ class SamplingParams(Params):
         self.require("min_p", is_number(self.min_p, 0, 1), "in [0, 1]")
         self.require("seed", self.seed is None or is_int(self.seed, -(1 << 63), (1 << 64) - 1), "None or 64 bits")
         self.require("n", is_int(self.n, 1, self.MAX_N), f"an integer in [1, {self.MAX_N}]")
-        strings = isinstance(stop, tuple) and len(stop) <= self.MAX_STOP and all(isinstance(s, str) and s for s in stop)
-        self.require("stop", strings, f"at most {self.MAX_STOP} strings that are not empty")
-        token_ids = isinstance(stop_token_ids, tuple) and all(is_int(token_id, 0) for token_id in stop_token_ids)
-        self.require("stop_token_ids", token_ids, "token ids of at least 0")
+        few = isinstance(self.stop, tuple) and len(self.stop) <= self.MAX_STOP
+        short = few and all(isinstance(s, str) and 0 < len(s) <= self.MAX_STOP_CHARS for s in self.stop)
+        self.require("stop", short, f"at most {self.MAX_STOP} strings of 1 to {self.MAX_STOP_CHARS} characters")
+        few = isinstance(ids := self.stop_token_ids, tuple) and len(ids) <= 1024 and all(is_int(i, 0) for i in ids)
+        self.require("stop_token_ids", few, "at most 1024 token ids of at least 0")
         self.require("ignore_eos", isinstance(self.ignore_eos, bool), "True or False")
         self.require("presence_penalty", is_number(self.presence_penalty, -2, 2), "in [-2, 2]")
         self.require("frequency_penalty", is_number(self.frequency_penalty, -2, 2), "in [-2, 2]")
-        positive = is_number(self.repetition_penalty, 0, 1e6) and self.repetition_penalty > 0
-        self.require("repetition_penalty", positive, "in (0, 1e6]")
+        self.require("repetition_penalty", is_number(self.repetition_penalty, 1e-6, 1e6), "in [1e-6, 1e6]")
         bounded = self.logprobs is None or is_int(self.logprobs, 0, self.MAX_LOGPROBS)
         self.require("logprobs", bounded, f"None or an integer in [0, {self.MAX_LOGPROBS}]")

@@ -9,8 +9,8 @@ import math
 from collections.abc import Collection, Hashable, Sequence
 from enum import Enum
 
-from mini_vllm.errors import EmptyPromptError, InvalidParameterError
-from mini_vllm.params import SamplingParams, is_int, is_number
+from mini_vllm.errors import EmptyPromptError, InvalidParameterError, is_int, is_number, shown
+from mini_vllm.params import SamplingParams
 
 
 class RequestStatus(Enum):
@@ -75,17 +75,17 @@ class Request:
         choice_index: int = 0,
     ) -> None:
         if not len(prompt_token_ids):
-            raise EmptyPromptError(f"request {request_id!r}: the prompt has 0 tokens, at least 1 is needed")
+            raise EmptyPromptError(f"request {shown(request_id)}: the prompt has 0 tokens, at least 1 is needed")
         for name, value, holds, limit in (
             ("request_id", request_id, isinstance(request_id, str), "a string"),
             ("priority", priority, is_int(priority, -math.inf), "an integer"),
-            ("arrival_time", arrival_time, is_number(arrival_time, -math.inf, math.inf), "a number"),
+            ("arrival_time", arrival_time, is_number(arrival_time, -1e300, 1e300), "a number"),
             ("cache_salt", cache_salt, cache_salt is None or isinstance(cache_salt, str), "None or a string"),
             ("max_model_len", max_model_len, max_model_len is None or is_int(max_model_len, 1), "None or at least 1"),
             ("choice_index", choice_index, is_int(choice_index, 0), "an integer of at least 0"),
         ):
             if not holds:
-                raise InvalidParameterError(f"request {request_id!r}: {name} must be {limit}, got {value!r}")
+                raise InvalidParameterError(f"request {shown(request_id)}: {name} must be {limit}, got {shown(value)}")
         self.request_id = request_id
         self.prompt_token_ids = list(prompt_token_ids)
         self.sampling_params = sampling_params

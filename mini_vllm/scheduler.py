@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from mini_vllm.block_pool import KVCacheBlock
-from mini_vllm.errors import DuplicateRequestError, InvalidParameterError, PromptTooLongError
+from mini_vllm.errors import DuplicateRequestError, InvalidParameterError, PromptTooLongError, shown
 from mini_vllm.kv_cache import KVCacheManager, PrefixCacheStats
 from mini_vllm.request import FINISH_REASONS, Request, RequestStatus
 
@@ -89,7 +89,7 @@ class SchedulerInterface(ABC):
         most_tokens = self.num_slots + 1
         self.max_model_len = most_tokens if max_model_len is None else min(max_model_len, most_tokens)
         if policy not in ("fcfs", "priority"):
-            raise InvalidParameterError(f"policy must be 'fcfs' or 'priority', got {policy!r}")
+            raise InvalidParameterError(f"policy must be 'fcfs' or 'priority', got {shown(policy)}")
         if max_num_seqs < 1 or max_num_batched_tokens < 1:
             limits = f"max_num_seqs {max_num_seqs}, max_num_batched_tokens {max_num_batched_tokens}"
             raise InvalidParameterError(f"limits must be at least 1, got {limits}")
@@ -140,13 +140,13 @@ class SchedulerInterface(ABC):
         request_ids: set[str] = set()
         for request in requests:
             if request.request_id in self._requests or request.request_id in request_ids:
-                raise DuplicateRequestError(f"request {request.request_id!r} is still in flight")
+                raise DuplicateRequestError(f"request {shown(request.request_id)} is still in flight")
             request_ids.add(request.request_id)
             max_model_len = self._max_model_len_of(request)
             limit = min(max_model_len, self.num_slots)
             if request.num_prompt_tokens > limit:
                 raise PromptTooLongError(
-                    f"request {request.request_id!r}: the prompt has {request.num_prompt_tokens} tokens, "
+                    f"request {shown(request.request_id)}: the prompt has {request.num_prompt_tokens} tokens, "
                     f"at most {limit} fit (max_model_len {max_model_len}, KV cache {self.num_slots} tokens)"
                 )
 
@@ -164,7 +164,7 @@ class SchedulerInterface(ABC):
         update_from_output: that token is then dropped.
         """
         if reason not in FINISH_REASONS:
-            raise InvalidParameterError(f"reason must be one of {list(FINISH_REASONS)}, got {reason!r}")
+            raise InvalidParameterError(f"reason must be one of {list(FINISH_REASONS)}, got {shown(reason)}")
         request = self._requests.pop(request_id, None)
         if request is None:
             return None

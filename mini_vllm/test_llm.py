@@ -9,7 +9,13 @@ import pytest
 import torch
 
 from mini_vllm import LLM, SamplingParams
-from mini_vllm.errors import EmptyPromptError, InvalidParameterError, TokenizerMissingError
+from mini_vllm.errors import (
+    EmptyPromptError,
+    InvalidParameterError,
+    PromptTooLongError,
+    RequestRefusedError,
+    TokenizerMissingError,
+)
 
 GREEDY = SamplingParams(temperature=0, max_tokens=120)
 ANSWER = "A KV block is a fixed-size piece of the KV cache"
@@ -191,3 +197,67 @@ def test_a_checkpoint_without_tokenizer_works_with_token_ids(checkpoint: Path) -
     assert len(llm.generate([1, 2, 3], GREEDY)[0].outputs[0].token_ids) > 0
     with pytest.raises(TokenizerMissingError, match="no chat template"):
         llm.chat(ask("hello"))
+
+
+# --- bounds -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for i in range(99999) %}{% for j in range(1500) %}{% endfor %}{% endfor %}",
+        "{{ 'a' * 10**7 }}",
+        "{{ 1 / 0 }}",
+        "{{ nothing.nowhere }}",
+        "{% if %}",
+    ],
+)
+def test_a_chat_template_has_limits_and_the_next_conversation_works(llm: LLM, template: str) -> None:
+    with pytest.raises(RequestRefusedError, match="the chat template"):
+        llm.chat(ask("What is a KV block?"), GREEDY, chat_template=template)
+    assert not llm.engine.has_unfinished_requests()
+    assert llm.chat(ask("What is a KV block?"), GREEDY)[0].outputs[0].text.startswith(ANSWER)
+
+
+def test_a_conversation_becomes_the_tokens_of_transformers(llm: LLM) -> None:
+    conversation = [{"role": "system", "content": "Be brief. é日👍"}, *ask("What is a token?")]
+    theirs = llm.engine.tokenizer.apply_chat_template(conversation, add_generation_prompt=True, return_dict=False)
+    assert llm.apply_chat_template(conversation) == theirs
+
+
+def test_ten_megabytes_are_refused_before_they_are_tokenised(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took 13 seconds to find out how many tokens too many they are."""
+    monkeypatch.setattr(type(llm.engine.tokenizer), "encode", lambda *_, **__: pytest.fail("the text was tokenised"))
+    with pytest.raises(PromptTooLongError, match=r"the prompt has 10000000 characters, at most .* fit"):
+        llm.generate("all work " * 10**6 + "x" * 10**6)
+    with pytest.raises(PromptTooLongError, match=r"the prompt has .* characters, at most .* fit"):
+        llm.chat(ask("all work " * 10**5))
+    assert not llm.engine.has_unfinished_requests()
+
+
+def test_too_many_token_ids_are_refused_before_a_request_is_made_for_each_choice(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mini_vllm.engine.Request", lambda *_, **__: pytest.fail("a request was made"))
+    with pytest.raises(PromptTooLongError, match="the prompt has 1000000 tokens, at most 2048 fit"):
+        llm.generate([1] * 10**6, SamplingParams(n=128))
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 9.9e-6, 1e-5, 1e6])
+@pytest.mark.parametrize("repetition_penalty", [1e-6, 1e6])
+@pytest.mark.parametrize("penalty", [-2, 2])
+def test_at_its_limits_no_parameter_overflows(
+    llm: LLM, prompt: list[int], temperature: float, repetition_penalty: float, penalty: float
+) -> None:
+    params = SamplingParams(
+        temperature=temperature,
+        repetition_penalty=repetition_penalty,
+        presence_penalty=penalty,
+        frequency_penalty=penalty,
+        top_p=5e-324,
+        min_p=5e-324,
+        top_k=2**63,
+        max_tokens=4,
+        ignore_eos=True,
+    )
+    assert len(llm.generate(prompt, params)[0].outputs[0].token_ids) == 4

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.errors import EmptyPromptError, InvalidParameterError, MiniVllmError, UnknownParameterError
+from mini_vllm.errors import EmptyPromptError, InvalidParameterError, MiniVllmError, UnknownParameterError, shown
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import FINISH_REASONS, UNFINISHED, Request, RequestStatus
 
@@ -34,12 +34,12 @@ ALLOWED = {
     "min_p": (0, 1),
     "seed": (None, 0, -(2**63), 2**64 - 1),
     "n": (1, 128),
-    "stop": ((), ("x",), ["x", "yz"], "word", ("x",) * 64),
-    "stop_token_ids": ((), (0,), [5, 7]),
+    "stop": ((), ("x",), ["x", "yz"], "word", ("x",) * 64, "x" * 1024),
+    "stop_token_ids": ((), (0,), [5, 7], (3,) * 1024),
     "ignore_eos": (True, False),
     "presence_penalty": (-2, 2),
     "frequency_penalty": (-2.0, 2.0),
-    "repetition_penalty": (1e-9, 1e6),
+    "repetition_penalty": (1e-6, 1e6),
     "logprobs": (None, 0, 20),
 }
 REFUSED = {
@@ -50,12 +50,12 @@ REFUSED = {
     "min_p": (-0.1, 1.1, math.nan),
     "seed": (-(2**63) - 1, 2**64, 1.0, "7", True),
     "n": (0, 129, 10**9, 1.0),
-    "stop": ("", ("x", ""), (7,), ("x",) * 65, 7, None),
-    "stop_token_ids": ((-1,), (1.5,), ("x",), (True,), 7, None),
+    "stop": ("", ("x", ""), (7,), ("x",) * 65, 7, None, ("x" * 1025,)),
+    "stop_token_ids": ((-1,), (1.5,), ("x",), (True,), 7, None, (3,) * 1025),
     "ignore_eos": (None, 1, "false"),
     "presence_penalty": (-2.1, 2.1, math.nan, math.inf),
     "frequency_penalty": (-2.1, 2.1, "0"),
-    "repetition_penalty": (0, -1, 2e6, math.inf, math.nan),
+    "repetition_penalty": (0, 1e-9, 0.99e-6, -1, 2e6, math.inf, math.nan),
     "logprobs": (-1, 21, 1.0, True),
 }
 
@@ -70,8 +70,8 @@ def test_a_value_within_its_limits_is_taken(name: str, value: Any) -> None:
 def test_a_value_outside_its_limits_is_refused_with_its_name_and_the_value(name: str, value: Any) -> None:
     with pytest.raises(InvalidParameterError, match=f"SamplingParams: {name} must be") as refusal:
         SamplingParams(**{name: value})
-    shown = (value,) if name == "stop" and isinstance(value, str) else value
-    assert str(refusal.value).endswith(f"got {shown!r}")
+    taken = (value,) if name == "stop" and isinstance(value, str) else value
+    assert str(refusal.value).endswith(f"got {shown(taken)}")
     assert isinstance(refusal.value, MiniVllmError)
     assert isinstance(refusal.value, ValueError)
 
@@ -201,3 +201,54 @@ def test_finish_reasons_are_the_values_of_the_finished_states() -> None:
         request = make_request()
         request.status = status
         assert request.is_finished == (status not in UNFINISHED) == (request.finish_reason in FINISH_REASONS)
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+class Unshowable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("value", [0, -1.5, "it's", b"x", None, True, [1, "a"], (1,), {"a": 1}, {3}, range(4), 10**60])
+def test_a_short_value_is_shown_as_it_is(value: object) -> None:
+    assert shown(value) == repr(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("x" * 10**6, b"x" * 10**6, [1] * 10**6, {"x" * 10**6: ["x" * 10**6]}, set(range(10**4)), 10**4000, 10**5000),
+        *(Unshowable(), [Unshowable()] * 1000, type("x" * 10**6, (), {})()),
+    ],
+    ids=lambda value: type(value).__name__[:20],
+)
+def test_a_value_is_cut_at_200_characters(value: object) -> None:
+    assert len(shown(value)) <= 200
+    assert len(shown(value, 30)) <= 30
+
+
+def test_a_list_of_lists_of_lists_is_not_written_out() -> None:
+    """Each level names the one below a hundred times: written out it would be 10**12 items."""
+    value: list[Any] = [1]
+    for _ in range(6):
+        value = [value] * 100
+    assert shown(value).startswith("[[[...], [...],")
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda value: SamplingParams(stop=value),
+        lambda value: SamplingParams(max_tokens=value),
+        lambda value: SamplingParams(**{"x" * 10**6: 1}),
+        lambda value: Request("x" * 10**6, [], SamplingParams()),
+        lambda value: Request("x" * 10**6, [1], SamplingParams(), priority=value),
+    ],
+)
+def test_a_message_shows_200_characters_of_each_value(refused: Any) -> None:
+    """One was 65 million characters long."""
+    with pytest.raises(MiniVllmError) as refusal:
+        refused(("x" * 10**6,) * 65)
+    assert len(str(refusal.value)) < 1000

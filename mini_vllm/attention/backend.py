@@ -19,7 +19,7 @@ from torch import Tensor
 from mini_vllm.attention.checks import check_cache, check_layer, check_slots, check_tables
 from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
 from mini_vllm.attention.rotary import Rotation, apply_rotary
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.errors import InvalidParameterError, shown
 
 
 class AttentionBackend(ABC):
@@ -137,9 +137,9 @@ def get_backend(name: str, device: torch.device) -> AttentionBackend:
     if name == "auto":
         name = "triton" if device.type == "cuda" and why_not("triton", device) is None else "torch"
     if name not in BACKENDS:
-        raise InvalidParameterError(f"attention backend {name!r} is not one of: auto, {', '.join(BACKENDS)}")
+        raise InvalidParameterError(f"attention backend {shown(name)} is not one of: auto, {', '.join(BACKENDS)}")
     if reason := why_not(name, device):
-        raise InvalidParameterError(f"attention backend {name!r} cannot run on {device}: {reason}")
+        raise InvalidParameterError(f"attention backend {shown(name)} cannot run on {device}: {reason}")
     module, _, class_name = BACKENDS[name].partition(":")
     backend: AttentionBackend = getattr(import_module(module), class_name)()
     backend.debug = is_set("MINI_VLLM_DEBUG")

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from mini_vllm.cli.common import busy, console
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.simulator import fleet
 from mini_vllm.simulator import plots as drawing
 from mini_vllm.simulator.fleet import ROUTINGS, Simulation, policy_config, policy_names
@@ -95,7 +95,7 @@ def load_calibration(name: str) -> StepTimeModel:
     try:
         return StepTimeModel.from_json(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InvalidParameterError(f"calibration {name!r} is neither a file nor one of {BUNDLED}") from error
+        raise InvalidParameterError(f"calibration {shown(name)} is neither a file nor one of {BUNDLED}") from error
     except (InvalidParameterError, UnicodeDecodeError) as error:
         raise InvalidParameterError(f"{path}: {error}") from error
 
@@ -112,7 +112,7 @@ def engine_config(model: StepTimeModel, given: Mapping[str, Any]) -> dict[str, A
 def read_file(path: Path, format: str = "auto") -> Iterator[TraceRequest]:
     """The requests of a trace file, read as they are asked for. Raises InvalidParameterError that names the line."""
     if format not in FORMATS:
-        raise InvalidParameterError(f"format must be one of {list(FORMATS)}, got {format!r}")
+        raise InvalidParameterError(f"format must be one of {list(FORMATS)}, got {shown(format)}")
     try:
         with path.open(encoding="utf-8", newline="") as lines:
             yield from FORMATS[format](lines)

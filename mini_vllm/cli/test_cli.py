@@ -69,7 +69,7 @@ def test_commands_with_an_engine_share_its_options(name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["generate", "hi", "--block-size", "0"], "block_size must be an integer of at least 1, got 0"),
+        (["generate", "hi", "--block-size", "0"], "block_size must be an integer in [1, 2147483647], got 0"),
         (["generate", "hi", "--policy", "lottery"], "policy must be 'fcfs' or 'priority', got 'lottery'"),
         (["generate", "hi", "--temperature", "-1"], "temperature must be a number in [0, 1e6], got -1.0"),
         (["generate", ""], "the prompt has 0 tokens"),

@@ -65,7 +65,14 @@ def run_scenario(path: Path, scheduler: str) -> dict[str, Any]:
         if scheduler != "v1":
             scenario["config"]["scheduler"] = scheduler
         return run_trace(scenario)
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+    except (
+        InvalidParameterError,
+        json.JSONDecodeError,
+        UnicodeDecodeError,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ) as error:
         raise InvalidParameterError(f"{path} is not a scenario: {type(error).__name__} {error}") from error
 
 

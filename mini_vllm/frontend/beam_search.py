@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Mapping, MutableMapping, Seque
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mini_vllm.errors import InvalidParameterError, RequestFailedError
-from mini_vllm.params import Params, SamplingParams, is_int, is_number
+from mini_vllm.errors import InvalidParameterError, Params, RequestFailedError, is_int, is_number
+from mini_vllm.params import SamplingParams
 from mini_vllm.step import SampledToken
 
 
@@ -32,11 +32,14 @@ class BeamSearchParams(Params):
     present length, "never" at the greatest length, if that favours it."""
 
     def __post_init__(self) -> None:
-        self.require("beam_width", is_int(self.beam_width, 1), "an integer of at least 1")
+        self.normalise()
+        widest = SamplingParams.MAX_LOGPROBS
+        self.require("beam_width", is_int(self.beam_width, 1, widest), f"an integer in [1, {widest}]")
         self.require("max_tokens", is_int(self.max_tokens, 1), "an integer of at least 1")
         self.require("length_penalty", is_number(self.length_penalty, -10, 10), "a number in [-10, 10]")
         self.require("ignore_eos", isinstance(self.ignore_eos, bool), "True or False")
-        self.require("early_stopping", self.early_stopping in (True, False, "never"), "True, False or 'never'")
+        known = isinstance(self.early_stopping, bool | str) and self.early_stopping in (True, False, "never")
+        self.require("early_stopping", known, "True, False or 'never'")
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,22 +172,21 @@ class IncrementalDetokenizer:
     skip_special_tokens=True). A byte-fallback decoder can void whole characters by an invalid byte later in the
     same run; what was shown is then not taken back. The prompt is not part of the text's context.
 
-    Of the decoded text only the end is looked at again, in which a stop string may have begun:
+    Of the decoded text nothing is looked at again. What may be the beginning of a stop string is held back:
 
         [ pieces: shown ............................. | held )
-                               [ recent: longest stop string - 1 characters )
     """
 
-    def __init__(self, tokenizer: Any | None, params: SamplingParams) -> None:
+    def __init__(
+        self, tokenizer: Any | None, params: SamplingParams, borders: Sequence[list[int]] | None = None
+    ) -> None:
         self._tokenizer = tokenizer
-        self._stop = params.stop
+        self._stop = StopStrings(params.stop, borders)
         self._context: list[int] = []
         self._context_text = ""
         self._pending: list[int] = []
         self.pieces: list[str] = []  # what may be shown now; it only ever grows at its end
-        self._max_recent = max(map(len, params.stop), default=1) - 1
-        self._recent = ""  # the last decoded characters, at most _max_recent
-        self._num_held = 0  # characters at the end of _recent that may be the beginning of a stop string
+        self._held = ""  # decoded, and perhaps the beginning of a stop string
 
     @property
     def text(self) -> str:
@@ -208,8 +207,8 @@ class IncrementalDetokenizer:
     def flush(self) -> str | None:
         """The request is finished: show what was held back. Returns a stop string if that completes one."""
         stop_string = self._append_text(self._settle(len(self._pending))) if self._pending else None
-        self._show(self._recent, self._num_held)
-        self._num_held = 0
+        self._show(self._held)
+        self._held = ""
         return stop_string
 
     # --- tokens to characters
@@ -259,40 +258,72 @@ class IncrementalDetokenizer:
     # --- characters to shown text
 
     def _append_text(self, new_text: str) -> str | None:
-        """Add decoded text. A stop string in it cuts the text before itself and is returned.
+        """Add decoded text. A stop string in it cuts the text before itself and is returned."""
+        text, num_seen = self._held + new_text, len(self._held)
+        found = self._stop.find(new_text)
+        num_shown = len(text) - self._stop.num_begun if found is None else num_seen + found.end - len(found.stop_string)
+        self._show(text[:num_shown])
+        self._held = text[num_shown:] if found is None else ""
+        return None if found is None else found.stop_string
+
+    def _show(self, text: str) -> None:
+        if text:
+            self.pieces.append(text)
+
+
+class Found(NamedTuple):
+    """A stop string, and how many of the new characters there are up to its end."""
+
+    stop_string: str
+    end: int
+
+
+class StopStrings:
+    """Looks for stop strings in a text that comes in pieces, and at each character once.
+
+    Of each stop string it knows how many of its characters the text ends with. Where the next one does not fit, the
+    borders say how many of them may still be a beginning. So a character costs a step for each stop string, however
+    long they are and however long the text is. Source: Knuth, Morris and Pratt, "Fast Pattern Matching in Strings".
+    """
+
+    def __init__(self, stop: Sequence[str], borders: Sequence[list[int]] | None = None) -> None:
+        self._stop = stop
+        self._borders = [find_borders(each) for each in stop] if borders is None else borders
+        self._firsts = {each[0] for each in stop}
+        self._matched = [0] * len(stop)
+        self.num_begun = 0  # characters at the end of the text that may be the beginning of a stop string
+
+    def find(self, new_text: str) -> Found | None:
+        """The stop string that new_text completes. Its text is then over: do not call again.
 
         Of several, the one that is complete first counts; of those complete at the same character, the first in the
         list (vLLM: check_stop_strings). So the text does not depend on how it was cut into tokens.
         """
-        if not new_text:
+        if not self.num_begun and self._firsts.isdisjoint(new_text):
             return None
-        text, num_old = self._recent + new_text, len(self._recent)
-        num_unseen = self._num_held + len(new_text)
-        found = []
-        for order, stop in enumerate(self._stop):
-            start = text.find(stop, max(0, num_old - len(stop) + 1))
-            if start >= 0:
-                found.append((start + len(stop), order, start, stop))
-        if found:
-            _, _, start, stop_string = min(found)
-            self._show(text[:start], num_unseen - (len(text) - start))
-            self._recent, self._num_held = "", 0
-            return stop_string
-        self._num_held = max((_overlap(text, stop) for stop in self._stop), default=0)
-        self._show(text[: len(text) - self._num_held], num_unseen - self._num_held)
-        self._recent = text[max(0, len(text) - self._max_recent) :]
+        for end, character in enumerate(new_text, start=1):
+            for i, stop_string in enumerate(self._stop):
+                matched = extend(stop_string, self._borders[i], self._matched[i], character)
+                if matched == len(stop_string):
+                    return Found(stop_string, end)
+                self._matched[i] = matched
+        self.num_begun = max(self._matched)
         return None
 
-    def _show(self, text: str, num_new: int) -> None:
-        """Show the last num_new characters of text."""
-        if num_new:
-            self.pieces.append(text[len(text) - num_new :])
+
+def extend(pattern: str, borders: list[int], matched: int, character: str) -> int:
+    """How many characters of pattern a text ends with after character, if it ended with `matched` before."""
+    while matched and pattern[matched] != character:
+        matched = borders[matched - 1]
+    return matched + (pattern[matched] == character)
 
 
-def _overlap(text: str, stop: str) -> int:
-    """Length of the longest end of text that is a beginning of stop, but not all of it."""
-    longest = min(len(stop) - 1, len(text))
-    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)
+def find_borders(pattern: str) -> list[int]:
+    """For each beginning of pattern, the length of the longest shorter beginning that it also ends with."""
+    borders = [0]
+    for character in pattern[1:]:
+        borders.append(extend(pattern, borders, borders[-1], character))
+    return borders
 
 
 # --- requests -----------------------------------------------------------------------------------------------------
@@ -370,9 +401,9 @@ class OutputProcessor:
         on_output: gets every output of the request, the last one also when it is aborted. vLLM: RequestOutputCollector.
         """
         assert not any(self.has_request(name) for name in (request_id, *child_ids)), request_id
-        choices = {}
+        choices, borders = {}, [find_borders(stop) for stop in params.stop]
         for index, child_id in enumerate(child_ids):
-            detokenizer = IncrementalDetokenizer(self._tokenizer, params)
+            detokenizer = IncrementalDetokenizer(self._tokenizer, params, borders)
             transcript = Transcript(index, detokenizer.pieces, [], None if params.logprobs is None else [])
             choices[child_id] = _Choice(detokenizer, transcript)
         transcripts = tuple(choice.transcript for choice in choices.values())

@@ -227,7 +227,8 @@ def test_what_is_refused_names_the_value_and_leaves_nothing(checkpoint: Path) ->
             llm.beam_search([[1], PROMPTS[2]], params)
         assert_idle(llm)
     for bad, message in (
-        ({"beam_width": 0}, "beam_width must be an integer of at least 1, got 0"),
+        ({"beam_width": 0}, r"beam_width must be an integer in \[1, 20\], got 0"),
+        ({"beam_width": 10**9}, r"beam_width must be an integer in \[1, 20\], got 1000000000"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"length_penalty": float("nan")}, "length_penalty"),
         ({"early_stopping": "sometimes"}, "True, False or 'never', got 'sometimes'"),

@@ -11,8 +11,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mini_vllm.errors import CorruptCheckpointError, InvalidParameterError, UnsupportedModelError, shown
-from mini_vllm.params import SamplingParams, is_int, is_number
+from mini_vllm.errors import (
+    CorruptCheckpointError,
+    InvalidParameterError,
+    UnsupportedModelError,
+    is_int,
+    is_number,
+    shown,
+)
+from mini_vllm.params import SamplingParams
 
 MODEL_TYPES: Mapping[str, str] = {
     "llama": "LlamaForCausalLM",

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from mini_vllm.params import Params, is_number
+from mini_vllm.errors import Params, is_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class PreemptionCost(Params):
     Measured on two cores of a Xeon, where both pools are main memory (benchmarks/results/swap.md): the bundled model
     takes 120 ms to compute 1,024 tokens and 3 ms to swap them, and the two meet below 8 tokens.
 
-    Raises InvalidParameterError for a figure that is negative or not finite, or a bandwidth of 0.
+    Raises InvalidParameterError for a figure that is negative or above 1e100, or a bandwidth of 0.
     Source: nvidia.com/en-us/data-center/h100 (989 TFLOP/s dense bfloat16, PCIe Gen5 128 GB/s both ways together).
     """
 
@@ -39,8 +39,9 @@ class PreemptionCost(Params):
     """Fixed, one way, however many blocks."""
 
     def __post_init__(self) -> None:
+        self.normalise()
         for name in self.__slots__:
-            self.require(name, is_number(getattr(self, name), 0, math.inf), "a finite number of at least 0")
+            self.require(name, is_number(getattr(self, name), 0, 1e100), "a finite number in [0, 1e100]")
         self.require("bandwidth", self.bandwidth > 0, "above 0")
 
     def recompute(self, num_tokens: int) -> float:

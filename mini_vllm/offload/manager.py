@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from mini_vllm.block_pool import KVCacheBlock
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.offload.connector import KVConnector
 from mini_vllm.offload.cost import PreemptionCost
@@ -68,7 +68,9 @@ class OffloadingKVCacheManager(KVCacheManager):
     ) -> None:
         super().__init__(num_blocks, block_size, **options)
         if preemption_mode not in ("swap", "cheaper"):
-            raise InvalidParameterError(f"preemption_mode must be 'swap' or 'cheaper' here, got {preemption_mode!r}")
+            raise InvalidParameterError(
+                f"preemption_mode must be 'swap' or 'cheaper' here, got {shown(preemption_mode)}"
+            )
         self.preemption_mode = preemption_mode
         self.num_cpu_blocks = num_cpu_blocks
         self.preemption_cost = preemption_cost

@@ -13,9 +13,10 @@ picks from an engine's configuration or a trace's what the two classes take.
 
 from collections.abc import Mapping
 from inspect import Parameter, signature
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin
 
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.errors import InvalidParameterError, is_int, is_number, plain, shown
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler
@@ -35,8 +36,8 @@ VLLM_NAMES = {"scheduler_reserve_full_isl": "reserve_full_sequence"}  # of optio
 
 def get_scheduler_cls(name: str) -> type[SchedulerInterface]:
     """The scheduler of a name. Raises InvalidParameterError for an unknown one."""
-    if name not in SCHEDULERS:
-        raise InvalidParameterError(f"scheduler must be one of {list(SCHEDULERS)}, got {name!r}")
+    if not isinstance(name, str) or name not in SCHEDULERS:
+        raise InvalidParameterError(f"scheduler must be one of {list(SCHEDULERS)}, got {shown(name)}")
     return SCHEDULERS[name]
 
 
@@ -46,21 +47,47 @@ def get_kv_cache_manager_cls(scheduler_cls: type[SchedulerInterface], preemption
     return OffloadingKVCacheManager if own is KVCacheManager and preemption_mode != "recompute" else own
 
 
-def options_of(cls: type) -> dict[str, Any]:
-    """What the constructor of a scheduler or a KV cache manager takes by name, and its default (Parameter.empty: none).
+def parameters_of(cls: type) -> dict[str, Parameter]:
+    """What the constructor of a scheduler or a KV cache manager takes by name.
 
     A constructor that ends in **options hands them on to the next one in the order of the bases. What the class lists
     in refused_options is none of its options.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Parameter] = {}
     for base in cls.__mro__:
         if "__init__" in vars(base):
             parameters = list(signature(vars(base)["__init__"]).parameters.values())[1:]
             named = [p for p in parameters if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
-            found = {parameter.name: parameter.default for parameter in named} | found
+            found = {parameter.name: parameter for parameter in named} | found
             if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
                 break
-    return {name: default for name, default in found.items() if name not in getattr(cls, "refused_options", ())}
+    return {name: found[name] for name in found if name not in getattr(cls, "refused_options", ())}
+
+
+def options_of(cls: type) -> dict[str, Any]:
+    """The options of a class, and the default of each (Parameter.empty: none)."""
+    return {name: parameter.default for name, parameter in parameters_of(cls).items()}
+
+
+def check_option(name: str, value: object, annotation: Any) -> None:
+    """Raise InvalidParameterError for a value that is not what the constructor's annotation says, if it says a kind."""
+    kinds = [get_origin(kind) or kind for kind in _members(annotation)]
+    if not all(isinstance(kind, type) and kind is not Parameter.empty for kind in kinds):
+        return
+    if not any(_is_a(value, kind) for kind in kinds):
+        names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
+        raise InvalidParameterError(f"{name} must be {names}, got {shown(value)}")
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+
+
+def _is_a(value: object, kind: type) -> bool:
+    """Whether value is one: of int 32 bits, of float a finite number."""
+    if kind is int:
+        return is_int(value, -(1 << 31), (1 << 31) - 1)
+    return is_number(value, -1e100, 1e100) if kind is float else isinstance(value, kind)
 
 
 def all_options() -> dict[str, Any]:
@@ -95,13 +122,21 @@ def make_scheduler(
     at. An option of the family that these classes do not have may be there with its default. With any other value it
     raises InvalidParameterError.
     """
-    given = {VLLM_NAMES.get(name, name): value for name, value in options.items()}
+    if not isinstance(options, Mapping):
+        raise InvalidParameterError(f"options must be a mapping, got {shown(options)}")
+    given = {VLLM_NAMES.get(name, name): plain(value) for name, value in options.items()}
     scheduler_cls, manager_cls = get_classes(given, scheduler_cls, kv_cache_manager_cls)
-    of_manager, of_scheduler = options_of(manager_cls), options_of(scheduler_cls)
+    of_manager, of_scheduler = parameters_of(manager_cls), parameters_of(scheduler_cls)
+    for name, parameter in (of_manager | of_scheduler).items():
+        is_option = name in of_manager or parameter.kind is Parameter.KEYWORD_ONLY  # a scheduler's manager is none
+        if name in given:
+            check_option(name, given[name], parameter.annotation)
+        elif is_option and parameter.default is Parameter.empty:
+            raise InvalidParameterError(f"{name} must be given: {scheduler_cls.__name__} has no default for it")
     for name, default in all_options().items():
         if given.get(name, default) != default and name not in of_manager and name not in of_scheduler:
             names = f"{scheduler_cls.__name__} with {manager_cls.__name__}"
-            raise InvalidParameterError(f"{names} has no option {name}, got {given[name]!r}")
+            raise InvalidParameterError(f"{names} has no option {name}, got {shown(given[name])}")
     manager = manager_cls(**{name: given[name] for name in of_manager if name in given})
     return scheduler_cls(manager, **{name: given[name] for name in of_scheduler if name in given})
 

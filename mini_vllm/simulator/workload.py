@@ -15,7 +15,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.errors import InvalidParameterError, shown
 
 HASH_BLOCK_SIZE = 512  # tokens that a hash id of the Mooncake format stands for
 AZURE_COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
@@ -37,7 +37,8 @@ def read_azure(lines: Iterable[str]) -> Iterator[TraceRequest]:
     rows = csv.reader(lines)
     header = tuple(next(rows, ()))
     if header != AZURE_COLUMNS:
-        raise InvalidParameterError(f"line 1: the columns must be {','.join(AZURE_COLUMNS)}, got {','.join(header)!r}")
+        found = shown(",".join(header))
+        raise InvalidParameterError(f"line 1: the columns must be {','.join(AZURE_COLUMNS)}, got {found}")
 
     def parse(row: list[str]) -> tuple[float, int, int, tuple[int, ...]]:
         stamp, input_length, output_length = row
@@ -76,7 +77,7 @@ FORMATS: dict[str, Callable[[Iterable[str]], Iterator[TraceRequest]]] = {
 
 def _integer(value: Any) -> int:
     if not isinstance(value, int):
-        raise ValueError(f"{value!r} is not an integer")
+        raise ValueError(f"{shown(value)} is not an integer")
     return value
 
 

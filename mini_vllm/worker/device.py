@@ -17,8 +17,13 @@ def pick_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
-        raise InvalidParameterError(f"device {name!r} is asked for, but torch finds no CUDA device")
-    return torch.device(name)
+        raise InvalidParameterError(f"device {shown(name)} is asked for, but torch finds no CUDA device")
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InvalidParameterError(
+            f"device {shown(name)} is asked for, torch finds {torch.cuda.device_count()} of CUDA"
+        )
+    return device
 
 
 def pick_dtype(name: str, hf_config: Any, path: Path) -> torch.dtype:

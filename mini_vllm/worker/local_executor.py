@@ -5,6 +5,7 @@ from concurrent.futures import Future
 import torch
 
 from mini_vllm.attention import get_backend
+from mini_vllm.errors import KVCacheTooLargeError
 from mini_vllm.models import load_model
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
 from mini_vllm.step import LayerKVSpec, ModelInfo, StepInput, StepOutput
@@ -37,15 +38,22 @@ class LocalExecutor(Executor):
         return available_bytes(self.config, self.hf_config, self.dtype, self.device)
 
     def allocate(self, plan: KVCachePlan) -> None:
-        self.runner = ModelRunner(
-            self.model,
-            self.attention_backend,
-            num_blocks=plan.num_blocks,
-            block_size=plan.block_size,
-            dtype=self.dtype,
-            device=self.device,
-            num_cpu_blocks=plan.num_cpu_blocks,
-        )
+        """Make the KV cache. Raises KVCacheTooLargeError if the device or main memory does not have so many bytes."""
+        try:
+            self.runner = ModelRunner(
+                self.model,
+                self.attention_backend,
+                num_blocks=plan.num_blocks,
+                block_size=plan.block_size,
+                dtype=self.dtype,
+                device=self.device,
+                num_cpu_blocks=plan.num_cpu_blocks,
+            )
+        except (RuntimeError, MemoryError) as error:  # torch knows no class of its own for it
+            raise KVCacheTooLargeError(
+                f"{plan.num_blocks} blocks of {plan.bytes_per_block} bytes on {self.device} and {plan.num_cpu_blocks} "
+                f"in main memory cannot be had (num_kv_blocks, num_cpu_blocks, block_size): {str(error)[:200]}"
+            ) from error
 
     def execute(self, step: StepInput) -> "Future[StepOutput]":
         future: Future[StepOutput] = Future()

@@ -28,6 +28,7 @@ from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import (
     GroupTooLargeError,
     InvalidParameterError,
+    shown,
 )
 from mini_vllm.policies.v0.group_kv_cache import GroupKVCacheManager
 from mini_vllm.policies.v0.sequence import GroupSchedulerOutput, SchedulingBudget, SequenceGroup
@@ -91,7 +92,7 @@ class SequenceGroupScheduler(SchedulerInterface):
         ):
             if needed > limit:
                 raise GroupTooLargeError(
-                    f"request {first.request_id!r}: {n} sequences of up to {num_slots} computed tokens need "
+                    f"request {shown(first.request_id)}: {n} sequences of up to {num_slots} computed tokens need "
                     f"{needed} {name}, there are {limit}"
                 )
 

@@ -1,0 +1,263 @@
+"""A conversation becomes text by the checkpoint's chat template, which is a program of a stranger.
+
+It runs in a process of its own (template_worker.py) that has so many seconds and so many bytes of memory for each
+conversation, and is killed when it takes more; the next one starts it again. What comes out is what transformers'
+tokenizer.apply_chat_template(tokenize=False) gives. Who calls: LLM, and whoever serves chat.
+Source: apply_chat_template in transformers/tokenization_utils_base.py, version 5.
+"""
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from mini_vllm.errors import ChatTemplateError, TokenizerMissingError, UnknownParameterError, plain, shown
+from mini_vllm.frontend.prompts import check_text
+
+Conversation = Sequence[Mapping[str, Any]]
+
+MAX_SECONDS = 2.0
+MAX_BYTES = 8 << 20  # of the conversation and the template as JSON, and of the text
+MAX_MEMORY_BYTES = 512 << 20
+WORKER = Path(__file__).with_name("template_worker.py")
+LENGTH = struct.Struct("<Q")  # of the JSON that follows, both ways
+TAG = "CONTINUE_FINAL_MESSAGE_TAG "
+NOT_HERE = ("tokenize", "return_dict", "return_assistant_tokens_mask", "sanitize_control_tokens", "tokenizer_kwargs")
+
+
+class ChatTemplateRenderer:
+    """Renders conversations with a tokenizer's chat template. Any thread may call it; conversations take turns.
+
+    max_seconds, max_bytes, max_memory_bytes: what one conversation may take. The process starts with the first one, and
+    ends with close(), with this object, or with the process that made it.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any | None,
+        *,
+        max_seconds: float = MAX_SECONDS,
+        max_bytes: int = MAX_BYTES,
+        max_memory_bytes: int = MAX_MEMORY_BYTES,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._max_seconds = max_seconds
+        self._max_bytes = max_bytes
+        self._max_memory_bytes = max_memory_bytes
+        self._lock = Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stop: weakref.finalize[Any, Any] | None = None
+
+    def render(
+        self,
+        messages: Conversation,
+        *,
+        chat_template: str | None = None,
+        tools: Sequence[Any] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        **variables: Any,
+    ) -> str:
+        """The text of a conversation. chat_template: another one, or the name of one of several; variables: its own.
+
+        Raises ChatTemplateError for messages that are none and a template that fails or takes too much,
+        TokenizerMissingError if there is no template.
+        """
+        for name in NOT_HERE:
+            if name in variables:
+                raise UnknownParameterError(f"unknown option {name!r} of a chat template: the result is text")
+        flags = {"add_generation_prompt": add_generation_prompt, "continue_final_message": continue_final_message}
+        for name, value in flags.items():
+            if not isinstance(value, bool):
+                raise ChatTemplateError(f"{name} must be True or False, got {shown(value)}")
+        given = check_messages(messages)
+        template = self._find_template(chat_template, tools)
+        if continue_final_message:
+            if add_generation_prompt:
+                raise ChatTemplateError("continue_final_message must not be given with add_generation_prompt=True")
+            if not isinstance(given[-1].get("content"), str):
+                raise ChatTemplateError("continue_final_message needs a final message whose content is a string")
+            given[-1]["content"] += TAG
+        text = self._ask(
+            {
+                "template": template,
+                "max_chars": self._max_bytes,
+                "variables": {
+                    **self._tokenizer.special_tokens_map,  # type: ignore[union-attr]
+                    **variables,
+                    "messages": given,
+                    "tools": None if tools is None else [_as_schema(tool) for tool in tools],
+                    "documents": documents,
+                    "add_generation_prompt": add_generation_prompt,
+                },
+            }
+        )
+        check_text("the text of the chat template", text)
+        return _cut_at_tag(text) if continue_final_message else text
+
+    def close(self) -> None:
+        """End the process. Another conversation starts it again."""
+        if self._stop is not None:
+            self._stop()
+        self._process = self._stop = None
+
+    def _find_template(self, chat_template: str | None, tools: Sequence[Any] | None) -> str:
+        tokenizer = self._tokenizer
+        if tokenizer is None or (chat_template is None and not tokenizer.chat_template):
+            raise TokenizerMissingError("the checkpoint has no chat template: use generate()")
+        if chat_template is not None and not isinstance(chat_template, str):
+            raise ChatTemplateError(f"chat_template must be None or a string, got {shown(chat_template)}")
+        if tools is not None and not isinstance(tools, list | tuple):
+            raise ChatTemplateError(f"tools must be None or a list, got {shown(tools)}")
+        try:
+            return str(tokenizer.get_chat_template(chat_template, tools))
+        except ValueError as error:
+            raise ChatTemplateError(f"chat_template: {str(error)[:200]}") from error
+
+    # --- the process ----------------------------------------------------------------------------------------------
+
+    def _ask(self, question: dict[str, Any]) -> str:
+        """What the process answers. Raises ChatTemplateError if it says no, or has to be killed."""
+        sent = _to_json(question)
+        if len(sent) > self._max_bytes:
+            raise ChatTemplateError(f"the conversation has {len(sent)} bytes, the limit is {self._max_bytes}")
+        with self._lock:
+            process = self._process
+            if process is None or process.poll() is not None:
+                process = self._start()
+            try:
+                answer = _exchange(process, sent)
+            except BaseException as error:  # its answer, or the rest of it, would be taken for the next one's
+                self.close()
+                if not isinstance(error, OSError | EOFError | ValueError):
+                    raise
+                raise ChatTemplateError(f"the chat template {_cause_of_death(process, self._max_seconds)}") from error
+        if "error" in answer:
+            raise ChatTemplateError(f"the chat template {answer['error']}")
+        return str(answer["text"])
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        arguments = [str(self._max_seconds), str(self._max_memory_bytes)]
+        paths = os.pathsep.join(path for path in sys.path if path)
+        try:
+            self._process = process = subprocess.Popen(
+                [sys.executable, "-P", str(WORKER), *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": paths},  # it finds jinja2 where this process does
+            )
+        except OSError as error:
+            raise ChatTemplateError(f"the process for chat templates does not start: {error}") from error
+        self._stop = weakref.finalize(self, _end, process)
+        return process
+
+
+def _exchange(process: subprocess.Popen[bytes], sent: bytes) -> dict[str, Any]:
+    """One question, one answer. Raises EOFError or OSError if the process ends first."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(LENGTH.pack(len(sent)) + sent)
+    process.stdin.flush()
+    header = process.stdout.read(LENGTH.size)
+    body = process.stdout.read(LENGTH.unpack(header)[0]) if len(header) == LENGTH.size else b""
+    if not body:
+        process.wait()
+        raise EOFError
+    answer: dict[str, Any] = json.loads(body.decode("utf-8", "surrogatepass"))
+    return answer
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):  # what it was about to write goes nowhere
+                pipe.close()
+    process.kill()
+    process.wait()
+
+
+def _cause_of_death(process: subprocess.Popen[bytes], max_seconds: float) -> str:
+    if process.returncode == -signal.SIGALRM:
+        return f"takes more than {max_seconds} seconds"
+    return f"has ended its process (status {process.returncode})"
+
+
+# --- what goes in, what comes out ---------------------------------------------------------------------------------
+
+
+def as_conversations(messages: object) -> list[Any]:
+    """One conversation or several, as a list of them. Raises ChatTemplateError for what is no list."""
+    if not isinstance(messages, list | tuple):
+        raise ChatTemplateError(f"messages must be a list of mappings, got {shown(messages)}")
+    return list(messages) if all(isinstance(each, list | tuple) for each in messages) else [messages]
+
+
+def check_messages(messages: object) -> list[dict[str, Any]]:
+    """A copy of a conversation, without what is None. Raises ChatTemplateError naming the message and what is wrong."""
+    if not isinstance(messages, list | tuple) or not messages:
+        raise ChatTemplateError(f"messages must be a list of at least one mapping, got {shown(messages)}")
+    copies = []
+    for number, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            raise ChatTemplateError(f"messages[{number}] must be a mapping, got {shown(message)}")
+        copy = {key: value for key, value in message.items() if value is not None}
+        role, content = copy.get("role"), copy.get("content")
+        if not isinstance(role, str):
+            raise ChatTemplateError(f"messages[{number}]: role must be a string, got {shown(message.get('role'))}")
+        is_parts = isinstance(content, list | tuple) and all(isinstance(part, Mapping) for part in content)
+        if not isinstance(content, str) and not is_parts and not (content is None and copy.get("tool_calls")):
+            got = shown(message.get("content"))
+            raise ChatTemplateError(f"messages[{number}]: content must be a string or a list of parts, got {got}")
+        if isinstance(content, str):
+            check_text(f"messages[{number}]: content", content)
+        reasoning = next((copy[name] for name in ("reasoning_content", "thinking", "reasoning") if name in copy), None)
+        if reasoning is not None:  # templates look under either name
+            copy = {"thinking": reasoning, **copy, "reasoning_content": reasoning}
+        copies.append(copy)
+    return copies
+
+
+def _to_json(question: dict[str, Any]) -> bytes:
+    def default(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return dict(value)
+        number = plain(value)
+        if number is value:
+            raise TypeError(f"{shown(value)} is no JSON")
+        return number
+
+    try:
+        return json.dumps(question, ensure_ascii=False, default=default).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ChatTemplateError(f"messages, tools and variables must be JSON: {str(error)[:200]}") from error
+
+
+def _as_schema(tool: Any) -> Any:
+    if isinstance(tool, Mapping):
+        return dict(tool)
+    if not callable(tool):
+        raise ChatTemplateError(f"tools must hold JSON schemas or functions, got {shown(tool)}")
+    from transformers.utils.chat_template_utils import get_json_schema
+
+    try:
+        return get_json_schema(tool)
+    except Exception as error:  # a docstring or a type hint that it cannot read
+        raise ChatTemplateError(f"tools: {shown(tool)}: {str(error)[:200]}") from error
+
+
+def _cut_at_tag(text: str) -> str:
+    start = text.rfind(TAG.strip())
+    if start < 0:
+        raise ChatTemplateError("the chat template leaves the final message out, so that it cannot be continued")
+    is_whole = text[start : start + len(TAG)] == TAG
+    return text[:start] if is_whole else text[:start].rstrip()

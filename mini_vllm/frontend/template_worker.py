@@ -1,0 +1,138 @@
+"""The process that renders chat templates: python template_worker.py SECONDS BYTES, started by chat_template.py.
+
+It imports nothing of mini_vllm, so that it starts in a tenth of a second. Questions come on stdin, answers go to
+stdout: 8 bytes of length, then JSON. The system's own timer kills it, also inside a single long operation, and also
+when nobody is there any more who would; it ends by itself when stdin does.
+Source: _cached_compile_jinja_template in transformers/utils/chat_template_utils.py, version 5: what a template may see.
+"""
+
+import json
+import os
+import signal
+import struct
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+import jinja2
+import jinja2.ext
+import jinja2.nodes
+import jinja2.parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+LENGTH = struct.Struct("<Q")
+
+
+class Generation(jinja2.ext.Extension):
+    """{% generation %} ... {% endgeneration %} marks what an assistant has said; here it is text as any other."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: jinja2.parser.Parser) -> jinja2.nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return jinja2.nodes.CallBlock(self.call_method("_say"), [], [], body).set_lineno(line)
+
+    def _say(self, caller: Callable[[], str]) -> str:
+        return caller()
+
+
+class Dict:
+    """dict in a template: a function, without the attributes of a class."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        return dict.fromkeys(*args, **kwargs)
+
+
+class Namespace(jinja2.utils.Namespace):
+    """namespace in a template, that takes no name with an underscore in front."""
+
+    def __init__(*args: Any, **kwargs: Any) -> None:
+        for name in dict(*args[1:], **kwargs):
+            _refuse_underscore(name)
+        jinja2.utils.Namespace.__init__(*args, **kwargs)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _refuse_underscore(name)
+        super().__setitem__(name, value)
+
+
+def _refuse_underscore(name: object) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise jinja2.exceptions.SecurityError(f"a namespace cannot store {name!r}")
+
+
+def raise_exception(message: str) -> None:
+    """What a template says no with."""
+    raise jinja2.exceptions.TemplateError(message)
+
+
+def tojson(
+    x: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+) -> str:
+    """The filter; jinja2's own escapes HTML."""
+    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def strftime_now(format: str) -> str:
+    """The time of day."""
+    return datetime.now().strftime(format)
+
+
+@lru_cache(maxsize=4)
+def compile_template(template: str) -> jinja2.Template:
+    """The template in a sandbox that can change none of its arguments."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols]
+    )
+    environment.filters["tojson"] = tojson
+    environment.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now}
+    environment.globals |= {"dict": Dict(), "namespace": Namespace}
+    return environment.from_string(template)
+
+
+def answer(question: dict[str, Any], max_bytes: int) -> dict[str, str]:
+    """The text of a template, or what is wrong with it in the words that follow "the chat template"."""
+    try:
+        text = compile_template(question["template"]).render(**question["variables"])
+    except MemoryError:
+        return {"error": f"needs more than {max_bytes} bytes of memory"}
+    except RecursionError:
+        return {"error": "calls itself too deeply"}
+    except Exception as error:  # whatever a stranger's program raises
+        with suppress(Exception):
+            return {"error": f"fails: {type(error).__name__[:50]}: {str(error)[:200]}"}
+        return {"error": "fails"}
+    if len(text) > question["max_chars"]:
+        return {"error": f"makes a text of {len(text)} characters, the limit is {question['max_chars']}"}
+    return {"text": text}
+
+
+def main() -> None:
+    """Answer questions until stdin ends."""
+    seconds, max_bytes = float(sys.argv[1]), int(sys.argv[2])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process in front
+    with suppress(ImportError, ValueError, OSError):  # where the system has no such limit
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    while len(header := questions.read(LENGTH.size)) == LENGTH.size:
+        question = json.loads(questions.read(LENGTH.unpack(header)[0]))
+        signal.setitimer(signal.ITIMER_REAL, seconds)  # then the system ends the process
+        found = answer(question, max_bytes)
+        body = json.dumps(found, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        answers.write(LENGTH.pack(len(body)) + body)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()
