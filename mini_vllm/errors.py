@@ -4,6 +4,20 @@ A refusal is raised before anything has changed, and its message names the value
 MiniVllmError, so a server can turn one `except` clause into a 400; laws of the engine itself are asserts.
 """
 
+from reprlib import Repr
+
+
+def shown(value: object, limit: int = 200) -> str:
+    """repr(value), cut to `limit` characters: a message stays readable, whatever a caller has sent."""
+    short = Repr()
+    short.maxstring = short.maxother = short.maxlong = limit
+    short.maxlevel, short.maxlist, short.maxtuple, short.maxdict = 3, 20, 20, 20
+    try:
+        text = short.repr(value[:limit] if isinstance(value, bytes | bytearray) else value)
+    except Exception:  # an integer of too many digits, or a __repr__ that fails
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
 
 class MiniVllmError(Exception):
     """Base class of everything that mini_vllm raises on purpose."""
@@ -71,6 +85,10 @@ class WeightsMismatchError(CheckpointError):
 
 class KVCacheTooSmallError(MiniVllmError, ValueError):
     """The memory budget does not hold the smallest useful KV cache."""
+
+
+class KVCacheTooLargeError(MiniVllmError, ValueError):
+    """Blocks that are asked for by number take more memory than the machine has free."""
 
 
 class InvalidLogitsError(MiniVllmError):

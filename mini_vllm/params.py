@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
-from mini_vllm.errors import InvalidParameterError, UnknownParameterError
+from mini_vllm.errors import InvalidParameterError, UnknownParameterError, shown
 
 
 class Params:
@@ -28,7 +28,9 @@ class Params:
     def require(self, name: str, holds: bool, limit: str) -> None:
         """Refuse the value of field `name` unless it holds; `limit` says what is allowed."""
         if not holds:
-            raise InvalidParameterError(f"{type(self).__name__}: {name} must be {limit}, got {getattr(self, name)!r}")
+            raise InvalidParameterError(
+                f"{type(self).__name__}: {name} must be {limit}, got {shown(getattr(self, name))}"
+            )
 
 
 def is_int(value: object, low: float, high: float = math.inf) -> bool:

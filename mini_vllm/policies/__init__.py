@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from inspect import Parameter, signature
 from typing import Any
 
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler
@@ -36,7 +36,7 @@ VLLM_NAMES = {"scheduler_reserve_full_isl": "reserve_full_sequence"}  # of optio
 def get_scheduler_cls(name: str) -> type[SchedulerInterface]:
     """The scheduler of a name. Raises InvalidParameterError for an unknown one."""
     if name not in SCHEDULERS:
-        raise InvalidParameterError(f"scheduler must be one of {list(SCHEDULERS)}, got {name!r}")
+        raise InvalidParameterError(f"scheduler must be one of {list(SCHEDULERS)}, got {shown(name)}")
     return SCHEDULERS[name]
 
 
@@ -101,7 +101,7 @@ def make_scheduler(
     for name, default in all_options().items():
         if given.get(name, default) != default and name not in of_manager and name not in of_scheduler:
             names = f"{scheduler_cls.__name__} with {manager_cls.__name__}"
-            raise InvalidParameterError(f"{names} has no option {name}, got {given[name]!r}")
+            raise InvalidParameterError(f"{names} has no option {name}, got {shown(given[name])}")
     manager = manager_cls(**{name: given[name] for name in of_manager if name in given})
     return scheduler_cls(manager, **{name: given[name] for name in of_scheduler if name in given})
 
