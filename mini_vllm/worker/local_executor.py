@@ -8,7 +8,7 @@ from mini_vllm.attention import get_backend
 from mini_vllm.models import load_model
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
 from mini_vllm.step import LayerKVSpec, ModelInfo, StepInput, StepOutput
-from mini_vllm.worker.device import available_bytes, pick_device, pick_dtype
+from mini_vllm.worker.device import available_bytes, available_host_memory, free_memory, pick_device, pick_dtype
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.memory import KVCachePlan
 from mini_vllm.worker.model_runner import ModelRunner
@@ -37,6 +37,8 @@ class LocalExecutor(Executor):
         return available_bytes(self.config, self.hf_config, self.dtype, self.device)
 
     def allocate(self, plan: KVCachePlan) -> None:
+        is_shared = self.device.type == "cpu"
+        plan.check(free_memory(self.device), available_host_memory(), is_shared=is_shared)
         self.runner = ModelRunner(
             self.model,
             self.attention_backend,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError
+from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError, KVCacheTooSmallError
 from mini_vllm.step import ModelInfo
 
 SWAP_SPACE_BYTES = 4 << 30  # vLLM V0's default (swap_space); no more than the KV cache itself
@@ -31,6 +31,24 @@ class KVCachePlan:
     @property
     def num_slots(self) -> int:
         return (self.num_blocks - 1) * self.block_size
+
+    def check(self, free_on_device: int, free_on_host: int, *, is_shared: bool) -> None:
+        """Raise KVCacheTooLargeError before memory is taken that is not there. All in bytes.
+
+        is_shared: whether the device is the host, so that both pools come out of one memory.
+        """
+        taken = 0
+        for name, num_blocks, free in (
+            ("num_kv_blocks", self.num_blocks, free_on_device),
+            ("num_cpu_blocks", self.num_cpu_blocks, free_on_host),
+        ):
+            needed, left = num_blocks * self.bytes_per_block, max(free - taken, 0)
+            if needed > left:
+                raise KVCacheTooLargeError(
+                    f"{name} {num_blocks:,} of {self.bytes_per_block:,} bytes (block_size {self.block_size:,}) need "
+                    f"{needed:,} bytes, {left:,} are free"
+                )
+            taken += needed if is_shared else 0
 
     def __str__(self) -> str:
         mib = self.num_blocks * self.bytes_per_block / (1 << 20)
