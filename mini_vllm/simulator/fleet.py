@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mini_vllm.errors import InvalidParameterError, PromptTooLongError
+from mini_vllm.errors import InvalidParameterError, PromptTooLongError, shown
 from mini_vllm.policies import (
     PREEMPTION_MODES,
     SCHEDULERS,
@@ -32,6 +32,7 @@ from mini_vllm.simulator.step_time import StepTimeModel
 from mini_vllm.simulator.workload import TraceRequest
 
 LOAD_BOUND = 1.5
+MAX_BLOCKS = 5_000_000  # of all replicas; one takes about 150 bytes and 2 microseconds to make
 
 
 def round_robin(replicas: Sequence[Replica], request: SimRequest, index: int) -> Replica:
@@ -85,7 +86,7 @@ def policy_config(policy: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """
     name, _, mode = policy.partition("+")
     if policy not in policy_names() and not _changes_manager(name, mode):
-        raise InvalidParameterError(f"scheduler must be one of {policy_names()}, got {policy!r}")
+        raise InvalidParameterError(f"scheduler must be one of {policy_names()}, got {shown(policy)}")
     chosen = {**config, "scheduler": name, "preemption_mode": mode or "recompute"}
     manager_cls = get_kv_cache_manager_cls(get_scheduler_cls(name), chosen["preemption_mode"])
     if "num_cpu_blocks" in options_of(manager_cls):
@@ -115,7 +116,12 @@ def simulate(
     """
     if routing not in ROUTINGS or num_replicas < 1:
         raise InvalidParameterError(
-            f"routing must be one of {list(ROUTINGS)} and replicas at least 1, got {routing!r} and {num_replicas}"
+            f"routing must be one of {list(ROUTINGS)} and replicas at least 1, got {shown(routing)} and {num_replicas}"
+        )
+    if num_replicas * config["num_blocks"] > MAX_BLOCKS:
+        raise InvalidParameterError(
+            f"{num_replicas:,} replicas of {config['num_blocks']:,} KV blocks are more than the {MAX_BLOCKS:,} blocks "
+            "that are simulated at once"
         )
     metrics = Metrics(slo or SLO())
     replicas = [Replica(config, model, metrics, is_first=i == 0) for i in range(num_replicas)]
