@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mini_vllm.cli.common import check_text, console, load_llm, read_stdin, sampling_params
+from mini_vllm.cli.common import console, load_llm, read_stdin, sampling_params
 from mini_vllm.cli.exits import legible
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, PromptTooLongError
+from mini_vllm.observe.files import check_text
 
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM

@@ -15,6 +15,7 @@ from rich.console import Console
 from mini_vllm.cli.exits import legible
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.observe.files import check_text
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS
 
@@ -99,15 +100,6 @@ def _option(name: str, kind: Any, default: Any, text: str) -> Parameter:
     flag = "--" + name.replace("enable_", "no_").replace("_", "-")
     annotation = Annotated[kind, typer.Option(flag, help=text)]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def check_text(name: str, text: str) -> None:
-    """Refuse what came from outside and is not UTF-8. Raises InvalidParameterError that names the first such byte."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        byte = ord(text[error.start]) - 0xDC00  # how Python keeps a byte that it cannot decode
-        raise InvalidParameterError(f"{name} is not UTF-8 text: byte 0x{byte:02x} at position {error.start}") from error
 
 
 def read_stdin(*, line: bool = False) -> str | None:

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from mini_vllm.cli.common import busy, check_text, load_llm, read_stdin, sampling_params
+from mini_vllm.cli.common import busy, load_llm, read_stdin, sampling_params
 from mini_vllm.config import EngineConfig
+from mini_vllm.observe.files import check_text
 
 
 def generate(

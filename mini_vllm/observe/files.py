@@ -21,6 +21,15 @@ def printable(text: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
+def check_text(name: str, text: str) -> None:
+    """Refuse what came from outside and is not UTF-8. Raises InvalidParameterError that names the first such byte."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        byte = ord(text[error.start]) - 0xDC00  # how Python keeps a byte that it cannot decode
+        raise InvalidParameterError(f"{name} is not UTF-8 text: byte 0x{byte:02x} at position {error.start}") from error
+
+
 def read_text(path: Path, limit: int = MAX_FILE_BYTES) -> str:
     """A UTF-8 file, with or without a byte order mark. Raises InvalidParameterError for a longer one or none."""
     try:
