@@ -37,7 +37,7 @@ def calibrate(
     out: Annotated[Path, typer.Option(dir_okay=False, help="Write the calibration to this JSON file.")] = Path(
         "calibration.json"
     ),
-    rounds: Annotated[int, typer.Option(min=1, help="Medians are over this many rounds.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Medians are over this many rounds.")] = 5,
     max_batch: Annotated[int, typer.Option(min=1, help="Requests in the largest batch.")] = 64,
     cpu_time: Annotated[
         bool, typer.Option("--cpu-time", help="Count CPU time: for a model on a CPU that others use, too.")
