@@ -4,6 +4,7 @@
 goes away (`mini-vllm demo | head`) ends it with 1 and without a word.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -128,8 +129,9 @@ def repair_streams() -> None:
     """A stream that was closed becomes one that fails when it is used, and not when it is looked at.
 
     Where a terminal lacks a character of the text, it gets a question mark; a byte that is no text is kept as it is
-    kept in arguments.
+    kept in arguments. A line of a log that cannot be written is lost without a word.
     """
+    logging.raiseExceptions = False
     for name, mode, flag in (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY)):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.open(os.devnull, flag), mode, encoding="utf-8"))  # noqa: SIM115
