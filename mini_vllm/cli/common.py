@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from mini_vllm.cli.exits import legible
+from mini_vllm.cli.exits import legible, raise_if_interrupted
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.observe.files import check_text
@@ -155,7 +155,9 @@ def load_llm(config: EngineConfig, **plugins: Any) -> "LLM":
 
         if config.model == "tiny":
             torch.set_num_threads(1)  # its matrices are so small that threads would only wait for each other
-        return LLM(**asdict(config), **plugins)
+        llm = LLM(**asdict(config), **plugins)
+    raise_if_interrupted()
+    return llm
 
 
 def sampling_params(llm: "LLM", **given: Any) -> SamplingParams:

@@ -8,6 +8,8 @@ import logging
 import os
 import signal
 import sys
+import threading
+from _thread import interrupt_main
 from collections.abc import Callable
 from contextlib import suppress
 from io import TextIOWrapper
@@ -35,6 +37,7 @@ def run_program(
     repair_streams()
     with suppress(ValueError):  # only the main thread has signals
         signal.signal(signal.SIGINT, _press)
+        sys.unraisablehook = _unraised
     try:
         status = exit_status(work, refusal=refusal, prefix=prefix)
     except KeyboardInterrupt:  # once more, while the first was dealt with
@@ -144,6 +147,27 @@ def _silence(stream: TextIO) -> None:
     """What is still to be written to a broken stream goes nowhere."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def raise_if_interrupted() -> None:
+    """Raise the Ctrl-C that somebody else's code has swallowed, as imports of libraries do now and then."""
+    if _presses:
+        raise KeyboardInterrupt
+
+
+def _unraised(what: Any) -> None:
+    """Ctrl-C in a finalizer, from which nothing can be raised: it is pressed again, a moment later."""
+    if issubclass(what.exc_type, KeyboardInterrupt):
+        threading.Timer(0.05, _press_again).start()
+    else:
+        sys.__unraisablehook__(what)
+
+
+def _press_again() -> None:
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # it wakes who sleeps
+    else:
+        interrupt_main()  # Windows
 
 
 def _press(number: int, frame: FrameType | None) -> None:

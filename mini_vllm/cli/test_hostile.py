@@ -491,7 +491,10 @@ def interrupted(code: str, call: tuple[str, ...], seconds: float, folder: Path) 
         process.stdout.readline()  # it has begun: what comes before is Python's
         time.sleep(seconds)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        try:
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130, err.decode()
     assert err.decode().splitlines()[-1] == "Interrupted."
     assert b"Traceback" not in err
@@ -503,6 +506,24 @@ def test_ctrl_c_is_status_130(folder: Path) -> None:
         "from mini_vllm.cli.exits import run_program; import time; main = lambda: run_program(lambda: time.sleep(60))"
     )
     interrupted(f"{wait}; main()", (), 0.3, folder)
+
+
+def test_ctrl_c_that_hits_a_finalizer_is_not_lost() -> None:
+    code = """
+import signal, time
+from mini_vllm.cli.exits import run_program
+class Dying:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+def work():
+    Dying()
+    time.sleep(60)
+run_program(work)
+"""
+    began = time.perf_counter()
+    status, out, err = program(code)
+    assert time.perf_counter() - began < 50
+    assert (status, out, err) == (130, "", "Interrupted.\n")
 
 
 @pytest.mark.slow
