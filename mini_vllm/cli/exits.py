@@ -46,6 +46,10 @@ def run_program(
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to interrupt
     if status == INTERRUPTED:
         complain("Interrupted.")
+    try:
+        sys.stderr.flush()
+    except OSError:
+        _silence(sys.stderr)  # what nobody could be told does not change the status
     sys.exit(status)
 
 
@@ -113,11 +117,9 @@ def complain(message: str) -> None:
     """A message on stderr, if there is anybody to read it."""
     from rich.console import Console
 
-    try:
+    with suppress(OSError):
         screen = Console(stderr=True, highlight=False)
         screen.print(legible(message), style="bold red", markup=False, soft_wrap=True)
-    except OSError:
-        _silence(sys.stderr)
 
 
 def legible(message: str) -> str:

@@ -443,6 +443,8 @@ LAB_STREAMS = [
     ('"$@" >&-', ("--help",), 1, "Bad file descriptor"),
     ('"$@" | head -1', ("--help",), 1, ""),
     ('"$@" | true', ("grade", "01.1", "--from", "."), 1, ""),
+    ('"$@" 2>/dev/full', ("nosuch",), 2, ""),
+    ('"$@" 2>/dev/full', ("hint", "nosuch"), 2, ""),
     ('"$@"', ("nosuch\x1b",), 2, r"nosuch\x1b"),
     ('"$@"', ("test", "\x1b[31m"), 2, r"'\x1b[31m'"),
     ('"$@"', ("test", LONG), 2, "There is no lab or phase 'xxx"),
