@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
+from mini_vllm.errors import shown
+
 ROOT = Path(__file__).resolve().parent.parent
 VLLM = "0.33.0"  # the release whose symbols the labs cite
 SYMBOLS = ROOT / "traces" / f"vllm-{VLLM}" / "symbols.json"  # module, symbol, line; by tools/index_vllm.py
@@ -139,7 +141,7 @@ def find_lab(lab_id: str, root: Path = ROOT) -> Lab:
     """The lab of that id. Errors: LabkitError that lists the ids there are."""
     known = {lab.id: lab for lab in labs(root)}
     if lab_id not in known:
-        raise LabkitError(f"There is no lab {lab_id!r}. The labs are {', '.join(known)}.")
+        raise LabkitError(f"There is no lab {shown(lab_id)}. The labs are {', '.join(known)}.")
     return known[lab_id]
 
 

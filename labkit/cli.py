@@ -17,15 +17,29 @@ lab doctor                what this machine can grade
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
 
-from labkit import commands
 from labkit.catalog import LabkitError
+from mini_vllm.cli.exits import exit_status, legible, run_program
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+
+class Parser(argparse.ArgumentParser):
+    """Quotes what it could not read without its control characters, and does not hide that nobody gets its help."""
+
+    def print_help(self, file: "SupportsWrite[str] | None" = None) -> None:
+        (sys.stdout if file is None else file).write(self.format_help())
+
+    def error(self, message: str) -> NoReturn:
+        super().error(legible(message))
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     assert __doc__
-    top = argparse.ArgumentParser(
+    top = Parser(
         "lab",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -63,16 +77,16 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command. Exit status: 0 well, 1 something is red, 2 a mistake in the call."""
-    options = vars(parser().parse_args(arguments))
-    command = options.pop("command") or "status"
-    try:
-        status = getattr(commands, command)(**options)
-    except LabkitError as error:
-        print(error, file=sys.stderr)
-        status = 2
-    except KeyboardInterrupt:
-        status = 130
-    sys.exit(status)
+
+    def work() -> int:
+        from labkit import commands
+
+        options = vars(parser().parse_args(arguments))
+        return int(getattr(commands, options.pop("command") or "status")(**options))
+
+    if arguments is None:
+        run_program(work, refusal=LabkitError, prefix="")
+    sys.exit(exit_status(work, refusal=LabkitError, prefix=""))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from labkit.catalog import SYMBOLS, VLLM, Lab, LabkitError, find_lab, labs, phas
 from labkit.graft import Part, grafted
 from labkit.implementations import make_mine, part_of, remember_stub, stub_has_changed
 from labkit.runner import FAILED, NO_CONCEPT, NOT_GRADED, PASSED, Result, one_line, prepare, run_lab, why_not_graded
+from mini_vllm.errors import shown
+from mini_vllm.observe.files import check_text, write_file
 
 LEVELS = ("a question", "the invariant", "the shape")
 BETWEEN = "\n\x1f\n"  # stands between the lines for a merge, so that changes of neighbouring lines do not touch
@@ -39,7 +41,7 @@ def select(what: Sequence[str]) -> list[Lab]:
         elif found := [lab for phase in phases() if phase.id == phase_id for lab in phase.labs]:
             chosen += found
         else:
-            raise LabkitError(f"There is no lab or phase {text!r}. `lab` lists them.")
+            raise LabkitError(f"There is no lab or phase {shown(text)}. `lab` lists them.")
     return chosen or list(labs())
 
 
@@ -176,7 +178,7 @@ def diff(lab: str, give_up: bool, html: str | None) -> int:
                 "records that it did."
             )
         progress.record(lab, gave_up=True)
-    mine, reference = chosen.mine.read_text(encoding="utf-8"), source.render_solution(chosen)
+    mine, reference = source.read(chosen.mine), source.render_solution(chosen)
     lines = difflib.unified_diff(mine.splitlines(), reference.splitlines(), "mine.py", "the reference", lineterm="")
     print("\n".join(lines) or "Your file is the reference, letter by letter.")
     part = part_of(chosen, "mine")
@@ -226,13 +228,13 @@ def reset(lab: str) -> int:
 def adopt(lab: str) -> int:
     """What was written into stub.py becomes mine.py."""
     chosen = find_lab(lab)
-    text = chosen.stub.read_text(encoding="utf-8")
+    text = source.read(chosen.stub)
     if text == source.render_stub(chosen):
         raise LabkitError(f"stub.py of lab {lab} is untouched; nothing to move.")
-    if chosen.mine.exists() and chosen.mine.read_text(encoding="utf-8") != source.render_stub(chosen):
+    if chosen.mine.exists() and source.read(chosen.mine) != source.render_stub(chosen):
         print(f"Your mine.py is kept as {backup(chosen.mine).name}.")
-    chosen.mine.write_text(text, encoding="utf-8")
-    chosen.stub.write_text(source.render_stub(chosen), encoding="utf-8")
+    write_file(chosen.mine, text)
+    write_file(chosen.stub, source.render_stub(chosen))
     remember_stub(chosen)
     print(f"Moved to {chosen.typed}; stub.py is restored.")
     return 0
@@ -242,7 +244,7 @@ def notice_the_stub(lab: Lab) -> None:
     """People edit stub.py, because the course says "implement the stub"; and a release may bring another one."""
     if stub_has_changed(lab):
         print(f"The stub of lab {lab.id} has changed since you began. `lab update {lab.id}` merges it into your file.")
-    if lab.stub.read_text(encoding="utf-8") != source.render_stub(lab):
+    if source.read(lab.stub) != source.render_stub(lab):
         print(
             f"stub.py of lab {lab.id} was edited, and mine.py is what is graded. `lab adopt {lab.id}` moves your work."
         )
@@ -269,14 +271,14 @@ def merge_stub(lab: Lab) -> str:
     newline = "\r\n" if b"\r\n" in mine else "\n"
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / name for name in ("mine", "base", "stub")]
-        texts = (lab.mine.read_text(encoding="utf-8"), lab.base.read_text(encoding="utf-8"), source.render_stub(lab))
+        texts = (source.read(lab.mine), source.read(lab.base), source.render_stub(lab))
         for file, text in zip(files, texts, strict=True):
             file.write_text(text.replace("\n", BETWEEN), encoding="utf-8", newline="\n")
         call = ["git", "merge-file", "-p", "--ours", *map(str, files)]
         merged = subprocess.run(call, capture_output=True, check=True).stdout.decode().replace(BETWEEN, "\n")
         conflicts = subprocess.run([each for each in call if each != "--ours"], capture_output=True).returncode
     kept = backup(lab.mine)
-    lab.mine.write_text(merged, encoding="utf-8", newline=newline)
+    write_file(lab.mine, merged.replace("\n", newline))
     said = f"the stub's changes are in your file; as it was, it is kept as {kept.name}."
     if conflicts:
         said += f"\n{conflicts} of them touch lines that you changed: yours were left. What has changed in the stub:\n"
@@ -301,6 +303,7 @@ def run(phase: str, prompt: str, mine: str) -> int:
     """The engine answers a prompt of the bundled model on the learner's parts; text and timeline."""
     if any(find_spec(package) is None for package in ("torch", "transformers")):
         raise LabkitError("lab run needs the engine: pip install -c constraints.txt -e '.[engine,labs]'")
+    check_text("the prompt", prompt)
     parts = parts_for(phase, mine)
     names = ", ".join(part.lab.id for part in parts)
     print(f"Your parts: {names}" if names else "No part is green yet: this is the reference.")
@@ -356,6 +359,8 @@ def grade(what: Sequence[str], as_json: bool, folder: str | None) -> int:
 
     folder: somebody's checkout. Of it only the mine.py files are read: tests and grader are those of this one.
     """
+    if folder is not None and not Path(folder).is_dir():
+        raise LabkitError(f"{shown(folder)} is no folder: --from takes somebody's checkout.")
     report = {}
     for lab in select(what):
         file = Path(folder, lab.typed) if folder else lab.mine

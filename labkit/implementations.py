@@ -7,6 +7,7 @@ from typing import Any
 from labkit import source
 from labkit.catalog import ROOT, Lab, LabkitError
 from labkit.graft import Part, load
+from mini_vllm.observe.files import write_file
 
 EDITED = ROOT / ".lab" / "edited"
 KINDS = {"bug": "bugs", "variant": "variants"}
@@ -24,12 +25,12 @@ def make_mine(lab: Lab) -> bool:
 def remember_stub(lab: Lab) -> None:
     """mine.py has everything that this stub has: the next `lab update` begins here."""
     lab.base.parent.mkdir(parents=True, exist_ok=True)
-    lab.base.write_text(source.render_stub(lab), encoding="utf-8")
+    write_file(lab.base, source.render_stub(lab))
 
 
 def stub_has_changed(lab: Lab) -> bool:
     """Whether a release brought another stub since."""
-    return lab.base.exists() and lab.base.read_text(encoding="utf-8") != source.render_stub(lab)
+    return lab.base.exists() and source.read(lab.base) != source.render_stub(lab)
 
 
 def reference_parts(lab: Lab) -> list[Part]:

@@ -8,7 +8,8 @@ from labkit.catalog import Lab, LabkitError
 from labkit.graft import Part, grafted
 from labkit.watchdog import watchdog
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.observe.page import Figure, caption_of, render_page, write_file
+from mini_vllm.observe.files import printable, write_file
+from mini_vllm.observe.page import Figure, caption_of, render_page
 from mini_vllm.observe.trace import run_trace
 
 
@@ -36,4 +37,4 @@ def write(file: Path, lab: Lab, parts: Sequence[Part]) -> str:
         write_file(file, render_page(f"lab {lab.id} {lab.title}: {scenario['name']}", said, figures))
     except InvalidParameterError as error:
         raise LabkitError(str(error)) from error
-    return f"wrote {file}: yours beside the reference. {said[0]}"
+    return f"wrote {printable(file)}: yours beside the reference. {said[0]}"

@@ -8,17 +8,28 @@ from typing import Any
 
 from labkit.catalog import ROOT
 from labkit.runner import NOT_GRADED, PASSED, Result
+from mini_vllm.errors import is_int
+from mini_vllm.observe.files import write_file
 
 FILE = ROOT / ".lab" / "progress.json"
 
 
 def read(file: Path = FILE) -> dict[str, dict[str, Any]]:
-    """By lab id: passed, total, hints, gave_up, when. A broken file counts as none."""
+    """By lab id: passed, total, hints, gave_up, when. A broken file counts as none, and so does a broken entry."""
     try:
-        data: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
-        return data
-    except (OSError, ValueError):
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return {}
+    return {lab_id: known for lab_id, known in data.items() if _is_whole(known)} if isinstance(data, dict) else {}
+
+
+def _is_whole(known: object) -> bool:
+    return (
+        isinstance(known, dict)
+        and all(is_int(known.get(name, 0), 0) for name in ("passed", "total", "hints"))
+        and ("passed" in known) == ("total" in known)
+        and isinstance(known.get("when", ""), str)
+    )
 
 
 def record(lab_id: str, file: Path = FILE, **changes: Any) -> None:
@@ -26,9 +37,7 @@ def record(lab_id: str, file: Path = FILE, **changes: Any) -> None:
     data = read(file)
     data.setdefault(lab_id, {}).update(changes)
     file.parent.mkdir(exist_ok=True)
-    written = file.with_suffix(".new")
-    written.write_text(json.dumps(data, indent=1), encoding="utf-8")
-    written.replace(file)
+    write_file(file, json.dumps(data, indent=1))
 
 
 def record_results(lab_id: str, results: Sequence[Result], file: Path = FILE) -> None:

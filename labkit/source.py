@@ -212,9 +212,19 @@ def import_line(module: str, names: list[str]) -> str:
 # --- a learner's file, before it runs -------------------------------------------------------------------------------
 
 
+def read(file: Path) -> str:
+    """A learner's file as text, its line ends as "\\n". Errors: LabkitError if it is none."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise LabkitError(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise LabkitError(f"{file}: {error}\nA file of Python is UTF-8 text.") from None
+
+
 def parse(file: Path, text: str | None = None) -> ast.Module:
     """The syntax tree of a file, or of `text` as its content. Errors: LabkitError with the line of a syntax error."""
-    text = file.read_text(encoding="utf-8") if text is None else text
+    text = read(file) if text is None else text
     try:
         return ast.parse(text, filename=str(file))
     except SyntaxError as error:
@@ -222,6 +232,8 @@ def parse(file: Path, text: str | None = None) -> ast.Module:
         raise LabkitError(
             f"{file.name}:{error.lineno}: {error.msg}\n    {line}\nPython cannot read the file."
         ) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise LabkitError(f"{file.name}: {error}\nPython cannot read the file.") from None
 
 
 def unwritten(tree: ast.Module) -> set[str]:

@@ -102,7 +102,7 @@ class KVCacheTooSmallError(MiniVllmError, ValueError):
 
 
 class KVCacheTooLargeError(MiniVllmError, ValueError):
-    """A KV cache of a size that was asked for, and that the memory does not hold."""
+    """Blocks that are asked for by number take more memory than the machine has free."""
 
 
 class InvalidLogitsError(MiniVllmError):

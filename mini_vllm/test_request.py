@@ -196,7 +196,7 @@ def test_ignore_eos_ignores_eos_only() -> None:
 
 
 def test_finish_reasons_are_the_values_of_the_finished_states() -> None:
-    assert FINISH_REASONS == ("stop", "length", "abort")
+    assert FINISH_REASONS == ("stop", "length", "abort", "error")
     for status in RequestStatus:
         request = make_request()
         request.status = status

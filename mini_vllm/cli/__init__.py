@@ -1,58 +1,26 @@
-"""The command mini-vllm. One module per command; what they share is in common.py.
+"""The command mini-vllm. One module per command; what they share is in common.py, and how they end in exits.py.
 
 Nothing here imports torch until a command needs it: help is instant, and a light install has a command line too.
 """
 
-import sys
-from io import TextIOWrapper
-from typing import Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
+from mini_vllm.cli.exits import run_program
 
-from mini_vllm import __version__
-from mini_vllm.cli import bench, calibrate, chat, demo, doctor, generate, simulate, trace
-from mini_vllm.cli.common import command
+if TYPE_CHECKING:
+    from mini_vllm.cli.commands import app
 
-app = typer.Typer(
-    name="mini-vllm",
-    help="A small, readable LLM inference engine. Start with: mini-vllm demo",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for function in (
-    demo.demo,
-    generate.generate,
-    chat.chat,
-    bench.bench,
-    trace.trace,
-    simulate.simulate,
-    calibrate.calibrate,
-    doctor.doctor,
-):
-    app.command()(command(function))
+__all__ = ["app", "main"]
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"mini-vllm {__version__}")
-        raise typer.Exit
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module 'mini_vllm.cli' has no attribute {name!r}")
+    from mini_vllm.cli.commands import app
 
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """A small, readable LLM inference engine. Start with: mini-vllm demo"""
+    return app
 
 
 def main() -> None:
-    """Entry point. Where a terminal lacks a character of the text, it gets a question mark instead of a crash."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")
-    app()
+    """Entry point. Ctrl-C ends it well from here on, while the commands are imported too."""
+    run_program(lambda: __getattr__("app")())

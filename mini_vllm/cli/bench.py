@@ -11,17 +11,23 @@ import typer
 
 from mini_vllm.cli.common import busy, load_llm
 from mini_vllm.config import EngineConfig
+from mini_vllm.errors import InvalidParameterError
 from mini_vllm.observe.stats import CachingMetrics, SchedulerStats
 from mini_vllm.params import SamplingParams
 
 if TYPE_CHECKING:
     from mini_vllm.engine import LLMEngine
 
+MAX_REQUESTS, MAX_TOKENS = (
+    100_000,
+    50_000_000,
+)  # of all prompts, which are there from the first step
+
 
 def bench(
     config: EngineConfig,
-    num_requests: Annotated[int, typer.Option(min=1, help="Requests, all added at once.")] = 32,
-    input_len: Annotated[int, typer.Option(min=1, help="Prompt tokens of each.")] = 128,
+    num_requests: Annotated[int, typer.Option(min=1, max=MAX_REQUESTS, help="Requests, all added at once.")] = 32,
+    input_len: Annotated[int, typer.Option(min=1, max=MAX_TOKENS, help="Prompt tokens of each.")] = 128,
     output_len: Annotated[int, typer.Option(min=1, help="Output tokens of each.")] = 64,
     prefix_len: Annotated[int, typer.Option(min=0, help="How many of the prompt tokens all have in common.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -31,6 +37,10 @@ def bench(
     End-of-text tokens are ignored. TTFT is the time from adding a request to its first token, queueing included; ITL is
     the time between two tokens of a request.
     """
+    if num_requests * input_len > MAX_TOKENS:
+        raise InvalidParameterError(
+            f"{num_requests:,} requests of {input_len:,} prompt tokens are more than {MAX_TOKENS:,} tokens"
+        )
     engine = load_llm(config).engine
     draw, vocabulary = random.Random(config.seed).choices, range(engine.vocab_size)
     prefix = draw(vocabulary, k=min(prefix_len, input_len))

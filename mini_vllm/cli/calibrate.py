@@ -14,8 +14,8 @@ import typer
 from mini_vllm.cli.common import busy, console, load_llm
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.observe.files import printable, write_file
 from mini_vllm.observe.listener import StepListener
-from mini_vllm.observe.page import write_file
 from mini_vllm.params import SamplingParams
 from mini_vllm.scheduler import SchedulerOutput
 from mini_vllm.simulator.step_time import FEATURES, StepTimeModel, Work, fit, relative_errors, work_of
@@ -37,7 +37,7 @@ def calibrate(
     out: Annotated[Path, typer.Option(dir_okay=False, help="Write the calibration to this JSON file.")] = Path(
         "calibration.json"
     ),
-    rounds: Annotated[int, typer.Option(min=1, help="Medians are over this many rounds.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Medians are over this many rounds.")] = 5,
     max_batch: Annotated[int, typer.Option(min=1, help="Requests in the largest batch.")] = 64,
     cpu_time: Annotated[
         bool, typer.Option("--cpu-time", help="Count CPU time: for a model on a CPU that others use, too.")
@@ -61,7 +61,7 @@ def calibrate(
         screen.print(f"{name:<14} {1e6 * seconds:>12,.4f} µs")
     errors = model.about["errors"]
     screen.print(f"relative error of held-out steps: median {errors['median']:.1%}, p90 {errors['p90']:.1%}")
-    screen.print(f"wrote {out}")
+    screen.print(f"wrote {printable(out)}", markup=False)
 
 
 class Point(NamedTuple):

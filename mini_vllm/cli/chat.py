@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mini_vllm.cli.common import console, load_llm, sampling_params
+from mini_vllm.cli.common import console, load_llm, read_stdin, sampling_params
+from mini_vllm.cli.exits import legible
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import PromptTooLongError
+from mini_vllm.errors import InvalidParameterError, PromptTooLongError
+from mini_vllm.observe.files import check_text
 
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM
@@ -33,7 +35,10 @@ def chat(
     params = sampling_params(llm, **{"max_tokens": 512, **sampling})
     start = [{"role": "system", "content": system}] if system else []
     if message is not None:
-        answer(llm, [*start, {"role": "user", "content": message}], params)
+        with interruptions() as presses:
+            answer(llm, [*start, {"role": "user", "content": message}], params, presses)
+        if presses:
+            raise KeyboardInterrupt
         return
     notes = console(stderr=True)
     notes.print("Ctrl-C ends an answer, /new starts a new conversation, Ctrl-D ends.", style="dim")
@@ -44,9 +49,12 @@ def chat(
             continue
         asked = [*messages, {"role": "user", "content": line}]
         try:
-            text, figures = answer(llm, asked, params)
-        except PromptTooLongError as error:
-            notes.print(f"{error}; /new starts a new conversation", style="red", markup=False)
+            check_text("the line", line)
+            with interruptions() as presses:
+                text, figures = answer(llm, asked, params, presses)
+        except (InvalidParameterError, PromptTooLongError) as error:
+            hint = "; /new starts a new conversation" if isinstance(error, PromptTooLongError) else ""
+            notes.print(f"{legible(str(error))}{hint}", style="red", markup=False)
             continue
         notes.print(figures, style="dim")
         messages = [*asked, {"role": "assistant", "content": text}]
@@ -58,30 +66,31 @@ def read_lines() -> Iterator[str]:
         import readline  # noqa: F401  (gives input() a history and an editor)
     while True:
         try:
-            line = input("> " if sys.stdin.isatty() else "").strip()
+            line = input("> ") if sys.stdin.isatty() else read_stdin(line=True)
         except EOFError:
             return
         except KeyboardInterrupt:
             typer.echo("  (Ctrl-D ends)")
             continue
-        if line:
-            yield line
+        if line is None:
+            return
+        if line.strip():
+            yield line.strip()
 
 
-def answer(llm: "LLM", messages: list[dict[str, str]], params: "SamplingParams") -> tuple[str, str]:
-    """Write the answer as it comes; returns what there is of it after Ctrl-C too, and a line of figures."""
+def answer(llm: "LLM", messages: list[dict[str, str]], params: "SamplingParams", presses: list[int]) -> tuple[str, str]:
+    """Write the answer as it comes; returns what there is of it when Ctrl-C is pressed too, and a line of figures."""
     began = time.perf_counter()
     prompt = llm.apply_chat_template(messages)
     text, num_tokens, num_cached = "", 0, 0
-    with interruptions() as presses:
-        for delta in llm.stream(prompt, params):
-            choice, num_cached = delta.outputs[0], delta.num_cached_tokens
-            typer.echo(choice.text, nl=False)
-            text += choice.text
-            num_tokens += len(choice.token_ids)
-            if presses:
-                typer.echo(" [stopped]", nl=False)
-                break
+    for delta in llm.stream(prompt, params):
+        choice, num_cached = delta.outputs[0], delta.num_cached_tokens
+        typer.echo(choice.text, nl=False)
+        text += choice.text
+        num_tokens += len(choice.token_ids)
+        if presses:
+            typer.echo(" [stopped]", nl=False)
+            break
     typer.echo()
     took = time.perf_counter() - began
     return text, f"{len(prompt)} prompt tokens, {num_cached} of them cached; {num_tokens} new tokens in {took:.2f} s"

@@ -1,6 +1,7 @@
 """What the commands share: the options of engine and sampling, one way to fail, and the consoles."""
 
 import logging
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, fields, replace
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from mini_vllm.cli.exits import legible, raise_if_interrupted
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import MiniVllmError
+from mini_vllm.errors import InvalidParameterError
+from mini_vllm.observe.files import check_text
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS
 
@@ -46,14 +49,12 @@ SAMPLING_OPTIONS = {  # fields of SamplingParams; by default what the checkpoint
     "top_k": "Keep this many of the most likely tokens; 0 keeps all.",
     "min_p": "Drop tokens below this share of the likeliest one's probability.",
 }
-NEEDS_ENGINE = (
-    "this command runs a model and needs {}, which is not installed.\n"
-    "Install the extra 'engine': pip install -e '.[engine]' in the folder of the repository."
-)
+PATHS = ("model", "calibration")  # options that are text, and may name a file in any encoding
+MAX_PROMPT_BYTES = 4 << 20  # of a prompt or a line from stdin
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Make a function a command: it gets --debug, and a MiniVllmError becomes one line and exit status 2.
+    """Make a function a command: it gets --debug, which exits.py looks for, and its texts are known to be text.
 
     If it takes `config`, the command gets the engine's options and the function a valid EngineConfig; if it takes
     `sampling`, the sampling options and a dictionary of those that were given.
@@ -68,22 +69,19 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(function)
     def run(**options: Any) -> None:
-        debug = options.pop("debug")
-        try:
-            if "sampling" in own:
-                given = {name: options.pop(name) for name in SAMPLING_OPTIONS}
-                options["sampling"] = {name: value for name, value in given.items() if value is not None}
-            if "config" in own:
-                engine = {name: options.pop(name) for name in ENGINE_OPTIONS}
-                engine["enable_prefix_caching"] ^= True
-                options["config"] = EngineConfig(**engine)
-            function(**options)
-        except (MiniVllmError, ModuleNotFoundError) as error:
-            if debug:
-                raise
-            message = NEEDS_ENGINE.format(error.name) if isinstance(error, ModuleNotFoundError) else error
-            console(stderr=True).print(f"Error: {message}", style="bold red", markup=False, soft_wrap=True)
-            raise typer.Exit(2) from error
+        del options["debug"]
+        for name, value in options.items():
+            for text in [value] if isinstance(value, str) else value if isinstance(value, list) else []:
+                if name not in PATHS:
+                    check_text(name, text)
+        if "sampling" in own:
+            given = {name: options.pop(name) for name in SAMPLING_OPTIONS}
+            options["sampling"] = {name: value for name, value in given.items() if value is not None}
+        if "config" in own:
+            engine = {name: options.pop(name) for name in ENGINE_OPTIONS}
+            engine["enable_prefix_caching"] ^= True
+            options["config"] = EngineConfig(**engine)
+        function(**options)
 
     run.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -104,6 +102,18 @@ def _option(name: str, kind: Any, default: Any, text: str) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
+def read_stdin(*, line: bool = False) -> str | None:
+    """All of stdin, or its next line; None at its end. Raises InvalidParameterError for more than a prompt can be.
+
+    A byte that is not UTF-8 is kept as Python keeps it in arguments, for check_text.
+    """
+    source = sys.stdin.buffer
+    data = source.readline(MAX_PROMPT_BYTES + 1) if line else source.read(MAX_PROMPT_BYTES + 1)
+    if len(data) > MAX_PROMPT_BYTES:
+        raise InvalidParameterError(f"standard input has more than {MAX_PROMPT_BYTES:,} bytes for one prompt")
+    return data.decode(errors="surrogateescape").replace("\r\n", "\n").removesuffix("\n") if data else None
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console on what stdout or stderr is now."""
     return Console(stderr=stderr, highlight=False)
@@ -120,7 +130,7 @@ class _DimHandler(logging.Handler):
         self.screen = screen
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.screen.print(record.getMessage(), style="dim", markup=False, soft_wrap=True)
+        self.screen.print(legible(record.getMessage()), style="dim", markup=False, soft_wrap=True)
 
 
 def busy(text: str, screen: Console | None = None) -> AbstractContextManager[object]:
@@ -145,7 +155,9 @@ def load_llm(config: EngineConfig, **plugins: Any) -> "LLM":
 
         if config.model == "tiny":
             torch.set_num_threads(1)  # its matrices are so small that threads would only wait for each other
-        return LLM(**asdict(config), **plugins)
+        llm = LLM(**asdict(config), **plugins)
+    raise_if_interrupted()
+    return llm
 
 
 def sampling_params(llm: "LLM", **given: Any) -> SamplingParams:

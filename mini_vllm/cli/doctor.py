@@ -8,7 +8,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from mini_vllm.cli.common import NEEDS_ENGINE, busy, console
+from mini_vllm.cli.common import busy, console
+from mini_vllm.cli.exits import NEEDS_ENGINE
 
 QUESTION = "What is a KV block?"
 EXPECTED = "A KV block is a fixed-size piece of the KV cache"

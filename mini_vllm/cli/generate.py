@@ -1,14 +1,14 @@
 """mini-vllm generate: complete prompts."""
 
 import json
-import sys
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
-from mini_vllm.cli.common import busy, load_llm, sampling_params
+from mini_vllm.cli.common import busy, load_llm, read_stdin, sampling_params
 from mini_vllm.config import EngineConfig
+from mini_vllm.observe.files import check_text
 
 
 def generate(
@@ -23,7 +23,9 @@ def generate(
 
     No chat template is applied: to ask a chat model, use `mini-vllm chat --message`.
     """
-    prompts = [sys.stdin.read().removesuffix("\n") if prompt == "-" else prompt for prompt in prompts]
+    prompts = [read_stdin() or "" if prompt == "-" else prompt for prompt in prompts]
+    for prompt in prompts:
+        check_text("the prompt", prompt)
     llm = load_llm(config)
     params = sampling_params(llm, **{"max_tokens": 128, **sampling}, n=n, stop=stop or ())
     if len(prompts) == 1 and n == 1 and not as_json:

@@ -1,6 +1,7 @@
 """mini-vllm simulate: the schedulers against an arrival trace, without a model."""
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -10,7 +11,8 @@ import typer
 from rich.table import Table
 
 from mini_vllm.cli.common import busy, console
-from mini_vllm.errors import InvalidParameterError, shown
+from mini_vllm.errors import InvalidParameterError, is_int, shown
+from mini_vllm.observe.files import make_folder, printable, read_lines, read_text
 from mini_vllm.simulator import fleet
 from mini_vllm.simulator import plots as drawing
 from mini_vllm.simulator.fleet import ROUTINGS, Simulation, policy_config, policy_names
@@ -20,6 +22,8 @@ from mini_vllm.simulator.workload import FORMATS, TraceRequest, lognormal_length
 
 CALIBRATIONS = Path(__file__).parent.parent / "simulator" / "calibrations"
 BUNDLED = sorted(path.stem for path in CALIBRATIONS.glob("*.json"))
+MAX_REQUESTS = 10_000_000
+MAX_CALIBRATION_BYTES = 1 << 20
 SWEEP = (0.5, 0.75, 1.0, 1.25, 1.5)  # the rates of --plots, as shares of the rate that is asked for
 
 
@@ -32,7 +36,9 @@ def simulate(
     output_len: Annotated[float, typer.Option(help="Of --poisson: mean output tokens.")] = 256,
     length_cv: Annotated[float, typer.Option(help="Of --poisson: coefficient of variation of the lengths.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Of --poisson.")] = 0,
-    num_requests: Annotated[int | None, typer.Option(min=1, help="Only the first of them; of --poisson 1,000.")] = None,
+    num_requests: Annotated[
+        int | None, typer.Option(min=1, max=MAX_REQUESTS, help="Only the first of them; of --poisson 1,000.")
+    ] = None,
     rate_scale: Annotated[float, typer.Option(help="Let them arrive so many times as fast.")] = 1.0,
     scheduler: Annotated[str, typer.Option(help=f"all, or some of {','.join(policy_names())}.")] = "all",
     calibration: Annotated[str, typer.Option(help=f"A file of calibrate, or {', '.join(BUNDLED)}.")] = BUNDLED[0],
@@ -54,6 +60,8 @@ def simulate(
     Scheduler and KV cache manager are the real ones; how long a step takes comes from a calibration. Latencies are in
     seconds. Goodput counts requests whose TTFT is within --slo-ttft and of whose gaps 99 % are within --slo-itl.
     """
+    if format not in FORMATS:
+        raise InvalidParameterError(f"format must be one of {list(FORMATS)}, got {shown(format)}")
     model = load_calibration(calibration)
     engine = {
         "block_size": block_size,
@@ -71,6 +79,7 @@ def simulate(
     slo = SLO(slo_ttft, slo_itl)
     if plots:
         drawing.check_matplotlib()
+        make_folder(plots)
 
     def arrivals() -> Iterator[TraceRequest]:
         if trace:
@@ -89,20 +98,32 @@ def simulate(
         draw(plots, runs, {policy: {x: run(policy, x * rate_scale).report for x in SWEEP} for policy in policies})
 
 
+ENGINE_LIMITS = {"block_size": 1, "num_blocks": 2, "max_model_len": 1, "max_num_seqs": 1, "max_num_batched_tokens": 1}
+
+
 def load_calibration(name: str) -> StepTimeModel:
     """A bundled calibration, or a file. Raises InvalidParameterError."""
     path = CALIBRATIONS / f"{name}.json" if name in BUNDLED else Path(name)
+    if name not in BUNDLED and not os.path.exists(name):
+        raise InvalidParameterError(f"calibration {shown(name)} is neither a file nor one of {BUNDLED}")
+    text = read_text(path, MAX_CALIBRATION_BYTES)
     try:
-        return StepTimeModel.from_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidParameterError(f"calibration {shown(name)} is neither a file nor one of {BUNDLED}") from error
-    except (InvalidParameterError, UnicodeDecodeError) as error:
-        raise InvalidParameterError(f"{path}: {error}") from error
+        return StepTimeModel.from_json(text)
+    except InvalidParameterError as error:
+        raise InvalidParameterError(f"{printable(path)}: {error}") from error
 
 
 def engine_config(model: StepTimeModel, given: Mapping[str, Any]) -> dict[str, Any]:
     """The engine of the calibration, with what is given in its place. Raises InvalidParameterError for a gap."""
-    config = dict(model.about.get("engine", {})) | {name: value for name, value in given.items() if value is not None}
+    engine = model.about.get("engine", {})
+    if not isinstance(engine, dict):
+        raise InvalidParameterError(f"the calibration's engine must be a JSON object, got {shown(engine)}")
+    for name, least in ENGINE_LIMITS.items():
+        if name in engine and not is_int(engine[name], least):
+            value = shown(engine[name])
+            raise InvalidParameterError(f"the calibration's {name} must be an integer of at least {least}, got {value}")
+    config = {name: engine[name] for name in ENGINE_LIMITS if name in engine}
+    config |= {name: value for name, value in given.items() if value is not None}
     missing = [name for name in given if name not in config and name != "max_model_len"]
     if missing:
         raise InvalidParameterError(f"the calibration names no engine: give {', '.join(missing)}")
@@ -111,13 +132,17 @@ def engine_config(model: StepTimeModel, given: Mapping[str, Any]) -> dict[str, A
 
 def read_file(path: Path, format: str = "auto") -> Iterator[TraceRequest]:
     """The requests of a trace file, read as they are asked for. Raises InvalidParameterError that names the line."""
+    is_empty = True
     if format not in FORMATS:
         raise InvalidParameterError(f"format must be one of {list(FORMATS)}, got {shown(format)}")
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            yield from FORMATS[format](lines)
-    except (InvalidParameterError, UnicodeDecodeError) as error:
-        raise InvalidParameterError(f"{path}, {error}") from error
+        for request in FORMATS[format](read_lines(path)):
+            yield request
+            is_empty = False
+        if is_empty:
+            raise InvalidParameterError("there is no request in it")
+    except InvalidParameterError as error:
+        raise InvalidParameterError(f"{printable(path)}, {error}") from error
 
 
 class Column(NamedTuple):
@@ -166,4 +191,4 @@ def draw(folder: Path, runs: Mapping[str, Simulation], sweeps: Mapping[str, Mapp
     """Write the two pictures."""
     drawing.plot_load(folder / "load.png", sweeps)
     drawing.plot_timelines(folder / "timeline.png", {policy: run.timeline for policy, run in runs.items()})
-    console(stderr=True).print(f"wrote load.png and timeline.png in {folder}", style="dim", markup=False)
+    console(stderr=True).print(f"wrote load.png and timeline.png in {printable(folder)}", style="dim", markup=False)

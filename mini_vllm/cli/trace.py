@@ -9,10 +9,17 @@ from rich.console import Console
 
 from mini_vllm.cli.common import console, is_ascii_only, load_llm, sampling_params
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import InvalidParameterError
-from mini_vllm.observe.page import Figure, caption_of, render_page, write_file
+from mini_vllm.errors import InvalidParameterError, MiniVllmError, is_int, shown
+from mini_vllm.observe.files import printable, read_text, write_file
+from mini_vllm.observe.page import Figure, caption_of, render_page
 from mini_vllm.observe.timeline import render_requests, render_timeline, render_totals
 from mini_vllm.observe.trace import TraceRecorder, run_trace
+
+MAX_SCENARIO_BYTES = 64 << 20
+MAX_BLOCKS, MAX_REQUESTS, MAX_STEPS, MAX_TOKEN_ID = 1_000_000, 1_000, 20_000, (1 << 63) - 1
+NOT_A_SCENARIO = (  # what the scheduler makes of options that are no options
+    *(MiniVllmError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RuntimeError),
+)
 
 
 def trace(
@@ -44,7 +51,7 @@ def trace(
 def write(path: Path, text: str) -> None:
     """Write a file and say so."""
     write_file(path, text)
-    console(stderr=True).print(f"wrote {path}", style="dim", markup=False)
+    console(stderr=True).print(f"wrote {printable(path)}", style="dim", markup=False)
 
 
 def page_of(record: dict[str, Any]) -> str:
@@ -60,20 +67,42 @@ def run_scenario(path: Path, scheduler: str) -> dict[str, Any]:
 
     Raises InvalidParameterError for a file that is none.
     """
+    text = read_text(path, MAX_SCENARIO_BYTES)
     try:
-        scenario = json.loads(path.read_text(encoding="utf-8"))
+        scenario = json.loads(text)
+        check_scenario(scenario)
         if scheduler != "v1":
             scenario["config"]["scheduler"] = scheduler
-        return run_trace(scenario)
-    except (
-        InvalidParameterError,
-        json.JSONDecodeError,
-        UnicodeDecodeError,
-        KeyError,
-        TypeError,
-        AttributeError,
-    ) as error:
-        raise InvalidParameterError(f"{path} is not a scenario: {type(error).__name__} {error}") from error
+        return run_trace(scenario, max_steps=MAX_STEPS)
+    except NOT_A_SCENARIO as error:
+        refusal = isinstance(error, MiniVllmError)
+        reason = f"{error}" if refusal else f"{type(error).__name__} {error}"
+        raise InvalidParameterError(f"{printable(path)} is not a scenario: {reason}") from error
+
+
+def check_scenario(scenario: Any) -> None:
+    """What decides how much memory and time a scenario takes. Raises InvalidParameterError."""
+
+    def require(name: str, value: object, holds: bool, limit: str) -> None:
+        if not holds:
+            raise InvalidParameterError(f"{name} must be {limit}, got {shown(value)}")
+
+    require("it", scenario, isinstance(scenario, dict), "a JSON object")
+    config, requests = scenario.get("config"), scenario.get("requests")
+    require("config", config, isinstance(config, dict), "a JSON object")
+    num_blocks = config.get("num_blocks")
+    require("num_blocks", num_blocks, is_int(num_blocks, 2, MAX_BLOCKS), f"an integer in [2, {MAX_BLOCKS:,}]")
+    require("requests", requests, isinstance(requests, list) and requests != [], "a list that is not empty")
+    require("their number", len(requests), len(requests) <= MAX_REQUESTS, f"at most {MAX_REQUESTS:,}")
+    for spec in requests:
+        require("a request", spec, isinstance(spec, dict), "a JSON object")
+        name, prompt, max_tokens = (spec.get(key) for key in ("id", "prompt", "max_tokens"))
+        require("the id of a request", name, isinstance(name, str) and 0 < len(name) <= 200, "a short text")
+        is_prompt = isinstance(prompt, list) and all(is_int(token, 0, MAX_TOKEN_ID) for token in prompt)
+        require(f"the prompt of {shown(name)}", prompt, is_prompt, f"a list of integers in [0, {MAX_TOKEN_ID:,}]")
+        require(f"max_tokens of {shown(name)}", max_tokens, is_int(max_tokens, 1), "an integer of at least 1")
+    names = [spec["id"] for spec in requests]
+    require("the ids of requests", names, len(set(names)) == len(names), "different from each other")
 
 
 def run_prompts(config: EngineConfig, sampling: dict[str, Any], prompts: list[str]) -> dict[str, Any]:

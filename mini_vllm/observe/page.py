@@ -10,7 +10,6 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mini_vllm.errors import InvalidParameterError
 from mini_vllm.observe.timeline import Trace, render_timeline
 
 COMPONENT = Path(__file__).with_name("timeline.js")
@@ -88,11 +87,3 @@ def _render_figure(number: int, figure: Figure) -> str:
         text=escape(render_timeline(figure.trace, max_bands=1000).plain),
         trace=json.dumps(figure.trace, ensure_ascii=False).replace("<", "\\u003c"),  # no tag ends or begins in there
     )
-
-
-def write_file(path: Path, text: str) -> None:
-    """Write a file for the command line. Raises InvalidParameterError that says why it cannot be written."""
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InvalidParameterError(f"cannot write {path}: {error.strerror}") from error

@@ -14,6 +14,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from mini_vllm.observe.files import printable
+
 Trace = Mapping[str, Any]
 
 
@@ -119,9 +121,7 @@ def render_timeline(trace: Trace, *, width: int = 80, ascii_only: bool = False, 
     step used. A run longer than max_bands is cut and says where. A legend of the marks that occur ends it.
     """
     rows, steps, config = read_requests(trace), trace["steps"], trace["config"]
-    names = [
-        row.request_id if len(row.request_id) <= MAX_LABEL else f"{row.request_id[: MAX_LABEL - 3]}..." for row in rows
-    ]
+    names = [_label(row.request_id) for row in rows]
     label_width = max(map(len, [*names, "KV blocks"])) + 1
     num_columns = max((width - label_width) // 10, 1) * 10
     shown = steps[: max_bands * num_columns]
@@ -147,6 +147,11 @@ def render_timeline(trace: Trace, *, width: int = 80, ascii_only: bool = False, 
     if len(shown) < len(steps):
         text.append(f"Not shown: steps {steps[len(shown)]['step']} to {steps[-1]['step']}.\n\n", "yellow")
     return text.append_text(_legend({mark for row in rows for mark in row.marks[: len(shown)]}, width, ascii_only))
+
+
+def _label(request_id: str) -> str:
+    name = printable(request_id)
+    return name if len(name) <= MAX_LABEL else f"{name[: MAX_LABEL - 3]}..."
 
 
 def _append_marks(text: Text, marks: list[str], ascii_only: bool) -> None:
@@ -189,7 +194,7 @@ def render_requests(trace: Trace) -> Table:
     for row in read_requests(trace):
         counts = (row.num_prompt_tokens, row.num_cached_tokens, row.num_chunks, row.num_output_tokens)
         preempted = Text(str(row.num_preemptions), "red" if row.num_preemptions else "")
-        table.add_row(row.request_id, *map(str, counts), preempted, row.finish_reason or "-")
+        table.add_row(Text(printable(row.request_id)), *map(str, counts), preempted, row.finish_reason or "-")
     return table
 
 

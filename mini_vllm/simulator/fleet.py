@@ -32,6 +32,7 @@ from mini_vllm.simulator.step_time import StepTimeModel
 from mini_vllm.simulator.workload import TraceRequest
 
 LOAD_BOUND = 1.5
+MAX_BLOCKS = 5_000_000  # of all replicas; one takes about 150 bytes and 2 microseconds to make
 
 
 def round_robin(replicas: Sequence[Replica], request: SimRequest, index: int) -> Replica:
@@ -116,6 +117,11 @@ def simulate(
     if routing not in ROUTINGS or num_replicas < 1:
         raise InvalidParameterError(
             f"routing must be one of {list(ROUTINGS)} and replicas at least 1, got {shown(routing)} and {num_replicas}"
+        )
+    if num_replicas * config["num_blocks"] > MAX_BLOCKS:
+        raise InvalidParameterError(
+            f"{num_replicas:,} replicas of {config['num_blocks']:,} KV blocks are more than the {MAX_BLOCKS:,} blocks "
+            "that are simulated at once"
         )
     metrics = Metrics(slo or SLO())
     replicas = [Replica(config, model, metrics, is_first=i == 0) for i in range(num_replicas)]

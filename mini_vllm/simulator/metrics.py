@@ -20,6 +20,7 @@ from mini_vllm.errors import InvalidParameterError
 from mini_vllm.simulator.sim_request import SimRequest
 
 PERCENTILES = (50, 90, 99)
+MAX_SECONDS = 1e9  # of a limit
 
 
 class QuantileSketch:
@@ -68,8 +69,10 @@ class SLO:
     itl: float = 0.1
 
     def __post_init__(self) -> None:
-        if not (self.ttft > 0 and self.itl > 0):
-            raise InvalidParameterError(f"the limits of the SLO must be above 0, got {self.ttft} and {self.itl}")
+        if not (0 < self.ttft <= MAX_SECONDS and 0 < self.itl <= MAX_SECONDS):
+            raise InvalidParameterError(
+                f"the limits of the SLO must be above 0 and at most {MAX_SECONDS:g} s, got {self.ttft} and {self.itl}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,12 @@
 """The pictures of simulated runs, as PNG files. Needs matplotlib, which is imported only here and only when drawing."""
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mini_vllm.errors import MiniVllmError
+from mini_vllm.observe.files import write_file
 from mini_vllm.simulator.metrics import TimelinePoint
 
 if TYPE_CHECKING:
@@ -72,5 +74,6 @@ def _new_figure(num_axes: int) -> tuple["Figure", list["Axes"]]:
 
 
 def _save(figure: "Figure", path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    picture = BytesIO()
+    figure.savefig(picture, dpi=120, format="png")
+    write_file(path, picture.getvalue())

@@ -15,16 +15,16 @@ the next step after the last (no overlap), as this one does.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from operator import mul
 from typing import Any
 
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.scheduler import SchedulerOutput
 from mini_vllm.step import KVPlan
 
 FEATURES = ("step", "request", "token", "context_token", "attended_pair", "copied_block")
 CALIBRATION_VERSION = 1
+MAX_SECONDS = 1e6  # of one of anything: a request, a token, a block
 
 Work = tuple[int, ...]  # the counts of one step, in the order of FEATURES
 
@@ -64,11 +64,12 @@ class StepTimeModel:
         try:
             record = json.loads(text)
             if record["schema"] != CALIBRATION_VERSION:
-                raise ValueError(f"schema {record['schema']!r}, known is {CALIBRATION_VERSION}")
+                raise ValueError(f"schema {shown(record['schema'])}, known is {CALIBRATION_VERSION}")
             coefficients = tuple(float(record["seconds_per"][name]) for name in FEATURES)
-            if not all(isfinite(value) and value >= 0 for value in coefficients) or not any(coefficients[:3]):
-                raise ValueError(f"seconds_per must be at least 0, and a step must take time, got {coefficients}")
-        except (ValueError, KeyError, TypeError) as error:
+            if not all(0 <= value <= MAX_SECONDS for value in coefficients) or not any(coefficients[:3]):
+                limits = f"in [0, {MAX_SECONDS:g}]"
+                raise ValueError(f"seconds_per must be {limits}, and a step must take time, got {coefficients}")
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise InvalidParameterError(f"not a calibration: {type(error).__name__} {error}") from error
         return cls(
             coefficients, {name: value for name, value in record.items() if name not in ("schema", "seconds_per")}

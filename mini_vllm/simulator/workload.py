@@ -15,10 +15,13 @@ from datetime import datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
-from mini_vllm.errors import InvalidParameterError, shown
+from mini_vllm.errors import InvalidParameterError, is_int, is_number, shown
 
 HASH_BLOCK_SIZE = 512  # tokens that a hash id of the Mooncake format stands for
 AZURE_COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+
+MAX_LENGTH = 10_000_000  # tokens of a prompt or an output, above every context there is
+MAX_RATE, MAX_BURSTINESS, MAX_CV = 1e6, 1e3, 1e3  # requests a second; of the first two 1 / MAX is the least
 
 Lengths = Callable[[random.Random], tuple[int, int]]
 
@@ -34,8 +37,8 @@ class TraceRequest(NamedTuple):
 
 def read_azure(lines: Iterable[str]) -> Iterator[TraceRequest]:
     """Requests of an Azure CSV. Raises InvalidParameterError that names the line for anything else."""
-    rows = csv.reader(lines)
-    header = tuple(next(rows, ()))
+    rows = _rows(lines)
+    header = tuple(next(rows, (1, ()))[1])
     if header != AZURE_COLUMNS:
         found = shown(",".join(header))
         raise InvalidParameterError(f"line 1: the columns must be {','.join(AZURE_COLUMNS)}, got {found}")
@@ -44,7 +47,16 @@ def read_azure(lines: Iterable[str]) -> Iterator[TraceRequest]:
         stamp, input_length, output_length = row
         return datetime.fromisoformat(stamp).timestamp(), int(input_length), int(output_length), ()
 
-    return _in_order(((rows.line_num, row) for row in rows if row), parse)
+    return _in_order(((number, row) for number, row in rows if row), parse)
+
+
+def _rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    rows = csv.reader(lines)
+    try:
+        for row in rows:
+            yield rows.line_num, row
+    except csv.Error as error:
+        raise InvalidParameterError(f"line {rows.line_num}: {error}") from error
 
 
 def read_mooncake(lines: Iterable[str]) -> Iterator[TraceRequest]:
@@ -76,9 +88,15 @@ FORMATS: dict[str, Callable[[Iterable[str]], Iterator[TraceRequest]]] = {
 
 
 def _integer(value: Any) -> int:
-    if not isinstance(value, int):
+    if not is_int(value, -math.inf):
         raise ValueError(f"{shown(value)} is not an integer")
-    return value
+    return int(value)
+
+
+def _short(error: Exception) -> str:
+    """What an error says, which may be all that a line holds."""
+    text = str(error)
+    return text if len(text) <= 200 else text[:197] + "..."
 
 
 def _in_order(numbered: Iterable[tuple[int, Any]], parse: Callable[[Any], Any]) -> Iterator[TraceRequest]:
@@ -87,12 +105,13 @@ def _in_order(numbered: Iterable[tuple[int, Any]], parse: Callable[[Any], Any]) 
     for number, line in numbered:
         try:
             time, input_length, output_length, hash_ids = parse(line)
-            if input_length < 1 or output_length < 0:
-                raise ValueError(f"lengths must be at least 1 and 0, got {input_length} and {output_length}")
+            if not (1 <= input_length <= MAX_LENGTH and 0 <= output_length <= MAX_LENGTH):
+                got = f"got {shown(input_length)} and {shown(output_length)}"
+                raise ValueError(f"lengths must be at most {MAX_LENGTH:,} tokens and at least 1 and 0, {got}")
             if not math.isfinite(time) or (last is not None and time < last):
                 raise ValueError("the arrivals must be in order of time")
-        except (ValueError, KeyError, TypeError) as error:
-            raise InvalidParameterError(f"line {number}: {type(error).__name__} {error}") from error
+        except (ValueError, KeyError, TypeError, ArithmeticError, OSError, RecursionError) as error:
+            raise InvalidParameterError(f"line {number}: {type(error).__name__} {_short(error)}") from error
         first = time if first is None else first
         last = time
         yield TraceRequest(time - first, input_length, max(output_length, 1), hash_ids)
@@ -106,10 +125,13 @@ def synthetic(
     1 is a Poisson process, below 1 the arrivals come in bursts (a gap's coefficient of variation is
     1 / sqrt(burstiness)). Source: get_request in vllm/benchmarks/serve.py. Raises InvalidParameterError.
     """
-    if not (0 < rate < math.inf and 0 < burstiness < math.inf and num_requests >= 1):
+    if not (is_number(rate, 1 / MAX_RATE, MAX_RATE) and is_number(burstiness, 1 / MAX_BURSTINESS, MAX_BURSTINESS)):
         raise InvalidParameterError(
-            f"rate and burstiness must be above 0 and num_requests at least 1, got {rate}, {burstiness}, {num_requests}"
+            f"rate and burstiness must be above 0, in [{1 / MAX_RATE:g}, {MAX_RATE:g}] and "
+            f"[{1 / MAX_BURSTINESS:g}, {MAX_BURSTINESS:g}], got {rate} and {burstiness}"
         )
+    if num_requests < 1:
+        raise InvalidParameterError(f"num_requests must be at least 1, got {num_requests}")
     return _draw(rate, num_requests, lengths, burstiness, random.Random(seed))
 
 
@@ -124,15 +146,16 @@ def _draw(
 
 def lognormal_lengths(input_mean: float, output_mean: float, cv: float = 0.0) -> Lengths:
     """Lengths with these means and this coefficient of variation (0: all alike), each at least 1."""
-    if not (input_mean >= 1 and output_mean >= 1 and 0 <= cv < math.inf):
+    if not (1 <= input_mean <= MAX_LENGTH and 1 <= output_mean <= MAX_LENGTH and 0 <= cv <= MAX_CV):
         raise InvalidParameterError(
-            f"means must be at least 1 and cv at least 0, got {input_mean}, {output_mean}, {cv}"
+            f"means must be at least 1 and cv at least 0, and at most {MAX_LENGTH:,} tokens and {MAX_CV:g}, "
+            f"got {input_mean}, {output_mean}, {cv}"
         )
     sigma = math.sqrt(math.log1p(cv * cv))
 
     def draw(rng: random.Random) -> tuple[int, int]:
         input_length, output_length = (
-            max(round(rng.lognormvariate(math.log(mean) - sigma * sigma / 2, sigma)), 1)
+            min(max(round(rng.lognormvariate(math.log(mean) - sigma * sigma / 2, sigma)), 1), MAX_LENGTH)
             for mean in (input_mean, output_mean)
         )
         return input_length, output_length
@@ -142,6 +165,7 @@ def lognormal_lengths(input_mean: float, output_mean: float, cv: float = 0.0) ->
 
 def scale_rate(trace: Iterable[TraceRequest], factor: float) -> Iterator[TraceRequest]:
     """The same requests, `factor` times as fast. Raises InvalidParameterError for a factor that is not above 0."""
-    if not 0 < factor < math.inf:
-        raise InvalidParameterError(f"the rate scale must be above 0, got {factor}")
+    if not 1 / MAX_RATE <= factor <= MAX_RATE:
+        limits = f"in [{1 / MAX_RATE:g}, {MAX_RATE:g}]"
+        raise InvalidParameterError(f"the rate scale must be above 0, {limits}, got {factor}")
     return (request._replace(arrival_time=request.arrival_time / factor) for request in trace)

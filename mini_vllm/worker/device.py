@@ -51,6 +51,11 @@ def available_bytes(config: EngineConfig, hf_config: Any, dtype: torch.dtype, de
     return min(int(available_host_memory() * config.gpu_memory_utilization) - activations, MAX_CPU_KV_CACHE_BYTES)
 
 
+def free_memory(device: torch.device) -> int:
+    """Bytes that can be had on a device now."""
+    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else available_host_memory()
+
+
 def available_host_memory() -> int:
     """Bytes of main memory that can be had without swapping; where the system does not say, the cap of the budget."""
     meminfo = Path("/proc/meminfo")

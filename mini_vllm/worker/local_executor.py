@@ -9,7 +9,7 @@ from mini_vllm.errors import KVCacheTooLargeError
 from mini_vllm.models import load_model
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
 from mini_vllm.step import LayerKVSpec, ModelInfo, StepInput, StepOutput
-from mini_vllm.worker.device import available_bytes, pick_device, pick_dtype
+from mini_vllm.worker.device import available_bytes, available_host_memory, free_memory, pick_device, pick_dtype
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.memory import KVCachePlan
 from mini_vllm.worker.model_runner import ModelRunner
@@ -39,6 +39,7 @@ class LocalExecutor(Executor):
 
     def allocate(self, plan: KVCachePlan) -> None:
         """Make the KV cache. Raises KVCacheTooLargeError if the device or main memory does not have so many bytes."""
+        plan.check(free_memory(self.device), available_host_memory(), is_shared=self.device.type == "cpu")
         try:
             self.runner = ModelRunner(
                 self.model,

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError
+from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError, KVCacheTooSmallError, shown
 from mini_vllm.step import ModelInfo
 
+MAX_COUNT = 1 << 40  # of blocks, and of tokens in one: more than any memory holds
 SWAP_SPACE_BYTES = 4 << 30  # vLLM V0's default (swap_space); no more than the KV cache itself
 
 
@@ -31,6 +32,24 @@ class KVCachePlan:
     @property
     def num_slots(self) -> int:
         return (self.num_blocks - 1) * self.block_size
+
+    def check(self, free_on_device: int, free_on_host: int, *, is_shared: bool) -> None:
+        """Raise KVCacheTooLargeError before memory is taken that is not there. All in bytes.
+
+        is_shared: whether the device is the host, so that both pools come out of one memory.
+        """
+        taken = 0
+        for name, num_blocks, free in (
+            ("num_kv_blocks", self.num_blocks, free_on_device),
+            ("num_cpu_blocks", self.num_cpu_blocks, free_on_host),
+        ):
+            needed, left = num_blocks * self.bytes_per_block, max(free - taken, 0)
+            if needed > left:
+                raise KVCacheTooLargeError(
+                    f"{name} {num_blocks:,} of {self.bytes_per_block:,} bytes (block_size {self.block_size:,}) need "
+                    f"{needed:,} bytes, {left:,} are free"
+                )
+            taken += needed if is_shared else 0
 
     def __str__(self) -> str:
         mib = self.num_blocks * self.bytes_per_block / (1 << 20)
@@ -52,10 +71,14 @@ def plan_kv_cache(
     Raises InvalidParameterError for a max_model_len beyond the model's, KVCacheTooSmallError for a budget of less than
     2 blocks.
     """
+    for name in ("block_size", "num_kv_blocks", "num_cpu_blocks"):
+        value = getattr(config, name)
+        if value is not None and value > MAX_COUNT:
+            raise InvalidParameterError(f"{name} must be at most {MAX_COUNT:,}, got {shown(value)}")
     model_limit = int(hf_config.max_position_embeddings)
     max_model_len = config.max_model_len or model_limit
     if max_model_len > model_limit:
-        raise InvalidParameterError(f"max_model_len {max_model_len} exceeds the model's {model_limit} positions")
+        raise InvalidParameterError(f"max_model_len {shown(max_model_len)} exceeds the model's {model_limit} positions")
     per_block = info.bytes_per_token * config.block_size
     if config.num_kv_blocks is not None:
         num_blocks = config.num_kv_blocks

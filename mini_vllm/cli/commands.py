@@ -1,0 +1,61 @@
+"""The commands of mini-vllm, as one typer application."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from mini_vllm import __version__
+from mini_vllm.cli import bench, calibrate, chat, demo, doctor, generate, simulate, trace
+from mini_vllm.cli.common import command
+from mini_vllm.cli.exits import exit_status
+
+
+class Commands(TyperGroup):
+    """The group of all commands: whatever happens in one of them ends in exit_status."""
+
+    def main(self, args: Sequence[str] | None = None, *positional: Any, **options: Any) -> Any:
+        given = sys.argv[1:] if args is None else args
+        run = super().main
+        options["standalone_mode"] = False
+        sys.exit(exit_status(lambda: run(args, *positional, **options), debug="--debug" in given))
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="mini-vllm",
+    help="A small, readable LLM inference engine. Start with: mini-vllm demo",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for function in (
+    demo.demo,
+    generate.generate,
+    chat.chat,
+    bench.bench,
+    trace.trace,
+    simulate.simulate,
+    calibrate.calibrate,
+    doctor.doctor,
+):
+    app.command()(command(function))
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mini-vllm {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """A small, readable LLM inference engine. Start with: mini-vllm demo"""
