@@ -52,7 +52,9 @@ def assert_none(found: Collection[str]) -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the site, built strictly."""
+    """The folder of the site, built strictly: here, or just before by `make book`, where BOOK_SITE says."""
+    if "BOOK_SITE" in os.environ:
+        return Path(os.environ["BOOK_SITE"])
     pytest.importorskip("mkdocs", reason="pip install -e '.[docs]' brings mkdocs")
     folder = tmp_path_factory.mktemp("site")
     call = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
