@@ -17,19 +17,16 @@ lab doctor                what this machine can grade
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import Any, NoReturn
 
 from labkit.catalog import LabkitError
 from mini_vllm.cli.exits import exit_status, legible, run_program
-
-if TYPE_CHECKING:
-    from _typeshed import SupportsWrite
 
 
 class Parser(argparse.ArgumentParser):
     """Quotes what it could not read without its control characters, and does not hide that nobody gets its help."""
 
-    def print_help(self, file: "SupportsWrite[str] | None" = None) -> None:
+    def print_help(self, file: Any = None) -> None:
         (sys.stdout if file is None else file).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:

@@ -108,7 +108,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "priority": {"policy": "priority"},
 }
 variants = pytest.mark.parametrize("variant", VARIANTS)
-POINTS = pytest.mark.parametrize("num_points", [24, pytest.param(400, marks=pytest.mark.slow)])
+POINTS = pytest.mark.parametrize("num_points", [12, pytest.param(120, marks=pytest.mark.slow)])
 SHARED = [5, 9, 20, 31, 42, 53, 64, 75]
 
 
@@ -268,7 +268,7 @@ def test_an_error_at_any_line_is_survived_or_passed_on(variant: str, num_points:
     assert num_survived > num_points // 2
 
 
-@pytest.mark.parametrize("num_points", [16, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_points", [8, pytest.param(120, marks=pytest.mark.slow)])
 def test_an_interruption_at_any_line_of_a_beam_search_changes_no_beam(num_points: int) -> None:
     def search(llm: LLM) -> Any:
         found = llm.beam_search([SHARED, [3, 4]], BeamSearchParams(3, 6))

@@ -31,6 +31,7 @@ def check(rows: list[dict[str, Any]]) -> None:
         assert f"sm_{row['capability']}" in row["fits"], row
 
 
+@pytest.mark.slow
 def test_attention_of_the_common_models_spills_nothing_and_fits() -> None:
     rows = compile_kernels("--main")
     check(rows)

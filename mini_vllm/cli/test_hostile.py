@@ -468,7 +468,7 @@ def test_the_lab_under_the_same(case: Any, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("env", ENVIRONMENTS, ids=str)
 def test_any_environment(env: dict[str, str], folder: Path) -> None:
-    for call in (("--help",), SCENARIO_CALL, ("simulate", "--poisson", "5", "--num-requests", "3")):
+    for call in (SCENARIO_CALL, ("simulate", "--poisson", "5", "--num-requests", "3")):
         status, out, err = program(MINI_VLLM, *call, cwd=folder, env=env)
         assert status == 0, err
         assert "Traceback" not in out + err
@@ -529,7 +529,7 @@ run_program(work)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [0.1, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 9.0])
+@pytest.mark.parametrize("seconds", [0.1, 1.5, 5.0])
 @pytest.mark.parametrize(
     "call", [("bench", "--num-requests", "5000"), ("simulate", "--poisson", "5", "--num-requests", "99999")]
 )
