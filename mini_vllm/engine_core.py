@@ -14,7 +14,7 @@ from itertools import chain
 
 from mini_vllm.errors import MiniVllmError, RequestFailedError, SchedulerStalledError
 from mini_vllm.recovery import Recovery
-from mini_vllm.request import Request
+from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import SchedulerOutput
 from mini_vllm.step import BlockTable, KVPlan, SamplingRow, StepInput, StepOutput, TokenDelta
 
@@ -124,7 +124,8 @@ class EngineCore(Recovery):
         request from which no token could be sampled ends with reason "error".
         """
         self._is_torn = True
-        self._before = [each for each in self._before if not each[0].is_finished]
+        running = RequestStatus.RUNNING
+        self._before = [each for each in self._before if each[0].status is running]
         errors = {name: RequestFailedError(f"request {name!r}: {why}") for name, why in result.errors.items()}
         failed = [request for request, *_ in self._before if request.request_id in errors]
         for request in failed:
@@ -138,15 +139,15 @@ class EngineCore(Recovery):
             listener.after_update(token_ids, [*finished, *failed])
         self.deltas += [
             TokenDelta(
-                request.request_id,
-                result.tokens.get(request.request_id, [])[:num_new],
+                request_id := request.request_id,
+                result.tokens.get(request_id, [])[:num_new],
                 request.finish_reason,
                 request.num_cached_tokens,
                 start,
-                errors.get(request.request_id),
+                errors.get(request_id),
             )
             for request, _, _, start in self._before
-            if (num_new := len(request.output_token_ids) - start) or request.request_id in errors
+            if (num_new := len(request.output_token_ids) - start) or request in failed
         ]
         self._before, self._step, self._num_failures, self._forget_all = [], None, 0, False
         self._is_torn = False

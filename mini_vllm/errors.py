@@ -9,7 +9,7 @@ import reprlib
 from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
-from numbers import Integral, Real
+from numbers import Integral, Rational, Real
 from typing import Any
 
 
@@ -170,8 +170,8 @@ class Params:
 
 def plain(value: Any) -> Any:
     """A number (a bool is none) as Python's own int or float: numpy's, or of a subclass. Anything else as it is."""
-    is_real = isinstance(value, Real) and not isinstance(value, bool) and abs(value) < 1e308  # type: ignore[operator]
-    return (int if isinstance(value, Integral) else float)(value) if is_real else value
+    is_real = isinstance(value, Integral) or (isinstance(value, Real) and not isinstance(value, Rational))
+    return (int if isinstance(value, Integral) else float)(value) if is_real and not isinstance(value, bool) else value
 
 
 def is_int(value: object, low: float, high: float = math.inf) -> bool:
