@@ -74,7 +74,8 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def renderer(tokenizer):
-    renderer = ChatTemplateRenderer(tokenizer, max_seconds=0.5, max_memory_bytes=256 << 20)
+    """With patience: what is to be refused for another reason is not refused because the machine is busy."""
+    renderer = ChatTemplateRenderer(tokenizer, max_seconds=60, max_memory_bytes=256 << 20)
     yield renderer
     renderer.close()
 
@@ -146,15 +147,17 @@ def test_one_conversation_or_several():
 
 # --- limits -------------------------------------------------------------------------------------------------------
 
+ENDLESS = {
+    "two loops": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    "one long operation": "{{ 7 ** (2 * 10**8) % 3 }}",
+}
 HOSTILE = {
-    "two loops": ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "0.5 seconds"),
-    "one long operation": ("{{ 7 ** (2 * 10**8) % 3 }}", "0.5 seconds"),
     "a long string": ("{{ 'a' * 10**10 }}", "bytes of memory"),
     "a string by a format": ("{{ '%9999999999d' % 1 }}", "bytes of memory"),
     "a text above the limit": ("{{ 'a' * 10**7 }}", "makes a text of 10000000 characters, the limit is 8388608"),
     "a growing list": (
         "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
-        "bytes of memory|0.5 seconds",
+        "bytes of memory",
     ),
     "a macro that calls itself": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "calls itself too deeply"),
     "brackets": ("{{ " + "(" * 99999 + ")" * 99999 + "}}", "calls itself too deeply|SyntaxError"),
@@ -174,12 +177,19 @@ HOSTILE = {
 
 @pytest.mark.parametrize(("template", "message"), HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_hostile_template_is_refused_by_name_and_the_next_one_works(renderer, template, message):
-    began = time.monotonic()
     with pytest.raises(RequestRefusedError, match=message) as refusal:
         renderer.render(ASK, chat_template=template)
     assert len(str(refusal.value)) < 400
-    assert time.monotonic() - began < 20  # it would not have ended in a day
     assert renderer.render(ASK, chat_template="{{ messages[0].content }}") == "What is a KV block?"
+
+
+@pytest.mark.parametrize("template", ENDLESS.values(), ids=ENDLESS.keys())
+def test_a_template_without_an_end_is_refused_by_its_time_and_the_next_one_works(tokenizer, template):
+    renderer = ChatTemplateRenderer(tokenizer, max_seconds=1)
+    with pytest.raises(ChatTemplateError, match="the chat template takes more than 1 seconds"):
+        renderer.render(ASK, chat_template=template)
+    assert renderer.render(ASK, chat_template="{{ messages[0].content }}") == "What is a KV block?"
+    renderer.close()
 
 
 class Strange:
@@ -296,9 +306,7 @@ def test_a_process_that_was_killed_is_started_again(tokenizer):
 
 
 @pytest.mark.parametrize("end", ["raise SystemExit", "os.kill(os.getpid(), signal.SIGKILL)"])
-@pytest.mark.parametrize(
-    "template", ["None", "'{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}'"]
-)
+@pytest.mark.parametrize("template", [None, ENDLESS["two loops"]], ids=["idle", "busy"])
 def test_the_process_ends_with_the_one_that_started_it(end, template):
     """Also one that is killed, and also in the middle of a template."""
     program = f"""
