@@ -13,7 +13,7 @@ import typer
 from mini_vllm.cli.common import console, load_llm, read_stdin, sampling_params
 from mini_vllm.cli.exits import legible
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import InvalidParameterError, PromptTooLongError
+from mini_vllm.errors import InvalidParameterError, PromptTooLongError, RequestFailedError
 from mini_vllm.observe.files import check_text
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def chat(
             check_text("the line", line)
             with interruptions() as presses:
                 text, figures = answer(llm, asked, params, presses)
-        except (InvalidParameterError, PromptTooLongError) as error:
+        except (InvalidParameterError, PromptTooLongError, RequestFailedError) as error:
             hint = "; /new starts a new conversation" if isinstance(error, PromptTooLongError) else ""
             notes.print(f"{legible(str(error))}{hint}", style="red", markup=False)
             continue
@@ -92,6 +92,8 @@ def answer(llm: "LLM", messages: list[dict[str, str]], params: "SamplingParams",
             typer.echo(" [stopped]", nl=False)
             break
     typer.echo()
+    if choice.error is not None:
+        raise choice.error
     took = time.perf_counter() - began
     return text, f"{len(prompt)} prompt tokens, {num_cached} of them cached; {num_tokens} new tokens in {took:.2f} s"
 

@@ -1,6 +1,7 @@
 """mini-vllm generate: complete prompts."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -8,6 +9,7 @@ import typer
 
 from mini_vllm.cli.common import busy, load_llm, read_stdin, sampling_params
 from mini_vllm.config import EngineConfig
+from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.observe.files import check_text
 
 
@@ -32,13 +34,24 @@ def generate(
         for delta in llm.stream(prompts[0], params):
             typer.echo(delta.outputs[0].text, nl=False)
         typer.echo()
+        raise_error_of([delta])
         return
     with busy(f"generating {len(prompts) * n} texts"):
         outputs = llm.generate(prompts, params, use_progress=False)
     if as_json:
-        typer.echo(json.dumps([asdict(output) for output in outputs], ensure_ascii=False, indent=2))
+        typer.echo(json.dumps([asdict(output) for output in outputs], ensure_ascii=False, indent=2, default=str))
+        raise_error_of(outputs)
         return
     for prompt, output in zip(prompts, outputs, strict=True):
         for choice in output.outputs:
             typer.secho(f"> {prompt}" + f" (choice {choice.index})" * (n > 1), bold=True)
             typer.echo(f"{choice.text}\n")
+    raise_error_of(outputs)
+
+
+def raise_error_of(outputs: Sequence[RequestOutput]) -> None:
+    """Raise what ended the first choice that ended with an error, when all that there is has been printed."""
+    for output in outputs:
+        for choice in output.outputs:
+            if choice.error is not None:
+                raise choice.error

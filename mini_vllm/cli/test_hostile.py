@@ -702,6 +702,17 @@ def test_hostile_calls_with_a_model(call: Call, folder: Path, monkeypatch: pytes
     check(*run(*arguments), wanted=status, message=message)
 
 
+FAILING = [("generate", "hi"), ("chat", "-m", "hi")]
+
+
+@pytest.mark.parametrize("call", FAILING, ids=" ".join)
+def test_a_request_that_fails_is_told(call: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = pytest.importorskip("mini_vllm.worker.local_executor").LocalExecutor
+    monkeypatch.setattr(executor, "execute", lambda *_: [][1])
+    status, out, err = run(*call)
+    check(status, out, err, wanted=1, message="list index out of range")
+
+
 @pytest.mark.slow
 def test_a_line_that_is_no_text_does_not_end_a_chat(folder: Path) -> None:
     pytest.importorskip("torch")
