@@ -114,7 +114,9 @@ class LLMEngine:
         self.beam_searches: dict[str, BeamSearch] = {}  # of requests whose choices are beams, until it is done
         self._seeds = random.Random(config.seed)
         self._outputs: list[RequestOutput] = []  # of the last step
+        self._taken: list[RequestOutput] = []  # of this step, while it is taken in
         self._is_lost = False  # it was interrupted: its caller does not have them
+        self._is_stepping = False
         self.lock = threading.RLock()  # held by the thread that is at work here
         logger.info("%s: %s", config.model, executor)
         logger.info("%s", plan)
@@ -147,7 +149,8 @@ class LLMEngine:
     ) -> None:
         """Queue a prompt (text or token ids). request_options: priority, arrival_time, cache_salt.
 
-        on_output: gets every output of the request, also the one that says that it was aborted. It must not raise.
+        on_output: gets every output of the request, also the one that says that it was aborted. It may add and abort
+        requests, and must not step. What it raises is logged.
 
         n > 1 becomes n requests over the same prompt: the first computes it, the others find it in the prefix cache
         (vLLM V1's ParentRequest). Raises RequestRefusedError and its kin; then nothing has changed.
@@ -202,7 +205,13 @@ class LLMEngine:
         check_request_id(request_id)
         if request_id in self.beam_searches:
             self.beam_searches[request_id].is_done = True
-        self.core.abort(self.output_processor.get_child_ids(request_id))
+        child_ids = self.output_processor.get_child_ids(request_id)
+        self.core.abort(child_ids)
+        self.core.deltas = [delta for delta in self.core.deltas if delta.request_id not in child_ids]
+        self._outputs, self._taken = (
+            [output for output in outputs if output.request_id != request_id]
+            for outputs in (self._outputs, self._taken)
+        )
         self.output_processor.abort(request_id)
         self.beam_searches.pop(request_id, None)
 
@@ -233,20 +242,26 @@ class LLMEngine:
         with reason "error". Raises SchedulerStalledError if the scheduler has work but schedules none.
         """
         self.refuse_other_threads("step")
+        if self._is_stepping:
+            raise EngineBusyError("step: a listener or an on_output is called within a step, and must not step itself")
         if not self._is_lost:
             self._outputs = []
         try:
-            with self.lock:
-                if not self._outputs:
-                    if not self.core.deltas:
-                        self._compute()
-                    self._outputs = self._take_in()
-                self.core.deltas = []
-                self.output_processor.drop_finished()
-                self._is_lost = False
-                return self._outputs
+            try:
+                with self.lock:
+                    self._is_stepping = True
+                    if not self._outputs:
+                        if not self.core.deltas:
+                            self._compute()
+                        self._outputs = self._take_in()
+                    self.core.deltas = []
+                    self.output_processor.drop_finished()
+                    self._is_lost = False
+                    return self._outputs
+            finally:
+                self._is_stepping = False
         except BaseException:
-            self._is_lost = True
+            self._is_lost, self._is_stepping = True, False
             raise
 
     def _compute(self) -> None:
@@ -260,10 +275,12 @@ class LLMEngine:
                     search.advance(result.tokens)
             self.core.finish_step(output, result)
         except BaseException as error:
-            self.core.fail_step(error)
-            if not any(delta.tokens for delta in self.core.deltas):  # else it is the way back that was interrupted
-                for search, before in beams_before:
-                    vars(search).update(before)
+            try:
+                self.core.fail_step(error)
+            finally:
+                if not any(delta.tokens for delta in self.core.deltas):  # else it is the way back that was interrupted
+                    for search, before in beams_before:
+                        vars(search).update(before)
             raise
 
     def _take_in(self) -> list[RequestOutput]:
@@ -272,12 +289,11 @@ class LLMEngine:
             for search in self.beam_searches.values() if delta.error else ():
                 if delta.request_id in search.request_ids:
                     search.error, search.is_done = delta.error, True
-        outputs, stopped = self.output_processor.take_in(self.core.deltas)
+        self._taken, stopped = self.output_processor.take_in(self.core.deltas)
         self.core.finish(stopped, "stop")
-        searched = [name for name, search in self.beam_searches.items() if search.is_done]
-        for request_id in searched:
+        for request_id in [name for name, search in self.beam_searches.items() if search.is_done]:
             self.abort(request_id)
-        return [output for output in outputs if output.request_id not in searched]
+        return self._taken
 
     def _check_request(self, request_id: str, token_ids: list[int], params: SamplingParams) -> list[int]:
         """The prompt's token ids, of which each is one of the model's."""

@@ -49,8 +49,7 @@ class EngineCore(Recovery):
             self._forget(request_id)
             self._is_torn = False
             if request is not None:
-                for listener in self.listeners:
-                    listener.after_finish(request)
+                self._tell("after_finish", request)
 
     def abort(self, request_ids: Iterable[str]) -> None:
         """Drop requests, also between the halves of a step; their blocks are free at once. Unknown ids are ignored."""
@@ -89,9 +88,11 @@ class EngineCore(Recovery):
         self.deltas = []
         self.fail_step()  # one that was begun, but never ended
         try:
+            self._tell("before_schedule")
             self._is_torn = True
-            output, step = self._decide()
+            output, plan, step = self._decide()
             self._step, self._is_torn = output, False
+            self._tell("after_schedule", output, plan)
             if step is not None:
                 return output, self._execute(step)
             if not output.preempted_req_ids and self.scheduler.has_unfinished_requests():
@@ -103,19 +104,16 @@ class EngineCore(Recovery):
         nothing.set_result(StepOutput())
         return output, nothing
 
-    def _decide(self) -> tuple[SchedulerOutput, StepInput | None]:
+    def _decide(self) -> tuple[SchedulerOutput, KVPlan, StepInput | None]:
         """A step, and what the runner has to know of it; None if it has nothing to do."""
-        for listener in self.listeners:
-            listener.before_schedule()
         output = self.scheduler.schedule()
         plan = self.scheduler.kv_cache_manager.begin_step()
-        for listener in self.listeners:
-            listener.after_schedule(output, plan)
         self._before = [
             (request, request.all_token_ids, request.output_token_ids, len(request.output_token_ids))
             for request in chain(output.scheduled_requests, *output.forks.values())
         ]
-        return output, self.make_step_input(output, plan) if output.num_scheduled_tokens or plan else None
+        has_work = output.num_scheduled_tokens or plan or self._forget_all
+        return output, plan, self.make_step_input(output, plan) if has_work else None
 
     def finish_step(self, output: SchedulerOutput, result: StepOutput) -> list[TokenDelta]:
         """Take in what came of a step; returns what it brought to each request, in step order.
@@ -135,8 +133,6 @@ class EngineCore(Recovery):
         finished = self.scheduler.update_from_output(output, token_ids)
         for request in finished:
             self._forget(request.request_id)
-        for listener in self.listeners:
-            listener.after_update(token_ids, [*finished, *failed])
         self.deltas += [
             TokenDelta(
                 request_id := request.request_id,
@@ -151,6 +147,7 @@ class EngineCore(Recovery):
         ]
         self._before, self._step, self._num_failures, self._forget_all = [], None, 0, False
         self._is_torn = False
+        self._tell("after_update", token_ids, [*finished, *failed])
         return self.deltas
 
     # --- what the runner does not know yet ------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from mini_vllm.worker.local_executor import LocalExecutor
 
 logger = logging.getLogger("mini_vllm")
 
-MAX_TRIES = 5  # failed steps in a row; the engine needs fewer to end the requests that are at fault
+MAX_TRIES = 8  # failed steps in a row; the engine needs fewer to end the requests that are at fault
 Message = Mapping[str, Any]
 
 
@@ -218,7 +218,7 @@ class LLM:
         except (SchedulerStalledError, EngineBusyError):
             raise
         except Exception:
-            self._num_failures += 1
+            self._num_failures = 0 if self.engine.core.deltas else self._num_failures + 1  # 0: somebody was found
             if self._num_failures > MAX_TRIES:
                 raise
             logger.warning("a step has failed and is tried again", exc_info=True)

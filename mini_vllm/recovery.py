@@ -6,10 +6,13 @@ here repairs anything. When the model fails, the scheduler is between two calls,
 When a call that changes the scheduler breaks off midway, a mark stays behind (is_torn), and whoever calls next restarts
 the scheduler from the tokens. Both need no more than what every step notes beforehand: how many tokens there were.
 A request that makes every step fail would stop all others. So after MAX_FAILURES in a row the requests of a step are
-run one by one, and those that fail by themselves end with an error.
+run one by one, and those that fail by themselves end with an error. If as many steps more fail, and nobody can tell
+whose fault it is, all requests of the step end so. A listener that raises is called no more.
 """
 
+import logging
 from concurrent.futures import Future
+from typing import Any
 
 from mini_vllm.errors import RequestFailedError
 from mini_vllm.observe.listener import StepListener
@@ -18,6 +21,8 @@ from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 from mini_vllm.step import StepInput, StepOutput, TokenDelta
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.one_by_one import execute_one_by_one
+
+logger = logging.getLogger("mini_vllm")
 
 MAX_FAILURES = 3  # steps that may fail in a row; the next one runs its requests one by one
 KnownTable = tuple[int, ...]  # what the runner has: preemptions at the time, blocks in each group; () is no use
@@ -68,13 +73,13 @@ class Recovery:
     def fail_step(self, cause: BaseException | None = None) -> None:
         """Undo the step that is under way, if there is one: its requests are preempted, and tried again.
 
-        cause: what was raised. Those that have failed by themselves end, or all, if nobody can tell which it is.
+        cause: what was raised. Those that have failed by themselves end; all, if nobody finds out which it is.
         """
         self.mend()
         if self._step is None:
             return
         self._num_failures += isinstance(cause, Exception)
-        if self._num_failures > MAX_FAILURES and not self._failed and isinstance(cause, Exception):
+        if self._num_failures > 2 * MAX_FAILURES and not self._failed and isinstance(cause, Exception):
             self._failed = dict.fromkeys(self._step.num_scheduled_tokens, cause)
         self._is_torn = True
         self.scheduler.fail_step(self._step)
@@ -87,6 +92,8 @@ class Recovery:
                 why = f"{self._num_failures} steps have failed, the last one with {self._failed[request_id]!r}"
                 error = RequestFailedError(f"request {request_id!r}: {why}")
                 self.deltas.append(TokenDelta(request_id, [], "error", start=before[3], error=error))
+        if self._failed:
+            self._num_failures = MAX_FAILURES  # they were found: those that remain are run one by one at once
         self._after_failure()
 
     def mend(self) -> None:
@@ -104,8 +111,19 @@ class Recovery:
         self._before, self._step, self._failed = [], None, {}
         self._known, self._finished_req_ids, self._forget_all = {}, [], True
         self._is_torn = False
-        for listener in self.listeners:
-            listener.after_update({}, (), failed=True)
+        self._tell("after_update", {}, (), failed=True)
+
+    def _tell(self, event: str, *args: Any, **kwargs: Any) -> None:
+        """Call a method of every listener. One that raises has no say in what happens: it is logged and taken off.
+
+        Nothing is torn then, so a listener may add and abort requests.
+        """
+        for listener in list(self.listeners):
+            try:
+                getattr(listener, event)(*args, **kwargs)
+            except Exception:
+                self.listeners.remove(listener)
+                logger.exception("%r has failed in %s and is called no more", listener, event)
 
     def _end_with_error(self, request: Request) -> None:
         """End a request, and let nobody find what it has computed: the same K and V may spoil another request."""

@@ -27,6 +27,7 @@ from mini_vllm.attention import (
     backend,
     get_backend,
 )
+from mini_vllm.attention.torch_backend import attend_chunk
 from mini_vllm.errors import InvalidParameterError
 
 CPU = torch.device("cpu")
@@ -500,3 +501,19 @@ def test_an_interpreter_that_numpy_outgrew_is_refused(monkeypatch: pytest.Monkey
         get_backend("triton-simple", CPU)
     versions["numpy"] = "2.3.5"
     assert backend.why_not("triton", CPU) is None
+
+
+@pytest.mark.parametrize("sliding_window", [None, 3])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_a_value_that_is_no_number_spoils_only_the_queries_that_see_it(
+    sliding_window: int | None, value: float
+) -> None:
+    """Else a prompt with one bad token would spoil the blocks before that token, which others share."""
+    torch.manual_seed(0)
+    query, key = torch.randn(8, 4, 8), torch.randn(2, 8, 8)
+    values = torch.randn(2, 8, 8)
+    expected = attend_chunk(query, key, values, 0.3, sliding_window)
+    values[:, 5], key[:, 5] = value, torch.nan
+    output = attend_chunk(query, key, values, 0.3, sliding_window)
+    assert torch.allclose(output[:5], expected[:5])
+    assert output[5:].isnan().all()

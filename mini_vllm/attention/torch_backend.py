@@ -140,8 +140,23 @@ def attend_chunk(
         scores = torch.bmm(queries.flatten(1, 2), keys[..., seen]).mul_(scale).view(*queries.shape[:3], -1)
         hide_unseen(scores, sliding_window)
         weights = scores.softmax(dim=-1).to(value.dtype)
-        output[:, :, rows] = torch.bmm(weights.flatten(1, 2), value[:, seen]).view(queries.shape)
+        mixed = torch.bmm(weights.flatten(1, 2), value[:, seen]).view(queries.shape)
+        if not mixed.isfinite().all():
+            mixed = mix_seen(weights, value[:, seen])
+        output[:, :, rows] = mixed
     return output.permute(2, 0, 1, 3).flatten(1, 2)
+
+
+def mix_seen(weights: Tensor, value: Tensor) -> Tensor:
+    """weights [kv heads, group, n, keys] times value [kv heads, keys, head_dim], without the values of weight 0.
+
+    0 * NaN is NaN: a token that is no number would spoil those before it, whose blocks others share.
+    """
+    rows = weights.flatten(1, 2)
+    spoilt = ~value.isfinite()
+    clean = torch.bmm(rows, value.masked_fill(spoilt, 0.0))
+    sees_spoilt = torch.bmm((rows != 0).float(), spoilt.float()) > 0
+    return clean.masked_fill_(sees_spoilt, torch.nan).view(*weights.shape[:3], -1)
 
 
 def hide_unseen(scores: Tensor, sliding_window: int | None) -> None:

@@ -8,6 +8,7 @@ Who calls: the engine, after each step. State lives from add_request until the l
 Source: vllm/v1/engine/output_processor.py, vllm/v1/engine/detokenizer.py.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 from mini_vllm.errors import RequestFailedError
 from mini_vllm.params import SamplingParams
 from mini_vllm.step import Logprob, TokenDelta
+
+logger = logging.getLogger("mini_vllm")
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # what a decoder makes of bytes that are no character, or not one yet
 MAX_PENDING = 8  # tokens that may wait for the rest of a character; UTF-8 needs at most 3 bytes of patience
@@ -354,6 +357,7 @@ class _RequestState:
     params: SamplingParams
     on_output: OnOutput | None
     num_cached_tokens: int = 0
+    is_being_told: bool = False
 
     @property
     def finished(self) -> bool:
@@ -364,6 +368,28 @@ class _RequestState:
         return RequestOutput(
             self.request_id, self.prompt_token_ids, self.num_cached_tokens, self.finished, snapshot, self.prompt
         )
+
+    def tell(self, output: RequestOutput) -> None:
+        """Call on_output, unless this very call aborts the request. One that raises twice has missed an output."""
+        if self.on_output is None or self.is_being_told:
+            return
+        try:
+            try:
+                self._tell(self.on_output, output)
+            finally:
+                self.is_being_told = False
+        finally:  # for an interruption of the first attempt
+            self.is_being_told = False
+
+    def _tell(self, on_output: OnOutput, output: RequestOutput) -> None:
+        for is_last in (False, True):
+            try:
+                self.is_being_told = True
+                return on_output(output)
+            except Exception:
+                if is_last:
+                    logger.exception("on_output of request %r has failed", self.request_id)
+        return None
 
 
 class OutputProcessor:
@@ -414,9 +440,10 @@ class OutputProcessor:
     def process(self, deltas: Sequence[TokenDelta]) -> tuple[list[RequestOutput], list[str]]:
         """Take in what a step brought. Returns an output of each request that changed, and the stopped child requests.
 
-        These are the ids of the children that a stop string has ended, but not the scheduler: the engine ends them
-        there. Deltas of unknown and of finished choices are dropped: a request that runs past its end leaves nothing
-        behind. vLLM: OutputProcessor.process_outputs, whose reqs_to_abort are the stopped ones.
+        These are the ids of the children that have ended here, but not in the scheduler, where the engine ends them: by
+        a stop string, or with an error, since no text can be made of their tokens. Deltas of unknown and of finished
+        choices are dropped: a request that runs past its end leaves nothing behind. vLLM:
+        OutputProcessor.process_outputs, whose reqs_to_abort are the stopped ones.
         """
         result = self.take_in(deltas)
         self.drop_finished()
@@ -433,27 +460,24 @@ class OutputProcessor:
             choice = state.choices[delta.request_id]
             num_tokens = len(choice.transcript.token_ids)
             start = num_tokens if delta.start is None else delta.start
-            if choice.is_torn or num_tokens > start:
-                self._rewind(choice, start, state.params)
+            if choice.is_torn or num_tokens > start or delta.error is not None:
+                choice.is_torn = True
             elif choice.finish_reason is not None or num_tokens < start:
                 continue
             if choice.transcript.index == 0 and start == 0:
                 state.num_cached_tokens = delta.num_cached_tokens
-            choice.is_torn = True
-            stop_string = self._take(choice, delta)
-            choice.finish_reason = "stop" if stop_string is not None else delta.finish_reason
-            choice.error = delta.error
-            choice.is_torn = False
-            if stop_string is not None and delta.finish_reason is None:
+            self._take_or_fail(state, choice, start, delta)
+            if choice.finish_reason is not None and delta.finish_reason is None:
                 stopped.append(delta.request_id)
             changed[state.request_id] = state
             if state.finished:
                 self._finished.append(state)
-        outputs = [state.to_output() for state in changed.values()]
-        for state, output in zip(changed.values(), outputs, strict=True):
-            if state.on_output is not None:
-                state.on_output(output)
-        return outputs, stopped
+        outputs = {request_id: state.to_output() for request_id, state in changed.items()}
+        for request_id, state in changed.items():
+            if self._requests.get(request_id) is state:  # else another on_output has aborted it
+                state.tell(outputs[request_id])
+        gone = [request_id for request_id, state in changed.items() if self._requests.get(request_id) is not state]
+        return [output for request_id, output in outputs.items() if request_id not in gone], stopped
 
     def drop_finished(self) -> None:
         """The second half: forget the requests that are finished. Their ids may be used again."""
@@ -472,8 +496,7 @@ class OutputProcessor:
         aborted = [child_id for child_id, choice in state.choices.items() if choice.finish_reason is None]
         for child_id in aborted:
             state.choices[child_id].finish_reason = "abort"
-        if state.on_output is not None:
-            state.on_output(state.to_output())
+        state.tell(state.to_output())
         self._drop(state)
         return aborted
 
@@ -482,6 +505,30 @@ class OutputProcessor:
         state = self._requests.get(request_id)
         if state is not None:
             self._drop(state)
+
+    def _take_or_fail(self, state: _RequestState, choice: _Choice, start: int, delta: TokenDelta) -> None:
+        """Add a delta to a choice. A tokenizer that fails on it twice ends the choice with an error."""
+        transcript, cause = choice.transcript, None
+        for _ in range(2):  # a fault that comes and goes is nobody's
+            try:
+                if choice.is_torn:
+                    self._rewind(choice, start, state.params)
+                choice.is_torn = True
+                stop_string = self._take(choice, delta)
+            except Exception as error:
+                cause = error
+            else:
+                choice.finish_reason = "stop" if stop_string is not None else delta.finish_reason
+                choice.error = delta.error
+                break
+        else:
+            transcript.token_ids[start:] = [token.token_id for token in delta.tokens]
+            if transcript.logprobs is not None:
+                transcript.logprobs[start:] = [token.logprobs or {} for token in delta.tokens]
+            position = len(state.prompt_token_ids) + start
+            why = f"no text can be made of its tokens from token {position} on: {cause!r}"
+            choice.finish_reason, choice.error = "error", RequestFailedError(f"request {delta.request_id!r}: {why}")
+        choice.is_torn = False
 
     def _take(self, choice: _Choice, delta: TokenDelta) -> str | None:
         """Add tokens to a choice, in order. A stop string ends it, whatever follows in the delta, and is returned."""

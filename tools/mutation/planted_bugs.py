@@ -1,19 +1,21 @@
-"""Prove that the named trap tests of the core can fail: plant each trap's bug and run its tests.
+"""Prove that the named tests of the core and of its recovery can fail: plant a bug and run its tests.
 
     python tools/mutation/planted_bugs.py [part of a test's name ...]
 
-Each bug is one replacement in a copy of the core. It is found if some test with the given name fails. Exit status 1 if
-one is not found, or no longer applies. A few minutes in all. mutmut plants small bugs everywhere (survivors.md);
+Each bug is one replacement in a copy of the package. It is found if some test with the given name fails. Exit status 1
+if one is not found, or no longer applies. A few minutes in all. mutmut plants small bugs everywhere (survivors.md);
 these are the large ones that engines really had.
 """
 
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent.parent / "mini_vllm"
-ROOMS = ("policies", "offload", "observe")  # what the tests of the core import beside it
 TESTS = ("test_request", "test_block_pool", "test_kv_cache", "test_scheduler")
 
 BUGS = [  # name of the tests, module, what stands there, the bug
@@ -102,18 +104,71 @@ BUGS = [  # name of the tests, module, what stands there, the bug
 ]
 
 
-def is_found(name: str, module: str, old: str, new: str) -> bool:
-    """Run the tests called `name` on a copy of the core that has the bug."""
+FAULTS = [  # part of the tests' names, module, what stands there, the bug; in test_recovery.py and test_soak.py
+    (
+        "interrupted_anywhere",
+        "recovery",
+        "        del request.output_token_ids[n:],",
+        "        _ = request.output_token_ids[n:],",
+    ),
+    ("runner_forgets", "recovery", "= {}, [], True\n", "= {}, [], False\n"),
+    (
+        "requests_at_fault_one_after",
+        "recovery",
+        "            self._num_failures = MAX_FAILURES  #",
+        "            pass  #",
+    ),
+    ("fault_that_passes", "recovery", "> 2 * MAX_FAILURES", "> MAX_FAILURES"),
+    ("listener_that_raises", "recovery", "self.listeners.remove(listener)", "pass"),
+    ("faults_of_every_kind", "recovery", "self.scheduler.kv_cache_manager.end_step(None)", "pass"),
+    ("every_step_fail", "recovery", "if self._num_failures < MAX_FAILURES:", "if True:"),
+    ("finds_no_block", "recovery", "self.scheduler.kv_cache_manager.withdraw(request, request.num_tokens)", "pass"),
+    (
+        "faults_of_every_kind",
+        "recovery",
+        "requests |= {request.request_id: request for",
+        "_ = {request.request_id: request for",
+    ),
+    ("passes_in_a_part", "worker/one_by_one", "NUM_TRIES = 4", "NUM_TRIES = 1"),
+    ("passes_in_a_part", "worker/one_by_one", "failed.pop(request_id, None)", "pass"),
+    ("interrupt", "frontend/output_processor", "                if choice.is_torn:\n", "                if False:\n"),
+    ("interrupt", "frontend/output_processor", "transcript.pieces[:] = choice.detokenizer.pieces", "pass"),
+    ("error_is_told", "frontend/output_processor", " or delta.error is not None:", ":"),
+    (
+        "tokens_without_a_text",
+        "frontend/output_processor",
+        '            choice.finish_reason, choice.error = "error"',
+        '            _, choice.error = "error"',
+    ),
+    ("may_abort_its_own", "frontend/output_processor", "if self._requests.get(request_id) is state:", "if True:"),
+    ("interrupted_anywhere", "engine", "self._is_lost, self._is_stepping = True, False", "self._is_stepping = False"),
+    ("id_is_free", "engine", "if delta.request_id not in child_ids]", "if True]"),
+    ("id_is_free", "engine", "if each.request_id != request_id]", "if True]"),
+    ("step_within_a_step", "engine", "                    self._is_stepping = True\n", ""),
+    ("runner_forgets", "engine_core", " or self._forget_all\n", "\n"),
+    ("faults_of_every_kind", "scheduler", "        self.waiting.clear()\n", ""),
+    (
+        "interruption_at_any_line_of_llm",
+        "scheduler",
+        "            request.num_computed_tokens = 0\n            self._enqueue(request)",
+        "            self._enqueue(request)",
+    ),
+    ("interruption_at_any_line_of_llm", "kv_cache", "        self.block_pool.clear()\n", ""),
+    (
+        "faults_of_every_kind",
+        "offload/host_memory",
+        "        self._num_tokens, self._saving, self._loading = {}, {}, {}\n\n    def begin",
+        "\n    def begin",
+    ),
+]
+FAULT_TESTS = ("test_recovery", "policies/test_soak")
+
+
+def is_found(name: str, module: str, old: str, new: str, tests: Sequence[str]) -> bool:
+    """Run the tests called `name` on a copy of the package that has the bug."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "mini_vllm"
-        copy.mkdir()
-        for source_file in (
-            *PACKAGE.glob("*.py"),
-            *(file for room in ROOMS for file in (PACKAGE / room).rglob("*.py")),
-        ):
-            target = copy / source_file.relative_to(PACKAGE)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(source_file.read_text())
+        shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
         path = copy / f"{module}.py"
         source = path.read_text()
         if old not in source:
@@ -121,11 +176,20 @@ def is_found(name: str, module: str, old: str, new: str) -> bool:
         path.write_text(source.replace(old, new))
         arguments = ["-q", "-x", "-p", "no:cacheprovider", "--import-mode=importlib", f"--rootdir={folder}", "-k", name]
         run = subprocess.run(
-            [sys.executable, "-m", "pytest", *arguments, *(str(copy / f"{stem}.py") for stem in TESTS)],
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                *arguments,
+                "-m",
+                "not slow",
+                *(str(copy / f"{stem}.py") for stem in tests),
+            ],
             cwd=folder,
+            env=os.environ | {"PYTHONPATH": folder},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         if run.returncode not in (0, 1):
             raise SystemExit(f"{name}: pytest could not run:\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
@@ -135,11 +199,11 @@ def is_found(name: str, module: str, old: str, new: str) -> bool:
 def main() -> None:
     wanted = sys.argv[1:]
     missed = []
-    for name, module, old, new in BUGS:
+    for name, module, old, new, tests in [*((*bug, TESTS) for bug in BUGS), *((*bug, FAULT_TESTS) for bug in FAULTS)]:
         if not wanted or any(part in name for part in wanted):
-            found = is_found(name, module, old, new)
+            found = is_found(name, module, old, new, tests)
             line = old.strip().splitlines()[0]
-            print(f"{'found ' if found else 'MISSED'}  {name:16} {module}.py: {line}", flush=True)
+            print(f"{'found ' if found else 'MISSED'}  {name:32} {module}.py: {line}", flush=True)
             missed += [name] * (not found)
     sys.exit(f"{len(missed)} not found: {', '.join(missed)}" if missed else 0)
 
