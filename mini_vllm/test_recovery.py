@@ -731,9 +731,11 @@ def test_an_id_is_free_after_an_abort_though_what_it_brought_was_never_taken(wha
     delattr(owner, name)
     engine.abort("a")
     engine.add_request("a", [3, 4], params_of(4))
-    done, _ = final(engine)
-    assert len(done["a"].outputs[0].token_ids) == 4
-    assert done["a"].prompt_token_ids == [3, 4]
+    told: list[RequestOutput] = []
+    while engine.has_unfinished_requests():
+        told += engine.step()
+    assert [len(output.outputs[0].token_ids) for output in told] == [1, 2, 3, 4]
+    assert all(output.prompt_token_ids == [3, 4] for output in told)
     assert_idle(engine)
 
 
@@ -805,4 +807,18 @@ def test_a_later_request_finds_no_block_that_a_request_with_bad_logits_has_compu
     assert "request 'a': the largest logit is nan" in str(done["a"].outputs[0].error)
     assert engine.scheduler.kv_cache_manager.num_cached_blocks == 0
     executor.refuse = refuse
+    assert_idle(engine)
+
+
+def test_the_outputs_of_a_step_that_was_interrupted_come_with_the_next_one() -> None:
+    engine = make_llm("v1").engine
+    engine.add_request("a", SHARED, params_of(1))
+    engine.output_processor.drop_finished = lambda: [][1]  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(IndexError):
+            engine.step()
+        assert engine.has_unfinished_requests()
+    del engine.output_processor.drop_finished
+    (output,) = engine.step()
+    assert output.finished
     assert_idle(engine)
