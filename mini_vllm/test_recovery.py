@@ -123,7 +123,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "warm_first": {"scheduler": "warm_first"},
     "priority": {"policy": "priority"},
 }
-variants = pytest.mark.parametrize("variant", VARIANTS)
+QUICK = ("v1", "sequence_group")
+variants = pytest.mark.parametrize(
+    "variant", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in VARIANTS]
+)
 POINTS = pytest.mark.parametrize("num_points", [12, pytest.param(120, marks=pytest.mark.slow)])
 SHARED = [5, 9, 20, 31, 42, 53, 64, 75]
 

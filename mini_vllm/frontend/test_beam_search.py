@@ -77,7 +77,7 @@ def make_llm(model: Path, **config: Any) -> LLM:
     return LLM(str(model), **({"dtype": "float32", "scheduler": "sequence_group", "num_kv_blocks": 400} | config))
 
 
-@pytest.mark.parametrize("width", [2, 4, 8])
+@pytest.mark.parametrize("width", [2, pytest.param(4, marks=pytest.mark.slow), 8])
 def test_transformers_finds_the_same_beams(checkpoint: Path, hf_random: Any, width: int) -> None:
     llm = make_llm(checkpoint, block_size=4)
     num_early = 0
@@ -105,7 +105,7 @@ def test_transformers_finds_the_same_beams_by_every_rule(checkpoint: Path, hf_ra
             assert_same_beams(output, hf_beams(hf_random, prompt, params, list(eos)))
 
 
-@pytest.mark.parametrize("width", [2, 4, 8])
+@pytest.mark.parametrize("width", [pytest.param(2, marks=pytest.mark.slow), 4, pytest.param(8, marks=pytest.mark.slow)])
 def test_transformers_finds_the_same_beams_on_the_bundled_model(hf_tiny: Any, width: int) -> None:
     llm = make_llm(TINY)
     prompts = [
