@@ -293,8 +293,10 @@ def test_watchdogs_within_one_another_leave_nothing_behind() -> None:
         while time.perf_counter() < end:
             pass
 
-    rng, fired = random.Random(0), 0
-    for _ in range(150):
+    rng, fired, turns = random.Random(0), 0, 0
+    while turns < 150 or fired <= 50:  # on a busy machine the watching thread comes late, and fewer of them fire
+        turns += 1
+        assert turns < 1500, f"{fired} watchdogs fired"
         start = time.perf_counter()
         try:
             with watchdog(rng.uniform(0.001, 0.02)):
@@ -308,7 +310,6 @@ def test_watchdogs_within_one_another_leave_nothing_behind() -> None:
             fired += 1
         assert time.perf_counter() - start < 2.0
         busy(0.003)
-    assert fired > 50
 
 
 # --- break-it labs: the learner's tests -------------------------------------------------------------------------------
