@@ -21,7 +21,6 @@ from mini_vllm.errors import (
     EmptyPromptError,
     EngineBusyError,
     MiniVllmError,
-    PromptTooLongError,
     TokenizerMissingError,
     UnknownParameterError,
     shown,
@@ -299,11 +298,7 @@ class LLMEngine:
         """The prompt's token ids, of which each is one of the model's."""
         if not token_ids:
             raise EmptyPromptError(f"request {shown(request_id)}: the prompt has 0 tokens, at least 1 is needed")
-        if len(token_ids) > (limit := self.max_prompt_tokens):
-            raise PromptTooLongError(
-                f"request {shown(request_id)}: the prompt has {len(token_ids)} tokens, at most {limit} fit "
-                f"(max_model_len {self.scheduler.max_model_len}, KV cache {self.scheduler.num_slots} tokens)"
-            )
+        self.scheduler.check_prompt_len(request_id, len(token_ids), self.scheduler.max_model_len)
         check_token_ids(request_id, "stop_token_ids", params.stop_token_ids, self.vocab_size)
         if params.stop and self.tokenizer is None:
             raise TokenizerMissingError(

@@ -142,13 +142,16 @@ class SchedulerInterface(ABC):
             if request.request_id in self._requests or request.request_id in request_ids:
                 raise DuplicateRequestError(f"request {shown(request.request_id)} is still in flight")
             request_ids.add(request.request_id)
-            max_model_len = self._max_model_len_of(request)
-            limit = min(max_model_len, self.num_slots)
-            if request.num_prompt_tokens > limit:
-                raise PromptTooLongError(
-                    f"request {shown(request.request_id)}: the prompt has {request.num_prompt_tokens} tokens, "
-                    f"at most {limit} fit (max_model_len {max_model_len}, KV cache {self.num_slots} tokens)"
-                )
+            self.check_prompt_len(request.request_id, request.num_prompt_tokens, self._max_model_len_of(request))
+
+    def check_prompt_len(self, request_id: str, num_prompt_tokens: int, max_model_len: int) -> None:
+        """Raises PromptTooLongError for a prompt that could never be computed."""
+        limit = min(max_model_len, self.num_slots)
+        if num_prompt_tokens > limit:
+            raise PromptTooLongError(
+                f"request {shown(request_id)}: the prompt has {num_prompt_tokens} tokens, "
+                f"at most {limit} fit (max_model_len {max_model_len}, KV cache {self.num_slots} tokens)"
+            )
 
     def _max_model_len_of(self, request: Request) -> int:
         return self.max_model_len if request.max_model_len is None else min(request.max_model_len, self.max_model_len)

@@ -14,7 +14,6 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError, KVCacheTooSmallError, shown
 from mini_vllm.step import ModelInfo
 
-MAX_COUNT = 1 << 40  # of blocks, and of tokens in one: more than any memory holds
 SWAP_SPACE_BYTES = 4 << 30  # vLLM V0's default (swap_space); no more than the KV cache itself
 
 
@@ -71,10 +70,6 @@ def plan_kv_cache(
     Raises InvalidParameterError for a max_model_len beyond the model's, KVCacheTooSmallError for a budget of less than
     2 blocks.
     """
-    for name in ("block_size", "num_kv_blocks", "num_cpu_blocks"):
-        value = getattr(config, name)
-        if value is not None and value > MAX_COUNT:
-            raise InvalidParameterError(f"{name} must be at most {MAX_COUNT:,}, got {shown(value)}")
     model_limit = int(hf_config.max_position_embeddings)
     max_model_len = config.max_model_len or model_limit
     if max_model_len > model_limit:
