@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from itertools import chain
 
-from mini_vllm.errors import MiniVllmError, RequestFailedError, SchedulerStalledError
+from mini_vllm.errors import MiniVllmError, RequestFailedError, SchedulerStalledError, shown
 from mini_vllm.recovery import Recovery
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import SchedulerOutput
@@ -124,7 +124,7 @@ class EngineCore(Recovery):
         self._is_torn = True
         running = RequestStatus.RUNNING
         self._before = [each for each in self._before if each[0].status is running]
-        errors = {name: RequestFailedError(f"request {name!r}: {why}") for name, why in result.errors.items()}
+        errors = {name: RequestFailedError(f"request {shown(name)}: {why}") for name, why in result.errors.items()}
         failed = [request for request, *_ in self._before if request.request_id in errors]
         for request in failed:
             self._end_with_error(request)

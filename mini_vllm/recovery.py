@@ -14,7 +14,7 @@ import logging
 from concurrent.futures import Future
 from typing import Any
 
-from mini_vllm.errors import RequestFailedError
+from mini_vllm.errors import RequestFailedError, shown
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
@@ -89,8 +89,8 @@ class Recovery:
             request, request_id = before[0], before[0].request_id
             if request_id in self._failed and not request.is_finished:
                 self._end_with_error(request)
-                why = f"{self._num_failures} steps have failed, the last one with {self._failed[request_id]!r}"
-                error = RequestFailedError(f"request {request_id!r}: {why}")
+                why = f"{self._num_failures} steps have failed, the last one with {shown(self._failed[request_id])}"
+                error = RequestFailedError(f"request {shown(request_id)}: {why}")
                 self.deltas.append(TokenDelta(request_id, [], "error", start=before[3], error=error))
         if self._failed:
             self._num_failures = MAX_FAILURES  # they were found: those that remain are run one by one at once
