@@ -1,6 +1,8 @@
 """What holds for every test of the repository."""
 
+import logging
 import os
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -29,6 +31,16 @@ def has_gpu() -> bool:
 
 if not has_gpu():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton reads it when it is imported
+
+
+@pytest.fixture
+def silent_log() -> Iterator[None]:
+    """For tests that raise thousands of exceptions, each of which would be logged with its traceback."""
+    logger = logging.getLogger("mini_vllm")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")

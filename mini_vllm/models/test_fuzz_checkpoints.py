@@ -14,7 +14,7 @@ import struct
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -195,14 +195,6 @@ def judge_all(cases: list[Case], bases: dict[str, Path], path: Path) -> Counter[
     counts = Counter(outcomes.values())
     logging.getLogger(__name__).info("%s", dict(counts))
     return counts
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 # --- The tables ------------------------------------------------------------------------------------------------------

@@ -9,11 +9,10 @@ the tokens, the texts and the log-probabilities that it has when it is alone in 
 
 import contextlib
 import gc
-import logging
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache, partial
@@ -30,6 +29,8 @@ from mini_vllm.frontend.output_processor import REPLACEMENT, CompletionOutput, R
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.step import StepInput, StepOutput
 from mini_vllm.test_recovery import Fault, FaultError, Injector, ShadowExecutor, assert_idle
+
+pytestmark = pytest.mark.usefixtures("silent_log")
 
 SCHEDULERS: dict[str, dict[str, Any]] = {
     "v1": {},
@@ -417,16 +418,6 @@ def soak(scheduler: str, seeds: Sequence[int], num_requests: int) -> Counter[str
 def resident_bytes() -> int:
     gc.collect()
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-@pytest.fixture(autouse=True)
-def _silence() -> Iterator[None]:
-    """Thousands of exceptions are logged here, each with its traceback."""
-    logger = logging.getLogger("mini_vllm")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(level)
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)

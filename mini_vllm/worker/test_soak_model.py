@@ -6,11 +6,9 @@ and then a layer raises. A request at fault ends with an error that names it, an
 have the tokens of a clean run, and so has whoever comes later with the same prefix.
 """
 
-import logging
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,8 @@ import torch
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.frontend.output_processor import CompletionOutput
 from mini_vllm.test_recovery import assert_idle
+
+pytestmark = pytest.mark.usefixtures("silent_log")
 
 NAN_TOKEN = 95
 VALUES = (math.nan, math.inf, -math.inf)
@@ -167,15 +167,6 @@ def run(llm: LLM, faults: Faults, specs: list[Spec], clean: list[list[Completion
                 assert deltas[-1].finish_reason == "error"
         assert_idle(llm.engine)
     faults.rate = 0.0
-
-
-@pytest.fixture(autouse=True)
-def _silence() -> Iterator[None]:
-    logger = logging.getLogger("mini_vllm")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(level)
 
 
 def soak(checkpoint: Path, variant: str, num_specs: int, seed: int) -> Counter[str]:
