@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parent.parent.parent / "mini_vllm"
 TESTS = ("test_request", "test_block_pool", "test_kv_cache", "test_scheduler")
 
 BUGS = [  # name of the tests, module, what stands there, the bug
-    ("trap_01", "scheduler", "if request.num_prompt_tokens > limit:", "if False:"),
+    ("trap_01", "scheduler", "if num_prompt_tokens > limit:", "if False:"),
     (
         "trap_02",
         "scheduler",
@@ -96,7 +96,7 @@ BUGS = [  # name of the tests, module, what stands there, the bug
         "computed_blocks):\n                break",
         "computed_blocks):\n                self.waiting.rotate(-1); break",
     ),
-    ("trap_62", "params", "if name not in known:", "if False:"),
+    ("trap_62", "errors", "in sorted(kwargs.keys() - known)", "in ()"),
     ("quirk_stale_hit", "kv_cache", "if not request.is_finished:", "if False:"),
     ("fail_step", "scheduler", "            elif request.is_finished:\n", "            elif False:\n"),
     ("linear", "block_hash", "other.parent = self.parent", "pass"),
@@ -108,8 +108,8 @@ FAULTS = [  # part of the tests' names, module, what stands there, the bug; in t
     (
         "interrupted_anywhere",
         "recovery",
-        "        del request.output_token_ids[n:],",
-        "        _ = request.output_token_ids[n:],",
+        "    del output_token_ids[num_output_tokens:],",
+        "    _ = output_token_ids[num_output_tokens:],",
     ),
     ("runner_forgets", "recovery", "= {}, [], True\n", "= {}, [], False\n"),
     (
@@ -169,6 +169,7 @@ def is_found(name: str, module: str, old: str, new: str, tests: Sequence[str]) -
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "mini_vllm"
         shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(PACKAGE.parent / "conftest.py", folder)
         path = copy / f"{module}.py"
         source = path.read_text()
         if old not in source:

@@ -1,0 +1,17 @@
+"""The lists of planted bugs keep up with the package: a bug that no longer applies would prove nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from tools.mutation import planted_bugs, planted_kernel_bugs
+
+PLANTED = {
+    *((planted_bugs.PACKAGE / f"{module}.py", old) for _, module, old, _ in planted_bugs.BUGS + planted_bugs.FAULTS),
+    *((planted_bugs.PACKAGE / file, old) for file, old, _ in planted_kernel_bugs.BUGS),
+}
+
+
+@pytest.mark.parametrize(("path", "old"), sorted(PLANTED), ids=lambda value: getattr(value, "stem", "line"))
+def test_a_planted_bug_has_a_place(path: Path, old: str) -> None:
+    assert old in path.read_text(encoding="utf-8")
