@@ -209,7 +209,7 @@ def batch_of(whole: Batch, requests: list[int]) -> Batch:
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
 def test_trap_51_a_decode_is_bitwise_the_same_in_any_batch(dtype: torch.dtype) -> None:
     """Alone, and in batches of 2, 7 and 64, first and last of them; the number of its partial results is its own."""
     lengths = [700, 1100, *(1 + 7 * i % 30 for i in range(62))]  # the first in two spans, the second in three
@@ -400,7 +400,7 @@ def test_numerics_are_those_of_torch(dtype: torch.dtype) -> None:
 # --- the engine on these kernels ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", ["triton-simple", "triton"])
+@pytest.mark.parametrize("backend", [pytest.param("triton-simple", marks=pytest.mark.slow), "triton"])
 def test_engine_makes_the_tokens_of_the_torch_back_end(checkpoint: Path, backend: str) -> None:
     """Mixed chunks and decodes, prefix hits and a preemption, float32: the same tokens, exactly."""
 
