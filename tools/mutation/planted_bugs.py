@@ -106,7 +106,7 @@ BUGS = [  # name of the tests, module, what stands there, the bug
 
 FAULTS = [  # part of the tests' names, module, what stands there, the bug; in test_recovery.py and test_soak.py
     (
-        "interrupted_anywhere",
+        "faults_of_every_kind",
         "recovery",
         "    del output_token_ids[num_output_tokens:],",
         "    _ = output_token_ids[num_output_tokens:],",
