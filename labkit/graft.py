@@ -22,6 +22,8 @@ from labkit.catalog import Lab, LabkitError, Slot
 from labkit.testing import LabTodo
 
 _numbers = itertools.count()
+_NOTHING = object()  # stands for an attribute that was not there
+_swaps: list[tuple[Any, str, Any, Any]] = []  # what is grafted now: owner, name, the part's value, the reference's
 
 
 class Unwritten:
@@ -167,11 +169,35 @@ def move_super(method: Any, owner: Any) -> None:
 
 
 def replace_attribute(owner: Any, name: str, value: Any, undo: ExitStack) -> None:
-    if name in vars(owner):
-        undo.callback(setattr, owner, name, vars(owner)[name])
-    else:
-        undo.callback(delattr, owner, name)
+    swap = (owner, name, value, vars(owner).get(name, _NOTHING))
+    _swaps.append(swap)
     setattr(owner, name, value)
+    undo.callback(restore, swap)
+
+
+def restore(swap: tuple[Any, str, Any, Any]) -> None:
+    _swaps.remove(swap)
+    put(*swap[:2], swap[3])
+
+
+def put(owner: Any, name: str, value: Any) -> None:
+    if value is _NOTHING:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, value)
+
+
+@contextmanager
+def ungrafted() -> Iterator[None]:
+    """The reference as it is, for a while; then the parts stand in it again."""
+    swaps = list(_swaps)
+    try:
+        for owner, name, _, reference in reversed(swaps):
+            put(owner, name, reference)
+        yield
+    finally:
+        for owner, name, mine, _ in swaps:
+            put(owner, name, mine)
 
 
 def replace_everywhere(reference: Any, mine: Any, undo: ExitStack) -> None:

@@ -24,8 +24,8 @@ def explain(error: BaseException, concept: Concept, lab: Lab, part: Part | None)
     if todo := find_todo(error):
         where = f"{short(lab, file)}" if file else "the stub"
         return f"TODO  {todo.lab_id} {lab.title}: {where} is not written yet.\nIdea  {concept.idea}"
-    invariant = lab.invariants.get(concept.invariant, "")
-    lines = [concept.idea, f"{concept.invariant}  {invariant}", ""]
+    law = getattr(error, "invariant", "") or concept.invariant
+    lines = [concept.idea, f"{law}  {lab.invariants.get(law, '')}", ""]
     lines += describe(error)
     if line := learners_line(error, file):
         lines.append(f"  your line  {line}")
@@ -40,6 +40,8 @@ def describe(error: BaseException) -> list[str]:
     """State, and expected against got, of whatever went wrong."""
     if isinstance(error, LabFailure):
         lines = []
+        if error.calls:
+            lines += ["  the calls", *shorten(error.calls, keep_the_end=True)]
         for title, text in (("before", error.before), ("after", error.after)):
             if text:
                 lines += [f"  {title}", *shorten(text)]
@@ -61,9 +63,11 @@ def describe(error: BaseException) -> list[str]:
     return ["  the call", "    expected  no error", f"    got       {type(error).__name__}: {clip(str(error))}"]
 
 
-def shorten(state: str) -> list[str]:
+def shorten(state: str, keep_the_end: bool = False) -> list[str]:
     lines = ["    " + line for line in state.splitlines()]
-    return lines if len(lines) <= MAX_STATE_LINES else [*lines[: MAX_STATE_LINES - 1], "    ..."]
+    if len(lines) <= MAX_STATE_LINES:
+        return lines
+    return ["    ...", *lines[1 - MAX_STATE_LINES :]] if keep_the_end else [*lines[: MAX_STATE_LINES - 1], "    ..."]
 
 
 def clip(text: str, width: int = 100) -> str:
@@ -85,7 +89,8 @@ def learners_line(error: BaseException, file: Path | None) -> str:
     """The innermost line of the learner's file on the way to the error."""
     if isinstance(error, LabHang):
         return error.where
-    entries = [entry for entry in traceback.extract_tb(error.__traceback__) if file and Path(entry.filename) == file]
+    raised = error.__cause__ if isinstance(error, LabFailure) and error.__cause__ else error
+    entries = [entry for entry in traceback.extract_tb(raised.__traceback__) if file and Path(entry.filename) == file]
     return f"{entries[-1].filename.rpartition('/')[2]}:{entries[-1].lineno}: {entries[-1].line}" if entries else ""
 
 

@@ -19,6 +19,7 @@ proof/<lab>/messages.txt: golden files, with which the next run compares.
 import argparse
 import ast
 import json
+import random
 import re
 import sys
 import time
@@ -43,8 +44,9 @@ MOST_SECONDS = 5.0
 MIN_BUGS, MIN_VARIANTS = 10, 3
 HINT_RUN = 8
 REPORT = ROOT / "proof" / "report.md"
-BUILT_IN = {name for kind in (list, dict, set, tuple, str, int, float, range) for name in dir(kind)}
+BUILT_IN = {name for kind in (list, dict, set, tuple, str, int, float, range, random.Random) for name in dir(kind)}
 LABKIT_NAMES = {
+    "reference",
     "draw",
     "drive",
     "read_trace",
@@ -136,6 +138,9 @@ def prove_tests(lab: Lab) -> Iterator[str]:
             yield f"P7 {test.name}: contract.md has no invariant {test.concept.invariant}"
     for file in sorted(lab.folder.glob("test_*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))
+        strings = {str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+        if laws := {text for text in strings if re.fullmatch(r"I\d+", text)} - lab.invariants.keys():
+            yield f"P7 {file.name}: contract.md has no invariant {', '.join(sorted(laws))}"
         own = set(names_made_by(tree))
         touched = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         if unknown := touched - allowed - BUILT_IN - LABKIT_NAMES - own - names_of_libraries(lab):
@@ -209,7 +214,7 @@ def prove_bugs(lab: Lab, proof: Proof) -> None:
         if own or red:
             proof.messages[file.stem] = (own or red)[0].message
     tests = read_tests(lab)
-    illustrating = {test.function.__name__ for test in tests if test.concept.illustrates}
+    illustrating = {test.function.__name__ for test in tests if test.concept.illustrates or test.concept.searches}
     for test in {test.function.__name__: test for test in tests}.values():
         name = test.function.__name__
         others = set().union(*(bugs for other, bugs in found_by.items() if other not in (name, *illustrating)))

@@ -9,7 +9,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 from labkit.breaking import Suite
 from labkit.catalog import Lab, LabkitError
-from labkit.graft import Part, grafted, load, namespace
+from labkit.graft import Part, grafted, load, namespace, ungrafted
 from labkit.messages import explain, find_todo
 from labkit.testing import Concept, expand
 from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS, LabHang, watchdog
@@ -149,6 +149,13 @@ def namespace_of(lab: Lab, part: Part | None = None) -> SimpleNamespace:
     names = namespace(lab.modules)
     names.draw = SimpleNamespace(blocks=draw.blocks, queue=draw.queue, scheduler=draw.scheduler)
     names.drive = draw.drive
+
+    @contextmanager
+    def reference() -> Iterator[SimpleNamespace]:
+        with ungrafted():
+            yield namespace_of(lab)
+
+    names.reference = reference
     if part and lab.is_break_it:
         names.suite = Suite(lab, part, lambda: namespace_of(lab))
     names.read_trace = lambda name: json.loads((lab.folder / "traces" / f"{name}.json").read_text(encoding="utf-8"))

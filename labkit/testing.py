@@ -35,25 +35,43 @@ def todo(lab_id: str) -> NoReturn:
 class LabFailure(AssertionError):
     """An expectation that did not hold, in parts; labkit.messages puts them in order."""
 
-    def __init__(self, what: str, expected: str, got: str, before: str = "", after: str = "") -> None:
+    def __init__(
+        self,
+        what: str,
+        expected: str,
+        got: str,
+        before: str = "",
+        after: str = "",
+        *,
+        calls: str = "",
+        invariant: str = "",
+    ) -> None:
+        """calls: what was called, a line each, when that is what led here. invariant: another one than the test's."""
         super().__init__(f"{what}: expected {expected}, got {got}")
         self.what, self.expected, self.got = what, expected, got
-        self.before, self.after = before, after
+        self.before, self.after, self.calls, self.invariant = before, after, calls, invariant
 
 
 class Concept(NamedTuple):
-    """The idea that a test checks, the invariant of contract.md that it rests on, whether it only illustrates."""
+    """The idea that a test checks, the invariant of contract.md that it rests on, and what kind of test it is."""
 
     idea: str
     invariant: str
     illustrates: bool
+    searches: bool = False
 
 
-def concept(idea: str, *, invariant: str, illustrates: bool = False) -> Callable[[Function], Function]:
-    """Mark a test with its one idea. illustrates: it may find nothing that no other test of the lab finds."""
+def concept(
+    idea: str, *, invariant: str, illustrates: bool = False, searches: bool = False
+) -> Callable[[Function], Function]:
+    """Mark a test with its one idea.
+
+    illustrates: it may find nothing that no other test of the lab finds.
+    searches: it tries many cases at random (labkit.search), so it finds what the others find, and more.
+    """
 
     def mark(test: Function) -> Function:
-        test.lab_concept = Concept(idea, invariant, illustrates)  # type: ignore[attr-defined]
+        test.lab_concept = Concept(idea, invariant, illustrates, searches)  # type: ignore[attr-defined]
         return test
 
     return mark

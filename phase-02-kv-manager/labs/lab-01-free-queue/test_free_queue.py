@@ -1,6 +1,6 @@
 """Lab 02.1: an order of free blocks that can be left from the middle."""
 
-from labkit import cases, check, concept, raises
+from labkit import attempt, cases, check, concept, raises, walk
 
 
 def make(lab, num_blocks, first=0):
@@ -243,3 +243,58 @@ def test_a_long_queue_is_left_one_by_one(lab):
     for block in reversed(blocks):  # milliseconds if a removal costs the same every time, else much longer
         queue.remove(block)
     see("blocks left of 60000", queue.num_free_blocks, equals=0)
+
+
+def plan_calls(rng):
+    """Some blocks, and calls in any order. remove() has the id of a block, in the queue or not; the rest, how many."""
+    num_blocks = rng.choice((0, 1, 2, 3, 5, 8))
+    calls = [("FreeKVCacheBlockQueue", num_blocks)]
+    for _ in range(rng.randint(1, 25)):
+        name = rng.choice(("popleft", "popleft_n", "popleft_n", "remove", "remove", "append_n", "prepend_n"))
+        if name == "popleft":
+            calls.append((name,))
+        elif name == "remove":
+            calls.append((name, rng.randint(0, num_blocks)))
+        else:
+            calls.append((name, rng.choice((0, 0, 1, 1, 2, 3, 5))))
+    return calls
+
+
+def play_calls(lab, calls):
+    """Who puts in n blocks puts in the first n of those that are out."""
+    for name, *arguments in calls:
+        if name == "FreeKVCacheBlockQueue":
+            num_blocks = arguments[0]
+            blocks, queue = make(lab, num_blocks)
+            blocks.append(lab.KVCacheBlock(num_blocks))
+            inside = set(range(num_blocks))
+        elif name in ("popleft", "popleft_n"):
+            taken = attempt(ValueError, getattr(queue, name), *arguments)
+            if taken != "ValueError":
+                taken = [block.block_id for block in ([taken] if name == "popleft" else taken)]
+                inside -= set(taken)
+            yield "I4" if taken == "ValueError" else "I1", f"what {name} gives", taken
+        elif name == "remove":
+            block_id = arguments[0]
+            refused = attempt(ValueError, queue.remove, blocks[block_id]) == "ValueError"
+            yield "I4", f"whether remove() refuses block {block_id}", refused
+            inside.discard(block_id)
+        else:
+            new = [i for i in range(num_blocks) if i not in inside][: arguments[0]]
+            getattr(queue, name)([blocks[i] for i in new])
+            inside |= set(new)
+        yield "I2" if name == "remove" else "I1", "the ids in the queue", list(queue.block_ids())
+        yield "I3", "num_free_blocks", queue.num_free_blocks
+
+
+@concept("After any calls in any order, the queue is what they made of it.", invariant="I1", searches=True)
+def test_any_calls(lab):
+    walk(lab, plan_calls, play_calls, 150)
+
+
+@concept("The cost of taking grows with the number of blocks taken, and not with its square.", invariant="I5")
+def test_many_at_once(lab):
+    _, queue = make(lab, 60_000)
+    see = check()
+    taken = queue.popleft_n(60_000)  # milliseconds if each block is looked at once
+    see("how many were taken of 60000", len(taken), equals=60_000)

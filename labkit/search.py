@@ -1,0 +1,167 @@
+"""Tests that look for a failure among many cases at random, and show the smallest that they find.
+
+    def plan(rng):                      a case: calls, each a tuple of a name and plain values
+        return [("append", rng.randint(0, 3)) for _ in range(rng.randint(1, 12))]
+
+    def play(lab, calls):               does them, and says after each what may be seen from outside
+        queue = ...
+        for name, *arguments in calls:
+            ...
+            yield "I1", "the blocks", queue.block_ids()
+
+    @concept("After any calls the queue is in the order that they made.", invariant="I1", searches=True)
+    def test_any_calls(lab):
+        walk(lab, plan, play)
+
+walk() plays the same calls on the reference and on the graded parts; both must show the same. Of the calls of a walk
+that fails those are left out without which it fails, too. search() judges cases, small ones first. The cases are the
+same in every run: the seed of the n-th is n.
+"""
+
+import random
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from labkit.testing import Check, LabFailure, LabTodo
+
+Call = tuple[Any, ...]
+Seen = tuple[Any, ...]  # the invariant that is at stake, what is looked at, its value and, if it helps, a drawing
+Plan = Callable[[random.Random], Sequence[Call]]
+Play = Callable[[Any, Sequence[Call]], Generator[Seen, None, None]]
+
+MAX_TRIES = 300  # plays of shorter walks, in search of the shortest
+_share = 1.0
+
+
+@contextmanager
+def effort(share: float) -> Iterator[None]:
+    """How many of the cases are tried: 1.0 is all of them, which a grade wants; `lab watch` is content with less."""
+    global _share
+    before, _share = _share, share
+    try:
+        yield
+    finally:
+        _share = before
+
+
+def seeds(num: int) -> range:
+    """The seeds of the cases to try."""
+    return range(max(1, round(num * _share)))
+
+
+def attempt(error: type[Exception], call: Callable[..., Any], *arguments: Any) -> Any:
+    """What call(*arguments) returns, or the name of `error` if that is raised."""
+    try:
+        return call(*arguments)
+    except error:
+        return error.__name__
+
+
+def search(
+    lab: Any, plan: Callable[[random.Random, int], Any], judge: Callable[[Any, Any], object], num: int = 60
+) -> None:
+    """Judge `num` cases. plan(rng, size) makes one of size 0, 1, ..., so that the first one that fails is small.
+
+    judge(lab, case): raises LabFailure, by check(), for a case that does not hold.
+    """
+    Check(None).compared()
+    for seed in seeds(num):
+        judge(lab, plan(random.Random(seed), seed))
+
+
+def walk(lab: Any, plan: Plan, play: Play, num: int = 60) -> None:
+    """Play `num` walks on the reference and on the graded parts. Raises LabFailure for one that differs, cut short.
+
+    play(lab, calls): must make sense of any part of the calls, in their order, since walks are cut short. The first
+    call is never left out: it may say what the others are about.
+    """
+    Check(None).compared()
+    for seed in seeds(num):
+        calls = list(plan(random.Random(seed)))
+        failure = differs(lab, play, calls)
+        if failure is not None:
+            raise shortest(lab, play, calls[: failure.num_calls], failure)
+
+
+class Difference(LabFailure):
+    """A walk that shows something else than the reference's. num_calls: how many calls it takes to see it."""
+
+    def __init__(
+        self, calls: Sequence[Call], invariant: str, what: str, expected: str, got: str, drawn: Sequence[str] = ()
+    ) -> None:
+        self.num_calls = len(calls)
+        written = "\n".join(write(call) for call in calls)
+        before, after = (*drawn, "", "")[:2]
+        after = after if after != before else ""
+        super().__init__(what, expected, got, before, after, calls=written, invariant=invariant)
+
+
+def write(call: Call) -> str:
+    """A call as a learner would write it."""
+    name, *arguments = call
+    return f"{name}({', '.join(map(repr, arguments))})"
+
+
+def differs(lab: Any, play: Play, calls: Sequence[Call]) -> Difference | None:
+    """Where the graded parts first show something else than the reference; None if they never do."""
+    with lab.reference() as reference:
+        expected = list(play(reference, calls))
+    position, drawn = 0, ""
+    told = iter(Told(calls))
+    try:
+        for position, (law, what, value, *drawings) in enumerate(play(lab, told)):  # type: ignore[arg-type]
+            now = drawings[0] if drawings else ""
+            theirs = expected[position][2] if position < len(expected) else None
+            if position >= len(expected) or value != theirs or type(value) is not type(theirs):
+                wanted = repr(theirs) if position < len(expected) else "nothing"
+                return Difference(calls[: told.number], law, what, wanted, repr(value), [drawn, now])
+            drawn = now
+    except (LabTodo, LabFailure):
+        raise
+    except Exception as error:
+        if told.number == 0:
+            raise
+        name = write(calls[told.number - 1])
+        got = f"{type(error).__name__}: {error}"
+        difference = Difference(calls[: told.number], "", name, "no error", got, [drawn])
+        difference.__cause__ = error
+        return difference
+    if len(expected) > position + bool(expected):
+        law, what, value = expected[position + 1][:3]
+        return Difference(calls, law, what, repr(value), "nothing")
+    return None
+
+
+class Told:
+    """The calls, and how many of them have been asked for."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self._calls = calls
+        self.number = 0
+
+    def __iter__(self) -> "Told":
+        return self
+
+    def __next__(self) -> Call:
+        if self.number == len(self._calls):
+            raise StopIteration
+        self.number += 1
+        return self._calls[self.number - 1]
+
+
+def shortest(lab: Any, play: Play, calls: Sequence[Call], failure: Difference) -> Difference:
+    """The failure of the shortest walk that leaving out calls leads to. Nothing is left out if time is short."""
+    calls, size, tries = list(calls), max(1, len(calls) // 2), 0
+    while size:
+        start, left_out = len(calls) - size, False
+        while start >= 1 and tries < MAX_TRIES:
+            tries += 1
+            shorter = calls[:start] + calls[start + size :]
+            again = differs(lab, play, shorter)
+            if again is not None:
+                calls, failure, left_out = shorter[: again.num_calls], again, True
+            start = min(start - size, len(calls) - size)
+        if not left_out or size > 1:
+            size = size // 2 if size > 1 else 0
+    return failure
