@@ -249,9 +249,10 @@ class World:
         self.listen()
 
     def listen(self) -> None:
-        """Whoever has raised is heard no more: a new one takes its place."""
-        if not any(isinstance(listener, Watcher) for listener in self.engine.listeners):
-            self.engine.listeners.insert(self.rng.randrange(2), Watcher(self))
+        """Whoever has raised is heard no more: a new one takes its place. No line of the engine runs here."""
+        listeners = self.engine.core.listeners
+        if not any(isinstance(listener, Watcher) for listener in listeners):
+            listeners.insert(self.rng.randrange(2), Watcher(self))
 
     def call(self, what: Callable[[], Any], traced: float = 0.02) -> Any:
         """Call the engine, perhaps with an exception at one of its lines. Returns what was raised, if something was."""
@@ -285,10 +286,17 @@ class World:
             self.executor.fates[rng.choice(child_ids)] = Fate(bad_at < 0, bad_at)
         with contextlib.suppress(GroupTooLargeError):
             while isinstance(self.call(add), BaseException):
-                if self.engine.output_processor.has_request(request_id):  # it was interrupted when all had been done
+                if self.has(request_id):  # it was interrupted when all had been done
                     break
             self.live[request_id] = Live(index, told)
             self.num_added += 1
+
+    def has(self, request_id: str) -> bool:
+        """Ask the engine; the exception of a call around this one may come meanwhile."""
+        while True:
+            found = self.call(partial(self.engine.output_processor.has_request, request_id), traced=0)
+            if isinstance(found, bool):
+                return found
 
     def hear(self, told: list[RequestOutput], output: RequestOutput) -> None:
         """It raises once, aborts others, and is called again for what it has not taken."""
@@ -313,7 +321,7 @@ class World:
         while isinstance(self.call(partial(self.engine.abort, request_id), traced), BaseException):
             pass
         self.seen["aborted"] += 1
-        assert not self.engine.output_processor.has_request(request_id)
+        assert not self.has(request_id)
         if not self.is_inside:
             assert request.told[-1].finished, "who aborts hears of it"
         if self.rng.random() < 0.5:
