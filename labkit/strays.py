@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-MOST = 3  # strays that are told; one wrong mask brings hundreds
-
 
 class Place(NamedTuple):
     """Where a tensor lies. A kernel sees its numbers `shift` bytes behind its pointer."""
@@ -39,7 +37,7 @@ def place_of(name: str, tensor: Any, far: int) -> Place:
 
 @contextmanager
 def watched(far: Mapping[str, int] | None = None, **tensors: Any) -> Iterator[list[str]]:
-    """Kernels in this block should touch these tensors only. Gives the list of what else they touch, a line each.
+    """Kernels in this block should touch these tensors only. Gives a list with the first other place that they touch.
 
     far: {name: n}, a tensor that is to be seen n numbers behind its pointer, as the end of a large one would be.
     """
@@ -55,7 +53,7 @@ def watched(far: Mapping[str, int] | None = None, **tensors: Any) -> Iterator[li
     def watched_load(builder: Any, ptrs: Any, mask: Any, other: Any, *options: Any, **named: Any) -> Any:
         ptrs, allowed = watch.look_up(builder, ptrs, mask, "reads")
         found = load(builder, ptrs, allowed, other, *options, **named)
-        found.data[mask.data & ~allowed.data] = 0
+        found.data[mask.data.astype(bool) & ~allowed.data] = 0
         return found
 
     def watched_store(builder: Any, ptrs: Any, value: Any, mask: Any, *options: Any, **named: Any) -> Any:
@@ -98,18 +96,19 @@ class Watch:
             for address in real[wanted & allowed].tolist():
                 writer = self.writers.setdefault(address, program)
                 if writer != program:
-                    self.tell(f"programs {writer} and {program} write {self.describe(address)}: the last one is chance")
+                    self.tell(f"programs {writer} and {program} both write {self.describe(address)}")
         return TensorHandle(real, ptrs.dtype), TensorHandle(wanted & allowed, mask.dtype)
 
     def tell(self, line: str) -> None:
-        if len(self.strays) < MOST:
+        """The first stray is enough: one wrong mask brings hundreds."""
+        if not self.strays:
             self.strays.append(line)
 
     def describe(self, address: int) -> str:
         """A place, as a number of the nearest tensor."""
 
         def distance(place: Place) -> int:
-            return max(place.start + place.shift - address, address - (place.stop + place.shift) + 1, 0)
+            return max(place.start - address, address - (place.stop + place.shift) + 1, 0)
 
         nearest = min(self.places, key=distance)
         number = (address - nearest.start) // nearest.itemsize

@@ -615,3 +615,30 @@ def test_no_learners_file_is_tracked() -> None:
 def test_lab_run_takes_the_scheduler_that_has_the_parts_in_it(lab_id: str, scheduling: dict[str, str]) -> None:
     lab = catalog.find_lab(lab_id)
     assert commands.scheduling_for([Part(lab, lab.stub, is_learners=False)]) == scheduling
+
+
+def test_a_kernel_out_of_its_tensors_is_named() -> None:
+    """Under the interpreter: a read too far, a write too far, two programs at one place, and the end of a large tensor."""
+    run_python(
+        """
+        import torch
+        from labkit.strays import watched
+        from mini_vllm.attention.write_kv import write_kv
+
+        def strays(slots, far=0, cut=0):
+            key, value = torch.ones(2, 1, 3), torch.ones(2, 1, 3)
+            caches = {name: torch.zeros(1, 4, 1, 3) for name in ("key_cache", "value_cache")}
+            slots = torch.tensor(slots)
+            seen = {"key": key[: 2 - cut], "value": value, "slots": slots}
+            with watched(dict.fromkeys(caches, far), **caches, **seen) as found:
+                write_kv(key, value, *caches.values(), slots)
+            return found, caches["key_cache"].sum().item()
+
+        assert strays([3, 0]) == ([], 6)
+        assert strays([3, 4]) == (["program (1, 0) writes number 12 of key_cache, which has 0 to 11"], 3)
+        assert strays([3, 0], cut=1) == (["program (1, 0) reads number 3 of key, which has 0 to 2"], 3)
+        found, _ = strays([3, 3])
+        assert found == ["programs (0, 0) and (1, 0) both write number 9 of key_cache, which has 0 to 11"]
+        assert strays([2**33 + 1, 2**33 + 3], far=3 * 2**33) == ([], 6)
+        """
+    )
