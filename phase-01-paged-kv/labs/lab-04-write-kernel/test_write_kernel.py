@@ -220,9 +220,8 @@ def test_what_is_passed_stays(lab):
 
 def any_step(rng, size):
     """Slots, the shape of a token, and how much wider the matrices of keys and values are."""
-    num_slots = 8
-    slots = [rng.choice((rng.randrange(num_slots), -1, -rng.randint(1, 99))) for _ in range(rng.randint(1, 2 + size))]
-    slots = [slot for i, slot in enumerate(slots) if slot < 0 or slot not in slots[:i]]
+    slots = rng.sample(range(8), rng.randint(0, 8)) + [rng.choice((-1, -rng.randint(1, 99))) for _ in range(1 + size)]
+    rng.shuffle(slots)
     return slots, rng.randint(1, 3), rng.randint(1, 2 + size), rng.randint(0, 3), rng.randint(0, 3)
 
 
