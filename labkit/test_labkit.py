@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import random
 import re
 import sys
@@ -578,6 +579,7 @@ def test_labkit_runs_on_every_system_and_on_the_light_install() -> None:
         "commands.py": {"torch"},
         "runner.py": {"torch"},
         "prove.py": {"torch", "numpy"},
+        "strays.py": {"triton", "numpy"},
     }  # inside functions, for labs that need them
     forbidden = {"SIGALRM", "alarm", "fork", "setitimer", "kill", "getuid", "mkfifo", "symlink"}
     for file in Path(catalog.__file__).parent.glob("*.py"):
@@ -614,3 +616,35 @@ def test_no_learners_file_is_tracked() -> None:
 def test_lab_run_takes_the_scheduler_that_has_the_parts_in_it(lab_id: str, scheduling: dict[str, str]) -> None:
     lab = catalog.find_lab(lab_id)
     assert commands.scheduling_for([Part(lab, lab.stub, is_learners=False)]) == scheduling
+
+
+def test_a_kernel_out_of_its_tensors_is_named() -> None:
+    """A read too far, a write too far, two programs at one place; and the end of a large tensor, which is none."""
+    import subprocess
+
+    pytest.importorskip("triton")
+    program = textwrap.dedent(
+        """
+        import torch
+        from labkit.strays import watched
+        from mini_vllm.attention.write_kv import write_kv
+
+        def strays(slots, far=0, cut=0):
+            key, value = torch.ones(2, 1, 3), torch.ones(2, 1, 3)
+            caches = {name: torch.zeros(1, 4, 1, 3) for name in ("key_cache", "value_cache")}
+            slots = torch.tensor(slots)
+            seen = {"key": key[: 2 - cut], "value": value, "slots": slots}
+            with watched(dict.fromkeys(caches, far), **caches, **seen) as found:
+                write_kv(key, value, *caches.values(), slots)
+            return found, caches["key_cache"].sum().item()
+
+        assert strays([3, 0]) == ([], 6)
+        assert strays([3, 4]) == (["program (1, 0) writes number 12 of key_cache, which has 0 to 11"], 3)
+        assert strays([3, 0], cut=1) == (["program (1, 0) reads number 3 of key, which has 0 to 2"], 3)
+        found, _ = strays([3, 3])
+        assert found == ["programs (0, 0) and (1, 0) both write number 9 of key_cache, which has 0 to 11"]
+        assert strays([2**33 + 1, 2**33 + 3], far=3 * 2**33) == ([], 6)
+        """
+    )
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(catalog.ROOT)}
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, env=environment)
