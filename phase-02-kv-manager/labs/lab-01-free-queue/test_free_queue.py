@@ -17,7 +17,7 @@ def drain(queue, count):
 @concept("Blocks are taken from the front, in the order in which they came.", invariant="I1", illustrates=True)
 @cases(one=1, three=3, four=4, sixteen=16)
 def test_first_come_first_taken(lab, case):
-    blocks, queue = make(lab, case)
+    _, queue = make(lab, case)
     see = check(lab.draw.queue, queue)
     taken = [queue.popleft() for _ in range(case)]
     see("ids in the order taken", [block.block_id for block in taken], equals=list(range(case)))
