@@ -1,0 +1,8 @@
+STORY = "Names are withdrawn by content, and blocks of equal content that were written are forgotten, too."
+CONCEPT = "A block that was written is found, also if another one of its content was only promised."
+EDITS = [
+    (
+        "            for block in table[request.num_computed_tokens // self.block_size :]:\n                self.block_pool.uncache_block(block)\n",
+        "            for block in table[request.num_computed_tokens // self.block_size :]:\n                if block.block_hash is not None:\n                    self.block_pool.uncache_hash(block.block_hash)\n",
+    )
+]
