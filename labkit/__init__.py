@@ -7,12 +7,13 @@ runner in a page of the book, so this module and what it imports need the standa
 
 from labkit.search import attempt, search, walk
 from labkit.testing import Check, LabFailure, LabTodo, cases, check, concept, raises, todo
-from labkit.worlds import make_scheduler, plan_world, play_world
+from labkit.worlds import Options, make_scheduler, plan_world, play_world
 
 __all__ = [
     "Check",
     "LabFailure",
     "LabTodo",
+    "Options",
     "attempt",
     "cases",
     "check",

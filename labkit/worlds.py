@@ -25,10 +25,10 @@ from mini_vllm.step import KVResult
 NAMES = "cebda"  # few, so that they are used again, and not in ascending order
 REASONS = ("stop", "length", "abort", "error")
 LIMITS: dict[str, Sequence[Any]] = {
-    "num_blocks": (2, 4, 5, 6, 7, 8, 9, 10),
+    "num_blocks": (2, 4, 5, 6, 7, 8, 9, 11, 14),
     "block_size": (1, 2, 3, 4),
-    "max_num_seqs": (1, 2, 4, 4, 5, 5),
-    "max_num_batched_tokens": (2, 5, 7, 12, 64, 64),
+    "max_num_seqs": (1, 2, 3, 4, 5, 5, 5),
+    "max_num_batched_tokens": (2, 4, 5, 7, 12, 64),
     "enable_prefix_caching": (True, True, True, False),
 }
 Kinds = Mapping[str, str]  # what is looked at: the id of the invariant that it rests on
@@ -60,15 +60,16 @@ def plan_world(
     most = [
         max(2, slots // parts) for parts in (1, 3, 4, 5, 5, 6, 6)
     ]  # tokens of a prompt, and tokens that prompts share
-    longest_shared, two = rng.choice((0, *most)), rng.random() < 0.2
+    longest_shared, two = rng.choice((0, *most)), rng.random() < 0.1
     num_first = rng.randint(3, len(NAMES))
     arrival_times = rng.sample(range(1, 99), num_calls)
     for number in range(rng.randint(num_calls // 3, num_calls)):
-        kind = rng.choice(("add", "add", *["step"] * 7, *rare)) if number >= num_first else "add"
+        kind = rng.choice(("add", "add", "add", *["step"] * 9, *rare)) if number >= num_first else "add"
         name, options = NAMES[number] if number < num_first else rng.choice(NAMES), Options()
         if kind == "add":
             prompt = rng.randint(1, rng.choice(most))
-            options |= {"prompt": prompt, "shared": rng.randint(0, min(prompt, longest_shared))}
+            shared = rng.choice((0, longest_shared, longest_shared, rng.randint(0, longest_shared)))
+            options |= {"prompt": prompt, "shared": min(prompt, shared)}
             options |= {"max_tokens": rng.choice((1, 5, 16, 16, 16)), "priority": rng.choice((0, 0, 3, -1, 1))}
             options["arrival_time"] = arrival_times[number] / 10_000
             if rng.random() < 0.2:
