@@ -217,6 +217,11 @@ class World:
             limits.append(f"watermark {scheduler.num_watermark_blocks} blocks")
         if threshold := getattr(scheduler, "long_prefill_token_threshold", 0):
             limits.append(f"threshold {threshold}")
+        if scheduler.waiting and (hits := kv.get_computed_blocks(scheduler.waiting[0])[0]):
+            free = [block.block_id for block in hits if not block.ref_cnt]
+            which = f"free: {' '.join(map(str, free))}" if free else "none of them free"
+            found = " ".join(str(block.block_id) for block in hits)
+            limits.append(f"{scheduler.waiting[0].request_id} would find {found} ({which})")
         return f"{', '.join(limits)}\n{self.lab.draw.scheduler(scheduler)}"
 
     def of_each(self, what: str, value: Callable[[Any], Any]) -> tuple[str, dict[str, Any]]:
