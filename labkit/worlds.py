@@ -52,7 +52,8 @@ def plan_world(
     """The calls of a walk. limits: the values that each may have, those of LIMITS otherwise.
 
     tokens: how many come out of a step for the first, second, ... that samples, in turn. rare: what there is besides
-    add and step: finish; late, a finish while the model runs; preempt, between steps.
+    add and step: finish; late, a finish while the model runs; fail, a step that does not end well; preempt, between
+    steps.
     """
     world = {name: rng.choice(values) for name, values in {**LIMITS, **limits}.items()}
     calls: list[Call] = [("world", Options(world))]
@@ -76,6 +77,8 @@ def plan_world(
                 options["stops_at"] = prompt + rng.randint(0, 5)
         if kind in ("step", "late") and (out := rng.choice(tokens)) != (1,):
             options["tokens"] = out
+        if kind == "fail":
+            options = Options(fails=True)
         if kind == "late":
             options |= {"ended": name, "reason": rng.choice(REASONS)}
         if kind == "finish":
@@ -83,7 +86,7 @@ def plan_world(
         if two and rng.random() < 0.5:
             options["scheduler"] = 1
         arguments = [name] if kind in ("add", "finish") else []
-        calls.append(("step" if kind == "late" else kind, *arguments, *([options] if options else [])))
+        calls.append(("step" if kind in ("late", "fail") else kind, *arguments, *([options] if options else [])))
     return calls
 
 
@@ -111,22 +114,25 @@ def play_world(
         if name == "world":
             worlds = [World(lab, make(lab, **options), which) for which in ("", " of the second scheduler")]
             continue
-        world = worlds[options.get("scheduler", 0)]
+        world, reason = worlds[options.get("scheduler", 0)], options.get("reason", "abort")
         before = world.drawn()
         if name == "add":
             world.add(*arguments, options)
-        elif name == "step":
+            continue
+        if name == "step":
             yield from world.look(decided, before, world.schedule())
-            if "ended" in options:
-                world.scheduler.finish_request(options["ended"], options.get("reason", "abort"))
             before = world.drawn()
-            yield from world.look(updated, before, world.update(options.get("tokens", (1,))))
-        else:
-            if name == "finish":
-                world.scheduler.finish_request(*arguments, options.get("reason", "abort"))
-            elif world.scheduler.running:
-                world.scheduler._preempt(world.scheduler._pop_victim())
-            yield from world.look({key: law for key, law in decided.items() if hasattr(World, key)}, before, {})
+            if "ended" in options:
+                world.scheduler.finish_request(options["ended"], reason)
+            if not options.get("fails"):
+                yield from world.look(updated, before, world.update(options.get("tokens", (1,))))
+                continue
+            world.scheduler.fail_step(world.output)
+        elif name == "finish":
+            world.scheduler.finish_request(*arguments, reason)
+        elif world.scheduler.running:
+            world.scheduler._preempt(world.scheduler._pop_victim())
+        yield from world.look({key: law for key, law in decided.items() if hasattr(World, key)}, before, {})
 
 
 class World:
@@ -225,6 +231,7 @@ class World:
         return f"{', '.join(limits)}\n{self.lab.draw.scheduler(scheduler)}"
 
     def of_each(self, what: str, value: Callable[[Any], Any]) -> tuple[str, dict[str, Any]]:
+        what += " (x' is the next request of the name x)" if any("'" in label for label in self.requests) else ""
         return what, {label: value(request) for label, request in self.requests.items()}
 
     def running(self) -> tuple[str, Any]:
