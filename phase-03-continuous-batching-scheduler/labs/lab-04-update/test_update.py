@@ -70,7 +70,17 @@ def test_several_tokens_of_one_step(lab):
     see = check(lab.draw.scheduler, scheduler)
     scheduler.update_from_output(output, {"a": [11, 12, 13, 14]})
     see("a's output", a.output_token_ids, equals=[11, 12, 13, 14])
-    see("a's computed tokens", a.num_computed_tokens, equals=3)
+
+
+@concept(
+    "However many tokens come out, the counter moves by what was computed; all of them are still ahead.", invariant="I1"
+)
+def test_several_tokens_are_ahead(lab):
+    scheduler, (a,) = make(lab, [3])
+    output = scheduler.schedule()
+    see = check(lab.draw.scheduler, scheduler)
+    scheduler.update_from_output(output, {"a": [11, 12, 13, 14]})
+    see("a's computed tokens, 3 were scheduled and 4 came out", a.num_computed_tokens, equals=3)
     see("what a computes next", scheduler.schedule().num_scheduled_tokens, equals={"a": 4})
 
 
@@ -124,18 +134,29 @@ def test_neighbours_of_one_that_ends(lab, case):
 @concept("An answer can come too late: who ended while the model ran gets nothing more.", invariant="I5")
 @cases(abort="abort", stop="stop", length="length", error="error")
 def test_an_answer_that_comes_too_late(lab, case):
-    scheduler, (a, b) = make(lab, [5, 5])
+    scheduler, (a, _) = make(lab, [5, 5])
     output = scheduler.schedule()
     scheduler.finish_request("a", case)
     see = check(lab.draw.scheduler, scheduler)
     finished = scheduler.update_from_output(output, {"a": [100], "b": [100]})
-    see("a's output", a.output_token_ids, equals=[])
-    see("why a finished", a.finish_reason, equals=case)
-    see("a's computed tokens", a.num_computed_tokens, equals=0)
+    ended = f", which was ended with {case!r} while the model ran"
+    see(f"a's output{ended}", a.output_token_ids, equals=[])
+    see(f"why a finished{ended}", a.finish_reason, equals=case)
+    see(f"a's computed tokens{ended}", a.num_computed_tokens, equals=0)
     see("who finished in this step", names(finished), equals=[])
-    see("b's output", b.output_token_ids, equals=[100])
+    see("how many blocks are free: b has 2", scheduler.kv_cache_manager.num_free_blocks, equals=62)
+
+
+@concept("A request that ended meanwhile is passed over, and those behind it are not.", invariant="I4")
+def test_those_behind_a_late_one(lab):
+    scheduler, (_, b, c) = make(lab, [5, 5, 5])
+    output = scheduler.schedule()
+    scheduler.finish_request("a", "abort")
+    see = check(lab.draw.scheduler, scheduler)
+    finished = scheduler.update_from_output(output, {"a": [100], "b": [100], "c": [2]})
+    see("output of b and c, behind a, which was aborted", [b.output_token_ids, c.output_token_ids], equals=[[100], [2]])
+    see("who finished: c, with its last token", names(finished), equals=["c"])
     see("who runs", names(scheduler.running), equals=["b"])
-    see("how many blocks are free", scheduler.kv_cache_manager.num_free_blocks, equals=62)
 
 
 @concept("A late answer cannot end a request a second time.", invariant="I5")
