@@ -72,16 +72,13 @@ def test_several_tokens_of_one_step(lab):
     see("a's output", a.output_token_ids, equals=[11, 12, 13, 14])
 
 
-@concept(
-    "However many tokens come out, the counter moves by what was computed; all of them are still ahead.", invariant="I1"
-)
+@concept("However many tokens come out, the counter moves by what was computed.", invariant="I1")
 def test_several_tokens_are_ahead(lab):
     scheduler, (a,) = make(lab, [3])
     output = scheduler.schedule()
     see = check(lab.draw.scheduler, scheduler)
     scheduler.update_from_output(output, {"a": [11, 12, 13, 14]})
     see("a's computed tokens, 3 were scheduled and 4 came out", a.num_computed_tokens, equals=3)
-    see("what a computes next", scheduler.schedule().num_scheduled_tokens, equals={"a": 4})
 
 
 @concept("Nothing counts after the token that ends the request.", invariant="I3")

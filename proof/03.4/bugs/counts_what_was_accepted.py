@@ -2,7 +2,7 @@ STORY = (
     "A learner has read about speculative decoding and moves the counter by the tokens that came out. What was "
     "sampled is not yet computed."
 )
-CONCEPT = "However many tokens come out, the counter moves by what was computed; all of them are still ahead."
+CONCEPT = "However many tokens come out, the counter moves by what was computed."
 EDITS = [
     (
         ("            request.num_computed_tokens += num_scheduled_tokens[request_id]\n"),
