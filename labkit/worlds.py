@@ -72,7 +72,7 @@ def plan_world(
             shared = rng.choice((0, longest_shared, longest_shared, rng.randint(0, longest_shared)))
             options |= {"prompt": prompt, "shared": min(prompt, shared)}
             options |= {"max_tokens": rng.choice((1, 5, 16, 16, 16)), "priority": rng.choice((0, 0, 3, -1, 1))}
-            options["arrival_time"] = arrival_times[number] / 10_000
+            options["arrival_time"] = rng.choice((0, 0, 0, 1e6, 1.7e9)) + arrival_times[number] / 100_000
             if rng.random() < 0.2:
                 options["stops_at"] = prompt + rng.randint(0, 5)
         if kind in ("step", "late") and (out := rng.choice(tokens)) != (1,):
