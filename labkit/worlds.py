@@ -223,6 +223,11 @@ class World:
             limits.append(f"watermark {scheduler.num_watermark_blocks} blocks")
         if threshold := getattr(scheduler, "long_prefill_token_threshold", 0):
             limits.append(f"threshold {threshold}")
+        if scheduler.policy == "priority":
+            each = [
+                f"{r.request_id} {r.priority} of {r.arrival_time}" for r in (*scheduler.running, *scheduler.waiting)
+            ]
+            limits.append(f"priority {', '.join(each)}")
         if scheduler.waiting and (hits := kv.get_computed_blocks(scheduler.waiting[0])[0]):
             free = [block.block_id for block in hits if not block.ref_cnt]
             which = f"free: {' '.join(map(str, free))}" if free else "none of them free"

