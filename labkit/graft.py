@@ -157,6 +157,10 @@ def grafted(parts: Sequence[Part]) -> Iterator[None]:
                         replace_attribute(owner, name, value, undo)
                 else:
                     replace_everywhere(vars(owner)[slot.name], mine, undo)
+        for part in parts:  # what a file's own code calls by the name of its class is the class that it stands in now
+            for slot in part.lab.slots:
+                if slot.owner:
+                    replace_attribute(part.module, slot.owner, reference_owner(slot), undo)
         yield
 
 

@@ -26,7 +26,8 @@ from typing import Any
 from labkit.testing import Check, LabFailure, LabTodo
 
 Call = tuple[Any, ...]
-Seen = tuple[Any, ...]  # the invariant that is at stake, what is looked at, its value and, if it helps, a drawing
+Seen = tuple[Any, ...]
+"""The invariant at stake, what is looked at, its value and, if it helps, a drawing; or two: before and after."""
 Plan = Callable[[random.Random], Sequence[Call]]
 Play = Callable[[Any, Sequence[Call]], Generator[Seen, None, None]]
 
@@ -111,11 +112,15 @@ def differs(lab: Any, play: Play, calls: Sequence[Call]) -> Difference | None:
     told = iter(Told(calls))
     try:
         for position, (law, what, value, *drawings) in enumerate(play(lab, told)):  # type: ignore[arg-type]
-            now = drawings[0] if drawings else ""
+            if len(drawings) == 2:
+                drawn, now = drawings
+            else:
+                now = drawings[0] if drawings else ""
             theirs = expected[position][2] if position < len(expected) else None
             if position >= len(expected) or value != theirs or type(value) is not type(theirs):
-                wanted = repr(theirs) if position < len(expected) else "nothing"
-                return Difference(calls[: told.number], law, what, wanted, repr(value), [drawn, now])
+                wanted, got = entries_that_differ(theirs, value)
+                wanted = wanted if position < len(expected) else "nothing"
+                return Difference(calls[: told.number], law, what, wanted, got, [drawn, now])
             drawn = now
     except (LabTodo, LabFailure):
         raise
@@ -131,6 +136,17 @@ def differs(lab: Any, play: Play, calls: Sequence[Call]) -> Difference | None:
         law, what, value = expected[position + 1][:3]
         return Difference(calls, law, what, repr(value), "nothing")
     return None
+
+
+def entries_that_differ(expected: Any, got: Any) -> tuple[str, str]:
+    """Both as text; of dictionaries the entries that are not the same in both."""
+    if isinstance(expected, dict) and isinstance(got, dict):
+        one, other = expected, got
+        expected = {key: one[key] for key in one if key not in other or other[key] != one[key]}
+        got = {key: other[key] for key in other if key not in one or other[key] != one[key]}
+        if not expected and not got:  # the types differ
+            expected, got = one, other
+    return repr(expected), repr(got)
 
 
 class Told:
@@ -151,7 +167,7 @@ class Told:
 
 
 def shortest(lab: Any, play: Play, calls: Sequence[Call], failure: Difference) -> Difference:
-    """The failure of the shortest walk that leaving out calls leads to. Nothing is left out if time is short."""
+    """The failure of the shortest walk that leaving out calls, and then arguments by name, leads to."""
     calls, size, tries = list(calls), max(1, len(calls) // 2), 0
     while size:
         start, left_out = len(calls) - size, False
@@ -164,4 +180,20 @@ def shortest(lab: Any, play: Play, calls: Sequence[Call], failure: Difference) -
             start = min(start - size, len(calls) - size)
         if not left_out or size > 1:
             size = size // 2 if size > 1 else 0
+    names = {name for call in calls[1:] if isinstance(call[-1], dict) for name in call[-1]}
+    for name in sorted(names):
+        for which in (range(1, len(calls)), *([i] for i in range(len(calls) - 1, 0, -1))):
+            simpler = [without(call, name) if i in which else call for i, call in enumerate(calls)]
+            again = differs(lab, play, simpler) if simpler != calls else None
+            if again is not None and again.num_calls == len(calls):
+                calls, failure = simpler, again
     return failure
+
+
+def without(call: Call, name: str) -> Call:
+    """The call less one of the arguments in the dictionary at its end."""
+    *arguments, options = call
+    if not isinstance(options, dict) or name not in options:
+        return call
+    rest = type(options)({key: value for key, value in options.items() if key != name})
+    return (*arguments, rest) if rest else tuple(arguments)

@@ -16,6 +16,7 @@ from labkit.catalog import ROOT, Lab, LabkitError, Slot
 
 Definition = ast.FunctionDef | ast.ClassDef
 LINE = 120
+ALGORITHMS = ("bisect", "heapq", "itertools", "functools")
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,10 @@ def last_line_of_head(node: Definition) -> int:
 
 
 def imports_of(lab: Lab, slots: list[Slot], with_bodies: bool) -> str:
-    """The imports that the reference's bodies need, sorted; names that are being written are not imported."""
+    """The imports that the reference's bodies need, sorted; names that are being written are not imported.
+
+    A stub has those of things, not those of algorithms: they would tell the way.
+    """
     written = {slot.owner or slot.name for slot in (*lab.slots, *lab.answer)}
     statements = set() if with_bodies else {"from labkit import todo"}
     for slot in slots:
@@ -178,7 +182,7 @@ def imports_of(lab: Lab, slots: list[Slot], with_bodies: bool) -> str:
             statement = module.import_of(name)
             if statement is None and name in module.definitions:
                 statement = f"from {slot.module} import {name}"
-            if statement:
+            if statement and (with_bodies or statement.split()[1] not in ALGORITHMS):
                 statements.add(statement)
     return join_imports(statements)
 
