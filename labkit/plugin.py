@@ -28,6 +28,7 @@ from labkit.runner import (
     one_line,
     outcome_of,
     prepare,
+    read_tests,
     why_not_graded,
 )
 from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS, watchdog
@@ -209,7 +210,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.section(f"labs, {grading.impl}")
     for lab in grading.by_folder.values():
         if graded := grading.results.get(lab.id):
-            terminalreporter.write_line(one_line(lab, graded))
+            terminalreporter.write_line(one_line(lab, graded, lab.mine if grading.impl == "mine" else None))
     unfinished = [
         lab for lab in grading.by_folder.values() if any(each.message for each in grading.results.get(lab.id, ()))
     ]
@@ -220,5 +221,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def pytest_sessionfinish(session: pytest.Session) -> None:
     grading = session.config.stash[STASH]
     if grading.impl == "mine":
-        for lab_id, results in grading.results.items():
-            progress.record_results(lab_id, results)
+        for lab in grading.by_folder.values():
+            if (results := grading.results.get(lab.id)) and why_not_graded(lab) is None:
+                progress.record_results(lab.id, results, len(read_tests(lab)))
