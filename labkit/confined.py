@@ -25,9 +25,9 @@ from typing import Any
 from labkit.catalog import Lab, LabkitError, Slot
 from labkit.graft import Part, namespace
 from labkit.messages import explain
-from labkit.runner import FAILED, HANG, PASSED, outcome_of, prepare, read_tests, run_test
+from labkit.runner import FAILED, HANG, PASSED, outcome_of, prepare, read_tests, run_test, seconds_for
 from labkit.search import effort
-from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS, watchdog
+from labkit.watchdog import watchdog
 
 try:
     import resource
@@ -80,6 +80,9 @@ def serve() -> None:
     def tell(kind: str, about: object) -> None:
         write(channel, f"\n{secret} {kind} {about}\n".encode())
 
+    def escaped(message: str) -> str:
+        return message[:MOST_TEXT].encode("unicode_escape").decode()
+
     prepare(lab)
     for package in lab.needs:
         import_module(package)
@@ -88,38 +91,39 @@ def serve() -> None:
     tell("tests", json.dumps([[test.name, test.concept] for test in tests]))
     order = json.loads(sys.stdin.readline())
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    lab.mine.write_bytes(order["text"].encode())
+    for typed, text in order["files"].items():
+        (lab.root / typed).write_bytes(text.encode())
     limit()
     with watchdog():  # its thread begins before the picture is taken
         pass
     changed = picture([lab.folder])
     forbid(Path(tempfile.gettempdir()), [lab.root / name for name in OURS] + list(lab.folder.glob("test_*")))
-    seconds = AFTER_A_HANG if order["hurry"] else FIRST_SECONDS
+    hung = order["hung"]
     tell("begin", -1)
     try:
         part = Part(lab, lab.mine)
     except BaseException as error:
         text = str(error) if isinstance(error, LabkitError) else f"mine.py: {type(error).__name__} while it is read"
-        tell("refused", json.dumps(text[:MOST_TEXT]))
+        tell("refused", escaped(text))
         leave(0)
     if place := changed():
-        tell("refused", json.dumps(f"mine.py changes {place}, which is no part of this lab."))
+        tell("refused", escaped(f"mine.py changes {place}, which is no part of this lab."))
         leave(0)
     for number in order["tests"]:
         tell("begin", number)
         try:
             with effort(order["share"]):
-                result = run_test(lab, [part], tests[number], seconds)
+                result = run_test(lab, [part], tests[number], seconds_for(lab, hung))
             outcome, message, took = result.outcome, result.message, result.seconds
         except BaseException as error:
             outcome, message, took = outcome_of(error), explain(error, tests[number].concept, lab, part), 0.0
         if place := changed():
             outcome, message = FAILED, f"mine.py changes {place}, which is no part of this lab."
-        seconds = AFTER_A_HANG if outcome == HANG else seconds
+        hung |= outcome == HANG
         if outcome == PASSED:
             tell("passed", f"{took:.3f}")
         else:
-            tell("red", json.dumps([outcome, message[:MOST_TEXT], took]))
+            tell("red", f"{outcome}\t{took:.3f}\t{escaped(message)}")
     tell("end", "")
     leave(0)
 
@@ -168,7 +172,7 @@ def forbid(scratch: Path, trusted: Sequence[Path]) -> None:
 
     def is_outside(path: Any) -> bool:
         place = place_of(path)
-        return not (place.startswith(within) or place in ("", os.devnull))
+        return not ((place + os.sep).startswith(within) or place in ("", os.devnull))
 
     def by_file(frame: FrameType | None) -> bool:
         """Whether the nearest code that is not the standard library's is the learner's, or nobody's."""

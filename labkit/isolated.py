@@ -25,13 +25,13 @@ from typing import Any
 from labkit.catalog import ROOT, Lab, LabkitError
 from labkit.confined import OURS, describe
 from labkit.messages import explain
-from labkit.runner import FAILED, HANG, NOT_RUN, PASSED, Result
+from labkit.runner import FAILED, HANG, NOT_RUN, PASSED, Result, seconds_for
 from labkit.testing import Concept, LabFailure
-from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS, MOST_TIMES
+from labkit.watchdog import MOST_TIMES
 
 START_SECONDS = 120.0  # to import torch on a busy machine
 GRACE_SECONDS = 1.0  # beyond the time in which the watchdog ends what it can end
-MOST_DEATHS = 3  # processes that a file may end; then the tests that are left have not run
+MOST_DEATHS = 2  # processes that a file may end; then the tests that are left have not run
 MOST_BYTES = 1 << 20  # of a learner's file, and of a line of the answer
 BEGIN = "import sys; sys.path[:] = sys.argv[1:]; from labkit.confined import serve; serve()"
 
@@ -74,7 +74,7 @@ class Grader:
         self._send(order)
         kind = ""
         while kind not in ("refused", "end", "late", "dead"):
-            kind, about = self._next(most_seconds(order["hurry"]))
+            kind, about = self._next(most_seconds(self.lab, order["hung"]))
             yield kind, about
 
     def close(self) -> str:
@@ -102,9 +102,13 @@ class Grader:
     def _next(self, seconds: float) -> tuple[str, str]:
         """The next line: its kind, and what it is about. "late": none came in time; "dead": none will."""
         try:
-            return self._lines.get(timeout=seconds) or ("dead", "")
+            line = self._lines.get(timeout=seconds)
         except queue.Empty:
             return ("late" if self._process.poll() is None else "dead"), ""
+        if line is None:  # the channel is closed, as a rule because the process ends
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(GRACE_SECONDS)
+        return line or ("dead", "")
 
     def _listen(self) -> None:
         """The thread that reads: lines without the secret are nobody's."""
@@ -126,26 +130,25 @@ def grade(
     share: of the random cases (labkit.search.effort). grader: one that waits already; it is used up.
     """
     results: dict[int, Result] = {}
-    order: dict[str, Any] = {"share": share, "hurry": False}
+    order: dict[str, Any] = {"share": share, "hung": False}
     reason = ""
     try:
-        order["text"] = read_file(file)
+        order["files"] = {lab.typed: read_file(file)}
     except LabkitError as error:
         reason = str(error)
-    for turn in range(MOST_DEATHS + 1):
+    for turn in range(MOST_DEATHS):
         with closing(grader if grader and turn == 0 else Grader(lab, silent=silent)) as process:
             tests = process.tests()
             order["tests"] = [number for number in range(len(tests)) if number not in results]
-            if turn == MOST_DEATHS:
-                reason = f"mine.py ended the grader {turn} times; this test was not run."
-            if reason or not order["tests"]:
-                break
-            for number, outcome, message, seconds in verdicts(process, order, lab, tests):
+            for number, outcome, message, seconds in () if reason else verdicts(process, order, lab, tests):
                 if number < 0:
                     reason = message
                 else:
                     results[number] = Result(lab.id, *tests[number], outcome, message, seconds)
-            order["hurry"] = any(result.outcome == HANG for result in results.values())
+        if reason or len(results) == len(tests):
+            break
+        order["hung"] = any(result.outcome == HANG for result in results.values())
+    reason = reason or f"mine.py ended the grader {MOST_DEATHS} times; this test was not run."
     missing = [Result(lab.id, *test, NOT_RUN, reason, 0.0) for test in tests]
     return [results.get(number, missing[number]) for number in range(len(tests))]
 
@@ -163,12 +166,13 @@ def verdicts(
             yield current, PASSED, "", float(about)
         elif kind == "red" and not is_told:
             is_told = True
-            outcome, message, seconds = json.loads(about)
-            yield current, outcome, message, seconds
+            outcome, seconds, message = about.split("\t")
+            yield current, outcome, written(message), float(seconds)
         elif kind == "refused":
-            yield -1, NOT_RUN, json.loads(about), 0.0
+            yield -1, NOT_RUN, written(about), 0.0
         elif kind in ("late", "dead") and not is_told:
-            how = process.close() or f"it did not come back within {most_seconds(order['hurry']):.0f} s"
+            slow = f"it did not come back within {most_seconds(lab, order['hung']):.0f} s"
+            how = process.close() or (slow if kind == "late" else "it closed the grader's channel")
             if current < 0:
                 yield -1, NOT_RUN, f"mine.py is not read to its end: {how}.", 0.0
             else:
@@ -176,9 +180,14 @@ def verdicts(
                 yield current, HANG if kind == "late" else FAILED, failure, 0.0
 
 
-def most_seconds(hurry: bool) -> float:
+def written(message: str) -> str:
+    """A message that labkit.confined has put into one line."""
+    return message.encode().decode("unicode_escape")
+
+
+def most_seconds(lab: Lab, hung: bool) -> float:
     """How long a line may be awaited; the watchdog in the process comes before that where it can."""
-    return (AFTER_A_HANG if hurry else FIRST_SECONDS) * MOST_TIMES + GRACE_SECONDS
+    return seconds_for(lab, hung) * MOST_TIMES + GRACE_SECONDS
 
 
 def how_it_ended(status: int) -> str:
@@ -224,12 +233,11 @@ def copy_lab(lab: Lab, root: Path) -> Path:
     ignored = shutil.ignore_patterns("test_*", "*.safetensors", "tokenizer*", "*.js", "*.tmp")
     for name in OURS:
         shutil.copytree(ROOT / name, root / name, ignore=ignored)
-    for file in ROOT.glob("phase-*/labs/labs.toml"):  # a break-it lab is graded on parts of the others
-        target = root / file.relative_to(ROOT)
-        target.parent.mkdir(parents=True)
-        shutil.copyfile(file, target)
+    for folder in ROOT.glob("phase-*/labs"):  # a break-it lab is graded on parts of the others
+        shutil.copytree(folder, root / folder.relative_to(ROOT), ignore=shutil.ignore_patterns("mine*", "__pycache__"))
     folder = root / lab.folder.relative_to(lab.root)
-    shutil.copytree(lab.folder, folder, ignore=shutil.ignore_patterns("mine*", "__pycache__"))
+    if lab.root != ROOT:
+        shutil.copytree(lab.folder, folder, ignore=shutil.ignore_patterns("mine*", "__pycache__"))
     return folder
 
 

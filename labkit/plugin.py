@@ -29,9 +29,10 @@ from labkit.runner import (
     outcome_of,
     prepare,
     read_tests,
+    seconds_for,
     why_not_graded,
 )
-from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS, watchdog
+from labkit.watchdog import watchdog
 
 STASH = pytest.StashKey["Grading"]()
 
@@ -160,7 +161,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     if lab is None or grading.impl == "reference":
         return (yield)
     hung = any(result.outcome == HANG for result in grading.results[lab.id])
-    with watchdog(AFTER_A_HANG if hung else FIRST_SECONDS, part.file if (part := grading.part(lab)) else None):
+    with watchdog(seconds_for(lab, hung), part.file if (part := grading.part(lab)) else None):
         return (yield)
 
 

@@ -102,13 +102,18 @@ def run_lab(lab: Lab, parts: Sequence[Part], tests: Sequence[Test] | None = None
     results: list[Result] = []
     for test in read_tests(lab) if tests is None else tests:
         hung = any(result.outcome == HANG for result in results)
-        results.append(run_test(lab, parts, test, AFTER_A_HANG if hung else FIRST_SECONDS))
+        results.append(run_test(lab, parts, test, seconds_for(lab, hung)))
     return results
 
 
+def seconds_for(lab: Lab, hung: bool) -> float:
+    """How long one test of a lab may take; hung: one before it did not come back, and most of them will not, then."""
+    return AFTER_A_HANG if hung else FIRST_SECONDS
+
+
 def run_test(lab: Lab, parts: Sequence[Part], test: Test, seconds: float = FIRST_SECONDS) -> Result:
-    """One test. Whatever the graded code does, the next test can run."""
-    start = time.perf_counter()
+    """One test. Whatever the graded code does, the next test can run. Its time is what it was computed for."""
+    start = time.process_time()
     part = next((part for part in parts if part.lab.id == lab.id), None)
     outcome, message = PASSED, ""
     try:
@@ -119,7 +124,7 @@ def run_test(lab: Lab, parts: Sequence[Part], test: Test, seconds: float = FIRST
     except BaseException as error:
         outcome = outcome_of(error)
         message = explain(error, test.concept, lab, part)
-    return Result(lab.id, test.name, test.concept, outcome, message, time.perf_counter() - start)
+    return Result(lab.id, test.name, test.concept, outcome, message, time.process_time() - start)
 
 
 def outcome_of(error: BaseException) -> str:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from labkit.testing import Check, LabFailure, LabTodo
+from labkit.testing import Check, LabFailure, LabTodo, same
 
 Call = tuple[Any, ...]
 Seen = tuple[Any, ...]  # the invariant that is at stake, what is looked at, its value and, if it helps, a drawing
@@ -113,7 +113,7 @@ def differs(lab: Any, play: Play, calls: Sequence[Call]) -> Difference | None:
         for position, (law, what, value, *drawings) in enumerate(play(lab, told)):  # type: ignore[arg-type]
             now = drawings[0] if drawings else ""
             theirs = expected[position][2] if position < len(expected) else None
-            if position >= len(expected) or value != theirs or type(value) is not type(theirs):
+            if position >= len(expected) or not same(value, theirs) or type(value) is not type(theirs):
                 wanted = repr(theirs) if position < len(expected) else "nothing"
                 return Difference(calls[: told.number], law, what, wanted, repr(value), [drawn, now])
             drawn = now
