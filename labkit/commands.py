@@ -153,7 +153,8 @@ def watch_one(lab: Lab) -> bool:
             start, was_done = time.perf_counter(), is_green(results)
             results = grade_mine(lab, WATCH_SHARE, grader)
             if is_green(results):
-                results = grade_mine(lab)  # now on all cases
+                print(f"green on a part of the cases ({time.perf_counter() - start:.2f} s); now on all", flush=True)
+                results = grade_mine(lab)
             show(results, lab, lab.mine)
             print(f"({time.perf_counter() - start:.2f} s)", flush=True)
             if is_green(results) and not was_done:

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -123,11 +123,18 @@ class Grader:
 
 
 def grade(
-    lab: Lab, file: Path, *, share: float = 1.0, silent: bool = True, grader: Grader | None = None
+    lab: Lab,
+    file: Path,
+    *,
+    share: float = 1.0,
+    silent: bool = True,
+    only: Collection[str] | None = None,
+    grader: Grader | None = None,
 ) -> list[Result]:
     """Every test of a lab on a file, in the order of the lab. Whatever the file is and does, each has a result.
 
-    share: of the random cases (labkit.search.effort). grader: one that waits already; it is used up.
+    share: of the random cases (labkit.search.effort). only: the tests of these names. grader: one that waits already,
+    and is used up.
     """
     results: dict[int, Result] = {}
     order: dict[str, Any] = {"share": share, "hung": False}
@@ -139,18 +146,19 @@ def grade(
     for turn in range(MOST_DEATHS):
         with closing(grader if grader and turn == 0 else Grader(lab, silent=silent)) as process:
             tests = process.tests()
-            order["tests"] = [number for number in range(len(tests)) if number not in results]
+            asked = [number for number, (name, _) in enumerate(tests) if only is None or name in only]
+            order["tests"] = [number for number in asked if number not in results]
             for number, outcome, message, seconds in () if reason else verdicts(process, order, lab, tests):
                 if number < 0:
                     reason = message
                 else:
                     results[number] = Result(lab.id, *tests[number], outcome, message, seconds)
-        if reason or len(results) == len(tests):
+        if reason or len(results) == len(asked):
             break
         order["hung"] = any(result.outcome == HANG for result in results.values())
     reason = reason or f"mine.py ended the grader {MOST_DEATHS} times; this test was not run."
-    missing = [Result(lab.id, *test, NOT_RUN, reason, 0.0) for test in tests]
-    return [results.get(number, missing[number]) for number in range(len(tests))]
+    missing = {number: Result(lab.id, *tests[number], NOT_RUN, reason, 0.0) for number in asked}
+    return [results.get(number, missing[number]) for number in asked]
 
 
 def verdicts(
