@@ -20,6 +20,7 @@ from typing import Any
 from labkit import source
 from labkit.catalog import Lab, LabkitError, Slot
 from labkit.testing import LabTodo
+from labkit.watchdog import FIRST_SECONDS, LabHang, watchdog
 
 _numbers = itertools.count()
 _NOTHING = object()  # stands for an attribute that was not there
@@ -47,7 +48,7 @@ class Part:
         if is_learners:
             source.refuse_borrowing(tree, file, lab)
         self.unwritten = source.unwritten(tree)
-        self.module = load(file, text)
+        self.module = load_in_time(file, text) if is_learners else load(file, text)
         self.replacements = [(slot, self._take(slot)) for slot in lab.slots]
         self.tests = tests_of(file, vars(self.module)) if lab.is_break_it else {}
 
@@ -88,6 +89,19 @@ def tests_of(file: Path, names: dict[str, Any]) -> dict[str, Callable[[Any], Non
                 f"{file.name}: {name}{inspect.signature(test)} must take one argument: the engine's names."
             )
     return tests
+
+
+def load_in_time(file: Path, text: str | None) -> ModuleType:
+    """Run a learner's file, which may hang or end the program. Errors: LabkitError."""
+    try:
+        with watchdog(FIRST_SECONDS, file):
+            return load(file, text)
+    except LabHang as hang:
+        raise LabkitError(
+            f"{hang.where or file.name}\nThe file does not come to its end; it was at this line."
+        ) from None
+    except SystemExit as end:
+        raise LabkitError(f"{file.name} ends the program (SystemExit: {end.code}) where it is loaded.") from None
 
 
 def load(file: Path, text: str | None = None) -> ModuleType:

@@ -52,6 +52,12 @@ def describe(error: BaseException) -> list[str]:
             "    expected  it comes back",
             f"    got       it did not within the time; it was at {error.where}",
         ]
+    if isinstance(error, SystemExit):
+        return [
+            "  the call",
+            "    expected  it comes back",
+            f"    got       it ends the program (SystemExit: {error.code})",
+        ]
     if isinstance(error, RecursionError):
         return [
             "  the call",

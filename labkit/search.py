@@ -23,7 +23,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from labkit.testing import Check, LabFailure, LabTodo
+from labkit.testing import Check, LabFailure, LabTodo, same
 
 Call = tuple[Any, ...]
 Seen = tuple[Any, ...]
@@ -117,7 +117,7 @@ def differs(lab: Any, play: Play, calls: Sequence[Call]) -> Difference | None:
             else:
                 now = drawings[0] if drawings else ""
             theirs = expected[position][2] if position < len(expected) else None
-            if position >= len(expected) or value != theirs or type(value) is not type(theirs):
+            if position >= len(expected) or not same(value, theirs) or type(value) is not type(theirs):
                 wanted, got = entries_that_differ(theirs, value)
                 wanted = wanted if position < len(expected) else "nothing"
                 return Difference(calls[: told.number], law, what, wanted, got, [drawn, now])

@@ -237,7 +237,7 @@ def parse(file: Path, text: str | None = None) -> ast.Module:
             f"{file.name}:{error.lineno}: {error.msg}\n    {line}\nPython cannot read the file."
         ) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise LabkitError(f"{file.name}: {error}\nPython cannot read the file.") from None
+        raise LabkitError(f"{file.name}: {error or type(error).__name__}\nPython cannot read the file.") from None
 
 
 def unwritten(tree: ast.Module) -> set[str]:
