@@ -43,7 +43,7 @@ def describe(error: BaseException) -> list[str]:
         if error.calls:
             lines += ["  the calls", *shorten(error.calls, keep_the_end=True)]
         for title, text in (("before", error.before), ("after", error.after)):
-            if text:
+            if text and not (title == "after" and error.calls and error.before):  # there is no room for all three
                 lines += [f"  {title}", *shorten(text)]
         return [*lines, f"  {error.what}", f"    expected  {clip(error.expected)}", f"    got       {clip(error.got)}"]
     if isinstance(error, LabHang):

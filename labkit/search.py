@@ -26,7 +26,8 @@ from typing import Any
 from labkit.testing import Check, LabFailure, LabTodo
 
 Call = tuple[Any, ...]
-Seen = tuple[Any, ...]  # the invariant that is at stake, what is looked at, its value and, if it helps, a drawing
+Seen = tuple[Any, ...]
+"""The invariant at stake, what is looked at, its value and, if it helps, a drawing; or two: before and after."""
 Plan = Callable[[random.Random], Sequence[Call]]
 Play = Callable[[Any, Sequence[Call]], Generator[Seen, None, None]]
 
@@ -111,11 +112,15 @@ def differs(lab: Any, play: Play, calls: Sequence[Call]) -> Difference | None:
     told = iter(Told(calls))
     try:
         for position, (law, what, value, *drawings) in enumerate(play(lab, told)):  # type: ignore[arg-type]
-            now = drawings[0] if drawings else ""
+            if len(drawings) == 2:
+                drawn, now = drawings
+            else:
+                now = drawings[0] if drawings else ""
             theirs = expected[position][2] if position < len(expected) else None
             if position >= len(expected) or value != theirs or type(value) is not type(theirs):
-                wanted = repr(theirs) if position < len(expected) else "nothing"
-                return Difference(calls[: told.number], law, what, wanted, repr(value), [drawn, now])
+                wanted, got = entries_that_differ(theirs, value)
+                wanted = wanted if position < len(expected) else "nothing"
+                return Difference(calls[: told.number], law, what, wanted, got, [drawn, now])
             drawn = now
     except (LabTodo, LabFailure):
         raise
@@ -131,6 +136,17 @@ def differs(lab: Any, play: Play, calls: Sequence[Call]) -> Difference | None:
         law, what, value = expected[position + 1][:3]
         return Difference(calls, law, what, repr(value), "nothing")
     return None
+
+
+def entries_that_differ(expected: Any, got: Any) -> tuple[str, str]:
+    """Both as text; of dictionaries the entries that are not the same in both."""
+    if isinstance(expected, dict) and isinstance(got, dict):
+        one, other = expected, got
+        expected = {key: one[key] for key in one if key not in other or other[key] != one[key]}
+        got = {key: other[key] for key in other if key not in one or other[key] != one[key]}
+        if not expected and not got:  # the types differ
+            expected, got = one, other
+    return repr(expected), repr(got)
 
 
 class Told:

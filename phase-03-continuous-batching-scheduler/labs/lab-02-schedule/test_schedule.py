@@ -1,6 +1,6 @@
 """Lab 03.2: one step of the scheduler."""
 
-from labkit import cases, check, concept
+from labkit import cases, check, concept, plan_world, play_world, walk
 
 
 def make(lab, prompts=(), *, blocks=64, block_size=4, budget=64, seqs=8, max_tokens=16, caching=False):
@@ -319,3 +319,19 @@ def test_a_whole_run(lab, case):
         scheduler.update_from_output(output, sampled)
     see("tokens that a to e got", [len(request.output_token_ids) for request in requests], equals=[4, 4, 4, 4, 4])
     see("how many blocks are free in the end", scheduler.kv_cache_manager.num_free_blocks, equals=blocks)
+
+
+def play_steps(lab, calls):
+    """What a step decides: who gives way, what the others compute, who is admitted, and the state in which it ends."""
+    decided = {"preempted": "I4", "continued": "I1", "admitted": "I3", "scheduled": "I2", "running": "I3"}
+    decided |= {"waiting": "I3", "computed": "I5", "statuses": "I3", "blocks": "I3", "free": "I3", "earlier": "I2"}
+    return play_world(lab, calls, decided=decided, updated={"finished": "I5", "outputs": "I5", "free": "I3"})
+
+
+@concept(
+    "In any run, every step is decided by these rules and by nothing that happened before it.",
+    invariant="I1",
+    searches=True,
+)
+def test_any_run(lab):
+    walk(lab, plan_world, play_steps, 100)
