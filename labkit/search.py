@@ -167,7 +167,7 @@ class Told:
 
 
 def shortest(lab: Any, play: Play, calls: Sequence[Call], failure: Difference) -> Difference:
-    """The failure of the shortest walk that leaving out calls leads to. Nothing is left out if time is short."""
+    """The failure of the shortest walk that leaving out calls, and then arguments by name, leads to."""
     calls, size, tries = list(calls), max(1, len(calls) // 2), 0
     while size:
         start, left_out = len(calls) - size, False
@@ -180,4 +180,20 @@ def shortest(lab: Any, play: Play, calls: Sequence[Call], failure: Difference) -
             start = min(start - size, len(calls) - size)
         if not left_out or size > 1:
             size = size // 2 if size > 1 else 0
+    names = {name for call in calls[1:] if isinstance(call[-1], dict) for name in call[-1]}
+    for name in sorted(names):
+        for which in (range(1, len(calls)), *([i] for i in range(len(calls) - 1, 0, -1))):
+            simpler = [without(call, name) if i in which else call for i, call in enumerate(calls)]
+            again = differs(lab, play, simpler) if simpler != calls else None
+            if again is not None and again.num_calls == len(calls):
+                calls, failure = simpler, again
     return failure
+
+
+def without(call: Call, name: str) -> Call:
+    """The call less one of the arguments in the dictionary at its end."""
+    *arguments, options = call
+    if not isinstance(options, dict) or name not in options:
+        return call
+    rest = type(options)({key: value for key, value in options.items() if key != name})
+    return (*arguments, rest) if rest else tuple(arguments)

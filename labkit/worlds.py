@@ -16,6 +16,7 @@ step(). A call that makes no sense, since others were left out, does nothing.
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from labkit.search import Call, Seen
@@ -29,7 +30,6 @@ LIMITS: dict[str, Sequence[Any]] = {
     "max_num_seqs": (1, 2, 4, 4, 5, 5),
     "max_num_batched_tokens": (2, 5, 7, 12, 64, 64),
     "enable_prefix_caching": (True, True, True, False),
-    "reserve_full_sequence": (False,),
 }
 Kinds = Mapping[str, str]  # what is looked at: the id of the invariant that it rests on
 
@@ -87,9 +87,9 @@ def plan_world(
 
 
 def make_scheduler(lab: Any, num_blocks: int, block_size: int, enable_prefix_caching: bool, **limits: Any) -> Any:
-    """The scheduler of a walk, if a lab says nothing else."""
+    """The scheduler of a walk, if a lab says nothing else: without the finer rules that are on by default."""
     manager = lab.KVCacheManager(num_blocks, block_size, enable_prefix_caching=enable_prefix_caching)
-    return lab.Scheduler(manager, **limits)
+    return lab.Scheduler(manager, **{"reserve_full_sequence": False, **limits})
 
 
 def play_world(
@@ -117,12 +117,12 @@ def play_world(
         elif name == "step":
             yield from world.look(decided, before, world.schedule())
             if "ended" in options:
-                world.scheduler.finish_request(options["ended"], options["reason"])
+                world.scheduler.finish_request(options["ended"], options.get("reason", "abort"))
             before = world.drawn()
             yield from world.look(updated, before, world.update(options.get("tokens", (1,))))
         else:
             if name == "finish":
-                world.scheduler.finish_request(*arguments, options["reason"])
+                world.scheduler.finish_request(*arguments, options.get("reason", "abort"))
             elif world.scheduler.running:
                 world.scheduler._preempt(world.scheduler._pop_victim())
             yield from world.look({key: law for key, law in decided.items() if hasattr(World, key)}, before, {})
@@ -134,7 +134,7 @@ class World:
     def __init__(self, lab: Any, scheduler: Any, which: str) -> None:
         self.lab, self.scheduler, self.which = lab, scheduler, which
         self.requests: dict[str, Any] = {}  # by name; the second one of the name a is a'
-        self.stops_at: dict[str, int] = {}
+        self.params = cache(lambda max_tokens: lab.SamplingParams(max_tokens=max_tokens))
         self.output: Any = None
         self.num_steps = 0
 
@@ -147,19 +147,18 @@ class World:
             if not self.requests[label].is_finished:
                 return
             label += "'"
-        if options["prompt"] > kv.num_usable_blocks * kv.block_size:
+        length = options.get("prompt", 1)
+        if length > kv.num_usable_blocks * kv.block_size:
             return
         serial = 1000 * (1 + len(self.requests))
-        prompt = [
-            position if position < options["shared"] else serial + position for position in range(options["prompt"])
-        ]
+        prompt = [position if position < options.get("shared", 0) else serial + position for position in range(length)]
         request = self.lab.Request(
             name,
             prompt,
-            self.lab.SamplingParams(max_tokens=options["max_tokens"]),
+            self.params(options.get("max_tokens", 16)),
             eos_token_ids=[token_of(options["stops_at"])] if "stops_at" in options else [],
-            priority=options["priority"],
-            arrival_time=options["arrival_time"],
+            priority=options.get("priority", 0),
+            arrival_time=options.get("arrival_time", 1.0 + len(self.requests)),
         )
         self.scheduler.add_request(request)
         self.requests[label] = request
@@ -203,11 +202,10 @@ class World:
     # --- what may be seen -----------------------------------------------------------------------------------------
 
     def look(self, kinds: Kinds, before: str, happened: Mapping[str, tuple[str, Any]]) -> Iterator[Seen]:
-        """What is to be looked at, in its order, with the state before and after."""
-        after = self.drawn()
+        """What is to be looked at, in its order, with the state before."""
         for key, law in kinds.items():
             what, value = happened[key] if key in happened else getattr(self, key)()
-            yield law, f"step {self.num_steps}{self.which}: {what}", value, before, after
+            yield law, f"step {self.num_steps}{self.which}: {what}", value, before, ""
 
     def drawn(self) -> str:
         """The limits, who is where, and the free blocks."""
