@@ -500,7 +500,7 @@ class World:
         self.kv, self.size, self.budget = self.scheduler.kv_cache_manager, block_size, budget
         self.slots, self.params, self.num_added = {}, {}, 0
 
-    def add(self, name, length, shared, max_tokens):
+    def add(self, name, length=1, shared=0, max_tokens=16):
         """A request whose first `shared` tokens are those of all others; nothing if there is one of that name."""
         if name in names([*self.scheduler.running, *self.scheduler.waiting]):
             return
@@ -600,7 +600,8 @@ def plan_any(rng):
         if kind < 0.35:
             length = rng.choice((1, 2, rng.randint(1, longest), rng.randint(longest // 2, longest)))
             shared = rng.choice((0, length // 2, length - 1, length))
-            calls.append((which + "add_request", name, length, shared, rng.choice((1, 1, 2, 3, 6))))
+            options = {"length": length, "shared": shared, "max_tokens": rng.choice((1, 1, 2, 3, 6))}
+            calls.append((which + "add_request", name, options))
         elif kind < 0.4:
             calls.append((which + "finish_request", name, rng.choice(("stop", "length", "abort", "error"))))
         elif kind < 0.45:
@@ -613,7 +614,7 @@ def plan_any(rng):
 
 
 def play_any(lab, calls):
-    """add_request has an id, the length of the prompt, how many of its tokens are those of all, and max_tokens."""
+    """add_request has an id, the length of the prompt, how many of its tokens all have in common, and max_tokens."""
     for call, *arguments in calls:
         which, _, name = call.rpartition(".")
         if name == "PrefillFirstScheduler":
@@ -621,7 +622,7 @@ def play_any(lab, calls):
             continue
         world = worlds[which] = worlds.get(which) or World(lab, **limits)
         if name == "add_request":
-            world.add(*arguments)
+            world.add(arguments[0], **dict(*arguments[1:]))
         elif name == "finish_request":
             world.scheduler.finish_request(*arguments)
         elif world.is_left_open():
