@@ -5,6 +5,7 @@ hints of the labs are pages, and Python files that a page links to lie under py/
 not there is a warning, hence an error of the strict build.
 """
 
+import ast
 import json
 import logging
 import posixpath
@@ -24,9 +25,6 @@ from labkit.catalog import Lab, labs
 ROOT = Path(__file__).resolve().parent.parent
 WEB = ROOT / "book" / "web" / "dist"  # made by `npm run build` in book/web
 OUTSIDE = ("phase-*/labs/*/*.md", "benchmarks/results/*", "tools/mutation/lab_survivors.md", "traces/README.md")
-GRADER = (
-    "__init__ breaking catalog draw graft honest implementations messages runner source testing watchdog web".split()
-)
 COMMANDS = re.compile(r"^```console( no-run)?$", re.MULTILINE)  # for Pygments, a line without a prompt is output
 LINK = re.compile(r"\]\((?P<path>(?:\.\./)+[\w./-]+)(?P<anchor>#[\w-]+)?\)")
 CELL = re.compile(r"<t[dh]\b.*?</t[dh]>", re.DOTALL)
@@ -88,12 +86,28 @@ def sources_of_cells() -> dict[str, str]:
     for room in ("offload", "policies", "observe", "simulator"):
         found = (ROOT / "mini_vllm" / room).rglob("*.py")
         paths += [path for path in found if not path.name.startswith("test_")]
-    paths += [ROOT / "labkit" / f"{name}.py" for name in GRADER]
+    paths += modules_of_the_grader()
     paths += ROOT.glob("phase-*/labs/labs.toml")
     for lab in labs_of_pages():
         for pattern in ("contract.md", "test_*.py", "versions.txt", "traces/*.json"):
             paths += lab.folder.glob(pattern)
     return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(paths)}
+
+
+def modules_of_the_grader() -> set[Path]:
+    """labkit.web, what the labs see of labkit, and all of it that these import, also inside functions."""
+    modules = {"labkit.__init__", "labkit.web", *(module for lab in labs_of_pages() for module in lab.modules)}
+    found: set[Path] = set()
+    following = [ROOT / f"{module.replace('.', '/')}.py" for module in modules if module.startswith("labkit.")]
+    while following:
+        path = following.pop()
+        if path.exists() and path not in found:
+            found.add(path)
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "labkit":
+                    names = [alias.name for alias in node.names] if node.module == "labkit" else [node.module[7:]]
+                    following += [ROOT / "labkit" / f"{name}.py" for name in names]
+    return found
 
 
 def labs_of_pages() -> list[Lab]:

@@ -304,3 +304,22 @@ def test_a_command_works_as_typed(command: str, scratch: Path) -> None:
 def test_commands_are_typed_into_the_copy(scratch: Path) -> None:
     run = type_in('python -c "import labkit.catalog, mini_vllm; print(labkit.catalog.ROOT)"', scratch)
     assert run.stdout.strip() == str(scratch)
+
+
+@pytest.mark.slow
+def test_the_grader_of_a_page_has_all_its_modules(tmp_path: Path) -> None:
+    """What the site carries is enough: labs of three kinds are graded on it, with the standard library alone."""
+    hooks = pytest.importorskip("book.hooks")
+    for name, text in hooks.sources_of_cells().items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    grade = (
+        "import sys, json; sys.path.insert(0, '.'); from labkit import web;"
+        "answer = json.loads(web.grade(sys.argv[1], sys.stdin.read()));"
+        "print(*sorted({each['outcome'] for each in answer}), web.__file__)"
+    )
+    for lab_id in ("02.1", "02.5", "03.12"):
+        call = [sys.executable, "-I", "-S", "-c", grade, lab_id]
+        text = render_solution(find_lab(lab_id))
+        ran = subprocess.run(call, input=text, capture_output=True, text=True, cwd=tmp_path)
+        assert ran.stdout.split() == ["passed", str(tmp_path / "labkit" / "web.py")], ran.stdout + ran.stderr
