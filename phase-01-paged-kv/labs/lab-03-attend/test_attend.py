@@ -337,12 +337,12 @@ def draw_numbers(block_size, scale, query, keys, values):
     products=(4, [1 + 2**-7, 1.0], [[128.0, -129.0], [0.0, 0.0]], [0.0, 1.0], 0.3, 0.5),
     weights=(4, [1.0], [[0.0], [-(2**-13)]], [4096.0, -4096.0], 1.0, 0.25),
     weighted_sums=(1, [1.0], [[0.0], [-(2**-13)]], [4096.0, -4096.0], 1.0, 0.25),
-    sums_of_weights=(1, [1.0], [[0.0]] * 300, [1.0] * 300, 1.0, 1.0),
+    sums_of_weights=(1, [1.0], [[0.0], *[[-5.75]] * 5], [1.0] * 6, 1.0, 1.0),
     large_products=(4, [512.0], [[256.0], [256.0]], [0.0, 1.0], 2**-10, 0.5),
 )
 def test_what_is_rounded(lab, case):
     """products: 1.0078125 * 128 - 129 = 0, so both weights are 1/2. weights: those of 4096 and -4096 are 1 and
-    1 - 2**-13. sums_of_weights: bfloat16 counts to 256, then adding 1 changes nothing.
+    1 - 2**-13. sums_of_weights: beside 1, bfloat16 does not see exp(-5.75), five times.
     large_products: 131,072 is beyond float16. float32 is right to 6e-8 of 4096, which is 1e-3 of 0.25."""
     block_size, query, keys, values, scale, mean = case
     for dtype, roundoff in ((torch.bfloat16, 2**-8), (torch.float16, 2**-11)):
