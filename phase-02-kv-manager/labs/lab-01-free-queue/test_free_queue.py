@@ -350,6 +350,7 @@ def test_many_at_once(lab):
     queue.append_n(taken)
     queue.prepend_n(queue.popleft_n(60_000))
     see("number after 60000 were taken and appended, taken and prepended", queue.num_free_blocks, equals=60_000)
+    see("whether block_ids() lists all of them", queue.block_ids() == list(range(60_000)), equals=True)
 
 
 def plan_calls(rng):
@@ -413,4 +414,4 @@ def play_calls(lab, calls):
 
 @concept("After any calls in any order, the queue is what they made of it.", invariant="I1", searches=True)
 def test_any_calls(lab):
-    walk(lab, plan_calls, play_calls, 100)
+    walk(lab, plan_calls, play_calls, 200)

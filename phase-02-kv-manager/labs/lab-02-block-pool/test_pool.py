@@ -207,6 +207,32 @@ def test_equal_content_in_one_table(lab):
     see("free blocks, by number", sorted(pool.free_queue.block_ids()), equals=[1, 2, 3, 4])
 
 
+@concept("Two blocks of equal content may be touched at once: each is held once more.", invariant="I1")
+def test_equal_content_in_one_hit(lab):
+    pool = lab.BlockPool(5)
+    blocks = take(pool, "aab")
+    for block in blocks[:2]:
+        pool.free_blocks([block])
+    see = check(picture, pool)
+    pool.touch(tuple(blocks))
+    see("counts of blocks 1 to 3, where 1 and 2 were free", counts(blocks), equals=[1, 1, 2])
+    see("free blocks", pool.free_queue.block_ids(), equals=[4])
+
+
+@concept("A table may have thousands of blocks: they are walked, all of them.", invariant="I1")
+def test_a_long_table(lab):
+    pool = lab.BlockPool(3002)
+    blocks = tuple(pool.get_new_blocks(3000))
+    for block in blocks:
+        pool.cache_block(block, block.block_id)
+    see = check()
+    pool.touch(blocks)
+    pool.free_blocks(blocks)
+    see("how many of 3000 blocks are held once, after one of two holders let go", counts(blocks).count(1), equals=3000)
+    pool.free_blocks(blocks)
+    see("free blocks after the other let go", pool.num_free_blocks, equals=3001)
+
+
 @concept("A block with a name is worth its place, also if another block has the same content.", invariant="I4")
 def test_a_duplicate_is_cached_too(lab):
     pool = lab.BlockPool(5)

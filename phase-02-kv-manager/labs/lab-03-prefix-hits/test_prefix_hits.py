@@ -159,6 +159,18 @@ def test_salt(lab, case):
         see("blocks of a and b whose names are equal", same, equals=[expected, expected])
 
 
+@concept("The salt is in the first name, also if the first block ends in the output.", invariant="I1")
+def test_salt_of_a_short_prompt(lab):
+    kv = lab.KVCacheManager(8, 4)
+    a, b = make(lab, "a", salt="tenant"), make(lab, "a", name="b")
+    for letter in "bcd":
+        a.append_output_token(ord(letter))
+        b.append_output_token(ord(letter))
+    see = check(picture, a, b)
+    same = kv._block_hashes(a)[0] == kv._block_hashes(b)[0]
+    see("whether the first blocks of a and b have the same name", bool(same), equals=False)
+
+
 @concept("What was generated counts like the prompt: blocks of it have names too.", invariant="I2")
 def test_output_has_names_too(lab):
     kv = lab.KVCacheManager(8, 3)
@@ -172,12 +184,18 @@ def test_output_has_names_too(lab):
     see("the name of the second block is that of a prompt of these 6 tokens", bool(same), equals=True)
 
 
-@concept("Names depend on the tokens that are known, not on how many are computed.", invariant="I2")
-def test_names_run_ahead_of_the_counter(lab):
-    kv, a = lab.KVCacheManager(8, 2), make(lab, "abcdefgh")
-    see = check(picture, a)
-    a.num_computed_tokens = 3
-    see("names of 8 tokens, 3 of them computed, block size 2", len(kv._block_hashes(a)), equals=4)
+@concept("Names depend on the tokens that are known, not on how many are computed or whether it runs.", invariant="I2")
+@cases(waiting="WAITING", running="RUNNING", preempted="PREEMPTED", finished="FINISHED_STOPPED")
+def test_names_run_ahead_of_the_counter(lab, case):
+    kv, a, b = lab.KVCacheManager(8, 2), make(lab, "abcdef"), make(lab, "abcdefgh", name="b")
+    see = check(picture, a, b)
+    see("names of a, 6 tokens, block size 2", len(kv._block_hashes(a)), equals=3)
+    for each in a, b:
+        each.num_computed_tokens, each.status = 3, getattr(lab.RequestStatus, case)
+    for letter in "gh":
+        a.append_output_token(ord(letter))
+    see(f"names of a, with 2 tokens more, 3 computed, {case}", len(kv._block_hashes(a)), equals=4)
+    see(f"names of b, 8 tokens, 3 computed, {case}, asked for the first time", len(kv._block_hashes(b)), equals=4)
 
 
 @concept("A name is made once: a decode step hashes what is new, not the whole prompt again.", invariant="I2")
@@ -366,7 +384,7 @@ def plan_looks(rng):
         own = "".join(rng.choices("ab", k=rng.randint(0, 2)))
         if call == "request" or len(alive) < 2:
             name, text = rng.choice("rst"), (begin[: rng.choice((0, 1, 4, 6, 9, 10))] + own) or "a"
-            calls.append(("request", name, text, rng.choice((None, None, None, None, "None", "", "x"))))
+            calls.append(("request", name, text, rng.choice((None, None, None, "None", "", "x", "x"))))
             alive += name if name not in alive else ""
         elif call == "append":
             calls.append((call, rng.choice(alive), own + begin[:3]))
@@ -390,6 +408,7 @@ def play_looks(lab, calls):
         elif request is None:
             continue
         elif call == "append":
+            request.status = lab.RequestStatus.RUNNING
             for letter in arguments[1]:
                 request.append_output_token(ord(letter))
                 request.num_computed_tokens += 1
@@ -427,4 +446,4 @@ def play_looks(lab, calls):
     searches=True,
 )
 def test_any_looks(lab):
-    walk(lab, plan_looks, play_looks, 40)
+    walk(lab, plan_looks, play_looks, 60)

@@ -326,6 +326,14 @@ def test_duplicates_are_published(lab):
     see("tokens of ab that are found; block 1 was taken, block 2 of b has them too", found(lab, kv, "ab"), equals=2)
 
 
+@concept("A long prompt gets all its slots at once, and all its blocks are published.", invariant="I4")
+def test_a_long_prompt(lab):
+    kv, a = lab.KVCacheManager(2010, 2), make(lab, 800 * "abcde")
+    see = check(lab.draw.blocks, kv, "a")
+    see("how many new blocks", len(admit(kv, a)), equals=2000)
+    see("tokens that others find of 4000", found(lab, kv, 800 * "abcde"), equals=4000)
+
+
 @concept("Tokens that are known and have no slots yet are not published.", invariant="I4")
 def test_tokens_ahead_of_the_slots(lab):
     kv, a, b = lab.KVCacheManager(16, 2), make(lab, "abcd"), make(lab, "abcdefghijkl", name="b")
@@ -692,6 +700,8 @@ def play_steps(lab, calls):
                     )
                     request.num_computed_tokens = num_hit
                 yield "I3", "how many new blocks", len(new_blocks), drawn(lab, kv, live)
+                if num_blocks < 80:
+                    yield "I3", "the new blocks", ids(new_blocks), drawn(lab, kv, live)
         yield from seen(lab, kv, live, waiting, call, probes)
 
 

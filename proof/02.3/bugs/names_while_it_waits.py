@@ -1,0 +1,8 @@
+STORY = "Names are only made while a request waits, so what it generates is never found."
+CONCEPT = "Names depend on the tokens that are known, not on how many are computed or whether it runs."
+EDITS = [
+    (
+        "        hashes, size = request.block_hashes, self.block_size\n",
+        '        hashes, size = request.block_hashes, self.block_size\n        if hashes and request.status.name != "WAITING":\n            return hashes\n',
+    )
+]
