@@ -2,7 +2,11 @@ STORY = "A hit is gathered by content before it is touched, and of two blocks of
 CONCEPT = "Two blocks of equal content may be touched at once: each is held once more."
 EDITS = [
     (
-        "        for block in blocks:\n            if block.ref_cnt == 0:\n",
-        "        for block in {block.block_hash: block for block in blocks}.values():\n            if block.ref_cnt == 0:\n",
-    )
+        """        for block in blocks:
+            if block.ref_cnt == 0:
+""",
+        """        for block in {block.block_hash: block for block in blocks}.values():
+            if block.ref_cnt == 0:
+""",
+    ),
 ]

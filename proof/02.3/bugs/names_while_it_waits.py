@@ -2,7 +2,11 @@ STORY = "Names are only made while a request waits, so what it generates is neve
 CONCEPT = "Names depend on the tokens that are known, not on how many are computed or whether it runs."
 EDITS = [
     (
-        "        hashes, size = request.block_hashes, self.block_size\n",
-        '        hashes, size = request.block_hashes, self.block_size\n        if hashes and request.status.name != "WAITING":\n            return hashes\n',
-    )
+        """        hashes, size = request.block_hashes, self.block_size
+""",
+        """        hashes, size = request.block_hashes, self.block_size
+        if hashes and request.status.name != "WAITING":
+            return hashes
+""",
+    ),
 ]
