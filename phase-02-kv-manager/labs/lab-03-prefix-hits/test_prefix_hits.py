@@ -63,6 +63,25 @@ def test_equal_prefixes_have_equal_names(lab, case):
     see("blocks of equal prefix whose names are equal", [x == y for x, y in zip(ours, theirs)], equals=[True, True])
 
 
+@concept("Only tokens and salt are in a name: nothing else about a request is.", invariant="I1")
+@cases(
+    priority={"priority": 3},
+    arrival={"arrival_time": 9.0},
+    choice={"choice_index": 2},
+    length={"max_model_len": 5},
+    ends={"eos_token_ids": [98]},
+)
+def test_nothing_else_is_in_a_name(lab, case):
+    kv, tokens = lab.KVCacheManager(8, 2), [97, 98, 99, 100]
+    a = lab.Request("a", tokens, lab.SamplingParams(max_tokens=64), cache_salt="tenant")
+    b = lab.Request("b", tokens, lab.SamplingParams(max_tokens=7), cache_salt="tenant", **case)
+    see = check(picture, a, b)
+    same = [x == y for x, y in zip(kv._block_hashes(a), kv._block_hashes(b))]
+    see(f"blocks of a, and of b with {case}, whose names are equal", same, equals=[True, True])
+    other = kv._block_hashes(lab.Request("c", tokens, lab.SamplingParams(), **case))
+    see("whether a salt counts for such a request", bool(other[0] != kv._block_hashes(b)[0]), equals=True)
+
+
 @concept("A name covers everything before the block, as far back as it goes.", invariant="I1", illustrates=True)
 @cases(
     same_block_elsewhere=("xyab", "abxy", 1, 0),
@@ -324,7 +343,8 @@ def test_a_request_that_comes_back(lab):
         a.append_output_token(ord(letter))
     publish(kv, a)
     see = check(picture, a)
-    see("tokens found of 3 prompt and 4 output tokens", hit(kv, a)[1], equals=6)
+    a.status, a.num_preemptions = lab.RequestStatus.PREEMPTED, 1
+    see("tokens found of 3 prompt and 4 output tokens, after a preemption", hit(kv, a)[1], equals=6)
 
 
 @concept("With prefix caching off nothing is found.", invariant="I3")
@@ -411,7 +431,7 @@ def play_looks(lab, calls):
             request.status = lab.RequestStatus.RUNNING
             for letter in arguments[1]:
                 request.append_output_token(ord(letter))
-                request.num_computed_tokens += 1
+                request.num_computed_tokens = request.num_tokens
         elif call in ("publish", "hold"):
             names = list(kv._block_hashes(request))[: arguments[1]]
             blocks = attempt(ValueError, kv.block_pool.get_new_blocks, len(names))
