@@ -150,6 +150,18 @@ def test_ids_are_no_order(lab):
     see("the same, taken one by one", drain(queue, 4), equals=[7, 3, 9, 4])
 
 
+@concept("What a block holds, and how often, says nothing about the order.", invariant="I1")
+@cases(append="append_n", prepend="prepend_n")
+def test_content_is_no_order(lab, case):
+    _, queue = make(lab, 0)
+    blocks = [lab.KVCacheBlock(block_id) for block_id in range(4)]
+    blocks[0].block_hash, blocks[2].block_hash, blocks[1].ref_cnt = "a", "b", 1
+    see = check(lab.draw.queue, queue)
+    getattr(queue, case)(blocks)
+    what = f"blocks after {case}() of 0 to 3, where 0 and 2 have a name and 1 is held"
+    see(what, queue.block_ids(), equals=[0, 1, 2, 3])
+
+
 @concept("When an end leaves, the next one is the end, and an empty queue is filled again.", invariant="I2")
 @cases(
     back=(3, [2], [50, 0, 1, 60]),
@@ -330,6 +342,17 @@ def test_nobody_walks(lab, case):
     see(what, max(5, len(looked_at)), equals=5)
 
 
+@concept("The cost grows with the number of blocks moved, and not with its square.", invariant="I5")
+def test_many_at_once(lab):
+    _, queue = make(lab, 60_000)
+    see = check()
+    taken = queue.popleft_n(60_000)  # milliseconds if each block is looked at once
+    queue.append_n(taken)
+    queue.prepend_n(queue.popleft_n(60_000))
+    see("number after 60000 were taken and appended, taken and prepended", queue.num_free_blocks, equals=60_000)
+    see("whether block_ids() lists all of them", queue.block_ids() == list(range(60_000)), equals=True)
+
+
 @concept("A call costs the same, however long the queue is.", invariant="I5")
 def test_a_long_queue(lab):
     blocks, queue = make(lab, 40_000)
@@ -340,16 +363,6 @@ def test_a_long_queue(lab):
         queue.popleft()
         queue.append_n([block])
     see("number of a queue of 40000, 8000 of which left and came back", queue.num_free_blocks, equals=40_000)
-
-
-@concept("The cost grows with the number of blocks moved, and not with its square.", invariant="I5")
-def test_many_at_once(lab):
-    _, queue = make(lab, 60_000)
-    see = check()
-    taken = queue.popleft_n(60_000)  # milliseconds if each block is looked at once
-    queue.append_n(taken)
-    queue.prepend_n(queue.popleft_n(60_000))
-    see("number after 60000 were taken and appended, taken and prepended", queue.num_free_blocks, equals=60_000)
 
 
 def plan_calls(rng):
@@ -385,6 +398,8 @@ def plan_calls(rng):
 def play_calls(lab, calls):
     """Blocks by their ids. One that is in already, in a walk that was cut short, is not put in a second time."""
     blocks = [lab.KVCacheBlock(i) for i in range(9)]
+    for block in blocks[::2]:
+        block.ref_cnt, block.block_hash = 1, "content"
     for name, *arguments in calls:
         if name == "FreeKVCacheBlockQueue":
             given = [blocks[i] for i in arguments[0]]
@@ -413,4 +428,4 @@ def play_calls(lab, calls):
 
 @concept("After any calls in any order, the queue is what they made of it.", invariant="I1", searches=True)
 def test_any_calls(lab):
-    walk(lab, plan_calls, play_calls, 100)
+    walk(lab, plan_calls, play_calls, 200)

@@ -63,6 +63,25 @@ def test_equal_prefixes_have_equal_names(lab, case):
     see("blocks of equal prefix whose names are equal", [x == y for x, y in zip(ours, theirs)], equals=[True, True])
 
 
+@concept("Only tokens and salt are in a name: nothing else about a request is.", invariant="I1")
+@cases(
+    priority={"priority": 3},
+    arrival={"arrival_time": 9.0},
+    choice={"choice_index": 2},
+    length={"max_model_len": 5},
+    ends={"eos_token_ids": [98]},
+)
+def test_nothing_else_is_in_a_name(lab, case):
+    kv, tokens = lab.KVCacheManager(8, 2), [97, 98, 99, 100]
+    a = lab.Request("a", tokens, lab.SamplingParams(max_tokens=64), cache_salt="tenant")
+    b = lab.Request("b", tokens, lab.SamplingParams(max_tokens=7), cache_salt="tenant", **case)
+    see = check(picture, a, b)
+    same = [x == y for x, y in zip(kv._block_hashes(a), kv._block_hashes(b))]
+    see(f"blocks of a, and of b with {case}, whose names are equal", same, equals=[True, True])
+    other = kv._block_hashes(lab.Request("c", tokens, lab.SamplingParams(), **case))
+    see("whether a salt counts for such a request", bool(other[0] != kv._block_hashes(b)[0]), equals=True)
+
+
 @concept("A name covers everything before the block, as far back as it goes.", invariant="I1", illustrates=True)
 @cases(
     same_block_elsewhere=("xyab", "abxy", 1, 0),
@@ -159,6 +178,18 @@ def test_salt(lab, case):
         see("blocks of a and b whose names are equal", same, equals=[expected, expected])
 
 
+@concept("The salt is in the first name, also if the first block ends in the output.", invariant="I1")
+def test_salt_of_a_short_prompt(lab):
+    kv = lab.KVCacheManager(8, 4)
+    a, b = make(lab, "a", salt="tenant"), make(lab, "a", name="b")
+    for letter in "bcd":
+        a.append_output_token(ord(letter))
+        b.append_output_token(ord(letter))
+    see = check(picture, a, b)
+    same = kv._block_hashes(a)[0] == kv._block_hashes(b)[0]
+    see("whether the first blocks of a and b have the same name", bool(same), equals=False)
+
+
 @concept("What was generated counts like the prompt: blocks of it have names too.", invariant="I2")
 def test_output_has_names_too(lab):
     kv = lab.KVCacheManager(8, 3)
@@ -172,12 +203,18 @@ def test_output_has_names_too(lab):
     see("the name of the second block is that of a prompt of these 6 tokens", bool(same), equals=True)
 
 
-@concept("Names depend on the tokens that are known, not on how many are computed.", invariant="I2")
-def test_names_run_ahead_of_the_counter(lab):
-    kv, a = lab.KVCacheManager(8, 2), make(lab, "abcdefgh")
-    see = check(picture, a)
-    a.num_computed_tokens = 3
-    see("names of 8 tokens, 3 of them computed, block size 2", len(kv._block_hashes(a)), equals=4)
+@concept("Names depend on the tokens that are known, not on how many are computed or whether it runs.", invariant="I2")
+@cases(waiting="WAITING", running="RUNNING", preempted="PREEMPTED", finished="FINISHED_STOPPED")
+def test_names_run_ahead_of_the_counter(lab, case):
+    kv, a, b = lab.KVCacheManager(8, 2), make(lab, "abcdef"), make(lab, "abcdefgh", name="b")
+    see = check(picture, a, b)
+    see("names of a, 6 tokens, block size 2", len(kv._block_hashes(a)), equals=3)
+    for each in a, b:
+        each.num_computed_tokens, each.status = 3, getattr(lab.RequestStatus, case)
+    for letter in "gh":
+        a.append_output_token(ord(letter))
+    see(f"names of a, with 2 tokens more, 3 computed, {case}", len(kv._block_hashes(a)), equals=4)
+    see(f"names of b, 8 tokens, 3 computed, {case}, asked for the first time", len(kv._block_hashes(b)), equals=4)
 
 
 @concept("A name is made once: a decode step hashes what is new, not the whole prompt again.", invariant="I2")
@@ -306,7 +343,8 @@ def test_a_request_that_comes_back(lab):
         a.append_output_token(ord(letter))
     publish(kv, a)
     see = check(picture, a)
-    see("tokens found of 3 prompt and 4 output tokens", hit(kv, a)[1], equals=6)
+    a.status, a.num_preemptions = lab.RequestStatus.PREEMPTED, 1
+    see("tokens found of 3 prompt and 4 output tokens, after a preemption", hit(kv, a)[1], equals=6)
 
 
 @concept("With prefix caching off nothing is found.", invariant="I3")
@@ -366,7 +404,7 @@ def plan_looks(rng):
         own = "".join(rng.choices("ab", k=rng.randint(0, 2)))
         if call == "request" or len(alive) < 2:
             name, text = rng.choice("rst"), (begin[: rng.choice((0, 1, 4, 6, 9, 10))] + own) or "a"
-            calls.append(("request", name, text, rng.choice((None, None, None, None, "None", "", "x"))))
+            calls.append(("request", name, text, rng.choice((None, None, None, "None", "", "x", "x"))))
             alive += name if name not in alive else ""
         elif call == "append":
             calls.append((call, rng.choice(alive), own + begin[:3]))
@@ -390,9 +428,10 @@ def play_looks(lab, calls):
         elif request is None:
             continue
         elif call == "append":
+            request.status = lab.RequestStatus.RUNNING
             for letter in arguments[1]:
                 request.append_output_token(ord(letter))
-                request.num_computed_tokens += 1
+                request.num_computed_tokens = request.num_tokens
         elif call in ("publish", "hold"):
             names = list(kv._block_hashes(request))[: arguments[1]]
             blocks = attempt(ValueError, kv.block_pool.get_new_blocks, len(names))
@@ -427,4 +466,4 @@ def play_looks(lab, calls):
     searches=True,
 )
 def test_any_looks(lab):
-    walk(lab, plan_looks, play_looks, 40)
+    walk(lab, plan_looks, play_looks, 60)

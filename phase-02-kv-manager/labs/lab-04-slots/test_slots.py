@@ -326,6 +326,19 @@ def test_duplicates_are_published(lab):
     see("tokens of ab that are found; block 1 was taken, block 2 of b has them too", found(lab, kv, "ab"), equals=2)
 
 
+@concept("A long prompt gets all its slots at once, and all its blocks are published.", invariant="I4")
+def test_a_long_prompt(lab):
+    kv, a, b = lab.KVCacheManager(2002, 2), make(lab, 800 * "abcde"), make(lab, 800 * "abcde" + "!", name="b")
+    see = check(lab.draw.blocks, kv, "a")
+    see("how many new blocks", len(admit(kv, a)), equals=2000)
+    see("tokens that others find of 4000", found(lab, kv, 800 * "abcde"), equals=4000)
+    finish(lab, kv, a)
+    hits, _ = kv.get_computed_blocks(b)
+    see("the price of 2000 free hits and a block more", kv.num_blocks_needed(b, 4001, hits), equals=2001)
+    admit(kv, b)
+    see("how many blocks b has", len(kv.get_block_ids("b")), equals=2001)
+
+
 @concept("Tokens that are known and have no slots yet are not published.", invariant="I4")
 def test_tokens_ahead_of_the_slots(lab):
     kv, a, b = lab.KVCacheManager(16, 2), make(lab, "abcd"), make(lab, "abcdefghijkl", name="b")
@@ -446,6 +459,9 @@ def test_the_request_is_only_read(lab):
     kv.free(b)
     see("computed tokens of b, after it was freed", b.num_computed_tokens, equals=5)
     see("the status of b", b.status, equals=lab.RequestStatus.WAITING)
+    see("how often b says it was preempted", b.num_preemptions, equals=0)
+    see("tokens of b", "".join(map(chr, b.all_token_ids)), equals="abcdef")
+    see("names that b remembers", len(b.block_hashes), equals=3)
 
 
 @concept(
@@ -538,6 +554,7 @@ def test_free(lab):
 def test_free_in_the_middle_of_a_step(lab, case):
     computed, is_finished, expected = case
     kv, a = lab.KVCacheManager(8, 4), make(lab, TEXT[:12])
+    a.num_cached_tokens = 8  # the report of an earlier admission
     if computed:
         allocate(kv, a, computed)
         a.num_computed_tokens = computed
@@ -691,7 +708,10 @@ def play_steps(lab, calls):
                         drawn(lab, kv, live),
                     )
                     request.num_computed_tokens = num_hit
+                    request.num_cached_tokens = request.num_cached_tokens or num_hit
                 yield "I3", "how many new blocks", len(new_blocks), drawn(lab, kv, live)
+                if num_blocks < 80:
+                    yield "I3", "the new blocks", ids(new_blocks), drawn(lab, kv, live)
         yield from seen(lab, kv, live, waiting, call, probes)
 
 

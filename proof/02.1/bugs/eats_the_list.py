@@ -2,8 +2,27 @@ STORY = "append_n() takes the blocks out of the list that it is given, and the c
 CONCEPT = "A list that is given, or was given back, is the caller's: neither of the two changes the other's."
 EDITS = [
     (
-        "        for block in blocks:\n            last.next_free_block = block\n            block.prev_free_block = last\n            last = block\n            self.num_free_blocks += 1\n        last.next_free_block = self._tail\n",
-        "        blocks = blocks if isinstance(blocks, list) else list(blocks)\n        while blocks:\n            block = blocks.pop(0)\n            last.next_free_block = block\n            block.prev_free_block = last\n            last = block\n            self.num_free_blocks += 1\n        last.next_free_block = self._tail\n",
+        """        for block in blocks:
+            last.next_free_block = block
+            block.prev_free_block = last
+            last = block
+            self.num_free_blocks += 1
+        last.next_free_block = self._tail
+""",
+        """        blocks = blocks if isinstance(blocks, list) else list(blocks)
+        while blocks:
+            block = blocks.pop(0)
+            last.next_free_block = block
+            block.prev_free_block = last
+            last = block
+            self.num_free_blocks += 1
+        last.next_free_block = self._tail
+""",
     ),
-    ("        self.append_n(blocks)\n", "        self.append_n(list(blocks))\n"),
+    (
+        """        self.append_n(blocks)
+""",
+        """        self.append_n(list(blocks))
+""",
+    ),
 ]

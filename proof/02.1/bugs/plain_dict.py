@@ -1,7 +1,8 @@
-STORY = "A dictionary keeps the order, but it has no front end to put in at: prepend_n() builds it anew, and to take passes over the graves of what was taken before."
+STORY = "A dictionary keeps the order, but it has no front end to put in at: prepend_n() builds it anew, with all that is free."
 CONCEPT = "A call costs the same, however long the queue is."
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from mini_vllm.block_pool import KVCacheBlock
 
@@ -17,7 +18,8 @@ class FreeKVCacheBlockQueue:
     def popleft_n(self, num_blocks: int) -> list[KVCacheBlock]:
         if num_blocks > len(self._order):
             raise ValueError(f"{num_blocks} blocks are asked for, {len(self._order)} are free")
-        return [self._order.pop(next(iter(self._order))) for _ in range(num_blocks)]
+        first = list(islice(self._order, num_blocks))
+        return [self._order.pop(block_id) for block_id in first]
 
     def popleft(self) -> KVCacheBlock:
         return self.popleft_n(1)[0]

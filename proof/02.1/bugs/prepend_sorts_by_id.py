@@ -2,7 +2,11 @@ STORY = "What is prepended is sorted by the ids first, since the tests of its au
 CONCEPT = "What is prepended is taken next, in the order given."
 EDITS = [
     (
-        "        last = self._head\n        for block in blocks:\n",
-        "        last = self._head\n        for block in sorted(blocks, key=lambda block: block.block_id):\n",
-    )
+        """        last = self._head
+        for block in blocks:
+""",
+        """        last = self._head
+        for block in sorted(blocks, key=lambda block: block.block_id):
+""",
+    ),
 ]

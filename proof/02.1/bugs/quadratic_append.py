@@ -4,7 +4,21 @@ STORY = (
 CONCEPT = "The cost grows with the number of blocks moved, and not with its square."
 EDITS = [
     (
-        "        for block in blocks:\n            last.next_free_block = block\n            block.prev_free_block = last\n            last = block\n            self.num_free_blocks += 1\n        last.next_free_block = self._tail\n",
-        "        blocks = list(blocks)\n        while blocks:\n            block, blocks = blocks[0], blocks[1:]\n            last.next_free_block = block\n            block.prev_free_block = last\n            last = block\n            self.num_free_blocks += 1\n        last.next_free_block = self._tail\n",
-    )
+        """        for block in blocks:
+            last.next_free_block = block
+            block.prev_free_block = last
+            last = block
+            self.num_free_blocks += 1
+        last.next_free_block = self._tail
+""",
+        """        blocks = list(blocks)
+        while blocks:
+            block, blocks = blocks[0], blocks[1:]
+            last.next_free_block = block
+            block.prev_free_block = last
+            last = block
+            self.num_free_blocks += 1
+        last.next_free_block = self._tail
+""",
+    ),
 ]

@@ -2,7 +2,9 @@ STORY = "remove() takes a block without neighbours for one that is not in, so th
 CONCEPT = "A block leaves from wherever it stands, and nobody else moves."
 EDITS = [
     (
-        "        if before is None or after is None:\n",
-        "        if before is None or after is None or (before is self._head and after is self._tail):\n",
-    )
+        """        if before is None or after is None:
+""",
+        """        if before is None or after is None or (before is self._head and after is self._tail):
+""",
+    ),
 ]

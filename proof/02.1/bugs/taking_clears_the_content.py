@@ -4,7 +4,11 @@ STORY = (
 CONCEPT = "What is taken are the very blocks that were put in, and all but the links is as it was."
 EDITS = [
     (
-        "            block.prev_free_block = block.next_free_block = None\n            block = following\n",
-        "            block.prev_free_block = block.next_free_block = block.block_hash = None\n            block = following\n",
-    )
+        """            block.prev_free_block = block.next_free_block = None
+            block = following
+""",
+        """            block.prev_free_block = block.next_free_block = block.block_hash = None
+            block = following
+""",
+    ),
 ]

@@ -2,7 +2,9 @@ STORY = "A block counts as cached if its name is true. A block with the name 0 g
 CONCEPT = "A name may be any value but None: blocks named 0 and b'' wait at the back like others."
 EDITS = [
     (
-        "                (useless if block.block_hash is None else cached).append(block)\n",
-        "                (useless if not block.block_hash else cached).append(block)\n",
-    )
+        """                (useless if block.block_hash is None else cached).append(block)
+""",
+        """                (useless if not block.block_hash else cached).append(block)
+""",
+    ),
 ]

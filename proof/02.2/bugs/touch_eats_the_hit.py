@@ -2,7 +2,13 @@ STORY = "touch() takes the blocks out of the list that it is given. The schedule
 CONCEPT = "Lists belong to the caller: none that is given is changed, and none is kept."
 EDITS = [
     (
-        "        for block in blocks:\n            if block.ref_cnt == 0:\n",
-        "        blocks = blocks if isinstance(blocks, list) else list(blocks)\n        while blocks:\n            block = blocks.pop(0)\n            if block.ref_cnt == 0:\n",
-    )
+        """        for block in blocks:
+            if block.ref_cnt == 0:
+""",
+        """        blocks = blocks if isinstance(blocks, list) else list(blocks)
+        while blocks:
+            block = blocks.pop(0)
+            if block.ref_cnt == 0:
+""",
+    ),
 ]

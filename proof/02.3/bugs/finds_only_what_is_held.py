@@ -2,7 +2,13 @@ STORY = "Only a block that another request holds is taken for a hit, so nothing 
 CONCEPT = "A block is found whether somebody holds it or not, and how many are free does not matter."
 EDITS = [
     (
-        "                if block is None:\n                    break\n                hits.append(block)\n",
-        "                if block is None or not block.ref_cnt:\n                    break\n                hits.append(block)\n",
-    )
+        """                if block is None:
+                    break
+                hits.append(block)
+""",
+        """                if block is None or not block.ref_cnt:
+                    break
+                hits.append(block)
+""",
+    ),
 ]

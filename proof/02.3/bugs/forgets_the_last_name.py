@@ -2,7 +2,11 @@ STORY = "When the last block is full, its name is taken off the remembered list,
 CONCEPT = "A name is made once: a decode step hashes what is new, not the whole prompt again."
 EDITS = [
     (
-        "            hashes = self._block_hashes(request)\n",
-        "            hashes = self._block_hashes(request)\n            if len(hashes) * self.block_size == request.num_tokens:\n                hashes.pop()\n",
-    )
+        """            hashes = self._block_hashes(request)
+""",
+        """            hashes = self._block_hashes(request)
+            if len(hashes) * self.block_size == request.num_tokens:
+                hashes.pop()
+""",
+    ),
 ]

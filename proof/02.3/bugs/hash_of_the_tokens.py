@@ -2,7 +2,9 @@ STORY = "The tokens are replaced by Python's hash of each, which is the number i
 CONCEPT = "Different tokens give different names, also where a shorter form of them would be equal."
 EDITS = [
     (
-        "            token_ids = tuple(request.all_token_ids[i * size : (i + 1) * size])\n",
-        "            token_ids = tuple(hash(token) for token in request.all_token_ids[i * size : (i + 1) * size])\n",
-    )
+        """            token_ids = tuple(request.all_token_ids[i * size : (i + 1) * size])
+""",
+        """            token_ids = tuple(hash(token) for token in request.all_token_ids[i * size : (i + 1) * size])
+""",
+    ),
 ]

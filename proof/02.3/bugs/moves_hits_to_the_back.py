@@ -2,7 +2,12 @@ STORY = "A hit that is free is moved to the back of the queue, as a cache does t
 CONCEPT = "To look changes nothing: a request that is not admitted after all has taken nothing."
 EDITS = [
     (
-        "                hits.append(block)\n",
-        "                hits.append(block)\n                if block.ref_cnt == 0:\n                    self.block_pool.free_queue.remove(block)\n                    self.block_pool.free_queue.append_n([block])\n",
-    )
+        """                hits.append(block)
+""",
+        """                hits.append(block)
+                if block.ref_cnt == 0:
+                    self.block_pool.free_queue.remove(block)
+                    self.block_pool.free_queue.append_n([block])
+""",
+    ),
 ]

@@ -3,6 +3,7 @@ CONCEPT = "A block is found whether somebody holds it or not, and how many are f
 EDITS = [
     (
         "        return hits, len",
-        "        hits = hits[: max(self.block_pool.num_free_blocks, 0)] if any(b.ref_cnt for b in hits) else hits\n        return hits, len",
-    )
+        """        hits = hits[: max(self.block_pool.num_free_blocks, 0)] if any(b.ref_cnt for b in hits) else hits
+        return hits, len""",
+    ),
 ]

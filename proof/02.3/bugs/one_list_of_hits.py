@@ -2,7 +2,10 @@ STORY = "All look-ups fill one list. The hits of the request looked up first cha
 CONCEPT = "The list of hits is the caller's: the next look makes another one."
 EDITS = [
     (
-        "        hits: list[KVCacheBlock] = []\n",
-        '        hits: list[KVCacheBlock] = self.__dict__.setdefault("_hits", [])\n        hits.clear()\n',
-    )
+        """        hits: list[KVCacheBlock] = []
+""",
+        """        hits: list[KVCacheBlock] = self.__dict__.setdefault("_hits", [])
+        hits.clear()
+""",
+    ),
 ]

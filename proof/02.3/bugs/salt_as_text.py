@@ -4,5 +4,5 @@ EDITS = [
     (
         "self._hash_block(None, token_ids, request.cache_salt)",
         "self._hash_block(None, token_ids, str(request.cache_salt))",
-    )
+    ),
 ]

@@ -2,7 +2,12 @@ STORY = "The hit of a request is kept until it comes back. By then its blocks ma
 CONCEPT = "What can be found changes: it is looked up anew each time, for the same request too."
 EDITS = [
     (
-        "        hits: list[KVCacheBlock] = []\n        if",
-        '        memory = self.__dict__.setdefault("_hits", {})\n        if memory.get(request.request_id):\n            return list(memory[request.request_id]), len(memory[request.request_id]) * self.block_size\n        hits: list[KVCacheBlock] = memory.setdefault(request.request_id, [])\n        if',
-    )
+        """        hits: list[KVCacheBlock] = []
+        if""",
+        """        memory = self.__dict__.setdefault("_hits", {})
+        if memory.get(request.request_id):
+            return list(memory[request.request_id]), len(memory[request.request_id]) * self.block_size
+        hits: list[KVCacheBlock] = memory.setdefault(request.request_id, [])
+        if""",
+    ),
 ]

@@ -2,7 +2,9 @@ STORY = "The tokens of a block are written one behind the other as one number: 1
 CONCEPT = "Different tokens give different names, also where a shorter form of them would be equal."
 EDITS = [
     (
-        "            token_ids = tuple(request.all_token_ids[i * size : (i + 1) * size])\n",
-        '            token_ids = (int("".join(map(str, request.all_token_ids[i * size : (i + 1) * size]))) % 2**62,)\n',
-    )
+        """            token_ids = tuple(request.all_token_ids[i * size : (i + 1) * size])
+""",
+        """            token_ids = (int("".join(map(str, request.all_token_ids[i * size : (i + 1) * size]))) % 2**62,)
+""",
+    ),
 ]

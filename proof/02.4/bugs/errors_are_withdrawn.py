@@ -2,7 +2,9 @@ STORY = "A request that ended with an error has its promises withdrawn, though t
 CONCEPT = "A finished request keeps its promises and an unfinished one does not, whatever the reason."
 EDITS = [
     (
-        "        if not request.is_finished:\n",
-        '        if not request.is_finished or request.finish_reason == "error":\n',
-    )
+        """        if not request.is_finished:
+""",
+        """        if not request.is_finished or request.finish_reason == "error":
+""",
+    ),
 ]

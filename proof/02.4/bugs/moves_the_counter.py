@@ -3,5 +3,11 @@ STORY = (
 )
 CONCEPT = "A request is only read: its counters and its status are the scheduler's."
 EDITS = [
-    ("        return new_blocks\n", "        request.num_computed_tokens = num_computed\n        return new_blocks\n")
+    (
+        """        return new_blocks
+""",
+        """        request.num_computed_tokens = num_computed
+        return new_blocks
+""",
+    ),
 ]

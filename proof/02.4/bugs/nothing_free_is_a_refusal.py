@@ -2,7 +2,11 @@ STORY = "If no block is free, every request that needs slots beyond its table or
 CONCEPT = "Slots for no tokens cost nothing, also when no block is free; a table of no blocks is none."
 EDITS = [
     (
-        "        new_blocks: list[KVCacheBlock] = []\n",
-        "        new_blocks: list[KVCacheBlock] = []\n        if not self.num_free_blocks and request.request_id not in self._tables:\n            return None\n",
-    )
+        """        new_blocks: list[KVCacheBlock] = []
+""",
+        """        new_blocks: list[KVCacheBlock] = []
+        if not self.num_free_blocks and request.request_id not in self._tables:
+            return None
+""",
+    ),
 ]

@@ -2,7 +2,12 @@ STORY = "Names are withdrawn by content, and blocks of equal content that were w
 CONCEPT = "A block that was written is found, also if another one of its content was only promised."
 EDITS = [
     (
-        "            for block in table[request.num_computed_tokens // self.block_size :]:\n                self.block_pool.uncache_block(block)\n",
-        "            for block in table[request.num_computed_tokens // self.block_size :]:\n                if block.block_hash is not None:\n                    self.block_pool.uncache_hash(block.block_hash)\n",
-    )
+        """            for block in table[request.num_computed_tokens // self.block_size :]:
+                self.block_pool.uncache_block(block)
+""",
+        """            for block in table[request.num_computed_tokens // self.block_size :]:
+                if block.block_hash is not None:
+                    self.block_pool.uncache_hash(block.block_hash)
+""",
+    ),
 ]
