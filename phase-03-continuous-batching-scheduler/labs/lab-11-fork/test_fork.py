@@ -684,9 +684,9 @@ class Walk(Cache):
             batch = [request for name, request in self.alive.items() if tables[name]]
             names, now = [request.request_id for request in batch], self.draw()
             needed = self.kv.num_blocks_to_append(batch)
-            yield "I5", f"blocks needed for a token of each of {' '.join(names) or 'nobody'}", needed, now
+            yield "I5", f"blocks needed for a token of each of {' '.join(names) or 'nobody'}", needed, now, now
             left = [request.request_id for request in batch]
-            yield "I5", "the list that num_blocks_to_append() was given, after the call", left, now
+            yield "I5", "the list that num_blocks_to_append() was given, after the call", left, now, now
 
 
 @concept(
