@@ -11,6 +11,7 @@ Code that runs here can do whatever the process can, so four things stand in its
 - What is not told did not pass.
 """
 
+import builtins
 import json
 import os
 import sys
@@ -18,6 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from importlib import import_module
+from operator import is_
 from pathlib import Path
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
@@ -217,29 +219,30 @@ def picture(folders: Sequence[Path]) -> Callable[[], str]:
 
     That function calls nothing by a name that could have been put in its place.
     """
-    entries, names, codes = [], [], []
+    spaces, codes = [], []
     for title, holder, is_ours in holders(folders):
         space = holder.__dict__
-        names.append((title, space, frozenset(space), is_ours))
-        for name, value in list(space.items()):
-            if is_ours or callable(value) or isinstance(holder, type):
-                entries.append((f"{title}.{name}", space, name, value))
+        spaces.append((title, space, dict(space), list(space.values()), is_ours, is_ours or isinstance(holder, type)))
+        for name, value in space.items():
             function = getattr(value, "__func__", value)
             if is_ours and isinstance(function, FunctionType):
                 codes.append((f"{title}.{name}", function, function.__code__, function.__defaults__))
-    module_type, builtin = ModuleType, frozenset(__builtins__ if isinstance(__builtins__, dict) else vars(__builtins__))
+    is_same, every, each, can_call, kind_of = is_, all, map, callable, type
+    module_type, builtin = ModuleType, frozenset(vars(builtins))
 
     def changed() -> str:
-        for title, space, name, value in entries:
-            if name not in space or space[name] is not value:
-                return title
+        for title, space, known, values, is_ours, is_whole in spaces:
+            if every(each(is_same, values, space.values())) and space.__len__() == values.__len__():
+                continue
+            for name, value in known.items():
+                if (name not in space or space[name] is not value) and (is_whole or can_call(value)):
+                    return f"{title}.{name}"
+            for name in space:
+                if name not in known and (name in builtin or (is_ours and kind_of(space[name]) is not module_type)):
+                    return f"{title}.{name}"
         for title, function, code, defaults in codes:
             if function.__code__ is not code or function.__defaults__ is not defaults:
                 return title
-        for title, space, known, is_ours in names:
-            for name in space:
-                if name not in known and (name in builtin or (is_ours and space[name].__class__ is not module_type)):
-                    return f"{title}.{name}"
         return ""
 
     return changed

@@ -599,8 +599,14 @@ def test_the_next_lab_is_the_first_of_the_phase_that_is_not_done(lab: Lab, monke
     done: dict[str, dict[str, object]] = {}
     monkeypatch.setattr(progress, "read", lambda: done)
     for finished, following in [
-        ("", "91.1"), ("92.3", "92.1"), ("92.1", "92.2"), ("92.2", "93.1"), ("93.1", "91.1"), ("91.1", "91.2"), ("91.2", ""),
-    ]:  # fmt: skip
+        ("", "91.1"),
+        ("92.3", "92.1"),
+        ("92.1", "92.2"),
+        ("92.2", "93.1"),
+        ("93.1", "91.1"),
+        ("91.1", "91.2"),
+        ("91.2", ""),
+    ]:
         if finished:
             done[finished] = {"passed": 3, "total": 3, "when": f"2026-01-01T00:{len(done):02}"}
         found = commands.next_lab()
