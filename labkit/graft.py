@@ -47,6 +47,8 @@ class Part:
         tree = source.parse(file, text)
         if is_learners:
             source.refuse_borrowing(tree, file, lab)
+            if lab.is_break_it:
+                source.refuse_looking(tree, file)
         self.unwritten = source.unwritten(tree)
         self.module = load(file, text)
         self.replacements = [(slot, self._take(slot)) for slot in lab.slots]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from labkit import progress
+from labkit.breaking import WHOLE_SUITE_SECONDS
 from labkit.catalog import ROOT, Lab, LabkitError, labs
 from labkit.graft import Part, grafted
 from labkit.implementations import make_mine, part_of
@@ -159,7 +160,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     if lab is None or grading.impl == "reference":
         return (yield)
     hung = any(result.outcome == HANG for result in grading.results[lab.id])
-    with watchdog(AFTER_A_HANG if hung else FIRST_SECONDS, part.file if (part := grading.part(lab)) else None):
+    seconds = WHOLE_SUITE_SECONDS if lab.is_break_it else AFTER_A_HANG if hung else FIRST_SECONDS
+    with watchdog(seconds, part.file if (part := grading.part(lab)) else None):
         return (yield)
 
 

@@ -108,9 +108,10 @@ def prove(lab_id: str) -> Proof:
 
 def prove_reference(lab: Lab) -> Iterator[str]:
     """P1, and that every test reaches an expectation (P7)."""
+    parts = reference_parts(lab)
     for test in read_tests(lab):
         with patch.object(testing.Check, "compared") as counted:
-            (result,) = run_lab(lab, reference_parts(lab), [test])
+            (result,) = run_lab(lab, parts, [test])
         if result.outcome != PASSED:
             yield f"P1 {test.name} is red on the reference:\n{result.message}"
         elif not counted.called:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from labkit.breaking import Suite
+from labkit.breaking import WHOLE_SUITE_SECONDS, Suite
 from labkit.catalog import Lab, LabkitError
 from labkit.graft import Part, grafted, load, namespace, ungrafted
 from labkit.messages import explain, find_todo
@@ -110,6 +110,8 @@ def run_test(lab: Lab, parts: Sequence[Part], test: Test, seconds: float = FIRST
     part = next((part for part in parts if part.lab.id == lab.id), None)
     outcome, message = PASSED, ""
     try:
+        if lab.is_break_it:
+            seconds = WHOLE_SUITE_SECONDS
         with grafted(parts), watchdog(seconds, part.file) if part else nullcontext():
             test.function(namespace_of(lab, part), **test.arguments)
     except KeyboardInterrupt:

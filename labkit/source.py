@@ -281,6 +281,48 @@ def refuse_borrowing(tree: ast.Module, file: Path, lab: Lab) -> None:
             )
 
 
+LOOKING = {  # at how an engine is written, or at what runs a test
+    *("__code__", "__module__", "__qualname__", "__doc__", "__globals__", "__closure__", "__defaults__", "__func__"),
+    *(
+        "__wrapped__",
+        "__mro__",
+        "__bases__",
+        "__subclasses__",
+        "__traceback__",
+        "__builtins__",
+        "__loader__",
+        "__spec__",
+    ),
+    *("__file__", "__import__", "f_back", "f_code", "f_globals", "f_locals", "tb_frame", "tb_next", "gi_frame"),
+    *("eval", "exec", "open", "compile"),
+}
+MODULES_TO_LOOK = {
+    *("ast", "builtins", "ctypes", "dis", "gc", "importlib", "inspect", "io", "linecache", "marshal", "os", "pathlib"),
+    *("pkgutil", "shutil", "subprocess", "sys", "tempfile", "threading", "traceback"),
+}
+
+
+def refuse_looking(tree: ast.Module, file: Path) -> None:
+    """Errors: LabkitError, where a test may learn on which version it runs by another way than what that does."""
+    for node in ast.walk(tree):
+        found = ""
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            ours = [name for name in modules if name.startswith("labkit.") and name != "labkit.search"]
+            found = ", ".join([name for name in modules if name.split(".")[0] in MODULES_TO_LOOK] + ours)
+        elif isinstance(node, ast.Attribute | ast.Name):
+            name = node.attr if isinstance(node, ast.Attribute) else node.id
+            is_method = isinstance(node, ast.Attribute) and not name.startswith("_") and "_" not in name
+            found = name if name in LOOKING and not is_method else ""  # re.compile() is no compile()
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("__"):
+            found = node.value if node.value in LOOKING else ""
+        if found:
+            raise LabkitError(
+                f"{file.name}:{getattr(node, 'lineno', 0)}: {found} shows who is tested, or who tests.\n"
+                "A test of yours asks only what an engine does, in the names of contract.md."
+            )
+
+
 def names_from_above(lab: Lab) -> set[str]:
     """What the reference's answer itself takes by super(): of the class that is extended, so nothing is borrowed."""
     found = [read_module(slot.module).find(slot.qualname) for slot in (*lab.slots, *lab.answer)]
