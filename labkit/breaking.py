@@ -1,5 +1,9 @@
 """Break-it labs: the learner writes the tests, and they are graded on correct and on buggy versions of the engine.
 
+A lab of debugging is one that has cases, too: engines of which the learner sees what they left behind, and names the
+culprit. versions.toml says of each which bug it is, who is at fault and since when, and labkit.evidence makes what is
+seen.
+
 The versions lie packed in the lab's folder (versions.txt), so that nobody reads them by accident. They are made from
 the seeded bugs and the other correct ways of the phase's labs, as proof/<lab>/versions.toml lists them:
 
@@ -30,7 +34,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from labkit import source
-from labkit.catalog import Lab, LabkitError, find_lab
+from labkit.catalog import Lab, LabkitError, Slot, find_lab
 from labkit.graft import Part, grafted, load
 from labkit.implementations import proof_text, story_of
 from labkit.messages import clip, find_todo, learners_line
@@ -69,6 +73,9 @@ def versions_of(lab: Lab) -> Iterator[Version]:
                 continue
             other, file = find_answer(entry, kind)
             yield Version(name, other.id, about(other, file, kind), proof_text(other, file))
+    for case in lab.cases:
+        known = listed["cases"][case]
+        yield Version(f"case_{case}", "", "", "", {"culprit": known["culprit"], "step": known["step"]})
 
 
 def find_answer(name: str, kind: str) -> tuple[Lab, Path]:
@@ -186,6 +193,24 @@ class Suite:
         """What a test has taken on a correct version: the quick ones go first."""
         return max((run.seconds for (other, _), run in self._part.runs.items() if other == test), default=0.0)
 
+    def must_name(self, case: str) -> None:
+        """The culprit of a case, the step and the reason must be given, the first two rightly. Raises LabFailure."""
+        given = getattr(self._part.module, f"CASE_{case.upper()}", None)
+        if not isinstance(given, dict) or not given.get("culprit"):
+            raise LabTodo(self._lab.id)
+        Check(None).compared()
+        answer = self._versions[f"case_{case}"].config
+        culprit = str(given["culprit"])
+        if culprit not in answer["culprit"]:
+            expected = "one whose mistake leaves all of this evidence"
+            got = repr(culprit) + ("" if is_known(culprit) else ", and there is none of that name")
+            raise LabFailure(f"case {case}, the function at fault", expected, got)
+        if given.get("step") not in answer["step"]:
+            expected = "the first one whose record no correct engine leaves"
+            raise LabFailure(f"case {case}, the step", expected, repr(given.get("step")))
+        if not str(given.get("why") or "").strip():
+            raise LabFailure(f"case {case}, why", "some words of yours", "none")
+
     def _must_be_written(self) -> None:
         if self._part.unwritten:
             raise LabTodo(self._lab.id)
@@ -256,6 +281,15 @@ class Suite:
         return names
 
 
+def is_known(function: str) -> bool:
+    """Whether the engine has a function of that name, as "module:Class.function"."""
+    slot = Slot.parse(function)
+    try:
+        return bool(slot.qualname) and source.read_module(slot.module).find(slot.qualname) is not None
+    except LabkitError:
+        return False
+
+
 def spoken(name: str) -> str:
     """correct_2 as "correct, version 2"."""
     return name.replace("_", ", version ")
@@ -291,7 +325,7 @@ def unchanged(lab: Lab) -> Iterator[None]:
         raise LabFailure(f"what a test changes in {names} stays when it is over", "it is put back", "it is not")
 
 
-def is_ours(owner: type) -> bool:
+def is_ours(owner: type[Any]) -> bool:
     return owner.__module__.split(".")[0] in ("mini_vllm", "labkit")
 
 

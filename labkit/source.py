@@ -106,6 +106,25 @@ def test_what_you_break_first(lab):
 '''
 
 
+CASES_STUB = '''"""Lab {id}: {title} ({minutes} minutes). You find the culprit, and write the tests.
+
+`lab evidence {id}` shows the cases; what must hold is in contract.md. Name the culprit of each. Then write tests that
+catch it and its like: each is a function test_...(lab), green on every correct engine. The first test is an example,
+and yours to change.
+"""
+
+{example}
+
+
+{answers}
+
+
+def test_what_catches_it(lab):
+    """Yours: rename it, and write more of them."""
+    todo("{id}")
+'''
+
+
 def render_suite_stub(lab: Lab) -> str:
     """A break-it lab's stub: the solution up to the end of its first test, as the example, and a test to be written."""
     text = lab.solution.read_text(encoding="utf-8")
@@ -113,7 +132,12 @@ def render_suite_stub(lab: Lab) -> str:
     first = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"))
     example = "\n".join(text.splitlines()[tree.body[0].end_lineno : first.end_lineno]).strip()
     example = re.sub(r"(?m)^(from labkit import .*)$", r"\1, todo", example, count=1)
-    return SUITE_STUB.format(id=lab.id, title=lab.title, minutes=lab.minutes, example=example)
+    answers = "\n".join(
+        f'CASE_{case.upper()} = {{"culprit": "", "step": None, "why": ""}}  # "module:Class.function", a number, words'
+        for case in lab.cases
+    )
+    stub = CASES_STUB if lab.cases else SUITE_STUB
+    return stub.format(id=lab.id, title=lab.title, minutes=lab.minutes, example=example, answers=answers)
 
 
 def render(lab: Lab, *, with_bodies: bool) -> str:

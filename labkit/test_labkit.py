@@ -388,7 +388,7 @@ def test_not_to_come_back_from_a_buggy_version_is_to_notice(break_it: Lab) -> No
         ),
         ("import random\ndef test_x(lab):\n    assert random.random() < 0.1", "does not count: so it is on correct"),
         ("import random\ndef test_x(lab):\n    assert random.random() < 0.9", "all are green"),
-        ("def test_x(lab):\n    lab.BlockPool.x = 1", "what a test changes in BlockPool stays"),
+        ("def test_x(lab):\n    lab.BlockPool.x = 1", "does not count: so it is on correct, version 1"),
         (
             "def test_x(lab):\n    try:\n        assert lab.BlockPool(0)\n    except BaseException:\n        pass",
             "all are green",
