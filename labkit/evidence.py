@@ -33,10 +33,9 @@ def make(lab: Lab, case: str) -> tuple[Path, str]:
     run = load(lab.proof / "evidence.py").evidence
     with grafted([proof_part(other, file)]):
         left = run(case)
-    folder = lab.folder / "evidence"
-    return (
-        (folder / f"{case}.txt", left) if isinstance(left, str) else (folder / f"{case}.json", json.dumps(left) + "\n")
-    )
+    is_text = isinstance(left, str)
+    file = lab.folder / "evidence" / f"{case}.{'txt' if is_text else 'json'}"
+    return file, left if is_text else json.dumps(left) + "\n"
 
 
 def honest_trace(scenario: Record, max_steps: int) -> Record:

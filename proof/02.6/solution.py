@@ -19,7 +19,7 @@ def test_what_was_written_is_found(lab):
     a.num_computed_tokens = 10
     a.status = lab.RequestStatus.FINISHED_LENGTH
     kv.free(a)
-    hits, num_hit = kv.get_computed_blocks(b)
+    _, num_hit = kv.get_computed_blocks(b)
     see("how many tokens b finds", num_hit, equals=8)
 
 
