@@ -253,11 +253,11 @@ class Suite:
         if version.lab_id:  # a name that tells nothing: no test may see which version it runs on
             parts = [Part(find_lab(version.lab_id), Path("engine.py"), version.text, is_learners=False)]
         hung = any(run.red and run.red.is_hang for run in self._part.runs.values())
-        start, red, module = time.thread_time(), None, None
+        start, red, module = time.process_time(), None, None
         try:
             with grafted(parts), unchanged(self._lab), watchdog(AFTER_A_HANG if hung else SECONDS, self._part.file):
                 module = load(self._part.file, self._part.text)
-                start = time.thread_time()
+                start = time.process_time()
                 vars(module)[test](self._names(version))
         except KeyboardInterrupt:
             raise
@@ -269,7 +269,7 @@ class Suite:
         finally:
             if module:
                 del sys.modules[module.__name__]
-        return Run(red, time.thread_time() - start)
+        return Run(red, time.process_time() - start)
 
     def _names(self, version: Version) -> Any:
         """What a test takes. make_scheduler(...) makes the scheduler that the version is, if it is one."""
@@ -310,7 +310,7 @@ def unchanged(lab: Lab) -> Iterator[None]:
     owners = {
         value for module in modules for value in vars(module).values() if isinstance(value, type) and is_ours(value)
     }
-    before = [(owner, dict(vars(owner))) for owner in (*modules, *owners)]
+    before: list[tuple[Any, dict[str, Any]]] = [(owner, dict(vars(owner))) for owner in (*modules, *owners)]
     state = random.getstate()
     random.seed(0)
     if "torch" in lab.needs:

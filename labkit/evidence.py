@@ -18,8 +18,9 @@ from labkit.graft import grafted, load
 from labkit.honest import HonestModel, next_token
 from labkit.implementations import proof_part
 from mini_vllm.observe.timeline import render_requests, render_timeline
-from mini_vllm.observe.trace import TraceRecorder, make_scheduler
+from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.params import SamplingParams
+from mini_vllm.policies import make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.step import KVPlan
 
