@@ -321,30 +321,60 @@ LOOKING = {  # at how an engine is written, or at what runs a test
     *("eval", "exec", "open", "compile"),
 }
 MODULES_TO_LOOK = {
-    *("ast", "builtins", "ctypes", "dis", "gc", "importlib", "inspect", "io", "linecache", "marshal", "os", "pathlib"),
-    *("pkgutil", "shutil", "subprocess", "sys", "tempfile", "threading", "traceback"),
+    *("ast", "builtins", "concurrent", "ctypes", "dis", "gc", "importlib", "inspect", "io", "linecache", "marshal"),
+    *("multiprocessing", "os", "pathlib", "pkgutil", "shutil", "signal", "subprocess", "sys", "tempfile", "threading"),
+    "traceback",
+}
+FOR_TESTS = {
+    "Check",
+    "LabFailure",
+    "LabTodo",
+    "attempt",
+    "cases",
+    "check",
+    "concept",
+    "raises",
+    "search",
+    "todo",
+    "walk",
 }
 
 
 def refuse_looking(tree: ast.Module, file: Path) -> None:
     """Errors: LabkitError, where a test may learn on which version it runs by another way than what that does."""
-    for node in ast.walk(tree):
-        found = ""
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
-            ours = [name for name in modules if name.startswith("labkit.") and name != "labkit.search"]
-            found = ", ".join([name for name in modules if name.split(".")[0] in MODULES_TO_LOOK] + ours)
-        elif isinstance(node, ast.Attribute | ast.Name):
-            name = node.attr if isinstance(node, ast.Attribute) else node.id
-            is_method = isinstance(node, ast.Attribute) and not name.startswith("_") and "_" not in name
-            found = name if name in LOOKING and not is_method else ""  # re.compile() is no compile()
+    nodes = list(ast.walk(tree))
+    imported = [alias for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    graders = {alias.asname or alias.name for alias in imported if alias.name == "labkit"}
+    for node in nodes:
+        found: list[str] = []
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names if is_for_looking(alias.name)]
+        elif isinstance(node, ast.ImportFrom):
+            found = [node.module or ""] if is_for_looking(node.module or "") else []
+            if node.module == "labkit":
+                found = [alias.name for alias in node.names if alias.name not in FOR_TESTS]
+        elif isinstance(node, ast.Attribute):
+            is_ours = isinstance(node.value, ast.Name) and node.value.id in graders
+            found = (
+                [node.attr]
+                if (node.attr not in FOR_TESTS if is_ours else "_" in node.attr and node.attr in LOOKING)
+                else []
+            )
+        elif isinstance(node, ast.Name):
+            found = [node.id] if node.id in LOOKING else []
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("__"):
-            found = node.value if node.value in LOOKING else ""
+            found = [node.value] if node.value in LOOKING else []
         if found:
             raise LabkitError(
-                f"{file.name}:{getattr(node, 'lineno', 0)}: {found} shows who is tested, or who tests.\n"
+                f"{file.name}:{getattr(node, 'lineno', 0)}: {', '.join(found)} shows who is tested, or who tests.\n"
                 "A test of yours asks only what an engine does, in the names of contract.md."
             )
+
+
+def is_for_looking(module: str) -> bool:
+    """Whether a module tells a test more than what an engine does."""
+    first, _, rest = module.partition(".")
+    return first in MODULES_TO_LOOK or (first == "labkit" and rest not in ("", "search", "testing"))
 
 
 def names_from_above(lab: Lab) -> set[str]:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from labkit import behaviour, breaking, catalog, cli, commands, progress, source
+from labkit import behaviour, breaking, catalog, cli, commands, evidence, progress, source
 from labkit.catalog import Lab, LabkitError, Slot
 from labkit.graft import Part, grafted, namespace
 from labkit.implementations import part_of
 from labkit.messages import MAX_LINES
 from labkit.runner import FAILED, HANG, NOT_GRADED, PASSED, TODO, Result, namespace_of, run_lab
-from labkit.testing import LabFailure, cases, check, raises
+from labkit.testing import LabFailure, LabTodo, cases, check, raises
 from labkit.watchdog import LabHang, watchdog
 from mini_vllm.block_pool import FreeKVCacheBlockQueue
 from mini_vllm.kv_cache import KVCacheManager
@@ -383,7 +383,7 @@ def test_not_to_come_back_from_a_buggy_version_is_to_notice(break_it: Lab) -> No
             "all are green",
         ),
         (
-            "import labkit\ndef test_x(lab):\n    labkit.n = getattr(labkit, 'n', 0) + 1\n    assert labkit.n < 2",
+            "from labkit import check as c\ndef test_x(lab):\n    c.n = getattr(c, 'n', 0) + 1\n    assert c.n < 2",
             "does not count: so it is without the mistake",
         ),
         ("import random\ndef test_x(lab):\n    assert random.random() < 0.1", "does not count: so it is on correct"),
@@ -396,12 +396,10 @@ def test_not_to_come_back_from_a_buggy_version_is_to_notice(break_it: Lab) -> No
     ],
 )
 def test_what_finds_nothing(break_it: Lab, text: str, why: str) -> None:
-    import labkit
-
     try:
         red = grade(break_it, text + "\n")
     finally:
-        vars(labkit).pop("n", None)
+        vars(check).pop("n", None)
     assert red[1].outcome == FAILED
     assert why in red[1].message
 
@@ -412,6 +410,8 @@ def test_what_finds_nothing(break_it: Lab, text: str, why: str) -> None:
         "import inspect",
         "from sys import modules",
         "from labkit.graft import ungrafted",
+        "from labkit import breaking",
+        "import labkit as us; us.breaking.SECONDS = 9",
         "lab.BlockPool.free_blocks.__code__",
         "getattr(lab, '__module__')",
         "open('versions.txt')",
@@ -446,6 +446,54 @@ def test_it(lab):
         suite.must_be_red("I4_1")
     with pytest.raises(LabFailure, match=r"correct, version 5: v1, with a mistake that is none against these laws: A "):
         suite.must_be_green("correct_5")
+
+
+# --- labs of debugging ------------------------------------------------------------------------------------------------
+
+FINDING = {"culprit": "mini_vllm.block_pool:BlockPool.touch", "step": 14, "why": "it counts to two"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"culprit": "mini_vllm.block_pool:BlockPool.free_blocks"},
+            "the function at fault: expected one whose mistake",
+        ),
+        ({"culprit": "mini_vllm.block_pool:BlockPool.tuch"}, "and there is none of that name"),
+        ({"culprit": "touch"}, "and there is none of that name"),
+        ({"step": 15}, "the step: expected the first one"),
+        ({"step": None}, "the step: expected the first one"),
+        ({"why": "  "}, "why: expected some words"),
+    ],
+)
+def test_a_culprit_is_named_with_its_step_and_a_reason(tmp_path: Path, changed: dict[str, object], said: str) -> None:
+    lab = catalog.find_lab("02.6")
+
+    def name(answer: dict[str, object]) -> None:
+        text = f"CASE_B = {answer!r}\ndef test_x(lab):\n    pass\n"
+        breaking.Suite(lab, Part(lab, tmp_path / "mine.py", text), lambda: namespace_of(lab)).must_name("b")
+
+    name(FINDING)
+    with pytest.raises(LabFailure, match=said):
+        name({**FINDING, **changed})
+    with pytest.raises(LabTodo):
+        name({**FINDING, "culprit": ""})
+
+
+@pytest.mark.parametrize("lab_id", ["02.6", "03.14"])
+def test_the_evidence_is_what_the_bug_leaves(lab_id: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lab = catalog.find_lab(lab_id)
+    assert all(evidence.is_current(lab, case) for case in lab.cases)
+    assert commands.evidence(lab_id, None) == 0
+    told = capsys.readouterr().out
+    assert [line[:10] for line in told.splitlines() if line.startswith("---")] == ["--- case a", "--- case b"]
+    for known in breaking.unpack(lab.versions.read_text(encoding="utf-8")).values():
+        assert not known.config or all(each.rpartition(".")[2] not in told for each in known.config["culprit"])
+    with pytest.raises(LabkitError, match="has no case"):
+        commands.evidence(lab_id, "c")
+    with pytest.raises(LabkitError, match="has no evidence"):
+        commands.evidence("02.1", None)
 
 
 # --- stubs ----------------------------------------------------------------------------------------------------------
