@@ -176,7 +176,8 @@ class Suite:
         Check(None).compared()
         reasons = {}
         for test in sorted(self._part.tests, key=self._seconds):
-            red = self._run(test, self._versions[name]).red
+            hung = self._hung(test)
+            red = hung.red if hung else self._run(test, self._versions[name]).red
             if red:
                 reasons[test] = self._why_not_counted(red)
                 if reasons[test] is None:
@@ -224,8 +225,8 @@ class Suite:
         for name in self._correct:
             other = self._on_correct(red.test, name).red
             if other:
-                place = f"it does not come back from {spoken(name)}" if other.is_hang else f"so it is on {spoken(name)}"
-                return f"{place}\n  {other.line}"
+                what = "it does not come back from" if other.is_hang else "so it is on"
+                return f"{what} {spoken(other.version)}\n  {other.line}"
         version = self._versions[red.version]
         for _ in range(random.SystemRandom().randint(1, 2)):  # by chance: a test that counts its runs cannot know
             if other := self._run(red.test, without_the_mistake(version)).red:
@@ -240,12 +241,16 @@ class Suite:
     def _on_correct(self, test: str, name: str) -> Run:
         """A test on a correct version. What it said is kept; one that has not come back from another is not tried."""
         runs: dict[tuple[str, str], Run] = self._part.runs
-        hung = [run for (other, _), run in runs.items() if other == test and run.red and run.red.is_hang]
-        if hung:
-            return hung[0]
+        if hung := self._hung(test):
+            return hung
         if (test, name) not in runs:
             runs[test, name] = self._run(test, self._versions[name])
         return runs[test, name]
+
+    def _hung(self, test: str) -> Run | None:
+        """The run of a test that did not come back from a correct version, if there is one: it is not run again."""
+        runs = (run for (other, _), run in self._part.runs.items() if other == test)
+        return next((run for run in runs if run.red and run.red.is_hang), None)
 
     def _run(self, test: str, version: Version) -> Run:
         """A test on a version, from a fresh start."""
