@@ -4,6 +4,7 @@ lab                       what is done, and what is next
 lab watch [ID]            grade a lab each time its file is saved
 lab test [ID or phase]    grade once; the same as pytest phase-NN-*/labs
 lab hint ID [LEVEL]       one more hint: a question, the invariant, the shape
+lab evidence ID [CASE]    what an engine with a bug left behind, in a lab of debugging
 lab diff ID               your file beside the reference, after a pass or with --give-up
                           --html FILE: also a page on which the decisions of both step together
 lab run PHASE             the engine answers a prompt on your code
@@ -51,6 +52,9 @@ def parser() -> argparse.ArgumentParser:
     hint = verbs.add_parser("hint")
     hint.add_argument("lab")
     hint.add_argument("level", nargs="?", type=int, choices=(1, 2, 3))
+    evidence = verbs.add_parser("evidence")
+    evidence.add_argument("lab")
+    evidence.add_argument("case", nargs="?", help="all by default")
     diff = verbs.add_parser("diff")
     diff.add_argument("lab")
     diff.add_argument(

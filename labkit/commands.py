@@ -18,6 +18,7 @@ from rich.table import Table
 
 from labkit import behaviour, confined, isolated, page, progress, source
 from labkit.catalog import SYMBOLS, VLLM, Lab, LabkitError, find_lab, labs, phases
+from labkit.evidence import tell
 from labkit.graft import Part, grafted
 from labkit.implementations import make_mine, part_of, remember_stub, stub_has_changed
 from labkit.runner import NOT_GRADED, PASSED, Result, is_begun, one_line, prepare, run_lab, why_not_graded
@@ -180,6 +181,16 @@ def hint(lab: str, level: int | None) -> int:
         raise LabkitError(f"lab {lab} has {len(sections)} hints, not {level}.")
     progress.record(lab, hints=max(seen, level))
     print(f"Hint {level} of 3 ({LEVELS[level - 1]})\n\n" + sections[level - 1].partition("\n")[2].strip())
+    return 0
+
+
+def evidence(lab: str, case: str | None) -> int:
+    """What an engine with a bug left behind, in a lab of debugging."""
+    chosen = find_lab(lab)
+    if not chosen.cases or (case is not None and case not in chosen.cases):
+        raise LabkitError(f"Lab {lab} has no case {shown(case)}." if chosen.cases else f"Lab {lab} has no evidence.")
+    for each in [case] if case else chosen.cases:
+        tell(chosen, each, screen())
     return 0
 
 

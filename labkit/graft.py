@@ -13,8 +13,9 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 
 from labkit import source
@@ -47,10 +48,14 @@ class Part:
         tree = source.parse(file, text)
         if is_learners:
             source.refuse_borrowing(tree, file, lab)
+            if lab.is_break_it:
+                source.refuse_looking(tree, file)
         self.unwritten = source.unwritten(tree)
         self.module = load_in_time(file, text) if is_learners else load(file, text)
         self.replacements = [(slot, self._take(slot)) for slot in lab.slots]
         self.tests = tests_of(file, vars(self.module)) if lab.is_break_it else {}
+        self.text = (source.read(file) if text is None else text) if self.tests else ""
+        self.runs: dict[Any, Any] = {}  # what labkit.breaking remembers of these tests
 
     def _take(self, slot: Slot) -> Any:
         """What the file has for a slot, checked against the reference's signature."""
@@ -116,13 +121,19 @@ def load(file: Path, text: str | None = None) -> ModuleType:
         if text is None:
             spec.loader.exec_module(module)
         else:
-            exec(compile(text, file, "exec"), vars(module))
+            exec(compiled(text, file), vars(module))
     except Exception as error:
         del sys.modules[name]
         lines = [entry.lineno for entry in traceback.extract_tb(error.__traceback__) if Path(entry.filename) == file]
         where = f"{file.name}:{lines[-1]}" if lines else file.name
         raise LabkitError(f"{where}: {type(error).__name__}: {error}\nThe file could not be loaded.") from None
     return module
+
+
+@cache
+def compiled(text: str, file: Path) -> CodeType:
+    """The code of a text: that of a break-it lab runs many times."""
+    return compile(text, file, "exec")
 
 
 def reference_owner(slot: Slot) -> Any:

@@ -17,7 +17,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from labkit import source
-from labkit.breaking import Suite
+from labkit.breaking import WHOLE_SUITE_SECONDS, Suite
 from labkit.catalog import Lab, LabkitError
 from labkit.graft import Part, grafted, load, namespace, ungrafted
 from labkit.messages import explain, find_todo
@@ -108,6 +108,8 @@ def run_lab(lab: Lab, parts: Sequence[Part], tests: Sequence[Test] | None = None
 
 def seconds_for(lab: Lab, hung: bool) -> float:
     """How long one test of a lab may take; hung: one before it did not come back, and most of them will not, then."""
+    if lab.is_break_it:  # each of the learner's own tests is watched for itself
+        return WHOLE_SUITE_SECONDS
     return AFTER_A_HANG if hung else FIRST_SECONDS
 
 

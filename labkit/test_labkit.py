@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from labkit import behaviour, breaking, catalog, cli, commands, isolated, progress, source
+from labkit import behaviour, breaking, catalog, cli, commands, evidence, isolated, progress, source
 from labkit.catalog import Lab, LabkitError, Slot
 from labkit.graft import Part, grafted, namespace
 from labkit.implementations import part_of, proof_text
 from labkit.messages import MAX_LINES
 from labkit.runner import FAILED, HANG, NOT_GRADED, PASSED, TODO, Result, namespace_of, run_lab
-from labkit.testing import LabFailure, cases, check, raises
+from labkit.testing import LabFailure, LabTodo, cases, check, raises
 from labkit.watchdog import LabHang, watchdog
 from mini_vllm.block_pool import FreeKVCacheBlockQueue
 from mini_vllm.kv_cache import KVCacheManager
@@ -353,8 +353,9 @@ def test_a_suite_is_run_on_correct_and_buggy_versions(break_it: Lab) -> None:
     assert outcomes(red) == [PASSED, FAILED]
     assert "something is wrong in free_blocks" in red[1].message
     red = grade(break_it, overfitted)
-    assert outcomes(red) == [FAILED, PASSED]
+    assert outcomes(red) == [FAILED, FAILED], "what is red on a correct version finds nothing"
     assert "test_all_blocks_come_back is red on it" in red[0].message
+    assert "does not count: so it is on correct, version 1" in red[1].message
     assert "mine.py:5: assert pool.num_free_blocks == 5" in red[0].message
     assert "mine.py, 1 test" in red[0].message
 
@@ -362,9 +363,65 @@ def test_a_suite_is_run_on_correct_and_buggy_versions(break_it: Lab) -> None:
 def test_a_suite_that_hangs_is_red_and_says_so(break_it: Lab) -> None:
     start = time.perf_counter()
     red = grade(break_it, SUITE.replace("    assert", "    while True: pass\n    assert"))
-    assert outcomes(red) == [HANG, PASSED], "on a buggy version, not to come back is to notice"
+    assert outcomes(red) == [HANG, FAILED]
+    assert "it does not come back from correct, version 1" in red[1].message
     assert "mine.py:5: while True: pass" in red[0].message
     assert time.perf_counter() - start < 5.0
+
+
+WHILE_ONE_IS_HELD = SUITE.replace("    assert", "    while pool.num_free_blocks < 4: pass\n    assert")
+
+
+def test_not_to_come_back_from_a_buggy_version_is_to_notice(break_it: Lab) -> None:
+    assert outcomes(grade(break_it, WHILE_ONE_IS_HELD)) == [PASSED, PASSED]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("RUNS = []\ndef test_x(lab):\n    RUNS.append(1)\n    assert len(RUNS) < 2", "all are green"),
+        (
+            "def test_x(lab):\n    test_x.runs = getattr(test_x, 'runs', 0) + 1\n    assert test_x.runs < 2",
+            "all are green",
+        ),
+        (
+            "from labkit import check as c\ndef test_x(lab):\n    c.n = getattr(c, 'n', 0) + 1\n    assert c.n < 2",
+            "does not count: so it is without the mistake",
+        ),
+        ("import random\ndef test_x(lab):\n    assert random.random() < 0.1", "does not count: so it is on correct"),
+        ("import random\ndef test_x(lab):\n    assert random.random() < 0.9", "all are green"),
+        ("def test_x(lab):\n    lab.BlockPool.x = 1", "does not count: so it is on correct, version 1"),
+        (
+            "def test_x(lab):\n    try:\n        assert lab.BlockPool(0)\n    except BaseException:\n        pass",
+            "all are green",
+        ),
+    ],
+)
+def test_what_finds_nothing(break_it: Lab, text: str, why: str) -> None:
+    try:
+        red = grade(break_it, text + "\n")
+    finally:
+        vars(check).pop("n", None)
+    assert red[1].outcome == FAILED
+    assert why in red[1].message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import inspect",
+        "from sys import modules",
+        "from labkit.graft import ungrafted",
+        "from labkit import breaking",
+        "import labkit as us; us.breaking.SECONDS = 9",
+        "lab.BlockPool.free_blocks.__code__",
+        "getattr(lab, '__module__')",
+        "open('versions.txt')",
+    ],
+)
+def test_a_test_may_not_look_at_the_version(break_it: Lab, line: str) -> None:
+    with pytest.raises(LabkitError, match="shows who is tested"):
+        grade(break_it, f"def test_x(lab):\n    {line}\n")
 
 
 def test_a_suite_must_have_tests_that_take_the_engine(break_it: Lab) -> None:
@@ -387,9 +444,58 @@ def test_it(lab):
 """
     suite = breaking.Suite(lab, Part(lab, tmp_path / "mine.py", text), lambda: namespace_of(lab))
     suite.must_be_green("correct_4")
-    suite.must_be_red("I4_1")
+    with pytest.raises(LabFailure, match="does not count: so it is on correct, version 1"):
+        suite.must_be_red("I4_1")
     with pytest.raises(LabFailure, match=r"correct, version 5: v1, with a mistake that is none against these laws: A "):
         suite.must_be_green("correct_5")
+
+
+# --- labs of debugging ------------------------------------------------------------------------------------------------
+
+FINDING = {"culprit": "mini_vllm.block_pool:BlockPool.touch", "step": 14, "why": "it counts to two"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"culprit": "mini_vllm.block_pool:BlockPool.free_blocks"},
+            "the function at fault: expected one whose mistake",
+        ),
+        ({"culprit": "mini_vllm.block_pool:BlockPool.tuch"}, "and there is none of that name"),
+        ({"culprit": "touch"}, "and there is none of that name"),
+        ({"step": 15}, "the step: expected the first one"),
+        ({"step": None}, "the step: expected the first one"),
+        ({"why": "  "}, "why: expected some words"),
+    ],
+)
+def test_a_culprit_is_named_with_its_step_and_a_reason(tmp_path: Path, changed: dict[str, object], said: str) -> None:
+    lab = catalog.find_lab("02.6")
+
+    def name(answer: dict[str, object]) -> None:
+        text = f"CASE_B = {answer!r}\ndef test_x(lab):\n    pass\n"
+        breaking.Suite(lab, Part(lab, tmp_path / "mine.py", text), lambda: namespace_of(lab)).must_name("b")
+
+    name(FINDING)
+    with pytest.raises(LabFailure, match=said):
+        name({**FINDING, **changed})
+    with pytest.raises(LabTodo):
+        name({**FINDING, "culprit": ""})
+
+
+@pytest.mark.parametrize("lab_id", ["02.6", "03.14"])
+def test_the_evidence_is_what_the_bug_leaves(lab_id: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lab = catalog.find_lab(lab_id)
+    assert all(evidence.is_current(lab, case) for case in lab.cases)
+    assert commands.evidence(lab_id, None) == 0
+    told = capsys.readouterr().out
+    assert [line[:10] for line in told.splitlines() if line.startswith("---")] == ["--- case a", "--- case b"]
+    for known in breaking.unpack(lab.versions.read_text(encoding="utf-8")).values():
+        assert not known.config or all(each.rpartition(".")[2] not in told for each in known.config["culprit"])
+    with pytest.raises(LabkitError, match="has no case"):
+        commands.evidence(lab_id, "c")
+    with pytest.raises(LabkitError, match="has no evidence"):
+        commands.evidence("02.1", None)
 
 
 # --- stubs ----------------------------------------------------------------------------------------------------------
