@@ -63,6 +63,7 @@ class Lab:
     chapter: str
     needs: tuple[str, ...] = ()
     modules: tuple[str, ...] = field(default=())  # whose public names the tests see
+    together: tuple[str, ...] = ()  # labs whose learner's parts are grafted with this one's, before it
 
     @property
     def root(self) -> Path:
@@ -167,6 +168,7 @@ def read_phase(file: Path) -> Phase:
                 chapter=entry["chapter"],
                 needs=tuple(entry.get("needs", ())),
                 modules=tuple(entry.get("modules", data["modules"])),
+                together=tuple(entry.get("together", ())),
             )
             for entry in data["lab"]
         ]

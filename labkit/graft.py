@@ -43,6 +43,7 @@ class Part:
         """text: what to take for the file's content, when it is not on disk."""
         self.lab = lab
         self.file = file
+        self.is_learners = is_learners
         tree = source.parse(file, text)
         if is_learners:
             source.refuse_borrowing(tree, file, lab)
@@ -189,13 +190,15 @@ def put(owner: Any, name: str, value: Any) -> None:
 
 @contextmanager
 def ungrafted() -> Iterator[None]:
-    """The reference as it is, for a while; then the parts stand in it again."""
+    """The reference as it is, for a while; then the parts stand in it again. Others may be grafted meanwhile."""
     swaps = list(_swaps)
+    _swaps.clear()
     try:
         for owner, name, _, reference in reversed(swaps):
             put(owner, name, reference)
         yield
     finally:
+        _swaps.extend(swaps)
         for owner, name, mine, _ in swaps:
             put(owner, name, mine)
 
