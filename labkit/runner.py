@@ -150,9 +150,7 @@ def namespace_of(lab: Lab, part: Part | None = None) -> SimpleNamespace:
     from labkit import draw
 
     names = namespace(lab.modules)
-    names.draw = SimpleNamespace(
-        blocks=draw.blocks, queue=draw.queue, scheduler=draw.scheduler, timeline=draw.timeline
-    )
+    names.draw = SimpleNamespace(blocks=draw.blocks, queue=draw.queue, scheduler=draw.scheduler, timeline=draw.timeline)
     names.drive = draw.drive
 
     @contextmanager

@@ -93,7 +93,13 @@ class Difference(LabFailure):
     again: Callable[[], "Difference | None"]  # plays the same calls again, on what is grafted then
 
     def __init__(
-        self, calls: Sequence[Call], invariant: str, what: str, expected: str, got: str, drawn: Sequence[str | Callable[[], str]] = ()
+        self,
+        calls: Sequence[Call],
+        invariant: str,
+        what: str,
+        expected: str,
+        got: str,
+        drawn: Sequence[str | Callable[[], str]] = (),
     ) -> None:
         self.walked, self.num_calls = list(calls), len(calls)
         written = "\n".join(write(call) for call in calls)

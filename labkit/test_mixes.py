@@ -1,13 +1,17 @@
 """Any mix of parts, the reference's, other correct ones and learners', gives every request the same tokens."""
 
 import random
+from pathlib import Path
 
 import pytest
 
 from labkit import behaviour, source
-from labkit.catalog import Lab, labs
+from labkit.catalog import ROOT, Lab, find_lab, labs
 from labkit.graft import Part, grafted
-from labkit.implementations import proof_part
+from labkit.implementations import proof_part, proof_text
+from labkit.runner import FAILED, PASSED, TODO, one_line, run_lab
+from labkit.together import with_company
+from mini_vllm.observe.replay import find_trace_files, read_traces, replay
 from mini_vllm.observe.trace import run_trace
 
 NUM_MIXES = 200
@@ -40,3 +44,71 @@ def test_any_mix_of_parts_gives_the_same_tokens(part: int, tmp_path_factory: pyt
                     scenario["name"],
                     [str(each.file) for each in mix],
                 )
+
+
+# --- a learner's checkout ---------------------------------------------------------------------------------------------
+
+
+def solve(folder: Path, lab: Lab, text: str) -> Part:
+    """The learner's file of a lab in a checkout."""
+    file = folder / lab.typed
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return Part(lab, file)
+
+
+def second_variant(lab: Lab) -> str:
+    """The text of the second of the other correct ways, by name; of the tests where a lab has no other way."""
+    files = sorted((lab.proof / "variants").glob("*.py"))
+    return proof_text(lab, files[1]) if len(files) > 1 else source.render_solution(lab)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Part]]:
+    """All labs that need no torch, solved by the second variants."""
+    folder = tmp_path_factory.mktemp("checkout")
+    return folder, {lab.id: solve(folder, lab, second_variant(lab)) for lab in labs() if not lab.needs}
+
+
+def test_the_second_variants_are_one_engine(checkout: tuple[Path, dict[str, Part]]) -> None:
+    part = checkout[1]["03.13"]
+    assert [each.lab.id for each in with_company([part])] == [*part.lab.together, "03.13"]
+    results = run_lab(part.lab, [part])
+    assert [result.message for result in results if result.outcome != PASSED] == []
+    line = "yours in it: 02.1, 02.2, 02.3, 02.4, 03.1, 03.2, 03.3, 03.4, 03.5, 03.6, 03.13"
+    assert one_line(part.lab, results).splitlines()[1].strip() == line
+
+
+@pytest.mark.slow
+def test_the_second_variants_decide_every_recorded_trace_as_vllm_did(checkout: tuple[Path, dict[str, Part]]) -> None:
+    """Those of 03.8 to 03.11, which are other schedulers' and managers', are in it too, and change nothing."""
+    parts = [part for part in checkout[1].values() if part.lab.slots]
+    traces = [trace for file in find_trace_files(ROOT / "traces") for trace in read_traces(file)]
+    assert len(traces) >= 252
+    assert {trace["config"]["policy"] for trace in traces} == {"fcfs", "priority"}
+    for chosen in (parts, with_company([checkout[1]["03.13"]])):
+        with grafted(chosen):
+            found = {trace["name"]: difference for trace in traces if (difference := replay(trace))}
+        assert found == {}
+
+
+def test_a_part_that_is_wrong_is_named(tmp_path: Path) -> None:
+    """Its own lab is a matter of its own; here the message says which of the parts must go."""
+    lab, pool, slots = (find_lab(lab_id) for lab_id in ("03.13", "02.2", "02.4"))
+    solve(tmp_path, find_lab("03.1"), second_variant(find_lab("03.1")))
+    solve(tmp_path, find_lab("03.5"), source.render_stub(find_lab("03.5")))
+    solve(tmp_path, slots, proof_text(slots, slots.proof / "bugs" / "publishes_from_the_table.py"))
+    (tmp_path / pool.typed).parent.mkdir(parents=True)
+    (tmp_path / pool.typed).write_text("def (")
+    results = run_lab(lab, [solve(tmp_path, lab, second_variant(lab))])
+    red = [result for result in results if result.outcome == FAILED and result.concept.searches]
+    assert "with the reference's in place of yours of 02.4 this is green" in red[0].message
+    said = one_line(lab, results).splitlines()[1].strip()
+    assert said.startswith("yours in it: 02.4, 03.1, 03.13; the reference's, since not begun: 02.1, 02.3, 03.2, 03.3")
+    assert "; mine.py:1: invalid syntax: 02.2; " in said
+    assert said.endswith("; not written yet: 03.5")
+
+
+def test_an_unwritten_scheduler_is_to_do(tmp_path: Path) -> None:
+    lab = find_lab("03.13")
+    assert {result.outcome for result in run_lab(lab, [solve(tmp_path, lab, source.render_stub(lab))])} == {TODO}
