@@ -58,7 +58,7 @@ def test_drop_of_somebody_else(lab, case):
     see("who is in the counts", list(output.num_scheduled_tokens), equals=list(case))
 
 
-# --- running: who gives way, and who has had its turn -----------------------------------------------------------------
+# --- running: who gives way, and who has had its turn ---------------------------------------------------------------
 
 
 def crowd(lab, members, *, policy="priority", budget=64):
@@ -269,7 +269,7 @@ def test_what_is_no_hit(lab, case):
     see(f"computed tokens: {about}", request.num_computed_tokens, equals=8)
 
 
-# --- all parts together -----------------------------------------------------------------------------------------------
+# --- all parts together ---------------------------------------------------------------------------------------------
 
 TEXTS = ("abcdabcdabcdabcd", "aaaaaaaaaaaaaaaa", "dcbadcbadcbadcba")
 
@@ -498,7 +498,7 @@ def replay(lab, trace):
         see(f"{trace['name']}: {name}", run.to_trace()["totals"][name], equals=trace["totals"][name])
 
 
-# --- your tests ---------------------------------------------------------------------------------------------------------
+# --- your tests -----------------------------------------------------------------------------------------------------
 
 
 @concept("The tests that you wrote hold for the engine that you wrote.", invariant="I10", illustrates=True)
