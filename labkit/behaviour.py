@@ -4,19 +4,35 @@ A fake model takes the place of the real one, so what is compared is scheduling 
 requests must be the same in any case; when they happen may differ, and where it does there is something to learn.
 """
 
+import inspect
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
-from labkit.graft import Part, grafted
-from labkit.watchdog import watchdog
+from labkit.catalog import Slot
+from labkit.graft import Part, grafted, reference_owner, replace_attribute, replace_everywhere
+from labkit.watchdog import LabHang, watchdog
 
 CORE = ("mini_vllm.block_pool", "mini_vllm.kv_cache", "mini_vllm.scheduler")
-NUM_SCENARIOS = 50
-SECONDS = 20.0
+NUM_SCENARIOS = 100
+SECONDS = 5.0
+COMPLETED_BY = {
+    "03.2": "03.13",
+    "03.3": "03.5",
+}  # labs whose part serves first come, first served, and who adds priority
 FIELDS = ("sched", "preempted", "finished", "waiting", "free")
+RULES = {  # an option that a scenario may have, and the value with which the rule is off
+    "policy": "fcfs",
+    "long_prefill_token_threshold": 0,
+    "watermark": 0.0,
+    "reserve_full_sequence": False,
+    "enable_prefix_caching": False,
+}
 
 Scenario = dict[str, Any]
+Called = tuple[str, Slot]  # a lab's id, and a slot of it
 
 
 class Difference(NamedTuple):
@@ -29,28 +45,42 @@ class Difference(NamedTuple):
     same_tokens: bool
 
 
-def scenarios(scheduler: str = "v1") -> Iterator[Scenario]:
-    """Arrivals that meet one another: shared prefixes, long prompts, tight pools. scheduler: which of the family."""
+def scenarios(scheduler: str = "v1", *, by_priority: bool = True) -> Iterator[Scenario]:
+    """Arrivals that meet one another: shared prefixes, long prompts, tight pools, and every rule in some of them.
+
+    scheduler: which of the family; the rules are V1's. by_priority: whether some have that policy.
+    """
     for seed in range(NUM_SCENARIOS):
         rng = random.Random(seed)
         block_size = rng.choice((1, 3, 4, 8))
         shared = [rng.randrange(1, 100) for _ in range(3 * block_size + 1)]
+        num_requests = rng.randint(2, 6)
+        arrival_times = rng.sample(range(num_requests), num_requests)
         requests: list[dict[str, Any]] = []
-        for i in range(rng.randint(2, 6)):
+        for i in range(num_requests):
             own = [rng.randrange(1, 100) for _ in range(rng.randint(1, 12))]
             prompt = [*shared[: rng.choice((0, len(shared)))], *own]
             requests.append(
-                {"id": f"r{i}", "arrival_step": rng.randint(0, 4), "arrival_time": float(i), "prompt": prompt,
-                 "max_tokens": rng.randint(1, 10), "priority": 0, "ignore_eos": True, "sample_seed": i}
+                {"id": f"r{i}", "arrival_step": rng.randint(0, 4), "arrival_time": float(arrival_times[i]),
+                 "prompt": prompt, "max_tokens": rng.randint(1, 10), "priority": rng.choice((0, 0, -1, 5)),
+                 "ignore_eos": True, "sample_seed": i}
             )  # fmt: skip
         longest = max(len(request["prompt"]) + request["max_tokens"] for request in requests)
-        num_blocks = -(-longest // block_size) + rng.randint(1, 8) + 1
+        num_blocks = -(-longest // block_size) + rng.choice((1, 1, 2, 3, 6)) + 1
+        options = {
+            "policy": rng.choice(("fcfs", "priority")),
+            "long_prefill_token_threshold": rng.choice((0, 0, 2, 5)),
+            "watermark": rng.choice((0.0, 0.0, 0.1, 0.4)),
+            "reserve_full_sequence": rng.random() < 0.7,
+            "enable_prefix_caching": rng.random() < 0.8,
+        }
         config = {
-            "block_size": block_size, "num_blocks": num_blocks, "max_num_seqs": rng.randint(1, 4),
-            "max_num_batched_tokens": rng.choice((4, 7, 16, 64)), "policy": "fcfs", "vocab_size": 100,
+            "block_size": block_size, "num_blocks": num_blocks, "max_num_seqs": rng.randint(1, 5),
+            "max_num_batched_tokens": rng.choice((4, 7, 16, 64)), "vocab_size": 100,
         }  # fmt: skip
-        if scheduler != "v1":
-            config["scheduler"] = scheduler
+        if not by_priority:
+            options["policy"] = "fcfs"
+        config |= options if scheduler == "v1" else {"scheduler": scheduler}
         yield {"name": f"scenario {seed}", "config": config, "requests": requests}
 
 
@@ -69,14 +99,32 @@ def decides(part: Part) -> bool:
     return scheduler_of([part]) is not None
 
 
-def compare(parts: Sequence[Part]) -> Iterator[Difference]:
-    """The reference beside the reference with these parts. Whatever the parts raise passes through."""
+def scenarios_for(parts: Sequence[Part]) -> Iterator[Scenario]:
+    """Those that the parts are meant for."""
+    return scenarios(scheduler_of(parts) or "v1", by_priority=not without_priority(parts))
+
+
+def without_priority(parts: Sequence[Part]) -> dict[str, str]:
+    """The labs whose part knows one policy only, and the lab that would complete it, which is not among the parts."""
+    ids = {part.lab.id for part in parts}
+    return {lab_id: other for lab_id, other in COMPLETED_BY.items() if lab_id in ids and other not in ids}
+
+
+def compare(parts: Sequence[Part], called: set[Called] | None = None) -> Iterator[Difference]:
+    """The reference beside the reference with these parts. Whatever the parts raise passes through, a hang does not.
+
+    called: the slots that were called are added to it.
+    """
     from mini_vllm.observe.trace import run_trace
 
-    for scenario in scenarios(scheduler_of(parts) or "v1"):
+    for scenario in scenarios_for(parts):
         reference = run_trace(scenario)
-        with grafted(parts), watchdog(SECONDS):
-            mine = run_trace(scenario, max_steps=10_000)
+        try:
+            with grafted(parts), watchdog(SECONDS), noting_calls(parts, called):
+                mine = run_trace(scenario, max_steps=10_000)
+        except LabHang:
+            yield Difference(scenario["name"], 0, "did not come back", describe(reference["steps"], 0), False)
+            return
         same_tokens = mine["outputs"] == reference["outputs"]
         step = first_differing_step(mine["steps"], reference["steps"])
         if step is not None or not same_tokens:
@@ -103,11 +151,70 @@ def describe(steps: Sequence[Any], step: int) -> str:
     return ", ".join(f"{name} {steps[step].get(name)}" for name in FIELDS if steps[step].get(name))
 
 
+@contextmanager
+def noting_calls(parts: Sequence[Part], called: set[Called] | None) -> Iterator[None]:
+    """Add to `called` the slots of grafted parts that are called."""
+    with ExitStack() as undo:
+        for part in parts if called is not None else ():
+            for slot, mine in part.replacements:
+                note = partial(called.add, (part.lab.id, slot))  # type: ignore[union-attr]
+                if isinstance(mine, type):
+                    for name, method in list(vars(mine).items()):
+                        if inspect.isfunction(method):
+                            replace_attribute(mine, name, noting(method, note), undo)
+                elif not slot.owner:
+                    replace_everywhere(mine, noting(mine, note), undo)
+                elif vars(reference_owner(slot)).get(slot.name) is mine:  # else a later part has taken its place
+                    replace_attribute(reference_owner(slot), slot.name, noting(mine, note), undo)
+        yield
+
+
+def noting(function: Any, note: Callable[[], object]) -> Any:
+    """The same function, which calls note() first."""
+    kind = type(function) if isinstance(function, staticmethod | classmethod) else None
+    plain = getattr(function, "__func__", function)
+
+    @wraps(plain)
+    def noted(*arguments: Any, **named: Any) -> Any:
+        note()
+        return plain(*arguments, **named)
+
+    return kind(noted) if kind else noted
+
+
+def not_exercised(parts: Sequence[Part], called: set[Called]) -> dict[str, list[str]]:
+    """The slots that made no decision: why, and which."""
+    found: dict[str, list[str]] = {}
+    for number, part in enumerate(parts):
+        later = {slot: other.lab.id for other in parts[number + 1 :] for slot in other.lab.slots}
+        for slot, _ in part.replacements:
+            if slot in later:
+                reason = f"that of lab {later[slot]} takes its place"
+            elif (part.lab.id, slot) not in called:
+                reason = "never called"
+            else:
+                continue
+            found.setdefault(reason, []).append(f"{slot.name} of {part.lab.id}")
+    return found
+
+
 def summary(parts: Sequence[Part]) -> str:
-    """What a learner reads: how many scenarios differ, and the first of them."""
-    found = list(compare(parts))
+    """What a learner reads: how many scenarios differ, the first of them, and which parts it says nothing about."""
+    called: set[Called] = set()
+    found = list(compare(parts, called))
+    idle = not_exercised(parts, called)
+    notes = [
+        f"  Not exercised: priority, since {lab_id} serves first come, first served ({other} completes it)."
+        for lab_id, other in without_priority(parts).items()
+    ]
+    notes += [f"  Not exercised: {', '.join(names)} ({reason})." for reason, names in idle.items()]
+    if sum(map(len, idle.values())) == sum(len(part.replacements) for part in parts):
+        return "\n".join(
+            ["Behaviour: nothing of yours was called in the scenarios, so they say nothing of it.", *notes]
+        )
     if not found:
-        return f"Behaviour: the same decisions as the reference in all {NUM_SCENARIOS} scenarios, step for step."
+        same = f"Behaviour: the same decisions as the reference in all {NUM_SCENARIOS} scenarios, step for step."
+        return "\n".join([same, *notes])
     first = found[0]
     lines = [f"Behaviour: other decisions than the reference in {len(found)} of {NUM_SCENARIOS} scenarios."]
     lines += [
@@ -117,4 +224,4 @@ def summary(parts: Sequence[Part]) -> str:
     ]
     wrong = [each.scenario for each in found if not each.same_tokens]
     lines.append(f"  The tokens differ in {', '.join(wrong)}." if wrong else "  The tokens are the same everywhere.")
-    return "\n".join(lines)
+    return "\n".join([*lines, *notes])

@@ -69,23 +69,21 @@ def queue(queue: Any) -> str:
 def timeline(mine: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]] = (), whose: str = "") -> str:
     """Steps of a trace as columns, requests as rows: tokens computed, x for preempted, . for waiting.
 
-    other: the same steps of somebody else, whose name is `whose`; of each request that differs there is a second row.
+    other: the same steps of somebody else, whose name is `whose`; those that differ come first, in two rows.
     """
     if not mine:
         return ""
     mine, other = mine[-MAX_COLUMNS:], other[-MAX_COLUMNS:]
     longest = max(mine, other, key=len)
-    names = dict.fromkeys(name for step in (*mine, *other) for name in marks(step))
+    rows = {"free": [[str(step["free_sched"]) for step in steps] for steps in (mine, other)]}
+    for name in dict.fromkeys(name for step in (*mine, *other) for name in marks(step)):
+        rows[name] = [[marks(step).get(name, "") for step in steps] for steps in (mine, other)]
     lines = [("step", [str(step["step"]) for step in longest])]
-    for name in names:
-        rows = [[marks(step).get(name, "") for step in steps] for steps in (mine, other)]
-        lines.append((name, rows[0]))
-        if whose and rows[0] != rows[1]:
-            lines.append((f"  {whose}", rows[1]))
-    free = [[str(step["free_sched"]) for step in steps] for steps in (mine, other)]
-    lines.append(("free", free[0]))
-    if whose and free[0] != free[1]:
-        lines.append((f"  {whose}", free[1]))
+    differing = [name for name, (one, theirs) in rows.items() if whose and one != theirs]
+    for name in sorted(rows, key=lambda name: (name not in differing, name == "free")):
+        lines.append((name, rows[name][0]))
+        if name in differing:
+            lines.append((f"  {whose}", rows[name][1]))
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:{width}} {' '.join(f'{cell:>3}' for cell in cells)}".rstrip() for name, cells in lines)
 

@@ -22,6 +22,7 @@ from labkit.testing import LabFailure, cases, check, raises
 from labkit.watchdog import LabHang, watchdog
 from mini_vllm.block_pool import FreeKVCacheBlockQueue
 from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.observe.trace import run_trace
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies import make_scheduler
 from mini_vllm.policies.v0.fork import ForkingKVCacheManager
@@ -509,6 +510,35 @@ def test_behaviour_is_compared_step_by_step(lab: Lab) -> None:
     assert "other decisions" in said
     assert "The tokens are the same everywhere." in said
     assert len(said.splitlines()) == 5
+
+
+def test_the_scenarios_exercise_every_rule() -> None:
+    """Each rule decides something in some: without it the reference itself decides otherwise."""
+    counts, preempted = dict.fromkeys(behaviour.RULES, 0), 0
+    for scenario in behaviour.scenarios():
+        trace = run_trace(scenario)
+        preempted += trace["totals"]["preemptions"] > 0
+        for rule, off in behaviour.RULES.items():
+            if scenario["config"][rule] != off:
+                without = run_trace(scenario | {"config": scenario["config"] | {rule: off}}, max_steps=5_000)
+                differs = behaviour.first_differing_step(without["steps"], trace["steps"]) is not None
+                counts[rule] += differs
+    assert preempted >= 20
+    assert min(counts.values()) >= 10, counts
+
+
+def test_what_was_not_exercised_is_said() -> None:
+    """The outline of 03.2 asks nobody whether it may admit; and a later lab's part takes an earlier one's place."""
+    names = ("03.1:positions", "03.2:by_index", "03.6:early_returns")
+    parts = [part_of(catalog.find_lab(name[:4]), f"variant:{name[5:]}") for name in names]
+    said = behaviour.summary([part for part in parts if part])
+    assert "Not exercised: _clamp_new_tokens of 03.1 (that of lab 03.6 takes its place)." in said
+    assert "Not exercised: _may_admit of 03.6 (never called)." in said
+    assert "Not exercised: priority, since 03.2 serves first come, first served (03.13 completes it)." in said
+    assert "other decisions" in said
+    lab = catalog.find_lab("03.11")
+    fork = Part(lab, lab.stub, is_learners=False)
+    assert behaviour.summary([fork]).startswith("Behaviour: nothing of yours was called in the scenarios")
 
 
 def test_the_behaviour_of_a_policy_is_compared_with_that_policy() -> None:

@@ -342,9 +342,10 @@ def drive_along(lab, calls):
                 if scheduler.has_unfinished_requests():
                     yield from one_step(lab, scheduler, records)
         elif name == "step_and_finish_meanwhile":
-            yield from one_step(lab, scheduler, records, lambda: scheduler.finish_request(*arguments))
+            yield from one_step(lab, scheduler, records, [(scheduler.finish_request, *arguments)])
         else:
-            yield from one_step(lab, scheduler, records, lambda: replace(lab, scheduler, known, arguments))
+            events = [(scheduler.finish_request, arguments[0], "abort"), (add, lab, scheduler, known, arguments)]
+            yield from one_step(lab, scheduler, records, events)
     picture = drawing(lab, records)
     for name, request in sorted(known.items()):
         yield "I8", f"what {name} said", "".join(map(chr, request.output_token_ids)), picture
@@ -361,14 +362,8 @@ def add(lab, scheduler, known, arguments):
         scheduler.add_request(request)
 
 
-def replace(lab, scheduler, known, arguments):
-    """While the model runs a request ends, and another one of its id comes."""
-    scheduler.finish_request(arguments[0], "abort")
-    add(lab, scheduler, known, arguments)
-
-
-def one_step(lab, scheduler, records, meanwhile=None):
-    """One turn. meanwhile: what happens while the model runs."""
+def one_step(lab, scheduler, records, meanwhile=()):
+    """One turn. meanwhile: what is called while the model runs."""
     kv, step = scheduler.kv_cache_manager, len(records)
     output = scheduler.schedule()
     record = {"step": step, "sched": list(output.num_scheduled_tokens.items()), "free_sched": kv.num_free_blocks}
@@ -397,8 +392,8 @@ def one_step(lab, scheduler, records, meanwhile=None):
         if scheduler.needs_sample(request, output.num_scheduled_tokens[request.request_id])
     }
     yield "I8", where + "who is sampled", sorted(sampled), picture
-    if meanwhile:
-        meanwhile()
+    for call, *arguments in meanwhile:
+        call(*arguments)
     ended = scheduler.update_from_output(output, sampled)
     ends = [(request.request_id, request.finish_reason) for request in ended]
     yield "I8", where + "who ended, and how", ends, picture
@@ -469,33 +464,22 @@ def test_recorded_steps(lab, case):
 
 def replay(lab, trace):
     """Run what was recorded again; the first step that differs is shown beside vLLM's."""
-    run, recorded = lab.ScenarioRun(trace), trace["steps"]
-    for number, theirs in enumerate(recorded, start=1):
-        where = f"{trace['name']}, step {theirs['step']}"
-        see = check(
-            lambda: (
-                lab.draw.timeline(run.recorder.steps[:number], recorded[: len(run.recorder.steps)], "vLLM")
-                if run.recorder.steps
-                else ""
-            )
-        )
+    run, recorded, name = lab.ScenarioRun(trace), trace["steps"], trace["name"]
+    ours = run.recorder.steps
+    see = check(lambda: lab.draw.timeline(ours, recorded[: len(ours)], "vLLM"))
+    for theirs in recorded:
+        where = f"{name}, step {theirs['step']}"
         see.true(f"{where}: somebody is left to compute", not run.is_done())
         run.run_step()
         for field, what in FIELDS.items():
-            see(f"{where}: {what}", run.recorder.steps[-1].get(field, []) or [], equals=theirs.get(field, []) or [])
-    see = check(lambda: lab.draw.timeline(run.recorder.steps, recorded, "vLLM"))
-    see.true(f"{trace['name']}: all is done after the last recorded step", run.is_done())
-    for name, value in run.to_trace()["outputs"].items():
-        see(f"{trace['name']}: what {name} said", value, equals=trace["outputs"][name])
-    for name in (
-        "prefix_requests",
-        "prefix_queries",
-        "prefix_hits",
-        "preempted_requests",
-        "preempted_queries",
-        "preempted_hits",
-    ):
-        see(f"{trace['name']}: {name}", run.to_trace()["totals"][name], equals=trace["totals"][name])
+            see(f"{where}: {what}", ours[-1].get(field) or [], equals=theirs.get(field) or [])
+    see.true(f"{name}: all is done after the last recorded step", run.is_done())
+    said = run.to_trace()
+    for request_id, token_ids in said["outputs"].items():
+        see(f"{name}: what {request_id} said", token_ids, equals=trace["outputs"][request_id])
+    for total in ("requests", "queries", "hits"):
+        for kind in ("prefix", "preempted"):
+            see(f"{name}: {kind}_{total}", *(each["totals"][f"{kind}_{total}"] for each in (said, trace)))
 
 
 # --- your tests -----------------------------------------------------------------------------------------------------
