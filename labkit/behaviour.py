@@ -6,29 +6,37 @@ requests must be the same in any case; when they happen may differ, and where it
 
 import inspect
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
 from typing import Any, NamedTuple
 
-from labkit.catalog import Slot
+from labkit.catalog import SYMBOLS, VLLM, Slot
 from labkit.graft import Part, grafted, reference_owner, replace_attribute, replace_everywhere
 from labkit.watchdog import LabHang, watchdog
 
 CORE = ("mini_vllm.block_pool", "mini_vllm.kv_cache", "mini_vllm.scheduler")
+TRACES = SYMBOLS.parent  # what was recorded from vLLM
+NEVER = "never called"
 NUM_SCENARIOS = 100
 SECONDS = 5.0
-COMPLETED_BY = {
-    "03.2": "03.13",
-    "03.3": "03.5",
-}  # labs whose part serves first come, first served, and who adds priority
 FIELDS = ("sched", "preempted", "finished", "waiting", "free")
-RULES = {  # an option that a scenario may have, and the value with which the rule is off
-    "policy": "fcfs",
-    "long_prefill_token_threshold": 0,
-    "watermark": 0.0,
-    "reserve_full_sequence": False,
-    "enable_prefix_caching": False,
+RULES: dict[
+    str, tuple[Any, str]
+] = {  # an option that a scenario may have: the value with which the rule is off, and what it is called
+    "policy": ("fcfs", "priority"),
+    "long_prefill_token_threshold": (0, "the threshold"),
+    "watermark": (0.0, "the watermark"),
+    "reserve_full_sequence": (False, "the reservation"),
+    "enable_chunked_prefill": (True, "prompts in one piece"),
+    "enable_prefix_caching": (False, "the prefix cache"),
+}
+FINER = ("policy", "long_prefill_token_threshold", "watermark", "reserve_full_sequence", "enable_chunked_prefill")
+COUNTS = tuple(f"{kind}_{what}" for kind in ("prefix", "preempted") for what in ("requests", "queries", "hits"))
+COMPLETED_BY = {  # labs whose part need not know some rules, and the lab that adds them
+    "03.1": (("long_prefill_token_threshold",), "03.6"),
+    "03.2": (FINER, "03.13"),
+    "03.3": (("policy",), "03.5"),
 }
 
 Scenario = dict[str, Any]
@@ -45,10 +53,10 @@ class Difference(NamedTuple):
     same_tokens: bool
 
 
-def scenarios(scheduler: str = "v1", *, by_priority: bool = True) -> Iterator[Scenario]:
+def scenarios(scheduler: str = "v1", *, without: Collection[str] = ()) -> Iterator[Scenario]:
     """Arrivals that meet one another: shared prefixes, long prompts, tight pools, and every rule in some of them.
 
-    scheduler: which of the family; the rules are V1's. by_priority: whether some have that policy.
+    scheduler: which of the family; the rules are V1's. without: rules that are off in all.
     """
     for seed in range(NUM_SCENARIOS):
         rng = random.Random(seed)
@@ -72,14 +80,17 @@ def scenarios(scheduler: str = "v1", *, by_priority: bool = True) -> Iterator[Sc
             "long_prefill_token_threshold": rng.choice((0, 0, 2, 5)),
             "watermark": rng.choice((0.0, 0.0, 0.1, 0.4)),
             "reserve_full_sequence": rng.random() < 0.7,
+            "enable_chunked_prefill": rng.random() < 0.75,
             "enable_prefix_caching": rng.random() < 0.8,
         }
         config = {
             "block_size": block_size, "num_blocks": num_blocks, "max_num_seqs": rng.randint(1, 5),
             "max_num_batched_tokens": rng.choice((4, 7, 16, 64)), "vocab_size": 100,
         }  # fmt: skip
-        if not by_priority:
-            options["policy"] = "fcfs"
+        options |= {rule: RULES[rule][0] for rule in without}
+        if scheduler == "v1" and not options["enable_chunked_prefill"]:
+            config |= {"max_model_len": longest, "max_num_batched_tokens": longest, "num_blocks": 3 * num_blocks}
+            options["long_prefill_token_threshold"] = 0  # what is cut by it fits anyway
         config |= options if scheduler == "v1" else {"scheduler": scheduler}
         yield {"name": f"scenario {seed}", "config": config, "requests": requests}
 
@@ -101,13 +112,25 @@ def decides(part: Part) -> bool:
 
 def scenarios_for(parts: Sequence[Part]) -> Iterator[Scenario]:
     """Those that the parts are meant for."""
-    return scenarios(scheduler_of(parts) or "v1", by_priority=not without_priority(parts))
+    return scenarios(scheduler_of(parts) or "v1", without=unknown_rules(parts))
 
 
-def without_priority(parts: Sequence[Part]) -> dict[str, str]:
-    """The labs whose part knows one policy only, and the lab that would complete it, which is not among the parts."""
+def unknown_rules(parts: Sequence[Part]) -> dict[str, str]:
+    """The rules that one of the parts need not know, and which: the lab that completes it is not among the parts."""
     ids = {part.lab.id for part in parts}
-    return {lab_id: other for lab_id, other in COMPLETED_BY.items() if lab_id in ids and other not in ids}
+    found: dict[str, str] = {}
+    for lab_id, (rules, other) in COMPLETED_BY.items():
+        if lab_id in ids and other not in ids:
+            found |= dict.fromkeys(rules, f"{lab_id} need not know that, and {other} adds it")
+    return found
+
+
+def idle_rules(parts: Sequence[Part]) -> list[str]:
+    """A line for each reason why rules are not exercised."""
+    reasons: dict[str, list[str]] = {}
+    for rule, reason in unknown_rules(parts).items():
+        reasons.setdefault(reason, []).append(RULES[rule][1])
+    return [f"  Not exercised: {', '.join(rules)} ({reason})." for reason, rules in reasons.items()]
 
 
 def compare(parts: Sequence[Part], called: set[Called] | None = None) -> Iterator[Difference]:
@@ -163,7 +186,9 @@ def noting_calls(parts: Sequence[Part], called: set[Called] | None) -> Iterator[
                         if inspect.isfunction(method):
                             replace_attribute(mine, name, noting(method, note), undo)
                 elif not slot.owner:
-                    replace_everywhere(mine, noting(mine, note), undo)
+                    noted = noting(mine, note)
+                    replace_everywhere(mine, noted, undo)
+                    replace_attribute(part.module, slot.name, noted, undo)  # where the part itself calls it
                 elif vars(reference_owner(slot)).get(slot.name) is mine:  # else a later part has taken its place
                     replace_attribute(reference_owner(slot), slot.name, noting(mine, note), undo)
         yield
@@ -191,7 +216,7 @@ def not_exercised(parts: Sequence[Part], called: set[Called]) -> dict[str, list[
             if slot in later:
                 reason = f"that of lab {later[slot]} takes its place"
             elif (part.lab.id, slot) not in called:
-                reason = "never called"
+                reason = NEVER
             else:
                 continue
             found.setdefault(reason, []).append(f"{slot.name} of {part.lab.id}")
@@ -203,10 +228,7 @@ def summary(parts: Sequence[Part]) -> str:
     called: set[Called] = set()
     found = list(compare(parts, called))
     idle = not_exercised(parts, called)
-    notes = [
-        f"  Not exercised: priority, since {lab_id} serves first come, first served ({other} completes it)."
-        for lab_id, other in without_priority(parts).items()
-    ]
+    notes = idle_rules(parts)
     notes += [f"  Not exercised: {', '.join(names)} ({reason})." for reason, names in idle.items()]
     if sum(map(len, idle.values())) == sum(len(part.replacements) for part in parts):
         return "\n".join(
@@ -225,3 +247,43 @@ def summary(parts: Sequence[Part]) -> str:
     wrong = [each.scenario for each in found if not each.same_tokens]
     lines.append(f"  The tokens differ in {', '.join(wrong)}." if wrong else "  The tokens are the same everywhere.")
     return "\n".join([*lines, *notes])
+
+
+def beside_vllm(parts: Sequence[Part]) -> str:
+    """What a learner reads of the recorded traces of vLLM: how many differ, and the first of them."""
+    from mini_vllm.observe.replay import find_trace_files, read_traces, replay
+
+    about = f"Beside vLLM {VLLM}"
+    unknown = unknown_rules(parts)
+    uncounted = COUNTS if "enable_chunked_prefill" in unknown else ()  # an outline of 03.2 need not count, either
+    every = [trace for file in find_trace_files(TRACES) for trace in read_traces(file)]
+    traces = [trace for trace in every if not any(has_rule(trace["config"], rule) for rule in unknown)]
+    found: dict[str, str] = {}
+    called: set[Called] = set()
+    for trace in traces:
+        try:
+            with grafted(parts), watchdog(SECONDS), noting_calls(parts, called):
+                totals = {name: value for name, value in trace["totals"].items() if name not in uncounted}
+                difference = replay(trace | {"totals": totals})
+        except LabHang:
+            return f"{about}: yours did not come back in the recorded trace {trace['name']}."
+        if difference:
+            found[trace["name"]] = difference
+    idle = not_exercised(parts, called).get(NEVER, [])
+    if not called:
+        return f"{about}: nothing of yours was called in the recorded traces."
+    others = f" that exercise no other rule (of {len(every)})" if unknown else ""
+    of_all = f"the {len(traces)} recorded traces{others}"
+    if found:
+        name, difference = next(iter(found.items()))
+        said = f"{about}: {len(found)} of {of_all} differ, the first in {name}, {difference}"
+    else:
+        said = f"{about}: every step of {of_all} is the same."
+    return "\n".join([said, *([f"  Not exercised: {', '.join(idle)} ({NEVER})."] if idle else [])])
+
+
+def has_rule(config: Mapping[str, Any], rule: str) -> bool:
+    """Whether a rule is on in a recorded trace."""
+    name = "scheduler_reserve_full_isl" if rule == "reserve_full_sequence" else rule
+    off = RULES[rule][0]
+    return bool(config.get(name, off) != off)

@@ -518,13 +518,13 @@ def test_the_scenarios_exercise_every_rule() -> None:
     for scenario in behaviour.scenarios():
         trace = run_trace(scenario)
         preempted += trace["totals"]["preemptions"] > 0
-        for rule, off in behaviour.RULES.items():
+        for rule, (off, _) in behaviour.RULES.items():
             if scenario["config"][rule] != off:
                 without = run_trace(scenario | {"config": scenario["config"] | {rule: off}}, max_steps=5_000)
                 differs = behaviour.first_differing_step(without["steps"], trace["steps"]) is not None
                 counts[rule] += differs
     assert preempted >= 20
-    assert min(counts.values()) >= 10, counts
+    assert min(counts.values()) >= 8, counts
 
 
 def test_what_was_not_exercised_is_said() -> None:
@@ -534,8 +534,8 @@ def test_what_was_not_exercised_is_said() -> None:
     said = behaviour.summary([part for part in parts if part])
     assert "Not exercised: _clamp_new_tokens of 03.1 (that of lab 03.6 takes its place)." in said
     assert "Not exercised: _may_admit of 03.6 (never called)." in said
-    assert "Not exercised: priority, since 03.2 serves first come, first served (03.13 completes it)." in said
-    assert "other decisions" in said
+    assert "Not exercised: priority, the threshold, the watermark, the reservation, prompts in one piece (03.2" in said
+    assert "the same decisions" in said
     lab = catalog.find_lab("03.11")
     fork = Part(lab, lab.stub, is_learners=False)
     assert behaviour.summary([fork]).startswith("Behaviour: nothing of yours was called in the scenarios")
@@ -864,18 +864,3 @@ def test_no_learners_file_is_tracked() -> None:
 
     tracked = subprocess.run(["git", "ls-files", "*mine.py"], cwd=catalog.ROOT, capture_output=True, text=True)
     assert tracked.stdout == ""
-
-
-@pytest.mark.parametrize(
-    ("lab_id", "scheduling"),
-    [
-        ("03.2", {}),
-        ("03.8", {"scheduler": "prefill_first"}),
-        ("03.9", {}),
-        ("03.10", {"preemption_mode": "swap"}),
-        ("03.11", {"scheduler": "sequence_group"}),
-    ],
-)
-def test_lab_run_takes_the_scheduler_that_has_the_parts_in_it(lab_id: str, scheduling: dict[str, str]) -> None:
-    lab = catalog.find_lab(lab_id)
-    assert commands.scheduling_for([Part(lab, lab.stub, is_learners=False)]) == scheduling

@@ -1,18 +1,25 @@
 """Any mix of parts, the reference's, other correct ones and learners', gives every request the same tokens."""
 
 import random
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from labkit import behaviour, source
-from labkit.catalog import ROOT, Lab, find_lab, labs
+from labkit import behaviour, progress, running, source
+from labkit.catalog import ROOT, Lab, LabkitError, Phase, find_lab, labs
 from labkit.graft import Part, grafted
 from labkit.implementations import proof_part, proof_text
 from labkit.runner import FAILED, PASSED, TODO, one_line, run_lab
 from labkit.together import with_company
 from mini_vllm.observe.replay import find_trace_files, read_traces, replay
 from mini_vllm.observe.trace import run_trace
+from mini_vllm.params import SamplingParams
+from mini_vllm.policies import make_scheduler
+from mini_vllm.request import Request
+from mini_vllm.step import KVPlan
 
 NUM_MIXES = 200
 NUM_SLICES = 4  # so that test workers share the load
@@ -112,3 +119,92 @@ def test_a_part_that_is_wrong_is_named(tmp_path: Path) -> None:
 def test_an_unwritten_scheduler_is_to_do(tmp_path: Path) -> None:
     lab = find_lab("03.13")
     assert {result.outcome for result in run_lab(lab, [solve(tmp_path, lab, source.render_stub(lab))])} == {TODO}
+
+
+# --- lab run ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """`lab run` without torch, in a checkout where the labs that are named have a file and are done."""
+    copies = [replace(lab, folder=tmp_path / lab.folder.relative_to(ROOT)) for lab in labs() if lab.id[:2] == "03"]
+    monkeypatch.setattr(running, "phases", lambda: [Phase("03", "Test", tmp_path, tuple(copies))])
+    monkeypatch.setattr(running, "labs", lambda: iter(copies))
+    monkeypatch.setattr(running, "find_lab", lambda lab_id: next(lab for lab in copies if lab.id == lab_id))
+    monkeypatch.setattr(running, "find_spec", lambda package: None)
+
+    def call(done: dict[str, str], what: str = "03", prompt: str | None = None) -> str:
+        for lab in copies:
+            if lab.id in done:
+                lab.mine.parent.mkdir(parents=True, exist_ok=True)
+                lab.mine.write_text(done[lab.id], encoding="utf-8")
+        monkeypatch.setattr(progress, "read", lambda: {lab_id: {"passed": 1, "total": 1} for lab_id in done})
+        assert running.run(what, prompt, "phase") == 0
+        return capsys.readouterr().out
+
+    return call
+
+
+def solved(*lab_ids: str) -> dict[str, str]:
+    return {lab_id: second_variant(find_lab(lab_id)) for lab_id in lab_ids}
+
+
+def test_lab_run_names_what_is_in_and_what_is_left_out(run: Callable[..., str]) -> None:
+    said = run(solved("03.1", "03.4", "03.8", "03.9") | {"03.6": "def (", "03.5": source.render_stub(find_lab("03.5"))})
+    assert "Yours: 03.1, 03.4, 03.9.\n" in said
+    assert "The reference's, since they are not done: 03.2, 03.3, 03.13.\n" in said
+    assert "The reference's, since mine.py:1: invalid syntax: 03.6.\n" in said
+    assert "The reference's, since they are not written any more: 03.5.\n" in said
+    assert "The reference's, for other engines (`lab run ID` takes that of a lab): 03.8, 03.10, 03.11.\n" in said
+    assert all(name in said for name in ("ann-2", "eve", "preempted", "Without torch a fake model answers"))
+    assert "the same decisions as the reference in all 100 scenarios" in said
+    assert "Not exercised: the threshold (03.1 need not know that, and 03.6 adds it)." in said
+    assert "Beside vLLM 0.33.0: every step of the 170 recorded traces that exercise no other rule (of 255) is" in said
+
+
+def test_lab_run_says_of_vllm_only_what_was_exercised(run: Callable[..., str]) -> None:
+    said = run({"03.2": proof_text(find_lab("03.2"), find_lab("03.2").proof / "variants" / "outline.py")})
+    assert "Yours: 03.2.\n" in said
+    assert "Not exercised: priority, the threshold, the watermark, the reservation, prompts in one piece (03.2" in said
+    assert re.search(r"Beside vLLM 0.33.0: every step of the \d+ recorded traces that exercise no other rule", said)
+    said = run(solved("03.1", "03.2", "03.3", "03.4", "03.5", "03.6", "03.13"))
+    assert "Beside vLLM 0.33.0: every step of the 255 recorded traces is the same." in said
+
+
+def test_lab_run_of_a_lab_takes_its_engine(run: Callable[..., str]) -> None:
+    said = run(solved("03.1", "03.8"), "03.8", "What is it?")
+    assert "Yours: 03.1, 03.8.\n" in said
+    assert "The engine has scheduler='prefill_first'." in said
+    assert "Beside vLLM" not in said
+    assert "Nothing of yours is in it: this is the reference." in run({}, "03.11")
+    with pytest.raises(LabkitError, match="There is no lab or phase '07'"):
+        running.run("07", None, "phase")
+
+
+def test_hits_are_counted_where_an_outline_leaves_it_out() -> None:
+    """The outline of 03.2 admits without _admit; what is said of hits is right all the same."""
+    found = []
+    for impl in ("reference", "outline"):
+        lab = find_lab("03.2")
+        parts = [] if impl == "reference" else [proof_part(lab, lab.proof / "variants" / f"{impl}.py")]
+        with grafted(parts):
+            scheduler = make_scheduler(
+                {"num_blocks": 20, "block_size": 2, "max_num_seqs": 4, "max_num_batched_tokens": 9}
+            )
+            books = running.Bookkeeper(scheduler)
+            requests = [Request(name, [1, 2, 3, 4, 5], SamplingParams(max_tokens=3)) for name in "abc"]
+            for request in requests:
+                scheduler.add_request(request)
+            while scheduler.has_unfinished_requests():
+                books.before_schedule()
+                output = scheduler.schedule()
+                books.after_schedule(output, KVPlan())
+                sampled = {
+                    request.request_id: [7]
+                    for request in output.scheduled_requests
+                    if scheduler.needs_sample(request, output.num_scheduled_tokens[request.request_id])
+                }
+                scheduler.update_from_output(output, sampled)
+            found.append(([request.num_cached_tokens for request in requests], scheduler.prefix_cache_stats))
+    assert found[0] == found[1]
+    assert found[0][0] == [0, 4, 4]
