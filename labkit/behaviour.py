@@ -90,7 +90,9 @@ def scenarios(scheduler: str = "v1", *, without: Collection[str] = ()) -> Iterat
         options |= {rule: RULES[rule][0] for rule in without}
         if scheduler == "v1" and not options["enable_chunked_prefill"]:
             config |= {"max_model_len": longest, "max_num_batched_tokens": longest, "num_blocks": 3 * num_blocks}
-            options["long_prefill_token_threshold"] = 0  # what is cut by it fits anyway
+            config["max_num_seqs"] = num_requests  # so that the budget is what they wait for
+            options["long_prefill_token_threshold"] = 0
+            requests = [{**request, "arrival_step": 0} for request in requests]
         config |= options if scheduler == "v1" else {"scheduler": scheduler}
         yield {"name": f"scenario {seed}", "config": config, "requests": requests}
 
