@@ -316,14 +316,12 @@ def traffic(rng, policy):
 def newcomer(rng, name, arrival):
     """What make_request takes."""
     text = rng.choice(TEXTS)[: rng.randint(0, 9)] + "".join(rng.choice("xyz") for _ in range(rng.randint(1, 3)))
-    return (
-        name,
-        text,
-        rng.randint(1, 6),
-        rng.choice((0, 0, 0, -1, 7)),
-        float(arrival),
-        rng.choice((None, None, None, "s")),
-    )
+    options = {"max_tokens": rng.randint(1, 6), "arrival_time": float(arrival)}
+    if priority := rng.choice((0, 0, 0, -1, 7)):
+        options["priority"] = priority
+    if rng.random() < 0.25:
+        options["salt"] = "s"
+    return name, text, options
 
 
 def drive_along(lab, calls):
@@ -356,9 +354,10 @@ def drive_along(lab, calls):
 
 
 def add(lab, scheduler, known, arguments):
-    request = make_request(lab, *arguments)
-    if request.request_id not in known or known[request.request_id].is_finished:
-        known[request.request_id] = request
+    name, text, options = arguments
+    request = make_request(lab, name, text, **options)
+    if name not in known or known[name].is_finished:
+        known[name] = request
         scheduler.add_request(request)
 
 
