@@ -12,7 +12,7 @@ from labkit import behaviour, progress, running, source
 from labkit.catalog import ROOT, Lab, LabkitError, Phase, find_lab, labs
 from labkit.graft import Part, grafted
 from labkit.implementations import proof_part, proof_text
-from labkit.runner import FAILED, PASSED, TODO, one_line, run_lab
+from labkit.runner import FAILED, PASSED, TODO, one_line, read_tests, run_lab
 from labkit.together import with_company
 from mini_vllm.observe.replay import find_trace_files, read_traces, replay
 from mini_vllm.observe.trace import run_trace
@@ -114,6 +114,19 @@ def test_a_part_that_is_wrong_is_named(tmp_path: Path) -> None:
     assert said.startswith("yours in it: 02.4, 03.1, 03.13; the reference's, since not begun: 02.1, 02.3, 03.2, 03.3")
     assert "; mine.py:1: invalid syntax: 02.2; " in said
     assert said.endswith("; not written yet: 03.5")
+
+
+def test_the_learners_own_tests_run_on_the_learners_engine(tmp_path: Path) -> None:
+    lab, update, break_it = (find_lab(lab_id) for lab_id in ("03.13", "03.4", "03.7"))
+    tests = [test for test in read_tests(lab) if test.name == "test_your_own_tests[of_03_7]"]
+    part = solve(tmp_path, lab, second_variant(lab))
+    solve(tmp_path, break_it, source.render_solution(break_it))
+    assert [result.outcome for result in run_lab(lab, [part], tests)] == [PASSED]
+    solve(tmp_path, update, proof_text(update, update.proof / "bugs" / "keeps_the_blocks.py"))
+    (result,) = run_lab(lab, [part], tests)
+    assert result.outcome == FAILED
+    assert "your tests of 03.7, on your engine: test_" in result.message
+    assert "with the reference's in place of yours of 03.4 this is green" in result.message
 
 
 def test_an_unwritten_scheduler_is_to_do(tmp_path: Path) -> None:
