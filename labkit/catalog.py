@@ -65,6 +65,7 @@ class Lab:
     needs: tuple[str, ...] = ()
     modules: tuple[str, ...] = field(default=())  # whose public names the tests see
     cases: tuple[str, ...] = ()  # of a lab of debugging
+    together: tuple[str, ...] = ()  # labs whose learner's parts are grafted with this one's, before it
 
     @property
     def root(self) -> Path:
@@ -170,6 +171,7 @@ def read_phase(file: Path) -> Phase:
                 needs=tuple(entry.get("needs", ())),
                 modules=tuple(entry.get("modules", data["modules"])),
                 cases=tuple(entry.get("cases", ())),
+                together=tuple(entry.get("together", ())),
             )
             for entry in data["lab"]
         ]

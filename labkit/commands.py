@@ -19,11 +19,10 @@ from rich.table import Table
 from labkit import behaviour, confined, isolated, page, progress, source
 from labkit.catalog import SYMBOLS, VLLM, Lab, LabkitError, find_lab, labs, phases
 from labkit.evidence import tell
-from labkit.graft import Part, grafted
 from labkit.implementations import make_mine, part_of, remember_stub, stub_has_changed
-from labkit.runner import NOT_GRADED, PASSED, Result, is_begun, one_line, prepare, run_lab, why_not_graded
+from labkit.runner import NOT_GRADED, PASSED, Result, is_begun, one_line, run_lab, why_not_graded
 from mini_vllm.errors import shown
-from mini_vllm.observe.files import check_text, write_file
+from mini_vllm.observe.files import write_file
 
 WATCH_SHARE = 0.25  # of the random cases that `lab watch` tries at a save; of a lab that is green it tries all
 LEVELS = ("a question", "the invariant", "the shape")
@@ -319,69 +318,11 @@ def merge_stub(lab: Lab) -> str:
 # --- for the whole ------------------------------------------------------------------------------------------------
 
 
-def parts_for(phase: str, mine: str) -> list[Part]:
-    """What the engine is to run on: the phase's files, or all, as far as they are green."""
-    data = progress.read()
-    chosen = list(labs()) if mine == "all" else select([phase])
-    done = [lab for lab in chosen if lab.slots and progress.is_done(lab.id, data)]
-    for lab in done:
-        prepare(lab)
-    return [part for lab in done if (part := part_of(lab, "mine"))]
+def run(phase: str, prompt: str | None, mine: str) -> int:
+    """The engine answers on the learner's parts."""
+    from labkit import running
 
-
-def run(phase: str, prompt: str, mine: str) -> int:
-    """The engine answers a prompt of the bundled model on the learner's parts; text and timeline."""
-    if any(find_spec(package) is None for package in ("torch", "transformers")):
-        raise LabkitError("lab run needs the engine: pip install -c constraints.txt -e '.[engine,labs]'")
-    check_text("the prompt", prompt)
-    parts = parts_for(phase, mine)
-    names = ", ".join(part.lab.id for part in parts)
-    print(f"Your parts: {names}" if names else "No part is green yet: this is the reference.")
-    backend = backend_for(parts)
-    if backend != "auto":
-        print(f"Attention runs on the back end {backend}, which has them in it.")
-    scheduling = scheduling_for(parts)
-    for name, value in scheduling.items():
-        print(f"The engine has {name}={value!r}, which uses them.")
-    with grafted(parts):
-        generate(prompt, attention_backend=backend, **scheduling)
-    if deciding := [part for part in parts if behaviour.decides(part)]:
-        print(behaviour.summary(deciding))
-    return 0
-
-
-def backend_for(parts: Sequence[Part]) -> str:
-    """The attention back end that the parts are a part of, plain torch before kernels; "auto" if any will do."""
-    modules = {slot.module.rpartition(".")[2] for part in parts for slot in part.lab.slots}
-    if "reference" in modules:
-        return "reference"
-    return "triton-simple" if modules & {"write_kv", "triton_simple"} else "auto"
-
-
-def scheduling_for(parts: Sequence[Part]) -> dict[str, Any]:
-    """The options of the engine whose scheduler has the parts in it; none if V1's, which is the default, has."""
-    modules = {slot.module.rpartition(".")[2] for part in parts for slot in part.lab.slots}
-    if behaviour.scheduler_of(parts) not in (None, "v1"):
-        return {"scheduler": str(behaviour.scheduler_of(parts))}
-    if "fork" in modules:
-        return {"scheduler": "sequence_group"}
-    return {"preemption_mode": "swap"} if "host_memory" in modules else {}
-
-
-def generate(prompt: str, **options: Any) -> None:
-    """Text of the bundled model, and what the scheduler did."""
-    from mini_vllm import LLM, SamplingParams
-    from mini_vllm.observe.timeline import render_timeline
-    from mini_vllm.observe.trace import TraceRecorder
-
-    llm = LLM("tiny", block_size=16, num_kv_blocks=64, max_num_batched_tokens=32, **options)
-    recorder = TraceRecorder(llm.engine.scheduler)
-    llm.engine.listeners.append(recorder)
-    out = screen()
-    for output in llm.chat([{"role": "user", "content": prompt}], SamplingParams(temperature=0.0, max_tokens=60)):
-        out.print(output.outputs[0].text.strip(), markup=False)
-    out.print()
-    out.print(render_timeline(recorder.to_trace("lab run"), width=min(out.width, 100)))
+    return running.run(phase, prompt, mine)
 
 
 def grade(what: Sequence[str], as_json: bool, folder: str | None) -> int:

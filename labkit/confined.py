@@ -116,16 +116,17 @@ def serve() -> None:
         try:
             with effort(order["share"]):
                 result = run_test(lab, [part], tests[number], seconds_for(lab, hung))
-            outcome, message, took = result.outcome, result.message, result.seconds
+            outcome, message, took, said = result.outcome, result.message, result.seconds, result.account
         except BaseException as error:
             outcome, message, took = outcome_of(error), explain(error, tests[number].concept, lab, part), 0.0
+            said = ""
         if place := changed():
             outcome, message = FAILED, f"mine.py changes {place}, which is no part of this lab."
         hung |= outcome == HANG
         if outcome == PASSED:
-            tell("passed", f"{took:.3f}")
+            tell("passed", f"{took:.3f}\t{escaped(said)}")
         else:
-            tell("red", f"{outcome}\t{took:.3f}\t{escaped(message)}")
+            tell("red", f"{outcome}\t{took:.3f}\t{escaped(said)}\t{escaped(message)}")
     tell("end", "")
     leave(0)
 
@@ -133,7 +134,7 @@ def serve() -> None:
 def lab_of(described: dict[str, Any]) -> Lab:
     """A lab that describe() has described; its folder is that of the copy."""
     slots = {name: tuple(Slot(**slot) for slot in described[name]) for name in ("slots", "answer")}
-    texts = {name: tuple(described[name]) for name in ("concepts", "vllm", "needs", "modules")}
+    texts = {name: tuple(described[name]) for name in ("concepts", "vllm", "needs", "modules", "cases", "together")}
     return Lab(**{**described, **slots, **texts, "folder": Path(described["folder"])})
 
 

@@ -22,7 +22,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from labkit.catalog import ROOT, Lab, LabkitError
+from labkit.catalog import ROOT, Lab, LabkitError, labs
 from labkit.confined import OURS, describe
 from labkit.messages import explain
 from labkit.runner import FAILED, HANG, NOT_RUN, PASSED, Result, seconds_for
@@ -140,7 +140,7 @@ def grade(
     order: dict[str, Any] = {"share": share, "hung": False}
     reason = ""
     try:
-        order["files"] = {lab.typed: read_file(file)}
+        order["files"] = {lab.typed: read_file(file)} | files_of_company(lab, file)
     except LabkitError as error:
         reason = str(error)
     for turn in range(MOST_DEATHS):
@@ -148,11 +148,11 @@ def grade(
             tests = process.tests()
             asked = [number for number, (name, _) in enumerate(tests) if only is None or name in only]
             order["tests"] = [number for number in asked if number not in results]
-            for number, outcome, message, seconds in () if reason else verdicts(process, order, lab, tests):
+            for number, outcome, message, seconds, said in () if reason else verdicts(process, order, lab, tests):
                 if number < 0:
                     reason = message
                 else:
-                    results[number] = Result(lab.id, *tests[number], outcome, message, seconds)
+                    results[number] = Result(lab.id, *tests[number], outcome, message, seconds, said)
         if reason or len(results) == len(asked):
             break
         order["hung"] = any(result.outcome == HANG for result in results.values())
@@ -163,29 +163,30 @@ def grade(
 
 def verdicts(
     process: Grader, order: dict[str, Any], lab: Lab, tests: Sequence[tuple[str, Concept]]
-) -> Iterator[tuple[int, str, str, float]]:
-    """(number of the test, outcome, message, seconds) of those that came to an end; -1 if the file itself did not."""
+) -> Iterator[tuple[int, str, str, float, str]]:
+    """(number, outcome, message, seconds, account) of the tests that came to an end; number -1: the file itself did not."""
     current, is_told = -1, False
     for kind, about in process.run(order):
         if kind == "begin":
             current, is_told = int(about), False
         elif kind == "passed" and not is_told:
             is_told = True
-            yield current, PASSED, "", float(about)
+            seconds, said = about.split("\t")
+            yield current, PASSED, "", float(seconds), written(said)
         elif kind == "red" and not is_told:
             is_told = True
-            outcome, seconds, message = about.split("\t")
-            yield current, outcome, written(message), float(seconds)
+            outcome, seconds, said, message = about.split("\t")
+            yield current, outcome, written(message), float(seconds), written(said)
         elif kind == "refused":
-            yield -1, NOT_RUN, written(about), 0.0
+            yield -1, NOT_RUN, written(about), 0.0, ""
         elif kind in ("late", "dead") and not is_told:
             slow = f"it did not come back within {most_seconds(lab, order['hung']):.0f} s"
             how = process.close() or (slow if kind == "late" else "it closed the grader's channel")
             if current < 0:
-                yield -1, NOT_RUN, f"mine.py is not read to its end: {how}.", 0.0
+                yield -1, NOT_RUN, f"mine.py is not read to its end: {how}.", 0.0, ""
             else:
                 failure = explain(LabFailure("the call", "it comes back", how), tests[current][1], lab, None)
-                yield current, HANG if kind == "late" else FAILED, failure, 0.0
+                yield current, HANG if kind == "late" else FAILED, failure, 0.0, ""
 
 
 def written(message: str) -> str:
@@ -231,6 +232,17 @@ def read_file(file: Path) -> str:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise LabkitError(f"{file.name}: {error}\nA file of Python is UTF-8 text.") from None
+
+
+def files_of_company(lab: Lab, file: Path) -> dict[str, str]:
+    """The learner's files of other labs, for a lab that grades them together; one that cannot be read is left out."""
+    found = {}
+    root = file.absolute().parents[len(Path(lab.typed).parts) - 1]
+    for other in labs() if lab.together and file.name == lab.mine.name else ():
+        with suppress(LabkitError):
+            if other.id != lab.id:
+                found[other.typed] = read_file(root / other.typed)
+    return found
 
 
 # --- the copy -----------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ def explain(error: BaseException, concept: Concept, lab: Lab, part: Part | None)
     law = getattr(error, "invariant", "") or concept.invariant
     lines = [concept.idea, f"{law}  {lab.invariants.get(law, '')}", ""]
     lines += describe(error)
+    lines += [f"  {note}" for note in getattr(error, "__notes__", ())]
     if line := learners_line(error, file):
         lines.append(f"  your line  {line}")
     elif part:

@@ -32,6 +32,7 @@ from labkit.runner import (
     seconds_for,
     why_not_graded,
 )
+from labkit.together import account, with_company
 from labkit.watchdog import watchdog
 
 STASH = pytest.StashKey["Grading"]()
@@ -81,7 +82,7 @@ class Grading:
                 if other.id != lab.id and progress.is_done(other.id, done) and (part := self.part(other))
             ]
         own = self.part(lab)
-        return [*parts, own] if own else parts
+        return with_company([*parts, own] if own else parts)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -217,9 +218,11 @@ def pytest_runtest_makereport(
             message, outcome = error.result.message, error.result.outcome
         report.outcome = "failed"
         report.longrepr = message
-        grading.results[lab.id].append(Result(lab.id, item.name, concept, outcome, message, report.duration))
+        said = account(part) if isinstance(part, Part) else ""
+        grading.results[lab.id].append(Result(lab.id, item.name, concept, outcome, message, report.duration, said))
     elif report.when == "call":
-        grading.results[lab.id].append(Result(lab.id, item.name, concept, PASSED, "", report.duration))
+        said = account(grading.part(lab))
+        grading.results[lab.id].append(Result(lab.id, item.name, concept, PASSED, "", report.duration, said))
     return report
 
 

@@ -22,6 +22,7 @@ from labkit.catalog import Lab, LabkitError
 from labkit.graft import Part, grafted, load, namespace, ungrafted
 from labkit.messages import explain, find_todo
 from labkit.testing import Concept, expand
+from labkit.together import Yours, account, with_company
 from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS, LabHang, watchdog
 
 FILES_THAT_WARN = r"triton|numpy"
@@ -40,6 +41,7 @@ class Result:
     outcome: str
     message: str
     seconds: float
+    account: str = ""  # of the parts that were graded together
 
 
 @dataclass(frozen=True)
@@ -119,14 +121,14 @@ def run_test(lab: Lab, parts: Sequence[Part], test: Test, seconds: float = FIRST
     part = next((part for part in parts if part.lab.id == lab.id), None)
     outcome, message = PASSED, ""
     try:
-        with grafted(parts), watchdog(seconds, part.file) if part else nullcontext():
+        with grafted(with_company(parts)), watchdog(seconds, part.file) if part else nullcontext():
             test.function(namespace_of(lab, part), **test.arguments)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         outcome = outcome_of(error)
         message = explain(error, test.concept, lab, part)
-    return Result(lab.id, test.name, test.concept, outcome, message, time.process_time() - start)
+    return Result(lab.id, test.name, test.concept, outcome, message, time.process_time() - start, account(part))
 
 
 def outcome_of(error: BaseException) -> str:
@@ -159,7 +161,8 @@ def one_line(lab: Lab, results: Sequence[Result], file: Path | None = None) -> s
         state = f"{green} of {len(results)} green, begun"
     else:
         state = f"{green} of {len(results)} green"
-    return f"{lab.id}  {lab.title:42} {state}"
+    line = f"{lab.id}  {lab.title:42} {state}"
+    return f"{line}\n       {results[0].account}" if results and results[0].account else line
 
 
 def namespace_of(lab: Lab, part: Part | None = None) -> SimpleNamespace:
@@ -170,7 +173,7 @@ def namespace_of(lab: Lab, part: Part | None = None) -> SimpleNamespace:
     from labkit import draw
 
     names = namespace(lab.modules)
-    names.draw = SimpleNamespace(blocks=draw.blocks, queue=draw.queue, scheduler=draw.scheduler)
+    names.draw = SimpleNamespace(blocks=draw.blocks, queue=draw.queue, scheduler=draw.scheduler, timeline=draw.timeline)
     names.drive = draw.drive
 
     @contextmanager
@@ -179,6 +182,8 @@ def namespace_of(lab: Lab, part: Part | None = None) -> SimpleNamespace:
             yield namespace_of(lab)
 
     names.reference = reference
+    if lab.together:
+        names.yours = Yours(part, namespace_of)
     if part and lab.is_break_it:
         names.suite = Suite(lab, part, lambda: namespace_of(lab))
     names.read_trace = lambda name: json.loads((lab.folder / "traces" / f"{name}.json").read_text(encoding="utf-8"))

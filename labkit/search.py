@@ -21,13 +21,15 @@ same in every run: the seed of the n-th is n.
 import random
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from labkit.testing import Check, LabFailure, LabTodo, same
 
 Call = tuple[Any, ...]
 Seen = tuple[Any, ...]
-"""The invariant at stake, what is looked at, its value and, if it helps, a drawing; or two: before and after."""
+"""The invariant at stake, what is looked at, its value and, if it helps, a drawing or what makes one; or two of them:
+before and after."""
 Plan = Callable[[random.Random], Sequence[Call]]
 Play = Callable[[Any, Sequence[Call]], Generator[Seen, None, None]]
 
@@ -82,18 +84,28 @@ def walk(lab: Any, plan: Plan, play: Play, num: int = 60) -> None:
         calls = list(plan(random.Random(seed)))
         failure = differs(lab, play, calls)
         if failure is not None:
-            raise shortest(lab, play, calls[: failure.num_calls], failure)
+            failure = shortest(lab, play, calls[: failure.num_calls], failure)
+            failure.again = partial(differs, lab, play, failure.walked)
+            raise failure
 
 
 class Difference(LabFailure):
     """A walk that shows something else than the reference's. num_calls: how many calls it takes to see it."""
 
+    again: Callable[[], "Difference | None"]  # plays the same calls again, on what is grafted then
+
     def __init__(
-        self, calls: Sequence[Call], invariant: str, what: str, expected: str, got: str, drawn: Sequence[str] = ()
+        self,
+        calls: Sequence[Call],
+        invariant: str,
+        what: str,
+        expected: str,
+        got: str,
+        drawn: Sequence[str | Callable[[], str]] = (),
     ) -> None:
-        self.num_calls = len(calls)
+        self.walked, self.num_calls = list(calls), len(calls)
         written = "\n".join(write(call) for call in calls)
-        before, after = (*drawn, "", "")[:2]
+        before, after = (each() if callable(each) else each for each in (*drawn, "", "")[:2])
         after = after if after != before else ""
         super().__init__(what, expected, got, before, after, calls=written, invariant=invariant)
 

@@ -24,7 +24,9 @@ from labkit.testing import LabFailure, LabTodo, cases, check, raises
 from labkit.watchdog import LabHang, watchdog
 from mini_vllm.block_pool import FreeKVCacheBlockQueue
 from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.observe.trace import run_trace
 from mini_vllm.params import SamplingParams
+from mini_vllm.policies import make_scheduler
 from mini_vllm.policies.v0.fork import ForkingKVCacheManager
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
@@ -246,6 +248,240 @@ def test_helpers_beside_a_slot_come_along(lab: Lab) -> None:
     assert not hasattr(Scheduler, "_behind")
 
 
+SAMPLES = "request.num_tokens - request.num_computed_tokens == num_scheduled"
+IMPORTS = "import functools\nfrom mini_vllm.scheduler import Scheduler as ReferenceScheduler\n"
+PLAIN_PYTHON = {
+    "a base class of one's own": """
+class Counting:
+    def behind(self, request):
+        return request.num_tokens - request.num_computed_tokens
+
+    @staticmethod
+    def needs_sample(request, num_scheduled):
+        return request.num_tokens - request.num_computed_tokens == num_scheduled
+
+class Scheduler(Counting, ReferenceScheduler):
+    def schedule(self):
+        assert self.behind(self.waiting[0]) == 3
+        return super().schedule()
+""",
+    "a base class between": """
+class Base(ReferenceScheduler):
+    @staticmethod
+    def needs_sample(request, num_scheduled):
+        return True
+
+    def schedule(self):
+        self.seen = "Base"
+        return super().schedule()
+
+class Scheduler(Base):
+    @staticmethod
+    def needs_sample(request, num_scheduled):
+        return SAMPLES
+
+    def schedule(self):
+        output = super().schedule()
+        assert self.seen == "Base"
+        return output
+""",
+    "a constructor of one's own": """
+class Scheduler(ReferenceScheduler):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.num_steps = 0
+
+    @staticmethod
+    def needs_sample(request, num_scheduled):
+        return SAMPLES
+
+    def schedule(self):
+        self.num_steps += 1
+        return super().schedule()
+""",
+    "super with arguments": """
+class Scheduler(ReferenceScheduler):
+    def __init__(self, *arguments, **options):
+        super(Scheduler, self).__init__(*arguments, **options)
+
+    @staticmethod
+    def needs_sample(request, num_scheduled):
+        return SAMPLES
+
+    def schedule(self):
+        return super(Scheduler, self).schedule()
+""",
+    "the base called by its name": """
+class Scheduler(ReferenceScheduler):
+    def __init__(self, *arguments, **options):
+        ReferenceScheduler.__init__(self, *arguments, **options)
+
+    @staticmethod
+    def needs_sample(request, num_scheduled):
+        return SAMPLES
+
+    def schedule(self):
+        assert isinstance(self, ReferenceScheduler) and issubclass(type(self), ReferenceScheduler)
+        return ReferenceScheduler.schedule(self)
+""",
+    "decorators": """
+def loud(function):
+    @functools.wraps(function)
+    def called(*arguments):
+        return function(*arguments)
+    return called
+
+def bare(function):
+    return lambda *arguments, **named: function(*arguments, **named)
+
+class Scheduler(ReferenceScheduler):
+    @staticmethod
+    @loud
+    def needs_sample(request, num_scheduled):
+        return Scheduler.of(request) == num_scheduled
+
+    @classmethod
+    def of(cls, request):
+        return request.num_tokens - request.num_computed_tokens
+
+    @property
+    def first(self):
+        return self.waiting[0]
+
+    @functools.cached_property
+    def twice(self):
+        return 2 * self.once()
+
+    @functools.cache
+    def once(self):
+        return 1
+
+    @bare
+    def schedule(self):
+        assert self.first.request_id == "a" and self.twice == 2
+        return super(Scheduler, self).schedule()
+""",
+    "a class method in place of a static one": """
+class Scheduler(ReferenceScheduler):
+    @classmethod
+    def needs_sample(cls, request, num_scheduled):
+        assert cls is Scheduler
+        return SAMPLES
+""",
+    "constants of the class": """
+class Scheduler(ReferenceScheduler):
+    NONE, __HIDDEN = 0, 1
+
+    @staticmethod
+    def needs_sample(request, num_scheduled):
+        return request.num_tokens - request.num_computed_tokens - num_scheduled == Scheduler.NONE
+
+    def schedule(self):
+        assert (self.NONE, self.__HIDDEN) == (0, 1)
+        return super().schedule()
+""",
+    "what is of one's own class": """
+class Scheduler(ReferenceScheduler):
+    @staticmethod
+    def needs_sample(request, num_scheduled):
+        return SAMPLES
+
+    def schedule(self):
+        assert isinstance(self, Scheduler) and type(self) is Scheduler
+        assert not isinstance(self.waiting, Scheduler)
+        return super().schedule()
+""",
+    "further parameters with a default": """
+class Scheduler(ReferenceScheduler):
+    @staticmethod
+    def needs_sample(request, num_scheduled, *, exactly=True):
+        return SAMPLES
+""",
+    "another class beside it": """
+class Box:
+    def __init__(self, content):
+        super().__init__()
+        self.content = content
+
+class Small(Box):
+    def __init__(self, content):
+        super(Small, self).__init__(content)
+
+class Scheduler(ReferenceScheduler):
+    @staticmethod
+    def needs_sample(request, num_scheduled):
+        return Small(SAMPLES).content
+""",
+}
+
+
+@pytest.mark.parametrize("name", PLAIN_PYTHON)
+def test_a_part_is_plain_python(lab: Lab, name: str) -> None:
+    before = dict(vars(Scheduler))
+    text = IMPORTS + PLAIN_PYTHON[name].replace("SAMPLES", SAMPLES)
+    assert outcomes(grade(lab, text)) == [PASSED] * 3
+    with grafted([Part(lab, lab.mine)]):
+        scheduler = make_scheduler({"num_blocks": 9, "block_size": 2, "max_num_seqs": 2, "max_num_batched_tokens": 8})
+        scheduler.add_request(Request("a", [1, 2, 3], SamplingParams()))
+        assert scheduler.schedule().num_scheduled_tokens == {"a": 3}
+    assert dict(vars(Scheduler)) == before
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("__slots__ = ('x',)", "Scheduler.__slots__ cannot be graded, since the objects are made by"),
+        ("__new__ = lambda cls: None", "Scheduler.__new__ cannot be graded, since the objects are made"),
+        ("def needs_sample(self, request, num_scheduled): pass", "needs_sample is a method of an object, and is"),
+        ("needs_sample = property(lambda self: True)", "needs_sample is a property, and is called as Sch"),
+        ("def f(self): return isinstance(self, Base)", "isinstance(..., Base) is always False here, "),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_grafted_is_said_in_a_sentence(lab: Lab, body: str, said: str) -> None:
+    text = "class Base:\n    pass\n" + RIGHT.replace("(ReferenceScheduler)", "(Base, ReferenceScheduler)")
+    lab.mine.write_text(f"{text}\n    {body}\n")
+    with pytest.raises(LabkitError, match=re.escape(said)) as error:
+        Part(lab, lab.mine)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_parts_have_helpers_and_constructors_of_their_own(lab: Lab, tmp_path: Path) -> None:
+    """Two labs put different things under one name: each part finds its own, and both constructors run."""
+    methods = {"needs_sample": "request, num_scheduled", "_may_admit": "self, request, num_tokens, computed_blocks"}
+    parts = []
+    for number, (name, parameters) in enumerate(methods.items(), start=1):
+        static = "" if parameters.startswith("self") else "@staticmethod"
+        text = (
+            HEAD
+            + f"""
+    LIMIT = {number}
+
+    def __init__(self, manager, **options):
+        super().__init__(manager, **options)
+        self.made = (*getattr(self, "made", ()), {number})
+
+    {static}
+    def {name}({parameters}):
+        return Scheduler.LIMIT == Scheduler._helper() == {number}
+
+    @staticmethod
+    def _helper():
+        return {number}
+"""
+        )
+        file = tmp_path / f"part_{number}.py"
+        file.write_text(text)
+        slot = Slot.parse(f"mini_vllm.scheduler:Scheduler.{name}")
+        parts.append(Part(Lab(**{**vars(lab), "slots": (slot,)}), file))
+    with grafted(parts):
+        scheduler = make_scheduler({"num_blocks": 9, "block_size": 2, "max_num_seqs": 2, "max_num_batched_tokens": 8})
+        request = Request("a", [1, 2, 3], SamplingParams())
+        assert scheduler.made == (1, 2)  # type: ignore[attr-defined]
+        assert scheduler.needs_sample(request, 1) is True
+        assert scheduler._may_admit(request, 1, []) is True  # type: ignore[attr-defined]
+    assert not hasattr(Scheduler, "LIMIT")
+
+
 def test_super_is_what_the_reference_extends(lab: Lab) -> None:
     """A method of a subclass calls the one that it overrides, and may: that one is no answer."""
     slot = Slot.parse("mini_vllm.policies.v0.fork:ForkingKVCacheManager.num_blocks_needed")
@@ -276,6 +512,35 @@ def test_behaviour_is_compared_step_by_step(lab: Lab) -> None:
     assert "other decisions" in said
     assert "The tokens are the same everywhere." in said
     assert len(said.splitlines()) == 5
+
+
+def test_the_scenarios_exercise_every_rule() -> None:
+    """Each rule decides something in some: without it the reference itself decides otherwise."""
+    counts, preempted = dict.fromkeys(behaviour.RULES, 0), 0
+    for scenario in behaviour.scenarios():
+        trace = run_trace(scenario)
+        preempted += trace["totals"]["preemptions"] > 0
+        for rule, (off, _) in behaviour.RULES.items():
+            if scenario["config"][rule] != off:
+                without = run_trace(scenario | {"config": scenario["config"] | {rule: off}}, max_steps=5_000)
+                differs = behaviour.first_differing_step(without["steps"], trace["steps"]) is not None
+                counts[rule] += differs
+    assert preempted >= 20
+    assert min(counts.values()) >= 8, counts
+
+
+def test_what_was_not_exercised_is_said() -> None:
+    """The outline of 03.2 asks nobody whether it may admit; and a later lab's part takes an earlier one's place."""
+    names = ("03.1:positions", "03.2:by_index", "03.6:early_returns")
+    parts = [part_of(catalog.find_lab(name[:4]), f"variant:{name[5:]}") for name in names]
+    said = behaviour.summary([part for part in parts if part])
+    assert "Not exercised: _clamp_new_tokens of 03.1 (that of lab 03.6 takes its place)." in said
+    assert "Not exercised: _may_admit of 03.6 (never called)." in said
+    assert "Not exercised: priority, the threshold, the watermark, the reservation, prompts in one piece (03.2" in said
+    assert "the same decisions" in said
+    lab = catalog.find_lab("03.11")
+    fork = Part(lab, lab.stub, is_learners=False)
+    assert behaviour.summary([fork]).startswith("Behaviour: nothing of yours was called in the scenarios")
 
 
 def test_the_behaviour_of_a_policy_is_compared_with_that_policy() -> None:
@@ -815,21 +1080,6 @@ def test_labkit_runs_on_every_system_and_on_the_light_install() -> None:
 def test_no_learners_file_is_tracked() -> None:
     tracked = subprocess.run(["git", "ls-files", "*mine.py"], cwd=catalog.ROOT, capture_output=True, text=True)
     assert tracked.stdout == ""
-
-
-@pytest.mark.parametrize(
-    ("lab_id", "scheduling"),
-    [
-        ("03.2", {}),
-        ("03.8", {"scheduler": "prefill_first"}),
-        ("03.9", {}),
-        ("03.10", {"preemption_mode": "swap"}),
-        ("03.11", {"scheduler": "sequence_group"}),
-    ],
-)
-def test_lab_run_takes_the_scheduler_that_has_the_parts_in_it(lab_id: str, scheduling: dict[str, str]) -> None:
-    lab = catalog.find_lab(lab_id)
-    assert commands.scheduling_for([Part(lab, lab.stub, is_learners=False)]) == scheduling
 
 
 def test_a_kernel_out_of_its_tensors_is_named() -> None:
