@@ -389,4 +389,4 @@ def play_steps(lab, calls):
     searches=True,
 )
 def test_any_run(lab):
-    walk(lab, plan_world, play_steps, 80)
+    walk(lab, plan_world, play_steps, 60)
