@@ -52,7 +52,8 @@ def plan_world(
     """The calls of a walk. limits: the values that each may have, those of LIMITS otherwise.
 
     tokens: how many come out of a step for the first, second, ... that samples, in turn. rare: what there is besides
-    add and step: finish; late, a finish while the model runs; fail, a step that does not end well; preempt, between
+    add and step: finish; late, a finish while the model runs, sometimes with a new
+    request of the same name; fail, a step that does not end well; preempt, between
     steps.
     """
     world = {name: rng.choice(values) for name, values in {**LIMITS, **limits}.items()}
@@ -75,12 +76,16 @@ def plan_world(
             options["arrival_time"] = rng.choice((0, 0, 0, 1e6, 1.7e9)) + arrival_times[number] / 100_000
             if rng.random() < 0.2:
                 options["stops_at"] = prompt + rng.randint(0, 5)
+            if rng.random() < 0.1:
+                options["max_model_len"] = prompt + rng.randint(0, 3)
         if kind in ("step", "late") and (out := rng.choice(tokens)) != (1,):
             options["tokens"] = out
         if kind == "fail":
             options = Options(fails=True)
         if kind == "late":
             options |= {"ended": name, "reason": rng.choice(REASONS)}
+            if rng.random() < 0.3:
+                options["again"] = rng.randint(1, most[-1])
         if kind == "finish":
             options["reason"] = rng.choice(REASONS)
         if two and rng.random() < 0.5:
@@ -124,6 +129,8 @@ def play_world(
             before = world.drawn()
             if "ended" in options:
                 world.scheduler.finish_request(options["ended"], reason)
+            if "again" in options:
+                world.add(options.get("ended", NAMES[0]), Options(prompt=options["again"]))
             if not options.get("fails"):
                 yield from world.look(updated, before, world.update(options.get("tokens", (1,))))
                 continue
@@ -166,6 +173,7 @@ class World:
             eos_token_ids=[token_of(options["stops_at"])] if "stops_at" in options else [],
             priority=options.get("priority", 0),
             arrival_time=options.get("arrival_time", 1.0 + len(self.requests)),
+            max_model_len=options.get("max_model_len"),
         )
         self.scheduler.add_request(request)
         self.requests[label] = request

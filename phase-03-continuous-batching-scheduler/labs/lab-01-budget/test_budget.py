@@ -219,4 +219,4 @@ def play_steps(lab, calls):
     searches=True,
 )
 def test_any_run(lab):
-    walk(lab, plan_world, play_steps, 40)
+    walk(lab, lambda rng: plan_world(rng, policy=("fcfs", "fcfs", "priority")), play_steps, 40)

@@ -364,7 +364,7 @@ def test_first_come_first_served(lab):
     see(what, got, equals=["c4 b2", "c1 b2 a3", "c1 b1 a1"])
 
 
-@concept("What schedule() returned stays as it was, whatever the next steps decide.", invariant="I2")
+@concept("What schedule() returned stays as it was, whatever the next steps decide.", invariant="I6")
 def test_an_output_stays(lab):
     scheduler, _ = make(lab, [2], max_tokens=8)
     see = check(lab.draw.scheduler, scheduler)
@@ -379,7 +379,7 @@ def test_an_output_stays(lab):
 def play_steps(lab, calls):
     """What a step decides: who gives way, what the others compute, who is admitted, and the state in which it ends."""
     decided = {"preempted": "I4", "continued": "I1", "admitted": "I3", "scheduled": "I2", "running": "I3"}
-    decided |= {"waiting": "I3", "statuses": "I3", "computed": "I5", "blocks": "I3", "free": "I3", "earlier": "I2"}
+    decided |= {"waiting": "I3", "statuses": "I3", "computed": "I5", "blocks": "I3", "free": "I3", "earlier": "I6"}
     return play_world(lab, calls, decided=decided, updated={"outputs": "I5", "free": "I3"})
 
 
@@ -389,4 +389,4 @@ def play_steps(lab, calls):
     searches=True,
 )
 def test_any_run(lab):
-    walk(lab, plan_world, play_steps, 80)
+    walk(lab, plan_world, play_steps, 60)

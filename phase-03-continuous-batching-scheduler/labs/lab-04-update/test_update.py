@@ -72,6 +72,25 @@ def test_several_tokens_of_one_step(lab):
     see("a's output", a.output_token_ids, equals=[11, 12, 13, 14])
 
 
+@concept(
+    "A step adds to what a request has: neither an old hit nor a preemption changes the sum, or what ends it.",
+    invariant="I1",
+)
+@cases(had_a_hit=(8, 0), preempted=(0, 3), both=(8, 3))
+def test_the_past_is_in_the_counter(lab, case):
+    num_cached, num_preemptions = case
+    scheduler, (a,) = make(lab, [9], budget=4)
+    a.num_cached_tokens, a.num_preemptions = num_cached, num_preemptions
+    past = f"an old hit of {num_cached}, {num_preemptions} preemptions"
+    for expected in (4, 8, 9):
+        output = scheduler.schedule()
+        see = check(lab.draw.scheduler, scheduler)
+        a.num_cached_tokens = num_cached  # as it stays when a request comes back and finds less
+        finished = scheduler.update_from_output(output, {"a": [2]} if expected == 9 else {})
+        see(f"a's computed tokens; {past}", a.num_computed_tokens, equals=expected)
+    see(f"who finished with the token that ends it; {past}", names(finished), equals=["a"])
+
+
 @concept("However many tokens come out, the counter moves by what was computed.", invariant="I1")
 def test_several_tokens_are_ahead(lab):
     scheduler, (a,) = make(lab, [3])
@@ -165,11 +184,12 @@ def test_nobody_ends_twice(lab, case):
     scheduler.finish_request("a", "abort")
     newcomer = lab.Request("a", [1, 2], lab.SamplingParams())  # somebody else under the same id
     scheduler.add_request(newcomer)
+    scheduler.add_request(lab.Request("c", [3], lab.SamplingParams()))
     see = check(lab.draw.scheduler, scheduler)
     finished = scheduler.update_from_output(output, {"a": [token], "b": [100]})
     see("whether the aborted a finished in this step", a in finished, equals=False)
     see("why the aborted a finished", a.finish_reason, equals="abort")
-    see("who waits", names(scheduler.waiting), equals=["a"])
+    see("who waits", names(scheduler.waiting), equals=["a", "c"])
     see("the output of the new a", newcomer.output_token_ids, equals=[])
     see("the computed tokens of the new a", newcomer.num_computed_tokens, equals=0)
     see("whether the new a is still to do", scheduler.has_unfinished_requests(), equals=True)
