@@ -363,7 +363,7 @@ def test_it_comes_back_where_it_was(lab, case):
     invariant="I4",
     illustrates=True,
 )
-@cases(one_block_was_found=1, two_blocks_were_found=2, all_was_found=3)
+@cases(all_was_found=3, two_blocks_were_found=2, one_block_was_found=1)
 def test_room_behind_a_hit(lab, case):
     memory = Memory(lab, blocks=4, caching=True)
     a = memory.begin("a", "abcdefg", 6)
