@@ -164,7 +164,7 @@ def grade(
 def verdicts(
     process: Grader, order: dict[str, Any], lab: Lab, tests: Sequence[tuple[str, Concept]]
 ) -> Iterator[tuple[int, str, str, float, str]]:
-    """(number, outcome, message, seconds, account) of the tests that came to an end; number -1: the file itself did not."""
+    """(number, outcome, message, seconds, account) of each test that came to an end; -1: the file itself did not."""
     current, is_told = -1, False
     for kind, about in process.run(order):
         if kind == "begin":
