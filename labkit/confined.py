@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from importlib import import_module
+from io import FileIO
 from operator import is_
 from pathlib import Path
 from types import FrameType, FunctionType, ModuleType
@@ -56,14 +57,8 @@ BY_FILE = {  # audit events (docs.python.org/3/library/audit_events.html) that a
     **{"ctypes": "call C", "socket": "use the network", "resource": "move its limits"},
 }
 RUNS_TEXT = ("exec", "compile", "marshal.loads")  # the standard library may, also for a file: dataclasses do
-NAMES_ITS_CALLER = (
-    "collections",
-    "typing",
-    "enum",
-    "dataclasses",
-    "warnings",
-    "logging",
-)  # modules that ask for a frame
+# modules that ask for a frame, to name their caller
+NAMES_ITS_CALLER = {"collections", "typing", "enum", "dataclasses", "warnings", "logging"}
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGES_FILES = {
     "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown",
@@ -75,7 +70,8 @@ def serve() -> None:
     """Read what is to be done from standard input, do it, and say so. The process ends here."""
     channel, write, leave = os.dup(1), os.write, os._exit
     os.dup2(2, 1)  # what the file prints is no answer
-    job = json.loads(sys.stdin.readline())
+    orders = FileIO(0, closefd=False)  # it has no buffer that keeps the secret
+    job = json.loads(orders.readline())
     secret, lab = job["secret"], lab_of(job["lab"])
     sys.argv[:] = ["lab"]
 
@@ -91,7 +87,7 @@ def serve() -> None:
     namespace(lab.modules)
     tests = read_tests(lab)
     tell("tests", json.dumps([[test.name, test.concept] for test in tests]))
-    order = json.loads(sys.stdin.readline())
+    order = json.loads(orders.readline())
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for typed, text in order["files"].items():
         (lab.root / typed).write_bytes(text.encode())

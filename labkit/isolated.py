@@ -28,6 +28,7 @@ from labkit.messages import explain
 from labkit.runner import FAILED, HANG, NOT_RUN, PASSED, Result, seconds_for
 from labkit.testing import Concept, LabFailure
 from labkit.watchdog import MOST_TIMES
+from mini_vllm.observe.files import printable
 
 START_SECONDS = 120.0  # to import torch on a busy machine
 GRACE_SECONDS = 1.0  # beyond the time in which the watchdog ends what it can end
@@ -190,8 +191,8 @@ def verdicts(
 
 
 def written(message: str) -> str:
-    """A message that labkit.confined has put into one line."""
-    return message.encode().decode("unicode_escape")
+    """A message that labkit.confined has put into one line; what could steer a terminal is escaped."""
+    return "\n".join(map(printable, message.encode().decode("unicode_escape").expandtabs().split("\n")))
 
 
 def most_seconds(lab: Lab, hung: bool) -> float:

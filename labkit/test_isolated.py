@@ -22,7 +22,7 @@ from labkit.implementations import proof_text
 from labkit.runner import FAILED, HANG, NOT_RUN, PASSED, TODO
 
 HOSTILE, OTHER = find_lab("03.1"), find_lab("03.3")
-SECONDS = 20.0
+SECONDS = 30.0  # on a busy machine; the slowest takes 13 s on an idle one
 WRONG = "return num_new_tokens + 1"
 RIGHT = "return min(num_new_tokens, token_budget)"
 NOT_THE_PROJECT = {
@@ -103,6 +103,7 @@ CASES = {
     "atexit": Case("import atexit\natexit.register(os._exit, 0)"),
     "keyboard_interrupt": Case(call="raise KeyboardInterrupt"),
     "keyboard_interrupt_at_import": Case("raise KeyboardInterrupt", says="KeyboardInterrupt"),
+    "text_that_steers": Case(call="raise ValueError('\\x1b[2J \\ud800')", says=r"ValueError: \\x1b\[2J \\ud800"),
     "generator_exit": Case(call="raise GeneratorExit"),
     "segfault": Case(call=DIES, says=r"signal 11 \(SIGSEGV: a wild address\)", is_quick=True),
     "segfault_at_import": Case(DIES, says="signal 11"),
