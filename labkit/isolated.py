@@ -172,7 +172,7 @@ def verdicts(
             current, is_told = int(about), False
         elif kind == "passed" and not is_told:
             is_told = True
-            seconds, said = about.split("\t")
+            seconds, _, said = about.partition("\t")
             yield current, PASSED, "", float(seconds), written(said)
         elif kind == "red" and not is_told:
             is_told = True

@@ -227,7 +227,7 @@ def test_a_class_stands_in_every_module_that_uses_it(lab: Lab, tmp_path: Path) -
     slot = Slot.parse("mini_vllm.block_pool:FreeKVCacheBlockQueue")
     queue_lab = Lab(**{**vars(lab), "slots": (slot,), "folder": tmp_path})
     file.write_text(source.render_solution(queue_lab).replace("class FreeKV", "COUNT = []\n\n\nclass FreeKV").replace(
-        "_blocks = 0\n        self._head", "_blocks = 0\n        COUNT.append(1)\n        self._head"))  # fmt: skip
+        "self.num_free_blocks = 0\n", "self.num_free_blocks = 0\n        COUNT.append(1)\n"))  # fmt: skip
     part = Part(queue_lab, file)
     with grafted([part]):
         manager = KVCacheManager(8, 4)
