@@ -320,6 +320,7 @@ def test_grouped_heads(lab, case):
     falling=([LARGE, LARGE, 0.0, 0.0, -LARGE, -LARGE], 0.5),
     all_large=([LARGE] * 6, 2.5),
     all_small=([-LARGE] * 6, 2.5),
+    apart=([0.0, 0.0, 0.0, 0.0, 8.0, 8.0], (6 + 9 * math.exp(8)) / (4 + 2 * math.exp(8))),
 )
 def test_large_scores(lab, case):
     scores, mean = case
