@@ -105,7 +105,7 @@ def test_slots_in_any_order(lab):
 
 
 @concept("A token has ROW numbers, all heads of it, be they few or many.", invariant="I1")
-@cases(one_number=(1, 1), heads=(2, 4), many=(3, 50))
+@cases(one_number=(1, 1), heads=(2, 4), many=(5, 13))
 def test_rows_of_every_size(lab, case):
     num_kv_heads, head_dim = case
     step = Step(2, num_kv_heads, head_dim)
@@ -222,7 +222,7 @@ def any_step(rng, size):
     """Slots, the shape of a token, and how much wider the matrices of keys and values are."""
     slots = rng.sample(range(8), rng.randint(0, 8)) + [rng.choice((-1, -rng.randint(1, 99))) for _ in range(1 + size)]
     rng.shuffle(slots)
-    return slots, rng.randint(1, 3), rng.randint(1, 2 + size), rng.randint(0, 3), rng.randint(0, 3)
+    return slots, rng.randint(1, 3), rng.randint(1, 2 + size // 2), rng.randint(0, 3), rng.randint(0, 3)
 
 
 @concept(
@@ -243,4 +243,4 @@ def test_any_step(lab):
                 step.expect(token, slot)
         step.see("the slots after the launch", step.slot_mapping.tolist(), equals=slots)
 
-    search(lab, any_step, judge, 12)
+    search(lab, any_step, judge, 8)

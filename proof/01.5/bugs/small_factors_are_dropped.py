@@ -1,5 +1,5 @@
 STORY = "A factor below a thousandth is taken for 0. Thousands of small weights are more than one large one."
-CONCEPT = "Whatever the batch, attention is a softmax over all keys in sight."
+CONCEPT = "Only differences to the maximum go into exp, and a new maximum scales what was summed before."
 EDITS = [
     (
         """        correction = tl.exp(maximum - new_maximum)
