@@ -19,6 +19,7 @@ same in every run: the seed of the n-th is n.
 """
 
 import random
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -34,6 +35,7 @@ Plan = Callable[[random.Random], Sequence[Call]]
 Play = Callable[[Any, Sequence[Call]], Generator[Seen, None, None]]
 
 MAX_TRIES = 300  # plays of shorter walks, in search of the shortest
+MAX_SECONDS = 1.0
 _share = 1.0
 
 
@@ -179,11 +181,15 @@ class Told:
 
 
 def shortest(lab: Any, play: Play, calls: Sequence[Call], failure: Difference) -> Difference:
-    """The failure of the shortest walk that leaving out calls, and then arguments by name, leads to."""
+    """The failure of the shortest walk that leaving out calls, and then arguments by name, leads to.
+
+    It takes MAX_SECONDS at most, so that a slow machine shows a longer walk, and not one that did not come back.
+    """
     calls, size, tries = list(calls), max(1, len(calls) // 2), 0
+    end = time.perf_counter() + MAX_SECONDS
     while size:
         start, left_out = len(calls) - size, False
-        while start >= 1 and tries < MAX_TRIES:
+        while start >= 1 and tries < MAX_TRIES and time.perf_counter() < end:
             tries += 1
             shorter = calls[:start] + calls[start + size :]
             again = differs(lab, play, shorter)
@@ -196,7 +202,9 @@ def shortest(lab: Any, play: Play, calls: Sequence[Call], failure: Difference) -
     for name in sorted(names):
         for which in (range(1, len(calls)), *([i] for i in range(len(calls) - 1, 0, -1))):
             simpler = [without(call, name) if i in which else call for i, call in enumerate(calls)]
-            again = differs(lab, play, simpler) if simpler != calls else None
+            if simpler == calls or time.perf_counter() > end:
+                continue
+            again = differs(lab, play, simpler)
             if again is not None and again.num_calls == len(calls):
                 calls, failure = simpler, again
     return failure

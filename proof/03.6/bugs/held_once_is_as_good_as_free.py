@@ -2,7 +2,7 @@ STORY = (
     "A learner counts a hit that one request holds among those that cost a block, since it will be free "
     "soon. It is shared now, and costs nothing."
 )
-CONCEPT = "In any run both rules answer from the state of the moment, whatever they answered before."
+CONCEPT = "A cached block that somebody holds costs nothing; one that lies in the free queue costs itself."
 EDITS = [
     (
         "return kv.num_blocks_needed(request, num_tokens, computed_blocks) + num_spare <= kv.num_free_blocks",
