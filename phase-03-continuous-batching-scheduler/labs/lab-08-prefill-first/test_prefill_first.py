@@ -498,7 +498,7 @@ class World:
         self.lab = lab
         self.scheduler, _ = make(lab, blocks=blocks, block_size=block_size, budget=budget, seqs=seqs, **options)
         self.kv, self.size, self.budget = self.scheduler.kv_cache_manager, block_size, budget
-        self.slots, self.params, self.num_added = {}, {}, 0
+        self.slots, self.params, self.num_added, self.earlier = {}, {}, 0, None
 
     def add(self, name, length=1, shared=0, max_tokens=16):
         """A request whose first `shared` tokens are those of all others; nothing if there is one of that name."""
@@ -547,7 +547,10 @@ class World:
             if behind[r.request_id] == 1 and r.num_computed_tokens >= len(r.prompt_token_ids)
         }  # fmt: skip
         goes_on = behind.keys() - decodes
-        output = scheduler.schedule()
+        earlier, output = self.earlier, scheduler.schedule()
+        self.earlier = output
+        what = "num_scheduled_tokens of the step before, looked at after the next schedule()"
+        yield "I2", what, plan(earlier) if earlier else "", picture
         counts = dict(output.num_scheduled_tokens)
         yield "I3", "whether the step computes at most the budget", sum(counts.values()) <= self.budget, picture
         yield "I3", "whether at most max_num_seqs run", len(scheduler.running) <= scheduler.max_num_seqs, picture

@@ -105,6 +105,10 @@ class Cache:
         return "\n".join([*lines, f"free  {' '.join(free[:12]) or '-'}{' ...' * (len(free) > 12)}"])
 
 
+def table_of(cache, name):
+    return cache.kv.get_block_ids(name)
+
+
 @concept("A fork takes no block: the child's table reads as its parent's.", invariant="I1")
 @cases(
     partial=(2, "abc", [1, 2]),
@@ -218,6 +222,9 @@ def test_slots_given_ahead(lab, case):
     cache.kv.allocate_slots(a, 4)  # for d e f g, which come later
     b = cache.fork(a, "b")
     see = check(cache.draw)
+    see(
+        "the block table of b, with the slots that a was given ahead", table_of(cache, "b"), equals=table_of(cache, "a")
+    )
     needed = cache.kv.num_blocks_needed(b, len(text) + count)
     see(f"blocks needed for b's next tokens: {count}, block size 2", needed, equals=price)
     cache.say(b, "UVWXYZ"[:count])
