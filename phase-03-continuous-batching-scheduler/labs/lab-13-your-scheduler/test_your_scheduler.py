@@ -380,8 +380,8 @@ def drive_along(lab, calls):
 
 
 def add(lab, scheduler, known, arguments):
-    name, text, options = arguments
-    request = make_request(lab, name, text, **options)
+    name, text, *options = arguments  # a walk that is cut short may leave out all options
+    request = make_request(lab, name, text, **dict(*options))
     if name not in known or known[name].is_finished:
         known[name] = request
         scheduler.add_request(request)
