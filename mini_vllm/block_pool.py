@@ -31,11 +31,11 @@ class FreeKVCacheBlockQueue:
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         self.num_free_blocks = 0
+        self._head = KVCacheBlock(-1)
+        self._tail = KVCacheBlock(-1)
         # A doubly linked list and no deque: a prefix hit takes a block out of the middle, which here is O(1) as for the
         # ends, and no object is allocated, since the links live in the blocks. Two sentinels stand at the ends, so no
         # operation has a special case.
-        self._head = KVCacheBlock(-1)
-        self._tail = KVCacheBlock(-1)
         self._head.next_free_block = self._tail
         self._tail.prev_free_block = self._head
         self.append_n(blocks)

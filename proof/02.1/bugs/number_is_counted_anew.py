@@ -3,9 +3,9 @@ CONCEPT = "Nobody walks the queue: a call looks at the blocks it moves and at th
 EDITS = [
     (
         """        self.num_free_blocks = 0
-        #""",
+        self._head""",
         """        self._count = 0
-        #""",
+        self._head""",
     ),
     (
         "    def popleft_n(self, num_blocks: int)",
