@@ -4,6 +4,10 @@ LabHang is no Exception, so a loop that swallows those cannot keep it. One that 
 one a moment later. Works on every system, since it needs neither signals nor processes; it sleeps under a debugger,
 where a breakpoint is no hang. What runs inside one call to C cannot be interrupted by it.
 
+The time that counts is that for which the code's own thread has run: on a busy machine nothing is ended that is merely
+slow. Code that sleeps or waits does not run, so the clock on the wall counts, too, MOST_TIMES as long. Where a system
+cannot say how long a thread has run, the clock on the wall is all there is.
+
 LabHang may come between any two instructions, in this module and inside others' locks, too. So one thread does it all,
 from the first use on, and shares with the watched ones nothing but a list, flags and a lock that they only release;
 each operation on them is atomic. Who leaves says so and waits for the thread to take note, which ends all that was on
@@ -22,6 +26,7 @@ from pathlib import Path
 
 FIRST_SECONDS = 3.0
 AFTER_A_HANG = 0.3  # for the tests after one that hung: most of them will, too
+MOST_TIMES = 3  # as long by the clock on the wall as the thread may run
 MOST_SECONDS = 60.0  # between two looks
 AGAIN_SECONDS = 0.002  # often: one that swallows everything lets go only between two turns of its loop
 DEPTH = 10  # frames; what this module calls is not deep
@@ -38,7 +43,9 @@ class Watch:
 
     def __init__(self, seconds: float, file: Path | None) -> None:
         self.thread_id = threading.get_ident()
-        self.deadline = time.monotonic() + seconds
+        self._clock = clock_of(self.thread_id)
+        self._end = time.monotonic() + seconds * (1 if self._clock is None else MOST_TIMES)
+        self._end_of_running = 0.0 if self._clock is None else time.clock_gettime(self._clock) + seconds
         self.file = file
         self.where = ""
         self.left = False
@@ -46,7 +53,16 @@ class Watch:
 
     @property
     def is_overdue(self) -> bool:
-        return not self.left and time.monotonic() >= self.deadline
+        return not self.left and self.seconds_left <= 0
+
+    @property
+    def seconds_left(self) -> float:
+        """It is not overdue before that."""
+        left = self._end - time.monotonic()
+        if self._clock is not None:
+            with contextlib.suppress(OSError):  # its thread is no more
+                left = min(left, self._end_of_running - time.clock_gettime(self._clock))
+        return left
 
 
 _watches: list[Watch] = []
@@ -71,6 +87,13 @@ def watchdog(seconds: float = FIRST_SECONDS, file: Path | None = None) -> Iterat
         raise
     finally:
         leave(watch)
+
+
+def clock_of(thread_id: int) -> int | None:
+    """The clock that says how long a thread has run; None if the system has none."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return None
+    return time.pthread_getcpuclockid(thread_id)
 
 
 def start_watcher() -> None:
@@ -119,7 +142,7 @@ def look() -> None:
             elif watch.is_overdue and not is_coming_or_going(watch.thread_id):
                 watch.where = watch.where or line_of(watch.thread_id, watch.file)
                 raise_in(watch.thread_id, LabHang)
-        nearest = min((watch.deadline for watch in list(_watches)), default=float("inf")) - time.monotonic()
+        nearest = min((watch.seconds_left for watch in list(_watches)), default=MOST_SECONDS)
         _news.acquire(timeout=min(max(nearest, AGAIN_SECONDS), MOST_SECONDS))
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from labkit import cases, check, concept
+from labkit import cases, check, concept, search
 
 
 def slots_of(lab, tables, requests, positions, block_size):
@@ -13,10 +13,14 @@ def slots_of(lab, tables, requests, positions, block_size):
 
 def draw(tables, requests, positions, block_size):
     """Tables and tokens as text."""
-    rows = [f"request {i} owns blocks {' '.join(map(str, row))}" for i, row in enumerate(tables)]
-    tokens = [f"{r}:{p}" for r, p in zip(requests, positions)]
-    shown = " ".join(tokens[:16]) + (" ..." if len(tokens) > 16 else "")
-    return "\n".join([f"blocks of {block_size}; tokens (request:position) {shown}", *rows[:5]])
+    rows = [f"request {i} owns blocks {shown(row)}" for i, row in enumerate(tables[:5])]
+    tokens = shown([f"{r}:{p}" for r, p in zip(requests, positions)])
+    return "\n".join([f"blocks of {block_size}; tokens (request:position) {tokens}", *rows])
+
+
+def shown(row):
+    """The first entries of a long row."""
+    return " ".join(map(str, row[:16])) + (f" ... ({len(row)})" if len(row) > 16 else "")
 
 
 def expect(lab, what, tables, requests, positions, block_size, slots):
@@ -26,12 +30,17 @@ def expect(lab, what, tables, requests, positions, block_size, slots):
 
 
 @concept(
-    "The slots of block b are block_size numbers in a row, from b * block_size on; block 0 is a block.", invariant="I1"
+    "The slots of block b are block_size numbers in a row, from b * block_size on.", invariant="I1", illustrates=True
 )
-@cases(block_5=(5, [20, 21, 22, 23]), block_1=(1, [4, 5, 6, 7]), block_0=(0, [0, 1, 2, 3]))
+@cases(block_5=(5, [20, 21, 22, 23]), block_1=(1, [4, 5, 6, 7]))
 def test_one_block(lab, case):
     block, slots = case
     expect(lab, f"slots of a request that owns block {block}", [[block]], [0] * 4, [0, 1, 2, 3], 4, slots)
+
+
+@concept("Block 0 is a block like any other: its first slot is 0.", invariant="I1")
+def test_block_zero(lab):
+    expect(lab, "slot of the first token of a request that owns block 0", [[0]], [0], [0], 4, [0])
 
 
 @concept(
@@ -94,38 +103,111 @@ def test_a_request_without_tokens(lab):
 
 @concept("The table is as wide as its longest request; columns behind a request's blocks mean nothing.", invariant="I2")
 def test_columns_past_the_last_block(lab):
-    tables = [[5, 99, 99], [2, 3, 99]]
+    tables = [[5, -1, 99], [2, 3, -1]]
     what = "slots of short requests in a wide table"
     expect(lab, what, tables, [0, 1, 1, 1, 1, 1], [0, 0, 1, 2, 3, 4], 4, [20, 8, 9, 10, 11, 12])
 
 
-@concept("Requests with a common prefix share a block, so their tokens there share their slots.", invariant="I2")
+@concept("Requests with a common prefix share a block, so their tokens there share their slots.", invariant="I1")
 def test_a_shared_block(lab):
     what = "slots of two requests that share block 6"
     expect(lab, what, [[6], [6]], [0, 0, 1, 1], [0, 1, 0, 1], 2, [12, 13, 12, 13])
 
 
 @concept("A large cache has more slots than an int32 can count, so slots are int64.", invariant="I3")
-def test_a_large_cache(lab):
-    what = "the slot of the first token in block 200,000,000 of 16 slots"
-    expect(lab, what, [[200_000_000]], [0], [0], 16, [3_200_000_000])
+@cases(above_int32=(200_000_000, 3_200_000_000), above_uint32=(2_000_000_001, 32_000_000_016))
+def test_a_large_cache(lab, case):
+    """float32 would round 3,200,000,007 to a multiple of 256."""
+    block, slot = case
+    what = f"slots of a request that owns block {block:,}, of 16 slots"
+    expect(lab, what, [[block]], [0] * 8, list(range(8)), 16, list(range(slot, slot + 8)))
 
 
-@concept("A step without tokens has no slots, and they are int64 like any others.", invariant="I3")
-def test_no_tokens(lab):
-    tables, nothing = np.array([[5]], np.int32), np.array([], np.int64)
-    slots = lab.to_slots(tables, nothing, nothing, 4)
-    see = check()
-    see("shape of the slots of no tokens", tuple(slots.shape), equals=(0,))
-    see("dtype of the slots of no tokens", str(slots.dtype), equals="int64")
+@concept("Slots are an int64 array, be they many, few or none.", invariant="I3")
+@cases(three=([[5]], [0, 0, 0], [0, 1, 2]), none=([[5]], [], []))
+def test_slots_are_int64(lab, case):
+    tables, requests, positions = case
+    arrays = np.array(tables, np.int32), np.array(requests, np.int64), np.array(positions, np.int64)
+    see = check(draw, arrays[0].tolist(), requests, positions, 4)
+    slots = lab.to_slots(*arrays, 4)
+    see("type of the slots", type(slots).__name__, equals="ndarray")
+    see("dtype of the slots", str(slots.dtype), equals="int64")
+    see("shape of the slots", tuple(slots.shape), equals=(len(positions),))
+
+
+@concept("The arrays may be parts of larger ones: rows of a wider table, every second token.", invariant="I2")
+def test_parts_of_larger_arrays(lab):
+    """The table has two columns of a persistent one of four; between the tokens stand those of somebody else."""
+    wide = np.array([[4, 5, 90, 91], [7, 2, 92, 93]], np.int32)
+    requests, positions = np.full(12, 9), np.full(12, 99)
+    requests[::2], positions[::2] = [0, 0, 0, 0, 0, 1], [0, 1, 2, 3, 4, 0]
+    see = check(draw, wide[:, :2].tolist(), requests[::2], positions[::2], 4)
+    slots = lab.to_slots(wide[:, :2], requests[::2], positions[::2], 4)
+    see("slots of six tokens of two requests", slots.tolist(), equals=[16, 17, 18, 19, 20, 28])
 
 
 @concept("The caller goes on using what it passed: nothing is changed in place.", invariant="I3")
 def test_the_arguments_stay(lab):
-    tables, requests, positions = np.array([[4, 5]], np.int32), np.zeros(3, np.int64), np.array([3, 4, 5], np.int64)
-    slots = lab.to_slots(tables, requests, positions, 4)
+    tables, requests, positions = [[9, 99, 99], [4, 5, 99]], [1, 0, 1, 1], [3, 0, 4, 5]
+    arrays = np.array(tables, np.int32), np.array(requests, np.int64), np.array(positions, np.int64)
+    see = check(draw, tables, requests, positions, 4)
+    slots = lab.to_slots(*arrays, 4)
     slots += 100
-    see = check()
-    see("positions after the call", positions.tolist(), equals=[3, 4, 5])
-    see("requests after the call", requests.tolist(), equals=[0, 0, 0])
-    see("the table after the call", tables.tolist(), equals=[[4, 5]])
+    see("positions after the call", arrays[2].tolist(), equals=positions)
+    see("requests after the call", arrays[1].tolist(), equals=requests)
+    see("the table after the call", arrays[0].tolist(), equals=tables)
+
+
+@concept(
+    "Each step stands alone: the caller keeps the last one's slots, and writes the next tables into the same array.",
+    invariant="I3",
+)
+def test_two_steps(lab):
+    table, requests, positions = np.array([[4, 99]], np.int32), np.zeros(5, np.int64), np.arange(5)
+    first = lab.to_slots(table, requests[:4], positions[:4], 4)
+    see = check(lambda: f"request 0 owns blocks {shown(table[0])}; its slots in the first step are {first.tolist()}")
+    table[0, 1] = 5
+    second = lab.to_slots(table, requests, positions, 4)
+    see("slots of 5 tokens, after block 5 was written into the table", second.tolist(), equals=[16, 17, 18, 19, 20])
+    table[0, 0] = 8
+    third = lab.to_slots(table, requests[:4], positions[:4], 4)
+    see("slots of 4 tokens, after block 8 took the place of block 4", third.tolist(), equals=[32, 33, 34, 35])
+    see("slots of the first step, which the caller kept", first.tolist(), equals=[16, 17, 18, 19])
+
+
+def any_batch(rng, size):
+    """Tables, requests, positions and block_size: at first one token or two, later thousands of slots."""
+    block_size, num_requests = rng.choice((1, 2, 3, 4, 16)), rng.randint(1, 2 + size // 10)
+    width = rng.randint(1, 3 + size) if size < 30 else rng.randint(300, 600)
+    owned = [rng.randint(1, width) for _ in range(num_requests)]
+    ids = range(2**31 // 8) if size % 5 == 4 else range(num_requests * width)
+    tables = [[rng.choice(ids) for _ in range(own)] + [rng.choice((-1, 2**31 - 1))] * (width - own) for own in owned]
+    requests = [rng.randrange(num_requests) for _ in range(size)]
+    positions = [rng.randrange(owned[request] * block_size) for request in requests]
+    if size % 3 == 2:  # a chunk of each request, its tokens in order, as a scheduler makes them
+        pairs = sorted(zip(requests, positions))
+        requests, positions = [list(each) for each in zip(*pairs)]
+    return tables, requests, positions, block_size
+
+
+@concept("Whatever the batch, a slot follows from the token's own request and position.", invariant="I1", searches=True)
+def test_any_batch(lab):
+    def judge(lab, batch):
+        tables, requests, positions, block_size = batch
+        arrays = np.array(tables, np.int32), np.array(requests, np.int64), np.array(positions, np.int64)
+        see = check(draw, *batch)
+        slots = lab.to_slots(*arrays, block_size)
+        pairs = zip(requests, positions)
+        expected = [tables[r][p // block_size] * block_size + p % block_size for r, p in pairs]
+        see("number of slots", len(slots), equals=len(expected))
+        wrong = [t for t, slot in enumerate(expected) if slot != slots[t]]
+        if wrong:
+            t = wrong[0]
+            what = f"slot of position {positions[t]} of request {requests[t]}, which is token {t} of the batch"
+            column = positions[t] // block_size
+            see(f"{what} and lies in block {tables[requests[t]][column]} (column {column})", int(slots[t]), expected[t])
+        see("dtype of the slots", str(slots.dtype), equals="int64")
+        for name, array, before in zip(("the table", "requests", "positions"), arrays, batch):
+            see(f"{name} after the call", array.tolist(), equals=before)
+
+    search(lab, any_batch, judge, 60)

@@ -1,11 +1,11 @@
 """Lab 03.1: the size of a chunk, and who emits a token."""
 
-from labkit import cases, check, concept
+from labkit import Options, cases, check, concept, plan_world, play_world, walk
 
 
-def make(lab, budget, prompts, max_tokens=4):
+def make(lab, budget, prompts, max_tokens=4, blocks=64):
     """A scheduler over a roomy cache, with one request a, b, c ... for each length of a prompt."""
-    scheduler = lab.Scheduler(lab.KVCacheManager(64, 4), max_num_seqs=8, max_num_batched_tokens=budget)
+    scheduler = lab.Scheduler(lab.KVCacheManager(blocks, 4), max_num_seqs=8, max_num_batched_tokens=budget)
     params = lab.SamplingParams(max_tokens=max_tokens, ignore_eos=True)
     requests = [lab.Request(name, [7] * n, params, cache_salt=name) for name, n in zip("abcdef", prompts)]
     for request in requests:
@@ -133,3 +133,90 @@ def test_every_budget_gives_every_token(lab, case):
     for _ in range(40):
         turn(scheduler)
     see(f"tokens that a, b and c got, budget {case}", [len(r.output_token_ids) for r in requests], equals=[3, 3, 3])
+
+
+def plan_chunks(rng):
+    """A crowd over a pool that may be full, and for some chunks how far behind, and how much of the budget is left."""
+    numbers = (0, 1, 1, 2, 3, 4, 5, 7, 8, 16, 17, 100, 1000, 10_000, 100_000)
+    prompts = [rng.randint(1, 5) for _ in range(rng.randint(0, 6))]
+    calls = [("crowd", Options(prompts=prompts, num_blocks=rng.choice((4, 8)), steps=rng.randint(0, 3)))]
+    return calls + [("_clamp_new_tokens", rng.choice(numbers), rng.choice(numbers)) for _ in range(6)]
+
+
+def play_chunks(lab, calls):
+    for name, *arguments in calls:
+        if name == "crowd":
+            scheduler, _ = make(lab, 16, arguments[0]["prompts"], blocks=arguments[0]["num_blocks"])
+            for _ in range(arguments[0]["steps"]):
+                lab.drive(scheduler)
+        else:
+            before = lab.draw.scheduler(scheduler)
+            behind, left = arguments
+            what = f"tokens of a chunk, {behind} behind and {left} left of the budget"
+            yield "I1", what, scheduler._clamp_new_tokens(behind, left), before, ""
+
+
+@concept(
+    "A chunk follows from two numbers: not from those who wait, from the free blocks or from a call before.",
+    invariant="I1",
+    searches=True,
+)
+def test_any_chunk(lab):
+    walk(lab, plan_chunks, play_chunks, 50)
+
+
+def plan_counters(rng):
+    """Some requests as they are in the middle of their lives; an id may be used again."""
+    calls = [("scheduler",)]
+    for _ in range(5):
+        prompt, output = rng.randint(1, 9), rng.choice((0, 0, 1, 2, 5))
+        computed = rng.choice((0, rng.randrange(prompt + output), prompt + output - 1))
+        behind = prompt + output - computed
+        scheduled = rng.choice((behind, behind, rng.randint(1, behind), max(1, behind - 1)))
+        options = Options(prompt=prompt, output=output, num_computed_tokens=computed, scheduled=scheduled)
+        options |= {"num_cached_tokens": rng.randint(0, prompt), "num_preemptions": rng.randint(0, 2)}
+        calls.append(("needs_sample", rng.choice("ba"), options))
+    return calls
+
+
+def play_counters(lab, calls):
+    scheduler, _ = make(lab, 64, [])
+    for call, *arguments in calls:
+        if call == "scheduler":
+            continue
+        name, options = arguments[0], dict(*arguments[1:])
+        request = lab.Request(name, [7] * options.get("prompt", 1), lab.SamplingParams(max_tokens=64))
+        for token in range(options.get("output", 0)):
+            request.append_output_token(token)
+        behind = request.num_tokens - options.get("num_computed_tokens", 0)
+        if behind < 1:
+            continue
+        request.num_computed_tokens = options.get("num_computed_tokens", 0)
+        request.num_cached_tokens = options.get("num_cached_tokens", 0)
+        request.num_preemptions = options.get("num_preemptions", 0)
+        scheduled = min(behind, options.get("scheduled", behind))
+        what = f"needs_sample: {request.num_computed_tokens} of {request.num_tokens} computed, {scheduled} scheduled"
+        yield "I2", what, bool(scheduler.needs_sample(request, scheduled))
+        yield "I2", "num_computed_tokens after needs_sample", request.num_computed_tokens
+
+
+@concept(
+    "To catch up is a matter of two counters: what was cached, preempted or said before is in them already.",
+    invariant="I2",
+    searches=True,
+)
+def test_any_counters(lab):
+    walk(lab, plan_counters, play_counters, 40)
+
+
+def play_steps(lab, calls):
+    return play_world(lab, calls, decided={"scheduled": "I1"}, updated={"sampled": "I2", "computed": "I2"})
+
+
+@concept(
+    "In any run chunks are as large as the budget lets them be, and those that catch up sample.",
+    invariant="I1",
+    searches=True,
+)
+def test_any_run(lab):
+    walk(lab, lambda rng: plan_world(rng, policy=("fcfs", "fcfs", "priority")), play_steps, 40)

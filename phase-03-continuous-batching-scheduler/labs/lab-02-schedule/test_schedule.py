@@ -1,6 +1,6 @@
 """Lab 03.2: one step of the scheduler."""
 
-from labkit import cases, check, concept
+from labkit import cases, check, concept, plan_world, play_world, walk
 
 
 def make(lab, prompts=(), *, blocks=64, block_size=4, budget=64, seqs=8, max_tokens=16, caching=False):
@@ -11,11 +11,11 @@ def make(lab, prompts=(), *, blocks=64, block_size=4, budget=64, seqs=8, max_tok
     return scheduler, requests
 
 
-def add(lab, scheduler, name, prompt, max_tokens=16):
+def add(lab, scheduler, name, prompt, max_tokens=16, **options):
     """prompt: its tokens, or how many; then nobody else has them."""
     if isinstance(prompt, int):
         prompt = [1000 * ord(name) + position for position in range(prompt)]
-    request = lab.Request(name, prompt, lab.SamplingParams(max_tokens=max_tokens, ignore_eos=True))
+    request = lab.Request(name, prompt, lab.SamplingParams(max_tokens=max_tokens, ignore_eos=True), **options)
     scheduler.add_request(request)
     return request
 
@@ -87,7 +87,11 @@ def test_running_comes_first(lab):
     see("three steps: a decodes, b has a prompt of 5, budget 4", got, equals=["a1 b3", "a1 b2", "a1 b1"])
 
 
-@concept("One budget for all: it is spent in order, and who finds it empty goes on waiting.", invariant="I2")
+@concept(
+    "One budget for all: it is spent in order, and who finds it empty goes on waiting.",
+    invariant="I2",
+    illustrates=True,
+)
 @cases(
     third_waits=(5, ["a3 b2", "a1 b2 c2", "a1 b1 c1"]),
     second_waits=(3, ["a3", "a1 b2", "a1 b2", "a1 b1 c1", "a1 b1 c1"]),
@@ -319,3 +323,70 @@ def test_a_whole_run(lab, case):
         scheduler.update_from_output(output, sampled)
     see("tokens that a to e got", [len(request.output_token_ids) for request in requests], equals=[4, 4, 4, 4, 4])
     see("how many blocks are free in the end", scheduler.kv_cache_manager.num_free_blocks, equals=blocks)
+
+
+@concept(
+    "The cache is asked when a request stands at the head: those admitted before it may have changed the answer.",
+    invariant="I3",
+)
+@cases(same_prompt=(5, 5, "a5 b1"), longer=(4, 9, "a4 b5"), shorter=(12, 6, "a12 b2"))
+def test_a_hit_on_the_one_before(lab, case):
+    first, second, expected = case
+    scheduler, _ = make(lab, [list(range(first)), list(range(second))], caching=True)
+    see = check(lab.draw.scheduler, scheduler)
+    what = f"who computes how much: b's {second} tokens begin like a's {first}, blocks of 4"
+    see(what, plan(scheduler.schedule()), equals=expected)
+
+
+@concept("A newcomer takes what is free; only those that run make room, and for themselves.", invariant="I3")
+def test_the_head_takes_no_room(lab):
+    scheduler, _ = make(lab, [3, 3], blocks=4)
+    lab.drive(scheduler)
+    add(lab, scheduler, "c", 9)
+    see = check(lab.draw.scheduler, scheduler)
+    step = lab.drive(scheduler)
+    see("who is preempted: c needs 3 blocks, 2 are free", step.preempted, equals=[])
+    see("who computes how much", written(step.scheduled), equals="a1 b1")
+    see("who waits", names(scheduler.waiting), equals=["c"])
+
+
+@concept(
+    "The order of admission decides in running, the order of the queue in waiting: no name, no time, no number.",
+    invariant="I1",
+)
+def test_first_come_first_served(lab):
+    scheduler, _ = make(lab, budget=6)
+    for number, name in enumerate("cba"):
+        add(lab, scheduler, name, 4, arrival_time=9.0 - number, priority=3 - number)
+    see = check(lab.draw.scheduler, scheduler)
+    got = [turn(lab, scheduler) for _ in range(3)]
+    what = "three steps of prompts of 4, budget 6; c was added first, b and a arrived earlier and are more urgent"
+    see(what, got, equals=["c4 b2", "c1 b2 a3", "c1 b1 a1"])
+
+
+@concept("What schedule() returned stays as it was, whatever the next steps decide.", invariant="I6")
+def test_an_output_stays(lab):
+    scheduler, _ = make(lab, [2], max_tokens=8)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    scheduler.update_from_output(output, {"a": [100]})
+    add(lab, scheduler, "b", 3)
+    lab.drive(scheduler)
+    see("what the first step computes, looked at after the second", plan(output), equals="a2")
+    see("scheduled_requests of the first step, after the second", names(output.scheduled_requests), equals=["a"])
+
+
+def play_steps(lab, calls):
+    """What a step decides: who gives way, what the others compute, who is admitted, and the state in which it ends."""
+    decided = {"preempted": "I4", "continued": "I1", "admitted": "I3", "scheduled": "I2", "running": "I3"}
+    decided |= {"waiting": "I3", "statuses": "I3", "computed": "I5", "blocks": "I3", "free": "I3", "earlier": "I6"}
+    return play_world(lab, calls, decided=decided, updated={"outputs": "I5", "free": "I3"})
+
+
+@concept(
+    "In any run every step follows from who runs, who waits, what is free and the budget, and from nothing before.",
+    invariant="I1",
+    searches=True,
+)
+def test_any_run(lab):
+    walk(lab, plan_world, play_steps, 60)

@@ -1,6 +1,6 @@
 """Lab 03.3: who gives way, and what it gives back."""
 
-from labkit import cases, check, concept
+from labkit import cases, check, concept, plan_world, play_world, walk
 
 
 def make(lab, prompts, *, blocks=64, block_size=4, caching=True, max_tokens=16, seqs=8, **options):
@@ -28,7 +28,11 @@ def names(requests):
     return [request.request_id for request in requests]
 
 
-@concept("The youngest gives way: the last that was admitted, whoever else is small or cheap or late.", invariant="I1")
+@concept(
+    "The youngest gives way: the last that was admitted, whoever else is small or cheap or late.",
+    invariant="I1",
+    illustrates=True,
+)
 @cases(
     plain=[("a", 3, {}), ("b", 3, {}), ("c", 3, {})],
     the_last_is_the_largest=[("a", 1, {}), ("b", 3, {}), ("c", 17, {})],
@@ -51,6 +55,54 @@ def test_who_gives_way(lab, case):
     victim = scheduler._pop_victim()
     see(f"the victim, admitted in the order {' '.join(order)}", victim.request_id, equals=order[-1])
     see("who runs on", names(scheduler.running), equals=order[:-1])
+
+
+def run_three(lab, last):
+    """Requests c, a and b that run, in this order, and have said a word. last: what is special about b's options."""
+    scheduler, _ = make(lab, [])
+    for name in "cab":
+        scheduler.add_request(make_request(lab, name, 9, **(last if name == "b" else {})))
+    lab.drive(scheduler)
+    return scheduler
+
+
+@concept(
+    "The place in running decides who gives way: not its past, not what is left to do, not what it would give back.",
+    invariant="I1",
+)
+@cases(
+    preempted_often="preempted often",
+    almost_done="almost done",
+    in_its_prompt="in its prompt",
+    had_a_hit="had a hit",
+    shares="shares its blocks",
+    gave_way_before="gave way before",
+)
+def test_only_the_place_counts(lab, case):
+    scheduler = run_three(lab, {"max_tokens": 2} if case == "almost done" else {})
+    last = scheduler.running[-1]
+    if case == "preempted often":
+        last.num_preemptions = 3
+    elif case == "in its prompt":
+        preempt_one(scheduler)
+        scheduler.max_num_batched_tokens = 6
+        scheduler.abort_request("b")
+        scheduler.add_request(make_request(lab, "b", 17))
+        lab.drive(scheduler)
+    elif case == "had a hit":
+        last.num_cached_tokens = 8
+    elif case == "shares its blocks":
+        preempt_one(scheduler)
+        scheduler.abort_request("b")
+        prompt = scheduler.running[-1].prompt_token_ids
+        scheduler.add_request(lab.Request("b", prompt, lab.SamplingParams(max_tokens=16)))
+        lab.drive(scheduler)
+    elif case == "gave way before":
+        preempt_one(scheduler)
+        lab.drive(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    see(f"the victim; c, a, b run in this order, and b {case}", scheduler._pop_victim().request_id, equals="b")
+    see("who runs on", names(scheduler.running), equals=["c", "a"])
 
 
 @concept("A victim gives back every block, the one it has just begun too.", invariant="I2", illustrates=True)
@@ -88,8 +140,11 @@ def test_tokens_stay(lab, case):
 def test_a_victim_is_marked(lab):
     scheduler, (a,) = make(lab, [5])
     see = check(lab.draw.scheduler, scheduler)
-    for times in (1, 2, 3):
-        lab.drive(scheduler)
+    for times in (1, 2, 3, 4, 5):
+        if times == 1:
+            scheduler.schedule()  # it has slots, and nothing is computed yet
+        else:
+            lab.drive(scheduler)
         preempt_one(scheduler)
         see("a's status", a.status.name, equals="PREEMPTED")
         see("how often a was preempted", a.num_preemptions, equals=times)
@@ -99,9 +154,13 @@ def test_a_victim_is_marked(lab):
     "Who has begun comes back first: a victim goes before all that wait, an older victim before a younger.",
     invariant="I4",
 )
-def test_a_victim_waits_in_front(lab):
+@cases(after_a_token=True, before_anything_is_computed=False)
+def test_a_victim_waits_in_front(lab, case):
     scheduler, _ = make(lab, [3, 3, 3, 3, 3], seqs=3)
-    lab.drive(scheduler)
+    if case:
+        lab.drive(scheduler)
+    else:
+        scheduler.schedule()
     see = check(lab.draw.scheduler, scheduler)
     preempt_one(scheduler)
     see("who waits, front first", names(scheduler.waiting), equals=["c", "d", "e"])
@@ -137,7 +196,7 @@ def test_what_was_not_computed_is_withdrawn(lab, case):
     see("tokens that a would find, 17 were planned and none computed", got, equals=0)
 
 
-@concept("A shared block stays with whoever else holds it.", invariant="I2", illustrates=True)
+@concept("A shared block stays with whoever else holds it, and is free when the last one lets go.", invariant="I2")
 def test_shared_blocks_stay(lab):
     scheduler, (a,) = make(lab, [9])
     lab.drive(scheduler)
@@ -150,9 +209,15 @@ def test_shared_blocks_stay(lab):
     preempt_one(scheduler)
     see("a's blocks", kv.get_block_ids("a"), equals=table)
     see("how many blocks came back: b shared two of its three", kv.num_free_blocks - free, equals=1)
+    preempt_one(scheduler)
+    see("how many blocks are free when a has given way, too", kv.num_free_blocks, equals=64)
 
 
-@concept("Preemption costs time, never a token: everybody ends, and the oldest is never disturbed.", invariant="I4")
+@concept(
+    "Preemption costs time, never a token: everybody ends, and the oldest is never disturbed.",
+    invariant="I4",
+    illustrates=True,
+)
 @cases(with_cache=True, without_cache=False)
 def test_everybody_ends(lab, case):
     scheduler, requests = make(lab, [3, 3, 3], blocks=3, max_tokens=6, caching=case, reserve_full_sequence=False)
@@ -164,3 +229,22 @@ def test_everybody_ends(lab, case):
     see("tokens that a, b and c got", [len(request.output_token_ids) for request in requests], equals=[6, 6, 6])
     see("how often the oldest was preempted", requests[0].num_preemptions, equals=0)
     see.true("somebody was preempted, since three blocks are not enough", requests[2].num_preemptions > 0)
+
+
+def plan_preemptions(rng):
+    return plan_world(rng, rare=("finish", "fail", "preempt", "preempt"))
+
+
+def play_preemptions(lab, calls):
+    decided = {"preempted": "I1", "running": "I1", "waiting": "I4", "statuses": "I4", "preemptions": "I4"}
+    decided |= {"computed": "I3", "known": "I3", "prompts": "I3", "blocks": "I2", "free": "I2", "hits": "I5"}
+    return play_world(lab, calls, decided=decided, updated={"computed": "I3", "free": "I2"})
+
+
+@concept(
+    "In any run a victim is the last, gives back all but its tokens, and stands where it comes back first.",
+    invariant="I1",
+    searches=True,
+)
+def test_any_run(lab):
+    walk(lab, plan_preemptions, play_preemptions, 60)

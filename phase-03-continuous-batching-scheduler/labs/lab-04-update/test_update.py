@@ -1,14 +1,13 @@
 """Lab 03.4: what a step leaves behind."""
 
-from labkit import cases, check, concept
+from labkit import cases, check, concept, plan_world, play_world, walk
 
 
-def make(lab, prompts, *, budget=64, max_tokens=16, blocks=64, **options):
-    """A scheduler and its requests a, b, c ... one for each length of a prompt."""
+def make(lab, prompts, *, budget=64, max_tokens=16, blocks=64, order="abcdef", **options):
+    """A scheduler and its requests a, b, c ... (or others, in this order), one for each length of a prompt."""
     manager = lab.KVCacheManager(blocks + 1, 4)
-    scheduler = lab.Scheduler(
-        manager, max_num_seqs=8, max_num_batched_tokens=budget, max_model_len=options.pop("longest", 64)
-    )
+    limits = {"max_model_len": options.pop("longest", 64), "long_prefill_token_threshold": options.pop("threshold", 0)}
+    scheduler = lab.Scheduler(manager, max_num_seqs=8, max_num_batched_tokens=budget, **limits)
     requests = [
         lab.Request(
             name,
@@ -16,7 +15,7 @@ def make(lab, prompts, *, budget=64, max_tokens=16, blocks=64, **options):
             lab.SamplingParams(max_tokens=max_tokens, **options),
             eos_token_ids=[2],
         )
-        for name, length in zip("abcdef", prompts)
+        for name, length in zip(order, prompts)
     ]
     for request in requests:
         scheduler.add_request(request)
@@ -30,6 +29,7 @@ def names(requests):
 @concept(
     "What was scheduled is computed now: the counter moves by the chunk, whether or not a token came out.",
     invariant="I1",
+    illustrates=True,
 )
 @cases(chunks=(10, 4, [4, 8, 10]), at_once=(5, 64, [5]), one_by_one=(3, 1, [1, 2, 3]))
 def test_the_counter_moves_by_the_chunk(lab, case):
@@ -70,8 +70,34 @@ def test_several_tokens_of_one_step(lab):
     see = check(lab.draw.scheduler, scheduler)
     scheduler.update_from_output(output, {"a": [11, 12, 13, 14]})
     see("a's output", a.output_token_ids, equals=[11, 12, 13, 14])
-    see("a's computed tokens", a.num_computed_tokens, equals=3)
-    see("what a computes next", scheduler.schedule().num_scheduled_tokens, equals={"a": 4})
+
+
+@concept(
+    "A step adds to what a request has: neither an old hit nor a preemption changes the sum, or what ends it.",
+    invariant="I1",
+)
+@cases(had_a_hit=(8, 0), preempted=(0, 3), both=(8, 3))
+def test_the_past_is_in_the_counter(lab, case):
+    num_cached, num_preemptions = case
+    scheduler, (a,) = make(lab, [9], budget=4)
+    a.num_cached_tokens, a.num_preemptions = num_cached, num_preemptions
+    past = f"an old hit of {num_cached}, {num_preemptions} preemptions"
+    for expected in (4, 8, 9):
+        output = scheduler.schedule()
+        see = check(lab.draw.scheduler, scheduler)
+        a.num_cached_tokens = num_cached  # as it stays when a request comes back and finds less
+        finished = scheduler.update_from_output(output, {"a": [2]} if expected == 9 else {})
+        see(f"a's computed tokens; {past}", a.num_computed_tokens, equals=expected)
+    see(f"who finished with the token that ends it; {past}", names(finished), equals=["a"])
+
+
+@concept("However many tokens come out, the counter moves by what was computed.", invariant="I1")
+def test_several_tokens_are_ahead(lab):
+    scheduler, (a,) = make(lab, [3])
+    output = scheduler.schedule()
+    see = check(lab.draw.scheduler, scheduler)
+    scheduler.update_from_output(output, {"a": [11, 12, 13, 14]})
+    see("a's computed tokens, 3 were scheduled and 4 came out", a.num_computed_tokens, equals=3)
 
 
 @concept("Nothing counts after the token that ends the request.", invariant="I3")
@@ -122,18 +148,31 @@ def test_neighbours_of_one_that_ends(lab, case):
 
 
 @concept("An answer can come too late: who ended while the model ran gets nothing more.", invariant="I5")
-def test_an_answer_that_comes_too_late(lab):
-    scheduler, (a, b) = make(lab, [5, 5])
+@cases(abort="abort", stop="stop", length="length", error="error")
+def test_an_answer_that_comes_too_late(lab, case):
+    scheduler, (a, _) = make(lab, [5, 5])
+    output = scheduler.schedule()
+    scheduler.finish_request("a", case)
+    see = check(lab.draw.scheduler, scheduler)
+    finished = scheduler.update_from_output(output, {"a": [100], "b": [100]})
+    ended = f", which was ended with {case!r} while the model ran"
+    see(f"a's output{ended}", a.output_token_ids, equals=[])
+    see(f"why a finished{ended}", a.finish_reason, equals=case)
+    see(f"a's computed tokens{ended}", a.num_computed_tokens, equals=0)
+    see("who finished in this step", names(finished), equals=[])
+    see("how many blocks are free: b has 2", scheduler.kv_cache_manager.num_free_blocks, equals=62)
+
+
+@concept("A request that ended meanwhile is passed over, and those behind it are not.", invariant="I4")
+def test_those_behind_a_late_one(lab):
+    scheduler, (_, b, c) = make(lab, [5, 5, 5])
     output = scheduler.schedule()
     scheduler.finish_request("a", "abort")
     see = check(lab.draw.scheduler, scheduler)
-    finished = scheduler.update_from_output(output, {"a": [100], "b": [100]})
-    see("a's output", a.output_token_ids, equals=[])
-    see("why a finished", a.finish_reason, equals="abort")
-    see("who finished in this step", names(finished), equals=[])
-    see("b's output", b.output_token_ids, equals=[100])
+    finished = scheduler.update_from_output(output, {"a": [100], "b": [100], "c": [2]})
+    see("output of b and c, behind a, which was aborted", [b.output_token_ids, c.output_token_ids], equals=[[100], [2]])
+    see("who finished: c, with its last token", names(finished), equals=["c"])
     see("who runs", names(scheduler.running), equals=["b"])
-    see("how many blocks are free", scheduler.kv_cache_manager.num_free_blocks, equals=62)
 
 
 @concept("A late answer cannot end a request a second time.", invariant="I5")
@@ -145,11 +184,12 @@ def test_nobody_ends_twice(lab, case):
     scheduler.finish_request("a", "abort")
     newcomer = lab.Request("a", [1, 2], lab.SamplingParams())  # somebody else under the same id
     scheduler.add_request(newcomer)
+    scheduler.add_request(lab.Request("c", [3], lab.SamplingParams()))
     see = check(lab.draw.scheduler, scheduler)
     finished = scheduler.update_from_output(output, {"a": [token], "b": [100]})
     see("whether the aborted a finished in this step", a in finished, equals=False)
     see("why the aborted a finished", a.finish_reason, equals="abort")
-    see("who waits", names(scheduler.waiting), equals=["a"])
+    see("who waits", names(scheduler.waiting), equals=["a", "c"])
     see("the output of the new a", newcomer.output_token_ids, equals=[])
     see("the computed tokens of the new a", newcomer.num_computed_tokens, equals=0)
     see("whether the new a is still to do", scheduler.has_unfinished_requests(), equals=True)
@@ -177,3 +217,81 @@ def test_a_preempted_request_stays_where_it_is(lab):
     see("b's computed tokens", b.num_computed_tokens, equals=0)
     see("a's output", a.output_token_ids, equals=[100, 100])
     see("who waits", names(scheduler.waiting), equals=["b"])
+
+
+@concept(
+    "Every number is a token, 0 as well; a request without one is passed over, and those after it are not.",
+    invariant="I2",
+)
+def test_token_0_and_no_token(lab):
+    scheduler, requests = make(lab, [2, 9, 2], order="cba", threshold=4)
+    output = scheduler.schedule()
+    see = check(lab.draw.scheduler, scheduler)
+    scheduler.update_from_output(output, {"c": [0], "a": [0, 0]})
+    what = "output of c, b and a; b computes an inner chunk, c got [0] and a got [0, 0]"
+    see(what, [request.output_token_ids for request in requests], equals=[[0], [], [0, 0]])
+    computed = [request.num_computed_tokens for request in requests]
+    see("computed tokens of c, b and a", computed, equals=[2, 4, 2])
+
+
+@concept(
+    "Each call returns those that it ended, in the order of the step; what a call before returned stays as it is.",
+    invariant="I4",
+)
+def test_what_is_returned(lab):
+    scheduler, _ = make(lab, [3, 3, 3], order="cba")
+    other, _ = make(lab, [3], order="d")
+    see = check(lab.draw.scheduler, scheduler)
+    first = scheduler.update_from_output(scheduler.schedule(), {"c": [2], "b": [100], "a": [2]})
+    see("who finished in step 1, c before a", names(first), equals=["c", "a"])
+    elsewhere = other.update_from_output(other.schedule(), {"d": [2]})
+    see("who finished in another scheduler", names(elsewhere), equals=["d"])
+    second = scheduler.update_from_output(scheduler.schedule(), {"b": [100]})
+    see("who finished in step 2", names(second), equals=[])
+    see("what the call of step 1 returned, looked at again", names(first), equals=["c", "a"])
+
+
+@concept("What the call is given stays as it is: the output of schedule() and the sampled tokens.", invariant="I6")
+def test_what_is_given_stays(lab):
+    scheduler, _ = make(lab, [3, 3, 3], order="cba")
+    output, sampled = scheduler.schedule(), {"c": [100, 101], "b": [2, 3], "a": [100]}
+    scheduler.finish_request("a", "abort")
+    see = check(lab.draw.scheduler, scheduler)
+    scheduler.update_from_output(output, sampled)
+    see("the sampled tokens after the call", sampled, equals={"c": [100, 101], "b": [2, 3], "a": [100]})
+    see("num_scheduled_tokens after the call", output.num_scheduled_tokens, equals={"c": 3, "b": 3, "a": 3})
+    see("scheduled_requests after the call", names(output.scheduled_requests), equals=["c", "b", "a"])
+    scheduler.update_from_output(scheduler.schedule(), {"c": [102]})
+    see("the sampled tokens of step 1 after step 2", sampled["c"], equals=[100, 101])
+
+
+@concept("Who ended is known by the request and not by its name, which the next one may have.", invariant="I5")
+def test_a_name_is_used_again(lab):
+    scheduler, (first,) = make(lab, [3])
+    scheduler.update_from_output(scheduler.schedule(), {"a": [2]})
+    second = lab.Request("a", [7, 8, 9, 10], lab.SamplingParams())
+    scheduler.add_request(second)
+    see = check(lab.draw.scheduler, scheduler)
+    scheduler.update_from_output(scheduler.schedule(), {"a": [100]})
+    see("the output of the second a", second.output_token_ids, equals=[100])
+    see("its computed tokens", second.num_computed_tokens, equals=4)
+    see("the output of the first a, which had ended", first.output_token_ids, equals=[2])
+
+
+def plan_steps(rng):
+    return plan_world(rng, rare=("finish", "late", "late"), long_prefill_token_threshold=(0, 0, 2, 3))
+
+
+def play_steps(lab, calls):
+    updated = {"computed": "I1", "outputs": "I2", "known": "I2", "finished": "I4", "running": "I4", "waiting": "I4"}
+    updated |= {"statuses": "I3", "blocks": "I4", "free": "I4", "unfinished": "I4", "given": "I6"}
+    return play_world(lab, calls, decided={"scheduled": "I1"}, updated=updated)
+
+
+@concept(
+    "In any run a step leaves the counters, the tokens, the lists and the blocks as they have to be.",
+    invariant="I1",
+    searches=True,
+)
+def test_any_run(lab):
+    walk(lab, plan_steps, play_steps, 50)

@@ -1,6 +1,6 @@
 """Lab 03.5: the order of a queue in which not everybody is equal."""
 
-from labkit import cases, check, concept
+from labkit import Options, cases, check, concept, plan_world, play_world, walk
 
 
 def make(lab, policy="priority", *, blocks=64, seqs=8, budget=64):
@@ -50,7 +50,9 @@ def test_who_is_more_urgent(lab, case):
     see.true(f"urgency of {case[0]} is not less than that of {case[1]}", not lab.urgency(second) < lab.urgency(first))
 
 
-@concept("The queue is in order of urgency, whatever the order in which requests come.", invariant="I2")
+@concept(
+    "The queue is in order of urgency, whatever the order in which requests come.", invariant="I2", illustrates=True
+)
 @cases(
     falling=([("a", 0, 0.0), ("b", 1, 0.0), ("c", 2, 0.0)], "a b c"),
     rising=([("a", 2, 0.0), ("b", 1, 0.0), ("c", 0, 0.0)], "c b a"),
@@ -115,6 +117,7 @@ def test_the_victim_of_the_other_policy(lab, case):
     priority_before_arrival=([("a", 5, 1.0), ("b", 0, 3.0), ("c", 4, 2.0)], "a", "b c"),
     negative=([("a", -1, 1.0), ("b", -5, 2.0), ("c", -2, 3.0)], "a", "b c"),
     only_one=([("a", 7, 0.0)], "a", ""),
+    first_of_many=([(name, 9 - (name > "a"), float(i)) for i, name in enumerate("abcdefgh")], "a", "b c d e f g h"),
 )
 def test_the_least_urgent_gives_way(lab, case):
     requests, victim, others = case
@@ -133,6 +136,7 @@ def test_the_least_urgent_gives_way(lab, case):
 )
 def test_equal_neighbours_stay(lab):
     scheduler = make(lab)
+    run_them(lab, scheduler, [("r9", 9, 0.0)])
     see = check(lab.draw.scheduler, scheduler)
     for number in range(7):
         scheduler.add_request(make_request(lab, f"r{number}", 3 - number % 3, float(number)))
@@ -144,6 +148,9 @@ def test_equal_neighbours_stay(lab):
     )
     scheduler.abort_request("r4")
     see("who waits without r4", " ".join(names(scheduler.waiting)), equals="r2 r5 r1 r0 r3 r6")
+    scheduler._preempt(scheduler._pop_victim())
+    see("who waits with a victim", " ".join(names(scheduler.waiting)), equals="r2 r5 r1 r0 r3 r6 r9")
+    see.true("waiting still is a deque, whose head others take with popleft()", hasattr(scheduler.waiting, "popleft"))
 
 
 @concept(
@@ -165,3 +172,120 @@ def test_a_run_with_priorities(lab):
     see("who gives way when c needs a second block", step.preempted, equals=["a"])
     see("who computes: a was in the step already, and is taken out again", list(step.scheduled), equals=["c"])
     see("who waits", names(scheduler.waiting), equals=["a", "b"])
+
+
+@concept(
+    "Times are compared as they are: a difference of a microsecond decides, and so does one between large numbers.",
+    invariant="I1",
+)
+@cases(
+    microsecond=(1.000001, 1.000002),
+    since_1970=(1_700_000_000.25, 1_700_000_000.5),
+    less_than_a_second=(3.2, 3.7),
+    below_zero=(-0.002, -0.001),
+    days_and_priorities=(5.0, 9_000_000.0),
+)
+def test_times_are_exact(lab, case):
+    earlier, later = case
+    requests = [("a", 1, later), ("b", 1, earlier)]  # by name it would be the other way round
+    scheduler = make(lab)
+    add(lab, scheduler, requests)
+    see = check(lab.draw.scheduler, scheduler)
+    see(f"who waits: b of {earlier} and a of {later}", " ".join(names(scheduler.waiting)), equals="b a")
+    scheduler = make(lab)
+    run_them(lab, scheduler, reversed(requests))
+    see = check(lab.draw.scheduler, scheduler)
+    see(f"the victim of b of {earlier} and a of {later}", scheduler._pop_victim().request_id, equals="a")
+
+
+@concept(
+    "What a request is decides, at the moment of the call: no name, no count and no earlier call stands for it.",
+    invariant="I4",
+)
+@cases(a_name_used_again="again", preempted_often="often")
+def test_only_urgency_decides(lab, case):
+    scheduler = make(lab)
+    if case == "again":
+        run_them(lab, scheduler, [("a", 0, 1.0)])
+        scheduler.abort_request("a")
+    run_them(lab, scheduler, [("a", 5, 1.0), ("b", 3, 2.0)])
+    if case == "often":
+        scheduler.running[0].num_preemptions = 3
+    see = check(lab.draw.scheduler, scheduler)
+    past = "an earlier a had priority 0" if case == "again" else "a was preempted 3 times"
+    see(f"the victim of a with priority 5 and b with 3; {past}", scheduler._pop_victim().request_id, equals="a")
+    scheduler.waiting.clear()
+    add(lab, scheduler, [("d", 4, 4.0), ("e", 6, 5.0)])
+    scheduler._preempt(scheduler.running.pop())
+    see(
+        "who waits: b with priority 3, preempted; d with 4, e with 6",
+        " ".join(names(scheduler.waiting)),
+        equals="b d e",
+    )
+
+
+@concept("Each scheduler follows the policy that it has.", invariant="I3", illustrates=True)
+@cases(fcfs_first=("fcfs", "priority"), priority_first=("priority", "fcfs"))
+def test_two_schedulers(lab, case):
+    see, requests = check(), [("a", 5, 1.0), ("b", 1, 2.0)]
+    for policy in case:
+        scheduler = make(lab, policy)
+        add(lab, scheduler, requests)
+        expected = "b a" if policy == "priority" else "a b"
+        what = f"who waits under {policy!r}, the scheduler beside it has {case[policy == case[0]]!r}"
+        see(what, " ".join(names(scheduler.waiting)), equals=expected)
+
+
+def plan_queue(rng):
+    """Newcomers with numbers, times and names that tie, and departures."""
+    calls = [("Scheduler", rng.choice(("priority", "priority", "fcfs")))]
+    priorities = rng.sample((0, 1, -1, 7, 8, 16, -9, -16, 10**9), rng.randint(1, 3))
+    times = rng.sample((0.0, 1.0, 2.5, -1.0, 1e6, 5e6, 1_700_000_000.25), rng.randint(1, 3))
+    all_names = rng.sample(["r10", "r9", "R9", "r1", "b", "B", "a", "aa", "Z", "z"], 10)
+    for _ in range(rng.randint(1, 10)):
+        options = Options(priority=rng.choice(priorities), arrival_time=rng.choice(times))
+        calls.append(("add_request", all_names.pop(), options))
+        if rng.random() < 0.1:
+            calls.append(("abort_request", rng.choice(("r9", "a", "b"))))
+    return calls
+
+
+def play_queue(lab, calls):
+    for call, *arguments in calls:
+        if call == "Scheduler":
+            (policy,) = arguments
+            scheduler = make(lab, policy)
+        elif call == "add_request":
+            name, options = arguments[0], dict(*arguments[1:])
+            scheduler.add_request(make_request(lab, name, **options))
+        else:
+            scheduler.abort_request(*arguments)
+        yield "I3" if policy == "fcfs" else "I2", "who waits, front first", names(scheduler.waiting)
+
+
+@concept(
+    "Whatever the numbers, the times and the names are, the queue is in the order that they make.",
+    invariant="I2",
+    searches=True,
+)
+def test_any_queue(lab):
+    walk(lab, plan_queue, play_queue, 50)
+
+
+@concept(
+    "In any order of newcomers, victims and departures the queue and the victim are those of the policy.",
+    invariant="I2",
+    searches=True,
+)
+@cases(priority=("priority", "I2", "I4"), fcfs=("fcfs", "I3", "I3"))
+def test_any_run(lab, case):
+    policy, queue, victim = case
+
+    def plan(rng):
+        return plan_world(rng, policy=(policy,), rare=("finish", "late", "preempt", "preempt"))
+
+    def play(lab, calls):
+        decided = {"preempted": victim, "running": victim, "waiting": queue}
+        return play_world(lab, calls, decided=decided, updated={"waiting": queue})
+
+    walk(lab, plan, play, 30)

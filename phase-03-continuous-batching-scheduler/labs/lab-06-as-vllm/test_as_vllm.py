@@ -1,6 +1,6 @@
 """Lab 03.6: two rules in their fine print, by hand and against recorded steps of vLLM 0.33.0."""
 
-from labkit import cases, check, concept
+from labkit import LabFailure, cases, check, concept, make_scheduler, plan_world, play_world, walk
 
 
 def make(lab, *, blocks=64, block_size=4, budget=64, seqs=8, caching=False, **options):
@@ -197,7 +197,204 @@ def test_watermark_without_reservation(lab, case):
     see(f"may 30 tokens begin with {chunk}, 4 of 10 blocks stay free, 8 are free", bool(got), equals=expected)
 
 
-@concept("Step for step, the scheduler decides what vLLM 0.33.0 decided.", invariant="I5", illustrates=True)
+@concept(
+    "Of a hit each block has its own price: the held ones cost nothing, the free ones cost one each.", invariant="I3"
+)
+@cases(fits=(16, True), one_token_too_many=(17, False))
+def test_a_hit_of_both_kinds(lab, case):
+    length, expected = case
+    scheduler = make(lab, blocks=5, caching=True)
+    x = make_request(lab, "x", 8, max_tokens=1)
+    scheduler.add_request(x)
+    lab.drive(scheduler)
+    scheduler.add_request(make_request(lab, "a", [*x.prompt_token_ids[:4], 7]))
+    lab.drive(scheduler)
+    b = make_request(lab, "b", [*x.prompt_token_ids, *range(length - 8)])
+    hits, _ = scheduler.kv_cache_manager.get_computed_blocks(b)
+    see = check(lab.draw.scheduler, scheduler)
+    got = bool(scheduler._may_admit(b, length, hits))
+    what = f"may b begin: {length} tokens, blocks {[block.block_id for block in hits]} hit, one held by a; 3 of 4 free"
+    see(what, got, equals=expected)
+
+
+@concept(
+    "A price holds for the moment: the same question has another answer when a hit is held or let go.", invariant="I6"
+)
+def test_a_price_changes(lab):
+    scheduler = make(lab, blocks=7, caching=True)
+    kv = scheduler.kv_cache_manager
+    x = make_request(lab, "x", 8, max_tokens=1)
+    scheduler.add_request(x)
+    lab.drive(scheduler)
+    b = make_request(lab, "b", [*x.prompt_token_ids, *range(12)])
+    same_beginning = [*x.prompt_token_ids, 5]
+    for name, prompt, state, expected in (
+        ("r", 9, "free", False),
+        ("y", same_beginning, "held by y", True),
+        ("s", 9, "free", False),
+    ):
+        scheduler.add_request(make_request(lab, name, prompt))
+        lab.drive(scheduler)
+        hits, _ = kv.get_computed_blocks(b)
+        see = check(lab.draw.scheduler, scheduler)
+        got = bool(scheduler._may_admit(b, 20, hits))
+        what = f"may b begin: 20 tokens, 8 of them in blocks {[block.block_id for block in hits]}, which are {state}"
+        see(f"{what}; {kv.num_free_blocks} blocks of 4 free", got, equals=expected)
+        scheduler.abort_request(name)
+
+
+@concept(
+    "Asking changes nothing: not the blocks of the hit, not the order in which free blocks are taken.", invariant="I6"
+)
+@cases(yes=17, no=40)
+def test_asking_changes_nothing(lab, case):
+    scheduler = make(lab, blocks=6, caching=True)
+    for name in "ba":
+        scheduler.add_request(make_request(lab, name, 8, max_tokens=1))
+    lab.drive(scheduler)
+    request = make_request(lab, "c", [*(1000 * ord("b") + i for i in range(8)), *range(case - 8)])
+    kv = scheduler.kv_cache_manager
+    hits, _ = kv.get_computed_blocks(request)
+    before = [block.block_id for block in hits], kv.free_block_ids()
+    see = check(lab.draw.blocks, kv)
+    scheduler._may_admit(request, case, hits)
+    see(
+        "the blocks of the hit, and the free blocks in their order",
+        ([b.block_id for b in hits], kv.free_block_ids()),
+        equals=before,
+    )
+
+
+@concept(
+    "A victim is let in again by the rules for all: nothing is cheaper for who has begun.",
+    invariant="I4",
+)
+@cases(
+    reservation=({}, 17, False),
+    watermark=({"watermark": 0.4}, 9, False),
+    both_hold=({"watermark": 0.4}, 8, True),
+)
+def test_a_victim_is_no_exception(lab, case):
+    options, length, expected = case
+    scheduler = make(lab, blocks=5, **options)
+    for name, tokens in (("a", 3), ("b", length)):
+        scheduler.add_request(make_request(lab, name, tokens))
+    scheduler.max_num_batched_tokens = 3
+    lab.drive(scheduler)
+    b = scheduler.waiting[0]
+    b.status, b.num_preemptions = lab.RequestStatus.PREEMPTED, 1
+    see = check(lab.draw.scheduler, scheduler)
+    got = bool(scheduler._may_admit(b, 3, []))
+    what = f"may b, which was preempted, begin again: {length} tokens, 4 blocks of 4 free, {options or 'no watermark'}"
+    see(what, got, equals=expected)
+
+
+@concept("One that was preempted and waits is company like any other: the threshold holds.", invariant="I1")
+def test_a_victim_is_company(lab):
+    scheduler = make(lab, long_prefill_token_threshold=4)
+    for name in "ab":
+        scheduler.add_request(make_request(lab, name, 10))
+    lab.drive(scheduler)
+    scheduler._preempt(scheduler._pop_victim())
+    see = check(lab.draw.scheduler, scheduler)
+    see(
+        "tokens of a chunk: 6 behind, 64 left, threshold 4, a runs and b was preempted",
+        scheduler._clamp_new_tokens(6, 64),
+        equals=4,
+    )
+
+
+def watch(scheduler, asked):
+    """Note in `asked` each question to the two methods: (invariant, rule and state that decide, answer, law)."""
+    kv, clamp, may_admit = scheduler.kv_cache_manager, scheduler._clamp_new_tokens, scheduler._may_admit
+
+    def clamp_and_note(num_new_tokens, token_budget):
+        answer = clamp(num_new_tokens, token_budget)
+        threshold, num_others = (
+            scheduler.long_prefill_token_threshold,
+            len(scheduler.running) + len(scheduler.waiting) - 1,
+        )
+        within = min(num_new_tokens, token_budget)
+        law = min(within, threshold) if threshold and num_others else within
+        rule = "threshold" if threshold in (answer, law) else "budget"
+        state = f"{num_new_tokens} behind, {token_budget} left of a budget of {scheduler.max_num_batched_tokens}"
+        state += f", threshold {threshold}, others in flight: {num_others}"
+        asked.append(("I1", f"the rule of the {rule}: how large is the chunk? {state}", answer, law))
+        return answer
+
+    def may_admit_and_note(request, num_tokens, computed_blocks):
+        free, num_running = kv.num_free_blocks, len(scheduler.running)
+        whole, spare = scheduler.reserve_full_sequence, scheduler.num_watermark_blocks
+        needed, chunk, sequence = (
+            kv.num_blocks_needed(request, reach, computed_blocks)
+            for reach in (request.num_tokens if whole else num_tokens, num_tokens, request.num_tokens)
+        )
+        num_hits, num_free_hits = len(computed_blocks), sum(block.ref_cnt == 0 for block in computed_blocks)
+        answer = bool(may_admit(request, num_tokens, computed_blocks))
+        kept = spare if num_running else 0
+        law = needed + kept <= free
+        suspects = []
+        if answer != law:  # what, taken otherwise, gives this answer?
+            if spare and (law or needed <= free):
+                suspects.append(("I4", "the watermark"))
+            if (sequence + kept > free) if law else (chunk + kept <= free):
+                suspects.append(("I2", f"the full-sequence reservation, which is {'on' if whole else 'off'}"))
+            if (num_hits > num_free_hits) if law else (num_free_hits and needed - num_free_hits + kept <= free):
+                suspects.append(("I3", "the price of a hit"))
+        suspects = suspects or [("I2", "free blocks")]
+        state = f"{request.num_tokens} tokens, of which the chunk reaches {num_tokens}; {num_hits} blocks hit, "
+        state += f"{num_free_hits} of them free; {free} blocks of {kv.block_size} free, {spare} to stay free "
+        state += f"if any run, {num_running} run"
+        rules = " or ".join(rule for _, rule in suspects)
+        asked.append((suspects[0][0], f"the rule of {rules}: may {request.request_id} begin? {state}", answer, law))
+        return answer
+
+    scheduler._clamp_new_tokens, scheduler._may_admit = clamp_and_note, may_admit_and_note
+
+
+def plan_rules(rng):
+    """Half of the walks are about one rule alone."""
+    rules = {
+        "reserve_full_sequence": (True, False),
+        "watermark": (0.0, 0.2, 0.34, 0.5),
+        "long_prefill_token_threshold": (0, 1, 2, 4),
+    }
+    only = rng.choice((*rules, None, None, None))
+    return plan_world(rng, **{rule: values for rule, values in rules.items() if only in (rule, None)})
+
+
+def play_rules(lab, calls):
+    asked = []
+
+    def make_watched(lab, **limits):
+        scheduler = make_scheduler(lab, **limits)
+        watch(scheduler, asked)
+        return scheduler
+
+    decided = {"admitted": "I2", "continued": "I1", "free": "I6"}
+    for law, what, value, before, after in play_world(
+        lab, calls, decided=decided, updated={"free": "I6"}, make=make_watched
+    ):
+        for rule, question, answer, _ in asked:
+            yield rule, question, answer, before, after
+        asked.clear()
+        yield law, what, value, before, after
+
+
+@concept(
+    "In any run both rules answer from the state of the moment, whatever they answered before.",
+    invariant="I2",
+    searches=True,
+)
+def test_any_run(lab):
+    walk(lab, plan_rules, play_rules, 60)
+
+
+@concept(
+    "Step for step, the rules answer so that the scheduler decides what vLLM 0.33.0 decided.",
+    invariant="I5",
+    illustrates=True,
+)
 @cases(
     threshold="long_prefill_217",
     threshold_with_preemption="no_caching_190",
@@ -216,11 +413,20 @@ def test_watermark_without_reservation(lab, case):
 def test_recorded_steps(lab, case):
     trace = lab.read_trace(case)
     run = lab.ScenarioRun(trace)
+    asked = []
+    watch(run.scheduler, asked)
     for recorded in trace["steps"]:
         see = check(lab.draw.scheduler, run.scheduler)
         where = f"{case}, step {recorded['step']}"
         see.true(f"{where}: somebody is left to compute", not run.is_done())
         run.run_step()
+        for rule, question, answer, law in asked:
+            try:
+                see(f"{where}: {question}", answer, equals=law)
+            except LabFailure as failure:
+                failure.invariant = rule
+                raise
+        asked.clear()
         step = run.recorder.steps[-1]
         see(f"{where}: its number", step["step"], equals=recorded["step"])
         see(f"{where}: who computes how many tokens", step["sched"], equals=recorded["sched"])

@@ -1,6 +1,6 @@
 """Lab 03.9: what a step says of itself, and how the figures of many steps are put together."""
 
-from labkit import cases, check, concept
+from labkit import cases, check, concept, walk
 
 
 def make(lab, prompts, *, shared=0, blocks=64, budget=64, max_tokens=16, seqs=8, caching=True):
@@ -185,6 +185,13 @@ def test_a_recorder_that_comes_late(lab):
     add(lab, scheduler, "b", 9, shared=8)
     see = check(lab.draw.scheduler, scheduler)
     see("(queries, hits) of b alone", lookups(turn(lab, scheduler, recorder)), equals=(9, 8))
+    scheduler = victim(lab)
+    for _ in range(4):
+        lab.drive(scheduler)
+    recorder = lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    got = lookups(turn(lab, scheduler, recorder))
+    see("(queries, hits) of step 5: the recorder is made after step 4, in which a victim came back", got, equals=(0, 0))
 
 
 @concept("Nothing gets lost: what nobody recorded is in the next record.", invariant="I3")
@@ -380,3 +387,182 @@ def test_victims_do_not_count(lab):
         metrics.observe()
     see("what b found when it came back", scheduler.preempted_prefix_cache_stats.hits, equals=4)
     see("hit_rate of the newcomers a and b", metrics.hit_rate, equals=0)
+
+
+@concept("Whoever says no number gets a window of 1000 requests.", invariant="I6")
+def test_the_window_if_nobody_says_how_large(lab):
+    counts = lab.PrefixCacheStats()
+    metrics = lab.CachingMetrics(counts)
+    see = check(lambda: f"requests {counts.requests}, queries {counts.queries}, hits {counts.hits}")
+    for lookups, rate in (((HIT,) * 500, 0.5), ((MISS,) * 500, 0.25), ((MISS,) * 500, 0.0)):
+        for lookup in lookups:
+            counts.record(*lookup)
+        metrics.observe()
+        see("hit_rate after three steps of 500 requests at most, the first of hits", metrics.hit_rate, equals=rate)
+
+
+# --- any run ------------------------------------------------------------------------------------------------------
+
+LAWS = {
+    "num_running_reqs": "I1", "num_waiting_reqs": "I1", "kv_cache_usage": "I1", "num_scheduled_reqs": "I2",
+    "num_scheduled_tokens": "I2", "num_preempted_reqs": "I2", "num_swapped_out_blocks": "I2",
+    "num_swapped_in_blocks": "I2", "num_copied_blocks": "I2", "prefix_cache_queries": "I3", "prefix_cache_hits": "I3",
+}  # fmt: skip
+
+
+def plan_run(rng):
+    """A scheduler with few blocks, recorders that are made at any time, and outputs that no scheduler made."""
+    limits = {"blocks": rng.choice((4, 5, 7, 64)), "seqs": rng.choice((1, 3, 4)), "budget": rng.choice((3, 8, 64))}
+    calls = [("Scheduler", limits), ("recorder", "one")]
+    for _ in range(rng.randint(8, 25)):
+        kind, name = rng.random(), rng.choice("dacb")
+        if kind < 0.35:
+            length = rng.randint(1, 12)
+            shared, max_tokens = rng.choice((0, length // 2, length)), rng.choice((1, 3, 9))
+            calls.append(("add_request", name, {"length": length, "shared": shared, "max_tokens": max_tokens}))
+        elif kind < 0.42:
+            calls.append(("finish_request", name, rng.choice(("stop", "length", "abort", "error"))))
+        elif kind < 0.48:
+            calls.append(("recorder", rng.choice(("one", "other"))))
+        elif kind < 0.56:
+            counts = {name: rng.choice((0, 1, 2, 3)) for name in ("victims", "swap_out", "swap_in", "copy")}
+            calls.append(("record", {"tokens": rng.choice(([], [1], [5, 70], [1, 1, 9])), **counts}))
+        else:
+            calls.append(("step", *rng.choice((["one"], ["one"], ["other", "one"], ["other"], []))))
+    return calls
+
+
+def play_run(lab, calls):
+    """step() has the recorders that look at it, record() what an output and a plan are to have."""
+    recorders, num_added = {}, 0
+    for name, *arguments in calls:
+        options = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
+        if name == "Scheduler":
+            scheduler = make(lab, [], **options)
+        elif name == "recorder":
+            recorders[arguments[0]] = lab.StatsRecorder(scheduler)
+        elif name == "add_request":
+            names = [request.request_id for request in (*scheduler.running, *scheduler.waiting)]
+            length, num_added = options.get("length", 1), num_added + 1
+            if arguments[0] not in names and length <= 4 * scheduler.kv_cache_manager.num_usable_blocks:
+                prompt = [i if i < options.get("shared", 0) else 1000 * num_added + i for i in range(length)]
+                params = lab.SamplingParams(max_tokens=options.get("max_tokens", 16), ignore_eos=True)
+                scheduler.add_request(lab.Request(arguments[0], prompt, params))
+        elif name == "finish_request":
+            scheduler.finish_request(*arguments)
+        elif name == "record":
+            output = lab.SchedulerOutput({f"r{i}": n for i, n in enumerate(options.get("tokens", ()))})
+            output.preempted_req_ids = ["y", "x", "z"][: options.get("victims", 0)]
+            pairs = ((4, 4), (5, 0), (6, 7))
+            plan = lab.KVPlan(*(pairs[: options.get(kind, 0)] for kind in ("swap_out", "swap_in", "copy")))
+            yield from look_at(lab, scheduler, recorders, output, plan)
+        else:
+            output = scheduler.schedule()
+            chosen = {which: recorders[which] for which in arguments if which in recorders}
+            yield from look_at(lab, scheduler, chosen, output, lab.KVPlan())
+            sampled = {
+                request.request_id: [7]
+                for request in output.scheduled_requests
+                if scheduler.needs_sample(request, output.num_scheduled_tokens[request.request_id])
+            }
+            scheduler.update_from_output(output, sampled)
+
+
+def look_at(lab, scheduler, recorders, output, plan):
+    """What each of these recorders says, and whether anything else is another one now."""
+    drawn = f"{counted(scheduler)}\n{lab.draw.scheduler(scheduler)}"
+    for which, recorder in recorders.items():
+        before = everything(scheduler, output, plan)
+        figures = recorder.record(output, plan)
+        for name, law in LAWS.items():
+            value = getattr(figures, name)
+            value = round(value, 9) if name == "kv_cache_usage" else value
+            yield law, f"{name} of recorder {which}", value, drawn
+        after = everything(scheduler, output, plan)
+        changed = {name: after[name] for name in before if after[name] != before[name]}
+        yield "I4", "what record() has changed", changed, drawn
+
+
+def counted(scheduler):
+    """The two meters, as the drawing has them."""
+    meters = scheduler.prefix_cache_stats, scheduler.preempted_prefix_cache_stats
+    newcomers, victims = (f"{each.hits} of {each.queries} tokens found" for each in meters)
+    return f"newcomers {newcomers}, victims {victims}"
+
+
+def everything(scheduler, output, plan):
+    """What record() can see, as plain values."""
+    held = scheduler.kv_cache_manager.get_block_ids
+    meters = scheduler.prefix_cache_stats, scheduler.preempted_prefix_cache_stats
+    return {
+        "running": [(type(scheduler.running), r.request_id, r.num_computed_tokens) for r in scheduler.running],
+        "waiting": [(type(scheduler.waiting), r.request_id, r.num_computed_tokens) for r in scheduler.waiting],
+        "blocks": [held(request.request_id) for request in scheduler.running],
+        "counters": [(each.requests, each.queries, each.hits) for each in meters],
+        "num_scheduled_tokens": list(output.num_scheduled_tokens.items()),
+        "scheduled_requests": [request.request_id for request in output.scheduled_requests],
+        "preempted_req_ids": list(output.preempted_req_ids),
+        "plan": (plan.swap_out, plan.swap_in, plan.copy),
+    }
+
+
+@concept(
+    "After any run the figures of a step are those of that step, and to look has changed nothing.",
+    invariant="I3",
+    searches=True,
+)
+def test_any_run(lab):
+    walk(lab, plan_run, play_run, 60)
+
+
+def plan_window(rng):
+    """Two windows on one meter that has begun already, and lookups of any size before each observe()."""
+    calls = [("PrefixCacheStats", rng.choice(((0, 0), (5, 5), (9, 4))))]
+    calls += [("CachingMetrics", which, rng.choice((0, 1, 2, 3, 5, 8))) for which in ("one", "other")]
+    for _ in range(rng.randint(3, 25)):
+        kind = rng.random()
+        if kind < 0.6:
+            num_tokens = rng.randint(1, 9)
+            calls.append(("record", num_tokens, rng.choice((0, num_tokens, rng.randint(0, num_tokens)))))
+        elif kind < 0.95:
+            calls.append(("observe", *rng.choice((["one"], ["one", "other"], ["other"]))))
+        else:
+            calls.append(("CachingMetrics", rng.choice(("one", "other")), rng.choice((0, 1, 2, 4))))
+    return calls
+
+
+def play_window(lab, calls):
+    """CachingMetrics() has the size of the window, observe() has who observes."""
+    windows, sizes = {}, {}
+    for name, *arguments in calls:
+        if name == "PrefixCacheStats":
+            counts, lookups = lab.PrefixCacheStats(), [arguments[0]]
+            counts.record(*arguments[0])
+        elif name == "CachingMetrics":
+            which, sizes[which] = arguments
+            windows[which] = lab.CachingMetrics(counts, sizes[which])
+        elif name == "record":
+            counts.record(*arguments)
+            lookups.append(arguments)
+        else:
+            for which in arguments:
+                if which in windows:
+                    windows[which].observe()
+        now = f"lookups, found/tokens: {' '.join(f'{hits}/{tokens}' for tokens, hits in lookups)}"
+        for which, metrics in windows.items():
+            yield (
+                "I6",
+                f"hit_rate of {which}, whose window is {sizes[which]} requests",
+                round(float(metrics.hit_rate), 9),
+                now,
+            )
+        yield "I4", "requests, queries and hits that are counted", (counts.requests, counts.queries, counts.hits), now
+
+
+@concept(
+    "After any lookups the rate is that of the last whole steps that fit into the window.",
+    invariant="I6",
+    searches=True,
+)
+def test_any_window(lab):
+    walk(lab, plan_window, play_window, 100)

@@ -1,6 +1,6 @@
 """Lab 03.10: what goes to main memory and comes back; what it costs; and what happens when a step fails."""
 
-from labkit import cases, check, concept
+from labkit import cases, check, concept, search, walk
 
 
 class Memory:
@@ -117,7 +117,9 @@ class Memory:
             table, held = self.kv.get_block_ids(request.request_id), pool.get_block_ids(request.request_id)
             reads = self.read(request) if table else "-"
             lines.append(f"{request.request_id}  blocks {join(table):13} CPU blocks {join(held):9} reads {reads}")
-        return "\n".join([*lines, f"free {self.kv.num_free_blocks} blocks, {pool.num_free_blocks} CPU blocks"])
+        mode = f'preemption_mode "{self.kv.preemption_mode}", blocks of {self.size}'
+        free = f"free {self.kv.num_free_blocks} of {self.blocks} blocks"
+        return "\n".join([mode, *lines, f"{free}, {pool.num_free_blocks} of {self.cpu_blocks} CPU blocks"])
 
 
 def join(numbers):
@@ -242,7 +244,7 @@ def test_what_goes_out(lab, case):
     memory.preempt(a)
     out, into = memory.copy()
     see(
-        f"blocks that go out: {count} tokens are computed, in blocks of {size}",
+        f"blocks that go out, of pairs (block, CPU block): {count} tokens are computed, in blocks of {size}",
         [block for block, _ in out],
         equals=table[:num_blocks],
     )
@@ -250,6 +252,33 @@ def test_what_goes_out(lab, case):
     see("how many CPU blocks are held", memory.in_pool(), equals=num_blocks)
     see("what comes in", into, equals=[])
     see("how many blocks are free on the device, of 8", memory.kv.num_free_blocks, equals=8)
+
+
+@concept("Whether there is room, and which way is cheaper, is asked each time anew.", invariant="I2", illustrates=True)
+@cases(
+    room=({"cpu_blocks": 3}, "VWXYZ", 6, 3),
+    price=({"preemption_mode": "cheaper"}, "", 6, 3),
+)
+def test_each_time_anew(lab, case):
+    options, other, count, expected = case
+    memory = Memory(lab, preemption_cost={**NOTHING, "seconds_per_token": 1, "seconds_per_copy": 2}, **options)
+    if other:
+        b = memory.begin("b", other)
+        memory.preempt(b)
+        memory.run()
+    a = memory.begin("a", "abcdefgh", count if other else 4)
+    see = check(memory.draw)
+    memory.preempt(a)
+    out, _ = memory.run()
+    see("blocks that go out when a gives way for the first time", len(out), equals=0)
+    if other:
+        memory.end(b)
+    memory.admit(a, count)
+    memory.run()
+    memory.preempt(a)
+    out, _ = memory.run()
+    why = "b has left main memory" if other else "6 tokens are computed, 4 were: from 5 on swapping is cheaper"
+    see(f"blocks that go out when a gives way again: {why}", len(out), equals=expected)
 
 
 @concept("All or nothing: who does not fit into the CPU pool as a whole is computed again.", invariant="I2")
@@ -329,6 +358,25 @@ def test_it_comes_back_where_it_was(lab, case):
     see("how many blocks a holds", len(memory.kv.get_block_ids("a")), equals=held)
 
 
+@concept(
+    "A hit brings its own blocks: room is needed for what lies behind it, and for what is computed.",
+    invariant="I4",
+    illustrates=True,
+)
+@cases(all_was_found=3, two_blocks_were_found=2, one_block_was_found=1)
+def test_room_behind_a_hit(lab, case):
+    memory = Memory(lab, blocks=4, caching=True)
+    a = memory.begin("a", "abcdefg", 6)
+    memory.preempt(a)
+    memory.run()
+    num_taken = (4 - case) * 2
+    memory.end(memory.begin("b", "0123456789"[: num_taken + 1], num_taken))  # into all blocks but the hits, and gone
+    see = check(memory.draw)
+    what = f"whether a can come back: of its 3 blocks {case} are found, and one more is for the next token"
+    see(what, memory.admit(a), equals=True)
+    see("how many blocks a holds", len(memory.kv.get_block_ids("a")), equals=4)
+
+
 @concept("What the prefix cache finds is not copied: only what lies behind it comes from the CPU pool.", invariant="I3")
 @cases(
     all=(2, "abcdefg", 3, []),
@@ -375,6 +423,18 @@ def test_a_hit_beyond_the_pool(lab):
     see("what comes in", into, equals=[])
     see("what a reads after one token more", memory.read(a), equals="abcdefg")
     see("how many blocks a holds", len(memory.kv.get_block_ids("a")), equals=4)
+
+
+@concept("Who is back needs main memory no more, also where nothing had to be copied in.", invariant="I5")
+def test_back_without_a_copy(lab):
+    memory = Memory(lab, caching=True)
+    a = memory.begin("a", "abcdefg", 6)
+    memory.preempt(a)
+    memory.run()
+    see = check(memory.draw)
+    memory.admit(a)
+    _, into = memory.run()
+    see("what comes in: all of it was found on the device", into, equals=[])
     see("how many CPU blocks are held", memory.in_pool(), equals=0)
 
 
@@ -607,11 +667,16 @@ def test_who_ran_when_a_step_failed(lab):
     one_block_was_found=(1, "ab", False),
     two_blocks_were_found=(2, "abcd", False),
     its_request_was_aborted=(1, "ab", True),
+    the_last_block_is_full=(2, "abcd", False, 6),
+    it_is_of_its_output=(2, "abcd", False, 7, "efgh"),
 )
 def test_what_was_not_copied_in_is_not_found(lab, case):
-    num_hits, expected, is_aborted = case
+    num_hits, expected, is_aborted, count, said = (*case, *(7, "")[len(case) - 3 :])
     memory = Memory(lab, blocks=4, caching=True)
-    a = memory.begin("a", "abcdefgh", 7)
+    a = memory.begin("a", "abcdefgh"[: 8 - len(said)], count - len(said))
+    for letter in said:
+        memory.say(a, letter)
+        memory.run()
     memory.preempt(a)
     memory.run()
     num_taken = (4 - num_hits) * 2
@@ -624,12 +689,12 @@ def test_what_was_not_copied_in_is_not_found(lab, case):
     see(
         "what is read in the blocks that the prefix cache finds for abcdefgh", memory.found("abcdefgh"), equals=expected
     )
-    see("CPU blocks held for a", memory.in_pool(), equals=0 if is_aborted else 4)
+    see("CPU blocks held for a", memory.in_pool(), equals=0 if is_aborted else -(-count // 2))
     if is_aborted:
         return
     memory.admit(a)
     memory.run()
-    see("what a reads when it is back", memory.read(a), equals="abcdefgh")
+    see("what a reads when it is back", memory.read(a), equals="abcdefgh"[: count + 1])
 
 
 # --- who has ended ------------------------------------------------------------------------------------------------
@@ -698,6 +763,33 @@ def test_an_id_that_is_used_again(lab):
         memory.run()
         see("what a reads when it is back", memory.read(a), equals=text)
         memory.end(a)
+
+
+@concept(
+    "A load is a request's, not a name's: who ends while it comes in leaves nothing to the next of its name.",
+    invariant="I7",
+    illustrates=True,
+)
+@cases(the_step_goes_well=False, the_step_fails=True)
+def test_a_load_of_one_that_has_ended(lab, case):
+    memory = Memory(lab)
+    a = memory.begin("a", "abcdef")
+    memory.preempt(a)
+    memory.run()
+    memory.admit(a)
+    memory.copy()
+    memory.end(a)
+    memory.planned = []
+    memory.kv.end_step(None if case else lab.KVResult())
+    again = memory.make("a", "VWXYZ")
+    memory.requests = [again]
+    see = check(memory.draw)
+    _, found = memory.kv.get_computed_blocks(again)
+    see("tokens that the next a need not compute", found, equals=0)
+    memory.admit(again, 4)
+    see("num_external_tokens of the next a", memory.kv.num_external_tokens(again), equals=0)
+    see("copies of its step, (out, in)", [*map(len, memory.run())], equals=[0, 0])
+    see("what it reads", memory.read(again), equals="VWXY")
 
 
 # --- all together -------------------------------------------------------------------------------------------------
@@ -809,3 +901,261 @@ def test_whichever_step_fails(lab, case):
     for fails in range(whole.steps):
         run = Run(lab, **options)
         run.until_the_end(check(run.draw), fails, copied)
+
+
+# --- any figures, any steps ---------------------------------------------------------------------------------------
+
+
+def plan_figures(rng, size):
+    """Figures of a machine in powers of two, so that all sums are exact; and numbers of tokens, small ones first."""
+    most = 2 ** rng.randint(0, min(size, 11))
+    figures = {
+        "seconds_per_token": rng.choice((0, 1, 3, 4)) * 2.0 ** -rng.randint(0, 20),
+        "seconds_per_pair": rng.choice((0, 0, 1, 3)) * 2.0 ** -rng.randint(0, 30),
+        "bytes_per_token": rng.choice((0, 1, 6, 2**17)),
+        "bandwidth": 2.0 ** rng.randint(0, 36),
+        "seconds_per_copy": rng.choice((0, 1, 5)) * 2.0 ** -rng.randint(0, 20),
+    }
+    return figures, sorted({0, 1, most - 1, most, *(rng.randint(0, most) for _ in range(4))})
+
+
+def judge_figures(lab, case):
+    figures, numbers = case
+    with lab.reference() as reference:
+        theirs = reference.PreemptionCost(**figures)
+        close = theirs.crossover
+        numbers = numbers if close > 2000 else sorted({*numbers, *(max(0, int(close) + i) for i in (-1, 0, 1, 2))})
+        expected = [(theirs.recompute(n), theirs.swap(n), theirs.swap_is_cheaper(n)) for n in numbers]
+    cost = lab.PreemptionCost(**figures)
+    see = check(lambda: "\n".join(f"{name} {value}" for name, value in figures.items()))
+    for n, (recompute, swap, is_cheaper) in zip(numbers, expected):
+        mine = cost.recompute(n)
+        if abs(mine - recompute) > 1e-9 * recompute:
+            see(f"seconds to compute {n} tokens again", mine, equals=recompute)
+        mine = cost.swap(n)
+        if abs(mine - swap) > 1e-9 * swap:
+            see(f"seconds to swap {n} tokens out and back", mine, equals=swap)
+        what = f"whether swapping {n} tokens is cheaper: {swap} against {recompute} seconds"
+        see(what, cost.swap_is_cheaper(n), equals=is_cheaper)
+
+
+@concept(
+    "Which way is cheaper depends on the figures and the number of tokens alone, to the last digit.",
+    invariant="I1",
+    searches=True,
+)
+def test_any_figures(lab):
+    search(lab, plan_figures, judge_figures, 100)
+
+
+class Walk(Memory):
+    """The calls of a walk, and what may be seen. Requests wait, run, give way and end; a call without sense is none.
+
+    What the prefix cache finds may differ from one right way to the next: what is said of it is true of each.
+    """
+
+    def __init__(self, lab, **options):
+        super().__init__(lab, **options)
+        self.alive, self.was, self.num_said = {}, {}, 0
+        self.behind = {}  # by their ids: tokens to load of those that are admitted in the step
+        self.kept, self.may_leave = set(), set()  # by their ids: who is in main memory, and who need not be any more
+        self.params = lab.SamplingParams(max_tokens=64)
+        self.is_exact = not self.kv.enable_prefix_caching
+
+    def make(self, name, text):
+        return self.lab.Request(name, [ord(letter) for letter in text], self.params)
+
+    def runs(self, name):
+        return name in self.alive and self.kv.get_block_ids(name)
+
+    def do_add(self, name, text):
+        if name not in self.alive:
+            self.alive[name] = self.make(name, text)
+            self.requests.append(self.alive[name])
+        yield from ()
+
+    def do_end(self, name, how):
+        if name in self.alive:
+            before = self.draw()
+            self.leave(name, how)
+            yield from self.look("I7", before)
+
+    def leave(self, name, how):
+        request = self.alive.pop(name)
+        self.requests.remove(request)
+        self.kept.discard(name)
+        self.may_leave.discard(name)
+        request.status = type(request.status)(how)
+        self.kv.free(request)
+
+    def do_flush(self):
+        """Somebody takes every free block, and goes: nothing that nobody holds is found any more."""
+        num_tokens = self.kv.num_free_blocks * self.size
+        if num_tokens:
+            self.num_said += 1
+            filler = self.make("filler", chr(0x4000 + self.num_said) * (num_tokens + 1))
+            self.kv.allocate_slots(filler, num_tokens)
+            self.kv.begin_step()
+            self.kv.end_step(self.lab.KVResult())
+            filler.num_computed_tokens = num_tokens
+            filler.status = type(filler.status)("length")
+            self.kv.free(filler)
+        yield from ()
+
+    def preempt(self, request):
+        if not self.pool.get_block_ids(request.request_id):  # else it is there since an earlier step
+            self.was[request.request_id] = request.num_computed_tokens
+        super().preempt(request)
+
+    def do_step(self, options=()):
+        """Who gives way (out), who goes on (on), who is admitted (back); who ends while the model runs; if it fails."""
+        options, before = dict(options), self.draw()
+        fails, count = options.get("fails", ""), options.get("count", 1)
+        held, gone = self.in_pool(), [name for name in options.get("out", "") if self.runs(name)]
+        for name in gone:
+            self.preempt(self.alive[name])
+        num_out = self.in_pool() - held
+        if self.is_exact:
+            yield "I2", "CPU blocks for those that give way", num_out, before, before
+        for name in options.get("on", ""):
+            if self.runs(name):
+                request = self.alive[name]
+                n = min(count, request.num_tokens - request.num_computed_tokens)
+                if self.kv.allocate_slots(request, n) is not None:
+                    self.planned.append((request, n))
+        num_in, self.behind = 0, {}
+        for name in options.get("back", ""):
+            if name in self.alive and not self.runs(name) and (self.is_exact or name not in gone):
+                num_in += yield from self.come_back(self.alive[name], count, before)
+        for name, behind in self.behind.items():
+            external = self.kv.num_external_tokens(self.alive[name])
+            what = f"num_external_tokens({name}) less the tokens to load, when all are admitted"
+            yield "I3", what, external - behind, before, before
+        if fails != "before its copies":
+            out, into = self.copy()
+            yield "I2", "copies out less the CPU blocks for those that give way", len(out) - num_out, before, before
+            yield "I3", "copies in less those that are needed", len(into) - num_in, before, before
+        if not fails:
+            self.kept = (self.kept | set(gone)) - {request.request_id for request, _ in self.planned}
+            self.may_leave -= set(gone)
+        if options.get("ends") in self.alive:
+            self.leave(options["ends"], options.get("how", "abort"))
+        self.finish(fails)
+        yield from self.look("I6" if fails else "I7" if "ends" in options else "I5", before)
+
+    def come_back(self, request, count, before):
+        """A request is admitted if it can be; returns how many of its blocks are to be copied in."""
+        name = request.request_id
+        saved = self.was.get(name, 0) if self.pool.get_block_ids(name) else 0
+        hits, found = self.kv.get_computed_blocks(request)
+        hit = len(hits) * self.size
+        what = f"tokens of {name} that need no computing, less the larger of {saved} saved and {hit} cached ones"
+        yield "I3", what, found - max(saved, hit), before, before
+        n = min(count, request.num_tokens - found)
+        given = self.kv.allocate_slots(request, n, hits)
+        if self.is_exact:
+            what = f"whether {name} gets slots for {n} tokens and the {found} that need no computing"
+            yield "I4", what, given is not None, before, before
+        if given is None:
+            return 0
+        self.behind[name] = max(saved - hit, 0)
+        request.num_computed_tokens = found
+        self.planned.append((request, n))
+        needed = max(-(-saved // self.size) - len(hits), 0)
+        if not needed:
+            self.may_leave.add(name)
+        return needed
+
+    def finish(self, fails):
+        if fails:
+            self.fail(copied=False)
+            return
+        self.write()
+        self.kv.end_step(self.lab.KVResult())
+        for request, count in self.planned:
+            request.num_computed_tokens += count
+            if request.num_computed_tokens == request.num_tokens:
+                self.num_said += 1
+                request.append_output_token(ord("A") + self.num_said % 26)
+        self.planned = []
+
+    def look(self, law, before):
+        """Who reads or finds what is not its own, and who holds what."""
+        texts = {name: self.text(request)[: request.num_computed_tokens] for name, request in self.alive.items()}
+        reads = {name: self.read(self.alive[name]) for name in texts}
+        wrong = {name: reads[name] for name in texts if self.runs(name) and reads[name] != texts[name]}
+        yield "I4", "what those read that do not read their own tokens", wrong, before, before
+        held = {name: len(self.pool.get_block_ids(name)) for name in self.alive if self.pool.get_block_ids(name)}
+        running = {name: number for name, number in held.items() if self.runs(name)}
+        yield "I5", "CPU blocks of those that run", running, before, before
+        yield (
+            law,
+            "CPU blocks that are held, less those of requests that live",
+            self.in_pool() - sum(held.values()),
+            before,
+            before,
+        )
+        if self.is_exact:
+            yield law, "CPU blocks of each", held, before, before
+            yield law, "how many blocks are free", self.kv.num_free_blocks, before, before
+            return
+        some = [self.text(request) for request in self.alive.values()]
+        finds = {text: self.found(text) for text in some}
+        wrong = {text: found for text, found in finds.items() if not text.startswith(found)}
+        yield "I6", "what is found for a text that is not the text", wrong, before, before
+        wrong = sorted((held.keys() ^ self.kept) - self.may_leave)
+        law = "I2" if law == "I5" else law
+        yield law, "who is in main memory and should not be, or the other way round", wrong, before, before
+
+
+def plan_any(rng):
+    """Few blocks, and a main memory that may be too small or too dear; or a prefix cache, and room for all."""
+    caching = rng.random() < 0.5
+    size = rng.choice((1, 2, 3, 4))
+    limits = {"size": size, "blocks": 40, "cpu_blocks": 60, "caching": True}
+    if not caching:
+        blocks = -(-10 // size) + rng.choice((0, 1, 3))
+        limits |= {"blocks": blocks, "cpu_blocks": rng.choice((0, 3, 3, blocks, 40)), "caching": False}
+        if rng.random() < 0.5:
+            cost = {**NOTHING, "seconds_per_token": 1, "seconds_per_copy": rng.choice((1.25, 2.25))}
+            limits |= {"preemption_mode": "cheaper", "preemption_cost": cost}
+    calls = [("OffloadingKVCacheManager", limits)]
+    names = "dbca"
+    for number in range(rng.randint(8, 18)):
+        kind = rng.random()
+        if kind < 0.2 or number < 3:
+            length = rng.choice((0, 2, 4, 6))
+            text = "abcdefgh"[:length] + "".join(rng.choices("XY", k=rng.randint(1, 4)))
+            calls.append(("add", rng.choice(names), text))
+        elif kind < 0.26:
+            calls.append(("end", rng.choice(names), rng.choice(("stop", "length", "abort", "error"))))
+        elif kind < 0.32:
+            calls.append(("flush",))
+        else:
+            some = rng.sample(names, 4)
+            num_out, num_back = rng.choice((0, 0, 1, 2, 4)), rng.choice((0, 1, 2, 4, 4))
+            options = {"out": "".join(some[:num_out]), "on": "".join(some[num_out:]), "count": rng.choice((1, 2, 4, 9))}
+            options["back"] = "".join(rng.sample(names, num_back))
+            if rng.random() < 0.15:
+                options["fails"] = "before its copies" if rng.random() < 0.5 else "after its copies"
+            if rng.random() < 0.15:
+                options |= {"ends": rng.choice(names), "how": rng.choice(("stop", "length", "abort", "error"))}
+            calls.append(("step", options))
+    return calls
+
+
+def play_any(lab, calls):
+    for name, *arguments in calls:
+        if name == "OffloadingKVCacheManager":
+            memory = Walk(lab, **arguments[0])
+        else:
+            yield from getattr(memory, f"do_{name}")(*arguments)
+
+
+@concept(
+    "After any steps, failed ones too, everybody reads its own tokens, and main memory has who waits and nobody else.",
+    invariant="I4",
+    searches=True,
+)
+def test_any_calls(lab):
+    walk(lab, plan_any, play_any, 60)

@@ -1,6 +1,6 @@
 """Lab 03.11: one past, two futures; who gets a copy, what it costs, and that nobody else notices."""
 
-from labkit import cases, check, concept
+from labkit import cases, check, concept, walk
 
 
 class Cache:
@@ -9,6 +9,7 @@ class Cache:
     def __init__(self, lab, blocks, size, caching=True):
         self.lab, self.size = lab, size
         self.kv = lab.ForkingKVCacheManager(blocks + 1, size, enable_prefix_caching=caching)
+        self.params = lab.SamplingParams(max_tokens=64)
         self.slots = {}  # (block, offset): letter
         self.told = []  # all copies that were told
         self.requests = []
@@ -21,7 +22,7 @@ class Cache:
         return request
 
     def make(self, name, text):
-        return self.lab.Request(name, [ord(letter) for letter in text], self.lab.SamplingParams(max_tokens=64))
+        return self.lab.Request(name, [ord(letter) for letter in text], self.params)
 
     def fork(self, parent, *names):
         """Children that have all tokens of the parent; one or a list."""
@@ -88,9 +89,9 @@ class Cache:
     def counted_wrong(self):
         """The blocks whose ref_cnt is not the number of the tables that hold them."""
         tables = [self.kv.get_block_ids(request.request_id) for request in self.requests]
-        wrong = []
+        held, wrong = [block_id for table in tables for block_id in table], []
         for block in self.kv.block_pool.blocks[1:]:
-            holders = sum(block.block_id in table for table in tables)
+            holders = held.count(block.block_id)
             if block.ref_cnt != holders:
                 wrong.append(f"{block.block_id}: ref_cnt {block.ref_cnt}, in {holders} tables")
         return wrong
@@ -100,7 +101,12 @@ class Cache:
         for request in self.requests:
             table = " ".join(map(str, self.kv.get_block_ids(request.request_id)))
             lines.append(f"{request.request_id:5} blocks {table or '-':9} reads {self.read(request)}")
-        return "\n".join([*lines, f"free  {' '.join(map(str, self.kv.free_block_ids())) or '-'}"])
+        free = [*map(str, self.kv.free_block_ids())]
+        return "\n".join([*lines, f"free  {' '.join(free[:12]) or '-'}{' ...' * (len(free) > 12)}"])
+
+
+def table_of(cache, name):
+    return cache.kv.get_block_ids(name)
 
 
 @concept("A fork takes no block: the child's table reads as its parent's.", invariant="I1")
@@ -216,6 +222,9 @@ def test_slots_given_ahead(lab, case):
     cache.kv.allocate_slots(a, 4)  # for d e f g, which come later
     b = cache.fork(a, "b")
     see = check(cache.draw)
+    see(
+        "the block table of b, with the slots that a was given ahead", table_of(cache, "b"), equals=table_of(cache, "a")
+    )
     needed = cache.kv.num_blocks_needed(b, len(text) + count)
     see(f"blocks needed for b's next tokens: {count}, block size 2", needed, equals=price)
     cache.say(b, "UVWXYZ"[:count])
@@ -383,6 +392,32 @@ def test_all_or_nothing(lab, case):
         see("what a reads", cache.read(a), equals="abcdef")
 
 
+@concept(
+    "None is an answer to one request: what the others of the step were promised stays promised.",
+    invariant="I5",
+    illustrates=True,
+)
+@cases(room_for_neither=4, room_for_the_copy_alone=5)
+def test_promises_of_the_others(lab, case):
+    cache = Cache(lab, case, 4)
+    a = cache.begin("a", "abcdef")
+    b, c = cache.fork(a, "b", "c")
+    for request, letters in ((b, "XYZ"), (c, "UVW")):
+        for letter in letters:
+            request.append_output_token(ord(letter))
+    see = check(cache.draw)
+    cache.kv.allocate_slots(b, 3)
+    given = cache.kv.allocate_slots(c, 3)
+    what = f"whether there is room for c, which writes 3 tokens more than 6, block size 4; free: {case - 4}"
+    see(what, given is not None, equals=False)
+    see("the block table of c", cache.kv.get_block_ids("c"), equals=[1, 2])
+    see("free blocks", cache.kv.num_free_blocks, equals=case - 4)
+    cache.run(b, count=3)
+    see("copies to make, from block 2", [old for old, _ in cache.told], equals=[2])
+    see("what b reads", cache.read(b), equals="abcdefXYZ")
+    see("what c reads", cache.read(c), equals="abcdef")
+
+
 @concept("A copy is told once, for the coming step: a list that was handed out does not change.", invariant="I2")
 def test_copies_are_told_once(lab):
     cache = Cache(lab, 8, 2)
@@ -400,6 +435,35 @@ def test_copies_are_told_once(lab):
     cache.kv.allocate_slots(d, 1)
     see("the first list, after d got a slot, too", sorted(map(tuple, first)), equals=[(2, 3), (2, 4)])
     see("copies to make after d got a slot", cache.take(), equals=[(2, 5)])
+
+
+@concept(
+    "An id is free when its request has ended: the next one of that name gets its copy like any other.", invariant="I2"
+)
+def test_an_id_that_is_used_again(lab):
+    cache = Cache(lab, 8, 2)
+    a = cache.begin("a", "abc")
+    see = check(cache.draw)
+    for number, letter in enumerate("XY", start=1):
+        b = cache.fork(a, "b")
+        cache.say(b, letter)
+        see(f"copies to make for the b that writes {letter}", len(cache.told), equals=number)
+        see("what b reads", cache.read(b), equals=f"abc{letter}")
+        see("what a reads", cache.read(a), equals="abc")
+        cache.kv.free(b)
+        cache.requests.remove(b)
+
+
+@concept("Two managers know nothing of each other: each tells the copies that it promised.", invariant="I2")
+def test_two_managers(lab):
+    caches = [Cache(lab, 8, 2), Cache(lab, 8, 2)]
+    see = check(lambda: "\n".join(cache.draw() for cache in caches))
+    for cache, text in zip(caches, ("abc", "abcde")):
+        child = cache.fork(cache.begin("a", text), "b")
+        child.append_output_token(ord("X"))
+        cache.kv.allocate_slots(child, 1)
+    for cache, which, copies in zip(caches, ("first", "second"), ([(2, 3)], [(3, 4)])):
+        see(f"copies that the {which} manager tells, when b of both got a slot", cache.take(), equals=copies)
 
 
 @concept("Who is admitted with a prefix hit gets the hit's blocks and pays for them, as ever.", invariant="I5")
@@ -472,3 +536,170 @@ def test_caching_off(lab):
     see("what a reads", cache.read(a), equals="abcV")
     see("what b reads", cache.read(b), equals="abcXYZ")
     see("contents in the cache", cache.kv.num_cached_blocks, equals=0)
+
+
+# --- any calls ----------------------------------------------------------------------------------------------------
+
+
+def plan_any(rng):
+    """Forks of forks, steps of some of them, frees before and after the copies; a small pool, or a prefix cache."""
+    caching = rng.random() < 0.5
+    size = rng.choice((1, 2, 3, 4) if caching else (2, 3, 4))
+    blocks = 40 if caching else -(-8 // size) + rng.choice((0, 0, 1, 2))
+    calls = [("ForkingKVCacheManager", {"blocks": blocks, "size": size, "caching": caching})]
+    for number in range(rng.randint(6, 25)):
+        name, other, kind = rng.choice("dbca"), rng.choice("dbca"), rng.random()
+        if kind < 0.2 or number < 2:
+            prompt = "abcdefgh"[: rng.choice((0, 2, 4, 5))] + "".join(rng.choices("XY", k=rng.randint(1, 4)))
+            calls.append(("begin", name, prompt))
+        elif kind < 0.45:
+            calls.append(("fork", name, other))
+        elif kind < 0.55:
+            calls.append(("free", name))
+        elif kind < 0.6:
+            calls.append(("preempt", name))
+        elif kind < 0.65 and not caching:
+            calls.append(("slots_ahead", name, rng.choice((1, 3))))
+        else:
+            options = {"count": rng.choice((1, 1, 1, 2, 3))}
+            if rng.random() < 0.25:
+                options["gone"] = other
+            calls.append(("step", "".join(rng.sample("abcd", rng.randint(1, 4))), options))
+    return calls
+
+
+def play_any(lab, calls):
+    """step() has who computes, in this order, how many tokens each, and who is freed before the copies are made."""
+    for name, *arguments in calls:
+        if name == "ForkingKVCacheManager":
+            cache = Walk(lab, **arguments[0])
+        else:
+            yield from getattr(cache, f"do_{name}")(*arguments)
+
+
+class Walk(Cache):
+    """The calls of a walk, and what may be seen after each. One that makes no sense does nothing."""
+
+    def __init__(self, lab, blocks, size, caching):
+        super().__init__(lab, blocks, size, caching)
+        self.alive, self.num_said, self.is_ahead, self.texts = {}, 0, False, {}
+
+    def draw(self):
+        return f"blocks of {self.size}, {self.kv.num_free_blocks} are free\n{super().draw()}"
+
+    def do_begin(self, name, text):
+        """A request that is new computes its prompt; one that was preempted computes all that it knows."""
+        before = self.draw()
+        request = self.alive.get(name) or self.make(name, text)
+        if self.kv.get_block_ids(name):
+            return
+        if name not in self.alive:
+            self.alive[name] = request
+            self.requests.append(request)
+        hits, found = self.kv.get_computed_blocks(request)
+        length = len(request.all_token_ids)
+        needed = self.kv.num_blocks_needed(request, length, hits)
+        yield "I5", f"blocks needed for the {length} tokens of {name}, which hits {found}", needed, before
+        given = self.kv.allocate_slots(request, length - found, hits)
+        if given is not None:
+            request.num_computed_tokens = found
+        yield "I5", f"whether {name} gets its slots", given is not None, before
+        yield from self.end_of_step({request} if given is not None else (), before)
+
+    def do_fork(self, parent, name):
+        if parent in self.alive and name not in self.alive:
+            before = self.draw()
+            self.alive[name] = self.fork(self.alive[parent], name)
+            yield from self.look("I1", before)
+
+    def do_free(self, name):
+        """It has ended."""
+        if name in self.alive:
+            before = self.draw()
+            self.let_go(name)
+            yield from self.look("I4", before)
+
+    def let_go(self, name):
+        request = self.alive.pop(name)
+        self.requests.remove(request)
+        request.status = type(request.status)("stop")
+        self.kv.free(request)
+
+    def do_preempt(self, name):
+        if name in self.alive:
+            before = self.draw()
+            self.kv.free(self.alive[name])
+            self.alive[name].num_computed_tokens = 0
+            yield from self.look("I4", before)
+
+    def do_slots_ahead(self, name, count):
+        """Slots for tokens that come later; the price of all together is asked no more."""
+        if name in self.alive and self.kv.get_block_ids(name):
+            self.is_ahead, before = True, self.draw()
+            given = self.kv.allocate_slots(self.alive[name], count)
+            yield "I5", f"whether {name} gets slots for tokens to come: {count}", given is not None, before
+            yield from self.end_of_step((), before)
+
+    def do_step(self, names, options=()):
+        options = dict(options)
+        before, ready = self.draw(), []
+        for name in names:
+            if name in self.alive and self.kv.get_block_ids(name):
+                request = self.alive[name]
+                while len(request.all_token_ids) < request.num_computed_tokens + options.get("count", 1):
+                    self.num_said += 1
+                    request.append_output_token(ord("0") + self.num_said % 10)
+                length = len(request.all_token_ids)
+                needed = self.kv.num_blocks_needed(request, length)
+                yield "I5", f"blocks needed for {length} tokens of {name}", needed, before
+                given = self.kv.allocate_slots(request, length - request.num_computed_tokens)
+                yield "I5", f"whether {name} gets its slots", given is not None, before
+                ready += [request] if given is not None else []
+        if options.get("gone") in self.alive:
+            self.let_go(options["gone"])
+        yield from self.end_of_step([request for request in ready if request in self.requests], before)
+
+    def end_of_step(self, ready, before):
+        """The copies are made, and then they all write."""
+        told = len(self.told)
+        self.copy()
+        for request in ready:
+            self.write(request, len(request.all_token_ids) - request.num_computed_tokens)
+        yield from self.look("I2", before)
+        if not self.is_ahead:
+            held = {block for name in self.alive for block in self.kv.get_block_ids(name)}
+            copies = {new for _, new in self.told[told:]} & held
+            yield "I3", "how many copies were made that somebody holds", len(copies), before
+
+    def look(self, law, before):
+        """What each reads, who holds each of its blocks, what is counted, what the cache finds; and all prices."""
+        reads = {name: self.read(request) for name, request in self.alive.items()}
+        yield law, "what each reads in its blocks", reads, before
+        tables = {name: self.kv.get_block_ids(name) for name in self.alive}
+        holders = {
+            name: ["".join(sorted(who for who in tables if block in tables[who])) for block in table]
+            for name, table in tables.items()
+        }
+        yield "I3" if law == "I2" else law, "who holds each block of each", holders, before
+        yield "I4", "blocks whose count is wrong", self.counted_wrong(), before
+        yield "I4", "how many blocks are free", self.kv.num_free_blocks, before
+        if self.kv.enable_prefix_caching:
+            self.texts |= {self.text(request): None for request in self.alive.values()}
+            finds = {text: self.found(text) for text in list(self.texts)[-4:]}
+            yield "I6", "what is read in the blocks that the prefix cache finds for a text", finds, before
+        if not self.is_ahead:
+            batch = [request for name, request in self.alive.items() if tables[name]]
+            names, now = [request.request_id for request in batch], self.draw()
+            needed = self.kv.num_blocks_to_append(batch)
+            yield "I5", f"blocks needed for a token of each of {' '.join(names) or 'nobody'}", needed, now, now
+            left = [request.request_id for request in batch]
+            yield "I5", "the list that num_blocks_to_append() was given, after the call", left, now, now
+
+
+@concept(
+    "After any forks, writes and frees everybody reads its own past, at the price that was asked.",
+    invariant="I2",
+    searches=True,
+)
+def test_any_calls(lab):
+    walk(lab, plan_any, play_any, 75)

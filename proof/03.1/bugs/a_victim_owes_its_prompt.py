@@ -1,0 +1,14 @@
+STORY = (
+    "A learner lets a preempted request sample when its prompt is computed again, as in its first life. "
+    "Its output is not computed yet."
+)
+CONCEPT = "To catch up is a matter of two counters: what was cached, preempted or said before is in them already."
+EDITS = [
+    (
+        "return request.num_computed_tokens + num_scheduled >= request.num_tokens",
+        (
+            "known = request.num_prompt_tokens if request.num_preemptions else request.num_tokens\n"
+            "        return request.num_computed_tokens + num_scheduled >= known"
+        ),
+    ),
+]

@@ -1,0 +1,20 @@
+STORY = (
+    "A learner carries the budget that a step leaves over into the next one, up to twice the limit. The "
+    "buffers of the model have room for one budget."
+)
+CONCEPT = (
+    "In any run every step follows from who runs, who waits, what is free and the budget, and from nothing before."
+)
+EDITS = [
+    (
+        ("self.max_num_batched_tokens)\n"),
+        ('self.max_num_batched_tokens + getattr(self, "_saved", 0))\n'),
+    ),
+    (
+        ("            self._schedule_waiting(output, token_budget)\n"),
+        (
+            "            self._schedule_waiting(output, token_budget)\n"
+            "        self._saved = min(2, max(0, self.max_num_batched_tokens - output.total_num_scheduled_tokens))\n"
+        ),
+    ),
+]

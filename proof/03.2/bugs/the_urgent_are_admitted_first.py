@@ -1,0 +1,11 @@
+STORY = (
+    "A learner admits the one with the lowest priority number, whatever the policy. First come, first "
+    "served knows no priority."
+)
+CONCEPT = "The order of admission decides in running, the order of the queue in waiting: no name, no time, no number."
+EDITS = [
+    (
+        "request = self._next_waiting()",
+        "request = min(self.waiting, key=lambda request: request.priority, default=None)",
+    ),
+]

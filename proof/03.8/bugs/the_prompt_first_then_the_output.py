@@ -1,0 +1,8 @@
+STORY = "A victim that was cut goes on up to the end of its prompt; its old output is a chunk of its own."
+CONCEPT = "After any calls every step is the one that the rules make of them, and nothing that was given has changed."
+EDITS = [
+    (
+        "        token_budget = self._schedule_running(prefills, output, self.max_num_batched_tokens)\n",
+        "        token_budget = self.max_num_batched_tokens\n        for request in prefills:\n            rest = request.num_prompt_tokens - request.num_computed_tokens\n            most = min(rest, token_budget) if rest > 0 else token_budget\n            token_budget += self._schedule_running([request], output, most) - most\n",
+    )
+]
