@@ -404,7 +404,7 @@ def test_commands_are_typed_into_the_copy(scratch: Path) -> None:
 
 @pytest.mark.slow
 def test_the_grader_of_a_page_has_all_its_modules(tmp_path: Path) -> None:
-    """What the site carries is enough: labs of three kinds are graded on it, with the standard library alone."""
+    """What the site carries is enough: labs of each kind are graded on it, with the standard library alone."""
     hooks = pytest.importorskip("book.hooks")
     for name, text in hooks.sources_of_cells().items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -414,7 +414,7 @@ def test_the_grader_of_a_page_has_all_its_modules(tmp_path: Path) -> None:
         "answer = json.loads(web.grade(sys.argv[1], sys.stdin.read()));"
         "print(*sorted({each['outcome'] for each in answer}), web.__file__)"
     )
-    for lab_id in ("02.1", "02.5", "03.12"):
+    for lab_id in ("02.1", "02.5", "02.6", "03.12", "03.13"):
         call = [sys.executable, "-I", "-S", "-c", grade, lab_id]
         text = render_solution(find_lab(lab_id))
         ran = subprocess.run(call, input=text, capture_output=True, text=True, cwd=tmp_path)
