@@ -27,6 +27,7 @@ from labkit.confined import MEMORY
 from labkit.runner import FAILED, HANG, NOT_GRADED, NOT_RUN, PASSED, TODO
 from labkit.source import render_solution
 from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS, MOST_TIMES
+from mini_vllm.observe.replay import find_trace_files, read_traces
 
 PAGES = check.pages()
 GUIDES = [page for page in PAGES if page.name == "guide.md"]
@@ -110,6 +111,12 @@ def test_figures_that_were_measured_stand_in_a_report() -> None:
         r"<!-- include.*?<!-- /include -->|\]\([^)]*\)|`[^`]*`|^#.*?$", "", read(DOCS / "measured.md"), flags=re.S
     )
     assert sorted(set(re.findall(r"[\d.,]*\d", prose)) - known - {lab.id for lab in labs()}) == []
+
+
+def test_recorded_traces_are_counted_right() -> None:
+    num_traces = sum(len(read_traces(file)) for file in find_trace_files(ROOT / "traces"))
+    for page in PAGES:
+        assert set(re.findall(r"(\d+) recorded traces", read(page))) <= {str(num_traces)}, name_of(page)
 
 
 # --- vLLM ---------------------------------------------------------------------------------------------------------
