@@ -262,6 +262,11 @@ def test_the_four_weeks_and_what_follows_have_every_lab_once() -> None:
     assert named == Counter(lab.id for lab in labs())
 
 
+def test_the_report_of_the_proof_has_every_lab() -> None:
+    reported = re.findall(r"^\| (\d\d\.\d+) ", read(ROOT / "proof/report.md"), re.MULTILINE)
+    assert reported == [lab.id for lab in labs()], "python -m labkit.prove --write, then python book/check.py"
+
+
 @pytest.mark.parametrize("chapter", chapters(), ids=name_of)
 def test_a_chapter_lists_its_labs_with_their_minutes(chapter: Path) -> None:
     listed = re.findall(r"^\| \[(\d\d\.\d+) .*\| (\d+) \|", read(chapter), re.MULTILINE)
