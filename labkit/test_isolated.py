@@ -192,6 +192,7 @@ CASES = {
     "closes_the_channel": Case(call="os.closerange(0, 100)"),
     "equal_to_everything": Case(EQUAL, answer="return Equal(0)"),
     # it reaches for others
+    "network": Case("import socket", "socket.create_connection(('127.0.0.1', 9))", says="may not use the network"),
     "signals_to_the_parent": Case(call="os.kill(os.getppid(), 9)", says="may not send signals", is_quick=True),
     "signals_by_a_thread": Case("import threading\nthreading.Thread(target=os.kill, args=(os.getppid(), 9)).start()"),
     "signals_to_the_group": Case("import signal", "os.killpg(0, signal.SIGKILL)", says="may not send signals"),
