@@ -126,7 +126,7 @@ def test_prepend(lab, case):
     see("the same, taken one by one", drain(queue, before + len(new)), equals=expected)
 
 
-@concept("A block leaves from wherever it stands, and nobody else moves.", invariant="I2")
+@concept("A block leaves from wherever it stands, and no other block moves.", invariant="I2")
 @cases(
     front=(3, [0], [1, 2]),
     middle=(3, [1], [0, 2]),
@@ -330,7 +330,7 @@ def make_watched(lab, num_blocks):
     return [WatchedBlock(i) for i in range(num_blocks)], looked_at
 
 
-@concept("Nobody walks the queue: a call looks at the blocks it moves and at their neighbours.", invariant="I5")
+@concept("No call walks the queue: it looks at the blocks it moves and at their neighbours.", invariant="I5")
 @cases(
     remove="remove",
     append="append_n",

@@ -73,7 +73,7 @@ def test_a_fresh_block_is_held_once(lab):
     see("counts when they are taken again", counts(pool.get_new_blocks(3)), equals=[1, 1, 1])
 
 
-@concept("Too many asked for: ValueError, and nobody is taken or evicted.", invariant="I5")
+@concept("Too many asked for: ValueError, and no block is taken or evicted.", invariant="I5")
 def test_taking_too_many(lab):
     pool = lab.BlockPool(4)
     pool.free_blocks(take(pool, "abc"))
@@ -166,7 +166,7 @@ def test_touching_a_free_block(lab):
 
 
 @concept(
-    "Who touches a held block shares it: one more holder, and the queue is not asked.",
+    "A held block that is touched has one holder more, and the queue is not asked.",
     invariant="I1",
     illustrates=True,
 )
@@ -279,7 +279,7 @@ def test_order_of_cached_blocks(lab):
 
 
 @concept(
-    "Blocks without content are of no use to anybody: they are taken first, again the tail first.",
+    "Blocks without content are of no use: they are taken first, again the tail first.",
     invariant="I4",
     illustrates=True,
 )

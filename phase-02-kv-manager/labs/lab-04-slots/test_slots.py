@@ -236,7 +236,7 @@ def test_hits_are_published_already(lab, case):
 
 
 @concept(
-    "Free hits are part of the price: a request that fits with them is admitted, else nobody is held.",
+    "Free hits are part of the price: a request that fits with them is admitted, else no block is held.",
     invariant="I2",
     illustrates=True,
 )
@@ -610,7 +610,9 @@ def test_a_promise_that_is_shared(lab, case):
     see(what, found(lab, kv, "abcd"), equals=0)
 
 
-@concept("A block whose name was withdrawn gets none again: whoever shares it does not write it.", invariant="I4")
+@concept(
+    "A block whose name was withdrawn gets none again: the request that shares it does not write it.", invariant="I4"
+)
 def test_a_withdrawn_name_does_not_come_back(lab):
     kv, a, b = lab.KVCacheManager(12, 2), make(lab, "abcd"), make(lab, "abcdefgh", name="b")
     admit(kv, a)
