@@ -1,5 +1,5 @@
 STORY = "Every full block of the table without a name is published, also one whose name was withdrawn because nobody writes it."
-CONCEPT = "A block whose name was withdrawn gets none again: whoever shares it does not write it."
+CONCEPT = "A block whose name was withdrawn gets none again: the request that shares it does not write it."
 EDITS = [
     (
         "                self._cache_blocks(request, start, end)",
