@@ -1,5 +1,5 @@
 STORY = "A learner leaves the finished request in running. The next step computes it again."
-CONCEPT = "Whoever ends leaves at once: out of running, blocks back, and its id is free again."
+CONCEPT = "A request that ends leaves at once: it is not in running, its blocks are free, and so is its id."
 EDITS = [
     (
         (
