@@ -51,9 +51,7 @@ def test_only_the_rest_of_the_budget_counts(lab, case):
     see(f"tokens of a chunk, {num_new_tokens} behind and {left} left of a budget of 8", got, equals=expected)
 
 
-@concept(
-    "A long prompt is cut by the budget alone; who is next in line gets what its last chunk leaves.", invariant="I1"
-)
+@concept("The budget alone cuts a long prompt; the next request gets what its last chunk leaves.", invariant="I1")
 @cases(
     uneven=(4, [10], ["a4", "a4", "a2"]),
     even=(4, [8], ["a4", "a4"]),
@@ -108,6 +106,7 @@ def test_a_decode_samples(lab, case):
 
 @concept("A preempted request computes its own output again, and samples only when that is done.", invariant="I2")
 @cases(
+    inside_the_prompt=(0, 3, False),
     prompt_only=(0, 5, False),
     all_but_the_last=(0, 7, False),
     prompt_and_output=(0, 8, True),
@@ -123,16 +122,6 @@ def test_a_request_that_comes_back_samples_after_its_output(lab, case):
     see = check(lab.draw.scheduler, scheduler)
     got = scheduler.needs_sample(request, scheduled)
     see(f"needs_sample: prompt 5, output 3, {computed} computed, {scheduled} scheduled", bool(got), equals=expected)
-
-
-@concept("Chunking changes when tokens come, never how many.", invariant="I2", illustrates=True)
-@cases(budget_1=1, budget_3=3, budget_7=7, budget_64=64)
-def test_every_budget_gives_every_token(lab, case):
-    scheduler, requests = make(lab, case, [9, 1, 6], max_tokens=3)
-    see = check(lab.draw.scheduler, scheduler)
-    for _ in range(40):
-        turn(scheduler)
-    see(f"tokens that a, b and c got, budget {case}", [len(r.output_token_ids) for r in requests], equals=[3, 3, 3])
 
 
 def plan_chunks(rng):
@@ -206,12 +195,22 @@ def play_counters(lab, calls):
 
 
 @concept(
-    "To catch up is a matter of two counters: what was cached, preempted or said before is in them already.",
+    "Two counters alone say whether a request has caught up; old hits, preemptions and output are in them already.",
     invariant="I2",
     searches=True,
 )
 def test_any_counters(lab):
     walk(lab, plan_counters, play_counters, 40)
+
+
+@concept("Chunking changes when tokens come, never how many.", invariant="I2", illustrates=True)
+@cases(budget_1=1, budget_3=3, budget_7=7, budget_64=64)
+def test_every_budget_gives_every_token(lab, case):
+    scheduler, requests = make(lab, case, [9, 1, 6], max_tokens=3)
+    see = check(lab.draw.scheduler, scheduler)
+    for _ in range(40):
+        turn(scheduler)
+    see(f"tokens that a, b and c got, budget {case}", [len(r.output_token_ids) for r in requests], equals=[3, 3, 3])
 
 
 def play_steps(lab, calls):

@@ -68,47 +68,6 @@ def run_three(lab, last):
     return scheduler
 
 
-@concept(
-    "The place in running decides: not a request's past, not what is left to do, not what it would give back.",
-    invariant="I1",
-)
-@cases(
-    preempted_often="preempted often",
-    almost_done="almost done",
-    in_its_prompt="in its prompt",
-    had_a_hit="had a hit",
-    shares="shares its blocks",
-    gave_way_before="gave way before",
-    second_choice="is a second choice",
-)
-def test_only_the_place_counts(lab, case):
-    special = {"almost done": {"max_tokens": 2}, "is a second choice": {"choice_index": 1}}
-    scheduler = run_three(lab, special.get(case, {}))
-    last = scheduler.running[-1]
-    if case == "preempted often":
-        last.num_preemptions = 3
-    elif case == "in its prompt":
-        preempt_one(scheduler)
-        scheduler.max_num_batched_tokens = 6
-        scheduler.abort_request("b")
-        scheduler.add_request(make_request(lab, "b", 17))
-        lab.drive(scheduler)
-    elif case == "had a hit":
-        last.num_cached_tokens = 8
-    elif case == "shares its blocks":
-        preempt_one(scheduler)
-        scheduler.abort_request("b")
-        prompt = scheduler.running[-1].prompt_token_ids
-        scheduler.add_request(lab.Request("b", prompt, lab.SamplingParams(max_tokens=16)))
-        lab.drive(scheduler)
-    elif case == "gave way before":
-        preempt_one(scheduler)
-        lab.drive(scheduler)
-    see = check(lab.draw.scheduler, scheduler)
-    see(f"the victim; c, a, b run in this order, and b {case}", scheduler._pop_victim().request_id, equals="b")
-    see("who runs on", names(scheduler.running), equals=["c", "a"])
-
-
 @concept("A victim gives back every block, the one it has just begun too.", invariant="I2", illustrates=True)
 @cases(one=(3, 4, 1), full=(4, 4, 1), two=(5, 4, 2), three=(9, 4, 3), blocks_of_1=(3, 1, 3), large=(5, 16, 1))
 def test_every_block_comes_back(lab, case):
@@ -233,6 +192,47 @@ def test_shared_blocks_stay(lab):
     see("how many blocks came back: b shared two of its three", kv.num_free_blocks - free, equals=1)
     preempt_one(scheduler)
     see("how many blocks are free when a has given way, too", kv.num_free_blocks, equals=64)
+
+
+@concept(
+    "The place in running decides: not a request's past, not what is left to do, not what it would give back.",
+    invariant="I1",
+)
+@cases(
+    preempted_often="preempted often",
+    almost_done="almost done",
+    in_its_prompt="in its prompt",
+    had_a_hit="had a hit",
+    shares="shares its blocks",
+    gave_way_before="gave way before",
+    second_choice="is a second choice",
+)
+def test_only_the_place_counts(lab, case):
+    special = {"almost done": {"max_tokens": 2}, "is a second choice": {"choice_index": 1}}
+    scheduler = run_three(lab, special.get(case, {}))
+    last = scheduler.running[-1]
+    if case == "preempted often":
+        last.num_preemptions = 3
+    elif case == "in its prompt":
+        preempt_one(scheduler)
+        scheduler.max_num_batched_tokens = 6
+        scheduler.abort_request("b")
+        scheduler.add_request(make_request(lab, "b", 17))
+        lab.drive(scheduler)
+    elif case == "had a hit":
+        last.num_cached_tokens = 8
+    elif case == "shares its blocks":
+        preempt_one(scheduler)
+        scheduler.abort_request("b")
+        prompt = scheduler.running[-1].prompt_token_ids
+        scheduler.add_request(lab.Request("b", prompt, lab.SamplingParams(max_tokens=16)))
+        lab.drive(scheduler)
+    elif case == "gave way before":
+        preempt_one(scheduler)
+        lab.drive(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    see(f"the victim; c, a, b run in this order, and b {case}", scheduler._pop_victim().request_id, equals="b")
+    see("who runs on", names(scheduler.running), equals=["c", "a"])
 
 
 @concept(

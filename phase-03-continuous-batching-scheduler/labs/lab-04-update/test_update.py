@@ -37,15 +37,12 @@ def test_the_counter_moves_by_the_chunk(lab, case):
     scheduler, (a,) = make(lab, [length], budget=budget)
     for expected in counters:
         output = scheduler.schedule()
-        sampled = {"a": [100]} if expected == length else {}
+        num_scheduled = output.num_scheduled_tokens["a"]
+        tokens = [100] if expected == length else []
         see = check(lab.draw.scheduler, scheduler)
-        scheduler.update_from_output(output, sampled)
-        see(
-            f"a's computed tokens, {output.num_scheduled_tokens['a']} were scheduled",
-            a.num_computed_tokens,
-            equals=expected,
-        )
-        see("a's output", a.output_token_ids, equals=sampled.get("a", []))
+        scheduler.update_from_output(output, {"a": list(tokens)} if tokens else {})
+        see(f"a's computed tokens, {num_scheduled} were scheduled", a.num_computed_tokens, equals=expected)
+        see("a's output", a.output_token_ids, equals=tokens)
 
 
 @concept("A sampled token is known and not yet computed: the request is one behind again.", invariant="I2")
@@ -210,10 +207,8 @@ def test_nobody_ends_twice(lab, case):
 def test_the_longest_a_request_can_be(lab):
     scheduler, (a,) = make(lab, [3], longest=5, ignore_eos=True)
     see = check(lab.draw.scheduler, scheduler)
-    ends = [scheduler.update_from_output(scheduler.schedule(), {"a": [2]}) for _ in range(2)]
-    see(
-        "who finished in the two steps of a prompt of 3, the longest is 5", [names(e) for e in ends], equals=[[], ["a"]]
-    )
+    ends = [names(scheduler.update_from_output(scheduler.schedule(), {"a": [2]})) for _ in range(2)]
+    see("who finished in the two steps of a prompt of 3, the longest is 5", ends, equals=[[], ["a"]])
     see("why", a.finish_reason, equals="length")
 
 

@@ -45,11 +45,12 @@ def test_the_threshold_cuts(lab, case):
     alone=([12], 8, ["a12"]),
     both_run=([12, 5], 8, ["a4 b4", "a4 b1", "a4 b1"]),
     the_other_waits=([12, 5], 1, ["a4", "a4", "a4"]),
+    two_are_short=([1, 1, 12], 8, ["a1 b1 c4", "a1 b1 c4", "a1 b1 c4"]),
 )
 def test_alone_or_not(lab, case):
     lengths, seqs, steps = case
     scheduler = make(lab, seqs=seqs, long_prefill_token_threshold=4)
-    for name, length in zip("ab", lengths):
+    for name, length in zip("abc", lengths):
         scheduler.add_request(make_request(lab, name, length))
     see = check(lab.draw.scheduler, scheduler)
     got = [turn(lab, scheduler) for _ in steps]

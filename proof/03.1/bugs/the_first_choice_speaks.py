@@ -1,5 +1,7 @@
 STORY = "A learner lets only the first choice of a prompt sample. The other choices never say a word."
-CONCEPT = "To catch up is a matter of two counters: what was cached, preempted or said before is in them already."
+CONCEPT = (
+    "Two counters alone say whether a request has caught up; old hits, preemptions and output are in them already."
+)
 EDITS = [
     (
         "return request.num_computed_tokens + num_scheduled >= request.num_tokens",
