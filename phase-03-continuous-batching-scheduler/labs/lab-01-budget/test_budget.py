@@ -128,7 +128,7 @@ def plan_chunks(rng):
     """A crowd over a pool that may be full, and for some chunks how far behind, and how much of the budget is left."""
     numbers = (0, 1, 1, 2, 3, 4, 5, 7, 8, 16, 17, 100, 1000, 10_000, 100_000)
     crowd = Options(prompts=[rng.randint(1, 5) for _ in range(rng.randint(0, 6))], steps=rng.randint(0, 3))
-    crowd |= {"budget": rng.choice((16, 16, 5000)), "blocks": rng.choice((4, 8)), "seqs": rng.choice((1, 3, 8))}
+    crowd |= {"budget": rng.choice((16, 16, 5000)), "blocks": rng.choice((4, 8, 8)), "seqs": rng.choice((1, 3, 8, 8))}
     calls = [("crowd", crowd)]
     return calls + [("_clamp_new_tokens", rng.choice(numbers), rng.choice(numbers)) for _ in range(6)]
 

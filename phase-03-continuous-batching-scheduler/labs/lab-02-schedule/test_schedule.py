@@ -261,14 +261,17 @@ def test_a_head_start(lab, case):
 
 
 @concept("What the cache holds costs no budget.", invariant="I2")
-def test_a_head_start_costs_nothing(lab):
-    scheduler, (a,) = make(lab, [9], budget=6, caching=True, max_tokens=1)
+@cases(two_blocks=(4, 8, "b5 c1"), nine_blocks=(1, 9, "b4 c2"))
+def test_a_head_start_costs_nothing(lab, case):
+    block_size, hit, expected = case
+    scheduler, (a,) = make(lab, [9], block_size=block_size, budget=6, caching=True, max_tokens=1)
     got = [turn(lab, scheduler) for _ in range(2)]
     add(lab, scheduler, "b", [*a.prompt_token_ids, 5, 6, 7, 8])
     add(lab, scheduler, "c", 4)
     see = check(lab.draw.scheduler, scheduler)
     see("two steps of a prompt of 9, budget 6", got, equals=["a6", "a3"])
-    see("who computes how much, 8 of b's 13 tokens are cached, budget 6", turn(lab, scheduler), equals="b5 c1")
+    what = f"who computes how much, {hit} of b's 13 tokens are cached in blocks of {block_size}, budget 6"
+    see(what, turn(lab, scheduler), equals=expected)
 
 
 @concept(

@@ -107,6 +107,7 @@ def test_the_rest_stays(lab):
         scheduler.add_request(make_request(lab, name, [*range(9)], max_tokens=9, **options))
         lab.drive(scheduler)
     a = scheduler.running[-1]
+    params = a.sampling_params
     for _ in range(5):
         lab.drive(scheduler)
     see = check(lab.draw.scheduler, scheduler)
@@ -114,6 +115,7 @@ def test_the_rest_stays(lab):
     kept = [a.max_tokens, a.num_prompt_tokens, a.priority, a.arrival_time, a.cache_salt, a.choice_index]
     what = "a's max_tokens, num_prompt_tokens, priority, arrival_time, cache_salt and choice_index"
     see(what, kept, equals=[9, 9, 3, 2.5, "salt", 1])
+    see.true("a's sampling_params are those that it was added with", a.sampling_params is params)
     see("a's num_cached_tokens, the hit of its first admission", a.num_cached_tokens, equals=8)
 
 

@@ -14,8 +14,9 @@ def make(lab, prompts, *, budget=64, max_tokens=16, blocks=64, order="abcdef", *
             [1000 * ord(name) + position for position in range(length)],
             lab.SamplingParams(max_tokens=max_tokens, **options),
             eos_token_ids=[2],
+            choice_index=number,
         )
-        for name, length in zip(order, prompts)
+        for number, (name, length) in enumerate(zip(order, prompts))
     ]
     for request in requests:
         scheduler.add_request(request)

@@ -201,20 +201,21 @@ def test_watermark_without_reservation(lab, case):
 @concept(
     "Each block of a hit has its own price: the held ones cost nothing, the free ones cost one each.", invariant="I3"
 )
-@cases(fits=(16, True), one_token_too_many=(17, False))
+@cases(fits=(20, True), one_token_too_many=(21, False))
 def test_a_hit_of_both_kinds(lab, case):
     length, expected = case
-    scheduler = make(lab, blocks=5, caching=True)
-    x = make_request(lab, "x", 8, max_tokens=1)
+    scheduler = make(lab, blocks=6, caching=True)
+    x = make_request(lab, "x", 12, max_tokens=1)
     scheduler.add_request(x)
     lab.drive(scheduler)
     scheduler.add_request(make_request(lab, "a", [*x.prompt_token_ids[:4], 7]))
     lab.drive(scheduler)
-    b = make_request(lab, "b", [*x.prompt_token_ids, *range(length - 8)])
+    b = make_request(lab, "b", [*x.prompt_token_ids, *range(length - 12)])
     hits, _ = scheduler.kv_cache_manager.get_computed_blocks(b)
     see = check(lab.draw.scheduler, scheduler)
     got = bool(scheduler._may_admit(b, length, hits))
-    what = f"may b begin: {length} tokens, blocks {[block.block_id for block in hits]} hit, one held by a; 3 of 4 free"
+    found = [block.block_id for block in hits]
+    what = f"may b begin: {length} tokens, blocks {found} hit, one held by a; 4 blocks of 4 free"
     see(what, got, equals=expected)
 
 
