@@ -123,6 +123,11 @@ def test_the_victim_of_the_other_policy(lab, case):
     priority_before_arrival=([("a", 5, 1.0), ("b", 0, 3.0), ("c", 4, 2.0)], "a", "b c"),
     negative=([("a", -1, 1.0), ("b", -5, 2.0), ("c", -2, 3.0)], "a", "b c"),
     only_one=([("a", 7, 0.0)], "a", ""),
+    by_arrival_of_many=(
+        [(name, 5, 9.0 if name == "b" else float(i)) for i, name in enumerate("abcdef")],
+        "b",
+        "a c d e f",
+    ),
     first_of_many=([(name, 9 - (name > "a"), float(i)) for i, name in enumerate("abcdefgh")], "a", "b c d e f g h"),
 )
 def test_the_least_urgent_gives_way(lab, case):
@@ -213,18 +218,20 @@ def test_times_are_exact(lab, case):
     "The request of this call decides: no request of the same id, no count and no earlier call stands for it.",
     invariant="I4",
 )
-@cases(a_name_used_again="again", preempted_often="often")
+@cases(a_name_used_again="again", preempted_often="often", almost_as_urgent="close")
 def test_only_urgency_decides(lab, case):
     scheduler = make(lab)
     if case == "again":
         run_them(lab, scheduler, [("a", 0, 1.0)])
         scheduler.abort_request("a")
-    run_them(lab, scheduler, [("a", 5, 1.0), ("b", 3, 2.0)])
-    if case == "often":
+    first = ("a", 3, 2.00000001) if case == "close" else ("a", 5, 1.0)
+    run_them(lab, scheduler, [first, ("b", 3, 2.0)])
+    if case != "again":
         scheduler.running[0].num_preemptions = 3
     see = check(lab.draw.scheduler, scheduler)
     past = "an earlier a had priority 0" if case == "again" else "a was preempted 3 times"
-    see(f"the victim of a with priority 5 and b with 3; {past}", scheduler._pop_victim().request_id, equals="a")
+    what = f"the victim of a with priority {first[1]} of {first[2]} and b with 3 of 2.0; {past}"
+    see(what, scheduler._pop_victim().request_id, equals="a")
     scheduler.waiting.clear()
     add(lab, scheduler, [("d", 4, 4.0), ("e", 6, 5.0)])
     scheduler._preempt(scheduler.running.pop())
@@ -253,7 +260,25 @@ def plan_queue(rng):
     priorities = rng.choice(((0,), (0, 1, -1, 7, 8, 16, -9, -16), (0, 2**31, -(2**31) - 1), (2**53, 2**53 + 1)))
     priorities = rng.sample(priorities, rng.randint(1, min(3, len(priorities))))
     times = rng.sample((0.0, 1.0, 2.5, -1.0, 1e6, 5e6, 1_700_000_000.25, 1e100, 2e100), rng.randint(1, 3))
-    all_names = ["r10", "r9", "R9", "r1", " r1", "b", "B", "a", "aa", "Z", "z", "É", "Ā", "request-1-a", "request-1-b"]
+    all_names = [
+        "r10",
+        "r9",
+        "R9",
+        "r1",
+        " r1",
+        "r-1",
+        "r 9",
+        "b",
+        "B",
+        "a",
+        "aa",
+        "Z",
+        "z",
+        "É",
+        "Ā",
+        "request-1-a",
+        "request-1-b",
+    ]
     more_names = rng.sample([f"r{number}" for number in range(20, 40)], 20)
     all_names = [*more_names, *rng.sample(all_names, len(all_names))]  # taken from the end
     for _ in range(rng.choice((*range(1, 11), 35, 35, 35))):
