@@ -120,8 +120,11 @@ def test_the_rest_stays(lab):
 
 
 @concept("A victim is marked as one that had begun: it is PREEMPTED, one time more.", invariant="I4")
-def test_a_victim_is_marked(lab):
-    scheduler, (a,) = make(lab, [5])
+@cases(nobody_waits=0, two_wait=2, many_wait=40)
+def test_a_victim_is_marked(lab, case):
+    scheduler, (a,) = make(lab, [5], seqs=1)
+    for number in range(case):
+        scheduler.add_request(make_request(lab, f"r{number}", [7]))
     see = check(lab.draw.scheduler, scheduler)
     for times in (1, 2, 3, 4, 5):
         if times == 1:
@@ -129,7 +132,7 @@ def test_a_victim_is_marked(lab):
         else:
             lab.drive(scheduler)
         preempt_one(scheduler)
-        see("a's status", a.status.name, equals="PREEMPTED")
+        see(f"a's status, {case} others wait", a.status.name, equals="PREEMPTED")
         see("how often a was preempted", a.num_preemptions, equals=times)
 
 
@@ -150,6 +153,24 @@ def test_a_victim_waits_in_front(lab, case):
     preempt_one(scheduler)
     see("who waits after a second victim", names(scheduler.waiting), equals=["b", "c", "d", "e"])
     see("who runs", names(scheduler.running), equals=["a"])
+
+
+@concept(
+    "However many run, each victim is the last of those that are left, and goes before all that wait.", invariant="I1"
+)
+def test_many_give_way(lab):
+    scheduler, _ = make(lab, [], seqs=20)
+    everybody = [f"r{number}" for number in range(20)]
+    for name in (*everybody, "x", "y"):
+        scheduler.add_request(make_request(lab, name, [7]))
+    lab.drive(scheduler)
+    see = check()
+    for left in reversed(range(20)):
+        preempt_one(scheduler)
+        see(f"who runs after {20 - left} victims of 20", names(scheduler.running), equals=everybody[:left])
+        see(
+            f"who waits after {20 - left} victims of 20", names(scheduler.waiting), equals=[*everybody[left:], "x", "y"]
+        )
 
 
 @concept(
