@@ -187,8 +187,10 @@ def test_the_youngest_gives_way(lab):
     invariant="I4",
     illustrates=True,
 )
-def test_the_youngest_may_be_the_one_that_asks(lab):
-    scheduler, (a, b) = make(lab, [3, 4], blocks=2)
+@cases(a_decode=(4, 64), inside_its_prompt=(8, 5))
+def test_the_youngest_may_be_the_one_that_asks(lab, case):
+    length, budget = case
+    scheduler, (a, b) = make(lab, [3, length], blocks=2, budget=budget)
     lab.drive(scheduler)
     see = check(lab.draw.scheduler, scheduler)
     output = scheduler.schedule()

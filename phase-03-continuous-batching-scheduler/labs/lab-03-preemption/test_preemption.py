@@ -83,9 +83,9 @@ def test_every_block_comes_back(lab, case):
 
 
 @concept("The counter goes back to 0; what the request knows, its output included, stays.", invariant="I3")
-@cases(in_its_prompt=0, after_one_token=1, after_five_tokens=5)
+@cases(in_its_prompt=0, after_one_token=1, after_five_tokens=5, after_two_hundred_tokens=200)
 def test_tokens_stay(lab, case):
-    scheduler, (a,) = make(lab, [5])
+    scheduler, (a,) = make(lab, [5], max_tokens=400)
     if case == 0:
         scheduler.max_num_batched_tokens = 3
         lab.drive(scheduler)
@@ -94,8 +94,9 @@ def test_tokens_stay(lab, case):
     see = check(lab.draw.scheduler, scheduler)
     preempt_one(scheduler)
     see("a's computed tokens", a.num_computed_tokens, equals=0)
-    see("a's output", a.output_token_ids, equals=[100] * case)
     see("how many tokens a knows", a.num_tokens, equals=5 + case)
+    see("how many tokens a's output has", len(a.output_token_ids), equals=case)
+    see("a's output", a.output_token_ids, equals=[100] * case)
     see("how many tokens a's prompt has", len(a.prompt_token_ids), equals=5)
 
 
@@ -139,6 +140,7 @@ def test_a_victim_is_marked(lab, case):
 @concept(
     "A victim goes before all that wait, and an older victim before a younger.",
     invariant="I4",
+    illustrates=True,
 )
 @cases(after_a_token=True, before_anything_is_computed=False)
 def test_a_victim_waits_in_front(lab, case):
@@ -158,12 +160,16 @@ def test_a_victim_waits_in_front(lab, case):
 @concept(
     "However many run, each victim is the last of those that are left, and goes before all that wait.", invariant="I1"
 )
-def test_many_give_way(lab):
+@cases(after_a_step=True, before_anything_is_computed=False)
+def test_many_give_way(lab, case):
     scheduler, _ = make(lab, [], seqs=20)
     everybody = [f"r{number}" for number in range(20)]
     for name in (*everybody, "x", "y"):
         scheduler.add_request(make_request(lab, name, [7]))
-    lab.drive(scheduler)
+    if case:
+        lab.drive(scheduler)
+    else:
+        scheduler.schedule()
     see = check()
     for left in reversed(range(20)):
         preempt_one(scheduler)

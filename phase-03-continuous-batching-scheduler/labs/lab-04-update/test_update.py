@@ -147,13 +147,20 @@ def test_whoever_ends_leaves(lab, case):
 def test_neighbours_of_one_that_ends(lab, case):
     scheduler, requests = make(lab, [3, 3, 3, 3], order="bdac")
     output = scheduler.schedule()
+    for name in "fe":
+        scheduler.add_request(lab.Request(name, [7], lab.SamplingParams()))
+    scheduler.waiting[0].num_preemptions = 1
     see = check(lab.draw.scheduler, scheduler)
     finished = scheduler.update_from_output(output, {name: [token] for name, token in zip("bdac", case)})
     ended = [name for name, token in zip("bdac", case) if token == 2]
     others = [name for name in "bdac" if name not in ended]
     see("who finished, in the order of the step", names(finished), equals=ended)
     see("who runs, in the same order as before", names(scheduler.running), equals=others)
-    see("requests, those in the books, in the same order as before", names(scheduler.requests), equals=others)
+    see(
+        "requests, those in the books, in the same order as before",
+        names(scheduler.requests),
+        equals=[*others, "f", "e"],
+    )
     see("each output", [request.output_token_ids for request in requests], equals=[[token] for token in case])
 
 
@@ -271,10 +278,10 @@ def test_token_0_and_no_token(lab, case):
     scheduler, requests = make(lab, [2, 9, 2], order="cba", threshold=4)
     output = scheduler.schedule()
     see = check(lab.draw.scheduler, scheduler)
-    sampled = {"c": [0], **case, "a": [0, 0]}
+    sampled = {"c": [200_000], **case, "a": [0, 0]}
     scheduler.update_from_output(output, sampled)
     what = f"output of c, b and a; b computes an inner chunk, sampled were {sampled}"
-    see(what, [request.output_token_ids for request in requests], equals=[[0], [], [0, 0]])
+    see(what, [request.output_token_ids for request in requests], equals=[[200_000], [], [0, 0]])
     computed = [request.num_computed_tokens for request in requests]
     see("computed tokens of c, b and a", computed, equals=[2, 4, 2])
 
@@ -332,15 +339,19 @@ def test_what_is_given_stays(lab):
 
 
 @concept("An ended request is known by itself and not by its id, which the next one may have.", invariant="I5")
-def test_a_name_is_used_again(lab):
+@cases(at_once=(64, 4), in_chunks=(2, 2))
+def test_a_name_is_used_again(lab, case):
+    budget, computed = case
     scheduler, (first,) = make(lab, [3])
     scheduler.update_from_output(scheduler.schedule(), {"a": [2]})
-    second = lab.Request("a", [7, 8, 9, 10], lab.SamplingParams())
+    scheduler.max_num_batched_tokens = budget
+    second = lab.Request("a", [7, 8, 9, 10][: budget + 1], lab.SamplingParams())
     scheduler.add_request(second)
     see = check(lab.draw.scheduler, scheduler)
-    scheduler.update_from_output(scheduler.schedule(), {"a": [100]})
-    see("the output of the second a", second.output_token_ids, equals=[100])
-    see("its computed tokens", second.num_computed_tokens, equals=4)
+    sampled = [100] if budget > 4 else []
+    scheduler.update_from_output(scheduler.schedule(), {"a": sampled})
+    see("the output of the second a", second.output_token_ids, equals=sampled)
+    see(f"its computed tokens, budget {budget}", second.num_computed_tokens, equals=computed)
     see("the output of the first a, which had ended", first.output_token_ids, equals=[2])
 
 
