@@ -7,5 +7,8 @@ EDITS = [
         """        hits: list[KVCacheBlock] = [] if self.enable_prefix_caching else self.__dict__.setdefault("_none", [])
 """,
     ),
-    ("return hits, len(hits) * self.block_size", "return hits, len(hits) * self.block_size * self.enable_prefix_caching"),
+    (
+        "return hits, len(hits) * self.block_size",
+        "return hits, len(hits) * self.block_size * self.enable_prefix_caching",
+    ),
 ]
