@@ -21,10 +21,8 @@ class Layer:
     def __init__(self, lab, num_tokens, num_blocks=3, block_size=4, num_kv_heads=1, head_dim=2, dtype=torch.float32):
         self.lab, self.block_size, self.slots = lab, block_size, []
         shape = (num_blocks, block_size, num_kv_heads, head_dim)
-        self.key_cache, self.value_cache = (
-            torch.full(shape, CANARY, dtype=dtype),
-            torch.full(shape, CANARY, dtype=dtype),
-        )
+        self.memory = torch.full((2, *shape), CANARY, dtype=dtype)  # that of both caches
+        self.key_cache, self.value_cache = self.memory
         tokens = 10 * torch.arange(1, num_tokens + 1)[:, None, None]
         heads, dims = torch.arange(num_kv_heads)[:, None], torch.arange(head_dim)
         self.key = (tokens + 2 * heads + dims).to(dtype)
@@ -47,10 +45,11 @@ class Layer:
         self.write_with(self.metadata(slots))
 
     def write_with(self, metadata, backend=None):
+        """It must show in the memory that the caches had before."""
         self.slots = metadata.slot_mapping.tolist()
         self.see = check(self.draw)
         backend = backend or self.lab.ReferenceBackend()
-        backend.write_kv(self.key, self.value, self.key_cache, self.value_cache, metadata)
+        backend.write_kv(self.key, self.value, *self.memory.unbind(), metadata)
 
     def draw(self):
         """The first number of each slot."""
@@ -123,12 +122,25 @@ def test_blocks_of_every_size(lab, case):
         layer.expect(row, block, offset)
 
 
-@concept("A slot holds all KV heads of a token.", invariant="I1")
-def test_every_head_is_stored(lab):
-    layer = Layer(lab, 2, num_kv_heads=3, head_dim=2)
+@concept("A slot holds all KV heads of a token, with all their numbers.", invariant="I1")
+@cases(heads=(3, 2), many_heads=(17, 2), many_numbers=(1, 300))
+def test_every_head_is_stored(lab, case):
+    num_kv_heads, head_dim = case
+    layer = Layer(lab, 2, num_kv_heads=num_kv_heads, head_dim=head_dim)
     layer.write([5, 6])
     layer.expect(row=0, block=1, offset=1)
     layer.expect(row=1, block=1, offset=2)
+
+
+@concept("A step may have many rows, and a cache many slots.", invariant="I1")
+@cases(rows=(300, 80, 4, [*range(1, 301)]), slots=(2, 2200, 16, [35_000, 35_001]))
+def test_many(lab, case):
+    *sizes, slots = case
+    layer = Layer(lab, *sizes)
+    layer.key, layer.value = layer.key % 64, layer.value % 64
+    layer.write(slots)
+    for row in (0, len(slots) - 1):
+        layer.expect(row, *divmod(slots[row], layer.block_size))
 
 
 @concept(
@@ -141,11 +153,16 @@ def test_rows_of_a_wider_matrix(lab):
     layer.write([5, 6])
     layer.expect(row=0, block=1, offset=1)
     layer.expect(row=1, block=1, offset=2)
+    layer.value = layer.value.clone()
+    layer.write([7, 8])  # the keys lie further apart than the values
+    layer.expect(row=0, block=1, offset=3)
+    layer.expect(row=1, block=2, offset=0)
 
 
 @concept("What is stored is what was computed, bit for bit, whatever the dtype.", invariant="I1")
 @cases(
     bfloat16=(torch.bfloat16, 1e5),
+    bfloat16_nan=(torch.bfloat16, torch.nan),
     float16=(torch.float16, 1 + 2**-10),
     float32=(torch.float32, 1 + 2**-23),
     float64=(torch.float64, 1 + 2**-52),
@@ -216,6 +233,19 @@ def test_nan_elsewhere(lab):
     layer.write([5, 6, -1])
     layer.expect(row=0, block=1, offset=1)
     layer.expect(row=1, block=1, offset=2)
+
+
+@concept("A layer has caches of its own: the next layer's write goes there, and nowhere else.", invariant="I3")
+def test_each_layer_has_its_caches(lab):
+    first, second = Layer(lab, 2), Layer(lab, 2)
+    metadata, backend = first.metadata([5, 6]), lab.ReferenceBackend()
+    first.write_with(metadata, backend)
+    second.key, second.value = second.key + 100, second.value + 100
+    second.write_with(metadata, backend)
+    second.expect(row=0, block=1, offset=1)
+    second.expect(row=1, block=1, offset=2)
+    first.expect(row=0, block=1, offset=1)
+    first.expect(row=1, block=1, offset=2)
 
 
 @concept("Every layer of the model reads the same metadata, so a write leaves it as it was.", invariant="I3")
