@@ -39,8 +39,10 @@ def test_one_block(lab, case):
 
 
 @concept("Block 0 is a block like any other: its first slot is 0.", invariant="I1")
-def test_block_zero(lab):
-    expect(lab, "slot of the first token of a request that owns block 0", [[0]], [0], [0], 4, [0])
+@cases(of_4=(4, [0]), of_100=(100, [0, 1, 2, 99]))
+def test_block_zero(lab, case):
+    block_size, slots = case
+    expect(lab, "slots of a request that owns block 0", [[0]], [0] * len(slots), slots, block_size, slots)
 
 
 @concept(
@@ -55,6 +57,7 @@ def test_block_zero(lab):
     of_16=(16, list(range(64, 97))),
     of_49=(49, [196, 244, 245, 293, 294]),
     of_300=(300, [1200, 1455, 1456, 1499, 1500, 1800]),
+    of_20_million=(20_000_000, [80_000_000, 99_999_999, 100_000_000, 119_999_999, 120_000_000]),
 )
 def test_blocks_of_every_size(lab, case):
     """Prompts of up to 2B + 1 tokens, in blocks 4, 5 and 6."""
@@ -183,11 +186,15 @@ def test_parts_of_larger_arrays(lab):
 
 
 @concept("The caller goes on using what it passed: nothing is changed in place.", invariant="I3")
-def test_the_arguments_stay(lab):
-    tables, requests, positions = [[9, 99, 99], [4, 5, 99]], [1, 0, 1, 1], [3, 0, 4, 5]
+@cases(
+    of_4=([[9, 99, 99], [4, 5, 99]], [1, 0, 1, 1], [3, 0, 4, 5], 4),
+    slots_like_positions=([[0, 1, 2]], [0, 0], [0, 0], 1),
+)
+def test_the_arguments_stay(lab, case):
+    tables, requests, positions, block_size = case
     arrays = np.array(tables, np.int32), np.array(requests, np.int64), np.array(positions, np.int64)
-    see = check(draw, tables, requests, positions, 4)
-    slots = lab.to_slots(*arrays, 4)
+    see = check(draw, tables, requests, positions, block_size)
+    slots = lab.to_slots(*arrays, block_size)
     slots += 100
     see("positions after the call", arrays[2].tolist(), equals=positions)
     see("requests after the call", arrays[1].tolist(), equals=requests)
@@ -195,7 +202,7 @@ def test_the_arguments_stay(lab):
 
 
 @concept(
-    "Each step stands alone: the caller keeps the last one's slots, and writes the next tables into the same array.",
+    "Each step stands alone: the caller keeps the last one's slots, and writes the next step into the same arrays.",
     invariant="I3",
 )
 def test_two_steps(lab):
@@ -209,6 +216,19 @@ def test_two_steps(lab):
     third = lab.to_slots(table, requests[:4], positions[:4], 4)
     see("slots of 4 tokens, after block 8 took the place of block 4", third.tolist(), equals=[32, 33, 34, 35])
     see("slots of the first step, which the caller kept", first.tolist(), equals=[16, 17, 18, 19])
+    arrays = np.zeros((2, 2), np.int32), np.zeros(4, np.int64), np.zeros(4, np.int64)
+    last = "nothing"
+    for tables, requests, positions, block_size, expected in (
+        ([[4, 5], [6, 7]], [0, 0, 1, 1], [0, 1, 0, 1], 2, [8, 9, 12, 13]),
+        ([[4, 5], [8, 9]], [0, 0, 1, 1], [0, 1, 0, 1], 2, [8, 9, 16, 17]),
+        ([[4, 5], [8, 9]], [0, 0, 1, 1], [0, 1, 0, 1], 1, [4, 5, 8, 9]),
+        ([[4, 5], [8, 9]], [0, 0, 0, 1], [0, 1, 2, 0], 2, [8, 9, 10, 16]),
+    ):
+        see = check(draw, tables, requests, positions, block_size)
+        for array, numbers in zip(arrays, (tables, requests, positions)):
+            array[:] = numbers
+        see(f"slots of a step in arrays that held {last} before", lab.to_slots(*arrays, block_size).tolist(), expected)
+        last = f"blocks {shown(np.ravel(tables))} and positions {shown(positions)}"
 
 
 def any_batch(rng, size):
