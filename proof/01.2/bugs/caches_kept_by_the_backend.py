@@ -1,5 +1,5 @@
 STORY = "The back end keeps the cache of the first layer that it sees; the values of all layers go there."
-CONCEPT = "A layer has caches of its own: the next layer's write goes there, and nowhere else."
+CONCEPT = "A layer has caches and blocks of its own: the next layer's write goes there, and nowhere else."
 EDITS = [
     (
         """        for token, slot in enumerate(metadata.slot_mapping.tolist()):
