@@ -154,9 +154,12 @@ def test_result_between_pieces(lab):
     softmax = add_all(lab, pieces[:1])
     first = softmax.result()
     expect(see, "result after piece 0", first, [[[4.0]]])
-    expect(see, "result after piece 0, asked again", softmax.result(), [[[4.0]]])
+    again = softmax.result()
+    expect(see, "result after piece 0, asked again", again, [[[4.0]]])
+    again += 100
     softmax.add(torch.tensor([[pieces[1][0]]]), torch.tensor(pieces[1][1])[:, None, None])
-    expect(see, "result after piece 1", softmax.result(), [[[(4 + 4 + 3 * 8) / 5]]])
+    what = "result after piece 1, while the caller added 100 to its second result"
+    expect(see, what, softmax.result(), [[[(4 + 4 + 3 * 8) / 5]]])
     expect(see, "the first result, which the caller kept", first, [[[4.0]]])
 
 
@@ -180,10 +183,25 @@ def test_the_piece_stays(lab):
     see("values after add()", values.tolist(), equals=[[[4.0]], [[8.0]]])
 
 
+@concept(
+    "add() is done with the tensors of a piece when it returns: the caller may fill them anew.",
+    invariant="I2",
+)
+@cases(of_one=[([0.0], [4.0]), ([LN3], [8.0])], of_two=[([0.0, 0.0], [4.0, 4.0]), ([LN3, LN3], [8.0, 8.0])])
+def test_a_piece_is_filled_anew(lab, case):
+    see = check(draw_pieces, case)
+    n = len(case[0][0])
+    softmax, scores, values = lab.OnlineSoftmax(1, 1, 1, CPU), torch.zeros(1, 1, n), torch.zeros(n, 1, 1)
+    for new_scores, new_values in case:
+        scores[:], values[:, 0, 0] = torch.tensor(new_scores), torch.tensor(new_values)
+        softmax.add(scores, values)
+    expect(see, "the weighted mean of two pieces, which came in the same tensors", softmax.result(), [[[7.0]]])
+
+
 @concept("The last block may be full or not: positions up to end - 1 count, and end does not.", invariant="I1")
 @cases(
     one=(4, 1, 0.0), below=(4, 3, 1.0), full=(4, 4, 1.5), above=(4, 5, 2.0), two_full=(4, 8, 3.5),
-    blocks_of_1=(1, 3, 1.0), blocks_of_3=(3, 7, 3.0), blocks_of_16=(16, 17, 8.0), many_blocks=(1, 151, 75.0),
+    blocks_of_1=(1, 3, 1.0), blocks_of_3=(3, 7, 3.0), blocks_of_16=(16, 17, 8.0), many_blocks=(1, 601, 300.0),
 )  # fmt: skip
 def test_every_length(lab, case):
     block_size, end, mean = case
@@ -222,19 +240,32 @@ def test_what_is_outside(lab, case):
     expect(see, f"mean of positions {begin} to {end - 1}, where all other slots hold NaN", got, [[mean, mean]])
 
 
+@concept("What the query sees is not mended: NaN and infinities show in the result.", invariant="I5")
+@cases(nan_key=("keys", math.nan, math.nan), infinite_value=("values", math.inf, math.inf))
+def test_what_is_inside(lab, case):
+    name, number, mean = case
+    sequence = Sequence([1, 2], 5, 3)
+    getattr(sequence, name)[2] = number
+    see = check(sequence.draw, 0, 5)
+    got = sequence.attend(lab, torch.zeros(1, 2), 0, 5)
+    what = f"attention of a query of zeros; the {name} of position 2 are {number}"
+    see(what, shown(got), equals=shown(torch.tensor([mean, mean])))
+
+
 @concept("Query, caches and table are read, not changed.", invariant="I6")
 @cases(float32=torch.float32, bfloat16=torch.bfloat16)
 def test_what_is_passed_stays(lab, case):
     """A tensor that is float32 already is not copied by float(): what changes the one changes the other."""
     sequence = Sequence([1, 2], 5, 3, seed=4, dtype=case)
-    query, table, (key_cache, value_cache) = sequence.query(1), [1, 2, 9], sequence.caches()
+    query, table, (key_cache, value_cache) = sequence.query(1), [1, 2] + [9] * 98, sequence.caches()
     before = [each.tolist() for each in (query, key_cache, value_cache)]
     see = check(sequence.draw, 0, 5)
     lab.attend_one(query, key_cache, value_cache, table, 0, 5, 0.5)
     see("the query after the call", query.tolist(), equals=before[0])
     see("the key cache after the call", key_cache.flatten().tolist(), equals=flat(before[1]))
     see("the value cache after the call", value_cache.flatten().tolist(), equals=flat(before[2]))
-    see("the table after the call", table, equals=[1, 2, 9])
+    see("columns of the table after the call", len(table), equals=100)
+    see("the first of them", table[:3], equals=[1, 2, 9])
 
 
 @concept("The cache is read at each call: it has changed since the last one.", invariant="I1")
@@ -257,7 +288,15 @@ def test_the_cache_changes(lab):
     "A score is query times key times the scale that was given; not every model takes 1 / sqrt(head_dim).",
     invariant="I1",
 )
-@cases(below=(2, 0.3, 5), full=(3, 1.0, 5), above=(4, 0.3, 5), tiny_scale=(4, 0.01, 5), wide=(4, 0.1, 300))
+@cases(
+    below=(2, 0.3, 5),
+    full=(3, 1.0, 5),
+    above=(4, 0.3, 5),
+    tiny_scale=(4, 0.01, 5),
+    no_scale=(4, 0.0, 5),
+    negative_scale=(4, -0.3, 5),
+    wide=(4, 0.1, 300),
+)
 def test_scores(lab, case):
     end, scale, head_dim = case
     sequence = Sequence([1, 2], 6, 3, head_dim=head_dim, seed=end)
