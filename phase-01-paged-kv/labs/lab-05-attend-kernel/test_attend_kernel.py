@@ -261,7 +261,10 @@ def test_head_dim(lab, case):
     batch.expect_dense(lab, f"attention with head_dim {case}, where the free slot holds NaN", batch.queries(2))
 
 
-@concept("No place out of the tensors is read or written, and no two programs write the same one.", invariant="I5")
+@concept(
+    "Every place in sight is read, each of the output is written by one program, and nothing else is touched.",
+    invariant="I5",
+)
 @cases(head_dim_3=(3, 3, 2), head_dim_5=(4, 5, 3), blocks_of_3=(3, 4, 2), round_numbers=(4, 4, 3), large=(40, 130, 39))
 def test_places(lab, case):
     """Every slot of the last block is in sight, and the last head of the last row is the end of the query."""

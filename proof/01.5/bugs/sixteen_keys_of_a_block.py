@@ -1,5 +1,5 @@
 STORY = "A block has 16 keys at most, as in many engines."
-CONCEPT = "No place out of the tensors is read or written, and no two programs write the same one."
+CONCEPT = "Every place in sight is read, each of the output is written by one program, and nothing else is touched."
 EDITS = [
     (
         """        visible = (offsets < BLOCK_SIZE) &""",

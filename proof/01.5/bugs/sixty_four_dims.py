@@ -1,5 +1,5 @@
 STORY = "A head has 64 numbers at most."
-CONCEPT = "No place out of the tensors is read or written, and no two programs write the same one."
+CONCEPT = "Every place in sight is read, each of the output is written by one program, and nothing else is touched."
 EDITS = [
     (
         """    is_dim = dims < HEAD_DIM""",
