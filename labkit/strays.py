@@ -82,7 +82,9 @@ def is_patched(function: Any) -> bool:
     import triton.language as tl
 
     languages = [value for value in function.__globals__.values() if value is tl or value is tl.core]
-    return not any(tl.core.is_builtin(each) for lang in languages for each in (lang.load, lang.tensor.__add__))
+    return bool(languages) and not any(
+        tl.core.is_builtin(each) for lang in languages for each in (lang.load, lang.tensor.__add__)
+    )
 
 
 class Watch:
