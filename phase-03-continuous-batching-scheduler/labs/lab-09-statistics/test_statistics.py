@@ -123,7 +123,7 @@ def test_blocks_that_are_copied(lab):
     scheduler = make(lab, [3])
     recorder = lab.StatsRecorder(scheduler)
     output = lab.SchedulerOutput()
-    copies = ((9, 10), (9, 11), (9, 12), (13, 14), (13, 15))
+    copies = ((9, 10), (9, 11), (9, 12), (13, 14), (8, 14))
     plan = lab.KVPlan(((4, 0), (5, 1), (6, 2)), ((7, 4), (8, 5)), copies)
     output.preempted_req_ids = ["x"]
     output.num_scheduled_tokens["y"] = 1
@@ -160,6 +160,27 @@ def test_lookups_of_a_step(lab, case):
 def victim(lab):
     """a and b on three blocks; b gives way in step 2, and is back in step 4, where it finds its first block."""
     return make(lab, [4, 4], blocks=3, max_tokens=3)
+
+
+@concept("Who looks may not change what others see: the meter stays, and everybody has an account.", invariant="I4")
+def test_two_recorders(lab):
+    scheduler = make(lab, [9], shared=8)
+    one, other = lab.StatsRecorder(scheduler), lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    for expected in ((9, 0), (9, 8), (0, 0)):
+        output = scheduler.schedule()
+        see("(queries, hits) for one recorder", lookups(one.record(output, lab.KVPlan())), equals=expected)
+        see(
+            "(queries, hits) for another one on the same step",
+            lookups(other.record(output, lab.KVPlan())),
+            equals=expected,
+        )
+        sampled = {request.request_id: [100] for request in output.scheduled_requests}
+        scheduler.update_from_output(output, sampled)
+        if expected == (9, 0):
+            add(lab, scheduler, "b", 9, shared=8)
+    counts = scheduler.prefix_cache_stats
+    see("the scheduler's own count", (counts.requests, counts.queries, counts.hits), equals=(2, 18, 8))
 
 
 @concept("A victim that comes back looks up again: the figures have that lookup, too.", invariant="I3")
@@ -218,27 +239,6 @@ def test_an_idle_step(lab):
         see(f"{name} after the only request has ended", getattr(figures, name), equals=0)
 
 
-@concept("Who looks may not change what others see: the meter stays, and everybody has an account.", invariant="I4")
-def test_two_recorders(lab):
-    scheduler = make(lab, [9], shared=8)
-    one, other = lab.StatsRecorder(scheduler), lab.StatsRecorder(scheduler)
-    see = check(lab.draw.scheduler, scheduler)
-    for expected in ((9, 0), (9, 8), (0, 0)):
-        output = scheduler.schedule()
-        see("(queries, hits) for one recorder", lookups(one.record(output, lab.KVPlan())), equals=expected)
-        see(
-            "(queries, hits) for another one on the same step",
-            lookups(other.record(output, lab.KVPlan())),
-            equals=expected,
-        )
-        sampled = {request.request_id: [100] for request in output.scheduled_requests}
-        scheduler.update_from_output(output, sampled)
-        if expected == (9, 0):
-            add(lab, scheduler, "b", 9, shared=8)
-    counts = scheduler.prefix_cache_stats
-    see("the scheduler's own count", (counts.requests, counts.queries, counts.hits), equals=(2, 18, 8))
-
-
 @concept("Counts add up: the sum over the steps is what the run did.", invariant="I3", illustrates=True)
 def test_the_sums_of_a_run(lab):
     scheduler = victim(lab)
@@ -279,7 +279,9 @@ def look(lab, most, steps, rates, before=()):
         see(f"hit_rate after step {number}, of the last {most} requests", metrics.hit_rate, equals=rate)
 
 
-@concept("A rate is one division of two sums: whoever looks up more tokens weighs more.", invariant="I5")
+@concept(
+    "A rate is one division of two sums: whoever looks up more tokens weighs more.", invariant="I5", illustrates=True
+)
 @cases(
     two_steps=([[(4, 0)], [(28, 16)]], [0.0, 0.5]),
     one_step=([[(4, 0), (28, 16)]], [0.5]),
@@ -313,6 +315,7 @@ MISS, HIT = (16, 0), (16, 8)
     as_a_whole=(5, [[MISS, MISS], [HIT, HIT], [HIT, HIT]], [0.0, 0.25, 0.5]),
     many_at_once=(3, [[MISS], [MISS], [MISS], [HIT, HIT, HIT]], [0.0, 0.0, 0.0, 0.5]),
     one_by_one=(2, [[MISS], [HIT], [HIT], [MISS], [MISS]], [0.0, 0.25, 0.5, 0.25, 0.0]),
+    small_ones_before_a_large_one=(20, [[MISS]] * 20 + [[HIT] * 16], [0.0] * 20 + [0.4]),
     the_rest_stays=(4, [[HIT, HIT], [MISS, MISS], [HIT, HIT]], [0.5, 0.25, 0.25]),
 )
 def test_the_window(lab, case):
@@ -360,7 +363,7 @@ def test_the_rate_is_of_the_last_look(lab):
     see("hit_rate of the last 2 requests, both of one step", metrics.hit_rate, equals=0.0)
 
 
-@concept("Two windows on the same counts do not disturb each other, nor the counts.", invariant="I4")
+@concept("Two windows on the same counts do not disturb each other, nor the counts.", invariant="I4", illustrates=True)
 def test_two_windows(lab):
     counts = lab.PrefixCacheStats()
     short, long = lab.CachingMetrics(counts, 1), lab.CachingMetrics(counts, 100)
@@ -390,15 +393,67 @@ def test_victims_do_not_count(lab):
 
 
 @concept("Whoever says no number gets a window of 1000 requests.", invariant="I6")
-def test_the_window_if_nobody_says_how_large(lab):
+@cases(steps_of_500=500, steps_of_two=2)
+def test_the_window_if_nobody_says_how_large(lab, case):
     counts = lab.PrefixCacheStats()
     metrics = lab.CachingMetrics(counts)
     see = check(lambda: f"requests {counts.requests}, queries {counts.queries}, hits {counts.hits}")
-    for lookups, rate in (((HIT,) * 500, 0.5), ((MISS,) * 500, 0.25), ((MISS,) * 500, 0.0)):
-        for lookup in lookups:
-            counts.record(*lookup)
+    for lookup, rate in ((HIT, 0.5), (MISS, 0.25), (MISS, 0.0)):
+        for _ in range(500 // case):
+            for _ in range(case):
+                counts.record(*lookup)
+            metrics.observe()
+        see("hit_rate: 500 hits of 8 in 16 come, then 500 misses, then 500 more", metrics.hit_rate, equals=rate)
+
+
+@concept(
+    "A recorder is of one scheduler, and a window of one meter: others do not change what they say.", invariant="I4"
+)
+def test_two_of_everything(lab):
+    schedulers = make(lab, [9]), make(lab, [3, 5])
+    recorders = [lab.StatsRecorder(scheduler) for scheduler in schedulers]
+    see = check(lambda: "\n".join(map(lab.draw.scheduler, schedulers)))
+    figures = [turn(lab, *each) for each in zip(schedulers, recorders)]
+    see("num_running_reqs of both, (queries, hits) of both",
+        [each.num_running_reqs for each in figures] + [lookups(each) for each in figures],
+        equals=[1, 2, (9, 0), (8, 0)])  # fmt: skip
+    meters = lab.PrefixCacheStats(), lab.PrefixCacheStats()
+    windows = [lab.CachingMetrics(meter) for meter in meters]
+    for meter, window, lookup in zip(meters, windows, (HIT, MISS)):
+        meter.record(*lookup)
+        window.observe()
+    see("hit_rate of two windows, one of a meter with a hit, one of a meter with a miss",
+        [window.hit_rate for window in windows], equals=[0.5, 0.0])  # fmt: skip
+
+
+@concept("No figure is rounded: a third is a third, to the last digit that a float has.", invariant="I5")
+def test_no_figure_is_rounded(lab):
+    counts = lab.PrefixCacheStats()
+    metrics = lab.CachingMetrics(counts)
+    counts.record(3, 1)
+    metrics.observe()
+    scheduler = make(lab, [3], blocks=3)
+    recorder = lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    see.true(f"the hit_rate of 1 in 3 is within 1e-15 of 1/3; it is {metrics.hit_rate!r}",
+             abs(metrics.hit_rate - 1 / 3) < 1e-15)  # fmt: skip
+    usage = turn(lab, scheduler, recorder).kv_cache_usage
+    see.true(f"kv_cache_usage of 1 block in 3 is within 1e-15 of 1/3; it is {usage!r}", abs(usage - 1 / 3) < 1e-15)
+
+
+@concept("A long run costs no more a step than a short one: what is long gone is not looked at again.", invariant="I7")
+def test_a_long_run(lab):
+    """Fractions of a second if a call looks at its step and its window alone, else much longer."""
+    counts, scheduler = lab.PrefixCacheStats(), make(lab, [3])
+    metrics, recorder = lab.CachingMetrics(counts, 4), lab.StatsRecorder(scheduler)
+    see = check(lambda: f"requests {counts.requests}, queries {counts.queries}, hits {counts.hits}")
+    output, plan = lab.SchedulerOutput(), lab.KVPlan()
+    for number in range(20_000):
+        counts.record(4, number % 2)
         metrics.observe()
-        see("hit_rate after three steps of 500 requests at most, the first of hits", metrics.hit_rate, equals=rate)
+        recorder.record(output, plan)
+    see("hit_rate of the last 4 of 20,000 steps, of which every second one has 1 hit in 4", metrics.hit_rate,
+        equals=0.125)  # fmt: skip
 
 
 # --- any run ------------------------------------------------------------------------------------------------------
