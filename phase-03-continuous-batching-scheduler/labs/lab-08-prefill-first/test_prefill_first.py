@@ -11,7 +11,7 @@ def make(
     policy = lab.Scheduler if v1 else lab.PrefillFirstScheduler
     limits = {"max_num_seqs": seqs, "max_num_batched_tokens": budget}
     scheduler = policy(manager, **limits, reserve_full_sequence=False, **options)
-    requests = [add(lab, scheduler, name, prompt, max_tokens) for name, prompt in zip("abcdef", prompts)]
+    requests = [add(lab, scheduler, name, prompt, max_tokens) for name, prompt in zip("abcdefgh", prompts)]
     return scheduler, requests
 
 
@@ -75,20 +75,21 @@ def test_a_prompt_is_admitted(lab, case):
 @concept(
     "A step has prefills or decodes, never both: while prompts come that fit, nobody decodes.",
     invariant="I1",
-    illustrates=True,
 )
-def test_a_step_is_of_one_kind(lab):
-    scheduler, _ = make(lab, [2])
+@cases(one_runs=1, two_run=2, four_run=4, seven_run=7)
+def test_a_step_is_of_one_kind(lab, case):
+    scheduler, requests = make(lab, [2] * case, seqs=16)
     see = check(picture, lab, scheduler)
     got = [turn(lab, scheduler), turn(lab, scheduler)]
-    add(lab, scheduler, "b", 5)
+    add(lab, scheduler, "x", 5)
     got.append(turn(lab, scheduler))
-    add(lab, scheduler, "c", 3)
+    add(lab, scheduler, "y", 1)
     got += [turn(lab, scheduler), turn(lab, scheduler)]
+    ones = " ".join(f"{name}1" for name in names(requests))
     see(
-        "five steps: b (5 tokens) comes before the third, c (3) before the fourth",
+        "five steps: x (5 tokens) comes before the third, y (1) before the fourth",
         got,
-        equals=["a2", "a1", "b5", "c3", "a1 b1 c1"],
+        equals=[ones.replace("1", "2"), ones, "x5", "y1", f"{ones} x1 y1"],
     )
 
 
@@ -129,7 +130,9 @@ def test_the_head_keeps_its_place(lab, case):
 
 
 @concept(
-    "A queue is no reason to stand still: if nobody in it can be admitted, everybody who runs decodes.", invariant="I1"
+    "A queue is no reason to stand still: if nobody in it can be admitted, everybody who runs decodes.",
+    invariant="I1",
+    illustrates=True,
 )
 @cases(
     no_block=(2, [5, 3], 0, ["a5", "a1", "a1", "a1", "b3"]),
@@ -175,7 +178,11 @@ def test_decodes_have_a_budget(lab):
     see("how many blocks c holds", len(table(scheduler, c)), equals=1)
 
 
-@concept("A prefix hit is a head start: only what is missing is computed, the rest is shared.", invariant="I2")
+@concept(
+    "A prefix hit is a head start: only what is missing is computed, the rest is shared.",
+    invariant="I2",
+    illustrates=True,
+)
 @cases(
     less_than_a_block=(3, 4, 0),
     one_block_to_the_last_token=(4, 4, 0),
@@ -215,7 +222,6 @@ def test_a_head_start_costs_nothing(lab):
 @concept(
     "A refused head is asked again in every step: what the others compute may be a hit of it, and then it fits.",
     invariant="I1",
-    illustrates=True,
 )
 def test_a_refusal_is_for_one_step(lab):
     scheduler, _ = make(lab, blocks=2, caching=True)
@@ -241,6 +247,7 @@ def test_a_refusal_changes_nothing(lab):
     see("who waits", names(scheduler.waiting), equals=["c"])
     see("c's status", c.status.name, equals="WAITING")
     see("c's computed tokens", c.num_computed_tokens, equals=0)
+    see("c's num_cached_tokens", c.num_cached_tokens, equals=0)
     see("c's blocks", table(scheduler, c), equals=[])
     see("how many blocks are free", scheduler.kv_cache_manager.num_free_blocks, equals=2)
 
@@ -286,6 +293,7 @@ def test_the_end_of_a_cut_prompt(lab, case):
 @concept(
     "charge_cached_tokens: the budget pays for the whole prompt, and a long one is deferred though little is computed.",
     invariant="I3",
+    illustrates=True,
 )
 @cases(one_short=(12, ["b3", "c2", "d4"]), just_enough=(13, ["b3 c2", "d4"]))
 def test_a_hit_that_is_charged(lab, case):
@@ -303,20 +311,21 @@ def test_a_hit_that_is_charged(lab, case):
 @concept(
     "A hit is charged once, on admission, and cuts nobody: alone, a prompt is cut by what it computes.",
     invariant="I3",
-    illustrates=True,
 )
 @cases(
-    it_goes_on_for_nothing=(21, ["c9", "c4 d3 e2", "c1 d1 e1"]),
-    it_is_not_cut=(11, ["c3", "d3 e2", "c1 d1 e1"]),
-    larger_than_the_budget=(21, ["c5", "c5", "c3", "d3 e2", "c1 d1 e1"], 5),
+    it_goes_on_for_nothing=(21, 9, 3, 1, ["c9", "c4 d3 e2", "c1 d1 e1"]),
+    it_is_not_cut=(11, 9, 3, 1, ["c3", "d3 e2", "c1 d1 e1"]),
+    larger_than_the_budget=(21, 5, 3, 1, ["c5", "c5", "c3", "d3 e2", "c1 d1 e1"]),
+    no_token_more_fits=(11, 9, 1, 1, ["c3", "d1 e2", "c1 d1 e1"]),
+    another_runs=(11, 8, 3, 16, ["c3", "d3 e2", "a1 c1 d1 e1"]),
 )
 def test_a_hit_is_charged_once(lab, case):
-    length, steps, *budget = case
-    scheduler, (a,) = make(lab, [9], budget=9, caching=True, max_tokens=1, charge_cached_tokens=True)
+    length, budget, of_d, of_a, steps = case
+    scheduler, (a,) = make(lab, [9], budget=9, caching=True, max_tokens=of_a, charge_cached_tokens=True)
     lab.drive(scheduler)
-    scheduler.max_num_batched_tokens = budget[0] if budget else 9
+    scheduler.max_num_batched_tokens = budget
     add(lab, scheduler, "c", [*a.prompt_token_ids[:8], *range(length - 8)])
-    add(lab, scheduler, "d", 3)
+    add(lab, scheduler, "d", of_d)
     add(lab, scheduler, "e", 2)
     see = check(picture, lab, scheduler)
     got = [turn(lab, scheduler) for _ in steps]
@@ -408,17 +417,32 @@ def test_a_cut_prompt_without_blocks(lab):
     "Whoever comes back may be cut, too: past its prompt, output and all, it is in prefill until it has caught up.",
     invariant="I4",
 )
-def test_a_victim_is_cut(lab):
-    scheduler, _ = make(lab, [1, 2], budget=3)
-    got = [turn(lab, scheduler) for _ in range(7)]
+@cases(
+    two=([1, 2], 7, ["a3", "a3", "a2", "b3", "b3", "b3", "a1 b1"]),
+    its_prompt_was_cut=([4], 4, ["a3", "a3", "a1", "a1"]),
+)
+def test_a_victim_is_cut(lab, case):
+    prompts, num_steps, steps = case
+    scheduler, _ = make(lab, prompts, budget=3)
+    for _ in range(num_steps):
+        turn(lab, scheduler)
     see = check(picture, lab, scheduler)
     scheduler.fail_step(scheduler.schedule())
-    got += [turn(lab, scheduler) for _ in range(7)]
-    see(
-        "the steps, budget 3: a and b have 8 and 9 tokens when the eighth raises, and give way",
-        got[7:],
-        equals=["a3", "a3", "a2", "b3", "b3", "b3", "a1 b1"],
-    )
+    got = [turn(lab, scheduler) for _ in steps]
+    see(f"the steps, budget 3: step {num_steps + 1} raises, and everybody gives way", got, equals=steps)
+
+
+@concept("Decodes go in the order of running, however much or little a request has said.", invariant="I3")
+def test_decodes_go_in_order(lab):
+    scheduler, _ = make(lab, [1, 1, 1], budget=3)
+    lab.drive(scheduler)
+    scheduler.max_num_batched_tokens = 2
+    see = check(picture, lab, scheduler)
+    turn(lab, scheduler)
+    scheduler.fail_step(scheduler.schedule())
+    got = [turn(lab, scheduler) for _ in range(3)]
+    see("the steps, budget 2: a and b, which have said more, gave way and come back behind c", got,
+        equals=["a2", "b2", "c1 a1"])  # fmt: skip
 
 
 @concept(
@@ -457,7 +481,6 @@ def test_an_id_that_is_used_again(lab):
 @concept(
     "Two schedulers know nothing of each other, though their requests have the same names.",
     invariant="I4",
-    illustrates=True,
 )
 def test_two_schedulers(lab):
     schedulers = [make(lab, [length, 2], budget=5)[0] for length in (9, 12)]
@@ -622,6 +645,8 @@ class World:
         everybody = [*scheduler.running, *scheduler.waiting]
         state = [(r.request_id, r.status.name, r.num_computed_tokens, len(table(scheduler, r))) for r in everybody]
         yield "I2", "(id, status, computed tokens, number of blocks) of everybody", state, picture
+        deferred = [(r.request_id, r.num_cached_tokens) for r in scheduler.waiting if r.status.name == "WAITING"]
+        yield "I2", "(id, num_cached_tokens) of those that were not admitted yet", deferred, picture
         yield "I2", "how many blocks are free", self.kv.num_free_blocks, picture
         yield "I2", "whether each finds its own tokens in its blocks", self.write(output), picture
         if ends in counts:
@@ -641,6 +666,8 @@ class World:
 
 def plan_any(rng):
     """Budgets that cut prompts, or too few blocks, or both; one scheduler or two; ids are used again and again."""
+    if rng.random() < 0.2:
+        return plan_crowd(rng)
     cuts = rng.random() < 0.4
     is_scarce = not cuts or rng.random() < 0.1
     size, longest = rng.choice((1, 2, 3, 4)), 12 if cuts else rng.choice((5, 9))
@@ -670,6 +697,26 @@ def plan_any(rng):
             calls.append((which + "step_that_raises",))
         else:
             calls.append((which + "step",))
+    return calls
+
+
+def plan_crowd(rng):
+    """Many short prompts at once: steps with several victims, and with more who run than the budget has tokens."""
+    limits = {
+        "blocks": rng.choice((8, 10, 64)),
+        "block_size": rng.choice((1, 2, 4)),
+        "budget": rng.choice((4, 6, 16)),
+        "seqs": 8,
+        "caching": rng.random() < 0.5,
+        "charge_cached_tokens": rng.random() < 0.3,
+    }
+    calls = [("PrefillFirstScheduler", limits)]
+    for _ in range(rng.randint(12, 24)):
+        if rng.random() < 0.5:
+            options = {"length": rng.choice((1, 1, 2, 4)), "shared": rng.choice((0, 4)), "max_tokens": 6}
+            calls.append(("add_request", rng.choice("abcdefgh"), options))
+        else:
+            calls.append(("step_that_raises",) if rng.random() < 0.1 else ("step",))
     return calls
 
 
