@@ -124,15 +124,35 @@ def test_blocks_that_are_copied(lab):
     recorder = lab.StatsRecorder(scheduler)
     output = lab.SchedulerOutput()
     copies = ((9, 10), (9, 11), (9, 12), (13, 14), (8, 14))
-    plan = lab.KVPlan(((4, 0), (5, 1), (6, 2)), ((7, 4), (8, 5)), copies)
-    output.preempted_req_ids = ["x"]
+    plan = lab.KVPlan(((4, 0), (4, 1), (6, 1)), ((7, 4), (7, 5), (8, 5), (9, 6)), copies)
+    output.preempted_req_ids = ["x", "y"]
     output.num_scheduled_tokens["y"] = 1
     see = check(lambda: f"out {[*plan.swap_out]}\nin  {[*plan.swap_in]}\ncopy {[*plan.copy]}")
     figures = recorder.record(output, plan)
     see("num_swapped_out_blocks", figures.num_swapped_out_blocks, equals=3)
-    see("num_swapped_in_blocks", figures.num_swapped_in_blocks, equals=2)
+    see("num_swapped_in_blocks", figures.num_swapped_in_blocks, equals=4)
     see("num_copied_blocks", figures.num_copied_blocks, equals=5)
-    see("num_preempted_reqs", figures.num_preempted_reqs, equals=1)
+    see("num_preempted_reqs", figures.num_preempted_reqs, equals=2)
+
+
+@concept("Levels are read at the call: the same output has others when the scheduler is another one by then.",
+         invariant="I1")  # fmt: skip
+def test_levels_are_read_at_the_call(lab):
+    scheduler = make(lab, [4, 4, 4], blocks=8, seqs=2, max_tokens=1)
+    recorder = lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+
+    def levels(when, expected):
+        figures = recorder.record(output, lab.KVPlan())
+        got = (figures.num_running_reqs, figures.num_waiting_reqs, figures.kv_cache_usage)
+        see(f"(num_running_reqs, num_waiting_reqs, kv_cache_usage) {when}", got, equals=expected)
+
+    levels("at first", (2, 1, 0.25))
+    scheduler.finish_request("c", "abort")
+    levels("after c, which waits, has ended", (2, 0, 0.25))
+    scheduler.update_from_output(output, {"a": [100], "b": [100]})
+    levels("after a and b have ended with their step", (0, 0, 0))
 
 
 @concept(
@@ -304,6 +324,17 @@ def test_an_empty_window(lab):
 MISS, HIT = (16, 0), (16, 8)
 
 
+@concept("A request that looks up no token is a request: it takes its place in the window, and finds nothing.",
+         invariant="I6")  # fmt: skip
+@cases(
+    alone=(1, [[(0, 0)], [HIT], [(0, 0)], []], [0.0, 0.5, 0.0, 0.0]),
+    in_a_full_window=(2, [[HIT], [MISS], [(0, 0)], [HIT]], [0.5, 0.25, 0.0, 0.5]),
+)
+def test_a_request_without_tokens(lab, case):
+    most, steps, rates = case
+    look(lab, most, steps, rates)
+
+
 @concept(
     "What is old leaves: the window has as many requests as it may, and loses whole steps, the oldest first.",
     invariant="I6",
@@ -317,6 +348,12 @@ MISS, HIT = (16, 0), (16, 8)
     one_by_one=(2, [[MISS], [HIT], [HIT], [MISS], [MISS]], [0.0, 0.25, 0.5, 0.25, 0.0]),
     small_ones_before_a_large_one=(20, [[MISS]] * 20 + [[HIT] * 16], [0.0] * 20 + [0.4]),
     the_rest_stays=(4, [[HIT, HIT], [MISS, MISS], [HIT, HIT]], [0.5, 0.25, 0.25]),
+    as_a_whole_of_many=(
+        64,
+        [[HIT] * 2, *([MISS] * num for num in (2, 4, 8, 16, 32, 1))],
+        [0.5, 0.25, 0.125, 1 / 16, 1 / 32, 1 / 64, 0.0],
+    ),
+    two_of_many=(8, [*[[MISS]] * 8, [HIT, HIT], [HIT]], [*[0.0] * 8, 0.125, 3 / 16]),
 )
 def test_the_window(lab, case):
     most, steps, rates = case
@@ -327,6 +364,7 @@ def test_the_window(lab, case):
 @cases(
     between=(2, [[HIT], [], [], [], [MISS]], [0.5, 0.5, 0.5, 0.5, 0.25]),
     when_full=(2, [[HIT], [MISS], [], [], [HIT]], [0.5, 0.25, 0.25, 0.25, 0.25]),
+    when_more_than_full=(2, [[HIT] * 3, [], []], [0.5, 0.5, 0.5]),
 )
 def test_idle_steps(lab, case):
     most, steps, rates = case
@@ -393,17 +431,29 @@ def test_victims_do_not_count(lab):
 
 
 @concept("Whoever says no number gets a window of 1000 requests.", invariant="I6")
-@cases(steps_of_500=500, steps_of_two=2)
+@cases(steps_of_500=500, steps_of_two=2, steps_of_one=1)
 def test_the_window_if_nobody_says_how_large(lab, case):
     counts = lab.PrefixCacheStats()
-    metrics = lab.CachingMetrics(counts)
+    see_a_window(lab.CachingMetrics(counts), counts, 1000, case)
+
+
+def see_a_window(metrics, counts, size, per_step, rates=(0.5, 0.25, 0.0)):
+    """Half a window of hits comes, then half a window of misses, and another one. The window has `size` requests."""
     see = check(lambda: f"requests {counts.requests}, queries {counts.queries}, hits {counts.hits}")
-    for lookup, rate in ((HIT, 0.5), (MISS, 0.25), (MISS, 0.0)):
-        for _ in range(500 // case):
-            for _ in range(case):
+    for lookup, rate in zip((HIT, MISS, MISS), rates):
+        for _ in range(size // 2 // per_step):
+            for _ in range(per_step):
                 counts.record(*lookup)
             metrics.observe()
-        see("hit_rate: 500 hits of 8 in 16 come, then 500 misses, then 500 more", metrics.hit_rate, equals=rate)
+        what = f"hit_rate: {size // 2} hits of 8 in 16 come, then {size // 2} misses, then {size // 2} more"
+        see(f"{what}; requests of a step: {per_step}", metrics.hit_rate, equals=rate)
+
+
+@concept("A window may have thousands of steps: none leaves before there are more requests than it may have.",
+         invariant="I6")  # fmt: skip
+def test_a_large_window(lab):
+    counts = lab.PrefixCacheStats()
+    see_a_window(lab.CachingMetrics(counts, 3000), counts, 3000, 1, rates=(0.5, 0.25))
 
 
 @concept(
@@ -507,8 +557,8 @@ def play_run(lab, calls):
             scheduler.finish_request(*arguments)
         elif name == "record":
             output = lab.SchedulerOutput({f"r{i}": n for i, n in enumerate(options.get("tokens", ()))})
-            output.preempted_req_ids = ["y", "x", "z"][: options.get("victims", 0)]
-            pairs = ((4, 4), (5, 0), (6, 7))
+            output.preempted_req_ids = ["y", "r0", "z"][: options.get("victims", 0)]
+            pairs = ((4, 4), (4, 0), (6, 0))
             plan = lab.KVPlan(*(pairs[: options.get(kind, 0)] for kind in ("swap_out", "swap_in", "copy")))
             yield from look_at(lab, scheduler, recorders, output, plan)
         else:
@@ -573,11 +623,11 @@ def test_any_run(lab):
 def plan_window(rng):
     """Two windows on one meter that has begun already, and lookups of any size before each observe()."""
     calls = [("PrefixCacheStats", rng.choice(((0, 0), (5, 5), (9, 4))))]
-    calls += [("CachingMetrics", which, rng.choice((0, 1, 2, 3, 5, 8))) for which in ("one", "other")]
-    for _ in range(rng.randint(3, 25)):
+    calls += [("CachingMetrics", which, rng.choice((0, 1, 2, 3, 5, 8, 16))) for which in ("one", "other")]
+    for _ in range(rng.choice((5, 15, 25, 60))):
         kind = rng.random()
         if kind < 0.6:
-            num_tokens = rng.randint(1, 9)
+            num_tokens = rng.choice((0, rng.randint(1, 9), rng.randint(1, 9)))
             calls.append(("record", num_tokens, rng.choice((0, num_tokens, rng.randint(0, num_tokens)))))
         elif kind < 0.95:
             calls.append(("observe", *rng.choice((["one"], ["one", "other"], ["other"]))))
