@@ -78,10 +78,12 @@ def test_a_prompt_is_cut_into_chunks(lab, case):
     last_of_one_token=(10, 9, 1, True),
     whole_prompt=(10, 0, 10, True),
     prompt_of_one_token=(1, 0, 1, True),
+    long_prompt=(300, 0, 300, True),
+    last_of_a_long_one=(300, 280, 20, True),
 )
 def test_who_samples(lab, case):
     length, computed, scheduled, expected = case
-    scheduler, (request,) = make(lab, 64, [length])
+    scheduler, (request,) = make(lab, 64, [length], blocks=80)
     request.num_computed_tokens = computed
     see = check(lab.draw.scheduler, scheduler)
     got = scheduler.needs_sample(request, scheduled)

@@ -101,23 +101,27 @@ def test_tokens_stay(lab, case):
 
 
 @concept("A victim stays what it is: its limits, its salt, its number, its time and its first hit.", invariant="I3")
-def test_the_rest_stays(lab):
+@cases(once=(1, 0, 8), three_times=(3, 0, 8), twice_without_a_hit=(2, 50, 0))
+def test_the_rest_stays(lab, case):
+    times, first_token, hit = case
     scheduler, _ = make(lab, [])
     options = {"priority": 3, "arrival_time": 2.5, "cache_salt": "salt", "choice_index": 1}
-    for name in "xa":
-        scheduler.add_request(make_request(lab, name, [*range(9)], max_tokens=9, **options))
+    for name, start in (("x", 0), ("a", first_token)):
+        prompt = [*range(start, start + 9)]
+        scheduler.add_request(make_request(lab, name, prompt, max_tokens=20, **options))
         lab.drive(scheduler)
     a = scheduler.running[-1]
     params = a.sampling_params
-    for _ in range(5):
-        lab.drive(scheduler)
     see = check(lab.draw.scheduler, scheduler)
-    preempt_one(scheduler)
+    for _ in range(times):
+        for _ in range(3):
+            lab.drive(scheduler)
+        preempt_one(scheduler)
     kept = [a.max_tokens, a.num_prompt_tokens, a.priority, a.arrival_time, a.cache_salt, a.choice_index]
-    what = "a's max_tokens, num_prompt_tokens, priority, arrival_time, cache_salt and choice_index"
-    see(what, kept, equals=[9, 9, 3, 2.5, "salt", 1])
+    what = f"a's max_tokens, num_prompt_tokens, priority, arrival_time, cache_salt and choice_index ({times} x)"
+    see(what, kept, equals=[20, 9, 3, 2.5, "salt", 1])
     see.true("a's sampling_params are those that it was added with", a.sampling_params is params)
-    see("a's num_cached_tokens, the hit of its first admission", a.num_cached_tokens, equals=8)
+    see("a's num_cached_tokens, the hit of its first admission", a.num_cached_tokens, equals=hit)
 
 
 @concept("A victim is marked as one that had begun: it is PREEMPTED, one time more.", invariant="I4")

@@ -224,13 +224,27 @@ def test_the_next_of_the_name_runs_already(lab, case):
     newcomer = lab.Request("a", [1, 2], lab.SamplingParams())
     scheduler.add_request(newcomer)
     scheduler.schedule()
+    held = scheduler.kv_cache_manager.get_block_ids("a")
     see = check(lab.draw.scheduler, scheduler)
     finished = scheduler.update_from_output(output, {"a": [100]})
     see("who finished", names(finished), equals=[])
+    see("who runs: the new a", names(scheduler.running), equals=["a"])
+    see("the blocks of the new a", scheduler.kv_cache_manager.get_block_ids("a"), equals=held)
     see(f"the output of the first a, which was ended with {case!r}", first.output_token_ids, equals=[])
     see("the computed tokens of the first a", first.num_computed_tokens, equals=0)
     see("the output of the new a, which runs", newcomer.output_token_ids, equals=[])
     see("the computed tokens of the new a", newcomer.num_computed_tokens, equals=0)
+
+
+@concept("Tokens are found by the id of a request: the order of the dictionary says nothing.", invariant="I2")
+@cases(all_end=1, nobody_ends=16)
+def test_the_order_of_the_dictionary(lab, case):
+    scheduler, (c, b, a) = make(lab, [3, 3, 3], max_tokens=case, order="cba")
+    see = check(lab.draw.scheduler, scheduler)
+    finished = scheduler.update_from_output(scheduler.schedule(), {"a": [70], "c": [71], "b": [72]})
+    outputs = [request.output_token_ids for request in (c, b, a)]
+    see("the outputs of c, b and a, sampled as a: 70, c: 71, b: 72", outputs, equals=[[71], [72], [70]])
+    see("who finished, in the order of the step", names(finished), equals=["c", "b", "a"] if case == 1 else [])
 
 
 @concept("However many end in one step, all of them leave and all are returned.", invariant="I4")
@@ -322,6 +336,9 @@ def test_the_answer_is_the_callers(lab, case):
         names(output.scheduled_requests),
         equals=["c", "b"],
     )
+    third, fourth = (scheduler.update_from_output(scheduler.schedule(), {}) for _ in range(2))
+    see("who finished in steps 3 and 4", [names(third), names(fourth)], equals=[[], []])
+    see.true("the two calls return two lists", third is not fourth)
 
 
 @concept("What the call is given stays as it is: the output of schedule() and the sampled tokens.", invariant="I6")
