@@ -46,7 +46,9 @@ def test_the_counter_moves_by_the_chunk(lab, case):
         see("a's output", a.output_token_ids, equals=tokens)
 
 
-@concept("A sampled token is known and not yet computed: the request is one behind again.", invariant="I2")
+@concept(
+    "A sampled token is known and not yet computed: the request is one behind again.", invariant="I2", illustrates=True
+)
 def test_a_sampled_token_is_one_behind(lab):
     scheduler, (a, b) = make(lab, [3, 5])
     see = check(lab.draw.scheduler, scheduler)

@@ -5,7 +5,7 @@ STORY = (
 CONCEPT = "The lists that a method is given are read, and are the caller's."
 EDITS = [
     (
-        '        pairs = self.pool.store(request_id, block_ids)\n',
-        '        pairs = self.pool.store(request_id, [block_ids.pop(0) for _ in list(block_ids)])\n',
+        "        pairs = self.pool.store(request_id, block_ids)\n",
+        "        pairs = self.pool.store(request_id, [block_ids.pop(0) for _ in list(block_ids)])\n",
     ),
 ]

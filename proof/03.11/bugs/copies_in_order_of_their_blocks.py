@@ -5,7 +5,7 @@ STORY = (
 CONCEPT = "A copy is told once, for the coming step: a list that was handed out does not change."
 EDITS = [
     (
-        '        copies, self._copies = self._copies, []\n        return copies\n',
-        '        copies, self._copies = self._copies, []\n        return sorted(copies)\n',
+        "        copies, self._copies = self._copies, []\n        return copies\n",
+        "        copies, self._copies = self._copies, []\n        return sorted(copies)\n",
     ),
 ]

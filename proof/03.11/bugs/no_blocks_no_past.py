@@ -5,7 +5,7 @@ STORY = (
 CONCEPT = "A child has its parent's past, so what it was before is not in the names of its blocks."
 EDITS = [
     (
-        '            self._tables[child.request_id] = list(table)\n        child.block_hashes = list(parent.block_hashes)\n',
-        '            self._tables[child.request_id] = list(table)\n            child.block_hashes = list(parent.block_hashes)\n',
+        "            self._tables[child.request_id] = list(table)\n        child.block_hashes = list(parent.block_hashes)\n",
+        "            self._tables[child.request_id] = list(table)\n            child.block_hashes = list(parent.block_hashes)\n",
     ),
 ]

@@ -3,8 +3,7 @@ CONCEPT = "While nobody has looked anything up there is nothing to divide by, an
 EDITS = [
     (
         "        stats, edges = self.stats, self._edges\n",
-        "        stats, edges = self.stats, self._edges\n"
-        "        self._last = edges\n",
+        "        stats, edges = self.stats, self._edges\n        self._last = edges\n",
     ),
     (
         "        (_, queries, hits), (_, all_queries, all_hits) = self._edges[0], self._edges[-1]\n",
