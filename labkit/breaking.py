@@ -272,8 +272,9 @@ class Suite:
             line = learners_line(error, self._part.file)
             red = Red(test, version.name, line, why(error), isinstance(error, LabHang))
         finally:
-            if module:
-                del sys.modules[module.__name__]
+            for each in (module, *(part.module for part in parts)):
+                if each:  # thousands of runs would leave thousands of modules, and every graft looks at all
+                    del sys.modules[each.__name__]
         return Run(red, time.process_time() - start)
 
     def _names(self, version: Version) -> Any:
