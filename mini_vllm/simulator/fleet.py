@@ -115,9 +115,11 @@ def simulate(
     num_replicas: int = 1,
     routing: str = "round_robin",
     slo: SLO | None = None,
+    metrics: Metrics | None = None,
 ) -> Simulation:
     """Run a trace through replicas of one configuration (that of a trace of mini_vllm/observe/trace.py), to its end.
 
+    metrics: what is told of the run, in the place of Metrics(slo).
     Prompts that can never be computed are refused and counted. Raises InvalidParameterError for a bad configuration.
     """
     if routing not in ROUTINGS or num_replicas < 1:
@@ -129,7 +131,7 @@ def simulate(
             f"{num_replicas:,} replicas of {config['num_blocks']:,} KV blocks are more than the {MAX_BLOCKS:,} blocks "
             "that are simulated at once"
         )
-    metrics = Metrics(slo or SLO())
+    metrics = metrics or Metrics(slo or SLO())
     replicas = [Replica(config, model, metrics, is_first=i == 0) for i in range(num_replicas)]
     route, block_size = ROUTINGS[routing], config["block_size"]
     for index, spec in enumerate(trace):
