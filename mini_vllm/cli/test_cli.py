@@ -235,13 +235,16 @@ def test_trace_of_prompts_has_the_texts_and_the_schema(tmp_path: Path) -> None:
     assert "peak KV cache use" in result.stdout
     schema = Path(timeline.__file__).with_name("trace.schema.json")
     pytest.importorskip("jsonschema").validate(record, json.loads(schema.read_text(encoding="utf-8")))
+    assert out.stat().st_size < 30_000, "the free queue of 32,768 blocks is not in it"
+    run("trace", QUESTION, "--out", str(out), "--free-queue")
+    assert len(json.loads(out.read_text(encoding="utf-8"))["totals"]["final_free_queue"]) > 30_000
 
 
 def test_trace_of_a_scenario_needs_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     scenario, out = tmp_path / "scenario.json", tmp_path / "trace.json"
     scenario.write_text(json.dumps(SCENARIO), encoding="utf-8")
-    result = run("trace", "--scenario", str(scenario), "--out", str(out))
+    result = run("trace", "--scenario", str(scenario), "--out", str(out), "--free-queue")
     assert json.loads(out.read_text(encoding="utf-8")) == json.loads(json.dumps(run_trace(SCENARIO)))
     assert re.search(r"^a +█▪▪$", result.stdout, re.MULTILINE)
 
