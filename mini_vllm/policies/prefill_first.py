@@ -13,9 +13,12 @@ from mini_vllm.scheduler import Scheduler, SchedulerOutput
 
 
 def in_prefill(request: Request) -> bool:
-    """Whether a running request is still catching up: inside its prompt, or more than the token it sampled behind."""
+    """Whether a running request is still catching up with the tokens that it had when it was admitted.
+
+    A preempted request may have one such token left, its last one, which looks like a decode and is none.
+    """
     behind = request.num_tokens - request.num_computed_tokens
-    return behind > 1 or request.num_computed_tokens < request.num_prompt_tokens
+    return behind > 1 or request.num_computed_tokens < request.num_prefill_tokens
 
 
 class PrefillFirstScheduler(Scheduler):
@@ -70,3 +73,7 @@ class PrefillFirstScheduler(Scheduler):
             self._admit(request, num_computed)
             output.add(request, n)
             token_budget -= n + num_charged
+
+    def _admit(self, request: Request, num_computed_tokens: int) -> None:
+        super()._admit(request, num_computed_tokens)
+        request.num_prefill_tokens = request.num_tokens
