@@ -24,7 +24,7 @@ from labkit.runner import NOT_GRADED, PASSED, Result, is_begun, one_line, run_la
 from mini_vllm.errors import shown
 from mini_vllm.observe.files import write_file
 
-WATCH_SHARE = 0.25  # of the random cases that `lab watch` tries at a save; of a lab that is green it tries all
+WATCH_SHARE = 0.1  # of the random cases that `lab watch` tries at a save; of a lab that is green it tries all
 LEVELS = ("a question", "the invariant", "the shape")
 BETWEEN = "\n\x1f\n"  # stands between the lines for a merge, so that changes of neighbouring lines do not touch
 

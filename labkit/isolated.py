@@ -24,10 +24,11 @@ from typing import Any
 
 from labkit.catalog import ROOT, Lab, LabkitError, labs
 from labkit.confined import OURS, describe
+from labkit.deadline import ClockOfAThread, Deadline
 from labkit.messages import explain
 from labkit.runner import FAILED, HANG, NOT_RUN, PASSED, Result, seconds_for
 from labkit.testing import Concept, LabFailure
-from labkit.watchdog import MOST_TIMES
+from labkit.watchdog import WALL_TIMES
 from mini_vllm.observe.files import printable
 
 START_SECONDS = 120.0  # to import torch on a busy machine
@@ -58,6 +59,7 @@ class Grader:
             env=environment(scratch),
             start_new_session=True,
         )
+        self._clock = ClockOfAThread(f"/proc/{self._process.pid}")  # its main thread's, which runs the tests
         self._secret = secrets.token_hex(16)
         self._lines: queue.Queue[tuple[str, str] | None] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
@@ -102,10 +104,14 @@ class Grader:
 
     def _next(self, seconds: float) -> tuple[str, str]:
         """The next line: its kind, and what it is about. "late": none came in time; "dead": none will."""
-        try:
-            line = self._lines.get(timeout=seconds)
-        except queue.Empty:
-            return ("late" if self._process.poll() is None else "dead"), ""
+        deadline = Deadline(seconds, self._clock)
+        while True:
+            try:
+                line = self._lines.get(timeout=max(deadline.left, 0.0))
+                break
+            except queue.Empty:
+                if deadline.left <= 0:
+                    return ("late" if self._process.poll() is None else "dead"), ""
         if line is None:  # the channel is closed, as a rule because the process ends
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(GRACE_SECONDS)
@@ -197,7 +203,7 @@ def written(message: str) -> str:
 
 def most_seconds(lab: Lab, hung: bool) -> float:
     """How long a line may be awaited; the watchdog in the process comes before that where it can."""
-    return seconds_for(lab, hung) * MOST_TIMES + GRACE_SECONDS
+    return seconds_for(lab, hung) * WALL_TIMES + GRACE_SECONDS
 
 
 def how_it_ended(status: int) -> str:

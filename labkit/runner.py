@@ -19,6 +19,7 @@ from typing import Any
 from labkit import source
 from labkit.breaking import WHOLE_SUITE_SECONDS, Suite
 from labkit.catalog import Lab, LabkitError
+from labkit.deadline import Deadline
 from labkit.graft import Part, grafted, load, namespace, ungrafted
 from labkit.messages import explain, find_todo
 from labkit.testing import Concept, expand
@@ -117,7 +118,7 @@ def seconds_for(lab: Lab, hung: bool) -> float:
 
 def run_test(lab: Lab, parts: Sequence[Part], test: Test, seconds: float = FIRST_SECONDS) -> Result:
     """One test. Whatever the graded code does, the next test can run. Its time is what it was computed for."""
-    start = time.process_time()
+    computing = Deadline(seconds, time.process_time)
     part = next((part for part in parts if part.lab.id == lab.id), None)
     outcome, message = PASSED, ""
     try:
@@ -128,7 +129,7 @@ def run_test(lab: Lab, parts: Sequence[Part], test: Test, seconds: float = FIRST
     except BaseException as error:
         outcome = outcome_of(error)
         message = explain(error, test.concept, lab, part)
-    return Result(lab.id, test.name, test.concept, outcome, message, time.process_time() - start, account(part))
+    return Result(lab.id, test.name, test.concept, outcome, message, computing.elapsed, account(part))
 
 
 def outcome_of(error: BaseException) -> str:

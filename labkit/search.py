@@ -23,10 +23,11 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from labkit.testing import Check, LabFailure, LabTodo, same
 
+Case = TypeVar("Case")
 Call = tuple[Any, ...]
 Seen = tuple[Any, ...]
 """The invariant at stake, what is looked at, its value and, if it helps, a drawing or what makes one; or two of them:
@@ -53,6 +54,17 @@ def effort(share: float) -> Iterator[None]:
 def seeds(num: int) -> range:
     """The seeds of the cases to try."""
     return range(max(1, round(num * _share)))
+
+
+def some(cases: Sequence[Case], least: int = 1) -> Sequence[Case]:
+    """A part of a list of cases, spread over all of it: all for a grade, at least `least` for `lab watch`."""
+    count = min(len(cases), max(least, round(len(cases) * _share)))
+    return [cases[i * len(cases) // count] for i in range(count)]
+
+
+def scaled(size: int, least: int = 1) -> int:
+    """A size: the whole of it for a grade, less for `lab watch`, but at least `least`."""
+    return min(size, max(least, round(size * _share)))
 
 
 def attempt(error: type[Exception], call: Callable[..., Any], *arguments: Any) -> Any:
@@ -183,13 +195,14 @@ class Told:
 def shortest(lab: Any, play: Play, calls: Sequence[Call], failure: Difference) -> Difference:
     """The failure of the shortest walk that leaving out calls, and then arguments by name, leads to.
 
-    It takes MAX_SECONDS at most, so that a slow machine shows a longer walk, and not one that did not come back.
+    It takes MAX_SECONDS of the processor at most, so that a slow machine shows a longer walk, and not one that did not
+    come back. What else the machine does changes nothing.
     """
     calls, size, tries = list(calls), max(1, len(calls) // 2), 0
-    end = time.perf_counter() + MAX_SECONDS
+    end = time.process_time() + MAX_SECONDS
     while size:
         start, left_out = len(calls) - size, False
-        while start >= 1 and tries < MAX_TRIES and time.perf_counter() < end:
+        while start >= 1 and tries < MAX_TRIES and time.process_time() < end:
             tries += 1
             shorter = calls[:start] + calls[start + size :]
             again = differs(lab, play, shorter)
@@ -202,7 +215,7 @@ def shortest(lab: Any, play: Play, calls: Sequence[Call], failure: Difference) -
     for name in sorted(names):
         for which in (range(1, len(calls)), *([i] for i in range(len(calls) - 1, 0, -1))):
             simpler = [without(call, name) if i in which else call for i, call in enumerate(calls)]
-            if simpler == calls or time.perf_counter() > end:
+            if simpler == calls or time.process_time() > end:
                 continue
             again = differs(lab, play, simpler)
             if again is not None and again.num_calls == len(calls):

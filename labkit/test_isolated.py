@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +17,13 @@ import pytest
 
 from labkit import isolated
 from labkit.catalog import ROOT, find_lab
+from labkit.deadline import Deadline
 from labkit.implementations import proof_text
 from labkit.runner import FAILED, HANG, NOT_RUN, PASSED, TODO, read_tests
 
 HOSTILE, OTHER = find_lab("03.1"), find_lab("03.3")
-SECONDS = 30.0  # on a busy machine; the slowest takes 13 s on an idle one
+SECONDS = 20.0
+TRIES = 3  # the least time counts: others may keep the machine busy
 WRONG = "return num_new_tokens + 1"
 RIGHT = "return min(num_new_tokens, token_budget)"
 NOT_THE_PROJECT = {
@@ -191,6 +192,7 @@ CASES = {
     "closes_the_channel": Case(call="os.closerange(0, 100)"),
     "equal_to_everything": Case(EQUAL, answer="return Equal(0)"),
     # it reaches for others
+    "network": Case("import socket", "socket.create_connection(('127.0.0.1', 9))", says="may not use the network"),
     "signals_to_the_parent": Case(call="os.kill(os.getppid(), 9)", says="may not send signals", is_quick=True),
     "signals_by_a_thread": Case("import threading\nthreading.Thread(target=os.kill, args=(os.getppid(), 9)).start()"),
     "signals_to_the_group": Case("import signal", "os.killpg(0, signal.SIGKILL)", says="may not send signals"),
@@ -271,12 +273,17 @@ def hand_in(submission: Path) -> Path:
 
 def graded(submission: Path) -> dict[str, Any]:
     """What `lab grade --json` says, as a teacher calls it."""
-    before, start = project(), time.perf_counter()
+    before = project()
     command = [sys.executable, "-m", "labkit.cli", "grade", "03.1", "03.3", "--json", "--from", str(submission)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    run = subprocess.run(command, capture_output=True, text=True, cwd=submission, env=environment)
+    for _ in range(TRIES):
+        deadline = Deadline(SECONDS)
+        run = subprocess.run(command, capture_output=True, text=True, cwd=submission, env=environment)
+        if deadline.left > 0:
+            break
+    else:
+        pytest.fail(f"it took {deadline.elapsed:.1f} s")
     report: dict[str, Any] = json.loads(run.stdout)
-    assert time.perf_counter() - start < SECONDS
     assert project() == before
     other, own = report[OTHER.id], report[HOSTILE.id]
     assert other["passed"] == other["total"] > 20, "another lab's grade"

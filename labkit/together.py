@@ -116,9 +116,9 @@ class Yours:
         lab = find_lab(lab_id)
         found = load_part(lab, root_of(self._part)) if self._part and self._part.is_learners else "no learner's"
         part = found if isinstance(found, Part) else Part(lab, lab.stub, is_learners=False)
-        start = time.perf_counter()
+        start = time.process_time()
         for name, test in part.tests.items():
-            if name in part.unwritten or time.perf_counter() - start > SECONDS:
+            if name in part.unwritten or time.process_time() - start > SECONDS:
                 continue
             try:
                 test(self._names(lab))

@@ -197,7 +197,7 @@ class SequenceGroupScheduler(SchedulerInterface):
         """Compute prompts, whole and in order: those under way, then those that wait, unless a group is swapped."""
         for request in self.running:
             group = self._groups[request.request_id]
-            is_behind = request.num_tokens - request.num_computed_tokens > 1 and request not in group.unforked
+            is_behind = request.num_computed_tokens < request.num_prefill_tokens and request not in group.unforked
             if is_behind and not self._schedule_prompt(request, budget, output):
                 return
         while self.waiting:
@@ -268,6 +268,7 @@ class SequenceGroupScheduler(SchedulerInterface):
         output.groups[group] = None  # even if n is 0: what is shared may be written by this step
         if is_new:
             self._record_hit(request, num_computed)
+            request.num_prefill_tokens = num_computed + num_missing
         if n:
             self._schedule(request, n, budget, output)
         return n == num_missing

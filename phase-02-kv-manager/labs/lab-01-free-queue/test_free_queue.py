@@ -1,6 +1,9 @@
 """Lab 02.1: an order of free blocks that can be left from the middle."""
 
-from labkit import attempt, cases, check, concept, raises, walk
+from functools import partial
+from time import process_time
+
+from labkit import attempt, cases, check, concept, raises, scaled, walk
 
 
 def make(lab, num_blocks, first=0):
@@ -123,7 +126,7 @@ def test_prepend(lab, case):
     see("the same, taken one by one", drain(queue, before + len(new)), equals=expected)
 
 
-@concept("A block leaves from wherever it stands, and nobody else moves.", invariant="I2")
+@concept("A block leaves from wherever it stands, and no other block moves.", invariant="I2")
 @cases(
     front=(3, [0], [1, 2]),
     middle=(3, [1], [0, 2]),
@@ -148,6 +151,19 @@ def test_ids_are_no_order(lab):
     see = check(lab.draw.queue, queue)
     see("blocks of a queue made of 7, 3, 9, 4", queue.block_ids(), equals=[7, 3, 9, 4])
     see("the same, taken one by one", drain(queue, 4), equals=[7, 3, 9, 4])
+
+
+@concept("Ids may be far apart: what a queue costs does not grow with them.", invariant="I5")
+@cases(made="FreeKVCacheBlockQueue", append="append_n", prepend="prepend_n")
+def test_ids_that_are_far_apart(lab, case):
+    block = lab.KVCacheBlock(10**15)
+    queue = lab.FreeKVCacheBlockQueue([block] if case == "FreeKVCacheBlockQueue" else [])
+    see = check(lab.draw.queue, queue)
+    if case != "FreeKVCacheBlockQueue":
+        getattr(queue, case)([block])
+    see(f"blocks after {case}() of block 10**15", queue.block_ids(), equals=[10**15])
+    queue.remove(block)
+    see("blocks after it was removed", queue.block_ids(), equals=[])
 
 
 @concept("What a block holds, and how often, says nothing about the order.", invariant="I1")
@@ -227,7 +243,7 @@ def test_the_number(lab):
     see("number after prepend_n() of 2 from a generator", queue.num_free_blocks, equals=6)
 
 
-@concept("Two queues know nothing of each other.", invariant="I3")
+@concept("Two queues know nothing of each other.", invariant="I3", illustrates=True)
 def test_two_queues(lab):
     _, one = make(lab, 2)
     see = check(lab.draw.queue, one)
@@ -314,7 +330,7 @@ def make_watched(lab, num_blocks):
     return [WatchedBlock(i) for i in range(num_blocks)], looked_at
 
 
-@concept("Nobody walks the queue: a call looks at the blocks it moves and at their neighbours.", invariant="I5")
+@concept("No call walks the queue: it looks at the blocks it moves and at their neighbours.", invariant="I5")
 @cases(
     remove="remove",
     append="append_n",
@@ -342,27 +358,77 @@ def test_nobody_walks(lab, case):
     see(what, max(5, len(looked_at)), equals=5)
 
 
+def seconds(work):
+    """The processor's time that work() takes."""
+    start = process_time()
+    work()
+    return process_time() - start
+
+
+def costs_the_same(much, little):
+    """Whether much() takes no more than a few times what little() does; milliseconds are never too much.
+
+    Other work on this machine can only add to a time, so one of three turns is enough. No number is shown, since at
+    which size a queue is found too slow depends on the machine.
+    """
+    return any(seconds(much) <= 6 * seconds(little) + 0.03 for _ in range(3))
+
+
+def all_out_and_in(lab, blocks, count, times):
+    """Make a queue of the first `count` blocks, take and put back all of them at once, and so on, `times` over."""
+    for _ in range(times):
+        queue = lab.FreeKVCacheBlockQueue(blocks[:count])
+        queue.append_n(queue.popleft_n(count))
+        queue.prepend_n(queue.popleft_n(count))
+        queue.block_ids()
+        queue.popleft_n(count)
+
+
+@concept("All blocks are listed, however many there are.", invariant="I3")
+def test_a_long_list(lab):
+    count = scaled(5_000)
+    _, queue = make(lab, count)
+    see = check()
+    see.true(f"whether block_ids() lists all of {count} blocks", queue.block_ids() == list(range(count)))
+
+
 @concept("The cost grows with the number of blocks moved, and not with its square.", invariant="I5")
 def test_many_at_once(lab):
-    _, queue = make(lab, 60_000)
-    see = check()
-    taken = queue.popleft_n(60_000)  # milliseconds if each block is looked at once
-    queue.append_n(taken)
-    queue.prepend_n(queue.popleft_n(60_000))
-    see("number after 60000 were taken and appended, taken and prepended", queue.num_free_blocks, equals=60_000)
-    see("whether block_ids() lists all of them", queue.block_ids() == list(range(60_000)), equals=True)
+    blocks, see = [lab.KVCacheBlock(i) for i in range(scaled(60_000))], check()
+    for count in (scaled(5_000), scaled(20_000), scaled(60_000)):
+        as_fast = costs_the_same(
+            partial(all_out_and_in, lab, blocks, count, 1), partial(all_out_and_in, lab, blocks, count // 100, 100)
+        )
+        see.true("whether many blocks, moved at once, cost what they do in 100 small queues", as_fast)
 
 
-@concept("A call costs the same, however long the queue is.", invariant="I5")
-def test_a_long_queue(lab):
-    blocks, queue = make(lab, 40_000)
-    see = check()
-    for block in reversed(blocks[-8_000:]):  # milliseconds if a call costs the same every time, else much longer
+def leave_and_come_back(queue, blocks):
+    """Each of the blocks, one by one, from the middle to the front, out, and in at the back."""
+    for block in blocks:
         queue.remove(block)
         queue.prepend_n([block])
         queue.popleft()
         queue.append_n([block])
-    see("number of a queue of 40000, 8000 of which left and came back", queue.num_free_blocks, equals=40_000)
+
+
+def in_short_queues(lab, count):
+    """The same with so many blocks, in queues of 100 that are new each time: they have no past, either."""
+    for _ in range(count // 100):
+        blocks, queue = make(lab, 100)
+        leave_and_come_back(queue, blocks)
+
+
+@concept("A call costs the same, however long the queue is.", invariant="I5")
+def test_a_long_queue(lab):
+    see = check()
+    for length in (scaled(2_500), scaled(10_000), scaled(40_000)):
+        blocks, queue = make(lab, length)
+        moving = blocks[: -1 - length // 5 : -1]
+        as_fast = costs_the_same(
+            partial(leave_and_come_back, queue, moving), partial(in_short_queues, lab, len(moving))
+        )
+        see.true("whether blocks leave and come back to a long queue as fast as to new ones of 100", as_fast)
+        see("the number of blocks", queue.num_free_blocks, equals=length)
 
 
 def plan_calls(rng):

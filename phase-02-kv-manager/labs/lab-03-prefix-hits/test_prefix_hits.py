@@ -32,7 +32,7 @@ def picture(*requests):
         tokens = request.all_token_ids
         text = "".join(map(chr, tokens)) if 32 <= min(tokens) <= max(tokens) < 1000 else " ".join(map(str, tokens))
         lines.append(
-            f"{request.request_id}  {text if len(text) < 60 else text[:57] + '...'}  salt {request.cache_salt!r}"
+            f"{request.request_id}  {text if len(text) < 60 else text[:57] + '...'}  salt {request.cache_salt!a}"
         )
     return "\n".join(lines)
 
@@ -53,7 +53,7 @@ def test_only_full_blocks_have_names(lab, case):
         see(f"names of {length} tokens, block size {size}", got, equals=number)
 
 
-@concept("Equal prefixes have equal names, whoever asks.", invariant="I1", illustrates=True)
+@concept("Equal prefixes have equal names, whichever request asks.", invariant="I1", illustrates=True)
 @cases(exact="exact", sha256="sha256")
 def test_equal_prefixes_have_equal_names(lab, case):
     kv = lab.KVCacheManager(8, 3, hash_function=case)
@@ -105,6 +105,7 @@ def test_names_are_chained(lab, case):
 @cases(
     equal_last_byte=([97, 98], [97 + 256, 98]),
     equal_last_two_bytes=([97, 98], [97 + 65536, 98]),
+    equal_last_four_bytes=([97, 98], [97 + 2**32, 98]),
     equal_digits=([1, 23], [12, 3]),
     equal_sum=([97, 98], [98, 97]),
     equal_hash_of_an_int=([5, 98], [5 + 2**61 - 1, 98]),
@@ -167,6 +168,8 @@ def test_an_id_is_used_again(lab, case):
     word_none=("None", None, False),
     blank=("tenant ", "tenant", False),
     capital=("Tenant", "tenant", False),
+    equal_beginning=(80 * "x" + "1", 80 * "x" + "2", False),
+    accent_apart=("\u00e9", "e\u0301", False),
 )
 def test_salt(lab, case):
     ours, theirs, expected = case
@@ -211,6 +214,7 @@ def test_names_run_ahead_of_the_counter(lab, case):
     see("names of a, 6 tokens, block size 2", len(kv._block_hashes(a)), equals=3)
     for each in a, b:
         each.num_computed_tokens, each.status = 3, getattr(lab.RequestStatus, case)
+        each.num_preemptions = 2 if case == "PREEMPTED" else 0
     for letter in "gh":
         a.append_output_token(ord(letter))
     see(f"names of a, with 2 tokens more, 3 computed, {case}", len(kv._block_hashes(a)), equals=4)
@@ -298,6 +302,26 @@ def test_held_blocks_are_found(lab, case):
     see(what, hit(kv, b)[0], equals=[1, 2, 3])
 
 
+@concept("A request finds what is there, whatever its id, its status and its counters say.", invariant="I3")
+@cases(
+    waiting=("WAITING", 0, 0),
+    running=("RUNNING", 3, 0),
+    preempted=("PREEMPTED", 0, 2),
+    finished=("FINISHED_STOPPED", 6, 0),
+)
+def test_who_asks_does_not_matter(lab, case):
+    status, num_computed, num_preemptions = case
+    kv = lab.KVCacheManager(8, 2)
+    publish(kv, make(lab, "abcdef"))
+    for name in "b", "", " ", "_b", "B", "probe":
+        b = make(lab, "abcdefgh", name=name)
+        b.status, b.num_computed_tokens = getattr(lab.RequestStatus, status), num_computed
+        b.num_preemptions = num_preemptions
+        see = check(picture, b)
+        what = f"found for a request of the id {name!r}, {status}, {num_computed} tokens computed"
+        see(f"blocks and tokens {what}", hit(kv, b), equals=([1, 2, 3], 6))
+
+
 @concept("What can be found changes: it is looked up anew each time, for the same request too.", invariant="I3")
 def test_nothing_found_is_remembered(lab):
     kv = lab.KVCacheManager(8, 2)
@@ -357,16 +381,20 @@ def test_caching_off(lab):
 
 
 @concept("To look changes nothing: a request that is not admitted after all has taken nothing.", invariant="I5")
-def test_looking_changes_nothing(lab):
+@cases(new=("WAITING", 0), preempted=("PREEMPTED", 2))
+def test_looking_changes_nothing(lab, case):
+    status, num_preemptions = case
     kv = lab.KVCacheManager(8, 2)
     publish(kv, make(lab, "abcdef"))
     b = make(lab, "abcdefgh", name="b")
+    b.status, b.num_preemptions = getattr(lab.RequestStatus, status), num_preemptions
     see = check(lab.draw.blocks, kv, "b")
     see("tokens found", hit(kv, b)[1], equals=6)
     see("counts of the blocks found", [block.ref_cnt for block in kv.block_pool.blocks[1:4]], equals=[0, 0, 0])
     see("free blocks, front first", kv.free_block_ids(), equals=[4, 5, 6, 7, 3, 2, 1])
     see("computed tokens of the request", b.num_computed_tokens, equals=0)
     see("cached tokens that the request reports", b.num_cached_tokens, equals=0)
+    see("how often the request says it was preempted", b.num_preemptions, equals=num_preemptions)
     see("tokens of the request", "".join(map(chr, b.all_token_ids)), equals="abcdefgh")
     see("tokens found by a second look", hit(kv, b)[1], equals=6)
 

@@ -68,13 +68,14 @@ TEXT = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
     of_3=(3, {1: 1, 2: 1, 3: 1, 4: 2, 6: 2, 7: 3}),
     of_4=(4, {3: 1, 4: 1, 5: 2, 8: 2}),
     of_16=(16, {15: 1, 16: 1, 17: 2, 32: 2, 33: 3}),
+    of_20000=(20_000, {1: 1, 19_999: 1, 20_000: 1, 20_001: 2}),
 )
 def test_price_of_a_new_request(lab, case):
     size, expected = case
     kv = lab.KVCacheManager(50, size)
     see = check()
     for length, number in expected.items():
-        got = kv.num_blocks_needed(make(lab, TEXT[:length]), length)
+        got = kv.num_blocks_needed(make(lab, length * "x"), length)
         see(f"blocks needed for {length} tokens, block size {size}", got, equals=number)
 
 
@@ -235,7 +236,7 @@ def test_hits_are_published_already(lab, case):
 
 
 @concept(
-    "Free hits are part of the price: a request that fits with them is admitted, else nobody is held.",
+    "Free hits are part of the price: a request that fits with them is admitted, else no block is held.",
     invariant="I2",
     illustrates=True,
 )
@@ -304,12 +305,13 @@ def test_output_is_published(lab):
     a.num_computed_tokens = 6
     see = check(lab.draw.blocks, kv, "a")
     got = []
-    for letter in "ghi":
+    for letter in TEXT[6:42]:
         a.append_output_token(ord(letter))
         allocate(kv, a, 1)
         a.num_computed_tokens += 1
-        got.append(found(lab, kv, "abcdefgh"))
-    see("tokens that others find after each of 3 output tokens, block size 4", got, equals=[4, 8, 8])
+        got.append(found(lab, kv, TEXT))
+    expected = [length // 4 * 4 for length in range(7, 43)]
+    see("tokens that others find after each of 36 output tokens, block size 4", got, equals=expected)
 
 
 @concept(
@@ -403,10 +405,13 @@ def test_hits_held_and_free(lab, case):
 
 @concept("With prefix caching off there are slots, and nothing is published.", invariant="I4")
 def test_caching_off(lab):
-    kv, a = lab.KVCacheManager(8, 2, enable_prefix_caching=False), make(lab, "abcde")
+    kv, a = lab.KVCacheManager(31, 2, enable_prefix_caching=False), make(lab, TEXT)
     see = check(lab.draw.blocks, kv, "a")
-    see("new blocks", ids(admit(kv, a)), equals=[1, 2, 3])
+    see("new blocks for 52 tokens, block size 2", ids(admit(kv, a)), equals=list(range(1, 27)))
     see("contents in the cache", kv.num_cached_blocks, equals=0)
+    finish(lab, kv, a)
+    see("free blocks when a is gone", kv.num_free_blocks, equals=30)
+    see("whether the cache can be reset: nobody has a table", kv.reset_prefix_cache(), equals=True)
 
 
 @concept("A refusal leaves no trace: no order, no count, no name, no table, no counter.", invariant="I2")
@@ -593,13 +598,65 @@ def test_every_reason(lab, case):
 
 
 @concept("What was not written is not found, also while another request holds the block.", invariant="I5")
-def test_a_promise_that_is_shared(lab):
-    kv, a, b = lab.KVCacheManager(8, 2), make(lab, "abcd"), make(lab, "abcdef", name="b")
+@cases(by_one="b", by_three="bcd")
+def test_a_promise_that_is_shared(lab, case):
+    kv, a = lab.KVCacheManager(12, 2), make(lab, "abcd")
     admit(kv, a)
-    admit(kv, b)
+    for name in case:
+        admit(kv, make(lab, "abcdef", name=name))
+    see = check(lab.draw.blocks, kv, "a", *case)
+    kv.free(a)
+    what = f"tokens of abcd that are found; what a was to write is shared by {' and '.join(case)}"
+    see(what, found(lab, kv, "abcd"), equals=0)
+
+
+@concept(
+    "A block whose name was withdrawn gets none again: the request that shares it does not write it.", invariant="I4"
+)
+def test_a_withdrawn_name_does_not_come_back(lab):
+    kv, a, b = lab.KVCacheManager(12, 2), make(lab, "abcd"), make(lab, "abcdefgh", name="b")
+    admit(kv, a)
+    admit(kv, b, 2)
+    b.num_computed_tokens += 2
     see = check(lab.draw.blocks, kv, "a", "b")
     kv.free(a)
-    see("tokens of abcd that are found; b shares what a was to write", found(lab, kv, "abcd"), equals=0)
+    allocate(kv, b, 2)
+    see(
+        "tokens of abcdefgh that are found; abcd was withdrawn, b has slots for all",
+        found(lab, kv, "abcdefgh"),
+        equals=0,
+    )
+    see("contents in the cache, those of ef and gh", kv.num_cached_blocks, equals=2)
+
+
+@concept("However many blocks were promised and not written, none of them is found.", invariant="I5")
+def test_a_long_promise(lab):
+    kv, a = lab.KVCacheManager(1002, 2), make(lab, 400 * "abcde")
+    allocate(kv, a, 5)
+    a.num_computed_tokens = 5
+    allocate(kv, a, 1995)
+    see = check()
+    see("contents in the cache, while a has slots for 2000 tokens, block size 2", kv.num_cached_blocks, equals=1000)
+    kv.free(a)
+    see("contents in the cache, after a was preempted with 5 tokens computed", kv.num_cached_blocks, equals=2)
+
+
+@concept("Ids are told apart letter by letter: what is of one request is not of another.", invariant="I1")
+@cases(capital="A", blank_before=" a", blank_behind="a ")
+def test_ids_are_told_apart(lab, case):
+    for freed, stays in ("a", case), (case, "a"):
+        kv = lab.KVCacheManager(12, 2)
+        pair = {name: make(lab, text, name) for name, text in (("a", "abcd"), (case, "uvwxyz"))}
+        see = check(lab.draw.blocks, kv, "a", case)
+        for name, request in pair.items():
+            price = kv.num_blocks_needed(request, request.num_tokens)
+            see(f"price of {request.num_tokens} tokens of {name!r}", price, equals=request.num_tokens // 2)
+            admit(kv, request)
+        see("the block tables of both", [kv.get_block_ids(name) for name in pair], equals=[[1, 2], [3, 4, 5]])
+        finish(lab, kv, pair[freed])
+        expected = [1, 2] if stays == "a" else [3, 4, 5]
+        see(f"the block table of {stays!r} after {freed!r} is gone", kv.get_block_ids(stays), equals=expected)
+        see(f"the block table of {freed!r}", kv.get_block_ids(freed), equals=[])
 
 
 @concept("A block that was written is found, also if another one of its content was only promised.", invariant="I5")

@@ -43,7 +43,7 @@ def table(scheduler, request):
 
 
 @concept(
-    "To be admitted is to go from waiting to running, and to hold slots for what is computed.",
+    "An admitted request goes from waiting to running, and holds slots for what it computes.",
     invariant="I3",
     illustrates=True,
 )
@@ -65,19 +65,8 @@ def test_a_prompt_is_admitted(lab, case):
 
 
 @concept(
-    "schedule() decides; how far a request is counts only when the step is over.", invariant="I5", illustrates=True
+    "Running requests compute first; a newcomer gets what they leave of the budget.", invariant="I1", illustrates=True
 )
-def test_the_counters_stand_still(lab):
-    scheduler, (a,) = make(lab, [5], budget=3)
-    see = check(lab.draw.scheduler, scheduler)
-    output = scheduler.schedule()
-    see("a's computed tokens after the first schedule()", a.num_computed_tokens, equals=0)
-    scheduler.update_from_output(output, {})
-    scheduler.schedule()
-    see("a's computed tokens after the second schedule()", a.num_computed_tokens, equals=3)
-
-
-@concept("Who runs computes first; a newcomer gets what they leave of the budget.", invariant="I1", illustrates=True)
 def test_running_comes_first(lab):
     scheduler, _ = make(lab, [2], budget=4)
     lab.drive(scheduler)
@@ -88,7 +77,7 @@ def test_running_comes_first(lab):
 
 
 @concept(
-    "One budget for all: it is spent in order, and who finds it empty goes on waiting.",
+    "All requests share one budget: it is spent in order, and a request that finds it empty goes on waiting.",
     invariant="I2",
     illustrates=True,
 )
@@ -105,7 +94,7 @@ def test_prompts_share_the_budget(lab, case):
     see(f"the steps of prompts of 3, 4 and 2 tokens, budget {budget}", got, equals=steps)
 
 
-@concept("Who gets no token is no part of the step: it keeps its place and takes no block.", invariant="I2")
+@concept("A request that gets no token is not in the step: it keeps its place and takes no block.", invariant="I2")
 def test_an_empty_budget(lab):
     scheduler, (_, b) = make(lab, [1, 1], budget=2, block_size=1)
     output = scheduler.schedule()
@@ -118,7 +107,7 @@ def test_an_empty_budget(lab):
     see("how many blocks b holds", len(table(scheduler, b)), equals=1)
 
 
-@concept("max_num_seqs limits who runs, not who is new in a step.", invariant="I2")
+@concept("max_num_seqs limits how many requests run, not how many are new in a step.", invariant="I2")
 @cases(
     one=(1, ["a1", "a1", "b1", "b1", "c1", "c1", ""]),
     two=(2, ["a1 b1", "a1 b1", "c1", "c1", ""]),
@@ -133,7 +122,20 @@ def test_only_so_many_run(lab, case):
 
 
 @concept(
-    "A place that becomes free is taken at once; nobody waits for the whole batch to end.",
+    "schedule() only decides; the counter of a request moves when the step is over.", invariant="I5", illustrates=True
+)
+def test_the_counters_stand_still(lab):
+    scheduler, (a,) = make(lab, [5], budget=3)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    see("a's computed tokens after the first schedule()", a.num_computed_tokens, equals=0)
+    scheduler.update_from_output(output, {})
+    scheduler.schedule()
+    see("a's computed tokens after the second schedule()", a.num_computed_tokens, equals=3)
+
+
+@concept(
+    "A place that becomes free is taken in the next step; no request waits for the whole batch to end.",
     invariant="I3",
     illustrates=True,
 )
@@ -164,7 +166,9 @@ def test_the_youngest_gives_way(lab):
     see("c's blocks", table(scheduler, c), equals=[])
 
 
-@concept("If nobody is younger, a request gives way itself; those before it keep what they have.", invariant="I4")
+@concept(
+    "If no running request is younger, a request gives way itself; those before it keep what they have.", invariant="I4"
+)
 def test_the_youngest_may_be_the_one_that_asks(lab):
     scheduler, (a, b) = make(lab, [3, 4], blocks=2)
     lab.drive(scheduler)
@@ -177,21 +181,27 @@ def test_the_youngest_may_be_the_one_that_asks(lab):
     see("blocks of a and b", [len(table(scheduler, r)) for r in (a, b)], equals=[1, 0])
 
 
-@concept("One victim may not be enough: preempt and try again, until it fits.", invariant="I4")
-def test_several_give_way(lab):
-    scheduler, _ = make(lab, [1, 1, 1], blocks=3, block_size=1)
+@concept(
+    "One victim may not be enough: each refusal preempts one more, until the request has its slots.", invariant="I4"
+)
+@cases(two=3, five=6)
+def test_several_give_way(lab, case):
+    scheduler, requests = make(lab, [1] * case, blocks=case, block_size=1)
+    *others, last = names(requests)
+    num_tokens = case - 1
     output = scheduler.schedule()
-    sampled = {"a": [100, 101], "b": [100], "c": [100]}  # a is 2 tokens behind, the others 1
+    sampled = {name: [100] for name in (*others, last)} | {"a": [100] * num_tokens}
     scheduler.update_from_output(output, sampled)
     see = check(lab.draw.scheduler, scheduler)
     output = scheduler.schedule()
-    see("who is preempted, since a needs 2 blocks more", list(output.preempted_req_ids), equals=["c", "b"])
-    see("who computes how much", plan(output), equals="a2")
+    what = f"who is preempted: a is {num_tokens} tokens behind, the others 1, no block of 1 is free"
+    see(what, list(output.preempted_req_ids), equals=[last, *reversed(others[1:])])
+    see("who computes how much", plan(output), equals=f"a{num_tokens}")
     see("who runs", names(scheduler.running), equals=["a"])
-    see("who waits", names(scheduler.waiting), equals=["b", "c"])
+    see("who waits", names(scheduler.waiting), equals=[*others[1:], last])
 
 
-@concept("Nobody is admitted in a step that had to preempt; in the next step the victim may come back.", invariant="I4")
+@concept("A step that had to preempt admits no request; in the next step the victim may come back.", invariant="I4")
 def test_no_admission_beside_a_preemption(lab):
     scheduler, _ = make(lab, [3, 9], blocks=3, budget=5)
     first = [turn(lab, scheduler) for _ in range(2)]
@@ -207,9 +217,7 @@ def test_no_admission_beside_a_preemption(lab):
     see("who computes in step 4", turn(lab, scheduler), equals="a1 b4")
 
 
-@concept(
-    "The queue has one head: while it does not fit, those behind it wait too, so it cannot starve.", invariant="I3"
-)
+@concept("While the head of the queue does not fit, those behind it wait too, so it cannot starve.", invariant="I3")
 def test_the_head_of_the_queue_comes_first(lab):
     scheduler, _ = make(lab, [2], blocks=4, max_tokens=2)
     lab.drive(scheduler)
@@ -253,17 +261,23 @@ def test_a_head_start(lab, case):
 
 
 @concept("What the cache holds costs no budget.", invariant="I2")
-def test_a_head_start_costs_nothing(lab):
-    scheduler, (a,) = make(lab, [9], budget=6, caching=True, max_tokens=1)
+@cases(two_blocks=(4, 8, "b5 c1"), nine_blocks=(1, 9, "b4 c2"))
+def test_a_head_start_costs_nothing(lab, case):
+    block_size, hit, expected = case
+    scheduler, (a,) = make(lab, [9], block_size=block_size, budget=6, caching=True, max_tokens=1)
     got = [turn(lab, scheduler) for _ in range(2)]
     add(lab, scheduler, "b", [*a.prompt_token_ids, 5, 6, 7, 8])
     add(lab, scheduler, "c", 4)
     see = check(lab.draw.scheduler, scheduler)
     see("two steps of a prompt of 9, budget 6", got, equals=["a6", "a3"])
-    see("who computes how much, 8 of b's 13 tokens are cached, budget 6", turn(lab, scheduler), equals="b5 c1")
+    what = f"who computes how much, {hit} of b's 13 tokens are cached in blocks of {block_size}, budget 6"
+    see(what, turn(lab, scheduler), equals=expected)
 
 
-@concept("A refusal changes nothing: whoever does not fit is as it was, its head start not yet taken.", invariant="I3")
+@concept(
+    "A refusal changes nothing: the request that does not fit keeps its counter, its status and its place.",
+    invariant="I3",
+)
 def test_a_refusal_changes_nothing(lab):
     scheduler, (x,) = make(lab, [8], blocks=4, caching=True, max_tokens=1)
     lab.drive(scheduler)
@@ -279,7 +293,7 @@ def test_a_refusal_changes_nothing(lab):
     see("how many blocks are free", scheduler.kv_cache_manager.num_free_blocks, equals=2)
 
 
-@concept("Whoever comes back computes everything it knows again, its own output included.", invariant="I5")
+@concept("A victim that comes back computes all that it knows again, its own output included.", invariant="I5")
 def test_a_victim_comes_back(lab):
     scheduler, (_, b) = make(lab, [3, 3], blocks=2, max_tokens=3)
     steps = [lab.drive(scheduler) for _ in range(3)]
@@ -293,7 +307,9 @@ def test_a_victim_comes_back(lab):
 
 
 @concept(
-    "Whatever the sizes, every step keeps the limits and everybody gets all tokens.", invariant="I2", illustrates=True
+    "Whatever the sizes, every step keeps the limits and every request gets all its tokens.",
+    invariant="I2",
+    illustrates=True,
 )
 @cases(
     blocks_of_1=(1, 14, 5, 3),
@@ -338,7 +354,7 @@ def test_a_hit_on_the_one_before(lab, case):
     see(what, plan(scheduler.schedule()), equals=expected)
 
 
-@concept("A newcomer takes what is free; only those that run make room, and for themselves.", invariant="I3")
+@concept("A newcomer gets free blocks only: no running request is preempted for it.", invariant="I3")
 def test_the_head_takes_no_room(lab):
     scheduler, _ = make(lab, [3, 3], blocks=4)
     lab.drive(scheduler)
@@ -351,7 +367,7 @@ def test_the_head_takes_no_room(lab):
 
 
 @concept(
-    "The order of admission decides in running, the order of the queue in waiting: no name, no time, no number.",
+    "The order of admission decides in running, the order of the queue in waiting; names, times and priorities do not.",
     invariant="I1",
 )
 def test_first_come_first_served(lab):
@@ -384,7 +400,7 @@ def play_steps(lab, calls):
 
 
 @concept(
-    "In any run every step follows from who runs, who waits, what is free and the budget, and from nothing before.",
+    "In any run a step follows from the two lists, the free blocks and the budget, and from no step before.",
     invariant="I1",
     searches=True,
 )

@@ -13,8 +13,10 @@ def make(lab, prompts, *, blocks=64, block_size=4, caching=True, max_tokens=16, 
     return scheduler, requests
 
 
-def make_request(lab, name, length, max_tokens=16, **options):
-    prompt = [1000 * ord(name) + position for position in range(length)]
+def make_request(lab, name, prompt, max_tokens=16, **options):
+    """prompt: its tokens, or how many; then nobody else has them."""
+    if isinstance(prompt, int):
+        prompt = [1000 * ord(name) + position for position in range(prompt)]
     return lab.Request(name, prompt, lab.SamplingParams(max_tokens=max_tokens, ignore_eos=True), **options)
 
 
@@ -29,7 +31,7 @@ def names(requests):
 
 
 @concept(
-    "The youngest gives way: the last that was admitted, whoever else is small or cheap or late.",
+    "The youngest gives way: the last that was admitted, whatever the size, the time or the priority of the others.",
     invariant="I1",
     illustrates=True,
 )
@@ -58,51 +60,12 @@ def test_who_gives_way(lab, case):
 
 
 def run_three(lab, last):
-    """Requests c, a and b that run, in this order, and have said a word. last: what is special about b's options."""
+    """Requests c, a and b that run, in this order, and have said a word. last: what is special about b."""
     scheduler, _ = make(lab, [])
     for name in "cab":
         scheduler.add_request(make_request(lab, name, 9, **(last if name == "b" else {})))
     lab.drive(scheduler)
     return scheduler
-
-
-@concept(
-    "The place in running decides who gives way: not its past, not what is left to do, not what it would give back.",
-    invariant="I1",
-)
-@cases(
-    preempted_often="preempted often",
-    almost_done="almost done",
-    in_its_prompt="in its prompt",
-    had_a_hit="had a hit",
-    shares="shares its blocks",
-    gave_way_before="gave way before",
-)
-def test_only_the_place_counts(lab, case):
-    scheduler = run_three(lab, {"max_tokens": 2} if case == "almost done" else {})
-    last = scheduler.running[-1]
-    if case == "preempted often":
-        last.num_preemptions = 3
-    elif case == "in its prompt":
-        preempt_one(scheduler)
-        scheduler.max_num_batched_tokens = 6
-        scheduler.abort_request("b")
-        scheduler.add_request(make_request(lab, "b", 17))
-        lab.drive(scheduler)
-    elif case == "had a hit":
-        last.num_cached_tokens = 8
-    elif case == "shares its blocks":
-        preempt_one(scheduler)
-        scheduler.abort_request("b")
-        prompt = scheduler.running[-1].prompt_token_ids
-        scheduler.add_request(lab.Request("b", prompt, lab.SamplingParams(max_tokens=16)))
-        lab.drive(scheduler)
-    elif case == "gave way before":
-        preempt_one(scheduler)
-        lab.drive(scheduler)
-    see = check(lab.draw.scheduler, scheduler)
-    see(f"the victim; c, a, b run in this order, and b {case}", scheduler._pop_victim().request_id, equals="b")
-    see("who runs on", names(scheduler.running), equals=["c", "a"])
 
 
 @concept("A victim gives back every block, the one it has just begun too.", invariant="I2", illustrates=True)
@@ -136,7 +99,27 @@ def test_tokens_stay(lab, case):
     see("how many tokens a's prompt has", len(a.prompt_token_ids), equals=5)
 
 
-@concept("A victim waits, and is known as one that had begun: PREEMPTED, one more time.", invariant="I4")
+@concept("A victim stays what it is: its limits, its salt, its number, its time and its first hit.", invariant="I3")
+def test_the_rest_stays(lab):
+    scheduler, _ = make(lab, [])
+    options = {"priority": 3, "arrival_time": 2.5, "cache_salt": "salt", "choice_index": 1}
+    for name in "xa":
+        scheduler.add_request(make_request(lab, name, [*range(9)], max_tokens=9, **options))
+        lab.drive(scheduler)
+    a = scheduler.running[-1]
+    params = a.sampling_params
+    for _ in range(5):
+        lab.drive(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    preempt_one(scheduler)
+    kept = [a.max_tokens, a.num_prompt_tokens, a.priority, a.arrival_time, a.cache_salt, a.choice_index]
+    what = "a's max_tokens, num_prompt_tokens, priority, arrival_time, cache_salt and choice_index"
+    see(what, kept, equals=[9, 9, 3, 2.5, "salt", 1])
+    see.true("a's sampling_params are those that it was added with", a.sampling_params is params)
+    see("a's num_cached_tokens, the hit of its first admission", a.num_cached_tokens, equals=8)
+
+
+@concept("A victim is marked as one that had begun: it is PREEMPTED, one time more.", invariant="I4")
 def test_a_victim_is_marked(lab):
     scheduler, (a,) = make(lab, [5])
     see = check(lab.draw.scheduler, scheduler)
@@ -151,7 +134,7 @@ def test_a_victim_is_marked(lab):
 
 
 @concept(
-    "Who has begun comes back first: a victim goes before all that wait, an older victim before a younger.",
+    "A victim goes before all that wait, and an older victim before a younger.",
     invariant="I4",
 )
 @cases(after_a_token=True, before_anything_is_computed=False)
@@ -196,7 +179,7 @@ def test_what_was_not_computed_is_withdrawn(lab, case):
     see("tokens that a would find, 17 were planned and none computed", got, equals=0)
 
 
-@concept("A shared block stays with whoever else holds it, and is free when the last one lets go.", invariant="I2")
+@concept("A shared block stays with the others that hold it, and is free when the last one lets go.", invariant="I2")
 def test_shared_blocks_stay(lab):
     scheduler, (a,) = make(lab, [9])
     lab.drive(scheduler)
@@ -214,7 +197,48 @@ def test_shared_blocks_stay(lab):
 
 
 @concept(
-    "Preemption costs time, never a token: everybody ends, and the oldest is never disturbed.",
+    "The place in running decides: not a request's past, not what is left to do, not what it would give back.",
+    invariant="I1",
+)
+@cases(
+    preempted_often="preempted often",
+    almost_done="almost done",
+    in_its_prompt="in its prompt",
+    had_a_hit="had a hit",
+    shares="shares its blocks",
+    gave_way_before="gave way before",
+    second_choice="is a second choice",
+)
+def test_only_the_place_counts(lab, case):
+    special = {"almost done": {"max_tokens": 2}, "is a second choice": {"choice_index": 1}}
+    scheduler = run_three(lab, special.get(case, {}))
+    last = scheduler.running[-1]
+    if case == "preempted often":
+        last.num_preemptions = 3
+    elif case == "in its prompt":
+        preempt_one(scheduler)
+        scheduler.max_num_batched_tokens = 6
+        scheduler.abort_request("b")
+        scheduler.add_request(make_request(lab, "b", 17))
+        lab.drive(scheduler)
+    elif case == "had a hit":
+        last.num_cached_tokens = 8
+    elif case == "shares its blocks":
+        preempt_one(scheduler)
+        scheduler.abort_request("b")
+        prompt = scheduler.running[-1].prompt_token_ids
+        scheduler.add_request(lab.Request("b", prompt, lab.SamplingParams(max_tokens=16)))
+        lab.drive(scheduler)
+    elif case == "gave way before":
+        preempt_one(scheduler)
+        lab.drive(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    see(f"the victim; c, a, b run in this order, and b {case}", scheduler._pop_victim().request_id, equals="b")
+    see("who runs on", names(scheduler.running), equals=["c", "a"])
+
+
+@concept(
+    "Preemption costs time, never a token: every request ends, and the oldest is never preempted.",
     invariant="I4",
     illustrates=True,
 )
@@ -242,7 +266,7 @@ def play_preemptions(lab, calls):
 
 
 @concept(
-    "In any run a victim is the last, gives back all but its tokens, and stands where it comes back first.",
+    "In any run a victim is the last, gives back all but its tokens, and stands at the front of the queue.",
     invariant="I1",
     searches=True,
 )

@@ -14,8 +14,9 @@ def make(lab, prompts, *, budget=64, max_tokens=16, blocks=64, order="abcdef", *
             [1000 * ord(name) + position for position in range(length)],
             lab.SamplingParams(max_tokens=max_tokens, **options),
             eos_token_ids=[2],
+            choice_index=number,
         )
-        for name, length in zip(order, prompts)
+        for number, (name, length) in enumerate(zip(order, prompts))
     ]
     for request in requests:
         scheduler.add_request(request)
@@ -37,15 +38,12 @@ def test_the_counter_moves_by_the_chunk(lab, case):
     scheduler, (a,) = make(lab, [length], budget=budget)
     for expected in counters:
         output = scheduler.schedule()
-        sampled = {"a": [100]} if expected == length else {}
+        num_scheduled = output.num_scheduled_tokens["a"]
+        tokens = [100] if expected == length else []
         see = check(lab.draw.scheduler, scheduler)
-        scheduler.update_from_output(output, sampled)
-        see(
-            f"a's computed tokens, {output.num_scheduled_tokens['a']} were scheduled",
-            a.num_computed_tokens,
-            equals=expected,
-        )
-        see("a's output", a.output_token_ids, equals=sampled.get("a", []))
+        scheduler.update_from_output(output, {"a": list(tokens)} if tokens else {})
+        see(f"a's computed tokens, {num_scheduled} were scheduled", a.num_computed_tokens, equals=expected)
+        see("a's output", a.output_token_ids, equals=tokens)
 
 
 @concept("A sampled token is known and not yet computed: the request is one behind again.", invariant="I2")
@@ -103,21 +101,28 @@ def test_several_tokens_are_ahead(lab):
 @concept("Nothing counts after the token that ends the request.", invariant="I3")
 @cases(
     eos=([11, 2, 12, 13], 16, [11, 2], "stop"),
+    stop_token=([11, 9, 12, 2], 16, [11, 9], "stop"),
     length=([11, 12, 13, 14], 3, [11, 12, 13], "length"),
     eos_at_the_limit=([11, 12, 2, 2], 3, [11, 12, 2], "stop"),
 )
 def test_tokens_after_the_end_are_dropped(lab, case):
     sampled, max_tokens, kept, reason = case
-    scheduler, (a,) = make(lab, [3], max_tokens=max_tokens)
+    scheduler, (a,) = make(lab, [3], max_tokens=max_tokens, stop_token_ids=[9])
     output = scheduler.schedule()
     see = check(lab.draw.scheduler, scheduler)
     finished = scheduler.update_from_output(output, {"a": sampled})
-    see(f"a's output, sampled were {sampled}, 2 ends it, max_tokens is {max_tokens}", a.output_token_ids, equals=kept)
+    see(
+        f"a's output, sampled were {sampled}, 2 and 9 end it, max_tokens is {max_tokens}",
+        a.output_token_ids,
+        equals=kept,
+    )
     see("who finished", names(finished), equals=["a"])
     see("why", a.finish_reason, equals=reason)
 
 
-@concept("Whoever ends leaves at once: out of running, blocks back, and its id is free again.", invariant="I4")
+@concept(
+    "A request that ends leaves at once: it is not in running, its blocks are free, and so is its id.", invariant="I4"
+)
 @cases(eos=(2, 16, "stop"), length=(100, 1, "length"))
 def test_whoever_ends_leaves(lab, case):
     token, max_tokens, reason = case
@@ -134,20 +139,24 @@ def test_whoever_ends_leaves(lab, case):
     see("who waits, after a new request of the same id", names(scheduler.waiting), equals=["a"])
 
 
-@concept("Who ends and who stays does not depend on the place: neighbours all get their token.", invariant="I4")
+@concept(
+    "A request that ends changes nothing for its neighbours: each gets its token and keeps its order.", invariant="I4"
+)
 @cases(first=[2, 100, 100, 100], last=[100, 100, 100, 2], two_together=[100, 2, 2, 100], all=[2, 2, 2, 2])
 def test_neighbours_of_one_that_ends(lab, case):
-    scheduler, requests = make(lab, [3, 3, 3, 3])
+    scheduler, requests = make(lab, [3, 3, 3, 3], order="bdac")
     output = scheduler.schedule()
     see = check(lab.draw.scheduler, scheduler)
-    finished = scheduler.update_from_output(output, {name: [token] for name, token in zip("abcd", case)})
-    ended = [name for name, token in zip("abcd", case) if token == 2]
+    finished = scheduler.update_from_output(output, {name: [token] for name, token in zip("bdac", case)})
+    ended = [name for name, token in zip("bdac", case) if token == 2]
+    others = [name for name in "bdac" if name not in ended]
     see("who finished, in the order of the step", names(finished), equals=ended)
-    see("who runs, in the same order as before", names(scheduler.running), equals=[n for n in "abcd" if n not in ended])
+    see("who runs, in the same order as before", names(scheduler.running), equals=others)
+    see("requests, those in the books, in the same order as before", names(scheduler.requests), equals=others)
     see("each output", [request.output_token_ids for request in requests], equals=[[token] for token in case])
 
 
-@concept("An answer can come too late: who ended while the model ran gets nothing more.", invariant="I5")
+@concept("An answer can come too late: a request that ended while the model ran gets nothing more.", invariant="I5")
 @cases(abort="abort", stop="stop", length="length", error="error")
 def test_an_answer_that_comes_too_late(lab, case):
     scheduler, (a, _) = make(lab, [5, 5])
@@ -195,18 +204,16 @@ def test_nobody_ends_twice(lab, case):
     see("whether the new a is still to do", scheduler.has_unfinished_requests(), equals=True)
 
 
-@concept("A request ends when it is as long as the model allows, even if it may say more.", invariant="I3")
+@concept("A request ends when it is as long as the model allows, even if max_tokens leaves more.", invariant="I3")
 def test_the_longest_a_request_can_be(lab):
     scheduler, (a,) = make(lab, [3], longest=5, ignore_eos=True)
     see = check(lab.draw.scheduler, scheduler)
-    ends = [scheduler.update_from_output(scheduler.schedule(), {"a": [2]}) for _ in range(2)]
-    see(
-        "who finished in the two steps of a prompt of 3, the longest is 5", [names(e) for e in ends], equals=[[], ["a"]]
-    )
+    ends = [names(scheduler.update_from_output(scheduler.schedule(), {"a": [2]})) for _ in range(2)]
+    see("who finished in the two steps of a prompt of 3, the longest is 5", ends, equals=[[], ["a"]])
     see("why", a.finish_reason, equals="length")
 
 
-@concept("Who was preempted is no part of the step, and keeps its counter at 0.", invariant="I1")
+@concept("A request that was preempted is not in the step, and keeps its counter at 0.", invariant="I1")
 def test_a_preempted_request_stays_where_it_is(lab):
     scheduler, (a, b) = make(lab, [4, 4], blocks=2)
     lab.drive(scheduler)
@@ -220,22 +227,24 @@ def test_a_preempted_request_stays_where_it_is(lab):
 
 
 @concept(
-    "Every number is a token, 0 as well; a request without one is passed over, and those after it are not.",
+    "Every number is a token, 0 as well; a request without a token is passed over, and those after it are not.",
     invariant="I2",
 )
-def test_token_0_and_no_token(lab):
+@cases(left_out={}, empty={"b": []})
+def test_token_0_and_no_token(lab, case):
     scheduler, requests = make(lab, [2, 9, 2], order="cba", threshold=4)
     output = scheduler.schedule()
     see = check(lab.draw.scheduler, scheduler)
-    scheduler.update_from_output(output, {"c": [0], "a": [0, 0]})
-    what = "output of c, b and a; b computes an inner chunk, c got [0] and a got [0, 0]"
+    sampled = {"c": [0], **case, "a": [0, 0]}
+    scheduler.update_from_output(output, sampled)
+    what = f"output of c, b and a; b computes an inner chunk, sampled were {sampled}"
     see(what, [request.output_token_ids for request in requests], equals=[[0], [], [0, 0]])
     computed = [request.num_computed_tokens for request in requests]
     see("computed tokens of c, b and a", computed, equals=[2, 4, 2])
 
 
 @concept(
-    "Each call returns those that it ended, in the order of the step; what a call before returned stays as it is.",
+    "Each call returns the requests that it ended, in the order of the step; an earlier answer stays as it is.",
     invariant="I4",
 )
 def test_what_is_returned(lab):
@@ -265,7 +274,7 @@ def test_what_is_given_stays(lab):
     see("the sampled tokens of step 1 after step 2", sampled["c"], equals=[100, 101])
 
 
-@concept("Who ended is known by the request and not by its name, which the next one may have.", invariant="I5")
+@concept("An ended request is known by itself and not by its id, which the next one may have.", invariant="I5")
 def test_a_name_is_used_again(lab):
     scheduler, (first,) = make(lab, [3])
     scheduler.update_from_output(scheduler.schedule(), {"a": [2]})

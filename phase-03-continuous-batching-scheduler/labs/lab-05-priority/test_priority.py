@@ -32,7 +32,7 @@ def names(requests):
 
 
 @concept(
-    "A lower number is more urgent; then who arrived first; then the id, so that the order is never left open.",
+    "A lower priority is more urgent, then the earlier arrival, then the lower id, so the order is never left open.",
     invariant="I1",
 )
 @cases(
@@ -42,6 +42,7 @@ def names(requests):
     by_arrival=(("a", 5, 2.5), ("b", 5, 2.25)),
     by_id=(("b", 5, 1.0), ("a", 5, 1.0)),
     by_id_as_text=(("a9", 5, 1.0), ("a10", 5, 1.0)),
+    by_the_end_of_the_id=(("request-of-the-batch-2", 5, 1.0), ("request-of-the-batch-1", 5, 1.0)),
 )
 def test_who_is_more_urgent(lab, case):
     second, first = (make_request(lab, *each) for each in case)
@@ -69,7 +70,7 @@ def test_the_queue_is_in_order(lab, case):
     see("who waits, front first", " ".join(names(scheduler.waiting)), equals=expected)
 
 
-@concept("Under priority having begun is no privilege: a victim waits where its urgency puts it.", invariant="I2")
+@concept("Under priority a victim has no privilege: it waits where its urgency puts it.", invariant="I2")
 @cases(behind=(5, "b c a"), between=(2, "b a c"), in_front=(0, "a b c"))
 def test_a_victim_waits_in_its_place(lab, case):
     priority, expected = case
@@ -93,6 +94,11 @@ def test_the_other_policy_stays(lab):
     see("who waits, front first", " ".join(names(scheduler.waiting)), equals="c d e")
     scheduler._preempt(scheduler._pop_victim())
     see("who waits after a victim", " ".join(names(scheduler.waiting)), equals="b c d e")
+    f = make_request(lab, "f", 0)
+    f.num_preemptions = 2
+    scheduler.add_request(f)
+    what = "who waits after a newcomer f, whose status is WAITING and which was preempted twice before a new start"
+    see(what, " ".join(names(scheduler.waiting)), equals="b c d e f")
 
 
 @concept("Under first come, first served the victim is the last that was admitted.", invariant="I3")
@@ -113,10 +119,15 @@ def test_the_victim_of_the_other_policy(lab, case):
     first=([("a", 9, 0.0), ("b", 5, 1.0), ("c", 0, 2.0)], "a", "b c"),
     middle=([("a", 1, 0.0), ("b", 5, 1.0), ("c", 3, 2.0)], "b", "a c"),
     last=([("a", 1, 0.0), ("b", 2, 1.0), ("c", 3, 2.0)], "c", "a b"),
-    by_arrival=([("a", 5, 1.0), ("b", 5, 3.0), ("c", 5, 2.0)], "b", "a c"),
+    by_arrival=([("a", 5, 2.0), ("b", 5, 3.0), ("c", 5, 1.0)], "b", "a c"),
     priority_before_arrival=([("a", 5, 1.0), ("b", 0, 3.0), ("c", 4, 2.0)], "a", "b c"),
     negative=([("a", -1, 1.0), ("b", -5, 2.0), ("c", -2, 3.0)], "a", "b c"),
     only_one=([("a", 7, 0.0)], "a", ""),
+    by_arrival_of_many=(
+        [(name, 5, 9.0 if name == "b" else float(i)) for i, name in enumerate("abcdef")],
+        "b",
+        "a c d e f",
+    ),
     first_of_many=([(name, 9 - (name > "a"), float(i)) for i, name in enumerate("abcdefgh")], "a", "b c d e f g h"),
 )
 def test_the_least_urgent_gives_way(lab, case):
@@ -130,7 +141,7 @@ def test_the_least_urgent_gives_way(lab, case):
 
 
 @concept(
-    "The queue stays what it is, a double-ended queue; a newcomer is put into it and nobody leaves it.",
+    "The queue stays a deque; a newcomer is put into it, and no request leaves it.",
     invariant="I2",
     illustrates=True,
 )
@@ -175,7 +186,7 @@ def test_a_run_with_priorities(lab):
 
 
 @concept(
-    "Times are compared as they are: a difference of a microsecond decides, and so does one between large numbers.",
+    "Times are compared as they are: the smallest difference decides, between large numbers too.",
     invariant="I1",
 )
 @cases(
@@ -184,6 +195,7 @@ def test_a_run_with_priorities(lab):
     less_than_a_second=(3.2, 3.7),
     below_zero=(-0.002, -0.001),
     days_and_priorities=(5.0, 9_000_000.0),
+    next_number=(1.0, 1.0000000000000002),
 )
 def test_times_are_exact(lab, case):
     earlier, later = case
@@ -196,24 +208,30 @@ def test_times_are_exact(lab, case):
     run_them(lab, scheduler, reversed(requests))
     see = check(lab.draw.scheduler, scheduler)
     see(f"the victim of b of {earlier} and a of {later}", scheduler._pop_victim().request_id, equals="a")
+    scheduler._preempt(scheduler._pop_victim())
+    add(lab, scheduler, [("aa", 1, later)])
+    what = f"who waits: b of {earlier}, which was preempted, and a newcomer aa of {later}"
+    see(what, " ".join(names(scheduler.waiting)), equals="b aa")
 
 
 @concept(
-    "What a request is decides, at the moment of the call: no name, no count and no earlier call stands for it.",
+    "The request of this call decides: no request of the same id, no count and no earlier call stands for it.",
     invariant="I4",
 )
-@cases(a_name_used_again="again", preempted_often="often")
+@cases(a_name_used_again="again", preempted_often="often", almost_as_urgent="close")
 def test_only_urgency_decides(lab, case):
     scheduler = make(lab)
     if case == "again":
         run_them(lab, scheduler, [("a", 0, 1.0)])
         scheduler.abort_request("a")
-    run_them(lab, scheduler, [("a", 5, 1.0), ("b", 3, 2.0)])
-    if case == "often":
+    first = ("a", 3, 2.00000001) if case == "close" else ("a", 5, 1.0)
+    run_them(lab, scheduler, [first, ("b", 3, 2.0)])
+    if case != "again":
         scheduler.running[0].num_preemptions = 3
     see = check(lab.draw.scheduler, scheduler)
     past = "an earlier a had priority 0" if case == "again" else "a was preempted 3 times"
-    see(f"the victim of a with priority 5 and b with 3; {past}", scheduler._pop_victim().request_id, equals="a")
+    what = f"the victim of a with priority {first[1]} of {first[2]} and b with 3 of 2.0; {past}"
+    see(what, scheduler._pop_victim().request_id, equals="a")
     scheduler.waiting.clear()
     add(lab, scheduler, [("d", 4, 4.0), ("e", 6, 5.0)])
     scheduler._preempt(scheduler.running.pop())
@@ -237,12 +255,33 @@ def test_two_schedulers(lab, case):
 
 
 def plan_queue(rng):
-    """Newcomers with numbers, times and names that tie, and departures."""
+    """Newcomers with numbers, times and names that tie or almost do, and departures."""
     calls = [("Scheduler", rng.choice(("priority", "priority", "fcfs")))]
-    priorities = rng.sample((0, 1, -1, 7, 8, 16, -9, -16, 10**9), rng.randint(1, 3))
-    times = rng.sample((0.0, 1.0, 2.5, -1.0, 1e6, 5e6, 1_700_000_000.25), rng.randint(1, 3))
-    all_names = rng.sample(["r10", "r9", "R9", "r1", "b", "B", "a", "aa", "Z", "z"], 10)
-    for _ in range(rng.randint(1, 10)):
+    priorities = rng.choice(((0,), (0, 1, -1, 7, 8, 16, -9, -16), (0, 2**31, -(2**31) - 1), (2**53, 2**53 + 1)))
+    priorities = rng.sample(priorities, rng.randint(1, min(3, len(priorities))))
+    times = rng.sample((0.0, 1.0, 2.5, -1.0, 1e6, 5e6, 1_700_000_000.25, 1e100, 2e100), rng.randint(1, 3))
+    all_names = [
+        "r10",
+        "r9",
+        "R9",
+        "r1",
+        " r1",
+        "r-1",
+        "r 9",
+        "b",
+        "B",
+        "a",
+        "aa",
+        "Z",
+        "z",
+        "É",
+        "Ā",
+        "request-1-a",
+        "request-1-b",
+    ]
+    more_names = rng.sample([f"r{number}" for number in range(20, 40)], 20)
+    all_names = [*more_names, *rng.sample(all_names, len(all_names))]  # taken from the end
+    for _ in range(rng.choice((*range(1, 11), 35, 35, 35))):
         options = Options(priority=rng.choice(priorities), arrival_time=rng.choice(times))
         calls.append(("add_request", all_names.pop(), options))
         if rng.random() < 0.1:

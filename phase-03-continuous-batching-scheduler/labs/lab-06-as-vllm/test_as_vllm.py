@@ -21,7 +21,7 @@ def turn(lab, scheduler):
     return " ".join(f"{name}{n}" for name, n in lab.drive(scheduler).scheduled.items())
 
 
-@concept("In company a chunk is cut by the threshold as well as by the budget.", invariant="I1")
+@concept("With others in flight the threshold cuts a chunk, and so does the budget.", invariant="I1")
 @cases(
     cut=(10, 64, 4, 4),
     equal=(4, 64, 4, 4),
@@ -40,18 +40,17 @@ def test_the_threshold_cuts(lab, case):
     see(f"tokens of a chunk: {behind} behind, {left} left, threshold {threshold}, two requests", got, equals=expected)
 
 
-@concept(
-    "Alone a request has nobody to make room for: the threshold is not asked. Company may run or wait.", invariant="I1"
-)
+@concept("For a request that is alone the threshold does not count; others in flight may run or wait.", invariant="I1")
 @cases(
     alone=([12], 8, ["a12"]),
     both_run=([12, 5], 8, ["a4 b4", "a4 b1", "a4 b1"]),
     the_other_waits=([12, 5], 1, ["a4", "a4", "a4"]),
+    two_are_short=([1, 1, 12], 8, ["a1 b1 c4", "a1 b1 c4", "a1 b1 c4"]),
 )
 def test_alone_or_not(lab, case):
     lengths, seqs, steps = case
     scheduler = make(lab, seqs=seqs, long_prefill_token_threshold=4)
-    for name, length in zip("ab", lengths):
+    for name, length in zip("abc", lengths):
         scheduler.add_request(make_request(lab, name, length))
     see = check(lab.draw.scheduler, scheduler)
     got = [turn(lab, scheduler) for _ in steps]
@@ -82,7 +81,7 @@ def test_the_whole_sequence_is_reserved(lab, case):
     )
 
 
-@concept("What runs holds its blocks: only the free ones count.", invariant="I2", illustrates=True)
+@concept("Running requests hold their blocks: only the free ones count.", invariant="I2", illustrates=True)
 @cases(fits=(8, True), too_large=(9, False))
 def test_free_blocks_count(lab, case):
     length, expected = case
@@ -112,29 +111,31 @@ def test_output_is_reserved_too(lab, case):
 
 
 @concept(
-    "A cached block that somebody holds costs nothing; one that lies in the free queue costs itself.", invariant="I3"
+    "A cached block that a request holds costs nothing; one in the free queue costs one free block.", invariant="I3"
 )
 @cases(
-    held=(True, 20, True),
-    held_and_one_too_many=(True, 21, False),
-    free=(False, 24, True),
-    free_and_one_too_many=(False, 25, False),
+    held=("a", 20, True),
+    held_and_one_too_many=("a", 21, False),
+    held_by_four=("acde", 20, True),
+    free=("", 24, True),
+    free_and_one_too_many=("", 25, False),
 )
 def test_cached_blocks(lab, case):
-    held, length, expected = case
-    blocks = 5 if held else 6
-    scheduler = make(lab, blocks=blocks, caching=True)
-    a = make_request(lab, "a", 8, max_tokens=16 if held else 1)
-    scheduler.add_request(a)
+    holders, length, expected = case
+    scheduler = make(lab, blocks=5 + len(holders[1:]) if holders else 6, caching=True)
+    beginning = list(range(1000, 1008))
+    for name in holders or "a":
+        ending = [ord(name)] if name in holders[1:] else []
+        scheduler.add_request(make_request(lab, name, beginning + ending, max_tokens=16 if holders else 1))
     lab.drive(scheduler)
     kv = scheduler.kv_cache_manager
-    prompt = list(a.prompt_token_ids) + list(range(length - 8))
+    prompt = beginning + list(range(length - 8))
     b = make_request(lab, "b", prompt)
     hits, num_hit = kv.get_computed_blocks(b)
     see = check(lab.draw.scheduler, scheduler)
     see("tokens of b that are cached", num_hit, equals=8)
     got = scheduler._may_admit(b, length, hits)
-    state = "held by a" if held else "in the free queue"
+    state = f"held by {' '.join(holders)}" if holders else "in the free queue"
     see(
         f"may b begin: {length} tokens, 8 of them {state}, {kv.num_free_blocks} blocks of 4 free",
         bool(got),
@@ -143,14 +144,14 @@ def test_cached_blocks(lab, case):
 
 
 @concept(
-    "While anything runs, admission leaves a share of all blocks free; with an idle engine it does not.", invariant="I4"
+    "While a request runs, admission leaves a share of all blocks free; when none runs, it does not.", invariant="I4"
 )
 @cases(
     idle=(0, 36, True),
-    just_above=(1, 12, True),
-    one_token_too_many=(1, 13, False),
-    two_run=(2, 8, True),
-    two_run_one_token_too_many=(2, 9, False),
+    one_runs=(1, 4, True),
+    one_runs_too_many=(1, 24, False),
+    two_run=(2, 4, True),
+    two_run_too_many=(2, 20, False),
 )
 def test_the_watermark(lab, case):
     num_running, length, expected = case
@@ -198,22 +199,23 @@ def test_watermark_without_reservation(lab, case):
 
 
 @concept(
-    "Of a hit each block has its own price: the held ones cost nothing, the free ones cost one each.", invariant="I3"
+    "Each block of a hit has its own price: the held ones cost nothing, the free ones cost one each.", invariant="I3"
 )
-@cases(fits=(16, True), one_token_too_many=(17, False))
+@cases(fits=(20, True), one_token_too_many=(21, False))
 def test_a_hit_of_both_kinds(lab, case):
     length, expected = case
-    scheduler = make(lab, blocks=5, caching=True)
-    x = make_request(lab, "x", 8, max_tokens=1)
+    scheduler = make(lab, blocks=6, caching=True)
+    x = make_request(lab, "x", 12, max_tokens=1)
     scheduler.add_request(x)
     lab.drive(scheduler)
     scheduler.add_request(make_request(lab, "a", [*x.prompt_token_ids[:4], 7]))
     lab.drive(scheduler)
-    b = make_request(lab, "b", [*x.prompt_token_ids, *range(length - 8)])
+    b = make_request(lab, "b", [*x.prompt_token_ids, *range(length - 12)])
     hits, _ = scheduler.kv_cache_manager.get_computed_blocks(b)
     see = check(lab.draw.scheduler, scheduler)
     got = bool(scheduler._may_admit(b, length, hits))
-    what = f"may b begin: {length} tokens, blocks {[block.block_id for block in hits]} hit, one held by a; 3 of 4 free"
+    found = [block.block_id for block in hits]
+    what = f"may b begin: {length} tokens, blocks {found} hit, one held by a; 4 blocks of 4 free"
     see(what, got, equals=expected)
 
 
@@ -249,9 +251,9 @@ def test_a_price_changes(lab):
 @cases(yes=17, no=40)
 def test_asking_changes_nothing(lab, case):
     scheduler = make(lab, blocks=6, caching=True)
-    for name in "ba":
-        scheduler.add_request(make_request(lab, name, 8, max_tokens=1))
-    lab.drive(scheduler)
+    for name, length in (("x", 24), ("b", 8), ("a", 8)):  # what x leaves is taken from the last block on
+        scheduler.add_request(make_request(lab, name, length, max_tokens=1))
+        lab.drive(scheduler)
     request = make_request(lab, "c", [*(1000 * ord("b") + i for i in range(8)), *range(case - 8)])
     kv = scheduler.kv_cache_manager
     hits, _ = kv.get_computed_blocks(request)
@@ -266,7 +268,7 @@ def test_asking_changes_nothing(lab, case):
 
 
 @concept(
-    "A victim is let in again by the rules for all: nothing is cheaper for who has begun.",
+    "A victim is admitted again by the same rules as a newcomer.",
     invariant="I4",
 )
 @cases(
@@ -289,7 +291,7 @@ def test_a_victim_is_no_exception(lab, case):
     see(what, got, equals=expected)
 
 
-@concept("One that was preempted and waits is company like any other: the threshold holds.", invariant="I1")
+@concept("A preempted request that waits is in flight like any other: the threshold holds.", invariant="I1")
 def test_a_victim_is_company(lab):
     scheduler = make(lab, long_prefill_token_threshold=4)
     for name in "ab":

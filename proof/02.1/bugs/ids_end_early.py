@@ -2,7 +2,7 @@ STORY = (
     "block_ids() stops after a thousand blocks, as long as nobody needs more. The queue of a real engine has "
     "a hundred times as many."
 )
-CONCEPT = "The cost grows with the number of blocks moved, and not with its square."
+CONCEPT = "All blocks are listed, however many there are."
 EDITS = [
     (
         "        while block is not None and block is not self._tail:",

@@ -1,5 +1,5 @@
 STORY = "num_free_blocks is a property that walks the queue. Each admission reads it, with 100,000 free blocks."
-CONCEPT = "Nobody walks the queue: a call looks at the blocks it moves and at their neighbours."
+CONCEPT = "No call walks the queue: it looks at the blocks it moves and at their neighbours."
 EDITS = [
     (
         """        self.num_free_blocks = 0

@@ -1,5 +1,5 @@
 STORY = "append_n() counts the whole queue after every block that it puts in."
-CONCEPT = "Nobody walks the queue: a call looks at the blocks it moves and at their neighbours."
+CONCEPT = "No call walks the queue: it looks at the blocks it moves and at their neighbours."
 EDITS = [
     (
         """        last.next_free_block = self._tail

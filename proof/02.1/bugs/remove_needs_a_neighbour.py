@@ -1,5 +1,5 @@
 STORY = "remove() takes a block without neighbours for one that is not in, so the only block of a queue cannot leave."
-CONCEPT = "A block leaves from wherever it stands, and nobody else moves."
+CONCEPT = "A block leaves from wherever it stands, and no other block moves."
 EDITS = [
     (
         """        if before is None or after is None:

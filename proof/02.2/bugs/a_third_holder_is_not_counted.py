@@ -1,5 +1,5 @@
 STORY = "touch() counts up to two holders. With a third one a block is handed out while somebody reads it."
-CONCEPT = "Who touches a held block shares it: one more holder, and the queue is not asked."
+CONCEPT = "A held block that is touched has one holder more, and the queue is not asked."
 EDITS = [
     (
         """            block.ref_cnt += 1

@@ -2,7 +2,9 @@ STORY = (
     "A learner lets a preempted request sample when its prompt is computed again, as in its first life. "
     "Its output is not computed yet."
 )
-CONCEPT = "To catch up is a matter of two counters: what was cached, preempted or said before is in them already."
+CONCEPT = (
+    "Two counters alone say whether a request has caught up; old hits, preemptions and output are in them already."
+)
 EDITS = [
     (
         "return request.num_computed_tokens + num_scheduled >= request.num_tokens",

@@ -2,7 +2,7 @@ STORY = (
     "A learner takes the length of the model for the end of a chunk, and its last token for an output. A "
     "prompt of that length takes two steps."
 )
-CONCEPT = "A chunk follows from two numbers: not from those who wait, from the free blocks or from a call before."
+CONCEPT = "Two numbers alone make a chunk: how far the request is behind, and what is left of the budget."
 EDITS = [
     (
         "return num_new_tokens if num_new_tokens < token_budget else token_budget",

@@ -2,7 +2,9 @@ STORY = (
     "A learner notes the ids of those that have sampled, for good. A later request of the same id samples "
     "in each of its chunks."
 )
-CONCEPT = "To catch up is a matter of two counters: what was cached, preempted or said before is in them already."
+CONCEPT = (
+    "Two counters alone say whether a request has caught up; old hits, preemptions and output are in them already."
+)
 EDITS = [
     (
         "return request.num_computed_tokens + num_scheduled >= request.num_tokens",

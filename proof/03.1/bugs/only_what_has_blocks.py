@@ -2,7 +2,7 @@ STORY = (
     "A learner cuts the chunk to the slots that are free. A request that needs more is to preempt or to "
     "wait; here it takes what there is, and others starve."
 )
-CONCEPT = "A chunk follows from two numbers: not from those who wait, from the free blocks or from a call before."
+CONCEPT = "Two numbers alone make a chunk: how far the request is behind, and what is left of the budget."
 EDITS = [
     (
         "return num_new_tokens if num_new_tokens < token_budget else token_budget",

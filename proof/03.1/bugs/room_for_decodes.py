@@ -2,7 +2,7 @@ STORY = (
     "A learner keeps a token for each other running request while a prompt is cut. They have theirs "
     "already or get it later, and the step is smaller than it may be."
 )
-CONCEPT = "A chunk follows from two numbers: not from those who wait, from the free blocks or from a call before."
+CONCEPT = "Two numbers alone make a chunk: how far the request is behind, and what is left of the budget."
 EDITS = [
     (
         "return num_new_tokens if num_new_tokens < token_budget else token_budget",

@@ -2,7 +2,9 @@ STORY = (
     "A learner takes whoever is more than one behind for a prompt. A decode that is several tokens behind "
     "samples only if it is in its prompt."
 )
-CONCEPT = "To catch up is a matter of two counters: what was cached, preempted or said before is in them already."
+CONCEPT = (
+    "Two counters alone say whether a request has caught up; old hits, preemptions and output are in them already."
+)
 EDITS = [
     (
         "return request.num_computed_tokens + num_scheduled >= request.num_tokens",

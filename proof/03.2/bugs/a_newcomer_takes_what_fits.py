@@ -2,9 +2,7 @@ STORY = (
     "A learner makes the chunk of a newcomer smaller until it fits. It takes the blocks that those who "
     "run will need in the next step."
 )
-CONCEPT = (
-    "In any run every step follows from who runs, who waits, what is free and the budget, and from nothing before."
-)
+CONCEPT = "In any run a step follows from the two lists, the free blocks and the budget, and from no step before."
 EDITS = [
     (
         " or not self._may_admit(request, num_computed + n, computed_blocks)",

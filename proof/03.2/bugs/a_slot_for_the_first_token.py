@@ -1,7 +1,5 @@
 STORY = "A learner asks for one slot when a decode is several tokens ahead. The others are written where no block is."
-CONCEPT = (
-    "In any run every step follows from who runs, who waits, what is free and the budget, and from nothing before."
-)
+CONCEPT = "In any run a step follows from the two lists, the free blocks and the budget, and from no step before."
 EDITS = [
     (
         "while allocate_slots(request, n) is None:",

@@ -2,9 +2,7 @@ STORY = (
     "A learner takes a preempted request for one without a past and does not ask the cache. It computes "
     "again what lies there."
 )
-CONCEPT = (
-    "In any run every step follows from who runs, who waits, what is free and the budget, and from nothing before."
-)
+CONCEPT = "In any run a step follows from the two lists, the free blocks and the budget, and from no step before."
 EDITS = [
     (
         "computed_blocks, num_computed = kv.get_computed_blocks(request)",

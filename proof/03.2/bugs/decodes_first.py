@@ -2,9 +2,7 @@ STORY = (
     "A learner serves the decodes among those that run before the prompts. A chunk that was to go on "
     "stands still when the budget is short."
 )
-CONCEPT = (
-    "In any run every step follows from who runs, who waits, what is free and the budget, and from nothing before."
-)
+CONCEPT = "In any run a step follows from the two lists, the free blocks and the budget, and from no step before."
 EDITS = [
     (
         "self._schedule_running(list(self.running)",

@@ -2,9 +2,7 @@ STORY = (
     "A learner reckons the price of a newcomer without its hits. One whose prefix others hold is refused, "
     "though it needs few blocks."
 )
-CONCEPT = (
-    "In any run every step follows from who runs, who waits, what is free and the budget, and from nothing before."
-)
+CONCEPT = "In any run a step follows from the two lists, the free blocks and the budget, and from no step before."
 EDITS = [
     (
         (

@@ -2,9 +2,7 @@ STORY = (
     "A learner leaves a block free for those that run when somebody is admitted. That is the watermark, "
     "which is off here."
 )
-CONCEPT = (
-    "In any run every step follows from who runs, who waits, what is free and the budget, and from nothing before."
-)
+CONCEPT = "In any run a step follows from the two lists, the free blocks and the budget, and from no step before."
 EDITS = [
     (
         (

@@ -2,9 +2,7 @@ STORY = (
     "A learner lets a request that comes back find no more than it found at its first admission. What it "
     "computed itself is computed again."
 )
-CONCEPT = (
-    "In any run every step follows from who runs, who waits, what is free and the budget, and from nothing before."
-)
+CONCEPT = "In any run a step follows from the two lists, the free blocks and the budget, and from no step before."
 EDITS = [
     (
         "computed_blocks, num_computed = kv.get_computed_blocks(request)",

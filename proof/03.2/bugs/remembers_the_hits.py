@@ -2,9 +2,7 @@ STORY = (
     "A learner remembers by id what the cache said when a request came to the head. Until it fits, the "
     "blocks have been given to others."
 )
-CONCEPT = (
-    "In any run every step follows from who runs, who waits, what is free and the budget, and from nothing before."
-)
+CONCEPT = "In any run a step follows from the two lists, the free blocks and the budget, and from no step before."
 EDITS = [
     (
         "computed_blocks, num_computed = kv.get_computed_blocks(request)",

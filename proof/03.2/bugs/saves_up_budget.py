@@ -2,9 +2,7 @@ STORY = (
     "A learner carries the budget that a step leaves over into the next one, up to twice the limit. The "
     "buffers of the model have room for one budget."
 )
-CONCEPT = (
-    "In any run every step follows from who runs, who waits, what is free and the budget, and from nothing before."
-)
+CONCEPT = "In any run a step follows from the two lists, the free blocks and the budget, and from no step before."
 EDITS = [
     (
         ("self.max_num_batched_tokens)\n"),

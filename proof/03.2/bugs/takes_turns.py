@@ -2,9 +2,7 @@ STORY = (
     "A learner begins with another running request in each step, so that all share a short budget. The "
     "order of admission decides, and the last to be served is the last to give way."
 )
-CONCEPT = (
-    "In any run every step follows from who runs, who waits, what is free and the budget, and from nothing before."
-)
+CONCEPT = "In any run a step follows from the two lists, the free blocks and the budget, and from no step before."
 EDITS = [
     (
         "self._schedule_running(list(self.running), output,",

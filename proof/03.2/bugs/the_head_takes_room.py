@@ -2,7 +2,7 @@ STORY = (
     "A learner lets the head of the queue preempt the last of running when it does not fit. Who has begun "
     "is thrown out for one who has not."
 )
-CONCEPT = "A newcomer takes what is free; only those that run make room, and for themselves."
+CONCEPT = "A newcomer gets free blocks only: no running request is preempted for it."
 EDITS = [
     (
         " or not self._may_admit(request, num_computed + n, computed_blocks)",

@@ -1,5 +1,5 @@
 STORY = "A learner lets the count end at 3, since more is not shown."
-CONCEPT = "A victim waits, and is known as one that had begun: PREEMPTED, one more time."
+CONCEPT = "A victim is marked as one that had begun: it is PREEMPTED, one time more."
 EDITS = [
     (
         "request.num_preemptions += 1",

@@ -2,7 +2,7 @@ STORY = (
     "A learner puts a victim that has not finished its prompt behind the victims that wait already. An "
     "older victim is to stand before a younger."
 )
-CONCEPT = "Who has begun comes back first: a victim goes before all that wait, an older victim before a younger."
+CONCEPT = "A victim goes before all that wait, and an older victim before a younger."
 EDITS = [
     (
         "        self._enqueue(request)",

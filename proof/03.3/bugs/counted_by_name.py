@@ -2,7 +2,7 @@ STORY = (
     "A learner counts preemptions in the scheduler by request id. A later request of the same id begins "
     "with the count of the one before."
 )
-CONCEPT = "In any run a victim is the last, gives back all but its tokens, and stands where it comes back first."
+CONCEPT = "In any run a victim is the last, gives back all but its tokens, and stands at the front of the queue."
 EDITS = [
     (
         "request.num_preemptions += 1",

@@ -2,9 +2,7 @@ STORY = (
     "A learner takes turns: whoever gave way least often gives way now. A request that is further in "
     "front loses its blocks, and the oldest may be disturbed."
 )
-CONCEPT = (
-    "The place in running decides who gives way: not its past, not what is left to do, not what it would give back."
-)
+CONCEPT = "The place in running decides: not a request's past, not what is left to do, not what it would give back."
 EDITS = [
     (
         ('        if self.policy == "fcfs":\n            return self.running.pop()\n'),

@@ -2,7 +2,7 @@ STORY = (
     "A learner withdraws from the cache the blocks of a victim that others hold. They are computed, and "
     "nobody finds them any more."
 )
-CONCEPT = "In any run a victim is the last, gives back all but its tokens, and stands where it comes back first."
+CONCEPT = "In any run a victim is the last, gives back all but its tokens, and stands at the front of the queue."
 EDITS = [
     (
         ("        self.kv_cache_manager.free(request)\n"),

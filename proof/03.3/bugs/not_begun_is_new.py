@@ -2,7 +2,7 @@ STORY = (
     "A learner takes a victim whose counter is still at 0 for a newcomer. It was admitted, and goes to "
     "the back of the queue."
 )
-CONCEPT = "A victim waits, and is known as one that had begun: PREEMPTED, one more time."
+CONCEPT = "A victim is marked as one that had begun: it is PREEMPTED, one time more."
 EDITS = [
     (
         "request.status = RequestStatus.PREEMPTED",

@@ -2,9 +2,7 @@ STORY = (
     "A learner notes the id of the last victim and takes another one the next time. The note stays when "
     "the request has long ended, and holds for the next one of its id."
 )
-CONCEPT = (
-    "The place in running decides who gives way: not its past, not what is left to do, not what it would give back."
-)
+CONCEPT = "The place in running decides: not a request's past, not what is left to do, not what it would give back."
 EDITS = [
     (
         ('        if self.policy == "fcfs":\n            return self.running.pop()\n'),

@@ -2,7 +2,7 @@ STORY = (
     "A learner gives back the blocks that nobody else holds, and leaves the shared ones. Their count is "
     "never lowered again, and they are lost for good."
 )
-CONCEPT = "A shared block stays with whoever else holds it, and is free when the last one lets go."
+CONCEPT = "A shared block stays with the others that hold it, and is free when the last one lets go."
 EDITS = [
     (
         "self.kv_cache_manager.free(request)",

@@ -2,9 +2,7 @@ STORY = (
     "A learner lets decodes give way before prompts, whose work would be lost. The last one keeps its "
     "place while it is in its prompt."
 )
-CONCEPT = (
-    "The place in running decides who gives way: not its past, not what is left to do, not what it would give back."
-)
+CONCEPT = "The place in running decides: not a request's past, not what is left to do, not what it would give back."
 EDITS = [
     (
         ('        if self.policy == "fcfs":\n            return self.running.pop()\n'),

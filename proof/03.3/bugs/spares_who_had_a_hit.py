@@ -1,7 +1,5 @@
 STORY = "A learner takes a request with a prefix hit for a cheap one that should stay. The one before it gives way."
-CONCEPT = (
-    "The place in running decides who gives way: not its past, not what is left to do, not what it would give back."
-)
+CONCEPT = "The place in running decides: not a request's past, not what is left to do, not what it would give back."
 EDITS = [
     (
         ('        if self.policy == "fcfs":\n            return self.running.pop()\n'),

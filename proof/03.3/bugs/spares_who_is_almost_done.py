@@ -2,9 +2,7 @@ STORY = (
     "A learner spares a request that is one token from its end, since it is about to give its blocks "
     "back. The one before it gives way."
 )
-CONCEPT = (
-    "The place in running decides who gives way: not its past, not what is left to do, not what it would give back."
-)
+CONCEPT = "The place in running decides: not a request's past, not what is left to do, not what it would give back."
 EDITS = [
     (
         ('        if self.policy == "fcfs":\n            return self.running.pop()\n'),

@@ -2,9 +2,7 @@ STORY = (
     "A learner looks for a victim whose blocks nobody else holds, so that something is gained. The last "
     "one keeps its place."
 )
-CONCEPT = (
-    "The place in running decides who gives way: not its past, not what is left to do, not what it would give back."
-)
+CONCEPT = "The place in running decides: not a request's past, not what is left to do, not what it would give back."
 EDITS = [
     (
         ('        if self.policy == "fcfs":\n            return self.running.pop()\n'),

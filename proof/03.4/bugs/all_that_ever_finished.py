@@ -1,5 +1,5 @@
 STORY = "A learner collects the finished in the class. The second scheduler returns those of the first as well."
-CONCEPT = "Each call returns those that it ended, in the order of the step; what a call before returned stays as it is."
+CONCEPT = "Each call returns the requests that it ended, in the order of the step; an earlier answer stays as it is."
 EDITS = [
     (
         ("        finished: list[Request] = []\n"),

@@ -1,5 +1,5 @@
 STORY = "A learner notes the ids of those that ended, and passes over them. The next request of such an id never moves."
-CONCEPT = "Who ended is known by the request and not by its name, which the next one may have."
+CONCEPT = "An ended request is known by itself and not by its id, which the next one may have."
 EDITS = [
     (
         "if request.status is not RequestStatus.RUNNING:",

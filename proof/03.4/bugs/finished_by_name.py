@@ -1,7 +1,7 @@
 STORY = (
     "A learner returns the finished in the order of their ids. The order of the step is lost where names do not ascend."
 )
-CONCEPT = "Each call returns those that it ended, in the order of the step; what a call before returned stays as it is."
+CONCEPT = "Each call returns the requests that it ended, in the order of the step; an earlier answer stays as it is."
 EDITS = [
     (
         ("        return finished\n"),

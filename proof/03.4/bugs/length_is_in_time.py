@@ -2,7 +2,7 @@ STORY = (
     "A learner takes a request that ended with its length for one that this very step has ended. One that "
     "was ended so from outside is appended to."
 )
-CONCEPT = "An answer can come too late: who ended while the model ran gets nothing more."
+CONCEPT = "An answer can come too late: a request that ended while the model ran gets nothing more."
 EDITS = [
     (
         "if request.status is not RequestStatus.RUNNING:",

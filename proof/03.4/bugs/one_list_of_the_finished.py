@@ -1,7 +1,7 @@
 STORY = (
     "A learner keeps one list of the finished and empties it at each call. What the call before returned is empty now."
 )
-CONCEPT = "Each call returns those that it ended, in the order of the step; what a call before returned stays as it is."
+CONCEPT = "Each call returns the requests that it ended, in the order of the step; an earlier answer stays as it is."
 EDITS = [
     (
         ("        finished: list[Request] = []\n"),

@@ -1,5 +1,5 @@
 STORY = "A learner rebuilds the queue as a list when a victim comes back. Nobody can take its head any more."
-CONCEPT = "The queue stays what it is, a double-ended queue; a newcomer is put into it and nobody leaves it."
+CONCEPT = "The queue stays a deque; a newcomer is put into it, and no request leaves it."
 EDITS = [
     (
         ("            insort(self.waiting, request, key=urgency)\n"),

@@ -2,9 +2,7 @@ STORY = (
     "A learner rounds the times to a millisecond, since a clock is not more exact. Two requests of one "
     "millisecond are ordered by their names."
 )
-CONCEPT = (
-    "Times are compared as they are: a difference of a microsecond decides, and so does one between large numbers."
-)
+CONCEPT = "Times are compared as they are: the smallest difference decides, between large numbers too."
 EDITS = [
     (
         "return (request.priority, request.arrival_time, request.request_id)",

@@ -2,9 +2,7 @@ STORY = (
     "A learner packs the key into an array of 32-bit floats. Seconds since 1970 have no room for what is "
     "behind the point."
 )
-CONCEPT = (
-    "Times are compared as they are: a difference of a microsecond decides, and so does one between large numbers."
-)
+CONCEPT = "Times are compared as they are: the smallest difference decides, between large numbers too."
 EDITS = [
     (
         "return (request.priority, request.arrival_time, request.request_id)",

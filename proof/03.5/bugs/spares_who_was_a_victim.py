@@ -1,5 +1,5 @@
 STORY = "A learner lets nobody give way twice while there are others. The least urgent runs on."
-CONCEPT = "What a request is decides, at the moment of the call: no name, no count and no earlier call stands for it."
+CONCEPT = "The request of this call decides: no request of the same id, no count and no earlier call stands for it."
 EDITS = [
     (
         "        victim = max(self.running,",

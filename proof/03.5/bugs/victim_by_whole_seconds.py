@@ -1,7 +1,5 @@
 STORY = "A learner compares the times of two victims in seconds. The earlier of two in the same second gives way."
-CONCEPT = (
-    "Times are compared as they are: a difference of a microsecond decides, and so does one between large numbers."
-)
+CONCEPT = "Times are compared as they are: the smallest difference decides, between large numbers too."
 EDITS = [
     (
         (

@@ -2,7 +2,7 @@ STORY = (
     "A learner remembers the key of a request by its id, to compute it once. A later request of the same "
     "id stands where the first one stood."
 )
-CONCEPT = "What a request is decides, at the moment of the call: no name, no count and no earlier call stands for it."
+CONCEPT = "The request of this call decides: no request of the same id, no count and no earlier call stands for it."
 EDITS = [
     (
         "return (request.priority, request.arrival_time, request.request_id)",

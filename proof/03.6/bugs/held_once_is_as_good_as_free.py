@@ -2,7 +2,7 @@ STORY = (
     "A learner counts a hit that one request holds among those that cost a block, since it will be free "
     "soon. It is shared now, and costs nothing."
 )
-CONCEPT = "A cached block that somebody holds costs nothing; one that lies in the free queue costs itself."
+CONCEPT = "A cached block that a request holds costs nothing; one in the free queue costs one free block."
 EDITS = [
     (
         "return kv.num_blocks_needed(request, num_tokens, computed_blocks) + num_spare <= kv.num_free_blocks",

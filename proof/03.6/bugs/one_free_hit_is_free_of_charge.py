@@ -2,7 +2,7 @@ STORY = (
     "A learner lets a free block of the hit cost nothing if another one of the hit is held. Each of them "
     "leaves the free queue."
 )
-CONCEPT = "Of a hit each block has its own price: the held ones cost nothing, the free ones cost one each."
+CONCEPT = "Each block of a hit has its own price: the held ones cost nothing, the free ones cost one each."
 EDITS = [
     (
         "return kv.num_blocks_needed(request, num_tokens, computed_blocks) + num_spare <= kv.num_free_blocks",

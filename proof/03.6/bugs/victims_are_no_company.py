@@ -2,7 +2,7 @@ STORY = (
     "A learner counts those that run and those that are new. A request beside a victim takes the whole "
     "budget, and the victim waits."
 )
-CONCEPT = "One that was preempted and waits is company like any other: the threshold holds."
+CONCEPT = "A preempted request that waits is in flight like any other: the threshold holds."
 EDITS = [
     (
         "if threshold and len(self._requests) > 1:",

@@ -1,0 +1,16 @@
+STORY = (
+    "A learner sorts the blocks of the hit to look at them. The request that is admitted gets its prefix "
+    "in another order."
+)
+CONCEPT = "Asking changes nothing: not the blocks of the hit, not the order in which free blocks are taken."
+EDITS = [
+    (
+        ("        return kv.num_blocks_needed(request, num_tokens, computed_blocks) + num_spare <= kv.num_free_blocks"),
+        (
+            "        if isinstance(computed_blocks, list):\n"
+            "            computed_blocks.sort(key=lambda block: block.block_id)\n"
+            "        return kv.num_blocks_needed(request, num_tokens, computed_blocks) + num_spare <= "
+            "kv.num_free_blocks"
+        ),
+    ),
+]
