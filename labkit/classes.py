@@ -92,13 +92,15 @@ def rename(module: ModuleType, classes: list[OwnClass]) -> None:
 
 
 class Original:
-    """The reference's class as it was without a part."""
+    """The reference's class as it was without a part, and without the answer to its lab, under whatever name."""
 
     def __init__(self, own: OwnClass) -> None:
         self._own = own
 
     def __getattribute__(self, name: str) -> Any:
         own: OwnClass = object.__getattribute__(self, "_own")
+        if name in own.answer:
+            raise LabkitError(f"{own.reference.__name__}.{name} is the reference's answer to this lab.")
         found = own.beneath(name)
         return getattr(own.reference, name) if found is NOTHING else bound(found, None, own.reference)
 

@@ -45,6 +45,7 @@ class ClockOfAThread:
     def __init__(self, thread: str) -> None:
         self._file = KernelFile(f"{thread}/schedstat")
         self._waited = 0.0
+        self.is_exact = bool(self._file.numbers())  # else it is the clock on the wall
 
     def __call__(self) -> float:
         numbers = self._file.numbers()

@@ -77,7 +77,7 @@ class Grader:
         self._send(order)
         kind = ""
         while kind not in ("refused", "end", "late", "dead"):
-            kind, about = self._next(most_seconds(self.lab, order["hung"]))
+            kind, about = self._next(seconds_for(self.lab, order["hung"]))
             yield kind, about
 
     def close(self) -> str:
@@ -104,7 +104,7 @@ class Grader:
 
     def _next(self, seconds: float) -> tuple[str, str]:
         """The next line: its kind, and what it is about. "late": none came in time; "dead": none will."""
-        deadline = Deadline(seconds, self._clock)
+        deadline = Deadline(seconds * (1 if self._clock.is_exact else WALL_TIMES) + GRACE_SECONDS, self._clock)
         while True:
             try:
                 line = self._lines.get(timeout=max(deadline.left, 0.0))
@@ -187,7 +187,7 @@ def verdicts(
         elif kind == "refused":
             yield -1, NOT_RUN, written(about), 0.0, ""
         elif kind in ("late", "dead") and not is_told:
-            slow = f"it did not come back within {most_seconds(lab, order['hung']):.0f} s"
+            slow = f"it did not come back within {seconds_for(lab, order['hung']):g} s"
             how = process.close() or (slow if kind == "late" else "it closed the grader's channel")
             if current < 0:
                 yield -1, NOT_RUN, f"mine.py is not read to its end: {how}.", 0.0, ""
@@ -199,11 +199,6 @@ def verdicts(
 def written(message: str) -> str:
     """A message that labkit.confined has put into one line; what could steer a terminal is escaped."""
     return "\n".join(map(printable, message.encode().decode("unicode_escape").expandtabs().split("\n")))
-
-
-def most_seconds(lab: Lab, hung: bool) -> float:
-    """How long a line may be awaited; the watchdog in the process comes before that where it can."""
-    return seconds_for(lab, hung) * WALL_TIMES + GRACE_SECONDS
 
 
 def how_it_ended(status: int) -> str:

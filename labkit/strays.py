@@ -13,6 +13,7 @@ A number outside is read as 0 and never written, so the kernel goes on. A compil
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -43,6 +44,7 @@ def watched(far: Mapping[str, int] | None = None, **tensors: Any) -> Iterator[li
     """
     strays: list[str] = []
     try:
+        from triton.runtime import interpreter
         from triton.runtime.interpreter import InterpreterBuilder
     except ImportError:
         yield strays
@@ -60,11 +62,29 @@ def watched(far: Mapping[str, int] | None = None, **tensors: Any) -> Iterator[li
         ptrs, allowed = watch.look_up(builder, ptrs, mask, "writes")
         return store(builder, ptrs, value, allowed, *options, **named)
 
+    def patch_lang(function: Any) -> Any:
+        return SimpleNamespace(restore=int) if is_patched(function) else patch_lang_again(function)
+
+    patch_lang_again = interpreter._patch_lang
     with (
+        patch.object(interpreter, "_patch_lang", patch_lang),
         patch.object(InterpreterBuilder, "create_masked_load", watched_load),
         patch.object(InterpreterBuilder, "create_masked_store", watched_store),
     ):
         yield strays
+
+
+def is_patched(function: Any) -> bool:
+    """Whether the interpreter's language is in place already, as it is for the helpers that a kernel calls.
+
+    The interpreter puts it there again at each call of a helper, which takes as long as the rest of the kernel.
+    """
+    import triton.language as tl
+
+    languages = [value for value in function.__globals__.values() if value is tl or value is tl.core]
+    return bool(languages) and not any(
+        tl.core.is_builtin(each) for lang in languages for each in (lang.load, lang.tensor.__add__)
+    )
 
 
 class Watch:

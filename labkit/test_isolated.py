@@ -211,6 +211,7 @@ CASES = {
     "borrowed_by_an_alias": Case(
         "Other = ReferenceScheduler",
         answer="return Other._clamp_new_tokens(self, num_new_tokens, token_budget)",
+        says="is the reference's answer",
     ),
     "borrowed_by_exec": Case(
         "import inspect\nexec(inspect.getsource(ReferenceScheduler))", says="may not run text as code"
@@ -336,7 +337,7 @@ def test_a_submission_that_brings_a_grader_is_graded_by_this_one(tmp_path: Path)
         command, capture_output=True, text=True, cwd=submission, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     report = json.loads(run.stdout)
-    assert 0 < report["03.1"]["passed"] < report["03.1"]["total"] == 35
+    assert 0 < report["03.1"]["passed"] < report["03.1"]["total"] == len(read_tests(HOSTILE))
     assert report["03.3"]["passed"] == report["03.3"]["total"]
     assert project() == before
 

@@ -636,6 +636,14 @@ def test_a_suite_that_hangs_is_red_and_says_so(break_it: Lab) -> None:
     assert deadline.left > 0
 
 
+def test_runs_of_a_suite_leave_no_modules_behind(break_it: Lab) -> None:
+    """Every graft looks at all modules, so those of thousands of runs would slow down each run that follows."""
+    grade(break_it, SUITE)
+    before = len(sys.modules)
+    grade(break_it, SUITE)
+    assert len(sys.modules) <= before + 3, "the suite itself and its lab's tests"
+
+
 WHILE_ONE_IS_HELD = SUITE.replace("    assert", "    while pool.num_free_blocks < 4: pass\n    assert")
 
 

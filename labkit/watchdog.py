@@ -4,10 +4,10 @@ LabHang is no Exception, so a loop that swallows those cannot keep it. One that 
 one a moment later. Works on every system, since it needs neither signals nor processes; it sleeps under a debugger,
 where a breakpoint is no hang. What runs inside one call to C cannot be interrupted by it.
 
-The time that counts is that for which the code's own thread has run: on a busy machine nothing is ended that is merely
-slow. Code that sleeps or waits does not run, so the clock on the wall counts, too, WALL_TIMES as long (labkit.deadline:
-without the time in which it waited for a core). Where a system cannot say how long a thread has run, the clock on the
-wall is all there is.
+The time that counts is that for which the code's own thread has run, slept or waited for something, without that in
+which it waited for a core (labkit.deadline): on a busy machine nothing is ended that is merely slow. Where a system
+cannot tell, the time for which the thread has run counts, and WALL_TIMES as much by the clock on the wall; where it
+cannot tell that, either, the clock on the wall is all there is.
 
 LabHang may come between any two instructions, in this module and inside others' locks, too. So one thread does it all,
 from the first use on, and shares with the watched ones nothing but a list, flags and a lock that they only release;
@@ -32,7 +32,7 @@ from labkit.deadline import ClockOfAThread, Deadline
 
 FIRST_SECONDS = 3.0
 AFTER_A_HANG = 0.3  # for the tests after one that hung: most of them will, too
-WALL_TIMES = 2  # as long by the clock on the wall as the thread may run
+WALL_TIMES = 2  # as long by the clock on the wall as the thread may run, where waiting for a core counts
 MOST_SECONDS = 60.0  # between two looks
 AGAIN_SECONDS = 0.002  # often: one that swallows everything lets go only between two turns of its loop
 DEPTH = 10  # frames; what this module calls is not deep
@@ -55,7 +55,8 @@ class Watch:
         running = clock_of(self.thread_id)
         if not hasattr(_own, "clock"):
             _own.clock = ClockOfAThread(f"/proc/self/task/{threading.get_native_id()}")
-        self._deadlines = [Deadline(seconds * (WALL_TIMES if running else 1), _own.clock)]
+        times = WALL_TIMES if running and not _own.clock.is_exact else 1
+        self._deadlines = [Deadline(seconds * times, _own.clock)]
         if running:
             self._deadlines.append(Deadline(seconds, running))
         self.file = file

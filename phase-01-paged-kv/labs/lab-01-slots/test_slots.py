@@ -39,8 +39,10 @@ def test_one_block(lab, case):
 
 
 @concept("Block 0 is a block like any other: its first slot is 0.", invariant="I1")
-def test_block_zero(lab):
-    expect(lab, "slot of the first token of a request that owns block 0", [[0]], [0], [0], 4, [0])
+@cases(of_4=(4, [0]), of_100=(100, [0, 1, 2, 99]))
+def test_block_zero(lab, case):
+    block_size, slots = case
+    expect(lab, "slots of a request that owns block 0", [[0]], [0] * len(slots), slots, block_size, slots)
 
 
 @concept(
@@ -51,12 +53,16 @@ def test_block_zero(lab):
     of_1=(1, [4, 5, 6]),
     of_3=(3, [12, 13, 14, 15, 16, 17, 18]),
     of_4=(4, [16, 17, 18, 19, 20, 21, 22, 23, 24]),
+    of_6=(6, list(range(24, 37))),
     of_16=(16, list(range(64, 97))),
+    of_49=(49, [196, 244, 245, 293, 294]),
+    of_300=(300, [1200, 1455, 1456, 1499, 1500, 1800]),
+    of_20_million=(20_000_000, [80_000_000, 99_999_999, 100_000_000, 119_999_999, 120_000_000]),
 )
 def test_blocks_of_every_size(lab, case):
-    """Prompts of 2B + 1 tokens, in blocks 4, 5 and 6."""
+    """Prompts of up to 2B + 1 tokens, in blocks 4, 5 and 6."""
     block_size, slots = case
-    positions = list(range(len(slots)))
+    positions = [slot - 4 * block_size for slot in slots]
     what = f"slots of {len(slots)} tokens in blocks 4, 5, 6"
     expect(lab, what, [[4, 5, 6]], [0] * len(slots), positions, block_size, slots)
 
@@ -93,6 +99,29 @@ def test_tokens_of_two_requests_alternate(lab):
     expect(lab, what, [[5], [2]], [1, 0, 1, 0], [0, 0, 1, 1], 4, [8, 20, 9, 21])
 
 
+@concept("Tokens of one request may come in any order, too: each has the slot of its own position.", invariant="I1")
+def test_positions_in_any_order(lab):
+    expect(lab, "slots of positions 0, 2, 1, 3", [[5]], [0] * 4, [0, 2, 1, 3], 4, [20, 22, 21, 23])
+
+
+@concept("Rows, columns and tokens are as many as the arrays hold.", invariant="I1")
+@cases(
+    requests=(300, 1, 2, range(300), [0] * 300, range(2, 602, 2)),
+    columns=(1, 40_000, 1, [0, 0], [0, 39_999], [1, 40_000]),
+    tokens=(1, 2, 40_000, [0] * 70_000, range(70_000), range(40_000, 110_000)),
+)
+def test_many(lab, case):
+    """Block ids count up from 1, row by row."""
+    num_requests, num_columns, block_size, requests, positions, expected = case
+    table = np.arange(1, 1 + num_requests * num_columns, dtype=np.int32).reshape(num_requests, num_columns)
+    sizes = f"{num_requests:,} requests of {num_columns:,} columns, blocks of {block_size:,}, {len(requests):,} tokens"
+    see = check(lambda: sizes)
+    slots = lab.to_slots(table, np.array(requests, np.int64), np.array(positions, np.int64), block_size)
+    see("number of slots", len(slots), equals=len(expected))
+    t = next((t for t, slot in enumerate(slots.tolist()) if slot != expected[t]), 0)
+    see(f"slot of position {positions[t]:,} of request {requests[t]:,}, token {t:,}", int(slots[t]), expected[t])
+
+
 @concept(
     "A request without a token in this step keeps its row, so the rows after it keep their numbers.", invariant="I2"
 )
@@ -115,12 +144,19 @@ def test_a_shared_block(lab):
 
 
 @concept("A large cache has more slots than an int32 can count, so slots are int64.", invariant="I3")
-@cases(above_int32=(200_000_000, 3_200_000_000), above_uint32=(2_000_000_001, 32_000_000_016))
+@cases(
+    above_int32=(200_000_000, 16, 3_200_000_000),
+    above_uint32=(2_000_000_001, 16, 32_000_000_016),
+    of_3=(2_000_000_001, 3, 6_000_000_003),
+    of_1000=(2**31 - 1, 1000, 2_147_483_647_000),
+)
 def test_a_large_cache(lab, case):
     """float32 would round 3,200,000,007 to a multiple of 256."""
-    block, slot = case
-    what = f"slots of a request that owns block {block:,}, of 16 slots"
-    expect(lab, what, [[block]], [0] * 8, list(range(8)), 16, list(range(slot, slot + 8)))
+    block, block_size, slot = case
+    num_tokens = min(block_size, 8)
+    what = f"slots of a request that owns block {block:,}, of {block_size} slots"
+    slots = list(range(slot, slot + num_tokens))
+    expect(lab, what, [[block]], [0] * num_tokens, list(range(num_tokens)), block_size, slots)
 
 
 @concept("Slots are an int64 array, be they many, few or none.", invariant="I3")
@@ -144,14 +180,21 @@ def test_parts_of_larger_arrays(lab):
     see = check(draw, wide[:, :2].tolist(), requests[::2], positions[::2], 4)
     slots = lab.to_slots(wide[:, :2], requests[::2], positions[::2], 4)
     see("slots of six tokens of two requests", slots.tolist(), equals=[16, 17, 18, 19, 20, 28])
+    turned = np.array([[4, 7], [5, 2]], np.int32).T  # its columns lie side by side in memory, and not its rows
+    slots = lab.to_slots(turned, requests[::2], positions[::2], 4)
+    see("the same, with a table that is a transposed array", slots.tolist(), equals=[16, 17, 18, 19, 20, 28])
 
 
 @concept("The caller goes on using what it passed: nothing is changed in place.", invariant="I3")
-def test_the_arguments_stay(lab):
-    tables, requests, positions = [[9, 99, 99], [4, 5, 99]], [1, 0, 1, 1], [3, 0, 4, 5]
+@cases(
+    of_4=([[9, 99, 99], [4, 5, 99]], [1, 0, 1, 1], [3, 0, 4, 5], 4),
+    slots_like_positions=([[0]], [0, 0], [0, 0], 1),
+)
+def test_the_arguments_stay(lab, case):
+    tables, requests, positions, block_size = case
     arrays = np.array(tables, np.int32), np.array(requests, np.int64), np.array(positions, np.int64)
-    see = check(draw, tables, requests, positions, 4)
-    slots = lab.to_slots(*arrays, 4)
+    see = check(draw, tables, requests, positions, block_size)
+    slots = lab.to_slots(*arrays, block_size)
     slots += 100
     see("positions after the call", arrays[2].tolist(), equals=positions)
     see("requests after the call", arrays[1].tolist(), equals=requests)
@@ -159,7 +202,7 @@ def test_the_arguments_stay(lab):
 
 
 @concept(
-    "Each step stands alone: the caller keeps the last one's slots, and writes the next tables into the same array.",
+    "Each step stands alone: the caller keeps the last one's slots, and writes the next step into the same arrays.",
     invariant="I3",
 )
 def test_two_steps(lab):
@@ -173,11 +216,24 @@ def test_two_steps(lab):
     third = lab.to_slots(table, requests[:4], positions[:4], 4)
     see("slots of 4 tokens, after block 8 took the place of block 4", third.tolist(), equals=[32, 33, 34, 35])
     see("slots of the first step, which the caller kept", first.tolist(), equals=[16, 17, 18, 19])
+    arrays = np.zeros((2, 2), np.int32), np.zeros(4, np.int64), np.zeros(4, np.int64)
+    last = "nothing"
+    for tables, requests, positions, block_size, expected in (
+        ([[4, 5], [6, 7]], [0, 0, 1, 1], [0, 1, 0, 1], 2, [8, 9, 12, 13]),
+        ([[4, 5], [8, 9]], [0, 0, 1, 1], [0, 1, 0, 1], 2, [8, 9, 16, 17]),
+        ([[4, 5], [8, 9]], [0, 0, 0, 1], [0, 1, 2, 0], 2, [8, 9, 10, 16]),
+        ([[4, 5], [8, 9]], [0, 0, 1, 1], [0, 1, 0, 1], 1, [4, 5, 8, 9]),
+    ):
+        see = check(draw, tables, requests, positions, block_size)
+        for array, numbers in zip(arrays, (tables, requests, positions)):
+            array[:] = numbers
+        see(f"slots of a step in arrays that held {last} before", lab.to_slots(*arrays, block_size).tolist(), expected)
+        last = f"blocks {shown(np.ravel(tables))} and positions {shown(positions)}"
 
 
 def any_batch(rng, size):
     """Tables, requests, positions and block_size: at first one token or two, later thousands of slots."""
-    block_size, num_requests = rng.choice((1, 2, 3, 4, 16)), rng.randint(1, 2 + size // 10)
+    block_size, num_requests = rng.choice((1, 2, 3, 4, 6, 16)), rng.randint(1, 2 + size // 10)
     width = rng.randint(1, 3 + size) if size < 30 else rng.randint(300, 600)
     owned = [rng.randint(1, width) for _ in range(num_requests)]
     ids = range(2**31 // 8) if size % 5 == 4 else range(num_requests * width)

@@ -21,10 +21,8 @@ class Layer:
     def __init__(self, lab, num_tokens, num_blocks=3, block_size=4, num_kv_heads=1, head_dim=2, dtype=torch.float32):
         self.lab, self.block_size, self.slots = lab, block_size, []
         shape = (num_blocks, block_size, num_kv_heads, head_dim)
-        self.key_cache, self.value_cache = (
-            torch.full(shape, CANARY, dtype=dtype),
-            torch.full(shape, CANARY, dtype=dtype),
-        )
+        self.memory = torch.full((2, *shape), CANARY, dtype=dtype)  # that of both caches
+        self.key_cache, self.value_cache = self.memory
         tokens = 10 * torch.arange(1, num_tokens + 1)[:, None, None]
         heads, dims = torch.arange(num_kv_heads)[:, None], torch.arange(head_dim)
         self.key = (tokens + 2 * heads + dims).to(dtype)
@@ -47,10 +45,11 @@ class Layer:
         self.write_with(self.metadata(slots))
 
     def write_with(self, metadata, backend=None):
+        """It must show in the memory that the caches had before."""
         self.slots = metadata.slot_mapping.tolist()
         self.see = check(self.draw)
         backend = backend or self.lab.ReferenceBackend()
-        backend.write_kv(self.key, self.value, self.key_cache, self.value_cache, metadata)
+        backend.write_kv(self.key, self.value, *self.memory.unbind(), metadata)
 
     def draw(self):
         """The first number of each slot."""
@@ -67,10 +66,14 @@ class Layer:
         """Row `row` stands at that place."""
         for name, new, cache in (("key", self.key, self.key_cache), ("value", self.value, self.value_cache)):
             what = f"{name} of row {row}, in block {block} at offset {offset}"
-            if same_bits(cache[block, offset], new[row]):
+            wanted, found = new[row].contiguous(), cache[block, offset]
+            if same_bits(found, wanted):
                 self.see.true(what, True)
-            else:
-                self.see.fail(what, str(new[row].tolist()), str(cache[block, offset].tolist()))
+                continue
+            if str(found.tolist()) == str(wanted.tolist()):
+                what, dtype = f"bits of the {what}", BITS[found.element_size()]
+                wanted, found = wanted.view(dtype), found.view(dtype)
+            self.see.fail(what, str(wanted.tolist()), str(found.tolist()))
 
     def expect_untouched(self, places):
         """A canary still stands at each of these places (block, offset)."""
@@ -108,12 +111,19 @@ def test_slots_in_any_order(lab):
         layer.expect(row, block, offset)
 
 
+@concept("Slot 0 is a slot like any other: only -1 is padding.", invariant="I2")
+def test_slot_zero(lab):
+    layer = Layer(lab, 2)
+    layer.write([0, 1])
+    layer.expect(row=0, block=0, offset=0)
+    layer.expect(row=1, block=0, offset=1)
+
+
 @concept("A slot is split by dividing by block_size, which may be any number.", invariant="I1")
 @cases(
     of_1=(1, [3, 4], [(3, 0), (4, 0)]),
     of_3=(3, [5, 6], [(1, 2), (2, 0)]),
     of_16=(16, [15, 16], [(0, 15), (1, 0)]),
-    slot_zero=(3, [0, 1], [(0, 0), (0, 1)]),
 )
 def test_blocks_of_every_size(lab, case):
     block_size, slots, places = case
@@ -123,12 +133,25 @@ def test_blocks_of_every_size(lab, case):
         layer.expect(row, block, offset)
 
 
-@concept("A slot holds all KV heads of a token.", invariant="I1")
-def test_every_head_is_stored(lab):
-    layer = Layer(lab, 2, num_kv_heads=3, head_dim=2)
+@concept("A slot holds all KV heads of a token, with all their numbers.", invariant="I1")
+@cases(heads=(3, 2), many_heads=(17, 2), many_numbers=(1, 300))
+def test_every_head_is_stored(lab, case):
+    num_kv_heads, head_dim = case
+    layer = Layer(lab, 2, num_kv_heads=num_kv_heads, head_dim=head_dim)
     layer.write([5, 6])
     layer.expect(row=0, block=1, offset=1)
     layer.expect(row=1, block=1, offset=2)
+
+
+@concept("A step may have many rows, and a cache many slots.", invariant="I1")
+@cases(rows=(300, 80, 4, [*range(1, 301)]), slots=(2, 2200, 16, [35_000, 35_001]))
+def test_many(lab, case):
+    *sizes, slots = case
+    layer = Layer(lab, *sizes)
+    layer.key, layer.value = layer.key % 64, layer.value % 64
+    layer.write(slots)
+    for row in (0, len(slots) - 1):
+        layer.expect(row, *divmod(slots[row], layer.block_size))
 
 
 @concept(
@@ -141,11 +164,16 @@ def test_rows_of_a_wider_matrix(lab):
     layer.write([5, 6])
     layer.expect(row=0, block=1, offset=1)
     layer.expect(row=1, block=1, offset=2)
+    layer.value = layer.value.clone()
+    layer.write([7, 8])  # the keys lie further apart than the values
+    layer.expect(row=0, block=1, offset=3)
+    layer.expect(row=1, block=2, offset=0)
 
 
 @concept("What is stored is what was computed, bit for bit, whatever the dtype.", invariant="I1")
 @cases(
     bfloat16=(torch.bfloat16, 1e5),
+    bfloat16_nan=(torch.bfloat16, torch.nan),
     float16=(torch.float16, 1 + 2**-10),
     float32=(torch.float32, 1 + 2**-23),
     float64=(torch.float64, 1 + 2**-52),
@@ -154,6 +182,8 @@ def test_nothing_is_rounded(lab, case):
     dtype, number = case
     layer = Layer(lab, 2, dtype=dtype)
     layer.key[0], layer.value[1] = number, -number
+    if number != number:
+        layer.key[0].view(torch.int16).add_(1)  # NaN has many patterns of bits
     layer.write([5, 6])
     layer.expect(row=0, block=1, offset=1)
     layer.expect(row=1, block=1, offset=2)
@@ -218,6 +248,25 @@ def test_nan_elsewhere(lab):
     layer.expect(row=1, block=1, offset=2)
 
 
+@concept(
+    "A layer has caches and blocks of its own: the next layer's write goes there, and nowhere else.", invariant="I3"
+)
+def test_each_layer_has_its_caches(lab):
+    first, second = Layer(lab, 2), Layer(lab, 2)
+    metadata, backend = first.metadata([5, 6]), lab.ReferenceBackend()
+    first.write_with(metadata, backend)
+    second.key, second.value = second.key + 100, second.value + 100
+    second.write_with(metadata, backend)
+    second.expect(row=0, block=1, offset=1)
+    second.expect(row=1, block=1, offset=2)
+    first.expect(row=0, block=1, offset=1)
+    first.expect(row=1, block=1, offset=2)
+    third = Layer(lab, 2, num_blocks=6, block_size=2)
+    third.write_with(third.metadata([5, 6]), backend)
+    third.expect(row=0, block=2, offset=1)
+    third.expect(row=1, block=3, offset=0)
+
+
 @concept("Every layer of the model reads the same metadata, so a write leaves it as it was.", invariant="I3")
 def test_two_layers_share_the_metadata(lab):
     first, second = Layer(lab, 3), Layer(lab, 3)
@@ -254,6 +303,10 @@ def test_two_steps(lab):
     metadata.slot_mapping.add_(4)
     layer.write_with(metadata, backend)
     layer.expect(row=1, block=2, offset=2)
+    layer.key += 100
+    metadata.slot_mapping.numpy()[:] = [2, 3]  # torch does not count this as a change
+    layer.write_with(metadata, backend)
+    layer.expect(row=1, block=0, offset=3)
 
 
 def any_step(rng, size):

@@ -152,10 +152,15 @@ def test_result_between_pieces(lab):
     pieces = [([0.0, 0.0], [4.0, 4.0]), ([LN3], [8.0])]
     see = check(draw_pieces, pieces)
     softmax = add_all(lab, pieces[:1])
-    expect(see, "result after piece 0", softmax.result(), [[[4.0]]])
-    expect(see, "result after piece 0, asked again", softmax.result(), [[[4.0]]])
+    first = softmax.result()
+    expect(see, "result after piece 0", first, [[[4.0]]])
+    again = softmax.result()
+    expect(see, "result after piece 0, asked again", again, [[[4.0]]])
+    again += 100
     softmax.add(torch.tensor([[pieces[1][0]]]), torch.tensor(pieces[1][1])[:, None, None])
-    expect(see, "result after piece 1", softmax.result(), [[[(4 + 4 + 3 * 8) / 5]]])
+    what = "result after piece 1, while the caller added 100 to its second result"
+    expect(see, what, softmax.result(), [[[(4 + 4 + 3 * 8) / 5]]])
+    expect(see, "the first result, which the caller kept", first, [[[4.0]]])
 
 
 @concept("Two softmaxes know nothing of each other.", invariant="I2", illustrates=True)
@@ -178,10 +183,25 @@ def test_the_piece_stays(lab):
     see("values after add()", values.tolist(), equals=[[[4.0]], [[8.0]]])
 
 
+@concept(
+    "add() is done with the tensors of a piece when it returns: the caller may fill them anew.",
+    invariant="I2",
+)
+@cases(of_one=[([0.0], [4.0]), ([LN3], [8.0])], of_two=[([0.0, 0.0], [4.0, 4.0]), ([LN3, LN3], [8.0, 8.0])])
+def test_a_piece_is_filled_anew(lab, case):
+    see = check(draw_pieces, case)
+    n = len(case[0][0])
+    softmax, scores, values = lab.OnlineSoftmax(1, 1, 1, CPU), torch.zeros(1, 1, n), torch.zeros(n, 1, 1)
+    for new_scores, new_values in case:
+        scores[:], values[:, 0, 0] = torch.tensor(new_scores), torch.tensor(new_values)
+        softmax.add(scores, values)
+    expect(see, "the weighted mean of two pieces, which came in the same tensors", softmax.result(), [[[7.0]]])
+
+
 @concept("The last block may be full or not: positions up to end - 1 count, and end does not.", invariant="I1")
 @cases(
     one=(4, 1, 0.0), below=(4, 3, 1.0), full=(4, 4, 1.5), above=(4, 5, 2.0), two_full=(4, 8, 3.5),
-    blocks_of_1=(1, 3, 1.0), blocks_of_3=(3, 7, 3.0), blocks_of_16=(16, 17, 8.0),
+    blocks_of_1=(1, 3, 1.0), blocks_of_3=(3, 7, 3.0), blocks_of_16=(16, 17, 8.0), many_blocks=(1, 601, 300.0),
 )  # fmt: skip
 def test_every_length(lab, case):
     block_size, end, mean = case
@@ -220,19 +240,32 @@ def test_what_is_outside(lab, case):
     expect(see, f"mean of positions {begin} to {end - 1}, where all other slots hold NaN", got, [[mean, mean]])
 
 
+@concept("What the query sees is not mended: NaN and infinities show in the result.", invariant="I5")
+@cases(nan_key=("keys", math.nan, math.nan), infinite_value=("values", math.inf, math.inf))
+def test_what_is_inside(lab, case):
+    name, number, mean = case
+    sequence = Sequence([1, 2], 5, 3)
+    getattr(sequence, name)[2] = number
+    see = check(sequence.draw, 0, 5)
+    got = sequence.attend(lab, torch.zeros(1, 2), 0, 5)
+    what = f"attention of a query of zeros; the {name} of position 2 are {number}"
+    see(what, shown(got), equals=shown(torch.tensor([mean, mean])))
+
+
 @concept("Query, caches and table are read, not changed.", invariant="I6")
 @cases(float32=torch.float32, bfloat16=torch.bfloat16)
 def test_what_is_passed_stays(lab, case):
     """A tensor that is float32 already is not copied by float(): what changes the one changes the other."""
     sequence = Sequence([1, 2], 5, 3, seed=4, dtype=case)
-    query, table, (key_cache, value_cache) = sequence.query(1), [1, 2, 9], sequence.caches()
+    query, table, (key_cache, value_cache) = sequence.query(1), [1, 2] + [9] * 98, sequence.caches()
     before = [each.tolist() for each in (query, key_cache, value_cache)]
     see = check(sequence.draw, 0, 5)
     lab.attend_one(query, key_cache, value_cache, table, 0, 5, 0.5)
     see("the query after the call", query.tolist(), equals=before[0])
     see("the key cache after the call", key_cache.flatten().tolist(), equals=flat(before[1]))
     see("the value cache after the call", value_cache.flatten().tolist(), equals=flat(before[2]))
-    see("the table after the call", table, equals=[1, 2, 9])
+    see("columns of the table after the call", len(table), equals=100)
+    see("the first of them", table[:3], equals=[1, 2, 9])
 
 
 @concept("The cache is read at each call: it has changed since the last one.", invariant="I1")
@@ -255,10 +288,18 @@ def test_the_cache_changes(lab):
     "A score is query times key times the scale that was given; not every model takes 1 / sqrt(head_dim).",
     invariant="I1",
 )
-@cases(below=(2, 0.3), full=(3, 1.0), above=(4, 0.3), tiny_scale=(4, 0.01))
+@cases(
+    below=(2, 0.3, 5),
+    full=(3, 1.0, 5),
+    above=(4, 0.3, 5),
+    tiny_scale=(4, 0.01, 5),
+    no_scale=(4, 0.0, 5),
+    negative_scale=(4, -0.3, 5),
+    wide=(4, 0.1, 300),
+)
 def test_scores(lab, case):
-    end, scale = case
-    sequence = Sequence([1, 2], 6, 3, head_dim=5, seed=end)
+    end, scale, head_dim = case
+    sequence = Sequence([1, 2], 6, 3, head_dim=head_dim, seed=end)
     query = sequence.query(1)
     see = check(sequence.draw, 0, end)
     got = sequence.attend(lab, query, 0, end, scale)
@@ -353,6 +394,24 @@ def test_what_is_rounded(lab, case):
         see = check(draw_numbers, block_size, scale, query, keys, values)
         got = sequence.attend(lab, torch.tensor([query]).to(dtype), 0, len(keys), scale)
         expect(see, f"attention in {dtype}", got, [[mean] * len(query)], bound=roundoff + 1e-3)
+
+
+@concept("A query and caches of two dtypes: neither is rounded to the other's.", invariant="I6")
+@cases(
+    keys=(torch.bfloat16, torch.float32, [1.0], [[4097.0], [4096.0]], [0.0, 1.0], LN3, 0.25, 1e-2),
+    values=(torch.bfloat16, torch.float32, [0.0], [[0.0], [0.0]], [4097.0, -4096.0], 1.0, 0.5, 1e-3),
+    query=(torch.float32, torch.float16, [4097.0, -4096.0], [[1.0, 1.0], [0.0, 0.0]], [0.0, 1.0], LN3, 0.25, 1e-3),
+    result=(torch.float32, torch.float16, [0.0], [[0.0], [0.0]], [1.0, 1 + 2**-10], 1.0, 1 + 2**-11, 1e-5),
+)
+def test_two_dtypes(lab, case):
+    """Beside 4096, 16 bits know no 4097. Scores of 4500 in float32 are right to 5e-4, so the first bound is wide."""
+    of_query, of_caches, query, keys, values, scale, mean, bound = case
+    sequence = Sequence([0], len(keys), 4, head_dim=len(query), dtype=of_caches)
+    sequence.keys = torch.tensor(keys)[:, None].to(of_caches)
+    sequence.values = torch.tensor(values)[:, None, None].expand(-1, 1, len(query)).to(of_caches)
+    see = check(draw_numbers, 4, scale, query, keys, values)
+    got = sequence.attend(lab, torch.tensor([query]).to(of_query), 0, len(keys), scale)
+    expect(see, f"attention of a query in {of_query}, with caches in {of_caches}", got, [[mean] * len(query)], bound)
 
 
 def any_pieces(rng, size):

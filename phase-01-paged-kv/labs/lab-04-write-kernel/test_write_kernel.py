@@ -105,7 +105,7 @@ def test_slots_in_any_order(lab):
 
 
 @concept("A token has ROW numbers, all heads of it, be they few or many.", invariant="I1")
-@cases(one_number=(1, 1), heads=(2, 4), many=(5, 13))
+@cases(one_number=(1, 1), heads=(2, 4), many=(5, 13), hundreds=(9, 129))
 def test_rows_of_every_size(lab, case):
     num_kv_heads, head_dim = case
     step = Step(2, num_kv_heads, head_dim)
@@ -189,7 +189,7 @@ def test_nothing_is_rounded(lab, case):
 
 
 @concept("A row is copied, not judged: NaN, infinities and -0.0 arrive as they are.", invariant="I1")
-@cases(nan=torch.nan, infinity=torch.inf, minus_zero=-0.0, zero=0.0)
+@cases(nan=torch.nan, infinity=torch.inf, minus_zero=-0.0, zero=0.0, subnormal=1e-40)
 def test_odd_numbers(lab, case):
     step = Step(2)
     step.key[0], step.value[1] = case, -case

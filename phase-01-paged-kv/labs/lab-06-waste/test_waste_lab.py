@@ -121,6 +121,21 @@ def test_holes_are_counted_afresh(lab):
     see("holes() of a longer memory with the same stretches", other.holes(), equals=[range(2, 4), range(6, 12)])
     memory.stretches[0] = range(2, 4)
     see("holes(), after request 0 left and came back", memory.holes(), equals=[range(0, 2), range(6, 8)])
+    memory.holes().clear()
+    see("holes(), after the caller emptied the list of the last call", memory.holes(), [range(0, 2), range(6, 8)])
+
+
+@concept("A memory may have many slots and many requests; a hole far behind is one like the others.", invariant="I1")
+def test_a_large_memory(lab):
+    """2,000 requests of 2 slots, each with one free slot behind it."""
+    memory = lab.ContiguousMemory(10_000)
+    memory.stretches.update({i: range(3 * i, 3 * i + 2) for i in range(2000)})
+    see = check(lambda: "10,000 slots; request i of 2,000 holds slots 3 * i and 3 * i + 1")
+    holes = memory.holes()
+    see("number of holes", len(holes), equals=2000)
+    see("the last but one, and the last", holes[-2:], equals=[range(5996, 5997), range(5999, 10_000)])
+    see("answer of allocate(3000, 2)", memory.allocate(3000, 2), equals=True)
+    see("where request 3000 lies", memory.stretches.get(3000), equals=range(5999, 6001))
 
 
 @concept(
@@ -302,11 +317,29 @@ def test_counting_changes_nothing(lab):
     more_than_enough=("0000....11..", 5, (3, 2, 1, 6, 0)),
     too_few=("0000....11..", 7, (3, 2, 1, 0, 6)),
     none_left=("0000011", 2, (3, 2, 2, 0, 0)),
+    all_are_left=("........", 8, (0, 0, 0, 8, 0)),
+    all_are_too_few=("........", 9, (0, 0, 0, 0, 8)),
 )
 def test_what_nobody_holds(lab, case):
     drawn, refused, expected = case
     jobs = [lab.Job(2, 1), lab.Job(1, 1)]
-    count(lab, stretched(lab, drawn), jobs, {0: 2, 1: 1}, refused, expected)
+    count(lab, stretched(lab, drawn), jobs, {0: 2, 1: 1} if "0" in drawn else {}, refused, expected)
+
+
+@concept(
+    "Each count is made anew: who holds what, the jobs and what is written may have changed since the last.",
+    invariant="I5",
+)
+def test_counts_are_made_afresh(lab):
+    memory, jobs, written = paged(lab, 16, 4, {0: 1}), [lab.Job(2, 1), lab.Job(3, 4)], {0: 2}
+    count(lab, memory, jobs, written, 13, (2, 1, 1, 0, 12))
+    memory.num_blocks[0] = 2
+    count(lab, memory, jobs, written, 13, (2, 1, 5, 0, 8))
+    jobs[0] = lab.Job(2, 4)
+    count(lab, memory, jobs, written, 13, (2, 4, 2, 0, 8))
+    written[0] = 5
+    count(lab, memory, jobs, written, 13, (5, 1, 2, 0, 8))
+    count(lab, memory, jobs, written, 3, (5, 1, 2, 8, 0))
 
 
 def power_of_two(length):
@@ -379,7 +412,7 @@ def plan_calls(rng):
         elif name == "free":
             calls.append((name, request_id))
         else:
-            calls.append((name, rng.choice((None, 1, 2, 5, 9)), rng.randint(0, 9)))
+            calls.append((name, rng.choice((None, 1, 2, 5, 9, 12, 20)), rng.randint(0, 9)))
     return calls
 
 

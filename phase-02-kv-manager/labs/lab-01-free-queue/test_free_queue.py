@@ -298,7 +298,7 @@ def test_removing_a_stranger(lab, case):
     see("number after the refusal", queue.num_free_blocks, equals=len(left))
 
 
-@concept("A block that left may come back, at either end, and stands there only.", invariant="I2")
+@concept("A block that left may come back, at either end, and stands there only.", invariant="I2", illustrates=True)
 def test_coming_back(lab):
     blocks, queue = make(lab, 4)
     see = check(lab.draw.queue, queue)
@@ -330,7 +330,11 @@ def make_watched(lab, num_blocks):
     return [WatchedBlock(i) for i in range(num_blocks)], looked_at
 
 
-@concept("No call walks the queue: it looks at the blocks it moves and at their neighbours.", invariant="I5")
+@concept(
+    "No call walks the queue: it looks at the blocks it moves and at their neighbours.",
+    invariant="I5",
+    illustrates=True,
+)
 @cases(
     remove="remove",
     append="append_n",
@@ -384,12 +388,23 @@ def all_out_and_in(lab, blocks, count, times):
         queue.popleft_n(count)
 
 
-@concept("All blocks are listed, however many there are.", invariant="I3")
+@concept("All blocks are listed, and any number is moved at once, however many there are.", invariant="I3")
 def test_a_long_list(lab):
     count = scaled(5_000)
     _, queue = make(lab, count)
     see = check()
     see.true(f"whether block_ids() lists all of {count} blocks", queue.block_ids() == list(range(count)))
+    taken = queue.popleft_n(count - 1)
+    see.true(
+        f"whether popleft_n({count - 1}) gives them in order", [b.block_id for b in taken] == list(range(count - 1))
+    )
+    front, back = taken[: count // 2], taken[count // 2 :]
+    queue.append_n(back)
+    queue.prepend_n(front)
+    expected = [block.block_id for block in front] + [count - 1] + [block.block_id for block in back]
+    what = f"whether {len(front)} blocks at the front and {len(back)} at the back are listed, one block between them"
+    see.true(what, queue.block_ids() == expected)
+    see("the number of blocks", queue.num_free_blocks, equals=count)
 
 
 @concept("The cost grows with the number of blocks moved, and not with its square.", invariant="I5")
@@ -402,7 +417,7 @@ def test_many_at_once(lab):
         see.true("whether many blocks, moved at once, cost what they do in 100 small queues", as_fast)
 
 
-def leave_and_come_back(queue, blocks):
+def from_the_middle(queue, blocks):
     """Each of the blocks, one by one, from the middle to the front, out, and in at the back."""
     for block in blocks:
         queue.remove(block)
@@ -411,29 +426,76 @@ def leave_and_come_back(queue, blocks):
         queue.append_n([block])
 
 
-def in_short_queues(lab, count):
+def from_the_ends(queue, blocks):
+    """The last block out and in at the front, and out and in at the back."""
+    for block in blocks[:1] * len(blocks):
+        queue.remove(block)
+        queue.prepend_n([block])
+        queue.remove(block)
+        queue.append_n([block])
+
+
+def a_few_at_once(queue, blocks):
+    """Three from the front to the back, and back to the front."""
+    for _ in blocks:
+        taken = queue.popleft_n(3)
+        queue.append_n(taken)
+        for block in taken:
+            queue.remove(block)
+        queue.prepend_n(taken)
+
+
+def nothing(queue, blocks):
+    """All that moves no block: nothing is taken or put in, and the number is read."""
+    for _ in blocks:
+        queue.popleft_n(0)
+        queue.append_n([])
+        queue.prepend_n([])
+        assert queue.num_free_blocks
+
+
+def refused(queue, blocks):
+    """More than there are, and a block that is taken already."""
+    taken, count = queue.popleft(), queue.num_free_blocks
+    for _ in blocks:
+        attempt(ValueError, queue.popleft_n, count + 1)
+        attempt(ValueError, queue.remove, taken)
+    queue.prepend_n([taken])
+
+
+def in_short_queues(lab, work, count):
     """The same with so many blocks, in queues of 100 that are new each time: they have no past, either."""
     for _ in range(count // 100):
         blocks, queue = make(lab, 100)
-        leave_and_come_back(queue, blocks)
+        work(queue, blocks[::-1])
 
 
 @concept("A call costs the same, however long the queue is.", invariant="I5")
-def test_a_long_queue(lab):
+@cases(
+    from_the_middle=from_the_middle, from_the_ends=from_the_ends, a_few=a_few_at_once, nothing=nothing, refused=refused
+)
+def test_a_long_queue(lab, case):
     see = check()
-    for length in (scaled(2_500), scaled(10_000), scaled(40_000)):
-        blocks, queue = make(lab, length)
-        moving = blocks[: -1 - length // 5 : -1]
-        as_fast = costs_the_same(
-            partial(leave_and_come_back, queue, moving), partial(in_short_queues, lab, len(moving))
-        )
-        see.true("whether blocks leave and come back to a long queue as fast as to new ones of 100", as_fast)
-        see("the number of blocks", queue.num_free_blocks, equals=length)
+    what = {
+        from_the_middle: "whether blocks leave and come back",
+        from_the_ends: "whether the last block leaves and comes back",
+        a_few_at_once: "whether three blocks at once leave and come back",
+        nothing: "whether calls of nothing and the number are",
+        refused: "whether calls are refused",
+    }[case]
+    # few moves first: the slowest queues are found before they take all the time there is
+    steps = ((2_500, 500), (10_000, 2_000), (40_000, 8_000)), ((20_000, 30), (20_000, 300), (20_000, 1_500))
+    for length, moves in steps[case is not from_the_middle]:
+        blocks, queue = make(lab, scaled(length))
+        moving = blocks[: -1 - scaled(moves) : -1]
+        as_fast = costs_the_same(partial(case, queue, moving), partial(in_short_queues, lab, case, len(moving)))
+        see.true(f"{what} as fast in a long queue as in new ones of 100", as_fast)
+        see("the number of blocks", queue.num_free_blocks, equals=scaled(length))
 
 
 def plan_calls(rng):
     """A queue of some blocks, and calls in any order. Blocks have any order, as have those that are put in."""
-    ids = rng.sample(range(9), rng.choice((1, 2, 3, 4, 6, 9)))
+    ids = rng.sample(range(40), rng.choice((1, 2, 3, 4, 6, 9, 40)))
     inside = ids[: rng.choice((0, 1, len(ids)))]
     outside = ids[len(inside) :]
     calls = [("FreeKVCacheBlockQueue", list(inside))]
@@ -463,7 +525,7 @@ def plan_calls(rng):
 
 def play_calls(lab, calls):
     """Blocks by their ids. One that is in already, in a walk that was cut short, is not put in a second time."""
-    blocks = [lab.KVCacheBlock(i) for i in range(9)]
+    blocks = [lab.KVCacheBlock(i) for i in range(40)]
     for block in blocks[::2]:
         block.ref_cnt, block.block_hash = 1, "content"
     for name, *arguments in calls:

@@ -63,6 +63,28 @@ def test_equal_prefixes_have_equal_names(lab, case):
     see("blocks of equal prefix whose names are equal", [x == y for x, y in zip(ours, theirs)], equals=[True, True])
 
 
+@concept("Requests with different salts never share, and those with the same salt do.", invariant="I1")
+@cases(
+    same=("tenant", "tenant", True),
+    other=("tenant", "other", False),
+    one_without=("tenant", None, False),
+    empty_is_a_salt=("", None, False),
+    word_none=("None", None, False),
+    blank=("tenant ", "tenant", False),
+    capital=("Tenant", "tenant", False),
+    equal_beginning=(80 * "x" + "1", 80 * "x" + "2", False),
+    accent_apart=("\u00e9", "e\u0301", False),
+)
+def test_salt(lab, case):
+    ours, theirs, expected = case
+    for hash_function in ("exact", "sha256"):
+        kv = lab.KVCacheManager(8, 2, hash_function=hash_function)
+        a, b = make(lab, "abcd", salt=ours), make(lab, "abcd", name="b", salt=theirs)
+        see = check(picture, a, b)
+        same = [x == y for x, y in zip(kv._block_hashes(a), kv._block_hashes(b))]
+        see("blocks of a and b whose names are equal", same, equals=[expected, expected])
+
+
 @concept("Only tokens and salt are in a name: nothing else about a request is.", invariant="I1")
 @cases(
     priority={"priority": 3},
@@ -120,10 +142,14 @@ def test_tokens_count_whole(lab, case):
 
 
 @concept("A name is made of the name before it and of the tokens of its own block, no others.", invariant="I2")
-@cases(exact="exact", sha256="sha256")
+@cases(exact="exact", sha256="sha256", numbers="numbers from 0", truths="False, then True")
 def test_what_a_name_is_made_of(lab, case):
-    kv = lab.KVCacheManager(8, 2, hash_function=case)
+    kv = lab.KVCacheManager(8, 2, hash_function=case if case == "exact" else "sha256")
     calls, made, make_name = [], [], kv._hash_block
+    if case == "numbers from 0":
+        make_name = lambda *_: len(made)  # noqa: E731
+    elif case == "False, then True":
+        make_name = lambda *_: bool(made)  # noqa: E731
 
     def noting(parent, token_ids, cache_salt):
         calls.append((parent, token_ids, cache_salt))
@@ -157,28 +183,6 @@ def test_an_id_is_used_again(lab, case):
         see(what, bool(names[0] == first), equals=True)
         see("how many names it has", len(names), equals=2)
         del request, see  # its place in memory is free for the next one
-
-
-@concept("Requests with different salts never share, and those with the same salt do.", invariant="I1")
-@cases(
-    same=("tenant", "tenant", True),
-    other=("tenant", "other", False),
-    one_without=("tenant", None, False),
-    empty_is_a_salt=("", None, False),
-    word_none=("None", None, False),
-    blank=("tenant ", "tenant", False),
-    capital=("Tenant", "tenant", False),
-    equal_beginning=(80 * "x" + "1", 80 * "x" + "2", False),
-    accent_apart=("\u00e9", "e\u0301", False),
-)
-def test_salt(lab, case):
-    ours, theirs, expected = case
-    for hash_function in ("exact", "sha256"):
-        kv = lab.KVCacheManager(8, 2, hash_function=hash_function)
-        a, b = make(lab, "abcd", salt=ours), make(lab, "abcd", name="b", salt=theirs)
-        see = check(picture, a, b)
-        same = [x == y for x, y in zip(kv._block_hashes(a), kv._block_hashes(b))]
-        see("blocks of a and b whose names are equal", same, equals=[expected, expected])
 
 
 @concept("The salt is in the first name, also if the first block ends in the output.", invariant="I1")
@@ -291,7 +295,7 @@ def test_the_longest_prefix(lab, case):
 
 
 @concept("A block is found whether somebody holds it or not, and how many are free does not matter.", invariant="I3")
-@cases(none_held=[], first_held=[0], second_held=[1], all_held=[0, 1, 2])
+@cases(none_held=[], first_held=[0], second_held=[1], two_held=[0, 1], first_free=[1, 2], all_held=[0, 1, 2])
 def test_held_blocks_are_found(lab, case):
     kv = lab.KVCacheManager(4, 2)
     blocks = publish(kv, make(lab, "abcdef"))
@@ -322,6 +326,20 @@ def test_who_asks_does_not_matter(lab, case):
         see(f"blocks and tokens {what}", hit(kv, b), equals=([1, 2, 3], 6))
 
 
+@concept("After a gap nothing counts: what comes later was built on what is missing.", invariant="I3")
+@cases(first=([0], 0), second=([1], 1), third=([2], 2), two=([1, 3], 1))
+def test_a_gap_ends_the_hit(lab, case):
+    evicted, number = case
+    kv = lab.KVCacheManager(8, 2)
+    blocks = publish(kv, make(lab, "abcdefgh"))
+    for i in evicted:
+        kv.block_pool.uncache_block(blocks[i])
+    b = make(lab, "abcdefgh!", name="b")
+    see = check(picture, b)
+    what = f"tokens found in the blocks 1 2 3 4, without {' and '.join(str(i + 1) for i in evicted)}"
+    see(what, hit(kv, b)[1], equals=2 * number)
+
+
 @concept("What can be found changes: it is looked up anew each time, for the same request too.", invariant="I3")
 def test_nothing_found_is_remembered(lab):
     kv = lab.KVCacheManager(8, 2)
@@ -343,20 +361,6 @@ def test_the_block_that_answers(lab):
     see = check(picture, b)
     answers = kv.block_pool.get_cached_block(kv._block_hashes(b)[0]).block_id
     see("the block found for ab, which two blocks have", hit(kv, b)[0], equals=[answers])
-
-
-@concept("After a gap nothing counts: what comes later was built on what is missing.", invariant="I3")
-@cases(first=([0], 0), second=([1], 1), third=([2], 2), two=([1, 3], 1))
-def test_a_gap_ends_the_hit(lab, case):
-    evicted, number = case
-    kv = lab.KVCacheManager(8, 2)
-    blocks = publish(kv, make(lab, "abcdefgh"))
-    for i in evicted:
-        kv.block_pool.uncache_block(blocks[i])
-    b = make(lab, "abcdefgh!", name="b")
-    see = check(picture, b)
-    what = f"tokens found in the blocks 1 2 3 4, without {' and '.join(str(i + 1) for i in evicted)}"
-    see(what, hit(kv, b)[1], equals=2 * number)
 
 
 @concept("A request that comes back finds its output as well as its prompt.", invariant="I4")
@@ -410,6 +414,12 @@ def test_the_list_of_hits_is_the_callers(lab):
     see("blocks found for b, after c was looked up", [block.block_id for block in blocks], equals=[1, 2, 3])
     blocks.clear()
     see("blocks found for b, after the caller emptied the list", hit(kv, b)[0], equals=[1, 2, 3])
+    for caching in True, False:
+        kv = lab.KVCacheManager(8, 2, enable_prefix_caching=caching)
+        blocks, _ = kv.get_computed_blocks(b)
+        blocks.append(kv.block_pool.blocks[1])
+        what = f"what is found where nothing is, caching is {caching}, after the caller filled the list"
+        see(what, hit(kv, b), equals=([], 0))
 
 
 @concept("A prompt may have thousands of blocks: they are walked, not nested.", invariant="I3")

@@ -94,6 +94,18 @@ def test_price_of_more_tokens(lab, case):
 
 
 @concept(
+    "The sequence of hits that is given stays as it is, also when it is an empty list.",
+    invariant="I3",
+    illustrates=True,
+)
+def test_the_hits_stay_as_they_are(lab):
+    kv, hits = lab.KVCacheManager(8, 2), []
+    see = check(lab.draw.blocks, kv, "a")
+    allocate(kv, make(lab, "abcde"), 3, hits)
+    see("the empty list of hits, after slots for 3 tokens were given", ids(hits), equals=[])
+
+
+@concept(
     "A hit that nobody holds costs a free block, a hit that somebody holds costs nothing.",
     invariant="I2",
     illustrates=True,
@@ -105,12 +117,15 @@ def test_price_of_hits(lab, case):
     a = make(lab, "abcd")
     admit(kv, a)
     finish(lab, kv, a)
-    kv.block_pool.touch([kv.block_pool.blocks[1 + i] for i in held])
     b = make(lab, "abcdefgh", name="b")
     see = check(lab.draw.blocks, kv, "b")
-    got = kv.num_blocks_needed(b, 8, kv.get_computed_blocks(b)[0])
-    what = f"blocks needed for 4 blocks of tokens, 1 and 2 are hits, held are {[1 + i for i in held]}"
-    see(what, got, equals=expected)
+    for times in range(1, 21):
+        kv.block_pool.touch([kv.block_pool.blocks[1 + i] for i in held])
+        got = kv.num_blocks_needed(b, 8, kv.get_computed_blocks(b)[0])
+        what = (
+            f"blocks needed for 4 blocks of tokens, 1 and 2 are hits, held are {[1 + i for i in held]}, each by {times}"
+        )
+        see(what, got, equals=expected)
 
 
 @concept("The price names what leaves the queue, also if the tokens asked about end within the hits.", invariant="I2")
@@ -153,7 +168,35 @@ def test_no_tokens(lab, case):
     see("whether the cache can be reset: nobody has a table", kv.reset_prefix_cache(), equals=True)
 
 
-@concept("A request that grows token by token gets a block when one is full, and not sooner.", invariant="I1")
+@concept(
+    "A block is published once, with the slot of its last token, whichever call brought the block.",
+    invariant="I4",
+    illustrates=True,
+)
+@cases(
+    at_once=([9], [8]),
+    one_short=([3, 1, 1], [0, 4, 4]),
+    across=([3, 3, 3], [0, 4, 8]),
+    block_by_block=([4, 4, 1], [4, 8, 8]),
+)
+def test_publishing(lab, case):
+    chunks, expected = case
+    kv, a = lab.KVCacheManager(16, 4), make(lab, TEXT[: sum(chunks)])
+    see = check(lab.draw.blocks, kv, "a")
+    got = []
+    for chunk in chunks:
+        allocate(kv, a, chunk)
+        a.num_computed_tokens += chunk
+        got.append(found(lab, kv, TEXT[:12]))
+    see(f"tokens that others find after the chunks {chunks}, block size 4", got, equals=expected)
+    see("contents in the cache", kv.num_cached_blocks, equals=expected[-1] // 4)
+
+
+@concept(
+    "A request that grows token by token gets a block when one is full, and not sooner.",
+    invariant="I1",
+    illustrates=True,
+)
 @cases(of_1=1, of_3=3, of_4=4)
 def test_growing(lab, case):
     kv, a = lab.KVCacheManager(16, case), make(lab, "a")
@@ -257,6 +300,24 @@ def test_hits_that_are_free_take_room(lab, case):
         see("free blocks", kv.num_free_blocks, equals=4)
 
 
+@concept(
+    "All is given back, the head to be taken last, and the request holds no table any more.",
+    invariant="I5",
+    illustrates=True,
+)
+def test_free(lab):
+    kv, a = lab.KVCacheManager(6, 2), make(lab, "abcdef")
+    admit(kv, a)
+    see = check(lab.draw.blocks, kv, "a")
+    finish(lab, kv, a)
+    see("the block table of a", kv.get_block_ids("a"), equals=[])
+    see("free blocks, front first", kv.free_block_ids(), equals=[4, 5, 3, 2, 1])
+    kv.free(a)
+    see("free blocks after it was freed again", kv.num_free_blocks, equals=5)
+    see("tokens of abcdef that are found", found(lab, kv, "abcdef"), equals=6)
+    see("whether the cache can be reset: nobody holds a table", kv.reset_prefix_cache(), equals=True)
+
+
 @concept("A hit is still what was found when the request has its slots.", invariant="I3")
 def test_hits_stay_what_they_were(lab):
     kv = lab.KVCacheManager(5, 2)
@@ -270,30 +331,6 @@ def test_hits_stay_what_they_were(lab):
     admit(kv, b)
     see("the block table of b; its hits, 1 and 2, were first in line", kv.get_block_ids("b"), equals=[1, 2, 4])
     see("tokens of abcd that are found now", found(lab, kv, "abcd"), equals=4)
-
-
-@concept(
-    "A block is published once, with the slot of its last token, whichever call brought the block.",
-    invariant="I4",
-    illustrates=True,
-)
-@cases(
-    at_once=([9], [8]),
-    one_short=([3, 1, 1], [0, 4, 4]),
-    across=([3, 3, 3], [0, 4, 8]),
-    block_by_block=([4, 4, 1], [4, 8, 8]),
-)
-def test_publishing(lab, case):
-    chunks, expected = case
-    kv, a = lab.KVCacheManager(16, 4), make(lab, TEXT[: sum(chunks)])
-    see = check(lab.draw.blocks, kv, "a")
-    got = []
-    for chunk in chunks:
-        allocate(kv, a, chunk)
-        a.num_computed_tokens += chunk
-        got.append(found(lab, kv, TEXT[:12]))
-    see(f"tokens that others find after the chunks {chunks}, block size 4", got, equals=expected)
-    see("contents in the cache", kv.num_cached_blocks, equals=expected[-1] // 4)
 
 
 @concept(
@@ -467,20 +504,41 @@ def test_the_request_is_only_read(lab):
     see("how often b says it was preempted", b.num_preemptions, equals=0)
     see("tokens of b", "".join(map(chr, b.all_token_ids)), equals="abcdef")
     see("names that b remembers", len(b.block_hashes), equals=3)
+    c = make(lab, TEXT[:20], name="c")
+    kv.get_computed_blocks(c)
+    allocate(kv, c, 3)
+    see("names that c remembers, 20 tokens, after it got slots for 3", len(c.block_hashes), equals=10)
 
 
 @concept(
     "Lists belong to the caller: the hits that are given and the blocks that are returned are no table.", invariant="I3"
 )
 def test_lists_belong_to_the_caller(lab):
+    kv, a = lab.KVCacheManager(8, 2), make(lab, "abcdefg")
+    see = check(lab.draw.blocks, kv, "a", "b")
+    table = []
+    for count, new in (3, [1, 2]), (1, []), (1, [3]), (1, []), (0, []):
+        new_blocks = allocate(kv, a, count)
+        see(
+            f"new blocks for {count} tokens more, after the caller emptied or filled each list before",
+            ids(new_blocks),
+            equals=new,
+        )
+        a.num_computed_tokens += count
+        table += new
+        new_blocks.clear()
+        see("the block table of a, after the caller emptied the list", kv.get_block_ids("a"), equals=table)
+        new_blocks += kv.block_pool.blocks[5:7]
+        see("the block table of a, after the caller put blocks 5 and 6 in", kv.get_block_ids("a"), equals=table)
+    c = make(lab, "vwxyz", name="c")
+    first = allocate(kv, c, 5)
+    allocate(kv, make(lab, "V", name="d"), 1)
+    see("the list of new blocks, after the next ones came", ids(first), equals=[4, 5, 6])
+    kv.free(c)
+    see("the list of new blocks, after they were freed", ids(first), equals=[4, 5, 6])
     kv, a = lab.KVCacheManager(8, 2), make(lab, "abcde")
     see = check(lab.draw.blocks, kv, "a", "b")
-    new_blocks = allocate(kv, a, 3)
-    a.num_computed_tokens = 3
-    allocate(kv, a, 2)
-    see("the list of new blocks, after the next ones came", ids(new_blocks), equals=[1, 2])
-    new_blocks.clear()
-    see("the block table of a, after the caller emptied it", kv.get_block_ids("a"), equals=[1, 2, 3])
+    allocate(kv, a, 5)
     b = make(lab, "abcdef", name="b")
     hits, _ = kv.get_computed_blocks(b)
     allocate(kv, b, 2, hits)
@@ -529,24 +587,6 @@ def test_a_request_that_holds_nothing(lab, case):
     see("free blocks after free() of a, which holds none", kv.free_block_ids(), equals=free)
 
 
-@concept(
-    "All is given back, the head to be taken last, and the request holds no table any more.",
-    invariant="I5",
-    illustrates=True,
-)
-def test_free(lab):
-    kv, a = lab.KVCacheManager(6, 2), make(lab, "abcdef")
-    admit(kv, a)
-    see = check(lab.draw.blocks, kv, "a")
-    finish(lab, kv, a)
-    see("the block table of a", kv.get_block_ids("a"), equals=[])
-    see("free blocks, front first", kv.free_block_ids(), equals=[4, 5, 3, 2, 1])
-    kv.free(a)
-    see("free blocks after it was freed again", kv.num_free_blocks, equals=5)
-    see("tokens of abcdef that are found", found(lab, kv, "abcdef"), equals=6)
-    see("whether the cache can be reset: nobody holds a table", kv.reset_prefix_cache(), equals=True)
-
-
 @concept("What was promised and not written is not found; what was written, or will be, stays.", invariant="I5")
 @cases(
     nothing_computed=(0, False, 0),
@@ -571,6 +611,7 @@ def test_free_in_the_middle_of_a_step(lab, case):
     how = "finished" if is_finished else "preempted"
     what = f"tokens found of 12 with slots and {computed} computed, {how} before the step ran, block size 4"
     see(what, found(lab, kv, TEXT[:12]), equals=expected)
+    see("contents in the cache", kv.num_cached_blocks, equals=expected // 4)
     see("free blocks", kv.num_free_blocks, equals=7)
 
 

@@ -32,6 +32,8 @@ def turn(scheduler):
     more=(20, 8, 8),
     odd=(20, 7, 7),
     all_of_a_long_prompt=(900, 1000, 900),
+    all_of_a_very_long_prompt=(1_000_000, 2_000_000, 1_000_000),
+    much_of_a_very_long_prompt=(2_000_000, 1_000_000, 1_000_000),
 )
 def test_a_chunk_is_the_smaller_of_two(lab, case):
     num_new_tokens, budget, expected = case
@@ -76,10 +78,12 @@ def test_a_prompt_is_cut_into_chunks(lab, case):
     last_of_one_token=(10, 9, 1, True),
     whole_prompt=(10, 0, 10, True),
     prompt_of_one_token=(1, 0, 1, True),
+    long_prompt=(300, 0, 300, True),
+    last_of_a_long_one=(300, 280, 20, True),
 )
 def test_who_samples(lab, case):
     length, computed, scheduled, expected = case
-    scheduler, (request,) = make(lab, 64, [length])
+    scheduler, (request,) = make(lab, 64, [length], blocks=80)
     request.num_computed_tokens = computed
     see = check(lab.draw.scheduler, scheduler)
     got = scheduler.needs_sample(request, scheduled)
@@ -126,7 +130,7 @@ def test_a_request_that_comes_back_samples_after_its_output(lab, case):
 
 def plan_chunks(rng):
     """A crowd over a pool that may be full, and for some chunks how far behind, and how much of the budget is left."""
-    numbers = (0, 1, 1, 2, 3, 4, 5, 7, 8, 16, 17, 100, 1000, 10_000, 100_000)
+    numbers = (0, 1, 1, 2, 3, 4, 5, 7, 8, 16, 17, 100, 1000, 10_000, 100_000, 10_000_000)
     crowd = Options(prompts=[rng.randint(1, 5) for _ in range(rng.randint(0, 6))], steps=rng.randint(0, 3))
     crowd |= {"budget": rng.choice((16, 16, 5000)), "blocks": rng.choice((4, 8, 8)), "seqs": rng.choice((1, 3, 8, 8))}
     calls = [("crowd", crowd)]

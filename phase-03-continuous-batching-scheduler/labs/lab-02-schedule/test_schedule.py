@@ -1,6 +1,6 @@
 """Lab 03.2: one step of the scheduler."""
 
-from labkit import cases, check, concept, plan_world, play_world, walk
+from labkit import Options, cases, check, concept, plan_world, play_world, walk
 
 
 def make(lab, prompts=(), *, blocks=64, block_size=4, budget=64, seqs=8, max_tokens=16, caching=False):
@@ -94,6 +94,22 @@ def test_prompts_share_the_budget(lab, case):
     see(f"the steps of prompts of 3, 4 and 2 tokens, budget {budget}", got, equals=steps)
 
 
+@concept(
+    "Running requests are served in order of admission, however far each of them is behind, and keep this order.",
+    invariant="I1",
+    illustrates=True,
+)
+@cases(the_first=("a", "a3 b1 c1"), the_middle=("b", "a1 b3 c1"), the_last=("c", "a1 b1 c3"))
+def test_the_order_of_admission_stays(lab, case):
+    name, expected = case
+    scheduler, _ = make(lab, [1, 1, 1])
+    output = scheduler.schedule()
+    scheduler.update_from_output(output, {"a": [100], "b": [100], "c": [100], name: [100, 101, 102]})
+    see = check(lab.draw.scheduler, scheduler)
+    see(f"who computes how much, {name} is 3 tokens behind, the others 1", plan(scheduler.schedule()), equals=expected)
+    see("who runs, in order of admission", names(scheduler.running), equals=["a", "b", "c"])
+
+
 @concept("A request that gets no token is not in the step: it keeps its place and takes no block.", invariant="I2")
 def test_an_empty_budget(lab):
     scheduler, (_, b) = make(lab, [1, 1], budget=2, block_size=1)
@@ -167,10 +183,14 @@ def test_the_youngest_gives_way(lab):
 
 
 @concept(
-    "If no running request is younger, a request gives way itself; those before it keep what they have.", invariant="I4"
+    "If no running request is younger, a request gives way itself; those before it keep what they have.",
+    invariant="I4",
+    illustrates=True,
 )
-def test_the_youngest_may_be_the_one_that_asks(lab):
-    scheduler, (a, b) = make(lab, [3, 4], blocks=2)
+@cases(a_decode=(4, 64), inside_its_prompt=(8, 5))
+def test_the_youngest_may_be_the_one_that_asks(lab, case):
+    length, budget = case
+    scheduler, (a, b) = make(lab, [3, length], blocks=2, budget=budget)
     lab.drive(scheduler)
     see = check(lab.draw.scheduler, scheduler)
     output = scheduler.schedule()
@@ -194,14 +214,99 @@ def test_several_give_way(lab, case):
     scheduler.update_from_output(output, sampled)
     see = check(lab.draw.scheduler, scheduler)
     output = scheduler.schedule()
-    what = f"who is preempted: a is {num_tokens} tokens behind, the others 1, no block of 1 is free"
+    what = f"who is preempted, in this order: a is {num_tokens} tokens behind, the others 1, no block of 1 is free"
     see(what, list(output.preempted_req_ids), equals=[last, *reversed(others[1:])])
     see("who computes how much", plan(output), equals=f"a{num_tokens}")
     see("who runs", names(scheduler.running), equals=["a"])
     see("who waits", names(scheduler.waiting), equals=[*others[1:], last])
 
 
-@concept("A step that had to preempt admits no request; in the next step the victim may come back.", invariant="I4")
+@concept(
+    "Each request without slots preempts one; those that still run behind it compute in the same step.", invariant="I1"
+)
+@cases(two=("abcde", "abc", "ed"), three=("abcdefg", "abcd", "gfe"), four=("abcdefghi", "abcde", "ihgf"))
+def test_several_shortages_in_a_step(lab, case):
+    everybody, left, victims = case
+    scheduler, _ = make(lab, blocks=len(everybody), block_size=2, seqs=len(everybody))
+    for name in everybody:
+        add(lab, scheduler, name, 1 if name == left[-1] else 2)
+    lab.drive(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    see("who is preempted, in this order", list(output.preempted_req_ids), equals=list(victims))
+    what = f"who computes how much: {' '.join(left[:-1])} need a second block each, {left[-1]} has room in its first"
+    see(what, plan(output), equals=" ".join(f"{name}1" for name in left))
+    see("who runs", names(scheduler.running), equals=list(left))
+
+
+@concept(
+    "A request that runs alone gives way itself when blocks are short, and that step admits nobody.",
+    invariant="I4",
+)
+@cases(nobody_waits="", one_waits="b", three_wait="bcd")
+def test_one_that_is_alone_gives_way(lab, case):
+    scheduler, (a,) = make(lab, [4], blocks=2, budget=4)
+    lab.drive(scheduler)
+    other = lab.Request("x", [1, 2], lab.SamplingParams())
+    scheduler.kv_cache_manager.allocate_slots(other, 2)  # blocks that nobody in running holds
+    for name in case:
+        add(lab, scheduler, name, 1)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    see(
+        "who is preempted: a runs alone, and somebody outside of running has the last block",
+        list(output.preempted_req_ids),
+        equals=["a"],
+    )
+    see("who computes how much", plan(output), equals="")
+    see("who runs", names(scheduler.running), equals=[])
+    see("who waits", names(scheduler.waiting), equals=["a", *case])
+    see("a's blocks", table(scheduler, a), equals=[])
+
+
+@concept(
+    "An admitted request stands last in running; so does a victim that comes back, however often it gave way.",
+    invariant="I3",
+)
+@cases(newcomer=0, once=1, twice=2, five_times=5)
+def test_admitted_means_last_in_running(lab, case):
+    scheduler, _ = make(lab, [3, 3, 3])
+    lab.drive(scheduler)
+    for _ in range(case):
+        scheduler._preempt(scheduler._pop_victim())
+        lab.drive(scheduler)
+    if not case:
+        add(lab, scheduler, "d", 3)
+        lab.drive(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    what = f"who runs, in order of admission; c gave way and came back {case} times"
+    see(what, names(scheduler.running), equals=["a", "b", "c"] if case else ["a", "b", "c", "d"])
+
+
+@concept(
+    "All that wait are admitted in one step if budget, blocks and max_num_seqs have room for them.", invariant="I3"
+)
+@cases(twelve=(12, 12, 12), forty=(40, 40, 40), as_many_as_may_run=(40, 33, 33))
+def test_a_crowd_is_admitted(lab, case):
+    num, seqs, expected = case
+    scheduler, _ = make(lab, blocks=64, budget=64, seqs=seqs)
+    everybody = [f"r{number}" for number in range(num)]
+    for name in everybody:
+        add(lab, scheduler, name, [7])
+    see = check()
+    output = scheduler.schedule()
+    see(
+        f"who computes, {num} wait, max_num_seqs {seqs}", list(output.num_scheduled_tokens), equals=everybody[:expected]
+    )
+    see("who runs", names(scheduler.running), equals=everybody[:expected])
+    see("who waits", names(scheduler.waiting), equals=everybody[expected:])
+
+
+@concept(
+    "A step that had to preempt admits no request; in the next step the victim may come back.",
+    invariant="I4",
+    illustrates=True,
+)
 def test_no_admission_beside_a_preemption(lab):
     scheduler, _ = make(lab, [3, 9], blocks=3, budget=5)
     first = [turn(lab, scheduler) for _ in range(2)]
@@ -392,6 +497,22 @@ def test_an_output_stays(lab):
     see("scheduled_requests of the first step, after the second", names(output.scheduled_requests), equals=["a"])
 
 
+def plan_steps(rng):
+    """Every third walk is one of a crowd, in which several give way in a step; some are preempted between steps."""
+    rare = rng.choice((("finish", "late"), ("finish", "late", "preempt", "preempt")))
+    if rng.random() < 0.67:
+        return plan_world(rng, rare=rare)
+    limits = {
+        "max_num_seqs": (8, 12),
+        "max_num_batched_tokens": (12, 64),
+        "num_blocks": (9, 11, 14),
+        "block_size": (1, 2),
+    }
+    world, *calls = plan_world(rng, rare=rare, tokens=((1,), (2,), (1, 3)), **limits)
+    crowd = [("add", name, Options(prompt=rng.randint(1, 3), max_tokens=16)) for name in "kihgf"]
+    return [world, *crowd, *calls]
+
+
 def play_steps(lab, calls):
     """What a step decides: who gives way, what the others compute, who is admitted, and the state in which it ends."""
     decided = {"preempted": "I4", "continued": "I1", "admitted": "I3", "scheduled": "I2", "running": "I3"}
@@ -405,4 +526,4 @@ def play_steps(lab, calls):
     searches=True,
 )
 def test_any_run(lab):
-    walk(lab, plan_world, play_steps, 60)
+    walk(lab, plan_steps, play_steps, 90)

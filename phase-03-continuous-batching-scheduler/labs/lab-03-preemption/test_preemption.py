@@ -83,9 +83,9 @@ def test_every_block_comes_back(lab, case):
 
 
 @concept("The counter goes back to 0; what the request knows, its output included, stays.", invariant="I3")
-@cases(in_its_prompt=0, after_one_token=1, after_five_tokens=5)
+@cases(in_its_prompt=0, after_one_token=1, after_five_tokens=5, after_two_hundred_tokens=200)
 def test_tokens_stay(lab, case):
-    scheduler, (a,) = make(lab, [5])
+    scheduler, (a,) = make(lab, [5], max_tokens=400)
     if case == 0:
         scheduler.max_num_batched_tokens = 3
         lab.drive(scheduler)
@@ -94,34 +94,42 @@ def test_tokens_stay(lab, case):
     see = check(lab.draw.scheduler, scheduler)
     preempt_one(scheduler)
     see("a's computed tokens", a.num_computed_tokens, equals=0)
-    see("a's output", a.output_token_ids, equals=[100] * case)
     see("how many tokens a knows", a.num_tokens, equals=5 + case)
+    see("how many tokens a's output has", len(a.output_token_ids), equals=case)
+    see("a's output", a.output_token_ids, equals=[100] * case)
     see("how many tokens a's prompt has", len(a.prompt_token_ids), equals=5)
 
 
 @concept("A victim stays what it is: its limits, its salt, its number, its time and its first hit.", invariant="I3")
-def test_the_rest_stays(lab):
+@cases(once=(1, 0, 8), three_times=(3, 0, 8), twice_without_a_hit=(2, 50, 0))
+def test_the_rest_stays(lab, case):
+    times, first_token, hit = case
     scheduler, _ = make(lab, [])
     options = {"priority": 3, "arrival_time": 2.5, "cache_salt": "salt", "choice_index": 1}
-    for name in "xa":
-        scheduler.add_request(make_request(lab, name, [*range(9)], max_tokens=9, **options))
+    for name, start in (("x", 0), ("a", first_token)):
+        prompt = [*range(start, start + 9)]
+        scheduler.add_request(make_request(lab, name, prompt, max_tokens=20, **options))
         lab.drive(scheduler)
     a = scheduler.running[-1]
     params = a.sampling_params
-    for _ in range(5):
-        lab.drive(scheduler)
     see = check(lab.draw.scheduler, scheduler)
-    preempt_one(scheduler)
+    for _ in range(times):
+        for _ in range(3):
+            lab.drive(scheduler)
+        preempt_one(scheduler)
     kept = [a.max_tokens, a.num_prompt_tokens, a.priority, a.arrival_time, a.cache_salt, a.choice_index]
-    what = "a's max_tokens, num_prompt_tokens, priority, arrival_time, cache_salt and choice_index"
-    see(what, kept, equals=[9, 9, 3, 2.5, "salt", 1])
+    what = f"a's max_tokens, num_prompt_tokens, priority, arrival_time, cache_salt and choice_index ({times} x)"
+    see(what, kept, equals=[20, 9, 3, 2.5, "salt", 1])
     see.true("a's sampling_params are those that it was added with", a.sampling_params is params)
-    see("a's num_cached_tokens, the hit of its first admission", a.num_cached_tokens, equals=8)
+    see("a's num_cached_tokens, the hit of its first admission", a.num_cached_tokens, equals=hit)
 
 
 @concept("A victim is marked as one that had begun: it is PREEMPTED, one time more.", invariant="I4")
-def test_a_victim_is_marked(lab):
-    scheduler, (a,) = make(lab, [5])
+@cases(nobody_waits=0, two_wait=2, many_wait=40)
+def test_a_victim_is_marked(lab, case):
+    scheduler, (a,) = make(lab, [5], seqs=1)
+    for number in range(case):
+        scheduler.add_request(make_request(lab, f"r{number}", [7]))
     see = check(lab.draw.scheduler, scheduler)
     for times in (1, 2, 3, 4, 5):
         if times == 1:
@@ -129,13 +137,14 @@ def test_a_victim_is_marked(lab):
         else:
             lab.drive(scheduler)
         preempt_one(scheduler)
-        see("a's status", a.status.name, equals="PREEMPTED")
+        see(f"a's status, {case} others wait", a.status.name, equals="PREEMPTED")
         see("how often a was preempted", a.num_preemptions, equals=times)
 
 
 @concept(
     "A victim goes before all that wait, and an older victim before a younger.",
     invariant="I4",
+    illustrates=True,
 )
 @cases(after_a_token=True, before_anything_is_computed=False)
 def test_a_victim_waits_in_front(lab, case):
@@ -150,6 +159,28 @@ def test_a_victim_waits_in_front(lab, case):
     preempt_one(scheduler)
     see("who waits after a second victim", names(scheduler.waiting), equals=["b", "c", "d", "e"])
     see("who runs", names(scheduler.running), equals=["a"])
+
+
+@concept(
+    "However many run, each victim is the last of those that are left, and goes before all that wait.", invariant="I1"
+)
+@cases(after_a_step=True, before_anything_is_computed=False)
+def test_many_give_way(lab, case):
+    scheduler, _ = make(lab, [], seqs=20)
+    everybody = [f"r{number}" for number in range(20)]
+    for name in (*everybody, "x", "y"):
+        scheduler.add_request(make_request(lab, name, [7]))
+    if case:
+        lab.drive(scheduler)
+    else:
+        scheduler.schedule()
+    see = check()
+    for left in reversed(range(20)):
+        preempt_one(scheduler)
+        see(f"who runs after {20 - left} victims of 20", names(scheduler.running), equals=everybody[:left])
+        see(
+            f"who waits after {20 - left} victims of 20", names(scheduler.waiting), equals=[*everybody[left:], "x", "y"]
+        )
 
 
 @concept(

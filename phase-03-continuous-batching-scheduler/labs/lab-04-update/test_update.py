@@ -46,7 +46,9 @@ def test_the_counter_moves_by_the_chunk(lab, case):
         see("a's output", a.output_token_ids, equals=tokens)
 
 
-@concept("A sampled token is known and not yet computed: the request is one behind again.", invariant="I2")
+@concept(
+    "A sampled token is known and not yet computed: the request is one behind again.", invariant="I2", illustrates=True
+)
 def test_a_sampled_token_is_one_behind(lab):
     scheduler, (a, b) = make(lab, [3, 5])
     see = check(lab.draw.scheduler, scheduler)
@@ -87,6 +89,7 @@ def test_the_past_is_in_the_counter(lab, case):
         finished = scheduler.update_from_output(output, {"a": [2]} if expected == 9 else {})
         see(f"a's computed tokens; {past}", a.num_computed_tokens, equals=expected)
     see(f"who finished with the token that ends it; {past}", names(finished), equals=["a"])
+    see("num_cached_tokens and num_preemptions at the end", [a.num_cached_tokens, a.num_preemptions], equals=[*case])
 
 
 @concept("However many tokens come out, the counter moves by what was computed.", invariant="I1")
@@ -146,13 +149,20 @@ def test_whoever_ends_leaves(lab, case):
 def test_neighbours_of_one_that_ends(lab, case):
     scheduler, requests = make(lab, [3, 3, 3, 3], order="bdac")
     output = scheduler.schedule()
+    for name in "fe":
+        scheduler.add_request(lab.Request(name, [7], lab.SamplingParams()))
+    scheduler.waiting[0].num_preemptions = 1
     see = check(lab.draw.scheduler, scheduler)
     finished = scheduler.update_from_output(output, {name: [token] for name, token in zip("bdac", case)})
     ended = [name for name, token in zip("bdac", case) if token == 2]
     others = [name for name in "bdac" if name not in ended]
     see("who finished, in the order of the step", names(finished), equals=ended)
     see("who runs, in the same order as before", names(scheduler.running), equals=others)
-    see("requests, those in the books, in the same order as before", names(scheduler.requests), equals=others)
+    see(
+        "requests, those in the books, in the same order as before",
+        names(scheduler.requests),
+        equals=[*others, "f", "e"],
+    )
     see("each output", [request.output_token_ids for request in requests], equals=[[token] for token in case])
 
 
@@ -204,6 +214,55 @@ def test_nobody_ends_twice(lab, case):
     see("whether the new a is still to do", scheduler.has_unfinished_requests(), equals=True)
 
 
+@concept(
+    "A late answer changes neither the request that was in the step nor the next one of its id, which may run already.",
+    invariant="I5",
+)
+@cases(aborted="abort", stopped="stop")
+def test_the_next_of_the_name_runs_already(lab, case):
+    scheduler, (first,) = make(lab, [5])
+    output = scheduler.schedule()
+    scheduler.finish_request("a", case)
+    newcomer = lab.Request("a", [1, 2], lab.SamplingParams())
+    scheduler.add_request(newcomer)
+    scheduler.schedule()
+    held = scheduler.kv_cache_manager.get_block_ids("a")
+    see = check(lab.draw.scheduler, scheduler)
+    finished = scheduler.update_from_output(output, {"a": [100]})
+    see("who finished", names(finished), equals=[])
+    see("who runs: the new a", names(scheduler.running), equals=["a"])
+    see("the blocks of the new a", scheduler.kv_cache_manager.get_block_ids("a"), equals=held)
+    see(f"the output of the first a, which was ended with {case!r}", first.output_token_ids, equals=[])
+    see("the computed tokens of the first a", first.num_computed_tokens, equals=0)
+    see("the output of the new a, which runs", newcomer.output_token_ids, equals=[])
+    see("the computed tokens of the new a", newcomer.num_computed_tokens, equals=0)
+
+
+@concept("Tokens are found by the id of a request: the order of the dictionary says nothing.", invariant="I2")
+@cases(all_end=1, nobody_ends=16)
+def test_the_order_of_the_dictionary(lab, case):
+    scheduler, (c, b, a) = make(lab, [3, 3, 3], max_tokens=case, order="cba")
+    see = check(lab.draw.scheduler, scheduler)
+    finished = scheduler.update_from_output(scheduler.schedule(), {"a": [70], "c": [71], "b": [72]})
+    outputs = [request.output_token_ids for request in (c, b, a)]
+    see("the outputs of c, b and a, sampled as a: 70, c: 71, b: 72", outputs, equals=[[71], [72], [70]])
+    see("who finished, in the order of the step", names(finished), equals=["c", "b", "a"] if case == 1 else [])
+
+
+@concept("However many end in one step, all of them leave and all are returned.", invariant="I4")
+@cases(twenty=20, hundred=100)
+def test_many_end_together(lab, case):
+    scheduler = lab.Scheduler(lab.KVCacheManager(case + 2, 4), max_num_seqs=200, max_num_batched_tokens=200)
+    everybody = [f"r{number}" for number in range(case, 0, -1)]
+    for name in (*everybody, "z"):
+        scheduler.add_request(lab.Request(name, [7], lab.SamplingParams(max_tokens=1 if name != "z" else 9)))
+    see = check()
+    finished = scheduler.update_from_output(scheduler.schedule(), {name: [100] for name in (*everybody, "z")})
+    see(f"how many finished, of {case + 1}", len(finished), equals=case)
+    see(f"who finished, {case} of {case + 1} in the order of the step", names(finished), equals=everybody)
+    see("who runs", names(scheduler.running), equals=["z"])
+
+
 @concept("A request ends when it is as long as the model allows, even if max_tokens leaves more.", invariant="I3")
 def test_the_longest_a_request_can_be(lab):
     scheduler, (a,) = make(lab, [3], longest=5, ignore_eos=True)
@@ -235,10 +294,10 @@ def test_token_0_and_no_token(lab, case):
     scheduler, requests = make(lab, [2, 9, 2], order="cba", threshold=4)
     output = scheduler.schedule()
     see = check(lab.draw.scheduler, scheduler)
-    sampled = {"c": [0], **case, "a": [0, 0]}
+    sampled = {"c": [200_000], **case, "a": [0, 0]}
     scheduler.update_from_output(output, sampled)
     what = f"output of c, b and a; b computes an inner chunk, sampled were {sampled}"
-    see(what, [request.output_token_ids for request in requests], equals=[[0], [], [0, 0]])
+    see(what, [request.output_token_ids for request in requests], equals=[[200_000], [], [0, 0]])
     computed = [request.num_computed_tokens for request in requests]
     see("computed tokens of c, b and a", computed, equals=[2, 4, 2])
 
@@ -246,6 +305,7 @@ def test_token_0_and_no_token(lab, case):
 @concept(
     "Each call returns the requests that it ended, in the order of the step; an earlier answer stays as it is.",
     invariant="I4",
+    illustrates=True,
 )
 def test_what_is_returned(lab):
     scheduler, _ = make(lab, [3, 3, 3], order="cba")
@@ -258,6 +318,29 @@ def test_what_is_returned(lab):
     second = scheduler.update_from_output(scheduler.schedule(), {"b": [100]})
     see("who finished in step 2", names(second), equals=[])
     see("what the call of step 1 returned, looked at again", names(first), equals=["c", "a"])
+
+
+@concept("The list that is returned is the caller's: it is new each time, and no list of the output.", invariant="I6")
+@cases(all_end=[2, 2], one_ends=[2, 100], nobody_ends=[100, 100])
+def test_the_answer_is_the_callers(lab, case):
+    scheduler, _ = make(lab, [3, 3, 3], order="cba", budget=6)
+    output = scheduler.schedule()
+    ended = [name for name, token in zip("cb", case) if token == 2]
+    see = check(lab.draw.scheduler, scheduler)
+    first = scheduler.update_from_output(output, {name: [token] for name, token in zip("cb", case)})
+    see("who finished in step 1", names(first), equals=ended)
+    second = scheduler.update_from_output(scheduler.schedule(), {"a": [2]})
+    see("who finished in step 2", names(second), equals=["a"])
+    see("what the call of step 1 returned, looked at again", names(first), equals=ended)
+    first.clear()
+    see(
+        "scheduled_requests of step 1, after the caller emptied its list",
+        names(output.scheduled_requests),
+        equals=["c", "b"],
+    )
+    third, fourth = (scheduler.update_from_output(scheduler.schedule(), {}) for _ in range(2))
+    see("who finished in steps 3 and 4", [names(third), names(fourth)], equals=[[], []])
+    see.true("the two calls return two lists", third is not fourth)
 
 
 @concept("What the call is given stays as it is: the output of schedule() and the sampled tokens.", invariant="I6")
@@ -275,15 +358,19 @@ def test_what_is_given_stays(lab):
 
 
 @concept("An ended request is known by itself and not by its id, which the next one may have.", invariant="I5")
-def test_a_name_is_used_again(lab):
+@cases(at_once=(64, 4), in_chunks=(2, 2))
+def test_a_name_is_used_again(lab, case):
+    budget, computed = case
     scheduler, (first,) = make(lab, [3])
     scheduler.update_from_output(scheduler.schedule(), {"a": [2]})
-    second = lab.Request("a", [7, 8, 9, 10], lab.SamplingParams())
+    scheduler.max_num_batched_tokens = budget
+    second = lab.Request("a", [7, 8, 9, 10][: budget + 1], lab.SamplingParams())
     scheduler.add_request(second)
     see = check(lab.draw.scheduler, scheduler)
-    scheduler.update_from_output(scheduler.schedule(), {"a": [100]})
-    see("the output of the second a", second.output_token_ids, equals=[100])
-    see("its computed tokens", second.num_computed_tokens, equals=4)
+    sampled = [100] if budget > 4 else []
+    scheduler.update_from_output(scheduler.schedule(), {"a": sampled})
+    see("the output of the second a", second.output_token_ids, equals=sampled)
+    see(f"its computed tokens, budget {budget}", second.num_computed_tokens, equals=computed)
     see("the output of the first a, which had ended", first.output_token_ids, equals=[2])
 
 

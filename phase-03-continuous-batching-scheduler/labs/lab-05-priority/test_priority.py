@@ -42,6 +42,10 @@ def names(requests):
     by_arrival=(("a", 5, 2.5), ("b", 5, 2.25)),
     by_id=(("b", 5, 1.0), ("a", 5, 1.0)),
     by_id_as_text=(("a9", 5, 1.0), ("a10", 5, 1.0)),
+    by_id_of_digits=(("9", 5, 1.0), ("10", 5, 1.0)),
+    by_id_of_letters_beyond_ascii=(("\U0001f600", 5, 1.0), ("\uff5e", 5, 1.0)),
+    far_below_zero=(("a", -1000, 0.0), ("b", -1001, 9.0)),
+    far_above_zero=(("a", 2**40 + 1, 0.0), ("b", 2**40, 9.0)),
     by_the_end_of_the_id=(("request-of-the-batch-2", 5, 1.0), ("request-of-the-batch-1", 5, 1.0)),
 )
 def test_who_is_more_urgent(lab, case):
@@ -129,10 +133,20 @@ def test_the_victim_of_the_other_policy(lab, case):
         "a c d e f",
     ),
     first_of_many=([(name, 9 - (name > "a"), float(i)) for i, name in enumerate("abcdefgh")], "a", "b c d e f g h"),
+    first_of_fifteen=(
+        [(f"r{i}", 9 - (i > 0), float(i)) for i in range(15)],
+        "r0",
+        " ".join(f"r{i}" for i in range(1, 15)),
+    ),
+    fifth_of_fifteen=(
+        [(f"r{i}", 9 - (i != 4), float(i)) for i in range(15)],
+        "r4",
+        " ".join(f"r{i}" for i in range(15) if i != 4),
+    ),
 )
 def test_the_least_urgent_gives_way(lab, case):
     requests, victim, others = case
-    scheduler = make(lab)
+    scheduler = make(lab, seqs=len(requests))
     run_them(lab, scheduler, requests)
     see = check(lab.draw.scheduler, scheduler)
     shown = ", ".join(f"{name} {priority} at {arrival_time}" for name, priority, arrival_time in requests)
@@ -162,6 +176,7 @@ def test_equal_neighbours_stay(lab):
     scheduler._preempt(scheduler._pop_victim())
     see("who waits with a victim", " ".join(names(scheduler.waiting)), equals="r2 r5 r1 r0 r3 r6 r9")
     see.true("waiting still is a deque, whose head others take with popleft()", hasattr(scheduler.waiting, "popleft"))
+    see("the most that waiting holds, maxlen", getattr(scheduler.waiting, "maxlen", None), equals=None)
 
 
 @concept(
@@ -257,7 +272,9 @@ def test_two_schedulers(lab, case):
 def plan_queue(rng):
     """Newcomers with numbers, times and names that tie or almost do, and departures."""
     calls = [("Scheduler", rng.choice(("priority", "priority", "fcfs")))]
-    priorities = rng.choice(((0,), (0, 1, -1, 7, 8, 16, -9, -16), (0, 2**31, -(2**31) - 1), (2**53, 2**53 + 1)))
+    priorities = rng.choice(
+        ((0,), (0, 1, -1, 7, 8, 16, -9, -16), (0, 2**31, -(2**31) - 1), (2**53, 2**53 + 1), (-999, -1000, -1001, -5000))
+    )
     priorities = rng.sample(priorities, rng.randint(1, min(3, len(priorities))))
     times = rng.sample((0.0, 1.0, 2.5, -1.0, 1e6, 5e6, 1_700_000_000.25, 1e100, 2e100), rng.randint(1, 3))
     all_names = [
@@ -274,6 +291,10 @@ def plan_queue(rng):
         "aa",
         "Z",
         "z",
+        "9",
+        "10",
+        "\uff5e",
+        "\U0001f600",
         "É",
         "Ā",
         "request-1-a",

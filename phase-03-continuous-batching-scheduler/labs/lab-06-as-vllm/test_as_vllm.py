@@ -65,6 +65,9 @@ def test_alone_or_not(lab, case):
     chunk_of_what_fits=(16, 4, True, True),
     switched_off_chunk_fits=(17, 4, False, True),
     switched_off_chunk_just_fits=(30, 16, False, True),
+    switched_off_one_token_stays=(17, 16, False, True),
+    switched_off_two_tokens_stay=(18, 16, False, True),
+    switched_off_all_at_once=(16, 16, False, True),
     switched_off_chunk_too_large=(30, 17, False, False),
 )
 def test_the_whole_sequence_is_reserved(lab, case):
@@ -246,7 +249,8 @@ def test_a_price_changes(lab):
 
 
 @concept(
-    "Asking changes nothing: not the blocks of the hit, not the order in which free blocks are taken.", invariant="I6"
+    "Asking changes nothing: not the request, not the lists, not the blocks of the hit or the order of the free ones.",
+    invariant="I6",
 )
 @cases(yes=17, no=40)
 def test_asking_changes_nothing(lab, case):
@@ -258,8 +262,15 @@ def test_asking_changes_nothing(lab, case):
     kv = scheduler.kv_cache_manager
     hits, _ = kv.get_computed_blocks(request)
     before = [block.block_id for block in hits], kv.free_block_ids()
+    scheduler.add_request(make_request(lab, "w", 3))
     see = check(lab.draw.blocks, kv)
+    request.num_cached_tokens, request.num_preemptions = 5, 2  # of its past
     scheduler._may_admit(request, case, hits)
+    scheduler._clamp_new_tokens(case, 3)
+    what = "status, num_computed_tokens, num_cached_tokens, num_preemptions and num_tokens of the request"
+    numbers = [request.num_computed_tokens, request.num_cached_tokens, request.num_preemptions, request.num_tokens]
+    see(what, [request.status.name, *numbers], equals=["WAITING", 0, 5, 2, case])
+    see("who waits and who runs", [[r.request_id for r in scheduler.waiting], scheduler.running], equals=[["w"], []])
     see(
         "the blocks of the hit, and the free blocks in their order",
         ([b.block_id for b in hits], kv.free_block_ids()),
@@ -268,11 +279,51 @@ def test_asking_changes_nothing(lab, case):
 
 
 @concept(
-    "A victim is admitted again by the same rules as a newcomer.",
-    invariant="I4",
+    "The options are those of the moment: one that is changed between two questions counts from then on.",
+    invariant="I6",
 )
+def test_an_option_is_changed(lab):
+    scheduler = make(lab, blocks=9, long_prefill_token_threshold=4, watermark=0.5)
+    for name in "ab":
+        scheduler.add_request(make_request(lab, name, 3))
+    lab.drive(scheduler)
+    c = make_request(lab, "c", 20)
+    see = check(lab.draw.scheduler, scheduler)
+    for threshold, expected in ((4, 4), (2, 2), (0, 10), (7, 7)):
+        scheduler.long_prefill_token_threshold = threshold
+        got = scheduler._clamp_new_tokens(10, 64)
+        see(f"tokens of a chunk: 10 behind, 64 left, two requests, threshold {threshold}", got, equals=expected)
+    for spare, reserve, expected in (
+        (5, True, False),
+        (1, True, True),
+        (5, True, False),
+        (5, False, True),
+        (5, True, False),
+    ):
+        scheduler.watermark, scheduler.num_watermark_blocks = spare / 10, spare
+        scheduler.reserve_full_sequence = reserve
+        got = bool(scheduler._may_admit(c, 4, []))
+        rule = "on" if reserve else "off"
+        what = f"may 20 tokens begin with 4, {spare} blocks of 4 to stay free, 7 are free, reservation {rule}"
+        see(what, got, equals=expected)
+
+
+@concept("A victim is reserved like a newcomer: all that it knows must fit.", invariant="I2")
+@cases(fits=(16, True), one_token_too_many=(17, False))
+def test_a_victim_is_reserved(lab, case):
+    length, expected = case
+    scheduler = make(lab, blocks=5)
+    scheduler.add_request(make_request(lab, "a", 3))
+    lab.drive(scheduler)
+    b = make_request(lab, "b", length)
+    b.status, b.num_preemptions = lab.RequestStatus.PREEMPTED, 1
+    see = check(lab.draw.scheduler, scheduler)
+    got = bool(scheduler._may_admit(b, 3, []))
+    see(f"may b, which was preempted, begin again: {length} tokens, 4 blocks of 4 free", got, equals=expected)
+
+
+@concept("The watermark holds for a victim as for a newcomer.", invariant="I4")
 @cases(
-    reservation=({}, 17, False),
     watermark=({"watermark": 0.4}, 9, False),
     both_hold=({"watermark": 0.4}, 8, True),
 )
@@ -286,7 +337,7 @@ def test_a_victim_is_no_exception(lab, case):
     b = scheduler.waiting[0]
     b.status, b.num_preemptions = lab.RequestStatus.PREEMPTED, 1
     see = check(lab.draw.scheduler, scheduler)
-    got = bool(scheduler._may_admit(b, 3, []))
+    got = bool(scheduler._may_admit(b, length, []))
     what = f"may b, which was preempted, begin again: {length} tokens, 4 blocks of 4 free, {options or 'no watermark'}"
     see(what, got, equals=expected)
 

@@ -11,7 +11,7 @@ def make(
     policy = lab.Scheduler if v1 else lab.PrefillFirstScheduler
     limits = {"max_num_seqs": seqs, "max_num_batched_tokens": budget}
     scheduler = policy(manager, **limits, reserve_full_sequence=False, **options)
-    requests = [add(lab, scheduler, name, prompt, max_tokens) for name, prompt in zip("abcdef", prompts)]
+    requests = [add(lab, scheduler, name, prompt, max_tokens) for name, prompt in zip("abcdefgh", prompts)]
     return scheduler, requests
 
 
@@ -75,25 +75,64 @@ def test_a_prompt_is_admitted(lab, case):
 @concept(
     "A step has prefills or decodes, never both: while prompts come that fit, nobody decodes.",
     invariant="I1",
-    illustrates=True,
 )
-def test_a_step_is_of_one_kind(lab):
-    scheduler, _ = make(lab, [2])
+@cases(one_runs=1, two_run=2, four_run=4, seven_run=7)
+def test_a_step_is_of_one_kind(lab, case):
+    scheduler, requests = make(lab, [2] * case, seqs=16)
     see = check(picture, lab, scheduler)
     got = [turn(lab, scheduler), turn(lab, scheduler)]
-    add(lab, scheduler, "b", 5)
+    add(lab, scheduler, "x", 5)
     got.append(turn(lab, scheduler))
-    add(lab, scheduler, "c", 3)
+    add(lab, scheduler, "y", 1)
     got += [turn(lab, scheduler), turn(lab, scheduler)]
+    ones = " ".join(f"{name}1" for name in names(requests))
     see(
-        "five steps: b (5 tokens) comes before the third, c (3) before the fourth",
+        "five steps: x (5 tokens) comes before the third, y (1) before the fourth",
         got,
-        equals=["a2", "a1", "b5", "c3", "a1 b1 c1"],
+        equals=[ones.replace("1", "2"), ones, "x5", "y1", f"{ones} x1 y1"],
     )
 
 
 @concept(
-    "A queue is no reason to stand still: if nobody in it can be admitted, everybody who runs decodes.", invariant="I1"
+    "Prompts share a step while they fit whole; the first that does not is deferred to the next, and not cut.",
+    invariant="I2",
+)
+@cases(
+    all_fit=(9, "a3 b4 c2"),
+    third_is_deferred=(8, "a3 b4"),
+    just_two=(7, "a3 b4"),
+    second_is_deferred=(6, "a3"),
+    one_at_a_time=(4, "a3"),
+)
+def test_prompts_share_a_step(lab, case):
+    budget, expected = case
+    scheduler, _ = make(lab, [3, 4, 2], budget=budget)
+    see = check(picture, lab, scheduler)
+    see(f"the first step of prompts of 3, 4 and 2 tokens, budget {budget}", turn(lab, scheduler), equals=expected)
+
+
+@concept("Deferred is not refused: the head keeps its place, and nobody behind it passes.", invariant="I2")
+@cases(
+    by_the_budget=({"budget": 6}, [3, 4, 2], "a3", ["b4 c2", "a1 b1 c1"]),
+    one_at_a_time=({"budget": 4}, [3, 4, 2], "a3", ["b4", "c2", "a1 b1 c1"]),
+    by_the_blocks=({"blocks": 4}, [3, 13, 2], "a3", []),
+)
+def test_the_head_keeps_its_place(lab, case):
+    options, prompts, first, following = case
+    scheduler, (_, b, c) = make(lab, prompts, **options)
+    see = check(picture, lab, scheduler)
+    computed = turn(lab, scheduler)
+    see("who waits after the first step, front first", names(scheduler.waiting), equals=["b", "c"])
+    see("status of b and c", [b.status.name, c.status.name], equals=["WAITING", "WAITING"])
+    see("blocks of b and c", [len(table(scheduler, r)) for r in (b, c)], equals=[0, 0])
+    see(f"the first step of prompts of {prompts}: b does not fit, c behind it might", computed, equals=first)
+    see("the steps behind it", [turn(lab, scheduler) for _ in following], equals=following)
+
+
+@concept(
+    "A queue is no reason to stand still: if nobody in it can be admitted, everybody who runs decodes.",
+    invariant="I1",
+    illustrates=True,
 )
 @cases(
     no_block=(2, [5, 3], 0, ["a5", "a1", "a1", "a1", "b3"]),
@@ -109,41 +148,6 @@ def test_nobody_fits_so_everybody_decodes(lab, case):
     see("how many blocks are free", scheduler.kv_cache_manager.num_free_blocks, equals=free)
     got += [turn(lab, scheduler) for _ in steps[1:]]
     see("the steps, a ends with the fourth", got, equals=steps)
-
-
-@concept(
-    "Prompts share a step while they fit whole; the first that does not is deferred to the next, and not cut.",
-    invariant="I2",
-)
-@cases(
-    all_fit=(9, ["a3 b4 c2", "a1 b1 c1"]),
-    third_is_deferred=(8, ["a3 b4", "c2", "a1 b1 c1"]),
-    just_two=(7, ["a3 b4", "c2", "a1 b1 c1"]),
-    second_is_deferred=(6, ["a3", "b4 c2", "a1 b1 c1"]),
-    one_at_a_time=(4, ["a3", "b4", "c2", "a1 b1 c1"]),
-)
-def test_prompts_share_a_step(lab, case):
-    budget, steps = case
-    scheduler, _ = make(lab, [3, 4, 2], budget=budget)
-    see = check(picture, lab, scheduler)
-    got = [turn(lab, scheduler) for _ in steps]
-    see(f"the steps of prompts of 3, 4 and 2 tokens, budget {budget}", got, equals=steps)
-
-
-@concept("Deferred is not refused: the head keeps its place, and nobody behind it passes.", invariant="I2")
-@cases(
-    by_the_budget=({"budget": 6}, [3, 4, 2], "a3", "b4 c2"),
-    by_the_blocks=({"blocks": 4}, [3, 13, 2], "a3", "a1"),
-)
-def test_the_head_keeps_its_place(lab, case):
-    options, prompts, first, second = case
-    scheduler, (_, b, c) = make(lab, prompts, **options)
-    see = check(picture, lab, scheduler)
-    see("who computes how much: b does not fit, c behind it would", turn(lab, scheduler), equals=first)
-    see("who waits, front first", names(scheduler.waiting), equals=["b", "c"])
-    see("status of b and c", [b.status.name, c.status.name], equals=["WAITING", "WAITING"])
-    see("blocks of b and c", [len(table(scheduler, r)) for r in (b, c)], equals=[0, 0])
-    see("who computes how much in the next step", turn(lab, scheduler), equals=second)
 
 
 @concept("max_num_seqs limits who runs, not who is new in a step.", invariant="I3")
@@ -174,7 +178,11 @@ def test_decodes_have_a_budget(lab):
     see("how many blocks c holds", len(table(scheduler, c)), equals=1)
 
 
-@concept("A prefix hit is a head start: only what is missing is computed, the rest is shared.", invariant="I2")
+@concept(
+    "A prefix hit is a head start: only what is missing is computed, the rest is shared.",
+    invariant="I2",
+    illustrates=True,
+)
 @cases(
     less_than_a_block=(3, 4, 0),
     one_block_to_the_last_token=(4, 4, 0),
@@ -212,49 +220,8 @@ def test_a_head_start_costs_nothing(lab):
 
 
 @concept(
-    "charge_cached_tokens: the budget pays for the whole prompt, and a long one is deferred though little is computed.",
-    invariant="I3",
-)
-@cases(one_short=(12, ["b3", "c2", "d4"]), just_enough=(13, ["b3 c2", "d4"]))
-def test_a_hit_that_is_charged(lab, case):
-    budget, steps = case
-    scheduler, (a,) = make(lab, [9], budget=budget, caching=True, max_tokens=1, charge_cached_tokens=True)
-    lab.drive(scheduler)
-    add(lab, scheduler, "b", 3, max_tokens=1)
-    add(lab, scheduler, "c", [*a.prompt_token_ids, 5], max_tokens=1)
-    add(lab, scheduler, "d", 4, max_tokens=1)
-    see = check(picture, lab, scheduler)
-    got = [turn(lab, scheduler) for _ in steps]
-    see(f"the steps: of c's 10 tokens 8 are cached, budget {budget}", got, equals=steps)
-
-
-@concept(
-    "A hit is charged once, on admission, and cuts nobody: alone, a prompt is cut by what it computes.",
-    invariant="I3",
-    illustrates=True,
-)
-@cases(
-    it_goes_on_for_nothing=(21, ["c9", "c4 d3 e2", "c1 d1 e1"]),
-    it_is_not_cut=(11, ["c3", "d3 e2", "c1 d1 e1"]),
-    larger_than_the_budget=(21, ["c5", "c5", "c3", "d3 e2", "c1 d1 e1"], 5),
-)
-def test_a_hit_is_charged_once(lab, case):
-    length, steps, *budget = case
-    scheduler, (a,) = make(lab, [9], budget=9, caching=True, max_tokens=1, charge_cached_tokens=True)
-    lab.drive(scheduler)
-    scheduler.max_num_batched_tokens = budget[0] if budget else 9
-    add(lab, scheduler, "c", [*a.prompt_token_ids[:8], *range(length - 8)])
-    add(lab, scheduler, "d", 3)
-    add(lab, scheduler, "e", 2)
-    see = check(picture, lab, scheduler)
-    got = [turn(lab, scheduler) for _ in steps]
-    see(f"the steps: of c's {length} tokens 8 are cached and charged", got, equals=steps)
-
-
-@concept(
     "A refused head is asked again in every step: what the others compute may be a hit of it, and then it fits.",
     invariant="I1",
-    illustrates=True,
 )
 def test_a_refusal_is_for_one_step(lab):
     scheduler, _ = make(lab, blocks=2, caching=True)
@@ -266,21 +233,6 @@ def test_a_refusal_is_for_one_step(lab):
     see("three steps: b's first 4 tokens are those of a, which computes the fourth in step 2", got,
         equals=["a3", "a1", "b1"])  # fmt: skip
     see("the blocks of a and b", [table(scheduler, scheduler.running[i]) for i in (0, 1)], equals=[[1], [1, 2]])
-
-
-@concept(
-    "Two schedulers know nothing of each other, though their requests have the same names.",
-    invariant="I4",
-    illustrates=True,
-)
-def test_two_schedulers(lab):
-    schedulers = [make(lab, [length, 2], budget=5)[0] for length in (9, 12)]
-    see = check(picture, lab, schedulers[1])
-    got = [turn(lab, schedulers[i]) for i in (0, 1, 0, 0, 1, 1, 1, 0)]
-    see("the steps of one: prompts of 9 and 2 tokens, budget 5", [got[i] for i in (0, 2, 3, 7)],
-        equals=["a5", "a4", "b2", "a1 b1"])  # fmt: skip
-    see("the steps of the other in between: prompts of 12 and 2", [got[i] for i in (1, 4, 5, 6)],
-        equals=["a5", "a5", "a2 b2", "a1 b1"])  # fmt: skip
 
 
 @concept("A refusal changes nothing: whoever does not fit is as it was, its head start not yet taken.", invariant="I2")
@@ -295,6 +247,7 @@ def test_a_refusal_changes_nothing(lab):
     see("who waits", names(scheduler.waiting), equals=["c"])
     see("c's status", c.status.name, equals="WAITING")
     see("c's computed tokens", c.num_computed_tokens, equals=0)
+    see("c's num_cached_tokens", c.num_cached_tokens, equals=0)
     see("c's blocks", table(scheduler, c), equals=[])
     see("how many blocks are free", scheduler.kv_cache_manager.num_free_blocks, equals=2)
 
@@ -302,6 +255,7 @@ def test_a_refusal_changes_nothing(lab):
 @concept(
     "A prompt longer than the budget is cut, step after step; nobody is admitted or decodes until its end is computed.",
     invariant="I4",
+    illustrates=True,
 )
 @cases(
     two_chunks=(9, ["b5", "b4", "a1 b1"]),
@@ -334,6 +288,48 @@ def test_the_end_of_a_cut_prompt(lab, case):
     see = check(picture, lab, scheduler)
     got = [turn(lab, scheduler) for _ in steps]
     see(f"the steps of prompts of {length} and {other} tokens, budget 5", got, equals=steps)
+
+
+@concept(
+    "charge_cached_tokens: the budget pays for the whole prompt, and a long one is deferred though little is computed.",
+    invariant="I3",
+    illustrates=True,
+)
+@cases(one_short=(12, ["b3", "c2", "d4"]), just_enough=(13, ["b3 c2", "d4"]))
+def test_a_hit_that_is_charged(lab, case):
+    budget, steps = case
+    scheduler, (a,) = make(lab, [9], budget=budget, caching=True, max_tokens=1, charge_cached_tokens=True)
+    lab.drive(scheduler)
+    add(lab, scheduler, "b", 3, max_tokens=1)
+    add(lab, scheduler, "c", [*a.prompt_token_ids, 5], max_tokens=1)
+    add(lab, scheduler, "d", 4, max_tokens=1)
+    see = check(picture, lab, scheduler)
+    got = [turn(lab, scheduler) for _ in steps]
+    see(f"the steps: of c's 10 tokens 8 are cached, budget {budget}", got, equals=steps)
+
+
+@concept(
+    "A hit is charged once, on admission, and cuts nobody: alone, a prompt is cut by what it computes.",
+    invariant="I3",
+)
+@cases(
+    it_goes_on_for_nothing=(21, 9, 3, 1, ["c9", "c4 d3 e2", "c1 d1 e1"]),
+    it_is_not_cut=(11, 9, 3, 1, ["c3", "d3 e2", "c1 d1 e1"]),
+    larger_than_the_budget=(21, 5, 3, 1, ["c5", "c5", "c3", "d3 e2", "c1 d1 e1"]),
+    no_token_more_fits=(11, 9, 1, 1, ["c3", "d1 e2", "c1 d1 e1"]),
+    another_runs=(11, 8, 3, 16, ["c3", "d3 e2", "a1 c1 d1 e1"]),
+)
+def test_a_hit_is_charged_once(lab, case):
+    length, budget, of_d, of_a, steps = case
+    scheduler, (a,) = make(lab, [9], budget=9, caching=True, max_tokens=of_a, charge_cached_tokens=True)
+    lab.drive(scheduler)
+    scheduler.max_num_batched_tokens = budget
+    add(lab, scheduler, "c", [*a.prompt_token_ids[:8], *range(length - 8)])
+    add(lab, scheduler, "d", of_d)
+    add(lab, scheduler, "e", 2)
+    see = check(picture, lab, scheduler)
+    got = [turn(lab, scheduler) for _ in steps]
+    see(f"the steps: of c's {length} tokens 8 are cached and charged", got, equals=steps)
 
 
 @concept(
@@ -381,21 +377,9 @@ def test_each_shortage_costs_one(lab):
 
 
 @concept(
-    "A cut prompt that finds no block gives way, and those who run get their turn; it is not admitted again at once.",
-    invariant="I5",
-)
-def test_a_cut_prompt_without_blocks(lab):
-    """b needs more than a leaves. Whether b begins and gives way, or waits until a has ended: both end."""
-    scheduler, requests = make(lab, [3, 10], blocks=3, budget=5, max_tokens=2)
-    see = check(picture, lab, scheduler)
-    for _ in range(20):
-        lab.drive(scheduler)
-    got = [len(request.output_token_ids) for request in requests]
-    see("tokens that a and b have after 20 steps, of two each", got, equals=[2, 2])
-
-
-@concept(
-    "Whoever comes back is a prefill of all that it knows, output included: the others wait for it.", invariant="I1"
+    "Whoever comes back is a prefill of all that it knows, output included: the others wait for it.",
+    invariant="I1",
+    illustrates=True,
 )
 def test_a_victim_comes_back(lab):
     scheduler, _ = make(lab, blocks=3)
@@ -410,6 +394,102 @@ def test_a_victim_comes_back(lab):
     see("who computes how much: a has ended, c has a prompt of 2 and an output of 2", plan(output), equals="c4")
     see("c's status", c.status.name, equals="RUNNING")
     see("who runs", names(scheduler.running), equals=["b", "c"])
+
+
+@concept(
+    "A cut prompt that finds no block gives way, and those who run get their turn; it is not admitted again at once.",
+    invariant="I5",
+)
+def test_a_cut_prompt_without_blocks(lab):
+    """c needs more than a and b leave. Whether c begins and gives way, or waits until they have ended: all end."""
+    scheduler, requests = make(lab, [1, 1, 10], blocks=4, budget=2, max_tokens=4)
+    see = check(picture, lab, scheduler)
+    for number in range(1, 40):
+        both = set(names(scheduler.running)) >= {"a", "b"}
+        scheduled = lab.drive(scheduler).scheduled
+        if both and "c" not in scheduled:
+            see(f"step {number}, budget 2: a and b run, and c does not compute", written(scheduled), equals="a1 b1")
+    got = [len(request.output_token_ids) for request in requests]
+    see("tokens that a, b and c have after 39 steps, of four each", got, equals=[4, 4, 4])
+
+
+@concept(
+    "Whoever comes back may be cut, too: past its prompt, output and all, it is in prefill until it has caught up.",
+    invariant="I4",
+)
+@cases(
+    two=([1, 2], 7, ["a3", "a3", "a2", "b3", "b3", "b3", "a1 b1"]),
+    its_prompt_was_cut=([4], 4, ["a3", "a3", "a1", "a1"]),
+)
+def test_a_victim_is_cut(lab, case):
+    prompts, num_steps, steps = case
+    scheduler, _ = make(lab, prompts, budget=3)
+    for _ in range(num_steps):
+        turn(lab, scheduler)
+    see = check(picture, lab, scheduler)
+    scheduler.fail_step(scheduler.schedule())
+    got = [turn(lab, scheduler) for _ in steps]
+    see(f"the steps, budget 3: step {num_steps + 1} raises, and everybody gives way", got, equals=steps)
+
+
+@concept("Decodes go in the order of running, however much or little a request has said.", invariant="I3")
+def test_decodes_go_in_order(lab):
+    scheduler, _ = make(lab, [1, 1, 1], budget=3)
+    lab.drive(scheduler)
+    scheduler.max_num_batched_tokens = 2
+    see = check(picture, lab, scheduler)
+    turn(lab, scheduler)
+    scheduler.fail_step(scheduler.schedule())
+    got = [turn(lab, scheduler) for _ in range(3)]
+    see("the steps, budget 2: a and b, which have said more, gave way and come back behind c", got,
+        equals=["a2", "b2", "c1 a1"])  # fmt: skip
+
+
+@concept(
+    "Whoever was thrown out more often waits no less: the queue alone says whose turn it is.",
+    invariant="I2",
+)
+def test_the_queue_says_whose_turn_it_is(lab):
+    scheduler, _ = make(lab, [3])
+    turn(lab, scheduler)
+    add(lab, scheduler, "b", 4)
+    for _ in range(2):
+        scheduler.fail_step(scheduler.schedule())  # of b alone
+    turn(lab, scheduler)
+    scheduler.fail_step(scheduler.schedule())
+    see = check(picture, lab, scheduler)
+    see("who computes how much: b gave way three times, a in front of it once", turn(lab, scheduler), equals="a4 b5")
+
+
+@concept("A refusal is of one request, and not of its name: the next one of that id is asked like any other.",
+         invariant="I2")  # fmt: skip
+def test_an_id_that_is_used_again(lab):
+    scheduler, _ = make(lab, blocks=5, caching=True)
+    add(lab, scheduler, "x", [*range(8)], max_tokens=1)
+    lab.drive(scheduler)
+    a = add(lab, scheduler, "a", 9)
+    lab.drive(scheduler)
+    add(lab, scheduler, "c", [*range(8), 20])
+    see = check(picture, lab, scheduler)
+    see("who computes how much: c hits two free blocks and needs one more, two are free", turn(lab, scheduler),
+        equals="a1")  # fmt: skip
+    scheduler.finish_request("c", "abort")
+    add(lab, scheduler, "c", [*a.prompt_token_ids[:8], 20])
+    see("who computes how much: the next c hits two blocks that a holds", turn(lab, scheduler), equals="c1")
+
+
+@concept(
+    "Two schedulers know nothing of each other, though their requests have the same names.",
+    invariant="I4",
+)
+def test_two_schedulers(lab):
+    schedulers = [make(lab, [length, 2], budget=5)[0] for length in (9, 12)]
+    see = check(picture, lab, schedulers[1])
+    got = [turn(lab, schedulers[i]) for i in (0, 1, 0, 0, 1, 1, 1, 0)]
+    see("the steps of one: prompts of 9 and 2 tokens, budget 5", [got[i] for i in (0, 2, 3, 7)],
+        equals=["a5", "a4", "b2", "a1 b1"])  # fmt: skip
+    see("the steps of the other in between: prompts of 12 and 2", [got[i] for i in (1, 4, 5, 6)],
+        equals=["a5", "a5", "a2 b2", "a1 b1"])  # fmt: skip
 
 
 def decodes(output):
@@ -513,8 +593,8 @@ class World:
 
     def is_left_open(self):
         """Whether a head may be cut that has blocks for its chunk alone: contract.md leaves open what comes of it."""
-        free = self.kv.num_free_blocks
-        return any(r.num_tokens > self.budget and -(-r.num_tokens // self.size) > free for r in self.scheduler.waiting)
+        head = next(iter(self.scheduler.waiting), None)
+        return head and head.num_tokens > self.budget and -(-head.num_tokens // self.size) > self.kv.num_free_blocks
 
     def write(self, output):
         """What each request of the step reads when all have written, as (its id, whether it is its own tokens)."""
@@ -565,6 +645,8 @@ class World:
         everybody = [*scheduler.running, *scheduler.waiting]
         state = [(r.request_id, r.status.name, r.num_computed_tokens, len(table(scheduler, r))) for r in everybody]
         yield "I2", "(id, status, computed tokens, number of blocks) of everybody", state, picture
+        deferred = [(r.request_id, r.num_cached_tokens) for r in scheduler.waiting if r.status.name == "WAITING"]
+        yield "I2", "(id, num_cached_tokens) of those that were not admitted yet", deferred, picture
         yield "I2", "how many blocks are free", self.kv.num_free_blocks, picture
         yield "I2", "whether each finds its own tokens in its blocks", self.write(output), picture
         if ends in counts:
@@ -584,6 +666,8 @@ class World:
 
 def plan_any(rng):
     """Budgets that cut prompts, or too few blocks, or both; one scheduler or two; ids are used again and again."""
+    if rng.random() < 0.2:
+        return plan_crowd(rng)
     cuts = rng.random() < 0.4
     is_scarce = not cuts or rng.random() < 0.1
     size, longest = rng.choice((1, 2, 3, 4)), 12 if cuts else rng.choice((5, 9))
@@ -609,10 +693,30 @@ def plan_any(rng):
             calls.append((which + "finish_request", name, rng.choice(("stop", "length", "abort", "error"))))
         elif kind < 0.45:
             calls.append((which + "step_while_it_ends", name, rng.choice(("stop", "abort"))))
-        elif kind < (0.55 if cuts else 0.47):
+        elif kind < (0.55 if cuts else 0.49):
             calls.append((which + "step_that_raises",))
         else:
             calls.append((which + "step",))
+    return calls
+
+
+def plan_crowd(rng):
+    """Many short prompts at once: steps with several victims, and with more who run than the budget has tokens."""
+    limits = {
+        "blocks": rng.choice((8, 10, 64)),
+        "block_size": rng.choice((1, 2, 4)),
+        "budget": rng.choice((4, 6, 16)),
+        "seqs": 8,
+        "caching": rng.random() < 0.5,
+        "charge_cached_tokens": rng.random() < 0.3,
+    }
+    calls = [("PrefillFirstScheduler", limits)]
+    for _ in range(rng.randint(12, 24)):
+        if rng.random() < 0.5:
+            options = {"length": rng.choice((1, 1, 2, 4)), "shared": rng.choice((0, 4)), "max_tokens": 6}
+            calls.append(("add_request", rng.choice("abcdefgh"), options))
+        else:
+            calls.append(("step_that_raises",) if rng.random() < 0.1 else ("step",))
     return calls
 
 
@@ -642,4 +746,4 @@ def play_any(lab, calls):
     searches=True,
 )
 def test_any_calls(lab):
-    walk(lab, plan_any, play_any, 100)
+    walk(lab, plan_any, play_any, 150)

@@ -123,16 +123,36 @@ def test_blocks_that_are_copied(lab):
     scheduler = make(lab, [3])
     recorder = lab.StatsRecorder(scheduler)
     output = lab.SchedulerOutput()
-    copies = ((9, 10), (9, 11), (9, 12), (13, 14), (13, 15))
-    plan = lab.KVPlan(((4, 0), (5, 1), (6, 2)), ((7, 4), (8, 5)), copies)
-    output.preempted_req_ids = ["x"]
+    copies = ((9, 10), (9, 11), (9, 12), (13, 14), (8, 14))
+    plan = lab.KVPlan(((4, 0), (4, 1), (6, 1)), ((7, 4), (7, 5), (8, 5), (9, 6)), copies)
+    output.preempted_req_ids = ["x", "y"]
     output.num_scheduled_tokens["y"] = 1
     see = check(lambda: f"out {[*plan.swap_out]}\nin  {[*plan.swap_in]}\ncopy {[*plan.copy]}")
     figures = recorder.record(output, plan)
     see("num_swapped_out_blocks", figures.num_swapped_out_blocks, equals=3)
-    see("num_swapped_in_blocks", figures.num_swapped_in_blocks, equals=2)
+    see("num_swapped_in_blocks", figures.num_swapped_in_blocks, equals=4)
     see("num_copied_blocks", figures.num_copied_blocks, equals=5)
-    see("num_preempted_reqs", figures.num_preempted_reqs, equals=1)
+    see("num_preempted_reqs", figures.num_preempted_reqs, equals=2)
+
+
+@concept("Levels are read at the call: the same output has others when the scheduler is another one by then.",
+         invariant="I1")  # fmt: skip
+def test_levels_are_read_at_the_call(lab):
+    scheduler = make(lab, [4, 4, 4], blocks=8, seqs=2, max_tokens=1)
+    recorder = lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+
+    def levels(when, expected):
+        figures = recorder.record(output, lab.KVPlan())
+        got = (figures.num_running_reqs, figures.num_waiting_reqs, figures.kv_cache_usage)
+        see(f"(num_running_reqs, num_waiting_reqs, kv_cache_usage) {when}", got, equals=expected)
+
+    levels("at first", (2, 1, 0.25))
+    scheduler.finish_request("c", "abort")
+    levels("after c, which waits, has ended", (2, 0, 0.25))
+    scheduler.update_from_output(output, {"a": [100], "b": [100]})
+    levels("after a and b have ended with their step", (0, 0, 0))
 
 
 @concept(
@@ -160,6 +180,27 @@ def test_lookups_of_a_step(lab, case):
 def victim(lab):
     """a and b on three blocks; b gives way in step 2, and is back in step 4, where it finds its first block."""
     return make(lab, [4, 4], blocks=3, max_tokens=3)
+
+
+@concept("Who looks may not change what others see: the meter stays, and everybody has an account.", invariant="I4")
+def test_two_recorders(lab):
+    scheduler = make(lab, [9], shared=8)
+    one, other = lab.StatsRecorder(scheduler), lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    for expected in ((9, 0), (9, 8), (0, 0)):
+        output = scheduler.schedule()
+        see("(queries, hits) for one recorder", lookups(one.record(output, lab.KVPlan())), equals=expected)
+        see(
+            "(queries, hits) for another one on the same step",
+            lookups(other.record(output, lab.KVPlan())),
+            equals=expected,
+        )
+        sampled = {request.request_id: [100] for request in output.scheduled_requests}
+        scheduler.update_from_output(output, sampled)
+        if expected == (9, 0):
+            add(lab, scheduler, "b", 9, shared=8)
+    counts = scheduler.prefix_cache_stats
+    see("the scheduler's own count", (counts.requests, counts.queries, counts.hits), equals=(2, 18, 8))
 
 
 @concept("A victim that comes back looks up again: the figures have that lookup, too.", invariant="I3")
@@ -218,27 +259,6 @@ def test_an_idle_step(lab):
         see(f"{name} after the only request has ended", getattr(figures, name), equals=0)
 
 
-@concept("Who looks may not change what others see: the meter stays, and everybody has an account.", invariant="I4")
-def test_two_recorders(lab):
-    scheduler = make(lab, [9], shared=8)
-    one, other = lab.StatsRecorder(scheduler), lab.StatsRecorder(scheduler)
-    see = check(lab.draw.scheduler, scheduler)
-    for expected in ((9, 0), (9, 8), (0, 0)):
-        output = scheduler.schedule()
-        see("(queries, hits) for one recorder", lookups(one.record(output, lab.KVPlan())), equals=expected)
-        see(
-            "(queries, hits) for another one on the same step",
-            lookups(other.record(output, lab.KVPlan())),
-            equals=expected,
-        )
-        sampled = {request.request_id: [100] for request in output.scheduled_requests}
-        scheduler.update_from_output(output, sampled)
-        if expected == (9, 0):
-            add(lab, scheduler, "b", 9, shared=8)
-    counts = scheduler.prefix_cache_stats
-    see("the scheduler's own count", (counts.requests, counts.queries, counts.hits), equals=(2, 18, 8))
-
-
 @concept("Counts add up: the sum over the steps is what the run did.", invariant="I3", illustrates=True)
 def test_the_sums_of_a_run(lab):
     scheduler = victim(lab)
@@ -279,7 +299,9 @@ def look(lab, most, steps, rates, before=()):
         see(f"hit_rate after step {number}, of the last {most} requests", metrics.hit_rate, equals=rate)
 
 
-@concept("A rate is one division of two sums: whoever looks up more tokens weighs more.", invariant="I5")
+@concept(
+    "A rate is one division of two sums: whoever looks up more tokens weighs more.", invariant="I5", illustrates=True
+)
 @cases(
     two_steps=([[(4, 0)], [(28, 16)]], [0.0, 0.5]),
     one_step=([[(4, 0), (28, 16)]], [0.5]),
@@ -302,6 +324,17 @@ def test_an_empty_window(lab):
 MISS, HIT = (16, 0), (16, 8)
 
 
+@concept("A request that looks up no token is a request: it takes its place in the window, and finds nothing.",
+         invariant="I6")  # fmt: skip
+@cases(
+    alone=(1, [[(0, 0)], [HIT], [(0, 0)], []], [0.0, 0.5, 0.0, 0.0]),
+    in_a_full_window=(2, [[HIT], [MISS], [(0, 0)], [HIT]], [0.5, 0.25, 0.0, 0.5]),
+)
+def test_a_request_without_tokens(lab, case):
+    most, steps, rates = case
+    look(lab, most, steps, rates)
+
+
 @concept(
     "What is old leaves: the window has as many requests as it may, and loses whole steps, the oldest first.",
     invariant="I6",
@@ -313,7 +346,14 @@ MISS, HIT = (16, 0), (16, 8)
     as_a_whole=(5, [[MISS, MISS], [HIT, HIT], [HIT, HIT]], [0.0, 0.25, 0.5]),
     many_at_once=(3, [[MISS], [MISS], [MISS], [HIT, HIT, HIT]], [0.0, 0.0, 0.0, 0.5]),
     one_by_one=(2, [[MISS], [HIT], [HIT], [MISS], [MISS]], [0.0, 0.25, 0.5, 0.25, 0.0]),
+    small_ones_before_a_large_one=(20, [[MISS]] * 20 + [[HIT] * 16], [0.0] * 20 + [0.4]),
     the_rest_stays=(4, [[HIT, HIT], [MISS, MISS], [HIT, HIT]], [0.5, 0.25, 0.25]),
+    as_a_whole_of_many=(
+        64,
+        [[HIT] * 2, *([MISS] * num for num in (2, 4, 8, 16, 32, 1))],
+        [0.5, 0.25, 0.125, 1 / 16, 1 / 32, 1 / 64, 0.0],
+    ),
+    two_of_many=(8, [*[[MISS]] * 8, [HIT, HIT], [HIT]], [*[0.0] * 8, 0.125, 3 / 16]),
 )
 def test_the_window(lab, case):
     most, steps, rates = case
@@ -324,6 +364,7 @@ def test_the_window(lab, case):
 @cases(
     between=(2, [[HIT], [], [], [], [MISS]], [0.5, 0.5, 0.5, 0.5, 0.25]),
     when_full=(2, [[HIT], [MISS], [], [], [HIT]], [0.5, 0.25, 0.25, 0.25, 0.25]),
+    when_more_than_full=(2, [[HIT] * 3, [], []], [0.5, 0.5, 0.5]),
 )
 def test_idle_steps(lab, case):
     most, steps, rates = case
@@ -360,7 +401,7 @@ def test_the_rate_is_of_the_last_look(lab):
     see("hit_rate of the last 2 requests, both of one step", metrics.hit_rate, equals=0.0)
 
 
-@concept("Two windows on the same counts do not disturb each other, nor the counts.", invariant="I4")
+@concept("Two windows on the same counts do not disturb each other, nor the counts.", invariant="I4", illustrates=True)
 def test_two_windows(lab):
     counts = lab.PrefixCacheStats()
     short, long = lab.CachingMetrics(counts, 1), lab.CachingMetrics(counts, 100)
@@ -390,15 +431,79 @@ def test_victims_do_not_count(lab):
 
 
 @concept("Whoever says no number gets a window of 1000 requests.", invariant="I6")
-def test_the_window_if_nobody_says_how_large(lab):
+@cases(steps_of_500=500, steps_of_two=2, steps_of_one=1)
+def test_the_window_if_nobody_says_how_large(lab, case):
+    counts = lab.PrefixCacheStats()
+    see_a_window(lab.CachingMetrics(counts), counts, 1000, case)
+
+
+def see_a_window(metrics, counts, size, per_step, rates=(0.5, 0.25, 0.0)):
+    """Half a window of hits comes, then half a window of misses, and another one. The window has `size` requests."""
+    see = check(lambda: f"requests {counts.requests}, queries {counts.queries}, hits {counts.hits}")
+    for lookup, rate in zip((HIT, MISS, MISS), rates):
+        for _ in range(size // 2 // per_step):
+            for _ in range(per_step):
+                counts.record(*lookup)
+            metrics.observe()
+        what = f"hit_rate: {size // 2} hits of 8 in 16 come, then {size // 2} misses, then {size // 2} more"
+        see(f"{what}; requests of a step: {per_step}", metrics.hit_rate, equals=rate)
+
+
+@concept("A window may have thousands of steps: none leaves before there are more requests than it may have.",
+         invariant="I6")  # fmt: skip
+def test_a_large_window(lab):
+    counts = lab.PrefixCacheStats()
+    see_a_window(lab.CachingMetrics(counts, 3000), counts, 3000, 1, rates=(0.5, 0.25))
+
+
+@concept(
+    "A recorder is of one scheduler, and a window of one meter: others do not change what they say.", invariant="I4"
+)
+def test_two_of_everything(lab):
+    schedulers = make(lab, [9]), make(lab, [3, 5])
+    recorders = [lab.StatsRecorder(scheduler) for scheduler in schedulers]
+    see = check(lambda: "\n".join(map(lab.draw.scheduler, schedulers)))
+    figures = [turn(lab, *each) for each in zip(schedulers, recorders)]
+    see("num_running_reqs of both, (queries, hits) of both",
+        [each.num_running_reqs for each in figures] + [lookups(each) for each in figures],
+        equals=[1, 2, (9, 0), (8, 0)])  # fmt: skip
+    meters = lab.PrefixCacheStats(), lab.PrefixCacheStats()
+    windows = [lab.CachingMetrics(meter) for meter in meters]
+    for meter, window, lookup in zip(meters, windows, (HIT, MISS)):
+        meter.record(*lookup)
+        window.observe()
+    see("hit_rate of two windows, one of a meter with a hit, one of a meter with a miss",
+        [window.hit_rate for window in windows], equals=[0.5, 0.0])  # fmt: skip
+
+
+@concept("No figure is rounded: a third is a third, to the last digit that a float has.", invariant="I5")
+def test_no_figure_is_rounded(lab):
     counts = lab.PrefixCacheStats()
     metrics = lab.CachingMetrics(counts)
+    counts.record(3, 1)
+    metrics.observe()
+    scheduler = make(lab, [3], blocks=3)
+    recorder = lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    see.true(f"the hit_rate of 1 in 3 is within 1e-15 of 1/3; it is {metrics.hit_rate!r}",
+             abs(metrics.hit_rate - 1 / 3) < 1e-15)  # fmt: skip
+    usage = turn(lab, scheduler, recorder).kv_cache_usage
+    see.true(f"kv_cache_usage of 1 block in 3 is within 1e-15 of 1/3; it is {usage!r}", abs(usage - 1 / 3) < 1e-15)
+
+
+@concept("A long run costs no more a step than a short one: what is long gone is not looked at again.", invariant="I7")
+def test_a_long_run(lab):
+    """Fractions of a second if a call looks at its step and its window alone, else much longer."""
+    counts, scheduler = lab.PrefixCacheStats(), make(lab, [3])
+    metrics, recorder = lab.CachingMetrics(counts, 4), lab.StatsRecorder(scheduler)
     see = check(lambda: f"requests {counts.requests}, queries {counts.queries}, hits {counts.hits}")
-    for lookups, rate in (((HIT,) * 500, 0.5), ((MISS,) * 500, 0.25), ((MISS,) * 500, 0.0)):
-        for lookup in lookups:
-            counts.record(*lookup)
+    output, plan = lab.SchedulerOutput(), lab.KVPlan()
+    for number in range(20_000):
+        counts.record(4, number % 2)
         metrics.observe()
-        see("hit_rate after three steps of 500 requests at most, the first of hits", metrics.hit_rate, equals=rate)
+        recorder.record(output, plan)
+    see("hit_rate of the last 4 of 20,000 steps, of which every second one has 1 hit in 4", metrics.hit_rate,
+        equals=0.125)  # fmt: skip
 
 
 # --- any run ------------------------------------------------------------------------------------------------------
@@ -452,8 +557,8 @@ def play_run(lab, calls):
             scheduler.finish_request(*arguments)
         elif name == "record":
             output = lab.SchedulerOutput({f"r{i}": n for i, n in enumerate(options.get("tokens", ()))})
-            output.preempted_req_ids = ["y", "x", "z"][: options.get("victims", 0)]
-            pairs = ((4, 4), (5, 0), (6, 7))
+            output.preempted_req_ids = ["y", "r0", "z"][: options.get("victims", 0)]
+            pairs = ((4, 4), (4, 0), (6, 0))
             plan = lab.KVPlan(*(pairs[: options.get(kind, 0)] for kind in ("swap_out", "swap_in", "copy")))
             yield from look_at(lab, scheduler, recorders, output, plan)
         else:
@@ -518,11 +623,11 @@ def test_any_run(lab):
 def plan_window(rng):
     """Two windows on one meter that has begun already, and lookups of any size before each observe()."""
     calls = [("PrefixCacheStats", rng.choice(((0, 0), (5, 5), (9, 4))))]
-    calls += [("CachingMetrics", which, rng.choice((0, 1, 2, 3, 5, 8))) for which in ("one", "other")]
-    for _ in range(rng.randint(3, 25)):
+    calls += [("CachingMetrics", which, rng.choice((0, 1, 2, 3, 5, 8, 16))) for which in ("one", "other")]
+    for _ in range(rng.choice((5, 15, 25, 60))):
         kind = rng.random()
         if kind < 0.6:
-            num_tokens = rng.randint(1, 9)
+            num_tokens = rng.choice((0, rng.randint(1, 9), rng.randint(1, 9)))
             calls.append(("record", num_tokens, rng.choice((0, num_tokens, rng.randint(0, num_tokens)))))
         elif kind < 0.95:
             calls.append(("observe", *rng.choice((["one"], ["one", "other"], ["other"]))))

@@ -35,6 +35,8 @@ class Memory:
         if given is None:
             return False
         request.num_computed_tokens = found
+        if not request.num_preemptions:
+            request.num_cached_tokens = found
         self.planned.append((request, count))
         return True
 
@@ -49,6 +51,7 @@ class Memory:
     def preempt(self, request):
         self.kv.free(request)
         request.num_computed_tokens = 0
+        request.num_preemptions += 1
 
     def end(self, request):
         request.status = type(request.status)("abort")
@@ -198,26 +201,7 @@ def test_which_is_cheaper(lab, case):
         see(f"whether swapping n tokens is cheaper, n = {num_tokens}", cost.swap_is_cheaper(num_tokens), equals=cheaper)
 
 
-@concept(
-    'A victim goes the cheaper way: with "swap" always out, with "cheaper" only when that costs less.', invariant="I2"
-)
-@cases(swap_a_short_one=("swap", 4, 2), swap_a_long_one=("swap", 5, 3), not_a_short_one=("cheaper", 4, 0),
-       a_long_one=("cheaper", 5, 3))  # fmt: skip
-def test_which_way_a_victim_goes(lab, case):
-    mode, count, expected = case
-    cost = {**NOTHING, "seconds_per_token": 1, "seconds_per_copy": 2}
-    memory = Memory(lab, preemption_mode=mode, preemption_cost=cost)
-    a = memory.begin("a", "abcdefgh", count)
-    see = check(memory.draw)
-    memory.preempt(a)
-    out, _ = memory.run()
-    see(f'blocks that go out with "{mode}": {count} tokens computed, from 5 on swapping is cheaper', len(out),
-        equals=expected)  # fmt: skip
-    _, found = memory.kv.get_computed_blocks(a)
-    see("tokens that a need not compute", found, equals=count if expected else 0)
-
-
-# --- out ----------------------------------------------------------------------------------------------------------
+# --- out and back -------------------------------------------------------------------------------------------------
 
 
 @concept(
@@ -254,31 +238,56 @@ def test_what_goes_out(lab, case):
     see("how many blocks are free on the device, of 8", memory.kv.num_free_blocks, equals=8)
 
 
-@concept("Whether there is room, and which way is cheaper, is asked each time anew.", invariant="I2", illustrates=True)
-@cases(
-    room=({"cpu_blocks": 3}, "VWXYZ", 6, 3),
-    price=({"preemption_mode": "cheaper"}, "", 6, 3),
+@concept(
+    "It comes back to where it was: the tokens in the CPU pool need no computing.", invariant="I3", illustrates=True
 )
-def test_each_time_anew(lab, case):
-    options, other, count, expected = case
-    memory = Memory(lab, preemption_cost={**NOTHING, "seconds_per_token": 1, "seconds_per_copy": 2}, **options)
-    if other:
-        b = memory.begin("b", other)
-        memory.preempt(b)
-        memory.run()
-    a = memory.begin("a", "abcdefgh", count if other else 4)
+@cases(
+    less_than_a_block=(4, "abc", 2),
+    a_block=(2, "abc", 2),
+    in_a_block=(2, "abcdef", 5),
+    two_blocks=(3, "abcdefg", 6),
+    blocks_of_1=(1, "abcd", 3),
+    blocks_of_4=(4, "abcdefghij", 9),
+    blocks_of_16=(16, "abcdefghijklmnopqrst", 19),
+    in_its_prompt=(2, "abcdefgh", 3),
+    in_its_prompt_at_a_block=(2, "abcdefgh", 4),
+)
+def test_it_comes_back_where_it_was(lab, case):
+    size, text, count = case
+    memory = Memory(lab, size=size)
+    a = memory.begin("a", text, count)
+    memory.preempt(a)
+    memory.run()
+    other = memory.begin("b", "VWXYZ")  # into the blocks that a had
+    see = check(memory.draw)
+    hits, found = memory.kv.get_computed_blocks(a)
+    see(f"tokens that a need not compute, {count} were computed", found, equals=count)
+    see("blocks of it that are on the device", len(hits), equals=0)
+    memory.admit(a)
+    memory.run()
+    see("what a reads after one token more", memory.read(a), equals=text[: count + 1])
+    see("what b reads, who has blocks that a had", memory.read(other), equals="VWXY")
+    held = -(-(count + 1) // size)
+    see("how many blocks a holds", len(memory.kv.get_block_ids("a")), equals=held)
+
+
+@concept(
+    'A victim goes the cheaper way: with "swap" always out, with "cheaper" only when that costs less.', invariant="I2"
+)
+@cases(swap_a_short_one=("swap", 4, 2), swap_a_long_one=("swap", 5, 3), not_a_short_one=("cheaper", 4, 0),
+       a_long_one=("cheaper", 5, 3))  # fmt: skip
+def test_which_way_a_victim_goes(lab, case):
+    mode, count, expected = case
+    cost = {**NOTHING, "seconds_per_token": 1, "seconds_per_copy": 2}
+    memory = Memory(lab, preemption_mode=mode, preemption_cost=cost)
+    a = memory.begin("a", "abcdefgh", count)
     see = check(memory.draw)
     memory.preempt(a)
     out, _ = memory.run()
-    see("blocks that go out when a gives way for the first time", len(out), equals=0)
-    if other:
-        memory.end(b)
-    memory.admit(a, count)
-    memory.run()
-    memory.preempt(a)
-    out, _ = memory.run()
-    why = "b has left main memory" if other else "6 tokens are computed, 4 were: from 5 on swapping is cheaper"
-    see(f"blocks that go out when a gives way again: {why}", len(out), equals=expected)
+    see(f'blocks that go out with "{mode}": {count} tokens computed, from 5 on swapping is cheaper', len(out),
+        equals=expected)  # fmt: skip
+    _, found = memory.kv.get_computed_blocks(a)
+    see("tokens that a need not compute", found, equals=count if expected else 0)
 
 
 @concept("All or nothing: who does not fit into the CPU pool as a whole is computed again.", invariant="I2")
@@ -323,39 +332,7 @@ def test_two_victims_of_a_step(lab):
         see(f"what {request.request_id} reads when it is back", memory.read(request)[:4], equals=text)
 
 
-# --- and back -----------------------------------------------------------------------------------------------------
-
-
-@concept(
-    "It comes back to where it was: the tokens in the CPU pool need no computing.", invariant="I3", illustrates=True
-)
-@cases(
-    less_than_a_block=(4, "abc", 2),
-    a_block=(2, "abc", 2),
-    in_a_block=(2, "abcdef", 5),
-    two_blocks=(3, "abcdefg", 6),
-    blocks_of_1=(1, "abcd", 3),
-    blocks_of_4=(4, "abcdefghij", 9),
-    in_its_prompt=(2, "abcdefgh", 3),
-    in_its_prompt_at_a_block=(2, "abcdefgh", 4),
-)
-def test_it_comes_back_where_it_was(lab, case):
-    size, text, count = case
-    memory = Memory(lab, size=size)
-    a = memory.begin("a", text, count)
-    memory.preempt(a)
-    memory.run()
-    other = memory.begin("b", "VWXYZ")  # into the blocks that a had
-    see = check(memory.draw)
-    hits, found = memory.kv.get_computed_blocks(a)
-    see(f"tokens that a need not compute, {count} were computed", found, equals=count)
-    see("blocks of it that are on the device", len(hits), equals=0)
-    memory.admit(a)
-    memory.run()
-    see("what a reads after one token more", memory.read(a), equals=text[: count + 1])
-    see("what b reads, who has blocks that a had", memory.read(other), equals="VWXY")
-    held = -(-(count + 1) // size)
-    see("how many blocks a holds", len(memory.kv.get_block_ids("a")), equals=held)
+# --- back, and what was found meanwhile ---------------------------------------------------------------------------
 
 
 @concept(
@@ -436,6 +413,27 @@ def test_back_without_a_copy(lab):
     _, into = memory.run()
     see("what comes in: all of it was found on the device", into, equals=[])
     see("how many CPU blocks are held", memory.in_pool(), equals=0)
+
+
+@concept("The connector alone: what a failed step was to load is there as before, and in no copy of the next step.",
+         invariant="I6")  # fmt: skip
+def test_a_load_that_failed(lab):
+    connector = Memory(lab).kv.connector
+    a = lab.Request("a", [*range(6)], lab.SamplingParams())
+    a.num_computed_tokens = 5
+    connector.save(a, [3, 4, 5])
+    connector.begin_step()
+    connector.end_step(lab.KVResult())
+    a.num_computed_tokens = 0
+    connector.load(a, [7, 8], 1)
+    see = check(lambda: f"CPU blocks of a: {join(connector.pool.get_block_ids('a'))}")
+    see("copies in that the step has which fails", len(connector.begin_step().swap_in), equals=2)
+    connector.end_step(None)
+    for when in ("the failed step", "a step without a"):
+        found = connector.get_num_new_matched_tokens(a, 2).num_tokens
+        see(f"tokens of a behind the first 2, of 5, after {when}", found, equals=3)
+        see(f"copies in, after {when}", list(connector.begin_step().swap_in), equals=[])
+        connector.end_step(lab.KVResult())
 
 
 @concept("Room is for what comes back and for what is to be computed: one block too few is None.", invariant="I4")
@@ -594,6 +592,33 @@ def test_out_and_back_again_and_again(lab, case):
         a.append_output_token(ord(letters[-1]))
 
 
+@concept(
+    "The price is that of the computed tokens, wherever they came from and however often their request gave way.",
+    invariant="I2",
+    illustrates=True,
+)
+@cases(swap=("swap", 2), cheaper=("cheaper", 0))
+def test_what_the_price_is_of(lab, case):
+    mode, expected = case
+    cost = {**NOTHING, "seconds_per_token": 1, "seconds_per_copy": 2}
+    memory = Memory(lab, caching=True, preemption_mode=mode, preemption_cost=cost)
+    memory.begin("b", "abcdefg", 4)
+    a = memory.begin("a", "abWXYZVU", 2)
+    see = check(memory.draw)
+    for time in ("first", "second", "third", "fourth"):
+        memory.preempt(a)
+        out, _ = memory.run()
+        see(f'blocks that go out with "{mode}" the {time} time: 4 tokens are computed, 2 of them were found at first, '
+            "and from 5 on swapping is cheaper", len(out), equals=expected)  # fmt: skip
+        _, found = memory.kv.get_computed_blocks(a)
+        if found < 4:
+            memory.admit(a, 4 - found)
+        else:
+            memory.admit(a)
+            a.num_computed_tokens = 3
+        memory.run()
+
+
 # --- when a step has failed ---------------------------------------------------------------------------------------
 
 
@@ -697,6 +722,53 @@ def test_what_was_not_copied_in_is_not_found(lab, case):
     see("what a reads when it is back", memory.read(a), equals="abcdefgh"[: count + 1])
 
 
+@concept(
+    "Of several that were coming in when a step failed none may be found: each has names to withdraw.",
+    invariant="I6",
+    illustrates=True,
+)
+def test_several_were_coming_in(lab):
+    memory = Memory(lab, caching=True)
+    requests = [memory.begin(name, text) for name, text in (("a", "abcde"), ("b", "VWXYZ"))]
+    for request in requests:
+        memory.preempt(request)
+    memory.run()
+    memory.end(memory.begin("c", "0" * 17))  # into every block of the device, and gone
+    see = check(memory.draw)
+    for request in requests:
+        memory.admit(request)
+    memory.fail()
+    for text in ("abcd", "VWXY"):
+        see(f"what is read in the blocks that the prefix cache finds for {text}", memory.found(text), equals="")
+    for request in requests:
+        memory.admit(request)
+    memory.run()
+    see("what a and b read when they are back", [memory.read(request) for request in requests],
+        equals=["abcde", "VWXYZ"])  # fmt: skip
+
+
+@concept(
+    "Main memory has what was copied there, and not what its request found elsewhere later.",
+    invariant="I6",
+)
+def test_a_hit_beyond_the_pool_and_a_failed_step(lab):
+    memory = Memory(lab, caching=True)
+    a = memory.begin("a", "abcdefgh", 3)
+    memory.preempt(a)
+    memory.run()
+    memory.end(memory.begin("b", "abcdefgh"))  # the same prompt, computed further
+    memory.admit(a)
+    memory.fail()
+    memory.end(memory.begin("b", "0" * 17))  # into every block of the device, and gone
+    see = check(memory.draw)
+    _, found = memory.kv.get_computed_blocks(a)
+    see.true(f"a need not compute 3 tokens at most, those that went to the pool, though 6 were found; it is {found}",
+             found <= 3)  # fmt: skip
+    memory.admit(a, 8 - found)
+    memory.run()
+    see("what a reads when it is back", memory.read(a), equals="abcdefgh")
+
+
 # --- who has ended ------------------------------------------------------------------------------------------------
 
 
@@ -765,6 +837,33 @@ def test_an_id_that_is_used_again(lab):
         memory.end(a)
 
 
+@concept("Whether there is room, and which way is cheaper, is asked each time anew.", invariant="I2", illustrates=True)
+@cases(
+    room=({"cpu_blocks": 3}, "VWXYZ", 6, 3),
+    price=({"preemption_mode": "cheaper"}, "", 6, 3),
+)
+def test_each_time_anew(lab, case):
+    options, other, count, expected = case
+    memory = Memory(lab, preemption_cost={**NOTHING, "seconds_per_token": 1, "seconds_per_copy": 2}, **options)
+    if other:
+        b = memory.begin("b", other)
+        memory.preempt(b)
+        memory.run()
+    a = memory.begin("a", "abcdefgh", count if other else 4)
+    see = check(memory.draw)
+    memory.preempt(a)
+    out, _ = memory.run()
+    see("blocks that go out when a gives way for the first time", len(out), equals=0)
+    if other:
+        memory.end(b)
+    memory.admit(a, count)
+    memory.run()
+    memory.preempt(a)
+    out, _ = memory.run()
+    why = "b has left main memory" if other else "6 tokens are computed, 4 were: from 5 on swapping is cheaper"
+    see(f"blocks that go out when a gives way again: {why}", len(out), equals=expected)
+
+
 @concept(
     "A load is a request's, not a name's: who ends while it comes in leaves nothing to the next of its name.",
     invariant="I7",
@@ -790,6 +889,43 @@ def test_a_load_of_one_that_has_ended(lab, case):
     see("num_external_tokens of the next a", memory.kv.num_external_tokens(again), equals=0)
     see("copies of its step, (out, in)", [*map(len, memory.run())], equals=[0, 0])
     see("what it reads", memory.read(again), equals="VWXY")
+
+
+@concept(
+    "Two managers know nothing of each other, though their requests have the same names.",
+    invariant="I5",
+    illustrates=True,
+)
+def test_two_managers(lab):
+    memories = [Memory(lab), Memory(lab)]
+    requests = [memory.begin("a", "abcde") for memory in memories]
+    see = check(lambda: "\n".join(memory.draw() for memory in memories))
+    for memory, request in zip(memories, requests):
+        memory.preempt(request)
+        copies = [tuple(map(len, each.run())) for each in memories[::-1]]
+        see("copies of the other one and of the one whose a gives way, (out, in)",
+            copies if memory is memories[0] else copies[::-1], equals=[(0, 0), (2, 0)])  # fmt: skip
+    for memory, request in zip(memories, requests):
+        memory.admit(request)
+        copies = [tuple(map(len, each.run())) for each in memories[::-1]]
+        see("copies of the other one and of the one whose a comes back, (out, in)",
+            copies if memory is memories[0] else copies[::-1], equals=[(0, 0), (0, 2)])  # fmt: skip
+        see("what a reads", memory.read(request), equals="abcde")
+
+
+@concept("The lists that a method is given are read, and are the caller's.", invariant="I4")
+def test_lists_are_the_callers(lab):
+    memory = Memory(lab)
+    a, connector = memory.begin("a", "abcde"), memory.kv.connector
+    blocks = memory.kv.get_block_ids("a")
+    given = list(blocks)
+    see = check(memory.draw)
+    connector.save(a, given)
+    see("the list that save() was given, after the call", given, equals=blocks)
+    memory.run()
+    given = [7, 8]
+    connector.load(a, given, 0)
+    see("the list that load() was given, after the call", given, equals=[7, 8])
 
 
 # --- all together -------------------------------------------------------------------------------------------------
@@ -1060,6 +1196,8 @@ class Walk(Memory):
             return 0
         self.behind[name] = max(saved - hit, 0)
         request.num_computed_tokens = found
+        if not request.num_preemptions:
+            request.num_cached_tokens = found
         self.planned.append((request, n))
         needed = max(-(-saved // self.size) - len(hits), 0)
         if not needed:
@@ -1120,7 +1258,7 @@ def plan_any(rng):
             cost = {**NOTHING, "seconds_per_token": 1, "seconds_per_copy": rng.choice((1.25, 2.25))}
             limits |= {"preemption_mode": "cheaper", "preemption_cost": cost}
     calls = [("OffloadingKVCacheManager", limits)]
-    names = "dbca"
+    names = rng.choice(("dbca", "dbca", "gfdbeca"))
     for number in range(rng.randint(8, 18)):
         kind = rng.random()
         if kind < 0.2 or number < 3:
@@ -1132,8 +1270,8 @@ def plan_any(rng):
         elif kind < 0.32:
             calls.append(("flush",))
         else:
-            some = rng.sample(names, 4)
-            num_out, num_back = rng.choice((0, 0, 1, 2, 4)), rng.choice((0, 1, 2, 4, 4))
+            some = rng.sample(names, len(names))
+            num_out, num_back = rng.choice((0, 0, 1, 2, len(names))), rng.choice((0, 1, 2, 4, len(names)))
             options = {"out": "".join(some[:num_out]), "on": "".join(some[num_out:]), "count": rng.choice((1, 2, 4, 9))}
             options["back"] = "".join(rng.sample(names, num_back))
             if rng.random() < 0.15:

@@ -116,11 +116,17 @@ def table_of(cache, name):
     less_than_a_block=(4, "abc", [1]),
     blocks_of_1=(1, "abc", [1, 2, 3]),
     blocks_of_3=(3, "abcdefg", [1, 2, 3]),
+    nothing_is_computed_yet=(2, "", [1, 2]),
 )
 def test_a_child_reads_what_its_parent_reads(lab, case):
     size, text, table = case
     cache = Cache(lab, 6, size)
-    a = cache.begin("a", text)
+    if text:
+        a = cache.begin("a", text)
+    else:
+        a = cache.make("a", "abc")
+        cache.requests.append(a)
+        cache.kv.allocate_slots(a, 3)
     see = check(cache.draw)
     b = cache.fork(a, "b")
     see("the block table of a, the parent", cache.kv.get_block_ids("a"), equals=table)
@@ -128,6 +134,21 @@ def test_a_child_reads_what_its_parent_reads(lab, case):
     see("how many blocks are free, of 6", cache.kv.num_free_blocks, equals=6 - len(table))
     see("what b reads", cache.read(b), equals=text)
     see("copies to make", cache.take(), equals=[])
+
+
+@concept("A full block is not written any more: it stays shared, and is never copied.", invariant="I3")
+@cases(blocks_of_1=(1, "abc", [1, 2, 3]), blocks_of_2=(2, "abcd", [1, 2]), blocks_of_3=(3, "abc", [1]))
+def test_full_blocks_stay_shared(lab, case):
+    size, text, shared = case
+    cache = Cache(lab, 8, size)
+    a = cache.begin("a", text)
+    b = cache.fork(a, "b")
+    see = check(cache.draw)
+    cache.say(b, "X")
+    cache.say(a, "Y")
+    see("copies to make", cache.told, equals=[])
+    see("the block table of b", cache.kv.get_block_ids("b"), equals=[*shared, len(shared) + 1])
+    see("the block table of a", cache.kv.get_block_ids("a"), equals=[*shared, len(shared) + 2])
 
 
 @concept("Two tables: a block that one of them gets later is not in the other.", invariant="I1", illustrates=True)
@@ -163,6 +184,7 @@ def test_nothing_to_share(lab):
     the_parent=("a", {"a": [1, 3], "b": [1, 2]}),
     one_of_three=("b", {"a": [1, 2], "b": [1, 3], "c": [1, 2]}),
     the_youngest_of_three=("c", {"a": [1, 2], "b": [1, 2], "c": [1, 3]}),
+    one_of_six=("b", {"a": [1, 2], "b": [1, 3], **{name: [1, 2] for name in "cdef"}}),
 )
 def test_the_writer_gets_a_copy(lab, case):
     writer, tables = case
@@ -187,19 +209,22 @@ def test_the_writer_gets_a_copy(lab, case):
     blocks_of_1=("abc", 1, True),
     blocks_of_3=("bac", 3, True),
     blocks_of_4=("cab", 4, True),
+    four=("dbac", 2, True),
+    seven=("abcdefg", 4, False),
 )
 def test_everybody_writes(lab, case):
     order, size, caching = case
-    cache = Cache(lab, 24, size, caching)
+    cache = Cache(lab, 40, size, caching)
     a = cache.begin("a", "vwxyz")
-    b, c = cache.fork(a, "b", "c")
-    requests = {"a": a, "b": b, "c": c}
+    names = sorted(order)
+    requests = dict(zip(names, [a, *cache.fork(a, *names[1:])]))
     see = check(cache.draw)
-    for letters in ("ABC", "DEF", "GHI", "JKL"):
-        for name, letter in zip("abc", letters):
-            requests[name].append_output_token(ord(letter))
+    for step in "1234":
+        for name in names:
+            requests[name].append_output_token(ord(step if name == "a" else name.upper()))
         cache.step(*[requests[name] for name in order])
-    for name, text in (("a", "vwxyzADGJ"), ("b", "vwxyzBEHK"), ("c", "vwxyzCFIL")):
+    for name in names:
+        text = "vwxyz" + ("1234" if name == "a" else name.upper() * 4)
         see(f"what {name} reads; they wrote in the order {' '.join(order)}", cache.read(requests[name]), equals=text)
 
 
@@ -214,10 +239,11 @@ def test_everybody_writes(lab, case):
     five=("abc", 5, [2, 3, 4], 3),
     past_the_end=("abc", 6, [2, 3, 4], 4),
     from_a_full_block=("ab", 1, [2], 1),
+    behind_a_long_past=("abcdefghi", 2, [5, 6], 2),
 )
 def test_slots_given_ahead(lab, case):
     text, count, own, price = case
-    cache = Cache(lab, 12, 2, caching=False)
+    cache = Cache(lab, 16, 2, caching=False)
     a = cache.begin("a", text)
     cache.kv.allocate_slots(a, 4)  # for d e f g, which come later
     b = cache.fork(a, "b")
@@ -241,27 +267,14 @@ def test_slots_given_ahead(lab, case):
     see("what b reads", cache.read(b), equals=text + "UVWXYZ"[:count])
 
 
-@concept("A full block is not written any more: it stays shared, and is never copied.", invariant="I3")
-@cases(blocks_of_1=(1, "abc", [1, 2, 3]), blocks_of_2=(2, "abcd", [1, 2]), blocks_of_3=(3, "abc", [1]))
-def test_full_blocks_stay_shared(lab, case):
-    size, text, shared = case
-    cache = Cache(lab, 8, size)
-    a = cache.begin("a", text)
-    b = cache.fork(a, "b")
-    see = check(cache.draw)
-    cache.say(b, "X")
-    cache.say(a, "Y")
-    see("copies to make", cache.told, equals=[])
-    see("the block table of b", cache.kv.get_block_ids("b"), equals=[*shared, len(shared) + 1])
-    see("the block table of a", cache.kv.get_block_ids("a"), equals=[*shared, len(shared) + 2])
-
-
 @concept("The last holder of a block writes in place, however the others went.", invariant="I3")
 @cases(the_others_wrote="write", the_others_are_gone="free", one_of_each="both")
 def test_the_last_holder_writes_in_place(lab, case):
-    cache = Cache(lab, 4, 2)
+    cache = Cache(lab, 8, 2)
     a = cache.begin("a", "abc")
     b, c = cache.fork(a, "b", "c")
+    for name, letter in zip("xyz", "XYZ"):
+        cache.begin(name, letter)
     if case == "free":
         cache.kv.free(b)
     else:
@@ -309,7 +322,7 @@ def test_counts(lab, case):
         look(f"after {name} is gone")
 
 
-@concept("The price counts a block for each copy, and asking for it changes nothing.", invariant="I5")
+@concept("The price counts a block for each copy, and asking for it changes nothing.", invariant="I5", illustrates=True)
 @cases(
     a_copy=("abcdef", 1, 7, 1),
     a_copy_to_fill_the_block=("abcdef", 1, 8, 1),
@@ -344,15 +357,18 @@ def test_price(lab, case):
     full=([("abcdefgh", 2)], 3),
     two_families=([("abcdef", 2), ("mnop", 1)], 4),
     three_families=([("abcdef", 2), ("mnopqr", 1), ("stu", 0)], 3),
+    seven=([("abcdef", 6)], 6),
+    five_and_four=([("abcdef", 4), ("mno", 3)], 7),
+    two_families_of_one_text=([("abcdef", 1), ("abcdef", 1)], 2),
     nobody=([], 0),
 )
 def test_price_of_all_together(lab, case):
     families, expected = case
     cache = Cache(lab, 16, 4)
-    for text, num_children in families:
-        parent = cache.begin(text[0], text)
+    for name, (text, num_children) in zip("amx", families):
+        parent = cache.begin(name, text)
         for i in range(num_children):
-            cache.fork(parent, f"{text[0]}{i}")
+            cache.fork(parent, f"{name}{i}")
     see = check(cache.draw)
     needed = cache.kv.num_blocks_to_append(cache.requests)
     see("blocks needed for a token each, block size 4", needed, equals=expected)
@@ -393,9 +409,29 @@ def test_all_or_nothing(lab, case):
 
 
 @concept(
+    "A write into several shared blocks gets all its copies or none: where one has no room, no block is replaced.",
+    invariant="I5",
+)
+@cases(one_of_two=(1, 3), one_of_three=(1, 5), two_of_three=(2, 5), two_and_a_new_block=(2, 6))
+def test_several_copies_or_none(lab, case):
+    free, count = case
+    cache = Cache(lab, 4 + free, 2, caching=False)
+    a = cache.begin("a", "abc")
+    cache.kv.allocate_slots(a, 4)
+    b = cache.fork(a, "b")
+    for letter in "UVWXYZ"[:count]:
+        b.append_output_token(ord(letter))
+    see = check(cache.draw)
+    what = f"b writes {count} tokens into the slots that a was given ahead, block size 2, free blocks {free}"
+    see(f"whether there is room; {what}", cache.kv.allocate_slots(b, count) is not None, equals=False)
+    see("copies that are promised", cache.take(), equals=[])
+    see("the block tables of a and b", [table_of(cache, name) for name in "ab"], equals=[[1, 2, 3, 4]] * 2)
+    see("free blocks", cache.kv.num_free_blocks, equals=free)
+
+
+@concept(
     "None is an answer to one request: what the others of the step were promised stays promised.",
     invariant="I5",
-    illustrates=True,
 )
 @cases(room_for_neither=4, room_for_the_copy_alone=5)
 def test_promises_of_the_others(lab, case):
@@ -421,24 +457,51 @@ def test_promises_of_the_others(lab, case):
 @concept("A copy is told once, for the coming step: a list that was handed out does not change.", invariant="I2")
 def test_copies_are_told_once(lab):
     cache = Cache(lab, 8, 2)
-    a = cache.begin("a", "abc")
-    b, c = cache.fork(a, "b", "c")
+    a, m = cache.begin("a", "abc"), cache.begin("m", "mno")
+    b, n = cache.fork(a, "b"), cache.fork(m, "n")
     see = check(cache.draw)
-    for request in (b, c):
+    nothing = cache.kv.take_copies()
+    see("copies to make before anybody writes", [*nothing], equals=[])
+    for request in (n, b):
         request.append_output_token(ord("X"))
         cache.kv.allocate_slots(request, 1)
+    see("the first list, after n and b got a slot", [*nothing], equals=[])
     first = cache.kv.take_copies()
-    see("copies to make after b and c got a slot", sorted(map(tuple, first)), equals=[(2, 3), (2, 4)])
+    see("copies to make after n and then b got a slot", [*map(tuple, first)], equals=[(4, 5), (2, 6)])
     see("copies to make when asked again", cache.take(), equals=[])
     d = cache.fork(a, "d")
     d.append_output_token(ord("X"))
     cache.kv.allocate_slots(d, 1)
-    see("the first list, after d got a slot, too", sorted(map(tuple, first)), equals=[(2, 3), (2, 4)])
-    see("copies to make after d got a slot", cache.take(), equals=[(2, 5)])
+    see("the second list, after d got a slot, too", [*map(tuple, first)], equals=[(4, 5), (2, 6)])
+    first.clear()
+    see("copies to make after d got a slot", cache.take(), equals=[(2, 7)])
+
+
+@concept("Copies are told in the order in which they were promised, whatever the numbers of the blocks.",
+         invariant="I2")  # fmt: skip
+def test_the_order_of_the_copies(lab):
+    cache = Cache(lab, 10, 2)
+    parents = [cache.begin("a", "abc"), cache.begin("m", "mno"), cache.begin("s", "stu")]
+    earlier = [cache.begin("x", "wxyz"), cache.begin("y", "vu")]
+    for request in earlier:
+        cache.kv.free(request)
+        cache.requests.remove(request)
+    b, n, t = [cache.fork(parent, name) for parent, name in zip(parents, "bnt")]
+    free = cache.kv.free_block_ids()
+    see = check(cache.draw)
+    for request in (n, b, t):
+        request.append_output_token(ord("X"))
+        cache.kv.allocate_slots(request, 1)
+    told = cache.take()
+    see("the old blocks of the copies, when n, b and t get a slot", [old for old, _ in told],
+        equals=[4, 2, 6])  # fmt: skip
+    see("the new blocks: as they were in the free queue", [new for _, new in told], equals=[*free[:3]])
 
 
 @concept(
-    "An id is free when its request has ended: the next one of that name gets its copy like any other.", invariant="I2"
+    "An id is free when its request has ended: the next one of that name gets its copy like any other.",
+    invariant="I2",
+    illustrates=True,
 )
 def test_an_id_that_is_used_again(lab):
     cache = Cache(lab, 8, 2)
@@ -452,6 +515,73 @@ def test_an_id_that_is_used_again(lab):
         see("what a reads", cache.read(a), equals="abc")
         cache.kv.free(b)
         cache.requests.remove(b)
+
+
+@concept(
+    "A promise ends with the step: whoever left before the copies were made has none in a later step.", invariant="I2"
+)
+@cases(the_same_id_again=("b", 3, (2, 3)), another_id=("c", 3, (2, 3)), another_block=("b", 8, (2, 4)))
+def test_a_promise_ends_with_the_step(lab, case):
+    name, blocks, expected = case
+    cache = Cache(lab, blocks, 2)
+    a = cache.begin("a", "abc")
+    b = cache.fork(a, "b")
+    b.append_output_token(ord("X"))
+    cache.kv.allocate_slots(b, 1)
+    cache.kv.free(b)
+    cache.requests.remove(b)
+    cache.take()
+    other = cache.fork(a, name)
+    other.append_output_token(ord("Y"))
+    see = check(cache.draw)
+    cache.kv.allocate_slots(other, 1)
+    told = cache.take()
+    see(f"copies to make for {name}; b, which got block 3 in the step before, was freed at once", told,
+        equals=[expected])  # fmt: skip
+    see("copies to make when asked again", cache.take(), equals=[])
+
+
+@concept("A copy is made from a block that is free by then, too: nobody has written into it yet.", invariant="I2")
+@cases(from_the_parent="a", from_the_child="b")
+def test_a_source_that_is_free(lab, case):
+    cache = Cache(lab, 8, 2)
+    a = cache.begin("a", "abc")
+    b = cache.fork(a, "b")
+    gone, writer = (a, b) if case == "a" else (b, a)
+    writer.append_output_token(ord("X"))
+    see = check(cache.draw)
+    cache.kv.allocate_slots(writer, 1)
+    cache.kv.free(gone)
+    cache.requests.remove(gone)
+    cache.run(writer)
+    see(f"what {writer.request_id} reads; {case}, who held block 2, was freed before the copies were made",
+        cache.read(writer), equals="abcX")  # fmt: skip
+
+
+@concept(
+    "A block may be given twice in one step: what its second holder is to find in it is what is copied last.",
+    invariant="I2",
+)
+@cases(the_later_family_first=("n", "b"), the_later_family_last=("b", "n"))
+def test_a_block_that_is_given_twice(lab, case):
+    cache = Cache(lab, 5, 2)
+    a, m = cache.begin("a", "abc"), cache.begin("m", "mno")
+    parents = {"b": a, "n": m}
+    earlier = cache.fork(parents[case[1]], case[1])
+    cache.say(earlier, "V")
+    cache.kv.free(earlier)  # and its id is free again
+    cache.requests.remove(earlier)
+    one, other = (cache.fork(parents[name], name) for name in case)
+    see = check(cache.draw)
+    for request in (one, other):
+        request.append_output_token(ord("X"))
+        cache.kv.allocate_slots(request, 1)
+        if request is one:
+            cache.kv.free(one)
+            cache.requests.remove(one)
+    cache.run(other)
+    see(f"what {case[1]} reads, which got block 5 after {case[0]} was freed", cache.read(other),
+        equals=cache.text(other))  # fmt: skip
 
 
 @concept("Two managers know nothing of each other: each tells the copies that it promised.", invariant="I2")
@@ -508,14 +638,22 @@ def test_what_the_prefix_cache_finds(lab, case):
 
 
 @concept("A child has its parent's past, so what it was before is not in the names of its blocks.", invariant="I6")
-def test_a_child_that_had_another_past(lab):
+@cases(its_parent_runs=True, its_parent_holds_nothing=False)
+def test_a_child_that_had_another_past(lab, case):
     cache = Cache(lab, 12, 2)
     a, b = cache.begin("a", "abc"), cache.begin("b", "vwxyz")
     see = check(cache.draw)
     cache.kv.free(b)
+    if not case:
+        cache.kv.free(a)
+        a.num_computed_tokens = 0
     b.all_token_ids = list(a.all_token_ids)  # as a beam that is given up for a better one
-    b.num_computed_tokens = 3
+    b.num_computed_tokens = a.num_computed_tokens
     cache.kv.fork(a, b)
+    if not case:
+        hits, _ = cache.kv.get_computed_blocks(b)
+        see("the blocks that b finds for its tokens, abc", [block.block_id for block in hits], equals=[1])
+        return
     cache.say(b, "X")
     see("what is found for abcX, the tokens of b", cache.found("abcX"), equals="abcX")
     see("what is found for vwxy, the tokens b once had", cache.found("vwxy"), equals="vwxy")
@@ -547,8 +685,9 @@ def plan_any(rng):
     size = rng.choice((1, 2, 3, 4) if caching else (2, 3, 4))
     blocks = 40 if caching else -(-8 // size) + rng.choice((0, 0, 1, 2))
     calls = [("ForkingKVCacheManager", {"blocks": blocks, "size": size, "caching": caching})]
+    names = rng.choice(("dbca", "dbca", "fgdbeca"))
     for number in range(rng.randint(6, 25)):
-        name, other, kind = rng.choice("dbca"), rng.choice("dbca"), rng.random()
+        name, other, kind = rng.choice(names), rng.choice(names), rng.random()
         if kind < 0.2 or number < 2:
             prompt = "abcdefgh"[: rng.choice((0, 2, 4, 5))] + "".join(rng.choices("XY", k=rng.randint(1, 4)))
             calls.append(("begin", name, prompt))
@@ -563,13 +702,13 @@ def plan_any(rng):
         else:
             options = {"count": rng.choice((1, 1, 1, 2, 3))}
             if rng.random() < 0.25:
-                options["gone"] = other
-            calls.append(("step", "".join(rng.sample("abcd", rng.randint(1, 4))), options))
+                options |= {"gone": other, "after": rng.randint(1, 4)}
+            calls.append(("step", "".join(rng.sample(names, rng.randint(1, len(names)))), options))
     return calls
 
 
 def play_any(lab, calls):
-    """step() has who computes, in this order, how many tokens each, and who is freed before the copies are made."""
+    """step() has who computes, in this order, how many tokens each, and who is freed after so many got their slots."""
     for name, *arguments in calls:
         if name == "ForkingKVCacheManager":
             cache = Walk(lab, **arguments[0])
@@ -583,6 +722,14 @@ class Walk(Cache):
     def __init__(self, lab, blocks, size, caching):
         super().__init__(lab, blocks, size, caching)
         self.alive, self.num_said, self.is_ahead, self.texts = {}, 0, False, {}
+        self.given = set()  # blocks that came into a table in this step
+
+    def give(self, request, num_tokens, hits=()):
+        """Whether it gets its slots; self.given has its new blocks then."""
+        before = {*self.kv.get_block_ids(request.request_id)}
+        is_given = self.kv.allocate_slots(request, num_tokens, hits) is not None
+        self.given |= {*self.kv.get_block_ids(request.request_id)} - before
+        return is_given
 
     def draw(self):
         return f"blocks of {self.size}, {self.kv.num_free_blocks} are free\n{super().draw()}"
@@ -600,11 +747,11 @@ class Walk(Cache):
         length = len(request.all_token_ids)
         needed = self.kv.num_blocks_needed(request, length, hits)
         yield "I5", f"blocks needed for the {length} tokens of {name}, which hits {found}", needed, before
-        given = self.kv.allocate_slots(request, length - found, hits)
-        if given is not None:
+        is_given = self.give(request, length - found, hits)
+        if is_given:
             request.num_computed_tokens = found
-        yield "I5", f"whether {name} gets its slots", given is not None, before
-        yield from self.end_of_step({request} if given is not None else (), before)
+        yield "I5", f"whether {name} gets its slots", is_given, before
+        yield from self.end_of_step({request} if is_given else (), before)
 
     def do_fork(self, parent, name):
         if parent in self.alive and name not in self.alive:
@@ -636,14 +783,16 @@ class Walk(Cache):
         """Slots for tokens that come later; the price of all together is asked no more."""
         if name in self.alive and self.kv.get_block_ids(name):
             self.is_ahead, before = True, self.draw()
-            given = self.kv.allocate_slots(self.alive[name], count)
-            yield "I5", f"whether {name} gets slots for tokens to come: {count}", given is not None, before
+            is_given = self.give(self.alive[name], count)
+            yield "I5", f"whether {name} gets slots for tokens to come: {count}", is_given, before
             yield from self.end_of_step((), before)
 
     def do_step(self, names, options=()):
         options = dict(options)
         before, ready = self.draw(), []
-        for name in names:
+        for number, name in enumerate([*names, ""]):
+            if number == min(options.get("after", len(names)), len(names)) and options.get("gone") in self.alive:
+                self.let_go(options["gone"])
             if name in self.alive and self.kv.get_block_ids(name):
                 request = self.alive[name]
                 while len(request.all_token_ids) < request.num_computed_tokens + options.get("count", 1):
@@ -652,24 +801,24 @@ class Walk(Cache):
                 length = len(request.all_token_ids)
                 needed = self.kv.num_blocks_needed(request, length)
                 yield "I5", f"blocks needed for {length} tokens of {name}", needed, before
-                given = self.kv.allocate_slots(request, length - request.num_computed_tokens)
-                yield "I5", f"whether {name} gets its slots", given is not None, before
-                ready += [request] if given is not None else []
-        if options.get("gone") in self.alive:
-            self.let_go(options["gone"])
-        yield from self.end_of_step([request for request in ready if request in self.requests], before)
+                is_given = self.give(request, length - request.num_computed_tokens)
+                yield "I5", f"whether {name} gets its slots", is_given, before
+                ready += [request] if is_given else []
+        ready = [request for request in ready if request in self.requests]
+        yield from self.end_of_step(ready, before, counts="gone" not in options)
 
-    def end_of_step(self, ready, before):
-        """The copies are made, and then they all write."""
-        told = len(self.told)
+    def end_of_step(self, ready, before, counts=True):
+        """The copies are made, and then they all write. counts: nobody is gone, whose copy may be told or not."""
+        self.told.clear()
         self.copy()
+        stale = [copy for copy in self.told if copy[1] not in self.given]
+        self.given.clear()
+        yield "I2", "copies into blocks that nobody was given in this step", stale, before
         for request in ready:
             self.write(request, len(request.all_token_ids) - request.num_computed_tokens)
         yield from self.look("I2", before)
-        if not self.is_ahead:
-            held = {block for name in self.alive for block in self.kv.get_block_ids(name)}
-            copies = {new for _, new in self.told[told:]} & held
-            yield "I3", "how many copies were made that somebody holds", len(copies), before
+        if counts and not self.is_ahead:
+            yield "I3", "how many copies were made", len(self.told), before
 
     def look(self, law, before):
         """What each reads, who holds each of its blocks, what is counted, what the cache finds; and all prices."""

@@ -393,8 +393,12 @@ def one_step(lab, scheduler, records, meanwhile=()):
     output = scheduler.schedule()
     record = {"step": step, "sched": list(output.num_scheduled_tokens.items()), "free_sched": kv.num_free_blocks}
     record |= {"preempted": list(output.preempted_req_ids), "waiting": names(scheduler.waiting)}
+    record["output"] = output
     records.append(record)
     picture = drawing(lab, records)
+    for earlier in records[-2:-1]:
+        counts = list(earlier["output"].num_scheduled_tokens.items())
+        yield "I3", f"the counts of step {step - 1}, looked at after the next schedule()", counts, picture
     where = f"step {step}: "
     yield "I2", where + "who is preempted", record["preempted"], picture
     yield "I8", where + "who computes how many tokens", record["sched"], picture

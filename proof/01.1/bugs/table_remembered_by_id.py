@@ -3,7 +3,7 @@ STORY = (
     " are not seen."
 )
 CONCEPT = (
-    "Each step stands alone: the caller keeps the last one's slots, and writes the next tables into the same array."
+    "Each step stands alone: the caller keeps the last one's slots, and writes the next step into the same arrays."
 )
 EDITS = [
     (

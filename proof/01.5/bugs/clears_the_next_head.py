@@ -2,7 +2,7 @@ STORY = (
     "Each program clears the place of the next one, for it to find a 0. Programs have no order: the next one may "
     "have written already."
 )
-CONCEPT = "No place out of the tensors is read or written, and no two programs write the same one."
+CONCEPT = "Every place in sight is read, each of the output is written by one program, and nothing else is touched."
 EDITS = [
     (
         """    output_ptr += (row * NUM_KV_HEADS * GROUP_SIZE + head) * HEAD_DIM

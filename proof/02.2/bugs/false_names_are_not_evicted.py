@@ -1,5 +1,5 @@
 STORY = "Content is evicted only if its name is true, so a block with an empty name is found after it was taken."
-CONCEPT = "A name may be any value but None: blocks named 0 and b'' are evicted like others."
+CONCEPT = "A name may be any value but None: blocks named 0, b'' and False are evicted like others."
 EDITS = [
     (
         """        for block in taken:

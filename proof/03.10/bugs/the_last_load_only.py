@@ -1,7 +1,5 @@
 STORY = "The noted loads are replaced by the last one. Of two that come back in a step the first one's tokens are taken for a hit."
-CONCEPT = (
-    "After any steps, failed ones too, everybody reads its own tokens, and main memory has who waits and nobody else."
-)
+CONCEPT = "Of several that were coming in when a step failed none may be found: each has names to withdraw."
 EDITS = [
     (
         "                self._loads[request_id] = Load(request, start, end)\n",

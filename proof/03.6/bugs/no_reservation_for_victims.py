@@ -2,7 +2,7 @@ STORY = (
     "A learner reserves the whole sequence for newcomers only, since a victim fitted once. It comes back "
     "for its first chunk, and blocks run out again."
 )
-CONCEPT = "A victim is admitted again by the same rules as a newcomer."
+CONCEPT = "A victim is reserved like a newcomer: all that it knows must fit."
 EDITS = [
     (
         ("        if self.reserve_full_sequence:\n"),

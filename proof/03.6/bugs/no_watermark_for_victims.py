@@ -2,7 +2,7 @@ STORY = (
     "A learner lets a victim take the blocks that the watermark keeps, because it had them before. Those "
     "that run need them for their next token."
 )
-CONCEPT = "A victim is admitted again by the same rules as a newcomer."
+CONCEPT = "The watermark holds for a victim as for a newcomer."
 EDITS = [
     (
         "num_spare = self.num_watermark_blocks if self.running else 0",

@@ -2,7 +2,9 @@ STORY = (
     "A learner sorts the blocks of the hit to look at them. The request that is admitted gets its prefix "
     "in another order."
 )
-CONCEPT = "Asking changes nothing: not the blocks of the hit, not the order in which free blocks are taken."
+CONCEPT = (
+    "Asking changes nothing: not the request, not the lists, not the blocks of the hit or the order of the free ones."
+)
 EDITS = [
     (
         ("        return kv.num_blocks_needed(request, num_tokens, computed_blocks) + num_spare <= kv.num_free_blocks"),

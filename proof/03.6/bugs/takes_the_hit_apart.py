@@ -2,7 +2,9 @@ STORY = (
     "A learner takes the blocks out of the hit while it prices them. Those that are admitted get the "
     "tokens of the hit without its blocks."
 )
-CONCEPT = "Asking changes nothing: not the blocks of the hit, not the order in which free blocks are taken."
+CONCEPT = (
+    "Asking changes nothing: not the request, not the lists, not the blocks of the hit or the order of the free ones."
+)
 EDITS = [
     (
         "return kv.num_blocks_needed(request, num_tokens, computed_blocks) + num_spare <= kv.num_free_blocks",

@@ -1,5 +1,5 @@
 STORY = "The head is looked up once and the answer kept for as long as it is deferred. Blocks that were found may be somebody else's by then, and more may have been found."
-CONCEPT = "After any calls every step is the one that the rules make of them, and nothing that was given has changed."
+CONCEPT = "A refused head is asked again in every step: what the others compute may be a hit of it, and then it fits."
 EDITS = [
     (
         "            computed_blocks, num_computed = kv.get_computed_blocks(request)\n",

@@ -1,5 +1,7 @@
 STORY = "A learner notes the ids of those that were admitted whole: they need no look any more. An id that is used again, for a prompt that is cut, is taken for a decode."
-CONCEPT = "After any calls every step is the one that the rules make of them, and nothing that was given has changed."
+CONCEPT = (
+    "Whoever comes back may be cut, too: past its prompt, output and all, it is in prefill until it has caught up."
+)
 EDITS = [
     (
         "        prefills = [request for request in self.running if in_prefill(request)]\n",

@@ -1,5 +1,7 @@
 STORY = "A victim that was cut goes on up to the end of its prompt; its old output is a chunk of its own."
-CONCEPT = "After any calls every step is the one that the rules make of them, and nothing that was given has changed."
+CONCEPT = (
+    "Whoever comes back may be cut, too: past its prompt, output and all, it is in prefill until it has caught up."
+)
 EDITS = [
     (
         "        token_budget = self._schedule_running(prefills, output, self.max_num_batched_tokens)\n",

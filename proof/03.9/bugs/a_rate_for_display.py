@@ -1,5 +1,5 @@
 STORY = "The rate is rounded to whole percents, as a dashboard shows it."
-CONCEPT = "After any lookups the rate is that of the last whole steps that fit into the window."
+CONCEPT = "No figure is rounded: a third is a third, to the last digit that a float has."
 EDITS = [
     (
         "return (all_hits - hits) / (all_queries - queries) if all_queries > queries else 0.0",

@@ -1,5 +1,6 @@
 """A meter that can be subtracted: each object keeps one for every counter that it reads, and asks it for the growth."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from mini_vllm.kv_cache import PrefixCacheStats
@@ -29,16 +30,21 @@ class Bucket:
     grown: dict[str, int]
     older: "Bucket | None"
 
+    def __iter__(self) -> Iterator["Bucket"]:
+        bucket: Bucket | None = self
+        while bucket:
+            yield bucket
+            bucket = bucket.older
+
     def sum(self, name: str) -> int:
-        return self.grown[name] + (self.older.sum(name) if self.older else 0)
+        return sum(bucket.grown[name] for bucket in self)
 
     def keep(self, most: int) -> None:
         """Cut off the steps that do not fit beside those before them."""
-        rest = most - self.grown["requests"]
-        if self.older and self.older.grown["requests"] > rest:
-            self.older = None
-        elif self.older:
-            self.older.keep(rest)
+        for bucket in self:
+            most -= bucket.grown["requests"]
+            if bucket.older and bucket.older.grown["requests"] > most:
+                bucket.older = None
 
 
 class StatsRecorder(ReferenceStatsRecorder):
@@ -75,4 +81,5 @@ class CachingMetrics:
 
     @property
     def hit_rate(self) -> float:
-        return self.newest.sum("hits") / self.newest.sum("queries") if self.newest else 0
+        queries = self.newest.sum("queries") if self.newest else 0
+        return self.newest.sum("hits") / queries if queries else 0
