@@ -99,12 +99,9 @@ def simulate(
 
     records: dict[str, list[RequestRecord]] = {policy: [] for policy in policies}
     runs = {policy: run(policy, rate_scale, records[policy].append if out else None) for policy in policies}
-    source: dict[str, Any]
-    if trace:
-        source = {"trace": printable(trace)}
-    else:
-        lengths = {"input_len": input_len, "output_len": output_len, "length_cv": length_cv}
-        source = {"poisson": poisson, "burstiness": burstiness, **lengths, "seed": seed}
+    lengths = {"input_len": input_len, "output_len": output_len, "length_cv": length_cv}
+    drawn = {"poisson": poisson, "burstiness": burstiness, **lengths, "seed": seed}
+    source: dict[str, Any] = {"trace": printable(trace)} if trace else drawn
     about = {
         "arrivals": {**source, "num_requests": num_requests, "rate_scale": rate_scale},
         "steps": {"calibration": calibration, **{name: model.about.get(name) for name in ("kind", "model", "machine")}},
