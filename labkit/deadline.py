@@ -71,10 +71,12 @@ class KernelFile:
                 ]
         return []
 
-    def __del__(self) -> None:
-        if self._descriptor >= 0:
-            with suppress(OSError):
-                os.close(self._descriptor)
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # the end of the program takes `os` away
+        try:
+            if self._descriptor >= 0:
+                close(self._descriptor)
+        except OSError:  # somebody else closed it
+            return
 
 
 class Machine:
