@@ -372,10 +372,10 @@ def seconds(work):
 def costs_the_same(much, little):
     """Whether much() takes no more than a few times what little() does; milliseconds are never too much.
 
-    Other work on this machine can only add to a time, so one of three turns is enough. No number is shown, since at
+    Other work on this machine can only add to a time, so one of five turns is enough. No number is shown, since at
     which size a queue is found too slow depends on the machine.
     """
-    return any(seconds(much) <= 6 * seconds(little) + 0.03 for _ in range(3))
+    return any(seconds(much) <= 6 * seconds(little) + 0.03 for _ in range(5))
 
 
 def all_out_and_in(lab, blocks, count, times):
