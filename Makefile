@@ -91,7 +91,7 @@ bench: $(STAMP) ## run the benchmarks
 	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
 
 proof: $(STAMP) ## prove the labs' graders
-	@$(BIN)/python -m labkit.prove
+	@$(BIN)/python -m labkit.prove --workers $(WORKERS)
 
 # The book needs no torch, so it has a stamp of its own; what runs in its pages is bundled by Node.
 BOOK := .venv/.installed-book

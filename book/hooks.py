@@ -89,7 +89,7 @@ def sources_of_cells() -> dict[str, str]:
     paths += modules_of_the_grader()
     paths += ROOT.glob("phase-*/labs/labs.toml")
     for lab in labs_of_pages():
-        for pattern in ("contract.md", "test_*.py", "versions.txt", "traces/*.json"):
+        for pattern in ("contract.md", "stub.py", "test_*.py", "versions.txt", "traces/*.json"):
             paths += lab.folder.glob(pattern)
     return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(paths)}
 

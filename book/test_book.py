@@ -21,8 +21,13 @@ import pytest
 
 from book import check, excerpts, figures
 from book.check import DOCS, ROOT, name_of
+from labkit.breaking import SECONDS, unpack
 from labkit.catalog import Lab, find_lab, labs
+from labkit.confined import MEMORY
+from labkit.runner import FAILED, HANG, NOT_GRADED, NOT_RUN, PASSED, TODO
 from labkit.source import render_solution
+from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS, WALL_TIMES
+from mini_vllm.observe.replay import find_trace_files, read_traces
 
 PAGES = check.pages()
 GUIDES = [page for page in PAGES if page.name == "guide.md"]
@@ -108,6 +113,12 @@ def test_figures_that_were_measured_stand_in_a_report() -> None:
     assert sorted(set(re.findall(r"[\d.,]*\d", prose)) - known - {lab.id for lab in labs()}) == []
 
 
+def test_recorded_traces_are_counted_right() -> None:
+    num_traces = sum(len(read_traces(file)) for file in find_trace_files(ROOT / "traces"))
+    for page in PAGES:
+        assert set(re.findall(r"(\d+) recorded traces", read(page))) <= {str(num_traces)}, name_of(page)
+
+
 # --- vLLM ---------------------------------------------------------------------------------------------------------
 
 
@@ -166,17 +177,21 @@ def test_the_cells_of_a_page_have_names_of_their_own(page: Path) -> None:
 # --- links --------------------------------------------------------------------------------------------------------
 
 
-@cache
-def headings(page: Path) -> list[str]:
-    """The anchors of a page's headings, in order, as mkdocs makes them."""
+def headings_of(text: str) -> list[str]:
+    """The anchors of a text's headings, in order, as mkdocs makes them."""
     found: list[str] = []
-    for heading in re.findall(r"^#{1,6} (.+?)\s*$", FENCE.sub("", read(page)), re.MULTILINE):
+    for heading in re.findall(r"^#{1,6} (.+?)\s*$", FENCE.sub("", text), re.MULTILINE):
         words = re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*]", r"\1", heading)
         ascii_only = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode()
         slug = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", ascii_only).strip().lower())
         names = (slug, *(f"{slug}_{number}" for number in range(1, len(found) + 1)))
         found.append(next(name for name in names if name not in found))
     return found
+
+
+@cache
+def headings(page: Path) -> list[str]:
+    return headings_of(read(page))
 
 
 @cache
@@ -221,6 +236,99 @@ def test_a_guide_keeps_its_shape(page: Path) -> None:
     for lab in labs():
         if ROOT / lab.chapter.partition("#")[0] == page:
             assert f"lab watch {lab.id}" in text
+
+
+# --- labs ---------------------------------------------------------------------------------------------------------
+
+
+def chapters() -> dict[Path, list[Lab]]:
+    """The labs of each chapter that has some."""
+    found: dict[Path, list[Lab]] = {}
+    for lab in labs():
+        found.setdefault(ROOT / lab.chapter.partition("#")[0], []).append(lab)
+    return found
+
+
+def section_of(lab: Lab) -> str:
+    """The lab's section of its chapter."""
+    chapter, _, anchor = lab.chapter.partition("#")
+    sections = FENCE.sub("", read(ROOT / chapter)).split("\n## ")
+    return next(text for text in sections if anchor in headings_of("## " + text))
+
+
+def test_the_four_weeks_and_what_follows_have_every_lab_once() -> None:
+    part = read(DOCS / "how-to-use.md").partition("## Four weeks")[2].partition("## For teachers")[0]
+    named = Counter(re.findall(r"^\| \[(\d\d\.\d+) ", part, re.MULTILINE))
+    assert named == Counter(lab.id for lab in labs())
+
+
+def test_the_report_of_the_proof_has_every_lab() -> None:
+    reported = re.findall(r"^\| (\d\d\.\d+) ", read(ROOT / "proof/report.md"), re.MULTILINE)
+    assert reported == [lab.id for lab in labs()], "python -m labkit.prove --write, then python book/check.py"
+
+
+@pytest.mark.parametrize("chapter", chapters(), ids=name_of)
+def test_a_chapter_lists_its_labs_with_their_minutes(chapter: Path) -> None:
+    listed = re.findall(r"^\| \[(\d\d\.\d+) .*\| (\d+) \|", read(chapter), re.MULTILINE)
+    assert listed == [(lab.id, str(lab.minutes)) for lab in chapters()[chapter]]
+
+
+@pytest.mark.parametrize("lab", list(labs()), ids=lambda lab: lab.id)
+def test_a_section_has_the_minutes_of_its_lab(lab: Lab) -> None:
+    assert set(re.findall(r"(\d+)\s+minutes", section_of(lab))) <= {str(lab.minutes)}
+
+
+def test_the_steps_of_a_mini_build_have_the_minutes_of_the_labs() -> None:
+    steps = re.findall(r"^## \d+\..*, (\d+) minutes$", read(DOCS / "phase-01-paged-kv/mini-build.md"), re.MULTILINE)
+    assert steps == [str(lab.minutes) for lab in labs() if lab.id.startswith("01.")]
+
+
+@each_page()
+def test_a_page_counts_the_engines_of_a_break_it_lab(page: Path) -> None:
+    """Of the phase's first lab in which tests are written."""
+    for lab in labs():
+        if lab.title.startswith("Break it") and page.parent.name == lab.folder.parents[1].name:
+            names = list(unpack(read(lab.versions)))
+            num_correct = sum(name.startswith("correct") for name in names)
+            counts = {
+                "correct": num_correct,
+                "": len(names),
+                **dict.fromkeys(("buggy", "broken"), len(names) - num_correct),
+            }
+            for number, kind in re.findall(r"\b(\d+)\s+(?:(correct|buggy|broken)\s+)?(?:engines|ones)\b", read(page)):
+                assert int(number) == counts[kind], f"{number} {kind} engines"
+
+
+@cache
+def known_tests() -> set[str]:
+    """The names of all tests of the repository, and of their files."""
+    rooms = ("mini_vllm", "labkit", "tools", "book", *(path.name for path in ROOT.glob("phase-*")))
+    files = [file for room in rooms for file in (ROOT / room).rglob("test_*.py")]
+    return {file.stem for file in files} | {
+        name for file in files for name in re.findall(r"^def (test_\w+)", read(file), re.MULTILINE)
+    }
+
+
+@each_page()
+def test_tests_that_a_page_names_are_there(page: Path) -> None:
+    named = set(re.findall(r"`(test_\w+)`", read(page)))
+    assert {name for name in named if not any(each.startswith(name) for each in known_tests())} == set()
+    for part in re.split(r"^## .*: lab (?=\d\d\.\d+$)", read(page), flags=re.MULTILINE)[1:]:
+        lab_id, rest = part[:4], part.partition("\n## ")[0]
+        source = "".join(read(file) for file in find_lab(lab_id).folder.glob("test_*.py"))
+        rows = re.findall(r"^\| \d+ \|.*\|(.*)\|$", rest, re.MULTILINE)
+        missing = [each for row in rows for each in re.findall(r"`(\w+)`", row) if f"def test_{each}(" not in source]
+        assert missing == [], lab_id
+
+
+def test_what_is_said_of_the_grader_is_what_it_does() -> None:
+    text = read(DOCS / "how-to-use.md").partition("## For teachers")[2]
+    for outcome in (PASSED, FAILED, TODO, HANG, NOT_RUN, NOT_GRADED):
+        assert f"\n| `{outcome}` |" in text
+    assert f"A test has {FIRST_SECONDS:g} seconds, and {AFTER_A_HANG:g} once another" in text
+    assert f"lab has {SECONDS:g} second on each engine" in text
+    assert WALL_TIMES == 2, "twice as many seconds by the clock"
+    assert f"({MEMORY >> 30} GiB)" in text
 
 
 # --- commands -----------------------------------------------------------------------------------------------------
@@ -290,7 +398,7 @@ def hand_in_the_reference(lab: Lab, folder: Path) -> None:
 @pytest.mark.skipif(not (shutil.which("git") and shutil.which("bash")), reason="needs git and bash")
 @pytest.mark.parametrize("command", [each for each in ALL_COMMANDS if each not in INSTALLING], ids=str)
 def test_a_command_works_as_typed(command: str, scratch: Path) -> None:
-    if (passed := re.match(r"lab diff (\d\d\.\d)$", command)) is not None:
+    if (passed := re.match(r"lab diff (\d\d\.\d+)$", command)) is not None:
         hand_in_the_reference(find_lab(passed[1]), scratch)
     run = type_in(command, scratch)
     is_grading = re.match(r"lab (test|grade)|pytest ", command) is not None  # red is what an unwritten lab is
@@ -308,7 +416,7 @@ def test_commands_are_typed_into_the_copy(scratch: Path) -> None:
 
 @pytest.mark.slow
 def test_the_grader_of_a_page_has_all_its_modules(tmp_path: Path) -> None:
-    """What the site carries is enough: labs of three kinds are graded on it, with the standard library alone."""
+    """What the site carries is enough: labs of each kind are graded on it, with the standard library alone."""
     hooks = pytest.importorskip("book.hooks")
     for name, text in hooks.sources_of_cells().items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -318,7 +426,7 @@ def test_the_grader_of_a_page_has_all_its_modules(tmp_path: Path) -> None:
         "answer = json.loads(web.grade(sys.argv[1], sys.stdin.read()));"
         "print(*sorted({each['outcome'] for each in answer}), web.__file__)"
     )
-    for lab_id in ("02.1", "02.5", "03.12"):
+    for lab_id in ("02.1", "02.5", "02.6", "03.12", "03.13"):
         call = [sys.executable, "-I", "-S", "-c", grade, lab_id]
         text = render_solution(find_lab(lab_id))
         ran = subprocess.run(call, input=text, capture_output=True, text=True, cwd=tmp_path)

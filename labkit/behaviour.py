@@ -4,19 +4,43 @@ A fake model takes the place of the real one, so what is compared is scheduling 
 requests must be the same in any case; when they happen may differ, and where it does there is something to learn.
 """
 
+import inspect
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
-from labkit.graft import Part, grafted
-from labkit.watchdog import watchdog
+from labkit.catalog import SYMBOLS, VLLM, Slot
+from labkit.graft import Part, grafted, reference_owner, replace_attribute, replace_everywhere
+from labkit.watchdog import LabHang, watchdog
 
 CORE = ("mini_vllm.block_pool", "mini_vllm.kv_cache", "mini_vllm.scheduler")
-NUM_SCENARIOS = 50
-SECONDS = 20.0
+TRACES = SYMBOLS.parent  # what was recorded from vLLM
+NEVER = "never called"
+NUM_SCENARIOS = 100
+SECONDS = 5.0
 FIELDS = ("sched", "preempted", "finished", "waiting", "free")
+RULES: dict[
+    str, tuple[Any, str]
+] = {  # an option that a scenario may have: the value with which the rule is off, and what it is called
+    "policy": ("fcfs", "priority"),
+    "long_prefill_token_threshold": (0, "the threshold"),
+    "watermark": (0.0, "the watermark"),
+    "reserve_full_sequence": (False, "the reservation"),
+    "enable_chunked_prefill": (True, "prompts in one piece"),
+    "enable_prefix_caching": (False, "the prefix cache"),
+}
+FINER = ("policy", "long_prefill_token_threshold", "watermark", "reserve_full_sequence", "enable_chunked_prefill")
+COUNTS = tuple(f"{kind}_{what}" for kind in ("prefix", "preempted") for what in ("requests", "queries", "hits"))
+COMPLETED_BY = {  # labs whose part need not know some rules, and the lab that adds them
+    "03.1": (("long_prefill_token_threshold",), "03.6"),
+    "03.2": (FINER, "03.13"),
+    "03.3": (("policy",), "03.5"),
+}
 
 Scenario = dict[str, Any]
+Called = tuple[str, Slot]  # a lab's id, and a slot of it
 
 
 class Difference(NamedTuple):
@@ -29,28 +53,47 @@ class Difference(NamedTuple):
     same_tokens: bool
 
 
-def scenarios(scheduler: str = "v1") -> Iterator[Scenario]:
-    """Arrivals that meet one another: shared prefixes, long prompts, tight pools. scheduler: which of the family."""
+def scenarios(scheduler: str = "v1", *, without: Collection[str] = ()) -> Iterator[Scenario]:
+    """Arrivals that meet one another: shared prefixes, long prompts, tight pools, and every rule in some of them.
+
+    scheduler: which of the family; the rules are V1's. without: rules that are off in all.
+    """
     for seed in range(NUM_SCENARIOS):
         rng = random.Random(seed)
         block_size = rng.choice((1, 3, 4, 8))
         shared = [rng.randrange(1, 100) for _ in range(3 * block_size + 1)]
+        num_requests = rng.randint(2, 6)
+        arrival_times = rng.sample(range(num_requests), num_requests)
         requests: list[dict[str, Any]] = []
-        for i in range(rng.randint(2, 6)):
+        for i in range(num_requests):
             own = [rng.randrange(1, 100) for _ in range(rng.randint(1, 12))]
             prompt = [*shared[: rng.choice((0, len(shared)))], *own]
             requests.append(
-                {"id": f"r{i}", "arrival_step": rng.randint(0, 4), "arrival_time": float(i), "prompt": prompt,
-                 "max_tokens": rng.randint(1, 10), "priority": 0, "ignore_eos": True, "sample_seed": i}
+                {"id": f"r{i}", "arrival_step": rng.randint(0, 4), "arrival_time": float(arrival_times[i]),
+                 "prompt": prompt, "max_tokens": rng.randint(1, 10), "priority": rng.choice((0, 0, -1, 5)),
+                 "ignore_eos": True, "sample_seed": i}
             )  # fmt: skip
         longest = max(len(request["prompt"]) + request["max_tokens"] for request in requests)
-        num_blocks = -(-longest // block_size) + rng.randint(1, 8) + 1
+        num_blocks = -(-longest // block_size) + rng.choice((1, 1, 2, 3, 6)) + 1
+        options = {
+            "policy": rng.choice(("fcfs", "priority")),
+            "long_prefill_token_threshold": rng.choice((0, 0, 2, 5)),
+            "watermark": rng.choice((0.0, 0.0, 0.1, 0.4)),
+            "reserve_full_sequence": rng.random() < 0.7,
+            "enable_chunked_prefill": rng.random() < 0.75,
+            "enable_prefix_caching": rng.random() < 0.8,
+        }
         config = {
-            "block_size": block_size, "num_blocks": num_blocks, "max_num_seqs": rng.randint(1, 4),
-            "max_num_batched_tokens": rng.choice((4, 7, 16, 64)), "policy": "fcfs", "vocab_size": 100,
+            "block_size": block_size, "num_blocks": num_blocks, "max_num_seqs": rng.randint(1, 5),
+            "max_num_batched_tokens": rng.choice((4, 7, 16, 64)), "vocab_size": 100,
         }  # fmt: skip
-        if scheduler != "v1":
-            config["scheduler"] = scheduler
+        options |= {rule: RULES[rule][0] for rule in without}
+        if scheduler == "v1" and not options["enable_chunked_prefill"]:
+            config |= {"max_model_len": longest, "max_num_batched_tokens": longest, "num_blocks": 3 * num_blocks}
+            config["max_num_seqs"] = num_requests  # so that the budget is what they wait for
+            options["long_prefill_token_threshold"] = 0
+            requests = [{**request, "arrival_step": 0} for request in requests]
+        config |= options if scheduler == "v1" else {"scheduler": scheduler}
         yield {"name": f"scenario {seed}", "config": config, "requests": requests}
 
 
@@ -69,14 +112,44 @@ def decides(part: Part) -> bool:
     return scheduler_of([part]) is not None
 
 
-def compare(parts: Sequence[Part]) -> Iterator[Difference]:
-    """The reference beside the reference with these parts. Whatever the parts raise passes through."""
+def scenarios_for(parts: Sequence[Part]) -> Iterator[Scenario]:
+    """Those that the parts are meant for."""
+    return scenarios(scheduler_of(parts) or "v1", without=unknown_rules(parts))
+
+
+def unknown_rules(parts: Sequence[Part]) -> dict[str, str]:
+    """The rules that one of the parts need not know, and which: the lab that completes it is not among the parts."""
+    ids = {part.lab.id for part in parts}
+    found: dict[str, str] = {}
+    for lab_id, (rules, other) in COMPLETED_BY.items():
+        if lab_id in ids and other not in ids:
+            found |= dict.fromkeys(rules, f"{lab_id} need not know that, and {other} adds it")
+    return found
+
+
+def idle_rules(parts: Sequence[Part]) -> list[str]:
+    """A line for each reason why rules are not exercised."""
+    reasons: dict[str, list[str]] = {}
+    for rule, reason in unknown_rules(parts).items():
+        reasons.setdefault(reason, []).append(RULES[rule][1])
+    return [f"  Not exercised: {', '.join(rules)} ({reason})." for reason, rules in reasons.items()]
+
+
+def compare(parts: Sequence[Part], called: set[Called] | None = None) -> Iterator[Difference]:
+    """The reference beside the reference with these parts. Whatever the parts raise passes through, a hang does not.
+
+    called: the slots that were called are added to it.
+    """
     from mini_vllm.observe.trace import run_trace
 
-    for scenario in scenarios(scheduler_of(parts) or "v1"):
+    for scenario in scenarios_for(parts):
         reference = run_trace(scenario)
-        with grafted(parts), watchdog(SECONDS):
-            mine = run_trace(scenario, max_steps=10_000)
+        try:
+            with grafted(parts), watchdog(SECONDS), noting_calls(parts, called):
+                mine = run_trace(scenario, max_steps=10_000)
+        except LabHang:
+            yield Difference(scenario["name"], 0, "did not come back", describe(reference["steps"], 0), False)
+            return
         same_tokens = mine["outputs"] == reference["outputs"]
         step = first_differing_step(mine["steps"], reference["steps"])
         if step is not None or not same_tokens:
@@ -103,11 +176,69 @@ def describe(steps: Sequence[Any], step: int) -> str:
     return ", ".join(f"{name} {steps[step].get(name)}" for name in FIELDS if steps[step].get(name))
 
 
+@contextmanager
+def noting_calls(parts: Sequence[Part], called: set[Called] | None) -> Iterator[None]:
+    """Add to `called` the slots of grafted parts that are called."""
+    with ExitStack() as undo:
+        for part in parts if called is not None else ():
+            for slot, mine in part.replacements:
+                note = partial(called.add, (part.lab.id, slot))  # type: ignore[union-attr]
+                if isinstance(mine, type):
+                    for name, method in list(vars(mine).items()):
+                        if inspect.isfunction(method):
+                            replace_attribute(mine, name, noting(method, note), undo)
+                elif not slot.owner:
+                    noted = noting(mine, note)
+                    replace_everywhere(mine, noted, undo)
+                    replace_attribute(part.module, slot.name, noted, undo)  # where the part itself calls it
+                elif vars(reference_owner(slot)).get(slot.name) is mine:  # else a later part has taken its place
+                    replace_attribute(reference_owner(slot), slot.name, noting(mine, note), undo)
+        yield
+
+
+def noting(function: Any, note: Callable[[], object]) -> Any:
+    """The same function, which calls note() first."""
+    kind = type(function) if isinstance(function, staticmethod | classmethod) else None
+    plain = getattr(function, "__func__", function)
+
+    @wraps(plain)
+    def noted(*arguments: Any, **named: Any) -> Any:
+        note()
+        return plain(*arguments, **named)
+
+    return kind(noted) if kind else noted
+
+
+def not_exercised(parts: Sequence[Part], called: set[Called]) -> dict[str, list[str]]:
+    """The slots that made no decision: why, and which."""
+    found: dict[str, list[str]] = {}
+    for number, part in enumerate(parts):
+        later = {slot: other.lab.id for other in parts[number + 1 :] for slot in other.lab.slots}
+        for slot, _ in part.replacements:
+            if slot in later:
+                reason = f"that of lab {later[slot]} takes its place"
+            elif (part.lab.id, slot) not in called:
+                reason = NEVER
+            else:
+                continue
+            found.setdefault(reason, []).append(f"{slot.name} of {part.lab.id}")
+    return found
+
+
 def summary(parts: Sequence[Part]) -> str:
-    """What a learner reads: how many scenarios differ, and the first of them."""
-    found = list(compare(parts))
+    """What a learner reads: how many scenarios differ, the first of them, and which parts it says nothing about."""
+    called: set[Called] = set()
+    found = list(compare(parts, called))
+    idle = not_exercised(parts, called)
+    notes = idle_rules(parts)
+    notes += [f"  Not exercised: {', '.join(names)} ({reason})." for reason, names in idle.items()]
+    if sum(map(len, idle.values())) == sum(len(part.replacements) for part in parts):
+        return "\n".join(
+            ["Behaviour: nothing of yours was called in the scenarios, so they say nothing of it.", *notes]
+        )
     if not found:
-        return f"Behaviour: the same decisions as the reference in all {NUM_SCENARIOS} scenarios, step for step."
+        same = f"Behaviour: the same decisions as the reference in all {NUM_SCENARIOS} scenarios, step for step."
+        return "\n".join([same, *notes])
     first = found[0]
     lines = [f"Behaviour: other decisions than the reference in {len(found)} of {NUM_SCENARIOS} scenarios."]
     lines += [
@@ -117,4 +248,44 @@ def summary(parts: Sequence[Part]) -> str:
     ]
     wrong = [each.scenario for each in found if not each.same_tokens]
     lines.append(f"  The tokens differ in {', '.join(wrong)}." if wrong else "  The tokens are the same everywhere.")
-    return "\n".join(lines)
+    return "\n".join([*lines, *notes])
+
+
+def beside_vllm(parts: Sequence[Part]) -> str:
+    """What a learner reads of the recorded traces of vLLM: how many differ, and the first of them."""
+    from mini_vllm.observe.replay import find_trace_files, read_traces, replay
+
+    about = f"Beside vLLM {VLLM}"
+    unknown = unknown_rules(parts)
+    uncounted = COUNTS if "enable_chunked_prefill" in unknown else ()  # an outline of 03.2 need not count, either
+    every = [trace for file in find_trace_files(TRACES) for trace in read_traces(file)]
+    traces = [trace for trace in every if not any(has_rule(trace["config"], rule) for rule in unknown)]
+    found: dict[str, str] = {}
+    called: set[Called] = set()
+    for trace in traces:
+        try:
+            with grafted(parts), watchdog(SECONDS), noting_calls(parts, called):
+                totals = {name: value for name, value in trace["totals"].items() if name not in uncounted}
+                difference = replay(trace | {"totals": totals})
+        except LabHang:
+            return f"{about}: yours did not come back in the recorded trace {trace['name']}."
+        if difference:
+            found[trace["name"]] = difference
+    idle = not_exercised(parts, called).get(NEVER, [])
+    if not called:
+        return f"{about}: nothing of yours was called in the recorded traces."
+    others = f" that exercise no other rule (of {len(every)})" if unknown else ""
+    of_all = f"the {len(traces)} recorded traces{others}"
+    if found:
+        name, difference = next(iter(found.items()))
+        said = f"{about}: {len(found)} of {of_all} differ, the first in {name}, {difference}"
+    else:
+        said = f"{about}: every step of {of_all} is the same."
+    return "\n".join([said, *([f"  Not exercised: {', '.join(idle)} ({NEVER})."] if idle else [])])
+
+
+def has_rule(config: Mapping[str, Any], rule: str) -> bool:
+    """Whether a rule is on in a recorded trace."""
+    name = "scheduler_reserve_full_isl" if rule == "reserve_full_sequence" else rule
+    off = RULES[rule][0]
+    return bool(config.get(name, off) != off)

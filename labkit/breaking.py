@@ -1,5 +1,9 @@
 """Break-it labs: the learner writes the tests, and they are graded on correct and on buggy versions of the engine.
 
+A lab of debugging is one that has cases, too: engines of which the learner sees what they left behind, and names the
+culprit. versions.toml says of each which bug it is, who is at fault and since when, and labkit.evidence makes what is
+seen.
+
 The versions lie packed in the lab's folder (versions.txt), so that nobody reads them by accident. They are made from
 the seeded bugs and the other correct ways of the phase's labs, as proof/<lab>/versions.toml lists them:
 
@@ -15,23 +19,30 @@ A correct version is named correct_1, ..., a buggy one I1_1, ...: by its law, an
 """
 
 import base64
+import importlib
 import inspect
 import json
+import random
+import sys
+import time
 import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from labkit.catalog import Lab, find_lab
-from labkit.graft import Part, grafted
+from labkit import source
+from labkit.catalog import Lab, LabkitError, Slot, find_lab
+from labkit.graft import Part, grafted, load
 from labkit.implementations import proof_text, story_of
 from labkit.messages import clip, find_todo, learners_line
 from labkit.testing import Check, LabFailure, LabTodo
-from labkit.watchdog import LabHang, watchdog
+from labkit.watchdog import AFTER_A_HANG, LabHang, watchdog
 
 SECONDS = 1.0  # for one of the learner's tests on one version
+WHOLE_SUITE_SECONDS = 60.0  # for all that a grade of one version may run; each of it is watched for itself
 WIDTH = 120
 
 
@@ -62,6 +73,9 @@ def versions_of(lab: Lab) -> Iterator[Version]:
                 continue
             other, file = find_answer(entry, kind)
             yield Version(name, other.id, about(other, file, kind), proof_text(other, file))
+    for case in lab.cases:
+        known = listed["cases"][case]
+        yield Version(f"case_{case}", "", "", "", {"culprit": known["culprit"], "step": known["step"]})
 
 
 def find_answer(name: str, kind: str) -> tuple[Lab, Path]:
@@ -108,72 +122,236 @@ def unpack(text: str) -> dict[str, Version]:
 # --- grading ------------------------------------------------------------------------------------------------------
 
 
+class Red(NamedTuple):
+    """One of the learner's tests is red on a version. is_hang: it did not come back."""
+
+    test: str
+    version: str
+    line: str
+    text: str
+    is_hang: bool = False
+
+
+class Run(NamedTuple):
+    """One of the learner's tests on one version. seconds: of the processor."""
+
+    red: Red | None
+    seconds: float
+
+
 class Suite:
-    """The learner's tests, and the versions to run them on. engine: makes the names that a test takes."""
+    """The learner's tests, and the versions to run them on. engine: makes the names that a test takes.
+
+    A test counts if it is green on every correct version, and on the buggy one when the mistake is taken out of it.
+    Every run begins anew: with the learner's file, the engine and the random numbers as they are at first.
+    """
 
     def __init__(self, lab: Lab, part: Part, engine: Callable[[], Any]) -> None:
         self._lab, self._part, self._engine = lab, part, engine
         self._versions = unpack(lab.versions.read_text(encoding="utf-8"))
+        self._correct = [name for name in self._versions if name.startswith("correct")]
 
     def must_be_green(self, name: str) -> None:
         """None of the learner's tests may be red on a correct version.
 
         Raises LabFailure that shows the one that is, LabHang for one that does not come back.
         """
-        red = self._first_red(name)
+        self._must_be_written()
         Check(None).compared()
-        if red:
-            test, line, text = red
-            what = [self._about(name), f"{test} is red on it", f"  {line}"]
-            if text and text not in line:
-                what.append(f"  {text}")
-            raise LabFailure("\n  ".join(what), "every test is green", "red")
+        for test in self._part.tests:
+            red = self._on_correct(test, name).red
+            if red and red.is_hang:
+                hang = LabHang()
+                hang.where = red.line
+                raise hang
+            if red:
+                what = [self._about(name), f"{test} is red on it", f"  {red.line}"]
+                if red.text and red.text not in red.line:
+                    what.append(f"  {red.text}")
+                raise LabFailure("\n  ".join(what), "every test is green", "red")
 
     def must_be_red(self, name: str) -> None:
-        """One of the learner's tests at least must be red on a buggy version. Raises LabFailure."""
-        red = self._first_red(name)
+        """One of the learner's tests that count must be red on a buggy version. Raises LabFailure."""
+        self._must_be_written()
         Check(None).compared()
-        if not red:
-            raise LabFailure(self._about(name), "one of your tests is red on it", "all are green")
+        reasons = {}
+        for test in sorted(self._part.tests, key=self._seconds):
+            hung = self._hung(test)
+            red = hung.red if hung else self._run(test, self._versions[name]).red
+            if red:
+                reasons[test] = self._why_not_counted(red)
+                if reasons[test] is None:
+                    return
+        said = [
+            f"{test} is red on it, but it does not count: {reasons[test]}"
+            for test in self._part.tests
+            if test in reasons
+        ]
+        got = "red is only what does not count" if reasons else "all are green"
+        raise LabFailure("\n  ".join([self._about(name), *said[:1]]), "one of your tests is red on it", got)
+
+    def _seconds(self, test: str) -> float:
+        """What a test has taken on a correct version: the quick ones go first."""
+        return max((run.seconds for (other, _), run in self._part.runs.items() if other == test), default=0.0)
+
+    def must_name(self, case: str) -> None:
+        """The culprit of a case, the step and the reason must be given, the first two rightly. Raises LabFailure."""
+        given = getattr(self._part.module, f"CASE_{case.upper()}", None)
+        if not isinstance(given, dict) or not given.get("culprit"):
+            raise LabTodo(self._lab.id)
+        Check(None).compared()
+        answer = self._versions[f"case_{case}"].config
+        culprit = str(given["culprit"])
+        if culprit not in answer["culprit"]:
+            expected = "one whose mistake leaves all of this evidence"
+            got = repr(culprit) + ("" if is_known(culprit) else ", and there is none of that name")
+            raise LabFailure(f"case {case}, the function at fault", expected, got)
+        if given.get("step") not in answer["step"]:
+            expected = "the first one whose record no correct engine leaves"
+            raise LabFailure(f"case {case}, the step", expected, repr(given.get("step")))
+        if not str(given.get("why") or "").strip():
+            raise LabFailure(f"case {case}, why", "some words of yours", "none")
+
+    def _must_be_written(self) -> None:
+        if self._part.unwritten:
+            raise LabTodo(self._lab.id)
 
     def _about(self, name: str) -> str:
         """What a learner may know of a version."""
-        return f"{name.replace('_', ', version ')}: {clip(self._versions[name].about, 200)}"
+        return f"{spoken(name)}: {clip(self._versions[name].about, 200)}"
 
-    def _first_red(self, name: str) -> tuple[str, str, str] | None:
-        """The first of the learner's tests that is red on a version, at which line, and why; None if all are green.
-
-        On a buggy version, not to come back is to be red; on a correct one the hang is the test's own, and is raised.
-        """
-        if self._part.unwritten:
-            raise LabTodo(self._lab.id)
-        version = self._versions[name]
-        parts = []
-        if version.lab_id:
-            parts = [Part(find_lab(version.lab_id), Path(f"{name}.py"), version.text, is_learners=False)]
-        for test_name, test in self._part.tests.items():
-            try:
-                with grafted(parts), watchdog(SECONDS, self._part.file):
-                    test(self._names(version))
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                if find_todo(error) or (isinstance(error, LabHang) and name.startswith("correct")):
-                    raise
-                return test_name, learners_line(error, self._part.file), why(error)
+    def _why_not_counted(self, red: Red) -> str | None:
+        """Why a test that is red on a buggy version says nothing by it, in a sentence; None if it does."""
+        for name in self._correct:
+            other = self._on_correct(red.test, name).red
+            if other:
+                what = "it does not come back from" if other.is_hang else "so it is on"
+                return f"{what} {spoken(other.version)}\n  {other.line}"
+        version = self._versions[red.version]
+        for _ in range(random.SystemRandom().randint(3, 4)):  # by chance: a test that counts its runs cannot know
+            if other := self._run(red.test, without_the_mistake(version)).red:
+                return f"so it is without the mistake\n  {other.line}"
+        if red.is_hang:
+            if self._seconds(red.test) > SECONDS / 2:
+                return f"it is late, but it takes most of its {SECONDS:.0f} s on a correct version, too"
+        elif not all(self._run(red.test, version).red for _ in range(3)):  # a coin may fall that way once or twice
+            return f"another time it is green\n  {red.line}"
         return None
+
+    def _on_correct(self, test: str, name: str) -> Run:
+        """A test on a correct version. What it said is kept; one that has not come back from another is not tried."""
+        runs: dict[tuple[str, str], Run] = self._part.runs
+        if hung := self._hung(test):
+            return hung
+        if (test, name) not in runs:
+            runs[test, name] = self._run(test, self._versions[name])
+        return runs[test, name]
+
+    def _hung(self, test: str) -> Run | None:
+        """The run of a test that did not come back from a correct version, if there is one: it is not run again."""
+        runs = (run for (other, _), run in self._part.runs.items() if other == test)
+        return next((run for run in runs if run.red and run.red.is_hang), None)
+
+    def _run(self, test: str, version: Version) -> Run:
+        """A test on a version, from a fresh start."""
+        parts = []
+        if version.lab_id:  # a name that tells nothing: no test may see which version it runs on
+            parts = [Part(find_lab(version.lab_id), Path("engine.py"), version.text, is_learners=False)]
+        hung = any(run.red and run.red.is_hang for run in self._part.runs.values())
+        start, red, module = time.process_time(), None, None
+        try:
+            with grafted(parts), unchanged(self._lab), watchdog(AFTER_A_HANG if hung else SECONDS, self._part.file):
+                module = load(self._part.file, self._part.text)
+                start = time.process_time()
+                vars(module)[test](self._names(version))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            if find_todo(error):
+                raise
+            line = learners_line(error, self._part.file)
+            red = Red(test, version.name, line, why(error), isinstance(error, LabHang))
+        finally:
+            for each in (module, *(part.module for part in parts)):
+                if each:  # thousands of runs would leave thousands of modules, and every graft looks at all
+                    del sys.modules[each.__name__]
+        return Run(red, time.process_time() - start)
 
     def _names(self, version: Version) -> Any:
         """What a test takes. make_scheduler(...) makes the scheduler that the version is, if it is one."""
         names = self._engine()
+        del names.reference, names.read_trace  # a test that asks the reference has no law of its own
         if version.config:
             make_scheduler = names.make_scheduler  # that of mini_vllm.observe.trace, which takes a whole config
             names.make_scheduler = lambda **sizes: make_scheduler({**sizes, **version.config})
         return names
 
 
+def is_known(function: str) -> bool:
+    """Whether the engine has a function of that name, as "module:Class.function"."""
+    slot = Slot.parse(function)
+    try:
+        return bool(slot.qualname) and source.read_module(slot.module).find(slot.qualname) is not None
+    except LabkitError:
+        return False
+
+
+def spoken(name: str) -> str:
+    """correct_2 as "correct, version 2"."""
+    return name.replace("_", ", version ")
+
+
+def without_the_mistake(version: Version) -> Version:
+    """The same version, written as the reference has it."""
+    return version._replace(text=source.render_solution(find_lab(version.lab_id)))
+
+
+@contextmanager
+def unchanged(lab: Lab) -> Iterator[None]:
+    """What a test changes in the classes of the engine is put back, and it draws the same random numbers each time.
+
+    Raises LabFailure if there was something to put back: later tests would run on another engine.
+    """
+    modules = [importlib.import_module(name) for name in lab.modules]
+    owners = {
+        value for module in modules for value in vars(module).values() if isinstance(value, type) and is_ours(value)
+    }
+    before: list[tuple[Any, dict[str, Any]]] = [(owner, dict(vars(owner))) for owner in (*modules, *owners)]
+    state = random.getstate()
+    random.seed(0)
+    if "torch" in lab.needs:
+        sys.modules["torch"].manual_seed(0)
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        changed = [owner for owner, names in before if put_back(owner, names)]
+    if changed:
+        names = ", ".join(owner.__name__ for owner in changed)
+        raise LabFailure(f"what a test changes in {names} stays when it is over", "it is put back", "it is not")
+
+
+def is_ours(owner: type[Any]) -> bool:
+    return owner.__module__.split(".")[0] in ("mini_vllm", "labkit")
+
+
+def put_back(owner: Any, names: Mapping[str, Any]) -> bool:
+    """Let an owner have these names again, and no others; whether it had others."""
+    now = dict(vars(owner))
+    different = {name for name in {*now, *names} if now.get(name) is not names.get(name)}
+    different -= {"__annotations__", "__annotations_cache__", "__doc__"} | {
+        name for name in different if name.startswith("_abc_")
+    }
+    for name in different:
+        if name in names:
+            setattr(owner, name, names[name])
+        else:
+            delattr(owner, name)
+    return bool(different)
+
+
 def why(error: BaseException) -> str:
     """What an error says, for somebody who looks at the line that raised it."""
     if isinstance(error, LabHang):
         return f"it did not come back within {SECONDS:.0f} s"
-    return clip(str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}")
+    return clip(str(error) if isinstance(error, AssertionError | LabkitError) else f"{type(error).__name__}: {error}")

@@ -49,7 +49,8 @@ class Slot:
 class Lab:
     """One lab. answer: what belongs to the reference's answer besides the slots, and may not be called by a learner.
 
-    A break-it lab has no slots: the learner writes tests, which are run on the versions of the engine in `versions`.
+    A break-it lab has no slots: the learner writes tests, which are run on the versions of the engine in `versions`. If
+    it has cases, its folder has evidence of each, from an engine with a bug, and the learner also names the culprit.
     """
 
     id: str
@@ -63,6 +64,8 @@ class Lab:
     chapter: str
     needs: tuple[str, ...] = ()
     modules: tuple[str, ...] = field(default=())  # whose public names the tests see
+    cases: tuple[str, ...] = ()  # of a lab of debugging
+    together: tuple[str, ...] = ()  # labs whose learner's parts are grafted with this one's, before it
 
     @property
     def root(self) -> Path:
@@ -167,6 +170,8 @@ def read_phase(file: Path) -> Phase:
                 chapter=entry["chapter"],
                 needs=tuple(entry.get("needs", ())),
                 modules=tuple(entry.get("modules", data["modules"])),
+                cases=tuple(entry.get("cases", ())),
+                together=tuple(entry.get("together", ())),
             )
             for entry in data["lab"]
         ]

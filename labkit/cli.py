@@ -4,9 +4,10 @@ lab                       what is done, and what is next
 lab watch [ID]            grade a lab each time its file is saved
 lab test [ID or phase]    grade once; the same as pytest phase-NN-*/labs
 lab hint ID [LEVEL]       one more hint: a question, the invariant, the shape
+lab evidence ID [CASE]    what an engine with a bug left behind, in a lab of debugging
 lab diff ID               your file beside the reference, after a pass or with --give-up
                           --html FILE: also a page on which the decisions of both step together
-lab run PHASE             the engine answers a prompt on your code
+lab run PHASE             the engine answers six questions on your code; lab run 03.8: on the scheduler of that lab
 lab reset ID              a new file from the stub; yours is kept as a backup
 lab adopt ID              move what you wrote into stub.py to mine.py, and restore the stub
 lab update [ID]           merge what a newer release changed in a stub into your file
@@ -51,6 +52,9 @@ def parser() -> argparse.ArgumentParser:
     hint = verbs.add_parser("hint")
     hint.add_argument("lab")
     hint.add_argument("level", nargs="?", type=int, choices=(1, 2, 3))
+    evidence = verbs.add_parser("evidence")
+    evidence.add_argument("lab")
+    evidence.add_argument("case", nargs="?", help="all by default")
     diff = verbs.add_parser("diff")
     diff.add_argument("lab")
     diff.add_argument(
@@ -58,8 +62,8 @@ def parser() -> argparse.ArgumentParser:
     )
     diff.add_argument("--html", metavar="FILE", help="also write a page on which the decisions of both step together")
     run = verbs.add_parser("run")
-    run.add_argument("phase")
-    run.add_argument("prompt", nargs="?", default="What is a KV block?")
+    run.add_argument("phase", help="03, or a lab whose parts are of another engine than V1's: 03.8")
+    run.add_argument("prompt", nargs="?", help="one question of yours in place of the six of mini-vllm demo")
     run.add_argument("--mine", choices=("phase", "all"), default="phase", help="all: every part that you have passed")
     for name in ("reset", "adopt"):
         verbs.add_parser(name).add_argument("lab")

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -15,14 +16,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from labkit import behaviour, page, progress, source
+from labkit import behaviour, confined, isolated, page, progress, source
 from labkit.catalog import SYMBOLS, VLLM, Lab, LabkitError, find_lab, labs, phases
-from labkit.graft import Part, grafted
+from labkit.evidence import tell
 from labkit.implementations import make_mine, part_of, remember_stub, stub_has_changed
-from labkit.runner import FAILED, NO_CONCEPT, NOT_GRADED, PASSED, Result, one_line, prepare, run_lab, why_not_graded
+from labkit.runner import NOT_GRADED, PASSED, Result, is_begun, one_line, run_lab, why_not_graded
 from mini_vllm.errors import shown
-from mini_vllm.observe.files import check_text, write_file
+from mini_vllm.observe.files import write_file
 
+WATCH_SHARE = 0.1  # of the random cases that `lab watch` tries at a save; of a lab that is green it tries all
 LEVELS = ("a question", "the invariant", "the shape")
 BETWEEN = "\n\x1f\n"  # stands between the lines for a merge, so that changes of neighbouring lines do not touch
 
@@ -45,25 +47,19 @@ def select(what: Sequence[str]) -> list[Lab]:
     return chosen or list(labs())
 
 
-def grade_mine(lab: Lab) -> list[Result]:
-    """The learner's file of a lab, graded and recorded."""
+def grade_mine(lab: Lab, share: float = 1.0, grader: isolated.Grader | None = None) -> list[Result]:
+    """The learner's file of a lab, graded and recorded. share: of the random cases; a part of them is not recorded."""
     make_mine(lab)
     notice_the_stub(lab)
-    results = grade_file(lab, lab.mine)
-    if results[0].concept is not NO_CONCEPT:  # else nothing could be graded
-        progress.record_results(lab.id, results)
+    results = grade_file(lab, lab.mine, silent=False, share=share, grader=grader)
+    if share == 1.0:
+        progress.record_results(lab.id, results, len(results))
     return results
 
 
-def grade_file(lab: Lab, file: Path) -> list[Result]:
-    """Grade a file as a lab's answer. One that cannot be graded is one red result."""
-    if why_not_graded(lab):
-        return run_lab(lab, [])
-    prepare(lab)
-    try:
-        return run_lab(lab, [Part(lab, file)])
-    except LabkitError as error:
-        return [Result(lab.id, "", NO_CONCEPT, FAILED, str(error), 0.0)]
+def grade_file(lab: Lab, file: Path, **how: Any) -> list[Result]:
+    """Grade a file as a lab's answer, in a process of its own. how: as isolated.grade() takes it."""
+    return run_lab(lab, []) if why_not_graded(lab) else isolated.grade(lab, file, **how)
 
 
 # --- seeing -------------------------------------------------------------------------------------------------------
@@ -83,6 +79,8 @@ def status() -> int:
             state = f"[green]done[/] {state}"
         elif lab == following:
             state = f"[yellow]next[/] {state}"
+        elif is_begun(lab, lab.mine):
+            state = f"begun {state}"
         if why_not_graded(lab):
             state = NOT_GRADED
         table.add_row(lab.id, lab.title, state, str(lab.minutes), known.get("when", "")[:10])
@@ -93,11 +91,11 @@ def status() -> int:
 
 
 def next_lab() -> Lab | None:
-    """From the one graded last on, the first that is not done and can be graded here."""
-    data, every = progress.read(), list(labs())
-    last = max(every, key=lambda lab: data.get(lab.id, {}).get("when", ""))
-    start = every.index(last) if last.id in data else 0
-    in_turn = every[start:] + every[:start]
+    """The first lab that is not done, of the phase that was graded last; then of the phases after it, and before it."""
+    data, every = progress.read(), list(phases())
+    when = [max((data.get(lab.id, {}).get("when", "") for lab in phase.labs), default="") for phase in every]
+    start = when.index(max(when)) if when else 0
+    in_turn = [lab for phase in every[start:] + every[:start] for lab in phase.labs]
     return next((lab for lab in in_turn if not progress.is_done(lab.id, data) and not why_not_graded(lab)), None)
 
 
@@ -115,40 +113,61 @@ def test(what: Sequence[str], every_message: bool) -> int:
     worst = 0
     for lab in select(what):
         results = grade_mine(lab)
-        show(results, lab, every_message)
-        worst |= any(result.outcome != PASSED for result in results)
+        show(results, lab, lab.mine, every_message)
+        worst |= not is_green(results)
     if not worst:
         print(what_next())
     return worst
 
 
-def show(results: Sequence[Result], lab: Lab, every_message: bool = False) -> None:
-    """The first message, or all; then one line."""
+def show(results: Sequence[Result], lab: Lab, file: Path, every_message: bool = False) -> None:
+    """The first message, or all; then one line. file: what was graded."""
     red = [result for result in results if result.message]
     for result in red if every_message else red[:1]:
         print(f"\n--- {lab.id} {result.test}\n{result.message}")
-    print(one_line(lab, results))
+    print(one_line(lab, results, file), flush=True)
 
 
 def watch(lab: str | None) -> int:
-    """Grade a lab each time its file is saved, in this process: imports are paid once."""
-    from watchfiles import watch as changes_of
-
+    """Grade a lab each time its file is saved; when it is done, go on to the next one."""
     chosen = find_lab(lab) if lab else next_lab()
+    while chosen and watch_one(chosen):
+        chosen = next_lab()
     if chosen is None:
         print(what_next())
-        return 0
-    print(f"Watching {chosen.typed}; Ctrl-C ends.", flush=True)
-    make_mine(chosen)
-    show(grade_mine(chosen), chosen)
-    for _ in changes_of(chosen.folder, debounce=50, step=20, raise_interrupt=False):
-        start = time.perf_counter()
-        results = grade_mine(chosen)
-        show(results, chosen)
-        print(f"({time.perf_counter() - start:.2f} s)", flush=True)
-        if all(result.outcome == PASSED for result in results):
-            print(f"`lab diff {chosen.id}` shows the reference beside yours. {what_next()}", flush=True)
     return 0
+
+
+def watch_one(lab: Lab) -> bool:
+    """Until it is done, when it was not; False if somebody ended it. The next process waits while they write."""
+    from watchfiles import watch as changes_of
+
+    print(f"Watching {lab.typed}; Ctrl-C ends.", flush=True)
+    if reason := why_not_graded(lab):
+        raise LabkitError(reason)
+    results = grade_mine(lab)
+    show(results, lab, lab.mine)
+    grader = isolated.Grader(lab, silent=False)
+    try:
+        for _ in changes_of(lab.folder, debounce=50, step=20, raise_interrupt=False):
+            start, was_done = time.perf_counter(), is_green(results)
+            results = grade_mine(lab, WATCH_SHARE, grader)
+            if is_green(results):
+                print(f"green on a part of the cases ({time.perf_counter() - start:.2f} s); now on all", flush=True)
+                results = grade_mine(lab)
+            show(results, lab, lab.mine)
+            print(f"({time.perf_counter() - start:.2f} s)", flush=True)
+            if is_green(results) and not was_done:
+                print(f"`lab diff {lab.id}` shows the reference beside yours.", flush=True)
+                return True
+            grader = isolated.Grader(lab, silent=False)
+        return False
+    finally:
+        grader.close()
+
+
+def is_green(results: Sequence[Result]) -> bool:
+    return all(result.outcome == PASSED for result in results)
 
 
 def hint(lab: str, level: int | None) -> int:
@@ -161,6 +180,16 @@ def hint(lab: str, level: int | None) -> int:
         raise LabkitError(f"lab {lab} has {len(sections)} hints, not {level}.")
     progress.record(lab, hints=max(seen, level))
     print(f"Hint {level} of 3 ({LEVELS[level - 1]})\n\n" + sections[level - 1].partition("\n")[2].strip())
+    return 0
+
+
+def evidence(lab: str, case: str | None) -> int:
+    """What an engine with a bug left behind, in a lab of debugging."""
+    chosen = find_lab(lab)
+    if not chosen.cases or (case is not None and case not in chosen.cases):
+        raise LabkitError(f"Lab {lab} has no case {shown(case)}." if chosen.cases else f"Lab {lab} has no evidence.")
+    for each in [case] if case else chosen.cases:
+        tell(chosen, each, screen())
     return 0
 
 
@@ -289,73 +318,15 @@ def merge_stub(lab: Lab) -> str:
 # --- for the whole ------------------------------------------------------------------------------------------------
 
 
-def parts_for(phase: str, mine: str) -> list[Part]:
-    """What the engine is to run on: the phase's files, or all, as far as they are green."""
-    data = progress.read()
-    chosen = list(labs()) if mine == "all" else select([phase])
-    done = [lab for lab in chosen if lab.slots and progress.is_done(lab.id, data)]
-    for lab in done:
-        prepare(lab)
-    return [part for lab in done if (part := part_of(lab, "mine"))]
+def run(phase: str, prompt: str | None, mine: str) -> int:
+    """The engine answers on the learner's parts."""
+    from labkit import running
 
-
-def run(phase: str, prompt: str, mine: str) -> int:
-    """The engine answers a prompt of the bundled model on the learner's parts; text and timeline."""
-    if any(find_spec(package) is None for package in ("torch", "transformers")):
-        raise LabkitError("lab run needs the engine: pip install -c constraints.txt -e '.[engine,labs]'")
-    check_text("the prompt", prompt)
-    parts = parts_for(phase, mine)
-    names = ", ".join(part.lab.id for part in parts)
-    print(f"Your parts: {names}" if names else "No part is green yet: this is the reference.")
-    backend = backend_for(parts)
-    if backend != "auto":
-        print(f"Attention runs on the back end {backend}, which has them in it.")
-    scheduling = scheduling_for(parts)
-    for name, value in scheduling.items():
-        print(f"The engine has {name}={value!r}, which uses them.")
-    with grafted(parts):
-        generate(prompt, attention_backend=backend, **scheduling)
-    if deciding := [part for part in parts if behaviour.decides(part)]:
-        print(behaviour.summary(deciding))
-    return 0
-
-
-def backend_for(parts: Sequence[Part]) -> str:
-    """The attention back end that the parts are a part of, plain torch before kernels; "auto" if any will do."""
-    modules = {slot.module.rpartition(".")[2] for part in parts for slot in part.lab.slots}
-    if "reference" in modules:
-        return "reference"
-    return "triton-simple" if modules & {"write_kv", "triton_simple"} else "auto"
-
-
-def scheduling_for(parts: Sequence[Part]) -> dict[str, Any]:
-    """The options of the engine whose scheduler has the parts in it; none if V1's, which is the default, has."""
-    modules = {slot.module.rpartition(".")[2] for part in parts for slot in part.lab.slots}
-    if behaviour.scheduler_of(parts) not in (None, "v1"):
-        return {"scheduler": str(behaviour.scheduler_of(parts))}
-    if "fork" in modules:
-        return {"scheduler": "sequence_group"}
-    return {"preemption_mode": "swap"} if "host_memory" in modules else {}
-
-
-def generate(prompt: str, **options: Any) -> None:
-    """Text of the bundled model, and what the scheduler did."""
-    from mini_vllm import LLM, SamplingParams
-    from mini_vllm.observe.timeline import render_timeline
-    from mini_vllm.observe.trace import TraceRecorder
-
-    llm = LLM("tiny", block_size=16, num_kv_blocks=64, max_num_batched_tokens=32, **options)
-    recorder = TraceRecorder(llm.engine.scheduler)
-    llm.engine.listeners.append(recorder)
-    out = screen()
-    for output in llm.chat([{"role": "user", "content": prompt}], SamplingParams(temperature=0.0, max_tokens=60)):
-        out.print(output.outputs[0].text.strip(), markup=False)
-    out.print()
-    out.print(render_timeline(recorder.to_trace("lab run"), width=min(out.width, 100)))
+    return running.run(phase, prompt, mine)
 
 
 def grade(what: Sequence[str], as_json: bool, folder: str | None) -> int:
-    """Every test of every lab, for a teacher; exit status 0 if all is green.
+    """Every test of every lab, for a teacher; exit status 0 if all were run and are green.
 
     folder: somebody's checkout. Of it only the mine.py files are read: tests and grader are those of this one.
     """
@@ -364,17 +335,19 @@ def grade(what: Sequence[str], as_json: bool, folder: str | None) -> int:
     report = {}
     for lab in select(what):
         file = Path(folder, lab.typed) if folder else lab.mine
-        results = grade_file(lab, file if file.exists() else lab.stub)
+        handed_in = os.path.lexists(file)
+        results = grade_file(lab, file if handed_in else lab.stub)
         report[lab.id] = {
             "title": lab.title,
             "minutes": lab.minutes,
-            "handed_in": file.exists(),
+            "handed_in": handed_in,
             "passed": sum(result.outcome == PASSED for result in results),
             "total": len(results),
             "tests": {result.test: result.outcome for result in results},
+            "messages": {result.test: result.message for result in results if result.message},
         }
         if not as_json:
-            show(results, lab)
+            show(results, lab, file)
     if as_json:
         print(json.dumps(report, indent=1))
     return int(any(entry["passed"] != entry["total"] for entry in report.values()))
@@ -392,4 +365,6 @@ def doctor() -> int:
         print(f"{'GPU':11} {gpu}")
     reasons = list(filter(None, map(why_not_graded, labs())))
     print("\n".join(reasons) if reasons else "Every lab can be graded here.")
+    if not confined.HAS_LIMITS:
+        print("This system has no limit for a process's memory: a file that takes all of it is not stopped.")
     return 0

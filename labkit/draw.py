@@ -3,10 +3,12 @@
 Only names of the contract are read, so a learner's parts are drawn like the reference's.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mini_vllm.step import KVResult
+
+MAX_COLUMNS = 16
 
 
 class Step(NamedTuple):
@@ -62,6 +64,34 @@ def blocks(manager: Any, *request_ids: str) -> str:
 def queue(queue: Any) -> str:
     """A free queue, front first."""
     return f"front {ids(queue.block_ids())} back   ({queue.num_free_blocks} counted)"
+
+
+def timeline(mine: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]] = (), whose: str = "") -> str:
+    """Steps of a trace as columns, requests as rows: tokens computed, x for preempted, . for waiting.
+
+    other: the same steps of somebody else, whose name is `whose`; those that differ come first, in two rows.
+    """
+    if not mine:
+        return ""
+    mine, other = mine[-MAX_COLUMNS:], other[-MAX_COLUMNS:]
+    longest = max(mine, other, key=len)
+    rows = {"free": [[str(step["free_sched"]) for step in steps] for steps in (mine, other)]}
+    for name in dict.fromkeys(name for step in (*mine, *other) for name in marks(step)):
+        rows[name] = [[marks(step).get(name, "") for step in steps] for steps in (mine, other)]
+    lines = [("step", [str(step["step"]) for step in longest])]
+    differing = [name for name, (one, theirs) in rows.items() if whose and one != theirs]
+    for name in sorted(rows, key=lambda name: (name not in differing, name == "free")):
+        lines.append((name, rows[name][0]))
+        if name in differing:
+            lines.append((f"  {whose}", rows[name][1]))
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name:{width}} {' '.join(f'{cell:>3}' for cell in cells)}".rstrip() for name, cells in lines)
+
+
+def marks(step: Mapping[str, Any]) -> dict[str, str]:
+    """What a step did to each request."""
+    found = {name: str(num_tokens) for name, num_tokens in step["sched"]}
+    return found | dict.fromkeys(step.get("waiting", ()), ".") | dict.fromkeys(step.get("preempted", ()), "x")
 
 
 def ids(numbers: Iterable[int]) -> str:

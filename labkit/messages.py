@@ -27,6 +27,7 @@ def explain(error: BaseException, concept: Concept, lab: Lab, part: Part | None)
     law = getattr(error, "invariant", "") or concept.invariant
     lines = [concept.idea, f"{law}  {lab.invariants.get(law, '')}", ""]
     lines += describe(error)
+    lines += [f"  {note}" for note in getattr(error, "__notes__", ())]
     if line := learners_line(error, file):
         lines.append(f"  your line  {line}")
     elif part:
@@ -43,7 +44,7 @@ def describe(error: BaseException) -> list[str]:
         if error.calls:
             lines += ["  the calls", *shorten(error.calls, keep_the_end=True)]
         for title, text in (("before", error.before), ("after", error.after)):
-            if text:
+            if text and not (title == "after" and error.calls and error.before):  # there is no room for all three
                 lines += [f"  {title}", *shorten(text)]
         return [*lines, f"  {error.what}", f"    expected  {clip(error.expected)}", f"    got       {clip(error.got)}"]
     if isinstance(error, LabHang):
@@ -51,6 +52,12 @@ def describe(error: BaseException) -> list[str]:
             "  the call",
             "    expected  it comes back",
             f"    got       it did not within the time; it was at {error.where}",
+        ]
+    if isinstance(error, SystemExit):
+        return [
+            "  the call",
+            "    expected  it comes back",
+            f"    got       it ends the program (SystemExit: {error.code})",
         ]
     if isinstance(error, RecursionError):
         return [

@@ -19,8 +19,7 @@ def write(file: Path, lab: Lab, parts: Sequence[Part]) -> str:
     The scenario is the first in which something differs, or the first of all; the figures open at that step.
     """
     found = next(behaviour.compare(parts), None)
-    scenarios = behaviour.scenarios(behaviour.scheduler_of(parts) or "v1")
-    scenario = next(each for each in scenarios if found is None or each["name"] == found.scenario)
+    scenario = next(each for each in behaviour.scenarios_for(parts) if found is None or each["name"] == found.scenario)
     reference = run_trace(scenario)
     with grafted(parts), watchdog(behaviour.SECONDS):
         mine = run_trace(scenario, max_steps=10_000)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from labkit import progress
+from labkit import isolated, progress
 from labkit.catalog import ROOT, Lab, LabkitError, labs
 from labkit.graft import Part, grafted
 from labkit.implementations import make_mine, part_of
@@ -28,9 +28,12 @@ from labkit.runner import (
     one_line,
     outcome_of,
     prepare,
+    read_tests,
+    seconds_for,
     why_not_graded,
 )
-from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS, watchdog
+from labkit.together import account, with_company
+from labkit.watchdog import watchdog
 
 STASH = pytest.StashKey["Grading"]()
 
@@ -41,10 +44,16 @@ class Grading:
     def __init__(self, config: pytest.Config) -> None:
         self.impl: str = config.getoption("--impl")
         self.with_all_parts = config.getoption("--mine") == "all"
+        self.is_debugging: bool = config.getoption("usepdb")
         self.every_message: bool = config.getoption("--all-messages")
         self.by_folder: dict[Path, Lab] = {lab.folder: lab for lab in labs()}
         self.parts: dict[str, Part | LabkitError | None] = {}
         self.results: dict[str, list[Result]] = defaultdict(list)
+        self.apart: dict[str, dict[str, Result]] = {}  # of kernel labs, by test
+
+    def is_apart(self, lab: Lab) -> bool:
+        """Whether a lab's tests run in a process of their own: a wild address in a kernel ends it. Not with --pdb."""
+        return "triton" in lab.needs and self.impl == "mine" and not self.with_all_parts and not self.is_debugging
 
     def lab_of(self, item: pytest.Item) -> Lab | None:
         return self.by_folder.get(item.path.parent)
@@ -73,7 +82,7 @@ class Grading:
                 if other.id != lab.id and progress.is_done(other.id, done) and (part := self.part(other))
             ]
         own = self.part(lab)
-        return [*parts, own] if own else parts
+        return with_company([*parts, own] if own else parts)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -152,14 +161,39 @@ def lab(request: pytest.FixtureRequest) -> Generator[Any, None, None]:
         yield namespace_of(lab, grading.part(lab))
 
 
+class Told(Exception):
+    """A test that was run in another process is red there."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result.message)
+        self.result = result
+
+
+@pytest.hookimpl(tryfirst=True, specname="pytest_pyfunc_call")
+def pytest_kernels_run_apart(pyfuncitem: pytest.Function) -> object:
+    """Runs all that is asked of a lab at once, and then says of each test what came out."""
+    grading = pyfuncitem.config.stash[STASH]
+    lab = grading.lab_of(pyfuncitem)
+    if lab is None or not grading.is_apart(lab):
+        return None
+    if lab.id not in grading.apart:
+        names = {item.name for item in pyfuncitem.session.items if grading.lab_of(item) == lab}
+        results = isolated.grade(lab, lab.mine, silent=False, only=names)
+        grading.apart[lab.id] = {result.test: result for result in results}
+    result = grading.apart[lab.id][pyfuncitem.name]
+    if result.outcome != PASSED:
+        raise Told(result)
+    return True
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     grading = pyfuncitem.config.stash[STASH]
     lab = grading.lab_of(pyfuncitem)
-    if lab is None or grading.impl == "reference":
+    if lab is None or grading.impl == "reference" or grading.is_apart(lab):
         return (yield)
     hung = any(result.outcome == HANG for result in grading.results[lab.id])
-    with watchdog(AFTER_A_HANG if hung else FIRST_SECONDS, part.file if (part := grading.part(lab)) else None):
+    with watchdog(seconds_for(lab, hung), part.file if (part := grading.part(lab)) else None):
         return (yield)
 
 
@@ -180,11 +214,15 @@ def pytest_runtest_makereport(
         part = grading.parts.get(lab.id)
         message = explain(error, concept, lab, part if isinstance(part, Part) else None)
         outcome = outcome_of(error)
+        if isinstance(error, Told):
+            message, outcome = error.result.message, error.result.outcome
         report.outcome = "failed"
         report.longrepr = message
-        grading.results[lab.id].append(Result(lab.id, item.name, concept, outcome, message, report.duration))
+        said = account(part) if isinstance(part, Part) else ""
+        grading.results[lab.id].append(Result(lab.id, item.name, concept, outcome, message, report.duration, said))
     elif report.when == "call":
-        grading.results[lab.id].append(Result(lab.id, item.name, concept, PASSED, "", report.duration))
+        said = account(grading.part(lab))
+        grading.results[lab.id].append(Result(lab.id, item.name, concept, PASSED, "", report.duration, said))
     return report
 
 
@@ -209,7 +247,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.section(f"labs, {grading.impl}")
     for lab in grading.by_folder.values():
         if graded := grading.results.get(lab.id):
-            terminalreporter.write_line(one_line(lab, graded))
+            terminalreporter.write_line(one_line(lab, graded, lab.mine if grading.impl == "mine" else None))
     unfinished = [
         lab for lab in grading.by_folder.values() if any(each.message for each in grading.results.get(lab.id, ()))
     ]
@@ -220,5 +258,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def pytest_sessionfinish(session: pytest.Session) -> None:
     grading = session.config.stash[STASH]
     if grading.impl == "mine":
-        for lab_id, results in grading.results.items():
-            progress.record_results(lab_id, results)
+        for lab in grading.by_folder.values():
+            if (results := grading.results.get(lab.id)) and why_not_graded(lab) is None:
+                progress.record_results(lab.id, results, len(read_tests(lab)))

@@ -35,6 +35,7 @@ from unittest.mock import patch
 from labkit import source, testing
 from labkit.breaking import unpack, versions_of
 from labkit.catalog import ROOT, SYMBOLS, Lab, LabkitError, find_lab, labs
+from labkit.evidence import is_current
 from labkit.graft import Part
 from labkit.implementations import proof_part, reference_parts, story_of
 from labkit.messages import MAX_LINES
@@ -49,10 +50,14 @@ LABKIT_NAMES = {
     "reference",
     "draw",
     "drive",
+    "timeline",
+    "yours",
+    "blame",
     "read_trace",
     "suite",
     "must_be_green",
     "must_be_red",
+    "must_name",
     "true",
     "fail",
     "blocks",
@@ -108,9 +113,10 @@ def prove(lab_id: str) -> Proof:
 
 def prove_reference(lab: Lab) -> Iterator[str]:
     """P1, and that every test reaches an expectation (P7)."""
+    parts = reference_parts(lab)
     for test in read_tests(lab):
         with patch.object(testing.Check, "compared") as counted:
-            (result,) = run_lab(lab, reference_parts(lab), [test])
+            (result,) = run_lab(lab, parts, [test])
         if result.outcome != PASSED:
             yield f"P1 {test.name} is red on the reference:\n{result.message}"
         elif not counted.called:
@@ -124,6 +130,9 @@ def prove_stub(lab: Lab) -> Iterator[str]:
         return
     if lab.is_break_it and list(unpack(lab.versions.read_text(encoding="utf-8")).values()) != list(versions_of(lab)):
         yield "P8 versions.txt is not what versions.toml lists; python tools/make_stubs.py makes it"
+    for case in lab.cases:
+        if not is_current(lab, case):
+            yield f"P8 the evidence of case {case} is not what its bug leaves; python tools/make_stubs.py makes it"
     for result in run_lab(lab, [Part(lab, lab.stub)]):
         if result.outcome != TODO:
             yield f"P2 {result.test} on the untouched stub: {result.outcome}, not {TODO}"
@@ -223,8 +232,12 @@ def prove_bugs(lab: Lab, proof: Proof) -> None:
 
 
 def golden(messages: Mapping[str, str]) -> str:
-    """What a learner reads for each seeded bug; where a hang was caught is left to chance, so hangs are left out."""
-    texts = [f"=== {name}\n{message}\n" for name, message in messages.items() if not name.startswith("hang_")]
+    """What a learner reads for each seeded bug, but those whose message is left to chance.
+
+    Where a hang was caught is; so is what is said of a suite that throws coins or counts its runs.
+    """
+    told = {name: message for name, message in messages.items() if not name.startswith(("hang_", "chance_"))}
+    texts = [f"=== {name}\n{message}\n" for name, message in told.items()]
     return re.sub(r"0x[0-9a-f]+", "0x...", "\n".join(texts))
 
 

@@ -16,16 +16,20 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from labkit.breaking import Suite
+from labkit import source
+from labkit.breaking import WHOLE_SUITE_SECONDS, Suite
 from labkit.catalog import Lab, LabkitError
+from labkit.deadline import Deadline
 from labkit.graft import Part, grafted, load, namespace, ungrafted
 from labkit.messages import explain, find_todo
 from labkit.testing import Concept, expand
+from labkit.together import Yours, account, with_company
 from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS, LabHang, watchdog
 
 FILES_THAT_WARN = r"triton|numpy"
 NO_CONCEPT = Concept("", "", False)
-PASSED, FAILED, TODO, HANG, NOT_GRADED = "passed", "failed", "todo", "hang", "not graded here"
+PASSED, FAILED, TODO, HANG, NOT_RUN = "passed", "failed", "todo", "hang", "not run"
+NOT_GRADED = "not graded here"
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Result:
     outcome: str
     message: str
     seconds: float
+    account: str = ""  # of the parts that were graded together
 
 
 @dataclass(frozen=True)
@@ -100,43 +105,65 @@ def run_lab(lab: Lab, parts: Sequence[Part], tests: Sequence[Test] | None = None
     results: list[Result] = []
     for test in read_tests(lab) if tests is None else tests:
         hung = any(result.outcome == HANG for result in results)
-        results.append(run_test(lab, parts, test, AFTER_A_HANG if hung else FIRST_SECONDS))
+        results.append(run_test(lab, parts, test, seconds_for(lab, hung)))
     return results
 
 
+def seconds_for(lab: Lab, hung: bool) -> float:
+    """How long one test of a lab may take; hung: one before it did not come back, and most of them will not, then."""
+    if lab.is_break_it:  # each of the learner's own tests is watched for itself
+        return WHOLE_SUITE_SECONDS
+    return AFTER_A_HANG if hung else FIRST_SECONDS
+
+
 def run_test(lab: Lab, parts: Sequence[Part], test: Test, seconds: float = FIRST_SECONDS) -> Result:
-    """One test. Whatever the graded code does, the next test can run."""
-    start = time.perf_counter()
+    """One test. Whatever the graded code does, the next test can run. Its time is what it was computed for."""
+    computing = Deadline(seconds, time.process_time)
     part = next((part for part in parts if part.lab.id == lab.id), None)
     outcome, message = PASSED, ""
     try:
-        with grafted(parts), watchdog(seconds, part.file) if part else nullcontext():
+        with grafted(with_company(parts)), watchdog(seconds, part.file) if part else nullcontext():
             test.function(namespace_of(lab, part), **test.arguments)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         outcome = outcome_of(error)
         message = explain(error, test.concept, lab, part)
-    return Result(lab.id, test.name, test.concept, outcome, message, time.perf_counter() - start)
+    return Result(lab.id, test.name, test.concept, outcome, message, computing.elapsed, account(part))
 
 
 def outcome_of(error: BaseException) -> str:
     """What a test that raised is."""
-    return TODO if find_todo(error) else HANG if isinstance(error, LabHang) else FAILED
+    if find_todo(error):
+        return TODO
+    return HANG if isinstance(error, LabHang) else NOT_RUN if isinstance(error, LabkitError) else FAILED
 
 
-def one_line(lab: Lab, results: Sequence[Result]) -> str:
-    """A lab's state after a run."""
+def is_begun(lab: Lab, file: Path) -> bool:
+    """Whether somebody has written something into a file that was the stub."""
+    try:
+        return source.read(file) != source.read(lab.stub)
+    except LabkitError:
+        return file.exists()
+
+
+def one_line(lab: Lab, results: Sequence[Result], file: Path | None = None) -> str:
+    """A lab's state after a run. file: what was graded, if that is a learner's."""
     green = sum(result.outcome == PASSED for result in results)
     if any(result.outcome == NOT_GRADED for result in results):
         state = why_not_graded(lab) or NOT_GRADED
     elif green == len(results):
         state = f"done, {green} of {green} green"
-    elif all(result.outcome == TODO for result in results):
+    elif all(result.outcome == NOT_RUN for result in results):
+        state = f"the file cannot be graded; the lab has {len(results)} tests"
+    elif all(result.outcome == TODO for result in results) and not (file and is_begun(lab, file)):
         state = f"0 of {len(results)}, not begun"
+    elif any(result.outcome == TODO for result in results):
+        state = f"{green} of {len(results)} green, begun"
     else:
         state = f"{green} of {len(results)} green"
-    return f"{lab.id}  {lab.title:42} {state}"
+    line = f"{lab.id}  {lab.title:42} {state}"
+    return f"{line}\n       {results[0].account}" if results and results[0].account else line
 
 
 def namespace_of(lab: Lab, part: Part | None = None) -> SimpleNamespace:
@@ -147,7 +174,7 @@ def namespace_of(lab: Lab, part: Part | None = None) -> SimpleNamespace:
     from labkit import draw
 
     names = namespace(lab.modules)
-    names.draw = SimpleNamespace(blocks=draw.blocks, queue=draw.queue, scheduler=draw.scheduler)
+    names.draw = SimpleNamespace(blocks=draw.blocks, queue=draw.queue, scheduler=draw.scheduler, timeline=draw.timeline)
     names.drive = draw.drive
 
     @contextmanager
@@ -156,6 +183,8 @@ def namespace_of(lab: Lab, part: Part | None = None) -> SimpleNamespace:
             yield namespace_of(lab)
 
     names.reference = reference
+    if lab.together:
+        names.yours = Yours(part, namespace_of)
     if part and lab.is_break_it:
         names.suite = Suite(lab, part, lambda: namespace_of(lab))
     names.read_trace = lambda name: json.loads((lab.folder / "traces" / f"{name}.json").read_text(encoding="utf-8"))

@@ -19,18 +19,24 @@ same in every run: the seed of the n-th is n.
 """
 
 import random
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from labkit.testing import Check, LabFailure, LabTodo
+from labkit.testing import Check, LabFailure, LabTodo, same
 
+Case = TypeVar("Case")
 Call = tuple[Any, ...]
-Seen = tuple[Any, ...]  # the invariant that is at stake, what is looked at, its value and, if it helps, a drawing
+Seen = tuple[Any, ...]
+"""The invariant at stake, what is looked at, its value and, if it helps, a drawing or what makes one; or two of them:
+before and after."""
 Plan = Callable[[random.Random], Sequence[Call]]
 Play = Callable[[Any, Sequence[Call]], Generator[Seen, None, None]]
 
 MAX_TRIES = 300  # plays of shorter walks, in search of the shortest
+MAX_SECONDS = 1.0
 _share = 1.0
 
 
@@ -48,6 +54,17 @@ def effort(share: float) -> Iterator[None]:
 def seeds(num: int) -> range:
     """The seeds of the cases to try."""
     return range(max(1, round(num * _share)))
+
+
+def some(cases: Sequence[Case], least: int = 1) -> Sequence[Case]:
+    """A part of a list of cases, spread over all of it: all for a grade, at least `least` for `lab watch`."""
+    count = min(len(cases), max(least, round(len(cases) * _share)))
+    return [cases[i * len(cases) // count] for i in range(count)]
+
+
+def scaled(size: int, least: int = 1) -> int:
+    """A size: the whole of it for a grade, less for `lab watch`, but at least `least`."""
+    return min(size, max(least, round(size * _share)))
 
 
 def attempt(error: type[Exception], call: Callable[..., Any], *arguments: Any) -> Any:
@@ -81,18 +98,28 @@ def walk(lab: Any, plan: Plan, play: Play, num: int = 60) -> None:
         calls = list(plan(random.Random(seed)))
         failure = differs(lab, play, calls)
         if failure is not None:
-            raise shortest(lab, play, calls[: failure.num_calls], failure)
+            failure = shortest(lab, play, calls[: failure.num_calls], failure)
+            failure.again = partial(differs, lab, play, failure.walked)
+            raise failure
 
 
 class Difference(LabFailure):
     """A walk that shows something else than the reference's. num_calls: how many calls it takes to see it."""
 
+    again: Callable[[], "Difference | None"]  # plays the same calls again, on what is grafted then
+
     def __init__(
-        self, calls: Sequence[Call], invariant: str, what: str, expected: str, got: str, drawn: Sequence[str] = ()
+        self,
+        calls: Sequence[Call],
+        invariant: str,
+        what: str,
+        expected: str,
+        got: str,
+        drawn: Sequence[str | Callable[[], str]] = (),
     ) -> None:
-        self.num_calls = len(calls)
+        self.walked, self.num_calls = list(calls), len(calls)
         written = "\n".join(write(call) for call in calls)
-        before, after = (*drawn, "", "")[:2]
+        before, after = (each() if callable(each) else each for each in (*drawn, "", "")[:2])
         after = after if after != before else ""
         super().__init__(what, expected, got, before, after, calls=written, invariant=invariant)
 
@@ -111,11 +138,15 @@ def differs(lab: Any, play: Play, calls: Sequence[Call]) -> Difference | None:
     told = iter(Told(calls))
     try:
         for position, (law, what, value, *drawings) in enumerate(play(lab, told)):  # type: ignore[arg-type]
-            now = drawings[0] if drawings else ""
+            if len(drawings) == 2:
+                drawn, now = drawings
+            else:
+                now = drawings[0] if drawings else ""
             theirs = expected[position][2] if position < len(expected) else None
-            if position >= len(expected) or value != theirs or type(value) is not type(theirs):
-                wanted = repr(theirs) if position < len(expected) else "nothing"
-                return Difference(calls[: told.number], law, what, wanted, repr(value), [drawn, now])
+            if position >= len(expected) or not same(value, theirs) or type(value) is not type(theirs):
+                wanted, got = entries_that_differ(theirs, value)
+                wanted = wanted if position < len(expected) else "nothing"
+                return Difference(calls[: told.number], law, what, wanted, got, [drawn, now])
             drawn = now
     except (LabTodo, LabFailure):
         raise
@@ -131,6 +162,17 @@ def differs(lab: Any, play: Play, calls: Sequence[Call]) -> Difference | None:
         law, what, value = expected[position + 1][:3]
         return Difference(calls, law, what, repr(value), "nothing")
     return None
+
+
+def entries_that_differ(expected: Any, got: Any) -> tuple[str, str]:
+    """Both as text; of dictionaries the entries that are not the same in both."""
+    if isinstance(expected, dict) and isinstance(got, dict):
+        one, other = expected, got
+        expected = {key: one[key] for key in one if key not in other or other[key] != one[key]}
+        got = {key: other[key] for key in other if key not in one or other[key] != one[key]}
+        if not expected and not got:  # the types differ
+            expected, got = one, other
+    return repr(expected), repr(got)
 
 
 class Told:
@@ -151,11 +193,16 @@ class Told:
 
 
 def shortest(lab: Any, play: Play, calls: Sequence[Call], failure: Difference) -> Difference:
-    """The failure of the shortest walk that leaving out calls leads to. Nothing is left out if time is short."""
+    """The failure of the shortest walk that leaving out calls, and then arguments by name, leads to.
+
+    It takes MAX_SECONDS of the processor at most, so that a slow machine shows a longer walk, and not one that did not
+    come back. What else the machine does changes nothing.
+    """
     calls, size, tries = list(calls), max(1, len(calls) // 2), 0
+    end = time.process_time() + MAX_SECONDS
     while size:
         start, left_out = len(calls) - size, False
-        while start >= 1 and tries < MAX_TRIES:
+        while start >= 1 and tries < MAX_TRIES and time.process_time() < end:
             tries += 1
             shorter = calls[:start] + calls[start + size :]
             again = differs(lab, play, shorter)
@@ -164,4 +211,22 @@ def shortest(lab: Any, play: Play, calls: Sequence[Call], failure: Difference) -
             start = min(start - size, len(calls) - size)
         if not left_out or size > 1:
             size = size // 2 if size > 1 else 0
+    names = {name for call in calls[1:] if isinstance(call[-1], dict) for name in call[-1]}
+    for name in sorted(names):
+        for which in (range(1, len(calls)), *([i] for i in range(len(calls) - 1, 0, -1))):
+            simpler = [without(call, name) if i in which else call for i, call in enumerate(calls)]
+            if simpler == calls or time.process_time() > end:
+                continue
+            again = differs(lab, play, simpler)
+            if again is not None and again.num_calls == len(calls):
+                calls, failure = simpler, again
     return failure
+
+
+def without(call: Call, name: str) -> Call:
+    """The call less one of the arguments in the dictionary at its end."""
+    *arguments, options = call
+    if not isinstance(options, dict) or name not in options:
+        return call
+    rest = type(options)({key: value for key, value in options.items() if key != name})
+    return (*arguments, rest) if rest else tuple(arguments)

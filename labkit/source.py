@@ -16,6 +16,7 @@ from labkit.catalog import ROOT, Lab, LabkitError, Slot
 
 Definition = ast.FunctionDef | ast.ClassDef
 LINE = 120
+ALGORITHMS = ("bisect", "heapq", "itertools", "functools")
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,25 @@ def test_what_you_break_first(lab):
 '''
 
 
+CASES_STUB = '''"""Lab {id}: {title} ({minutes} minutes). You find the culprit, and write the tests.
+
+`lab evidence {id}` shows the cases; what must hold is in contract.md. Name the culprit of each. Then write tests that
+catch it and its like: each is a function test_...(lab), green on every correct engine. The first test is an example,
+and yours to change.
+"""
+
+{example}
+
+
+{answers}
+
+
+def test_what_catches_it(lab):
+    """Yours: rename it, and write more of them."""
+    todo("{id}")
+'''
+
+
 def render_suite_stub(lab: Lab) -> str:
     """A break-it lab's stub: the solution up to the end of its first test, as the example, and a test to be written."""
     text = lab.solution.read_text(encoding="utf-8")
@@ -113,7 +133,12 @@ def render_suite_stub(lab: Lab) -> str:
     first = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"))
     example = "\n".join(text.splitlines()[tree.body[0].end_lineno : first.end_lineno]).strip()
     example = re.sub(r"(?m)^(from labkit import .*)$", r"\1, todo", example, count=1)
-    return SUITE_STUB.format(id=lab.id, title=lab.title, minutes=lab.minutes, example=example)
+    answers = "\n".join(
+        f'CASE_{case.upper()} = {{"culprit": "", "step": None, "why": ""}}  # "module:Class.function", a number, words'
+        for case in lab.cases
+    )
+    stub = CASES_STUB if lab.cases else SUITE_STUB
+    return stub.format(id=lab.id, title=lab.title, minutes=lab.minutes, example=example, answers=answers)
 
 
 def render(lab: Lab, *, with_bodies: bool) -> str:
@@ -167,7 +192,10 @@ def last_line_of_head(node: Definition) -> int:
 
 
 def imports_of(lab: Lab, slots: list[Slot], with_bodies: bool) -> str:
-    """The imports that the reference's bodies need, sorted; names that are being written are not imported."""
+    """The imports that the reference's bodies need, sorted; names that are being written are not imported.
+
+    A stub has those of things, not those of algorithms: they would tell the way.
+    """
     written = {slot.owner or slot.name for slot in (*lab.slots, *lab.answer)}
     statements = set() if with_bodies else {"from labkit import todo"}
     for slot in slots:
@@ -178,7 +206,7 @@ def imports_of(lab: Lab, slots: list[Slot], with_bodies: bool) -> str:
             statement = module.import_of(name)
             if statement is None and name in module.definitions:
                 statement = f"from {slot.module} import {name}"
-            if statement:
+            if statement and (with_bodies or statement.split()[1] not in ALGORITHMS):
                 statements.add(statement)
     return join_imports(statements)
 
@@ -233,7 +261,7 @@ def parse(file: Path, text: str | None = None) -> ast.Module:
             f"{file.name}:{error.lineno}: {error.msg}\n    {line}\nPython cannot read the file."
         ) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise LabkitError(f"{file.name}: {error}\nPython cannot read the file.") from None
+        raise LabkitError(f"{file.name}: {error or type(error).__name__}\nPython cannot read the file.") from None
 
 
 def unwritten(tree: ast.Module) -> set[str]:
@@ -279,6 +307,78 @@ def refuse_borrowing(tree: ast.Module, file: Path, lab: Lab) -> None:
                 f"{file.name}:{getattr(node, 'lineno', 0)}: {borrowed} is the reference's answer to this lab.\n"
                 f"Write it yourself first; `lab diff {lab.id}` shows the reference when you are done."
             )
+
+
+LOOKING = {  # at how an engine is written, or at what runs a test
+    *("__code__", "__module__", "__qualname__", "__doc__", "__globals__", "__closure__", "__defaults__", "__func__"),
+    *(
+        "__wrapped__",
+        "__mro__",
+        "__bases__",
+        "__subclasses__",
+        "__traceback__",
+        "__builtins__",
+        "__loader__",
+        "__spec__",
+    ),
+    *("__file__", "__import__", "f_back", "f_code", "f_globals", "f_locals", "tb_frame", "tb_next", "gi_frame"),
+    *("eval", "exec", "open", "compile"),
+}
+MODULES_TO_LOOK = {
+    *("ast", "builtins", "concurrent", "ctypes", "dis", "gc", "importlib", "inspect", "io", "linecache", "marshal"),
+    *("multiprocessing", "os", "pathlib", "pkgutil", "shutil", "signal", "subprocess", "sys", "tempfile", "threading"),
+    "traceback",
+}
+FOR_TESTS = {
+    "Check",
+    "LabFailure",
+    "LabTodo",
+    "attempt",
+    "cases",
+    "check",
+    "concept",
+    "raises",
+    "search",
+    "todo",
+    "walk",
+}
+
+
+def refuse_looking(tree: ast.Module, file: Path) -> None:
+    """Errors: LabkitError, where a test may learn on which version it runs by another way than what that does."""
+    nodes = list(ast.walk(tree))
+    imported = [alias for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    graders = {alias.asname or alias.name for alias in imported if alias.name == "labkit"}
+    for node in nodes:
+        found: list[str] = []
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names if is_for_looking(alias.name)]
+        elif isinstance(node, ast.ImportFrom):
+            found = [node.module or ""] if is_for_looking(node.module or "") else []
+            if node.module == "labkit":
+                found = [alias.name for alias in node.names if alias.name not in FOR_TESTS]
+        elif isinstance(node, ast.Attribute):
+            is_ours = isinstance(node.value, ast.Name) and node.value.id in graders
+            found = (
+                [node.attr]
+                if (node.attr not in FOR_TESTS if is_ours else "_" in node.attr and node.attr in LOOKING)
+                else []
+            )
+        elif isinstance(node, ast.Name):
+            found = [node.id] if node.id in LOOKING else []
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("__"):
+            found = [node.value] if node.value in LOOKING else []
+        if found:
+            raise LabkitError(
+                f"{file.name}:{getattr(node, 'lineno', 0)}: {', '.join(found)} shows who is tested, or who tests.\n"
+                "A test of yours asks only what an engine does, in the names of contract.md."
+            )
+
+
+def is_for_looking(module: str) -> bool:
+    """Whether a module tells a test more than what an engine does."""
+    first, _, rest = module.partition(".")
+    return first in MODULES_TO_LOOK or (first == "labkit" and rest not in ("", "search", "testing"))
 
 
 def names_from_above(lab: Lab) -> set[str]:

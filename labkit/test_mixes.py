@@ -1,14 +1,25 @@
 """Any mix of parts, the reference's, other correct ones and learners', gives every request the same tokens."""
 
 import random
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from labkit import behaviour, source
-from labkit.catalog import Lab, labs
+from labkit import behaviour, progress, running, source
+from labkit.catalog import ROOT, Lab, LabkitError, Phase, find_lab, labs
 from labkit.graft import Part, grafted
-from labkit.implementations import proof_part
+from labkit.implementations import proof_part, proof_text
+from labkit.runner import FAILED, PASSED, TODO, one_line, read_tests, run_lab
+from labkit.together import with_company
+from mini_vllm.observe.replay import find_trace_files, read_traces, replay
 from mini_vllm.observe.trace import run_trace
+from mini_vllm.params import SamplingParams
+from mini_vllm.policies import make_scheduler
+from mini_vllm.request import Request
+from mini_vllm.step import KVPlan
 
 NUM_MIXES = 200
 NUM_SLICES = 4  # so that test workers share the load
@@ -40,3 +51,173 @@ def test_any_mix_of_parts_gives_the_same_tokens(part: int, tmp_path_factory: pyt
                     scenario["name"],
                     [str(each.file) for each in mix],
                 )
+
+
+# --- a learner's checkout ---------------------------------------------------------------------------------------------
+
+
+def solve(folder: Path, lab: Lab, text: str) -> Part:
+    """The learner's file of a lab in a checkout."""
+    file = folder / lab.typed
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return Part(lab, file)
+
+
+def second_variant(lab: Lab) -> str:
+    """The text of the second of the other correct ways, by name; of the tests where a lab has no other way."""
+    files = sorted((lab.proof / "variants").glob("*.py"))
+    return proof_text(lab, files[1]) if len(files) > 1 else source.render_solution(lab)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Part]]:
+    """All labs that need no torch, solved by the second variants."""
+    folder = tmp_path_factory.mktemp("checkout")
+    return folder, {lab.id: solve(folder, lab, second_variant(lab)) for lab in labs() if not lab.needs}
+
+
+def test_the_second_variants_are_one_engine(checkout: tuple[Path, dict[str, Part]]) -> None:
+    part = checkout[1]["03.13"]
+    assert [each.lab.id for each in with_company([part])] == [*part.lab.together, "03.13"]
+    results = run_lab(part.lab, [part])
+    assert [result.message for result in results if result.outcome != PASSED] == []
+    line = "yours in it: 02.1, 02.2, 02.3, 02.4, 03.1, 03.2, 03.3, 03.4, 03.5, 03.6, 03.13"
+    assert one_line(part.lab, results).splitlines()[1].strip() == line
+
+
+@pytest.mark.slow
+def test_the_second_variants_decide_every_recorded_trace_as_vllm_did(checkout: tuple[Path, dict[str, Part]]) -> None:
+    """Those of 03.8 to 03.11, which are other schedulers' and managers', are in it too, and change nothing."""
+    parts = [part for part in checkout[1].values() if part.lab.slots]
+    traces = [trace for file in find_trace_files(ROOT / "traces") for trace in read_traces(file)]
+    assert len(traces) >= 252
+    assert {trace["config"]["policy"] for trace in traces} == {"fcfs", "priority"}
+    for chosen in (parts, with_company([checkout[1]["03.13"]])):
+        with grafted(chosen):
+            found = {trace["name"]: difference for trace in traces if (difference := replay(trace))}
+        assert found == {}
+
+
+def test_a_part_that_is_wrong_is_named(tmp_path: Path) -> None:
+    """Its own lab is a matter of its own; here the message says which of the parts must go."""
+    lab, pool, slots = (find_lab(lab_id) for lab_id in ("03.13", "02.2", "02.4"))
+    solve(tmp_path, find_lab("03.1"), second_variant(find_lab("03.1")))
+    solve(tmp_path, find_lab("03.5"), source.render_stub(find_lab("03.5")))
+    solve(tmp_path, slots, proof_text(slots, slots.proof / "bugs" / "publishes_from_the_table.py"))
+    (tmp_path / pool.typed).parent.mkdir(parents=True)
+    (tmp_path / pool.typed).write_text("def (")
+    results = run_lab(lab, [solve(tmp_path, lab, second_variant(lab))])
+    red = [result for result in results if result.outcome == FAILED and result.concept.searches]
+    assert "with the reference's in place of yours of 02.4 this is green" in red[0].message
+    said = one_line(lab, results).splitlines()[1].strip()
+    assert said.startswith("yours in it: 02.4, 03.1, 03.13; the reference's, since not begun: 02.1, 02.3, 03.2, 03.3")
+    assert "; mine.py:1: invalid syntax: 02.2; " in said
+    assert said.endswith("; not written yet: 03.5")
+
+
+def test_the_learners_own_tests_run_on_the_learners_engine(tmp_path: Path) -> None:
+    lab, update, break_it = (find_lab(lab_id) for lab_id in ("03.13", "03.4", "03.7"))
+    tests = [test for test in read_tests(lab) if test.name == "test_your_own_tests[of_03_7]"]
+    part = solve(tmp_path, lab, second_variant(lab))
+    solve(tmp_path, break_it, source.render_solution(break_it))
+    assert [result.outcome for result in run_lab(lab, [part], tests)] == [PASSED]
+    solve(tmp_path, update, proof_text(update, update.proof / "bugs" / "keeps_the_blocks.py"))
+    (result,) = run_lab(lab, [part], tests)
+    assert result.outcome == FAILED
+    assert "your tests of 03.7, on your engine: test_" in result.message
+    assert "with the reference's in place of yours of 03.4 this is green" in result.message
+
+
+def test_an_unwritten_scheduler_is_to_do(tmp_path: Path) -> None:
+    lab = find_lab("03.13")
+    assert {result.outcome for result in run_lab(lab, [solve(tmp_path, lab, source.render_stub(lab))])} == {TODO}
+
+
+# --- lab run ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """`lab run` without torch, in a checkout where the labs that are named have a file and are done."""
+    copies = [replace(lab, folder=tmp_path / lab.folder.relative_to(ROOT)) for lab in labs() if lab.id[:2] == "03"]
+    monkeypatch.setattr(running, "phases", lambda: [Phase("03", "Test", tmp_path, tuple(copies))])
+    monkeypatch.setattr(running, "labs", lambda: iter(copies))
+    monkeypatch.setattr(running, "find_lab", lambda lab_id: next(lab for lab in copies if lab.id == lab_id))
+    monkeypatch.setattr(running, "find_spec", lambda package: None)
+
+    def call(done: dict[str, str], what: str = "03", prompt: str | None = None) -> str:
+        for lab in copies:
+            if lab.id in done:
+                lab.mine.parent.mkdir(parents=True, exist_ok=True)
+                lab.mine.write_text(done[lab.id], encoding="utf-8")
+        monkeypatch.setattr(progress, "read", lambda: {lab_id: {"passed": 1, "total": 1} for lab_id in done})
+        assert running.run(what, prompt, "phase") == 0
+        return capsys.readouterr().out
+
+    return call
+
+
+def solved(*lab_ids: str) -> dict[str, str]:
+    return {lab_id: second_variant(find_lab(lab_id)) for lab_id in lab_ids}
+
+
+def test_lab_run_names_what_is_in_and_what_is_left_out(run: Callable[..., str]) -> None:
+    said = run(solved("03.1", "03.4", "03.8", "03.9") | {"03.6": "def (", "03.5": source.render_stub(find_lab("03.5"))})
+    assert "Yours: 03.1, 03.4, 03.9.\n" in said
+    assert "The reference's, since they are not done: 03.2, 03.3, 03.13.\n" in said
+    assert "The reference's, since mine.py:1: invalid syntax: 03.6.\n" in said
+    assert "The reference's, since they are not written any more: 03.5.\n" in said
+    assert "The reference's, for other engines (`lab run ID` takes that of a lab): 03.8, 03.10, 03.11.\n" in said
+    assert all(name in said for name in ("ann-2", "eve", "preempted", "Without torch a fake model answers"))
+    assert "the same decisions as the reference in all 100 scenarios" in said
+    assert "Not exercised: the threshold (03.1 need not know that, and 03.6 adds it)." in said
+    assert "Beside vLLM 0.33.0: every step of the 170 recorded traces that exercise no other rule (of 255) is" in said
+
+
+def test_lab_run_says_of_vllm_only_what_was_exercised(run: Callable[..., str]) -> None:
+    said = run({"03.2": proof_text(find_lab("03.2"), find_lab("03.2").proof / "variants" / "outline.py")})
+    assert "Yours: 03.2.\n" in said
+    assert "Not exercised: priority, the threshold, the watermark, the reservation, prompts in one piece (03.2" in said
+    assert re.search(r"Beside vLLM 0.33.0: every step of the \d+ recorded traces that exercise no other rule", said)
+    said = run(solved("03.1", "03.2", "03.3", "03.4", "03.5", "03.6", "03.13"))
+    assert "Beside vLLM 0.33.0: every step of the 255 recorded traces is the same." in said
+
+
+def test_lab_run_of_a_lab_takes_its_engine(run: Callable[..., str]) -> None:
+    said = run(solved("03.1", "03.8"), "03.8", "What is it?")
+    assert "Yours: 03.1, 03.8.\n" in said
+    assert "The engine has scheduler='prefill_first'." in said
+    assert "Beside vLLM" not in said
+    assert "Nothing of yours is in it: this is the reference." in run({}, "03.11")
+    with pytest.raises(LabkitError, match="There is no lab or phase '07'"):
+        running.run("07", None, "phase")
+
+
+def test_hits_are_counted_where_an_outline_leaves_it_out() -> None:
+    """The outline of 03.2 admits without _admit; what is said of hits is right all the same."""
+    found = []
+    for impl in ("reference", "outline"):
+        lab = find_lab("03.2")
+        parts = [] if impl == "reference" else [proof_part(lab, lab.proof / "variants" / f"{impl}.py")]
+        with grafted(parts):
+            scheduler = make_scheduler(
+                {"num_blocks": 20, "block_size": 2, "max_num_seqs": 4, "max_num_batched_tokens": 9}
+            )
+            books = running.Bookkeeper(scheduler)
+            requests = [Request(name, [1, 2, 3, 4, 5], SamplingParams(max_tokens=3)) for name in "abc"]
+            for request in requests:
+                scheduler.add_request(request)
+            while scheduler.has_unfinished_requests():
+                books.before_schedule()
+                output = scheduler.schedule()
+                books.after_schedule(output, KVPlan())
+                sampled = {
+                    request.request_id: [7]
+                    for request in output.scheduled_requests
+                    if scheduler.needs_sample(request, output.num_scheduled_tokens[request.request_id])
+                }
+                scheduler.update_from_output(output, sampled)
+            found.append(([request.num_cached_tokens for request in requests], scheduler.prefix_cache_stats))
+    assert found[0] == found[1]
+    assert found[0][0] == [0, 4, 4]

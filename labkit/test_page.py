@@ -58,7 +58,7 @@ def test_without_a_difference_the_first_scenario_is_shown(tmp_path: Path) -> Non
     mine, reference = (json.loads(match) for match in TRACE.findall(file.read_text(encoding="utf-8")))
     assert mine == reference
     assert mine["name"] == next(behaviour.scenarios())["name"]
-    assert "The same decisions in all 50 scenarios" in said
+    assert "The same decisions in all 100 scenarios" in said
 
 
 def test_a_page_that_cannot_be_written_is_refused_as_by_mini_vllm(tmp_path: Path) -> None:

@@ -4,24 +4,35 @@ LabHang is no Exception, so a loop that swallows those cannot keep it. One that 
 one a moment later. Works on every system, since it needs neither signals nor processes; it sleeps under a debugger,
 where a breakpoint is no hang. What runs inside one call to C cannot be interrupted by it.
 
+The time that counts is that for which the code's own thread has run, slept or waited for something, without that in
+which it waited for a core (labkit.deadline): on a busy machine nothing is ended that is merely slow. Where a system
+cannot tell, the time for which the thread has run counts, and WALL_TIMES as much by the clock on the wall; where it
+cannot tell that, either, the clock on the wall is all there is.
+
 LabHang may come between any two instructions, in this module and inside others' locks, too. So one thread does it all,
 from the first use on, and shares with the watched ones nothing but a list, flags and a lock that they only release;
-each operation on them is atomic. Who leaves says so and waits for the thread to take note, which ends all that was on
-its way.
+each operation on them is atomic. The thread says that it fires before it looks whether a block was left, and a block
+says that it was left before it looks whether the thread fires: so one of them sees the other. A block at which the
+thread has fired waits until the thread has taken note, which ends all that was on its way.
 """
 
 import contextlib
 import ctypes
+import math
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+
+from labkit.deadline import ClockOfAThread, Deadline
 
 FIRST_SECONDS = 3.0
 AFTER_A_HANG = 0.3  # for the tests after one that hung: most of them will, too
+WALL_TIMES = 2  # as long by the clock on the wall as the thread may run, where waiting for a core counts
 MOST_SECONDS = 60.0  # between two looks
 AGAIN_SECONDS = 0.002  # often: one that swallows everything lets go only between two turns of its loop
 DEPTH = 10  # frames; what this module calls is not deep
@@ -34,23 +45,44 @@ class LabHang(BaseException):
 
 
 class Watch:
-    """One block of code under watch. left: its owner is out; settled: no LabHang comes for it any more."""
+    """One block of code under watch.
+
+    fires: a LabHang may be on its way; left: its owner is out; settled: none comes any more.
+    """
 
     def __init__(self, seconds: float, file: Path | None) -> None:
         self.thread_id = threading.get_ident()
-        self.deadline = time.monotonic() + seconds
+        running = clock_of(self.thread_id)
+        if not hasattr(_own, "clock"):
+            _own.clock = ClockOfAThread(f"/proc/self/task/{threading.get_native_id()}")
+        times = WALL_TIMES if running and not _own.clock.is_exact else 1
+        self._deadlines = [Deadline(seconds * times, _own.clock)]
+        if running:
+            self._deadlines.append(Deadline(seconds, running))
         self.file = file
         self.where = ""
+        self.fires = False
         self.left = False
         self.settled = False
 
     @property
     def is_overdue(self) -> bool:
-        return not self.left and time.monotonic() >= self.deadline
+        return not self.left and self.seconds_left <= 0
+
+    @property
+    def seconds_left(self) -> float:
+        """It is not overdue before that."""
+        left = [MOST_SECONDS]
+        for deadline in self._deadlines:
+            with contextlib.suppress(OSError):  # its thread is no more
+                left.append(deadline.left)
+        return min(left)
 
 
 _watches: list[Watch] = []
+_own = threading.local()  # clock: of the thread itself
 _news = threading.Lock()  # held by the thread, and released by others to wake it
+_next_look = [-math.inf]  # when the thread looks again, of time.monotonic(); minus infinity while it looks
 _watcher: threading.Thread | None = None
 
 
@@ -64,13 +96,21 @@ def watchdog(seconds: float = FIRST_SECONDS, file: Path | None = None) -> Iterat
     watch = Watch(seconds, file)
     try:
         _watches.append(watch)
-        wake()
+        if not time.monotonic() <= _next_look[0] <= time.monotonic() + seconds:
+            wake()
         yield
     except LabHang as hang:
         hang.where = hang.where or watch.where
         raise
     finally:
         leave(watch)
+
+
+def clock_of(thread_id: int) -> Callable[[], float] | None:
+    """The clock that says how long a thread has run; None if the system has none."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return None
+    return partial(time.clock_gettime, time.pthread_getcpuclockid(thread_id))
 
 
 def start_watcher() -> None:
@@ -88,6 +128,10 @@ def leave(watch: Watch) -> None:
     while True:
         try:
             watch.left = True
+            if not watch.fires:
+                with contextlib.suppress(ValueError):  # the thread took it out
+                    _watches.remove(watch)
+                return
             while not watch.settled:
                 if watch not in _watches and not watch.settled:  # it was interrupted before it was in
                     _watches.append(watch)
@@ -95,7 +139,7 @@ def leave(watch: Watch) -> None:
                 time.sleep(0)
             return
         except LabHang:
-            continue
+            watch.fires = True
 
 
 def wake() -> None:
@@ -109,18 +153,24 @@ def wake() -> None:
 def look() -> None:
     """The thread: raise LabHang where a deadline has passed, and settle what was left."""
     while True:
+        _next_look[0] = -math.inf
         for watch in list(_watches):
             if watch.left:
-                while watch in _watches:
-                    _watches.remove(watch)
+                with contextlib.suppress(ValueError):  # its owner took it out
+                    while True:
+                        _watches.remove(watch)
                 if not any(other.is_overdue for other in _watches if other.thread_id == watch.thread_id):
                     raise_in(watch.thread_id, None)
                 watch.settled = True
             elif watch.is_overdue and not is_coming_or_going(watch.thread_id):
-                watch.where = watch.where or line_of(watch.thread_id, watch.file)
-                raise_in(watch.thread_id, LabHang)
-        nearest = min((watch.deadline for watch in list(_watches)), default=float("inf")) - time.monotonic()
-        _news.acquire(timeout=min(max(nearest, AGAIN_SECONDS), MOST_SECONDS))
+                watch.fires = True
+                if not watch.left:
+                    watch.where = watch.where or line_of(watch.thread_id, watch.file)
+                    raise_in(watch.thread_id, LabHang)
+        nearest = min((watch.seconds_left for watch in list(_watches)), default=MOST_SECONDS)
+        nearest = min(max(nearest, AGAIN_SECONDS), MOST_SECONDS)
+        _next_look[0] = time.monotonic() + nearest
+        _news.acquire(timeout=nearest)
 
 
 def is_coming_or_going(thread_id: int) -> bool:

@@ -27,17 +27,15 @@ class KVCacheBlock:
 
 
 class FreeKVCacheBlockQueue:
-    """Free blocks in a doubly linked list, next to be taken first.
-
-    Why not a deque: a prefix hit takes a block out of the middle, which here is O(1) as for the ends, and no object
-    is allocated since the links live in the blocks. Two sentinels stand at the ends, so no operation has a special
-    case. What decides the order is BlockPool.free_blocks, not the queue.
-    """
+    """Free blocks, next to be taken first. BlockPool.free_blocks decides the order, and not the queue."""
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         self.num_free_blocks = 0
         self._head = KVCacheBlock(-1)
         self._tail = KVCacheBlock(-1)
+        # A doubly linked list and no deque: a prefix hit takes a block out of the middle, which here is O(1) as for the
+        # ends, and no object is allocated, since the links live in the blocks. Two sentinels stand at the ends, so no
+        # operation has a special case.
         self._head.next_free_block = self._tail
         self._tail.prev_free_block = self._head
         self.append_n(blocks)
@@ -61,6 +59,7 @@ class FreeKVCacheBlockQueue:
         return taken
 
     def popleft(self) -> KVCacheBlock:
+        """Take the first block. Raises ValueError if there is none."""
         return self.popleft_n(1)[0]
 
     def remove(self, block: KVCacheBlock) -> None:

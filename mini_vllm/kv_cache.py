@@ -154,7 +154,10 @@ class KVCacheManager:
         Returns the new blocks (without the shared ones), or None, with nothing changed, if too few are free.
         """
         block_size = self.block_size
-        num_computed = request.num_computed_tokens + len(computed_blocks) * block_size
+        num_computed = request.num_computed_tokens
+        if computed_blocks:
+            assert num_computed == 0, f"hits are for a request whose counter is still 0, here it is {num_computed}"
+            num_computed = len(computed_blocks) * block_size
         num_tokens = num_computed + num_new_tokens
         num_slots = self.num_slots(request, num_tokens) if self.num_lookahead_tokens else num_tokens
         new_blocks: list[KVCacheBlock] = []

@@ -359,13 +359,11 @@ class Scheduler(SchedulerInterface):
         request.num_computed_tokens = num_computed_tokens
 
     def _pop_victim(self) -> Request:
-        """Take the request to preempt out of running: the youngest, or under priority the least urgent.
-
-        Among equals of priority and arrival time it is the first, as in vLLM. Without reserve_full_sequence two such
-        requests can preempt each other for ever, there as here: give requests arrival times of their own.
-        """
+        """Take the request that gives way out of running, and return it. Which one it is depends on the policy."""
         if self.policy == "fcfs":
             return self.running.pop()
+        # Among equals of priority and arrival time it is the first, as in vLLM. Without reserve_full_sequence two such
+        # requests can preempt each other for ever, there as here: give requests arrival times of their own.
         victim = max(self.running, key=lambda request: (request.priority, request.arrival_time))
         self.running.remove(victim)
         return victim
@@ -379,6 +377,7 @@ class Scheduler(SchedulerInterface):
         self._enqueue(request)
 
     def _enqueue(self, request: Request) -> None:
+        """Put a newcomer or a victim into its place in waiting. Which one it is depends on the policy."""
         if self.policy == "priority":
             insort(self.waiting, request, key=urgency)
         elif request.status is RequestStatus.PREEMPTED:

@@ -1,7 +1,7 @@
 """Write what is made from the reference into every lab: `python tools/make_stubs.py [--check] [lab ids]`.
 
-That is stub.py, and versions.txt in a break-it lab. --check writes nothing; exit status 1 if something committed is not
-what the reference gives.
+That is stub.py, versions.txt in a break-it lab, and evidence/ in a lab of debugging. --check writes nothing; exit
+status 1 if something committed is not what the reference gives.
 """
 
 import sys
@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from labkit import catalog, source
 from labkit.breaking import pack, unpack, versions_of
+from labkit.evidence import is_current, make
 
 
 def stale_files(lab: catalog.Lab) -> Iterator[tuple[Path, str]]:
@@ -23,6 +24,9 @@ def stale_files(lab: catalog.Lab) -> Iterator[tuple[Path, str]]:
         packed = lab.versions.read_text(encoding="utf-8") if lab.versions.exists() else ""
         if not packed or list(unpack(packed).values()) != list(versions_of(lab)):
             yield lab.versions, pack(versions_of(lab))
+    for case in lab.cases:
+        if not is_current(lab, case):
+            yield make(lab, case)
 
 
 def main() -> int:
@@ -33,6 +37,7 @@ def main() -> int:
     for file, text in stale:
         print(f"{'stale' if checks else 'written'}: {file.relative_to(catalog.ROOT).as_posix()}")
         if not checks:
+            file.parent.mkdir(exist_ok=True)
             file.write_text(text, encoding="utf-8")
     return 1 if stale and checks else 0
 

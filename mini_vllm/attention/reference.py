@@ -52,7 +52,7 @@ class ReferenceBackend(AttentionBackend):
     def write_kv(
         self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
     ) -> None:
-        """Store one token after the other at block_table[block], offset."""
+        """Store row t of key and value in slot slot_mapping[t]. The slot -1 is padding: that row is stored nowhere."""
         for token, slot in enumerate(metadata.slot_mapping.tolist()):
             if slot >= 0:
                 block_id, offset = divmod(slot, metadata.block_size)

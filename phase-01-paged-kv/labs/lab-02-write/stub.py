@@ -13,5 +13,5 @@ class ReferenceBackend(ReferenceReferenceBackend):
     def write_kv(
         self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
     ) -> None:
-        """Store one token after the other at block_table[block], offset."""
+        """Store row t of key and value in slot slot_mapping[t]. The slot -1 is padding: that row is stored nowhere."""
         todo("01.2")

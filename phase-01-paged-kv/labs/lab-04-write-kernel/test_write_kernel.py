@@ -2,11 +2,20 @@
 
 import torch
 
-from labkit import cases, check, concept
+from labkit import cases, check, concept, search
+from labkit.strays import watched
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 CANARY = -7.0  # what stands in every slot at first
-BAND = 64  # NaN before and behind each tensor, so that a write out of range shows
+BAND = 64  # NaN before and behind each tensor, so that a write out of range shows on a GPU, too
+BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of a number
+FAR = 0 if DEVICE == "cuda" else 2**34  # where the interpreter pretends that the caches lie, in numbers
+
+
+def same_bits(one, other):
+    """Two tensors are the same, bit for bit: NaN is NaN, and 0.0 is not -0.0."""
+    dtype = BITS[one.element_size()]
+    return torch.equal(one.contiguous().view(dtype), other.contiguous().view(dtype))
 
 
 def guarded(tensor):
@@ -26,13 +35,17 @@ class Step:
         (self.key_cache, self.key_memory), (self.value_cache, self.value_memory) = guarded(empty), guarded(empty)
         self.slots = []
 
-    def write(self, slots):
+    def write(self, slots, far=0):
+        """far: the caches are the end of larger ones, so many numbers behind the pointers."""
         from mini_vllm.attention.write_kv import write_kv
 
         self.slots = slots
         self.see = check(self.draw)
-        slot_mapping, _ = guarded_slots(slots)
-        write_kv(self.key, self.value, self.key_cache, self.value_cache, slot_mapping)
+        self.slot_mapping, _ = guarded_slots(slots)
+        caches = {"key_cache": self.key_cache, "value_cache": self.value_cache}
+        passed = {"key": self.key, "value": self.value, "slot_mapping": self.slot_mapping}
+        with watched(dict.fromkeys(caches, far), **caches, **passed) as self.strays:
+            write_kv(self.key, self.value, self.key_cache, self.value_cache, self.slot_mapping)
 
     def draw(self):
         """The first number of each slot."""
@@ -45,11 +58,15 @@ class Step:
     def expect(self, token, slot):
         """The token stands in that slot."""
         for name, new, cache in (("key", self.key, self.key_cache), ("value", self.value, self.value_cache)):
-            got, expected = cache.flatten(0, 1)[slot].flatten().tolist(), new[token].flatten().tolist()
-            self.see(f"{name} of token {token}, in slot {slot}", got, equals=expected)
+            got, what = cache.flatten(0, 1)[slot], f"{name} of token {token}, in slot {slot}"
+            if same_bits(got, new[token]):
+                self.see.true(what, True)
+            else:
+                self.see.fail(what, str(new[token].flatten().tolist()), str(got.flatten().tolist()))
 
     def expect_untouched(self, slots):
-        """A canary still stands in each of these slots, and NaN around the caches."""
+        """A canary still stands in each of these slots, and nothing outside of the tensors was touched."""
+        self.see("what is touched out of place", self.strays, equals=[])
         for name, cache, memory in (
             ("keys", self.key_cache, self.key_memory),
             ("values", self.value_cache, self.value_memory),
@@ -67,10 +84,15 @@ def guarded_slots(slots):
     return memory[4:-4], memory
 
 
-@concept("A program is one token: it takes the key and the value of its own row.", invariant="I1", illustrates=True)
+@concept(
+    "A program is one token: it takes the slot, the key and the value of its own row, and nothing else.",
+    invariant="I1",
+    illustrates=True,
+)
 def test_one_token(lab):
     step = Step(1)
     step.write([6])
+    step.see("what is touched out of place", step.strays, equals=[])
     step.expect(token=0, slot=6)
 
 
@@ -83,7 +105,7 @@ def test_slots_in_any_order(lab):
 
 
 @concept("A token has ROW numbers, all heads of it, be they few or many.", invariant="I1")
-@cases(one_number=(1, 1), heads=(2, 4), many=(4, 16))
+@cases(one_number=(1, 1), heads=(2, 4), many=(5, 13), hundreds=(9, 129))
 def test_rows_of_every_size(lab, case):
     num_kv_heads, head_dim = case
     step = Step(2, num_kv_heads, head_dim)
@@ -92,7 +114,7 @@ def test_rows_of_every_size(lab, case):
     step.expect(token=1, slot=5)
 
 
-@concept("A range is padded to a power of two; what it holds beyond ROW is not stored.", invariant="I3")
+@concept("A range is padded to a power of two; what it holds beyond ROW is neither loaded nor stored.", invariant="I3")
 @cases(three_of_four=(1, 3), six_of_eight=(2, 3), five_of_eight=(5, 1))
 def test_rows_that_are_no_power_of_two(lab, case):
     num_kv_heads, head_dim = case
@@ -126,7 +148,13 @@ def test_strides(lab, case):
     "A negative slot is no place: neither the last slot, nor the first, nor the memory before the cache.",
     invariant="I2",
 )
-@cases(one=[4, 5, -1], two=[4, 5, -1, -1], nothing_else=[-1, -1])
+@cases(
+    one=[4, 5, -1],
+    two=[4, 5, -1, -1],
+    nothing_else=[-1, -1],
+    other_negatives=[4, 5, -2, -9],
+    far_below=[4, 5, -(2**32) + 2, -(2**63)],
+)
 def test_padding(lab, case):
     step = Step(len(case))
     step.write(case)
@@ -145,7 +173,12 @@ def test_slot_zero(lab):
 
 
 @concept("A key is copied, not computed with: 100,000 is a bfloat16 and no float16.", invariant="I1")
-@cases(bfloat16=(torch.bfloat16, 1e5), float16=(torch.float16, 2**-24), float32=(torch.float32, 1 + 2**-20))
+@cases(
+    bfloat16=(torch.bfloat16, 1e5),
+    float16=(torch.float16, 2**-24),
+    float32=(torch.float32, 1 + 2**-20),
+    float64=(torch.float64, 1 + 2**-52),
+)
 def test_nothing_is_rounded(lab, case):
     dtype, number = case
     step = Step(2, dtype=dtype)
@@ -153,3 +186,61 @@ def test_nothing_is_rounded(lab, case):
     step.write([4, 5])
     step.expect(token=0, slot=4)
     step.expect(token=1, slot=5)
+
+
+@concept("A row is copied, not judged: NaN, infinities and -0.0 arrive as they are.", invariant="I1")
+@cases(nan=torch.nan, infinity=torch.inf, minus_zero=-0.0, zero=0.0, subnormal=1e-40)
+def test_odd_numbers(lab, case):
+    step = Step(2)
+    step.key[0], step.value[1] = case, -case
+    step.write([4, 5])
+    step.expect(token=0, slot=4)
+    step.expect(token=1, slot=5)
+
+
+@concept("A cache may have more numbers than an int32 can count: a place in it takes 64 bits.", invariant="I1")
+def test_a_large_cache(lab):
+    """The interpreter shows the caches as the last two blocks of some with 2**34 numbers more, or 2**32 slots."""
+    step, first = Step(2), FAR // 4
+    step.write([first + 6, first + 7], far=FAR)
+    step.see("what is touched out of place", step.strays, equals=[])
+    step.expect(token=0, slot=6)
+    step.expect(token=1, slot=7)
+
+
+@concept("Keys, values and slots are read, not changed: the next layer has the same slots.", invariant="I3")
+def test_what_is_passed_stays(lab):
+    step = Step(3)
+    before = step.key.tolist(), step.value.tolist()
+    step.write([6, -1, 7])
+    step.see("the slots after the launch", step.slot_mapping.tolist(), equals=[6, -1, 7])
+    step.see("the keys after the launch", step.key.tolist(), equals=before[0])
+    step.see("the values after the launch", step.value.tolist(), equals=before[1])
+
+
+def any_step(rng, size):
+    """Slots, the shape of a token, and how much wider the matrices of keys and values are."""
+    slots = rng.sample(range(8), rng.randint(0, 8)) + [rng.choice((-1, -rng.randint(1, 99))) for _ in range(1 + size)]
+    rng.shuffle(slots)
+    return slots, rng.randint(1, 3), rng.randint(1, 2 + size // 2), rng.randint(0, 3), rng.randint(0, 3)
+
+
+@concept(
+    "Whatever the batch, each token stands in its slot, and nothing else has changed.", invariant="I3", searches=True
+)
+def test_any_step(lab):
+    def judge(lab, case):
+        slots, num_kv_heads, head_dim, *wider = case
+        step = Step(len(slots), num_kv_heads, head_dim)
+        for name, more in zip(("key", "value"), wider):
+            row = num_kv_heads * head_dim
+            wide, _ = guarded(torch.full((len(slots), row + more), torch.nan))
+            setattr(step, name, wide[:, :row].unflatten(1, (num_kv_heads, head_dim)).copy_(getattr(step, name)))
+        step.write(slots)
+        step.expect_untouched([slot for slot in range(8) if slot not in slots])
+        for token, slot in enumerate(slots):
+            if slot >= 0:
+                step.expect(token, slot)
+        step.see("the slots after the launch", step.slot_mapping.tolist(), equals=slots)
+
+    search(lab, any_step, judge, 8)

@@ -5,11 +5,13 @@ import math
 import numpy as np
 import torch
 
-from labkit import cases, check, concept
+from labkit import cases, check, concept, search
+from labkit.strays import watched
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LARGE = 1e4
 BAND = 64  # NaN (or 0, for whole numbers) before and behind each tensor
+FAR = 0 if DEVICE == "cuda" else 2**33  # where the interpreter pretends that the caches lie, in numbers
 
 
 def guarded(tensor):
@@ -30,7 +32,7 @@ class Batch:
     what belongs to no position is `background`. Block 0 is nobody's: a request of [0] has no tokens at all."""
 
     def __init__(self, requests, block_size=4, num_kv_heads=1, head_dim=2, background=0.0, seed=None, dtype=None):
-        self.requests, self.block_size, self.num_padded = requests, block_size, 0
+        self.requests, self.block_size, self.num_padded, self.far = requests, block_size, 0, 0
         self.dtype = dtype or torch.float32
         self.generator = torch.Generator().manual_seed(seed or 0)
         num_blocks = max(max(table) for table, _, _ in requests) + 1
@@ -51,13 +53,14 @@ class Batch:
 
     def queries(self, num_heads):
         shape = (self.num_rows, num_heads, self.caches[0].shape[3])
-        return torch.randn(shape, generator=self.generator).to(DEVICE, self.dtype)
+        return guarded(torch.randn(shape, generator=self.generator).to(self.dtype))[0]
 
     def metadata(self, lab):
         lens = [num_tokens for _, _, num_tokens in self.requests]
         lengths = [start + num_tokens if table != [0] else 0 for table, start, num_tokens in self.requests]
         width = max(len(table) for table, _, _ in self.requests)
-        tables = [table + [0] * (width - len(table)) for table, _, _ in self.requests]
+        first = self.far // self.caches[0][0].numel()
+        tables = [[first + block for block in table] + [10**9] * (width - len(table)) for table, _, _ in self.requests]
 
         positions = [p for _, start, n in self.requests for p in range(start, start + n)] + [0] * self.num_padded
 
@@ -81,19 +84,26 @@ class Batch:
         self.output, self.memory = guarded(torch.full(query.shape, torch.nan, dtype=query.dtype))
         scale = query.shape[2] ** -0.5 if scale is None else scale
         spec = lab.AttentionSpec(query.shape[1], self.caches[0].shape[2], query.shape[2], scale, sliding_window)
-        attend_rows(query, *self.caches, plan_rows(self.metadata(lab), spec), self.output)
+        plan = plan_rows(self.metadata(lab), spec)
+        caches = dict(zip(("key_cache", "value_cache"), self.caches))
+        names = ("request_of_row", "query_start_loc", "seq_lens", "block_tables")
+        tables = dict(zip(names, plan[1:]))
+        far = dict.fromkeys(caches, self.far)
+        with watched(far, query=query, output=self.output, **caches, **tables) as self.strays:
+            attend_rows(query, *self.caches, plan, self.output)
         return self.output
 
-    def dense(self, query, scale=None):
+    def dense(self, query, scale=None, sliding_window=None):
         """The definition in float64: a softmax of all scores at once, over keys and values side by side."""
         scale = query.shape[2] ** -0.5 if scale is None else scale
         rows, row = [], 0
         for (keys, values), (_, start, num_tokens) in zip(self.histories, self.requests):
             for end in range(start + 1, start + num_tokens + 1):
+                seen = slice(max(0, end - (sliding_window or end)), end)
                 for head, q in enumerate(query[row].cpu().double()):
                     kv_head = head // (query.shape[1] // keys.shape[1])
-                    scores = scale * (keys[:end, kv_head].double() @ q)
-                    rows.append(torch.softmax(scores, 0) @ values[:end, kv_head].double())
+                    scores = scale * (keys[seen, kv_head].double() @ q)
+                    rows.append(torch.softmax(scores, 0) @ values[seen, kv_head].double())
                 row += 1
         return torch.stack(rows).view(query.shape)
 
@@ -123,10 +133,9 @@ class Batch:
         got = self.attend(lab, query, **options)
         see("means of the positions that each row sees", [round(x, 4) for x in got[:, 0, 0].tolist()], equals=means)
 
-    def expect_dense(self, lab, what, query, bound=1e-5, scale=None):
-        see = check(self.draw)
-        got = self.attend(lab, query, scale)
-        self.expect(see, what, got, self.dense(query, scale), bound)
+    def expect_dense(self, lab, what, query, bound=1e-5, scale=None, sliding_window=None):
+        see, expected = check(self.draw), self.dense(query, scale, sliding_window)
+        self.expect(see, what, self.attend(lab, query, scale, sliding_window), expected, bound)
         return see
 
 
@@ -158,10 +167,12 @@ def test_a_chunk_is_causal(lab, case):
 @concept(
     "A row belongs to one request: its table, its length, and its place among this request's rows count.",
     invariant="I1",
+    illustrates=True,
 )
 @cases(
     long_and_short=([([1, 2], 4, 1), ([3], 1, 1)], [2.0, 100.5]),
     short_and_long=([([1], 1, 1), ([2, 3], 4, 1)], [0.5, 102.0]),
+    many=([([1], 1, 1)] + [([2], 1, 1)] * 7, [0.5] + [100.5] * 7),
 )
 def test_two_requests(lab, case):
     """The values of request 1 are its positions plus 100."""
@@ -176,17 +187,30 @@ def test_blocks_lie_anywhere(lab):
     Batch([([5, 1, 3], 8, 1)], background=50.0).expect_means(lab, [4.0])
 
 
-@concept("A window of w keeps the last w positions, the row's own among them.", invariant="I1")
+@concept("A window of w keeps the last w positions, the row's own among them.", invariant="I1", illustrates=True)
 @cases(
     only_itself=(1, 5, [5.0]), middle=(3, 5, [4.0]), edge=(2, 5, [4.5]), wider_than_all=(9, 5, [2.5]),
-    behind_a_block=(2, 9, [8.5]),
+    behind_a_block=(2, 9, [8.5]), in_the_third=(2, 11, [10.5]),
 )  # fmt: skip
 def test_a_window(lab, case):
     window, position, means = case
     Batch([([1, 2, 3], position, 1)]).expect_means(lab, means, sliding_window=window)
 
 
-@concept("What a row does not see is not summed: 0 times NaN is NaN.", invariant="I5")
+@concept("Each row has a window of its own, which ends at its own position.", invariant="I1")
+def test_rows_with_windows(lab):
+    requests = [([1, 2], 2, 3), ([3, 4], 5, 1)]
+    Batch(requests).expect_means(lab, [1.5, 2.5, 3.5, 4.5], sliding_window=2)
+
+
+@concept("A window that is wider than the past begins at position 0, and not before the table.", invariant="I1")
+def test_a_wide_window(lab):
+    batch = Batch([([1, 2], 4, 1), ([3, 4], 4, 1)])
+    batch.expect_means(lab, [2.0, 2.0], sliding_window=40)
+    check(batch.draw)("what is touched out of place", batch.strays, equals=[])
+
+
+@concept("What a row does not see is not summed: 0 times NaN is NaN.", invariant="I5", illustrates=True)
 @cases(slots_behind=(5, 6, 2.5), slots_before=(6, 2, 5.5))
 def test_what_is_outside(lab, case):
     position, window, mean = case
@@ -209,6 +233,16 @@ def test_rows_that_see_nothing(lab):
     see("row 2, of no request", got[2, 0].tolist(), equals=[0.0, 0.0])
 
 
+@concept("A request may have more rows than tokens: its first rows see nothing, and become 0.", invariant="I4")
+@cases(one_row=([([1], -1, 3)], [0.0, 100.0, 100.5]), three_rows=([([1], -3, 4)], [0.0, 0.0, 0.0, 100.0]))
+def test_more_rows_than_tokens(lab, case):
+    """The values are the positions plus 100."""
+    requests, means = case
+    batch = Batch(requests)
+    batch.caches[1][1] += 100
+    batch.expect_means(lab, means)
+
+
 @concept("A score is query times key times the scale that was given.", invariant="I2")
 @cases(small=0.3, large=2.0)
 def test_scores(lab, case):
@@ -216,16 +250,76 @@ def test_scores(lab, case):
     batch.expect_dense(lab, f"attention with scale {case}", batch.queries(1), scale=case)
 
 
-@concept("A head is padded to a power of two; what pads it belongs to the next head, or to nobody.", invariant="I5")
+@concept(
+    "A head is padded to a power of two; what pads it belongs to the next head, or to nobody.",
+    invariant="I5",
+    illustrates=True,
+)
 @cases(of_3=3, of_5=5)
 def test_head_dim(lab, case):
-    batch = Batch([([1], 2, 1)], num_kv_heads=2, head_dim=case, seed=2)
-    see = batch.expect_dense(lab, f"attention with head_dim {case}", batch.queries(2))
-    see("numbers written behind the output", int((~batch.memory[-BAND:].isnan()).sum()), equals=0)
+    batch = Batch([([1], 2, 1)], num_kv_heads=2, head_dim=case, background=math.nan, seed=2)
+    batch.expect_dense(lab, f"attention with head_dim {case}, where the free slot holds NaN", batch.queries(2))
 
 
-@concept("Query heads of a group are neighbours and share a KV head: head h reads h // GROUP_SIZE.", invariant="I3")
-@cases(groups_of_2=(4, 2), groups_of_3=(6, 2), one_group=(3, 1), groups_of_1=(3, 3))
+@concept(
+    "Every place in sight is read, each of the output is written by one program, and nothing else is touched.",
+    invariant="I5",
+)
+@cases(head_dim_3=(3, 3, 2), head_dim_5=(4, 5, 3), blocks_of_3=(3, 4, 2), round_numbers=(4, 4, 3), large=(40, 130, 39))
+def test_places(lab, case):
+    """Every slot of the last block is in sight, and the last head of the last row is the end of the query."""
+    block_size, head_dim, last = case
+    batch = Batch([([1], last, 1), ([2], last, 1)], block_size, 2, head_dim, seed=7)
+    see = check(batch.draw)
+    query = batch.queries(2)
+    got = batch.attend(lab, query)
+    see("what is touched out of place", batch.strays, equals=[])
+    batch.expect(see, "attention over all places", got, batch.dense(query))
+    for place, band in (("before", batch.memory[:BAND]), ("behind", batch.memory[-BAND:])):
+        see(f"numbers written {place} the output", int((~band.isnan()).sum()), equals=0)
+
+
+@concept("A cache may have more numbers than an int32 can count: a place in it takes 64 bits.", invariant="I5")
+def test_a_large_cache(lab):
+    """The interpreter shows the caches as the end of some with 2**33 numbers more, so block ids begin at 2**30."""
+    batch = Batch([([1, 2], 4, 1)], seed=8)
+    batch.far = FAR
+    see = check(batch.draw)
+    query = batch.queries(1)
+    got = batch.attend(lab, query)
+    see("what is touched out of place", batch.strays, equals=[])
+    batch.expect(see, "attention over the last blocks of a large cache", got, batch.dense(query))
+
+
+@concept("What is passed is read, not changed.", invariant="I5", illustrates=True)
+def test_what_is_passed_stays(lab):
+    batch = Batch([([1, 2], 4, 2)], seed=9)
+    query = batch.queries(1)
+    before = [each.tolist() for each in (query, *batch.caches)]
+    see = check(batch.draw)
+    batch.attend(lab, query, scale=0.5)
+    for name, tensor, old in zip(("queries", "keys", "values"), (query, *batch.caches), before):
+        see.true(f"the {name} are what they were before the launch", tensor.tolist() == old)
+
+
+@concept("NaN in one KV head stays there: the query heads of other KV heads do not see it.", invariant="I3")
+def test_nan_in_another_head(lab):
+    batch = Batch([([1], 2, 1)], num_kv_heads=2, head_dim=3, seed=3)
+    for cache in batch.caches:
+        cache[:, :, 1] = math.nan
+    query = batch.queries(4)
+    see = check(batch.draw)
+    got = batch.attend(lab, query)
+    what = "attention of heads 0 and 1, which read KV head 0; KV head 1 holds NaN"
+    batch.expect(see, what, got[:, :2], batch.dense(query)[:, :2])
+
+
+@concept(
+    "Query heads of a group are neighbours and share a KV head: head h reads h // GROUP_SIZE.",
+    invariant="I3",
+    illustrates=True,
+)
+@cases(groups_of_2=(4, 2), groups_of_3=(6, 2), one_group=(9, 1), groups_of_1=(3, 3))
 def test_grouped_heads(lab, case):
     num_heads, num_kv_heads = case
     batch = Batch([([1], 2, 1)], num_kv_heads=num_kv_heads, seed=3)
@@ -241,6 +335,7 @@ def test_grouped_heads(lab, case):
     falling=([LARGE, LARGE, 0.0, 0.0, -LARGE, -LARGE], 0.5),
     all_large=([LARGE] * 6, 2.5),
     all_small=([-LARGE] * 6, 2.5),
+    apart=([0.0, 0.0, 0.0, 0.0, 8.0, 8.0], (6 + 9 * math.exp(8)) / (4 + 2 * math.exp(8))),
 )
 def test_large_scores(lab, case):
     scores, mean = case
@@ -251,7 +346,11 @@ def test_large_scores(lab, case):
     batch.expect(see, "the weighted mean", got, torch.full((1, 1, 1), mean, dtype=torch.float64))
 
 
-@concept("16 bits are for storing: the arithmetic is float32, and the result is rounded once.", invariant="I2")
+@concept(
+    "16 bits are for storing: the arithmetic is float32, and the result is rounded once.",
+    invariant="I2",
+    illustrates=True,
+)
 @cases(float16=(torch.float16, 32, 2**-11), bfloat16=(torch.bfloat16, 4, 2**-7))
 def test_half_precision(lab, case):
     """One rounding is at most 2**-11 of a number for float16. For bfloat16 it is 2**-8, and twice that where the
@@ -266,6 +365,40 @@ def test_half_precision(lab, case):
     batch.expect_dense(lab, f"attention in {dtype}", query, bound=roundoff + 1e-5)
 
 
+def draw_numbers(block_size, scale, query, keys, values):
+    """A query and the first keys."""
+    more = " ..." if len(keys) > 3 else ""
+    return f"blocks of {block_size}, scale {scale}, query {query}\nkeys {keys[:3]}{more}\nvalues {values[:3]}{more}"
+
+
+@concept(
+    "Scores, weights and sums are float32: what nearly cancels shows when one of them was rounded to 16 bits.",
+    invariant="I2",
+)
+@cases(
+    products=(4, [1 + 2**-7, 1.0], [[128.0, -129.0], [0.0, 0.0]], [0.0, 1.0], 0.3, 0.5),
+    weights=(4, [1.0], [[0.0], [-(2**-13)]], [4096.0, -4096.0], 1.0, 0.25),
+    weighted_sums=(1, [1.0], [[0.0], [-(2**-13)]], [4096.0, -4096.0], 1.0, 0.25),
+    sums_of_weights=(1, [1.0], [[0.0], *[[-5.75]] * 5], [1.0] * 6, 1.0, 1.0),
+    large_products=(4, [512.0], [[256.0], [256.0]], [0.0, 1.0], 2**-10, 0.5),
+)
+def test_what_is_rounded(lab, case):
+    """products: 1.0078125 * 128 - 129 = 0, so both weights are 1/2. weights: those of 4096 and -4096 are 1 and
+    1 - 2**-13. sums_of_weights: beside 1, bfloat16 does not see exp(-5.75), five times. large_products: 131,072 is
+    beyond float16. float32 is right to 6e-8 of 4096, which is 1e-3 of 0.25."""
+    block_size, numbers, keys, values, scale, mean = case
+    for dtype, roundoff in ((torch.bfloat16, 2**-7), (torch.float16, 2**-11)):
+        table = list(range(1, 1 - (-len(keys) // block_size)))
+        batch = Batch([(table, len(keys) - 1, 1)], block_size, 1, len(numbers), dtype=dtype)
+        for cache, new in zip(batch.caches, (torch.tensor(keys), torch.tensor(values)[:, None])):
+            cache[1:].flatten(0, 1)[: len(keys), 0] = new.to(DEVICE, dtype)
+        query, _ = guarded(torch.tensor([[numbers]], dtype=dtype))
+        see = check(draw_numbers, block_size, scale, numbers, keys, values)
+        got = batch.attend(lab, query, scale)
+        expected = torch.full(query.shape, mean, dtype=torch.float64)
+        batch.expect(see, f"attention in {dtype}", got, expected, bound=roundoff + 1e-3)
+
+
 @concept("Queries are parts of a wider matrix: the next row begins query_stride further on.", invariant="I5")
 def test_query_stride(lab):
     batch = Batch([([1], 2, 1), ([1], 2, 1)], seed=6)
@@ -274,3 +407,30 @@ def test_query_stride(lab):
     wide, _ = guarded(torch.full((2, 3, 2), math.nan))
     wide[:, 1:2] = query
     batch.expect_dense(lab, "attention of queries that lie 6 numbers apart", wide[:, 1:2])
+
+
+def any_batch(rng, size):
+    """Requests, shapes, a scale and a window: at first one row of one head, in the end one row of a long sequence."""
+    block_size, requests, first = rng.choice((1, 2, 3, 4)), [], 1
+    for _ in range(1 + size // 3 if size < 5 else 1):
+        num_columns = rng.randint(1, 1 + size) if size < 5 else 34
+        length = rng.randint(block_size * (num_columns - 1) + 1, block_size * num_columns)
+        num_tokens = rng.randint(1, min(length, 2)) if size < 5 else 1
+        requests.append((rng.sample(range(first, first + num_columns), num_columns), length - num_tokens, num_tokens))
+        first += num_columns
+    num_kv_heads, group = ((1, 1), (1, 2), (2, 1))[rng.randrange(3) if 0 < size < 5 else 0]
+    window = rng.choice((None, 1, rng.randint(2, 9), 40)) if size < 5 else None
+    return requests, block_size, num_kv_heads, group, rng.randint(1, 5), rng.choice((0.3, 4.0)), window
+
+
+@concept("Whatever the batch, attention is a softmax over all keys in sight.", invariant="I1", searches=True)
+def test_any_batch(lab):
+    def judge(lab, case):
+        requests, block_size, num_kv_heads, group, head_dim, scale, window = case
+        batch = Batch(requests, block_size, num_kv_heads, head_dim, math.nan, seed=len(requests))
+        what = f"attention of {num_kv_heads * group} heads of {head_dim}, scale {scale}, sliding_window {window or 0}"
+        query = batch.queries(num_kv_heads * group)
+        see = batch.expect_dense(lab, what, query, scale=scale, sliding_window=window)
+        see("what is touched out of place", batch.strays, equals=[])
+
+    search(lab, any_batch, judge, 6)

@@ -1,6 +1,6 @@
 """Lab 01.6: who gets room in stretches and in blocks, and what the slots are good for."""
 
-from labkit import cases, check, concept
+from labkit import cases, check, concept, walk
 
 
 def stretched(lab, picture, arrival=""):
@@ -40,6 +40,9 @@ def picture(memory):
     """Who holds each slot."""
     if hasattr(memory, "stretches"):
         return f"slot  {''.join(str(i % 10) for i in range(memory.num_slots))}\nheld  {slots(memory)}"
+    if memory.num_slots > 64:
+        held = ", ".join(f"request {each} has {count}" for each, count in memory.num_blocks.items()) or "nobody has one"
+        return f"{memory.num_slots // memory.block_size} blocks of {memory.block_size}; {held}"
     return f"blocks of {memory.block_size}  {slots(memory)}"
 
 
@@ -63,6 +66,7 @@ def count(lab, memory, jobs, written, refused, equals):
     see = check(moment, memory, jobs, written, refused)
     got = lab.usage_of(memory, jobs, written, refused)
     see("what the slots are good for", got, equals=lab.Usage(*equals))
+    return see, got
 
 
 @concept("A hole is what lies before, between and after the stretches; where two touch there is none.", invariant="I1")
@@ -74,6 +78,7 @@ def count(lab, memory, jobs, written, refused, equals):
     between=("0.11..22", [range(1, 2), range(4, 6)]),
     touching=("..0011..", [range(0, 2), range(6, 8)]),
     full=("00011112", []),
+    no_slots=("", []),
 )
 def test_holes(lab, case):
     drawn, expected = case
@@ -106,6 +111,31 @@ def test_holes_join(lab):
         if leaves is not None:
             memory.free(leaves)
         see("holes()" if leaves is None else f"holes() after free({leaves})", memory.holes(), equals=expected)
+
+
+@concept("Holes follow from the stretches that are there now: two memories, or one that has changed.", invariant="I1")
+def test_holes_are_counted_afresh(lab):
+    memory, other = stretched(lab, "00..11.."), stretched(lab, "00..11......")
+    see = check(picture, memory)
+    see("holes()", memory.holes(), equals=[range(2, 4), range(6, 8)])
+    see("holes() of a longer memory with the same stretches", other.holes(), equals=[range(2, 4), range(6, 12)])
+    memory.stretches[0] = range(2, 4)
+    see("holes(), after request 0 left and came back", memory.holes(), equals=[range(0, 2), range(6, 8)])
+    memory.holes().clear()
+    see("holes(), after the caller emptied the list of the last call", memory.holes(), [range(0, 2), range(6, 8)])
+
+
+@concept("A memory may have many slots and many requests; a hole far behind is one like the others.", invariant="I1")
+def test_a_large_memory(lab):
+    """2,000 requests of 2 slots, each with one free slot behind it."""
+    memory = lab.ContiguousMemory(10_000)
+    memory.stretches.update({i: range(3 * i, 3 * i + 2) for i in range(2000)})
+    see = check(lambda: "10,000 slots; request i of 2,000 holds slots 3 * i and 3 * i + 1")
+    holes = memory.holes()
+    see("number of holes", len(holes), equals=2000)
+    see("the last but one, and the last", holes[-2:], equals=[range(5996, 5997), range(5999, 10_000)])
+    see("answer of allocate(3000, 2)", memory.allocate(3000, 2), equals=True)
+    see("where request 3000 lies", memory.stretches.get(3000), equals=range(5999, 6001))
 
 
 @concept(
@@ -145,6 +175,15 @@ def test_no_room(lab, case):
     see("requests that hold a stretch", sorted(memory.stretches), equals=others)
 
 
+@concept("A stretch that was given back is room, also for a request that was refused before.", invariant="I2")
+def test_room_again(lab):
+    memory = stretched(lab, "000011..")
+    ask(memory, 7, 4, equals=False)
+    memory.free(0)
+    see = ask(memory, 7, 4, equals=True, when=", which was refused before free(0)")
+    see("who holds each slot now", slots(memory), equals="777711..")
+
+
 @concept("A stretch cannot grow or move: its holder keeps it, and is refused what goes beyond its end.", invariant="I3")
 @cases(
     less=("..000..11", 1, True),
@@ -166,6 +205,7 @@ def test_who_holds_a_stretch(lab, case):
     of_3=(3, {1: 3, 2: 3, 3: 3, 4: 6, 6: 6, 7: 9}),
     of_4=(4, {1: 4, 3: 4, 4: 4, 5: 8, 8: 8, 9: 12}),
     of_16=(16, {1: 16, 15: 16, 16: 16, 17: 32, 32: 32, 33: 48}),
+    of_1024=(1024, {1: 1024, 1024: 1024, 1025: 2048, 3073: 4096}),
 )
 def test_whole_blocks(lab, case):
     block_size, held = case
@@ -251,6 +291,24 @@ def test_several(lab, case):
 
 
 @concept(
+    "A request that has written nothing yet holds its slots all the same: they are reserved or wasted.", invariant="I5"
+)
+def test_nothing_is_written_yet(lab):
+    count(lab, stretched(lab, "0000.."), [lab.Job(2, 1)], {0: 0}, None, (0, 3, 1, 0, 2))
+
+
+@concept("The count is a Usage of whole numbers, and what it was made from stays as it was.", invariant="I5")
+def test_counting_changes_nothing(lab):
+    jobs, written, memory = [lab.Job(2, 1), lab.Job(3, 4)], {0: 2}, stretched(lab, "0000..")
+    see, got = count(lab, memory, jobs, written, 1, (2, 1, 1, 2, 0))
+    see.true("the result is a Usage", isinstance(got, lab.Usage))
+    see.true(f"the numbers of {tuple(got)} are ints", all(type(number) is int for number in got))
+    see("written, after the count", written, equals={0: 2})
+    see("jobs, after the count", jobs, equals=[lab.Job(2, 1), lab.Job(3, 4)])
+    see("who holds each slot, after the count", slots(memory), equals="0000..")
+
+
+@concept(
     "Slots that nobody holds are stranded if they were enough for who is refused, and free if not.", invariant="I6"
 )
 @cases(
@@ -259,11 +317,29 @@ def test_several(lab, case):
     more_than_enough=("0000....11..", 5, (3, 2, 1, 6, 0)),
     too_few=("0000....11..", 7, (3, 2, 1, 0, 6)),
     none_left=("0000011", 2, (3, 2, 2, 0, 0)),
+    all_are_left=("........", 8, (0, 0, 0, 8, 0)),
+    all_are_too_few=("........", 9, (0, 0, 0, 0, 8)),
 )
 def test_what_nobody_holds(lab, case):
     drawn, refused, expected = case
     jobs = [lab.Job(2, 1), lab.Job(1, 1)]
-    count(lab, stretched(lab, drawn), jobs, {0: 2, 1: 1}, refused, expected)
+    count(lab, stretched(lab, drawn), jobs, {0: 2, 1: 1} if "0" in drawn else {}, refused, expected)
+
+
+@concept(
+    "Each count is made anew: who holds what, the jobs and what is written may have changed since the last.",
+    invariant="I5",
+)
+def test_counts_are_made_afresh(lab):
+    memory, jobs, written = paged(lab, 16, 4, {0: 1}), [lab.Job(2, 1), lab.Job(3, 4)], {0: 2}
+    count(lab, memory, jobs, written, 13, (2, 1, 1, 0, 12))
+    memory.num_blocks[0] = 2
+    count(lab, memory, jobs, written, 13, (2, 1, 5, 0, 8))
+    jobs[0] = lab.Job(2, 4)
+    count(lab, memory, jobs, written, 13, (2, 4, 2, 0, 8))
+    written[0] = 5
+    count(lab, memory, jobs, written, 13, (5, 1, 2, 0, 8))
+    count(lab, memory, jobs, written, 3, (5, 1, 2, 8, 0))
 
 
 def power_of_two(length):
@@ -320,3 +396,52 @@ def test_a_hundred_requests(lab, case):
     shares = tuple(100 * total // (1024 * len(busy)) for total in totals(busy))
     see("steps until all have ended", len(usages), equals=num_steps)
     see("per cent of the slots that are used, reserved, wasted, stranded, free", shares, equals=expected)
+
+
+def plan_calls(rng):
+    """A memory, and calls: allocate() by id and tokens, free() of an id, and how far each request has written."""
+    if rng.random() < 0.5:
+        calls = [("ContiguousMemory", rng.choice((0, 1, 5, 12, 20)))]
+    else:
+        calls = [("PagedMemory", rng.choice((0, 3, 12, 20, 64)), rng.choice((1, 3, 4, 16)))]
+    for _ in range(rng.randint(1, 25)):
+        request_id = rng.randint(0, 4)
+        name = rng.choice(("allocate", "allocate", "allocate", "free", "usage_of"))
+        if name == "allocate":
+            calls.append((name, request_id, rng.choice((1, 1, 2, 3, 4, 5, 8, 13, 17))))
+        elif name == "free":
+            calls.append((name, request_id))
+        else:
+            calls.append((name, rng.choice((None, 1, 2, 5, 9, 12, 20)), rng.randint(0, 9)))
+    return calls
+
+
+def play_calls(lab, calls):
+    """usage_of(refused, share): each request that holds slots has written `share` tenths of what it can."""
+    jobs = [lab.Job(1 + i, 3 * i % 5) for i in range(5)]
+    for name, *arguments in calls:
+        if name in ("ContiguousMemory", "PagedMemory"):
+            memory = getattr(lab, name)(*arguments)
+            yield "I1", "slots of the memory", memory.num_slots, picture(memory)
+        elif name == "allocate":
+            answer = memory.allocate(*arguments)
+            law = "I2" if hasattr(memory, "stretches") else "I4"
+            yield law, f"answer of allocate{tuple(arguments)}", answer, picture(memory)
+        elif name == "free":
+            if memory.num_held(arguments[0]):
+                memory.free(arguments[0])
+        else:
+            refused, share = arguments
+            held = {each: memory.num_held(each) for each in range(5) if memory.num_held(each)}
+            written = {each: min(held[each], jobs[each].num_tokens) * share // 9 for each in reversed(held)}
+            yield "I6", "what the slots are good for", lab.usage_of(memory, jobs, written, refused), picture(memory)
+        if hasattr(memory, "stretches"):
+            yield "I3", "who holds which stretch", sorted(memory.stretches.items(), key=str), picture(memory)
+            yield "I1", "holes()", memory.holes(), picture(memory)
+        else:
+            yield "I4", "blocks of each request", sorted(memory.num_blocks.items()), picture(memory)
+
+
+@concept("After any calls in any order, the memory is what they made of it.", invariant="I1", searches=True)
+def test_any_calls(lab):
+    walk(lab, plan_calls, play_calls, 60)

@@ -7,12 +7,7 @@ from mini_vllm.block_pool import KVCacheBlock
 
 
 class FreeKVCacheBlockQueue:
-    """Free blocks in a doubly linked list, next to be taken first.
-
-    Why not a deque: a prefix hit takes a block out of the middle, which here is O(1) as for the ends, and no object
-    is allocated since the links live in the blocks. Two sentinels stand at the ends, so no operation has a special
-    case. What decides the order is BlockPool.free_blocks, not the queue.
-    """
+    """Free blocks, next to be taken first. BlockPool.free_blocks decides the order, and not the queue."""
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         todo("02.1")
@@ -22,6 +17,7 @@ class FreeKVCacheBlockQueue:
         todo("02.1")
 
     def popleft(self) -> KVCacheBlock:
+        """Take the first block. Raises ValueError if there is none."""
         todo("02.1")
 
     def remove(self, block: KVCacheBlock) -> None:

@@ -1,6 +1,6 @@
 """Lab 03.2: one step of the scheduler."""
 
-from labkit import cases, check, concept
+from labkit import Options, cases, check, concept, plan_world, play_world, walk
 
 
 def make(lab, prompts=(), *, blocks=64, block_size=4, budget=64, seqs=8, max_tokens=16, caching=False):
@@ -11,11 +11,11 @@ def make(lab, prompts=(), *, blocks=64, block_size=4, budget=64, seqs=8, max_tok
     return scheduler, requests
 
 
-def add(lab, scheduler, name, prompt, max_tokens=16):
+def add(lab, scheduler, name, prompt, max_tokens=16, **options):
     """prompt: its tokens, or how many; then nobody else has them."""
     if isinstance(prompt, int):
         prompt = [1000 * ord(name) + position for position in range(prompt)]
-    request = lab.Request(name, prompt, lab.SamplingParams(max_tokens=max_tokens, ignore_eos=True))
+    request = lab.Request(name, prompt, lab.SamplingParams(max_tokens=max_tokens, ignore_eos=True), **options)
     scheduler.add_request(request)
     return request
 
@@ -43,7 +43,7 @@ def table(scheduler, request):
 
 
 @concept(
-    "To be admitted is to go from waiting to running, and to hold slots for what is computed.",
+    "An admitted request goes from waiting to running, and holds slots for what it computes.",
     invariant="I3",
     illustrates=True,
 )
@@ -65,19 +65,8 @@ def test_a_prompt_is_admitted(lab, case):
 
 
 @concept(
-    "schedule() decides; how far a request is counts only when the step is over.", invariant="I5", illustrates=True
+    "Running requests compute first; a newcomer gets what they leave of the budget.", invariant="I1", illustrates=True
 )
-def test_the_counters_stand_still(lab):
-    scheduler, (a,) = make(lab, [5], budget=3)
-    see = check(lab.draw.scheduler, scheduler)
-    output = scheduler.schedule()
-    see("a's computed tokens after the first schedule()", a.num_computed_tokens, equals=0)
-    scheduler.update_from_output(output, {})
-    scheduler.schedule()
-    see("a's computed tokens after the second schedule()", a.num_computed_tokens, equals=3)
-
-
-@concept("Who runs computes first; a newcomer gets what they leave of the budget.", invariant="I1", illustrates=True)
 def test_running_comes_first(lab):
     scheduler, _ = make(lab, [2], budget=4)
     lab.drive(scheduler)
@@ -87,7 +76,11 @@ def test_running_comes_first(lab):
     see("three steps: a decodes, b has a prompt of 5, budget 4", got, equals=["a1 b3", "a1 b2", "a1 b1"])
 
 
-@concept("One budget for all: it is spent in order, and who finds it empty goes on waiting.", invariant="I2")
+@concept(
+    "All requests share one budget: it is spent in order, and a request that finds it empty goes on waiting.",
+    invariant="I2",
+    illustrates=True,
+)
 @cases(
     third_waits=(5, ["a3 b2", "a1 b2 c2", "a1 b1 c1"]),
     second_waits=(3, ["a3", "a1 b2", "a1 b2", "a1 b1 c1", "a1 b1 c1"]),
@@ -101,7 +94,23 @@ def test_prompts_share_the_budget(lab, case):
     see(f"the steps of prompts of 3, 4 and 2 tokens, budget {budget}", got, equals=steps)
 
 
-@concept("Who gets no token is no part of the step: it keeps its place and takes no block.", invariant="I2")
+@concept(
+    "Running requests are served in order of admission, however far each of them is behind, and keep this order.",
+    invariant="I1",
+    illustrates=True,
+)
+@cases(the_first=("a", "a3 b1 c1"), the_middle=("b", "a1 b3 c1"), the_last=("c", "a1 b1 c3"))
+def test_the_order_of_admission_stays(lab, case):
+    name, expected = case
+    scheduler, _ = make(lab, [1, 1, 1])
+    output = scheduler.schedule()
+    scheduler.update_from_output(output, {"a": [100], "b": [100], "c": [100], name: [100, 101, 102]})
+    see = check(lab.draw.scheduler, scheduler)
+    see(f"who computes how much, {name} is 3 tokens behind, the others 1", plan(scheduler.schedule()), equals=expected)
+    see("who runs, in order of admission", names(scheduler.running), equals=["a", "b", "c"])
+
+
+@concept("A request that gets no token is not in the step: it keeps its place and takes no block.", invariant="I2")
 def test_an_empty_budget(lab):
     scheduler, (_, b) = make(lab, [1, 1], budget=2, block_size=1)
     output = scheduler.schedule()
@@ -114,7 +123,7 @@ def test_an_empty_budget(lab):
     see("how many blocks b holds", len(table(scheduler, b)), equals=1)
 
 
-@concept("max_num_seqs limits who runs, not who is new in a step.", invariant="I2")
+@concept("max_num_seqs limits how many requests run, not how many are new in a step.", invariant="I2")
 @cases(
     one=(1, ["a1", "a1", "b1", "b1", "c1", "c1", ""]),
     two=(2, ["a1 b1", "a1 b1", "c1", "c1", ""]),
@@ -129,7 +138,20 @@ def test_only_so_many_run(lab, case):
 
 
 @concept(
-    "A place that becomes free is taken at once; nobody waits for the whole batch to end.",
+    "schedule() only decides; the counter of a request moves when the step is over.", invariant="I5", illustrates=True
+)
+def test_the_counters_stand_still(lab):
+    scheduler, (a,) = make(lab, [5], budget=3)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    see("a's computed tokens after the first schedule()", a.num_computed_tokens, equals=0)
+    scheduler.update_from_output(output, {})
+    scheduler.schedule()
+    see("a's computed tokens after the second schedule()", a.num_computed_tokens, equals=3)
+
+
+@concept(
+    "A place that becomes free is taken in the next step; no request waits for the whole batch to end.",
     invariant="I3",
     illustrates=True,
 )
@@ -160,9 +182,15 @@ def test_the_youngest_gives_way(lab):
     see("c's blocks", table(scheduler, c), equals=[])
 
 
-@concept("If nobody is younger, a request gives way itself; those before it keep what they have.", invariant="I4")
-def test_the_youngest_may_be_the_one_that_asks(lab):
-    scheduler, (a, b) = make(lab, [3, 4], blocks=2)
+@concept(
+    "If no running request is younger, a request gives way itself; those before it keep what they have.",
+    invariant="I4",
+    illustrates=True,
+)
+@cases(a_decode=(4, 64), inside_its_prompt=(8, 5))
+def test_the_youngest_may_be_the_one_that_asks(lab, case):
+    length, budget = case
+    scheduler, (a, b) = make(lab, [3, length], blocks=2, budget=budget)
     lab.drive(scheduler)
     see = check(lab.draw.scheduler, scheduler)
     output = scheduler.schedule()
@@ -173,21 +201,112 @@ def test_the_youngest_may_be_the_one_that_asks(lab):
     see("blocks of a and b", [len(table(scheduler, r)) for r in (a, b)], equals=[1, 0])
 
 
-@concept("One victim may not be enough: preempt and try again, until it fits.", invariant="I4")
-def test_several_give_way(lab):
-    scheduler, _ = make(lab, [1, 1, 1], blocks=3, block_size=1)
+@concept(
+    "One victim may not be enough: each refusal preempts one more, until the request has its slots.", invariant="I4"
+)
+@cases(two=3, five=6)
+def test_several_give_way(lab, case):
+    scheduler, requests = make(lab, [1] * case, blocks=case, block_size=1)
+    *others, last = names(requests)
+    num_tokens = case - 1
     output = scheduler.schedule()
-    sampled = {"a": [100, 101], "b": [100], "c": [100]}  # a is 2 tokens behind, the others 1
+    sampled = {name: [100] for name in (*others, last)} | {"a": [100] * num_tokens}
     scheduler.update_from_output(output, sampled)
     see = check(lab.draw.scheduler, scheduler)
     output = scheduler.schedule()
-    see("who is preempted, since a needs 2 blocks more", list(output.preempted_req_ids), equals=["c", "b"])
-    see("who computes how much", plan(output), equals="a2")
+    what = f"who is preempted, in this order: a is {num_tokens} tokens behind, the others 1, no block of 1 is free"
+    see(what, list(output.preempted_req_ids), equals=[last, *reversed(others[1:])])
+    see("who computes how much", plan(output), equals=f"a{num_tokens}")
     see("who runs", names(scheduler.running), equals=["a"])
-    see("who waits", names(scheduler.waiting), equals=["b", "c"])
+    see("who waits", names(scheduler.waiting), equals=[*others[1:], last])
 
 
-@concept("Nobody is admitted in a step that had to preempt; in the next step the victim may come back.", invariant="I4")
+@concept(
+    "Each request without slots preempts one; those that still run behind it compute in the same step.", invariant="I1"
+)
+@cases(two=("abcde", "abc", "ed"), three=("abcdefg", "abcd", "gfe"), four=("abcdefghi", "abcde", "ihgf"))
+def test_several_shortages_in_a_step(lab, case):
+    everybody, left, victims = case
+    scheduler, _ = make(lab, blocks=len(everybody), block_size=2, seqs=len(everybody))
+    for name in everybody:
+        add(lab, scheduler, name, 1 if name == left[-1] else 2)
+    lab.drive(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    see("who is preempted, in this order", list(output.preempted_req_ids), equals=list(victims))
+    what = f"who computes how much: {' '.join(left[:-1])} need a second block each, {left[-1]} has room in its first"
+    see(what, plan(output), equals=" ".join(f"{name}1" for name in left))
+    see("who runs", names(scheduler.running), equals=list(left))
+
+
+@concept(
+    "A request that runs alone gives way itself when blocks are short, and that step admits nobody.",
+    invariant="I4",
+)
+@cases(nobody_waits="", one_waits="b", three_wait="bcd")
+def test_one_that_is_alone_gives_way(lab, case):
+    scheduler, (a,) = make(lab, [4], blocks=2, budget=4)
+    lab.drive(scheduler)
+    other = lab.Request("x", [1, 2], lab.SamplingParams())
+    scheduler.kv_cache_manager.allocate_slots(other, 2)  # blocks that nobody in running holds
+    for name in case:
+        add(lab, scheduler, name, 1)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    see(
+        "who is preempted: a runs alone, and somebody outside of running has the last block",
+        list(output.preempted_req_ids),
+        equals=["a"],
+    )
+    see("who computes how much", plan(output), equals="")
+    see("who runs", names(scheduler.running), equals=[])
+    see("who waits", names(scheduler.waiting), equals=["a", *case])
+    see("a's blocks", table(scheduler, a), equals=[])
+
+
+@concept(
+    "An admitted request stands last in running; so does a victim that comes back, however often it gave way.",
+    invariant="I3",
+)
+@cases(newcomer=0, once=1, twice=2, five_times=5)
+def test_admitted_means_last_in_running(lab, case):
+    scheduler, _ = make(lab, [3, 3, 3])
+    lab.drive(scheduler)
+    for _ in range(case):
+        scheduler._preempt(scheduler._pop_victim())
+        lab.drive(scheduler)
+    if not case:
+        add(lab, scheduler, "d", 3)
+        lab.drive(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    what = f"who runs, in order of admission; c gave way and came back {case} times"
+    see(what, names(scheduler.running), equals=["a", "b", "c"] if case else ["a", "b", "c", "d"])
+
+
+@concept(
+    "All that wait are admitted in one step if budget, blocks and max_num_seqs have room for them.", invariant="I3"
+)
+@cases(twelve=(12, 12, 12), forty=(40, 40, 40), as_many_as_may_run=(40, 33, 33))
+def test_a_crowd_is_admitted(lab, case):
+    num, seqs, expected = case
+    scheduler, _ = make(lab, blocks=64, budget=64, seqs=seqs)
+    everybody = [f"r{number}" for number in range(num)]
+    for name in everybody:
+        add(lab, scheduler, name, [7])
+    see = check()
+    output = scheduler.schedule()
+    see(
+        f"who computes, {num} wait, max_num_seqs {seqs}", list(output.num_scheduled_tokens), equals=everybody[:expected]
+    )
+    see("who runs", names(scheduler.running), equals=everybody[:expected])
+    see("who waits", names(scheduler.waiting), equals=everybody[expected:])
+
+
+@concept(
+    "A step that had to preempt admits no request; in the next step the victim may come back.",
+    invariant="I4",
+    illustrates=True,
+)
 def test_no_admission_beside_a_preemption(lab):
     scheduler, _ = make(lab, [3, 9], blocks=3, budget=5)
     first = [turn(lab, scheduler) for _ in range(2)]
@@ -203,9 +322,7 @@ def test_no_admission_beside_a_preemption(lab):
     see("who computes in step 4", turn(lab, scheduler), equals="a1 b4")
 
 
-@concept(
-    "The queue has one head: while it does not fit, those behind it wait too, so it cannot starve.", invariant="I3"
-)
+@concept("While the head of the queue does not fit, those behind it wait too, so it cannot starve.", invariant="I3")
 def test_the_head_of_the_queue_comes_first(lab):
     scheduler, _ = make(lab, [2], blocks=4, max_tokens=2)
     lab.drive(scheduler)
@@ -249,17 +366,23 @@ def test_a_head_start(lab, case):
 
 
 @concept("What the cache holds costs no budget.", invariant="I2")
-def test_a_head_start_costs_nothing(lab):
-    scheduler, (a,) = make(lab, [9], budget=6, caching=True, max_tokens=1)
+@cases(two_blocks=(4, 8, "b5 c1"), nine_blocks=(1, 9, "b4 c2"))
+def test_a_head_start_costs_nothing(lab, case):
+    block_size, hit, expected = case
+    scheduler, (a,) = make(lab, [9], block_size=block_size, budget=6, caching=True, max_tokens=1)
     got = [turn(lab, scheduler) for _ in range(2)]
     add(lab, scheduler, "b", [*a.prompt_token_ids, 5, 6, 7, 8])
     add(lab, scheduler, "c", 4)
     see = check(lab.draw.scheduler, scheduler)
     see("two steps of a prompt of 9, budget 6", got, equals=["a6", "a3"])
-    see("who computes how much, 8 of b's 13 tokens are cached, budget 6", turn(lab, scheduler), equals="b5 c1")
+    what = f"who computes how much, {hit} of b's 13 tokens are cached in blocks of {block_size}, budget 6"
+    see(what, turn(lab, scheduler), equals=expected)
 
 
-@concept("A refusal changes nothing: whoever does not fit is as it was, its head start not yet taken.", invariant="I3")
+@concept(
+    "A refusal changes nothing: the request that does not fit keeps its counter, its status and its place.",
+    invariant="I3",
+)
 def test_a_refusal_changes_nothing(lab):
     scheduler, (x,) = make(lab, [8], blocks=4, caching=True, max_tokens=1)
     lab.drive(scheduler)
@@ -275,7 +398,7 @@ def test_a_refusal_changes_nothing(lab):
     see("how many blocks are free", scheduler.kv_cache_manager.num_free_blocks, equals=2)
 
 
-@concept("Whoever comes back computes everything it knows again, its own output included.", invariant="I5")
+@concept("A victim that comes back computes all that it knows again, its own output included.", invariant="I5")
 def test_a_victim_comes_back(lab):
     scheduler, (_, b) = make(lab, [3, 3], blocks=2, max_tokens=3)
     steps = [lab.drive(scheduler) for _ in range(3)]
@@ -289,7 +412,9 @@ def test_a_victim_comes_back(lab):
 
 
 @concept(
-    "Whatever the sizes, every step keeps the limits and everybody gets all tokens.", invariant="I2", illustrates=True
+    "Whatever the sizes, every step keeps the limits and every request gets all its tokens.",
+    invariant="I2",
+    illustrates=True,
 )
 @cases(
     blocks_of_1=(1, 14, 5, 3),
@@ -319,3 +444,86 @@ def test_a_whole_run(lab, case):
         scheduler.update_from_output(output, sampled)
     see("tokens that a to e got", [len(request.output_token_ids) for request in requests], equals=[4, 4, 4, 4, 4])
     see("how many blocks are free in the end", scheduler.kv_cache_manager.num_free_blocks, equals=blocks)
+
+
+@concept(
+    "The cache is asked when a request stands at the head: those admitted before it may have changed the answer.",
+    invariant="I3",
+)
+@cases(same_prompt=(5, 5, "a5 b1"), longer=(4, 9, "a4 b5"), shorter=(12, 6, "a12 b2"))
+def test_a_hit_on_the_one_before(lab, case):
+    first, second, expected = case
+    scheduler, _ = make(lab, [list(range(first)), list(range(second))], caching=True)
+    see = check(lab.draw.scheduler, scheduler)
+    what = f"who computes how much: b's {second} tokens begin like a's {first}, blocks of 4"
+    see(what, plan(scheduler.schedule()), equals=expected)
+
+
+@concept("A newcomer gets free blocks only: no running request is preempted for it.", invariant="I3")
+def test_the_head_takes_no_room(lab):
+    scheduler, _ = make(lab, [3, 3], blocks=4)
+    lab.drive(scheduler)
+    add(lab, scheduler, "c", 9)
+    see = check(lab.draw.scheduler, scheduler)
+    step = lab.drive(scheduler)
+    see("who is preempted: c needs 3 blocks, 2 are free", step.preempted, equals=[])
+    see("who computes how much", written(step.scheduled), equals="a1 b1")
+    see("who waits", names(scheduler.waiting), equals=["c"])
+
+
+@concept(
+    "The order of admission decides in running, the order of the queue in waiting; names, times and priorities do not.",
+    invariant="I1",
+)
+def test_first_come_first_served(lab):
+    scheduler, _ = make(lab, budget=6)
+    for number, name in enumerate("cba"):
+        add(lab, scheduler, name, 4, arrival_time=9.0 - number, priority=3 - number)
+    see = check(lab.draw.scheduler, scheduler)
+    got = [turn(lab, scheduler) for _ in range(3)]
+    what = "three steps of prompts of 4, budget 6; c was added first, b and a arrived earlier and are more urgent"
+    see(what, got, equals=["c4 b2", "c1 b2 a3", "c1 b1 a1"])
+
+
+@concept("What schedule() returned stays as it was, whatever the next steps decide.", invariant="I6")
+def test_an_output_stays(lab):
+    scheduler, _ = make(lab, [2], max_tokens=8)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    scheduler.update_from_output(output, {"a": [100]})
+    add(lab, scheduler, "b", 3)
+    lab.drive(scheduler)
+    see("what the first step computes, looked at after the second", plan(output), equals="a2")
+    see("scheduled_requests of the first step, after the second", names(output.scheduled_requests), equals=["a"])
+
+
+def plan_steps(rng):
+    """Every third walk is one of a crowd, in which several give way in a step; some are preempted between steps."""
+    rare = rng.choice((("finish", "late"), ("finish", "late", "preempt", "preempt")))
+    if rng.random() < 0.67:
+        return plan_world(rng, rare=rare)
+    limits = {
+        "max_num_seqs": (8, 12),
+        "max_num_batched_tokens": (12, 64),
+        "num_blocks": (9, 11, 14),
+        "block_size": (1, 2),
+    }
+    world, *calls = plan_world(rng, rare=rare, tokens=((1,), (2,), (1, 3)), **limits)
+    crowd = [("add", name, Options(prompt=rng.randint(1, 3), max_tokens=16)) for name in "kihgf"]
+    return [world, *crowd, *calls]
+
+
+def play_steps(lab, calls):
+    """What a step decides: who gives way, what the others compute, who is admitted, and the state in which it ends."""
+    decided = {"preempted": "I4", "continued": "I1", "admitted": "I3", "scheduled": "I2", "running": "I3"}
+    decided |= {"waiting": "I3", "statuses": "I3", "computed": "I5", "blocks": "I3", "free": "I3", "earlier": "I6"}
+    return play_world(lab, calls, decided=decided, updated={"outputs": "I5", "free": "I3"})
+
+
+@concept(
+    "In any run a step follows from the two lists, the free blocks and the budget, and from no step before.",
+    invariant="I1",
+    searches=True,
+)
+def test_any_run(lab):
+    walk(lab, plan_steps, play_steps, 90)

@@ -13,9 +13,5 @@ class Scheduler(ReferenceScheduler):
         todo("03.3")
 
     def _pop_victim(self) -> Request:
-        """Take the request to preempt out of running: the youngest, or under priority the least urgent.
-
-        Among equals of priority and arrival time it is the first, as in vLLM. Without reserve_full_sequence two such
-        requests can preempt each other for ever, there as here: give requests arrival times of their own.
-        """
+        """Take the request that gives way out of running, and return it. Which one it is depends on the policy."""
         todo("03.3")

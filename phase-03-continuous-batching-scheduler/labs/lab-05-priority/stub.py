@@ -1,7 +1,5 @@
 """Lab 03.5: Priority: who waits, who gives way (25 minutes). What must hold is in contract.md."""
 
-from bisect import insort
-
 from labkit import todo
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler as ReferenceScheduler
@@ -16,12 +14,9 @@ class Scheduler(ReferenceScheduler):
     """What is not defined here is the reference's."""
 
     def _enqueue(self, request: Request) -> None:
+        """Put a newcomer or a victim into its place in waiting. Which one it is depends on the policy."""
         todo("03.5")
 
     def _pop_victim(self) -> Request:
-        """Take the request to preempt out of running: the youngest, or under priority the least urgent.
-
-        Among equals of priority and arrival time it is the first, as in vLLM. Without reserve_full_sequence two such
-        requests can preempt each other for ever, there as here: give requests arrival times of their own.
-        """
+        """Take the request that gives way out of running, and return it. Which one it is depends on the policy."""
         todo("03.5")

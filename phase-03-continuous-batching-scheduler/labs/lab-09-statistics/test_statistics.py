@@ -1,6 +1,8 @@
 """Lab 03.9: what a step says of itself, and how the figures of many steps are put together."""
 
-from labkit import cases, check, concept
+from time import process_time
+
+from labkit import cases, check, concept, scaled, walk
 
 
 def make(lab, prompts, *, shared=0, blocks=64, budget=64, max_tokens=16, seqs=8, caching=True):
@@ -123,16 +125,36 @@ def test_blocks_that_are_copied(lab):
     scheduler = make(lab, [3])
     recorder = lab.StatsRecorder(scheduler)
     output = lab.SchedulerOutput()
-    copies = ((9, 10), (9, 11), (9, 12), (13, 14), (13, 15))
-    plan = lab.KVPlan(((4, 0), (5, 1), (6, 2)), ((7, 4), (8, 5)), copies)
-    output.preempted_req_ids = ["x"]
+    copies = ((9, 10), (9, 11), (9, 12), (13, 14), (8, 14))
+    plan = lab.KVPlan(((4, 0), (4, 1), (6, 1)), ((7, 4), (7, 5), (8, 5), (9, 6)), copies)
+    output.preempted_req_ids = ["x", "y"]
     output.num_scheduled_tokens["y"] = 1
     see = check(lambda: f"out {[*plan.swap_out]}\nin  {[*plan.swap_in]}\ncopy {[*plan.copy]}")
     figures = recorder.record(output, plan)
     see("num_swapped_out_blocks", figures.num_swapped_out_blocks, equals=3)
-    see("num_swapped_in_blocks", figures.num_swapped_in_blocks, equals=2)
+    see("num_swapped_in_blocks", figures.num_swapped_in_blocks, equals=4)
     see("num_copied_blocks", figures.num_copied_blocks, equals=5)
-    see("num_preempted_reqs", figures.num_preempted_reqs, equals=1)
+    see("num_preempted_reqs", figures.num_preempted_reqs, equals=2)
+
+
+@concept("Levels are read at the call: the same output has others when the scheduler is another one by then.",
+         invariant="I1")  # fmt: skip
+def test_levels_are_read_at_the_call(lab):
+    scheduler = make(lab, [4, 4, 4], blocks=8, seqs=2, max_tokens=1)
+    recorder = lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+
+    def levels(when, expected):
+        figures = recorder.record(output, lab.KVPlan())
+        got = (figures.num_running_reqs, figures.num_waiting_reqs, figures.kv_cache_usage)
+        see(f"(num_running_reqs, num_waiting_reqs, kv_cache_usage) {when}", got, equals=expected)
+
+    levels("at first", (2, 1, 0.25))
+    scheduler.finish_request("c", "abort")
+    levels("after c, which waits, has ended", (2, 0, 0.25))
+    scheduler.update_from_output(output, {"a": [100], "b": [100]})
+    levels("after a and b have ended with their step", (0, 0, 0))
 
 
 @concept(
@@ -162,6 +184,27 @@ def victim(lab):
     return make(lab, [4, 4], blocks=3, max_tokens=3)
 
 
+@concept("Who looks may not change what others see: the meter stays, and everybody has an account.", invariant="I4")
+def test_two_recorders(lab):
+    scheduler = make(lab, [9], shared=8)
+    one, other = lab.StatsRecorder(scheduler), lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    for expected in ((9, 0), (9, 8), (0, 0)):
+        output = scheduler.schedule()
+        see("(queries, hits) for one recorder", lookups(one.record(output, lab.KVPlan())), equals=expected)
+        see(
+            "(queries, hits) for another one on the same step",
+            lookups(other.record(output, lab.KVPlan())),
+            equals=expected,
+        )
+        sampled = {request.request_id: [100] for request in output.scheduled_requests}
+        scheduler.update_from_output(output, sampled)
+        if expected == (9, 0):
+            add(lab, scheduler, "b", 9, shared=8)
+    counts = scheduler.prefix_cache_stats
+    see("the scheduler's own count", (counts.requests, counts.queries, counts.hits), equals=(2, 18, 8))
+
+
 @concept("A victim that comes back looks up again: the figures have that lookup, too.", invariant="I3")
 def test_lookups_of_a_victim(lab):
     scheduler = victim(lab)
@@ -185,6 +228,13 @@ def test_a_recorder_that_comes_late(lab):
     add(lab, scheduler, "b", 9, shared=8)
     see = check(lab.draw.scheduler, scheduler)
     see("(queries, hits) of b alone", lookups(turn(lab, scheduler, recorder)), equals=(9, 8))
+    scheduler = victim(lab)
+    for _ in range(4):
+        lab.drive(scheduler)
+    recorder = lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    got = lookups(turn(lab, scheduler, recorder))
+    see("(queries, hits) of step 5: the recorder is made after step 4, in which a victim came back", got, equals=(0, 0))
 
 
 @concept("Nothing gets lost: what nobody recorded is in the next record.", invariant="I3")
@@ -209,27 +259,6 @@ def test_an_idle_step(lab):
                  "kv_cache_usage", "prefix_cache_queries", "prefix_cache_hits", "num_preempted_reqs",
                  "num_swapped_out_blocks", "num_swapped_in_blocks", "num_copied_blocks"):  # fmt: skip
         see(f"{name} after the only request has ended", getattr(figures, name), equals=0)
-
-
-@concept("Who looks may not change what others see: the meter stays, and everybody has an account.", invariant="I4")
-def test_two_recorders(lab):
-    scheduler = make(lab, [9], shared=8)
-    one, other = lab.StatsRecorder(scheduler), lab.StatsRecorder(scheduler)
-    see = check(lab.draw.scheduler, scheduler)
-    for expected in ((9, 0), (9, 8), (0, 0)):
-        output = scheduler.schedule()
-        see("(queries, hits) for one recorder", lookups(one.record(output, lab.KVPlan())), equals=expected)
-        see(
-            "(queries, hits) for another one on the same step",
-            lookups(other.record(output, lab.KVPlan())),
-            equals=expected,
-        )
-        sampled = {request.request_id: [100] for request in output.scheduled_requests}
-        scheduler.update_from_output(output, sampled)
-        if expected == (9, 0):
-            add(lab, scheduler, "b", 9, shared=8)
-    counts = scheduler.prefix_cache_stats
-    see("the scheduler's own count", (counts.requests, counts.queries, counts.hits), equals=(2, 18, 8))
 
 
 @concept("Counts add up: the sum over the steps is what the run did.", invariant="I3", illustrates=True)
@@ -272,7 +301,9 @@ def look(lab, most, steps, rates, before=()):
         see(f"hit_rate after step {number}, of the last {most} requests", metrics.hit_rate, equals=rate)
 
 
-@concept("A rate is one division of two sums: whoever looks up more tokens weighs more.", invariant="I5")
+@concept(
+    "A rate is one division of two sums: whoever looks up more tokens weighs more.", invariant="I5", illustrates=True
+)
 @cases(
     two_steps=([[(4, 0)], [(28, 16)]], [0.0, 0.5]),
     one_step=([[(4, 0), (28, 16)]], [0.5]),
@@ -295,6 +326,17 @@ def test_an_empty_window(lab):
 MISS, HIT = (16, 0), (16, 8)
 
 
+@concept("A request that looks up no token is a request: it takes its place in the window, and finds nothing.",
+         invariant="I6")  # fmt: skip
+@cases(
+    alone=(1, [[(0, 0)], [HIT], [(0, 0)], []], [0.0, 0.5, 0.0, 0.0]),
+    in_a_full_window=(2, [[HIT], [MISS], [(0, 0)], [HIT]], [0.5, 0.25, 0.0, 0.5]),
+)
+def test_a_request_without_tokens(lab, case):
+    most, steps, rates = case
+    look(lab, most, steps, rates)
+
+
 @concept(
     "What is old leaves: the window has as many requests as it may, and loses whole steps, the oldest first.",
     invariant="I6",
@@ -306,7 +348,14 @@ MISS, HIT = (16, 0), (16, 8)
     as_a_whole=(5, [[MISS, MISS], [HIT, HIT], [HIT, HIT]], [0.0, 0.25, 0.5]),
     many_at_once=(3, [[MISS], [MISS], [MISS], [HIT, HIT, HIT]], [0.0, 0.0, 0.0, 0.5]),
     one_by_one=(2, [[MISS], [HIT], [HIT], [MISS], [MISS]], [0.0, 0.25, 0.5, 0.25, 0.0]),
+    small_ones_before_a_large_one=(20, [[MISS]] * 20 + [[HIT] * 16], [0.0] * 20 + [0.4]),
     the_rest_stays=(4, [[HIT, HIT], [MISS, MISS], [HIT, HIT]], [0.5, 0.25, 0.25]),
+    as_a_whole_of_many=(
+        64,
+        [[HIT] * 2, *([MISS] * num for num in (2, 4, 8, 16, 32, 1))],
+        [0.5, 0.25, 0.125, 1 / 16, 1 / 32, 1 / 64, 0.0],
+    ),
+    two_of_many=(8, [*[[MISS]] * 8, [HIT, HIT], [HIT]], [*[0.0] * 8, 0.125, 3 / 16]),
 )
 def test_the_window(lab, case):
     most, steps, rates = case
@@ -317,6 +366,7 @@ def test_the_window(lab, case):
 @cases(
     between=(2, [[HIT], [], [], [], [MISS]], [0.5, 0.5, 0.5, 0.5, 0.25]),
     when_full=(2, [[HIT], [MISS], [], [], [HIT]], [0.5, 0.25, 0.25, 0.25, 0.25]),
+    when_more_than_full=(2, [[HIT] * 3, [], []], [0.5, 0.5, 0.5]),
 )
 def test_idle_steps(lab, case):
     most, steps, rates = case
@@ -353,7 +403,7 @@ def test_the_rate_is_of_the_last_look(lab):
     see("hit_rate of the last 2 requests, both of one step", metrics.hit_rate, equals=0.0)
 
 
-@concept("Two windows on the same counts do not disturb each other, nor the counts.", invariant="I4")
+@concept("Two windows on the same counts do not disturb each other, nor the counts.", invariant="I4", illustrates=True)
 def test_two_windows(lab):
     counts = lab.PrefixCacheStats()
     short, long = lab.CachingMetrics(counts, 1), lab.CachingMetrics(counts, 100)
@@ -380,3 +430,252 @@ def test_victims_do_not_count(lab):
         metrics.observe()
     see("what b found when it came back", scheduler.preempted_prefix_cache_stats.hits, equals=4)
     see("hit_rate of the newcomers a and b", metrics.hit_rate, equals=0)
+
+
+@concept("Whoever says no number gets a window of 1000 requests.", invariant="I6")
+@cases(steps_of_500=500, steps_of_two=2, steps_of_one=1)
+def test_the_window_if_nobody_says_how_large(lab, case):
+    counts = lab.PrefixCacheStats()
+    see_a_window(lab.CachingMetrics(counts), counts, 1000, case)
+
+
+def see_a_window(metrics, counts, size, per_step, rates=(0.5, 0.25, 0.0)):
+    """Half a window of hits comes, then half a window of misses, and another one. The window has `size` requests."""
+    see = check(lambda: f"requests {counts.requests}, queries {counts.queries}, hits {counts.hits}")
+    for lookup, rate in zip((HIT, MISS, MISS), rates):
+        for _ in range(size // 2 // per_step):
+            for _ in range(per_step):
+                counts.record(*lookup)
+            metrics.observe()
+        what = f"hit_rate: {size // 2} hits of 8 in 16 come, then {size // 2} misses, then {size // 2} more"
+        see(f"{what}; requests of a step: {per_step}", metrics.hit_rate, equals=rate)
+
+
+@concept("A window may have thousands of steps: none leaves before there are more requests than it may have.",
+         invariant="I6")  # fmt: skip
+def test_a_large_window(lab):
+    counts = lab.PrefixCacheStats()
+    see_a_window(lab.CachingMetrics(counts, 3000), counts, 3000, 1, rates=(0.5, 0.25))
+
+
+@concept(
+    "A recorder is of one scheduler, and a window of one meter: others do not change what they say.", invariant="I4"
+)
+def test_two_of_everything(lab):
+    schedulers = make(lab, [9]), make(lab, [3, 5])
+    recorders = [lab.StatsRecorder(scheduler) for scheduler in schedulers]
+    see = check(lambda: "\n".join(map(lab.draw.scheduler, schedulers)))
+    figures = [turn(lab, *each) for each in zip(schedulers, recorders)]
+    see("num_running_reqs of both, (queries, hits) of both",
+        [each.num_running_reqs for each in figures] + [lookups(each) for each in figures],
+        equals=[1, 2, (9, 0), (8, 0)])  # fmt: skip
+    meters = lab.PrefixCacheStats(), lab.PrefixCacheStats()
+    windows = [lab.CachingMetrics(meter) for meter in meters]
+    for meter, window, lookup in zip(meters, windows, (HIT, MISS)):
+        meter.record(*lookup)
+        window.observe()
+    see("hit_rate of two windows, one of a meter with a hit, one of a meter with a miss",
+        [window.hit_rate for window in windows], equals=[0.5, 0.0])  # fmt: skip
+
+
+@concept("No figure is rounded: a third is a third, to the last digit that a float has.", invariant="I5")
+def test_no_figure_is_rounded(lab):
+    counts = lab.PrefixCacheStats()
+    metrics = lab.CachingMetrics(counts)
+    counts.record(3, 1)
+    metrics.observe()
+    scheduler = make(lab, [3], blocks=3)
+    recorder = lab.StatsRecorder(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    see.true(f"the hit_rate of 1 in 3 is within 1e-15 of 1/3; it is {metrics.hit_rate!r}",
+             abs(metrics.hit_rate - 1 / 3) < 1e-15)  # fmt: skip
+    usage = turn(lab, scheduler, recorder).kv_cache_usage
+    see.true(f"kv_cache_usage of 1 block in 3 is within 1e-15 of 1/3; it is {usage!r}", abs(usage - 1 / 3) < 1e-15)
+
+
+@concept("A long run costs no more a step than a short one: what is long gone is not looked at again.", invariant="I7")
+def test_a_long_run(lab):
+    counts, scheduler = lab.PrefixCacheStats(), make(lab, [3])
+    metrics, recorder = lab.CachingMetrics(counts, 4), lab.StatsRecorder(scheduler)
+    see = check(lambda: f"requests {counts.requests}, queries {counts.queries}, hits {counts.hits}")
+    output, plan = lab.SchedulerOutput(), lab.KVPlan()
+
+    def seconds_of_500_steps():
+        start = process_time()
+        for number in range(500):
+            counts.record(4, number % 2)
+            metrics.observe()
+            recorder.record(output, plan)
+        return process_time() - start
+
+    times = [seconds_of_500_steps() for _ in range(scaled(24, 12))]
+    see("hit_rate of the last 4 steps, of which every second one has 1 hit in 4", metrics.hit_rate, equals=0.125)
+    first, last = min(times[:4]), min(times[-4:])  # other work on this machine can only add to a time
+    see.true("whether 500 steps at the end take as long as 500 at the beginning", last <= 6 * first + 0.005)
+
+
+# --- any run ------------------------------------------------------------------------------------------------------
+
+LAWS = {
+    "num_running_reqs": "I1", "num_waiting_reqs": "I1", "kv_cache_usage": "I1", "num_scheduled_reqs": "I2",
+    "num_scheduled_tokens": "I2", "num_preempted_reqs": "I2", "num_swapped_out_blocks": "I2",
+    "num_swapped_in_blocks": "I2", "num_copied_blocks": "I2", "prefix_cache_queries": "I3", "prefix_cache_hits": "I3",
+}  # fmt: skip
+
+
+def plan_run(rng):
+    """A scheduler with few blocks, recorders that are made at any time, and outputs that no scheduler made."""
+    limits = {"blocks": rng.choice((4, 5, 7, 64)), "seqs": rng.choice((1, 3, 4)), "budget": rng.choice((3, 8, 64))}
+    calls = [("Scheduler", limits), ("recorder", "one")]
+    for _ in range(rng.randint(8, 25)):
+        kind, name = rng.random(), rng.choice("dacb")
+        if kind < 0.35:
+            length = rng.randint(1, 12)
+            shared, max_tokens = rng.choice((0, length // 2, length)), rng.choice((1, 3, 9))
+            calls.append(("add_request", name, {"length": length, "shared": shared, "max_tokens": max_tokens}))
+        elif kind < 0.42:
+            calls.append(("finish_request", name, rng.choice(("stop", "length", "abort", "error"))))
+        elif kind < 0.48:
+            calls.append(("recorder", rng.choice(("one", "other"))))
+        elif kind < 0.56:
+            counts = {name: rng.choice((0, 1, 2, 3)) for name in ("victims", "swap_out", "swap_in", "copy")}
+            calls.append(("record", {"tokens": rng.choice(([], [1], [5, 70], [1, 1, 9])), **counts}))
+        else:
+            calls.append(("step", *rng.choice((["one"], ["one"], ["other", "one"], ["other"], []))))
+    return calls
+
+
+def play_run(lab, calls):
+    """step() has the recorders that look at it, record() what an output and a plan are to have."""
+    recorders, num_added = {}, 0
+    for name, *arguments in calls:
+        options = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
+        if name == "Scheduler":
+            scheduler = make(lab, [], **options)
+        elif name == "recorder":
+            recorders[arguments[0]] = lab.StatsRecorder(scheduler)
+        elif name == "add_request":
+            names = [request.request_id for request in (*scheduler.running, *scheduler.waiting)]
+            length, num_added = options.get("length", 1), num_added + 1
+            if arguments[0] not in names and length <= 4 * scheduler.kv_cache_manager.num_usable_blocks:
+                prompt = [i if i < options.get("shared", 0) else 1000 * num_added + i for i in range(length)]
+                params = lab.SamplingParams(max_tokens=options.get("max_tokens", 16), ignore_eos=True)
+                scheduler.add_request(lab.Request(arguments[0], prompt, params))
+        elif name == "finish_request":
+            scheduler.finish_request(*arguments)
+        elif name == "record":
+            output = lab.SchedulerOutput({f"r{i}": n for i, n in enumerate(options.get("tokens", ()))})
+            output.preempted_req_ids = ["y", "r0", "z"][: options.get("victims", 0)]
+            pairs = ((4, 4), (4, 0), (6, 0))
+            plan = lab.KVPlan(*(pairs[: options.get(kind, 0)] for kind in ("swap_out", "swap_in", "copy")))
+            yield from look_at(lab, scheduler, recorders, output, plan)
+        else:
+            output = scheduler.schedule()
+            chosen = {which: recorders[which] for which in arguments if which in recorders}
+            yield from look_at(lab, scheduler, chosen, output, lab.KVPlan())
+            sampled = {
+                request.request_id: [7]
+                for request in output.scheduled_requests
+                if scheduler.needs_sample(request, output.num_scheduled_tokens[request.request_id])
+            }
+            scheduler.update_from_output(output, sampled)
+
+
+def look_at(lab, scheduler, recorders, output, plan):
+    """What each of these recorders says, and whether anything else is another one now."""
+    drawn = f"{counted(scheduler)}\n{lab.draw.scheduler(scheduler)}"
+    for which, recorder in recorders.items():
+        before = everything(scheduler, output, plan)
+        figures = recorder.record(output, plan)
+        for name, law in LAWS.items():
+            value = getattr(figures, name)
+            value = round(value, 9) if name == "kv_cache_usage" else value
+            yield law, f"{name} of recorder {which}", value, drawn
+        after = everything(scheduler, output, plan)
+        changed = {name: after[name] for name in before if after[name] != before[name]}
+        yield "I4", "what record() has changed", changed, drawn
+
+
+def counted(scheduler):
+    """The two meters, as the drawing has them."""
+    meters = scheduler.prefix_cache_stats, scheduler.preempted_prefix_cache_stats
+    newcomers, victims = (f"{each.hits} of {each.queries} tokens found" for each in meters)
+    return f"newcomers {newcomers}, victims {victims}"
+
+
+def everything(scheduler, output, plan):
+    """What record() can see, as plain values."""
+    held = scheduler.kv_cache_manager.get_block_ids
+    meters = scheduler.prefix_cache_stats, scheduler.preempted_prefix_cache_stats
+    return {
+        "running": [(type(scheduler.running), r.request_id, r.num_computed_tokens) for r in scheduler.running],
+        "waiting": [(type(scheduler.waiting), r.request_id, r.num_computed_tokens) for r in scheduler.waiting],
+        "blocks": [held(request.request_id) for request in scheduler.running],
+        "counters": [(each.requests, each.queries, each.hits) for each in meters],
+        "num_scheduled_tokens": list(output.num_scheduled_tokens.items()),
+        "scheduled_requests": [request.request_id for request in output.scheduled_requests],
+        "preempted_req_ids": list(output.preempted_req_ids),
+        "plan": (plan.swap_out, plan.swap_in, plan.copy),
+    }
+
+
+@concept(
+    "After any run the figures of a step are those of that step, and to look has changed nothing.",
+    invariant="I3",
+    searches=True,
+)
+def test_any_run(lab):
+    walk(lab, plan_run, play_run, 60)
+
+
+def plan_window(rng):
+    """Two windows on one meter that has begun already, and lookups of any size before each observe()."""
+    calls = [("PrefixCacheStats", rng.choice(((0, 0), (5, 5), (9, 4))))]
+    calls += [("CachingMetrics", which, rng.choice((0, 1, 2, 3, 5, 8, 16))) for which in ("one", "other")]
+    for _ in range(rng.choice((5, 15, 25, 60))):
+        kind = rng.random()
+        if kind < 0.6:
+            num_tokens = rng.choice((0, rng.randint(1, 9), rng.randint(1, 9)))
+            calls.append(("record", num_tokens, rng.choice((0, num_tokens, rng.randint(0, num_tokens)))))
+        elif kind < 0.95:
+            calls.append(("observe", *rng.choice((["one"], ["one", "other"], ["other"]))))
+        else:
+            calls.append(("CachingMetrics", rng.choice(("one", "other")), rng.choice((0, 1, 2, 4))))
+    return calls
+
+
+def play_window(lab, calls):
+    """CachingMetrics() has the size of the window, observe() has who observes."""
+    windows, sizes = {}, {}
+    for name, *arguments in calls:
+        if name == "PrefixCacheStats":
+            counts, lookups = lab.PrefixCacheStats(), [arguments[0]]
+            counts.record(*arguments[0])
+        elif name == "CachingMetrics":
+            which, sizes[which] = arguments
+            windows[which] = lab.CachingMetrics(counts, sizes[which])
+        elif name == "record":
+            counts.record(*arguments)
+            lookups.append(arguments)
+        else:
+            for which in arguments:
+                if which in windows:
+                    windows[which].observe()
+        now = f"lookups, found/tokens: {' '.join(f'{hits}/{tokens}' for tokens, hits in lookups)}"
+        for which, metrics in windows.items():
+            yield (
+                "I6",
+                f"hit_rate of {which}, whose window is {sizes[which]} requests",
+                round(float(metrics.hit_rate), 9),
+                now,
+            )
+        yield "I4", "requests, queries and hits that are counted", (counts.requests, counts.queries, counts.hits), now
+
+
+@concept(
+    "After any lookups the rate is that of the last whole steps that fit into the window.",
+    invariant="I6",
+    searches=True,
+)
+def test_any_window(lab):
+    walk(lab, plan_window, play_window, 100)

@@ -1,6 +1,6 @@
 """Lab 03.10: what goes to main memory and comes back; what it costs; and what happens when a step fails."""
 
-from labkit import cases, check, concept
+from labkit import cases, check, concept, search, walk
 
 
 class Memory:
@@ -35,6 +35,8 @@ class Memory:
         if given is None:
             return False
         request.num_computed_tokens = found
+        if not request.num_preemptions:
+            request.num_cached_tokens = found
         self.planned.append((request, count))
         return True
 
@@ -49,6 +51,7 @@ class Memory:
     def preempt(self, request):
         self.kv.free(request)
         request.num_computed_tokens = 0
+        request.num_preemptions += 1
 
     def end(self, request):
         request.status = type(request.status)("abort")
@@ -117,7 +120,9 @@ class Memory:
             table, held = self.kv.get_block_ids(request.request_id), pool.get_block_ids(request.request_id)
             reads = self.read(request) if table else "-"
             lines.append(f"{request.request_id}  blocks {join(table):13} CPU blocks {join(held):9} reads {reads}")
-        return "\n".join([*lines, f"free {self.kv.num_free_blocks} blocks, {pool.num_free_blocks} CPU blocks"])
+        mode = f'preemption_mode "{self.kv.preemption_mode}", blocks of {self.size}'
+        free = f"free {self.kv.num_free_blocks} of {self.blocks} blocks"
+        return "\n".join([mode, *lines, f"{free}, {pool.num_free_blocks} of {self.cpu_blocks} CPU blocks"])
 
 
 def join(numbers):
@@ -196,26 +201,7 @@ def test_which_is_cheaper(lab, case):
         see(f"whether swapping n tokens is cheaper, n = {num_tokens}", cost.swap_is_cheaper(num_tokens), equals=cheaper)
 
 
-@concept(
-    'A victim goes the cheaper way: with "swap" always out, with "cheaper" only when that costs less.', invariant="I2"
-)
-@cases(swap_a_short_one=("swap", 4, 2), swap_a_long_one=("swap", 5, 3), not_a_short_one=("cheaper", 4, 0),
-       a_long_one=("cheaper", 5, 3))  # fmt: skip
-def test_which_way_a_victim_goes(lab, case):
-    mode, count, expected = case
-    cost = {**NOTHING, "seconds_per_token": 1, "seconds_per_copy": 2}
-    memory = Memory(lab, preemption_mode=mode, preemption_cost=cost)
-    a = memory.begin("a", "abcdefgh", count)
-    see = check(memory.draw)
-    memory.preempt(a)
-    out, _ = memory.run()
-    see(f'blocks that go out with "{mode}": {count} tokens computed, from 5 on swapping is cheaper', len(out),
-        equals=expected)  # fmt: skip
-    _, found = memory.kv.get_computed_blocks(a)
-    see("tokens that a need not compute", found, equals=count if expected else 0)
-
-
-# --- out ----------------------------------------------------------------------------------------------------------
+# --- out and back -------------------------------------------------------------------------------------------------
 
 
 @concept(
@@ -242,7 +228,7 @@ def test_what_goes_out(lab, case):
     memory.preempt(a)
     out, into = memory.copy()
     see(
-        f"blocks that go out: {count} tokens are computed, in blocks of {size}",
+        f"blocks that go out, of pairs (block, CPU block): {count} tokens are computed, in blocks of {size}",
         [block for block, _ in out],
         equals=table[:num_blocks],
     )
@@ -250,6 +236,58 @@ def test_what_goes_out(lab, case):
     see("how many CPU blocks are held", memory.in_pool(), equals=num_blocks)
     see("what comes in", into, equals=[])
     see("how many blocks are free on the device, of 8", memory.kv.num_free_blocks, equals=8)
+
+
+@concept(
+    "It comes back to where it was: the tokens in the CPU pool need no computing.", invariant="I3", illustrates=True
+)
+@cases(
+    less_than_a_block=(4, "abc", 2),
+    a_block=(2, "abc", 2),
+    in_a_block=(2, "abcdef", 5),
+    two_blocks=(3, "abcdefg", 6),
+    blocks_of_1=(1, "abcd", 3),
+    blocks_of_4=(4, "abcdefghij", 9),
+    blocks_of_16=(16, "abcdefghijklmnopqrst", 19),
+    in_its_prompt=(2, "abcdefgh", 3),
+    in_its_prompt_at_a_block=(2, "abcdefgh", 4),
+)
+def test_it_comes_back_where_it_was(lab, case):
+    size, text, count = case
+    memory = Memory(lab, size=size)
+    a = memory.begin("a", text, count)
+    memory.preempt(a)
+    memory.run()
+    other = memory.begin("b", "VWXYZ")  # into the blocks that a had
+    see = check(memory.draw)
+    hits, found = memory.kv.get_computed_blocks(a)
+    see(f"tokens that a need not compute, {count} were computed", found, equals=count)
+    see("blocks of it that are on the device", len(hits), equals=0)
+    memory.admit(a)
+    memory.run()
+    see("what a reads after one token more", memory.read(a), equals=text[: count + 1])
+    see("what b reads, who has blocks that a had", memory.read(other), equals="VWXY")
+    held = -(-(count + 1) // size)
+    see("how many blocks a holds", len(memory.kv.get_block_ids("a")), equals=held)
+
+
+@concept(
+    'A victim goes the cheaper way: with "swap" always out, with "cheaper" only when that costs less.', invariant="I2"
+)
+@cases(swap_a_short_one=("swap", 4, 2), swap_a_long_one=("swap", 5, 3), not_a_short_one=("cheaper", 4, 0),
+       a_long_one=("cheaper", 5, 3))  # fmt: skip
+def test_which_way_a_victim_goes(lab, case):
+    mode, count, expected = case
+    cost = {**NOTHING, "seconds_per_token": 1, "seconds_per_copy": 2}
+    memory = Memory(lab, preemption_mode=mode, preemption_cost=cost)
+    a = memory.begin("a", "abcdefgh", count)
+    see = check(memory.draw)
+    memory.preempt(a)
+    out, _ = memory.run()
+    see(f'blocks that go out with "{mode}": {count} tokens computed, from 5 on swapping is cheaper', len(out),
+        equals=expected)  # fmt: skip
+    _, found = memory.kv.get_computed_blocks(a)
+    see("tokens that a need not compute", found, equals=count if expected else 0)
 
 
 @concept("All or nothing: who does not fit into the CPU pool as a whole is computed again.", invariant="I2")
@@ -294,39 +332,26 @@ def test_two_victims_of_a_step(lab):
         see(f"what {request.request_id} reads when it is back", memory.read(request)[:4], equals=text)
 
 
-# --- and back -----------------------------------------------------------------------------------------------------
+# --- back, and what was found meanwhile ---------------------------------------------------------------------------
 
 
 @concept(
-    "It comes back to where it was: the tokens in the CPU pool need no computing.", invariant="I3", illustrates=True
+    "A hit brings its own blocks: room is needed for what lies behind it, and for what is computed.",
+    invariant="I4",
+    illustrates=True,
 )
-@cases(
-    less_than_a_block=(4, "abc", 2),
-    a_block=(2, "abc", 2),
-    in_a_block=(2, "abcdef", 5),
-    two_blocks=(3, "abcdefg", 6),
-    blocks_of_1=(1, "abcd", 3),
-    blocks_of_4=(4, "abcdefghij", 9),
-    in_its_prompt=(2, "abcdefgh", 3),
-    in_its_prompt_at_a_block=(2, "abcdefgh", 4),
-)
-def test_it_comes_back_where_it_was(lab, case):
-    size, text, count = case
-    memory = Memory(lab, size=size)
-    a = memory.begin("a", text, count)
+@cases(all_was_found=3, two_blocks_were_found=2, one_block_was_found=1)
+def test_room_behind_a_hit(lab, case):
+    memory = Memory(lab, blocks=4, caching=True)
+    a = memory.begin("a", "abcdefg", 6)
     memory.preempt(a)
     memory.run()
-    other = memory.begin("b", "VWXYZ")  # into the blocks that a had
+    num_taken = (4 - case) * 2
+    memory.end(memory.begin("b", "0123456789"[: num_taken + 1], num_taken))  # into all blocks but the hits, and gone
     see = check(memory.draw)
-    hits, found = memory.kv.get_computed_blocks(a)
-    see(f"tokens that a need not compute, {count} were computed", found, equals=count)
-    see("blocks of it that are on the device", len(hits), equals=0)
-    memory.admit(a)
-    memory.run()
-    see("what a reads after one token more", memory.read(a), equals=text[: count + 1])
-    see("what b reads, who has blocks that a had", memory.read(other), equals="VWXY")
-    held = -(-(count + 1) // size)
-    see("how many blocks a holds", len(memory.kv.get_block_ids("a")), equals=held)
+    what = f"whether a can come back: of its 3 blocks {case} are found, and one more is for the next token"
+    see(what, memory.admit(a), equals=True)
+    see("how many blocks a holds", len(memory.kv.get_block_ids("a")), equals=4)
 
 
 @concept("What the prefix cache finds is not copied: only what lies behind it comes from the CPU pool.", invariant="I3")
@@ -375,7 +400,40 @@ def test_a_hit_beyond_the_pool(lab):
     see("what comes in", into, equals=[])
     see("what a reads after one token more", memory.read(a), equals="abcdefg")
     see("how many blocks a holds", len(memory.kv.get_block_ids("a")), equals=4)
+
+
+@concept("Who is back needs main memory no more, also where nothing had to be copied in.", invariant="I5")
+def test_back_without_a_copy(lab):
+    memory = Memory(lab, caching=True)
+    a = memory.begin("a", "abcdefg", 6)
+    memory.preempt(a)
+    memory.run()
+    see = check(memory.draw)
+    memory.admit(a)
+    _, into = memory.run()
+    see("what comes in: all of it was found on the device", into, equals=[])
     see("how many CPU blocks are held", memory.in_pool(), equals=0)
+
+
+@concept("The connector alone: what a failed step was to load is there as before, and in no copy of the next step.",
+         invariant="I6")  # fmt: skip
+def test_a_load_that_failed(lab):
+    connector = Memory(lab).kv.connector
+    a = lab.Request("a", [*range(6)], lab.SamplingParams())
+    a.num_computed_tokens = 5
+    connector.save(a, [3, 4, 5])
+    connector.begin_step()
+    connector.end_step(lab.KVResult())
+    a.num_computed_tokens = 0
+    connector.load(a, [7, 8], 1)
+    see = check(lambda: f"CPU blocks of a: {join(connector.pool.get_block_ids('a'))}")
+    see("copies in that the step has which fails", len(connector.begin_step().swap_in), equals=2)
+    connector.end_step(None)
+    for when in ("the failed step", "a step without a"):
+        found = connector.get_num_new_matched_tokens(a, 2).num_tokens
+        see(f"tokens of a behind the first 2, of 5, after {when}", found, equals=3)
+        see(f"copies in, after {when}", list(connector.begin_step().swap_in), equals=[])
+        connector.end_step(lab.KVResult())
 
 
 @concept("Room is for what comes back and for what is to be computed: one block too few is None.", invariant="I4")
@@ -534,6 +592,33 @@ def test_out_and_back_again_and_again(lab, case):
         a.append_output_token(ord(letters[-1]))
 
 
+@concept(
+    "The price is that of the computed tokens, wherever they came from and however often their request gave way.",
+    invariant="I2",
+    illustrates=True,
+)
+@cases(swap=("swap", 2), cheaper=("cheaper", 0))
+def test_what_the_price_is_of(lab, case):
+    mode, expected = case
+    cost = {**NOTHING, "seconds_per_token": 1, "seconds_per_copy": 2}
+    memory = Memory(lab, caching=True, preemption_mode=mode, preemption_cost=cost)
+    memory.begin("b", "abcdefg", 4)
+    a = memory.begin("a", "abWXYZVU", 2)
+    see = check(memory.draw)
+    for time in ("first", "second", "third", "fourth"):
+        memory.preempt(a)
+        out, _ = memory.run()
+        see(f'blocks that go out with "{mode}" the {time} time: 4 tokens are computed, 2 of them were found at first, '
+            "and from 5 on swapping is cheaper", len(out), equals=expected)  # fmt: skip
+        _, found = memory.kv.get_computed_blocks(a)
+        if found < 4:
+            memory.admit(a, 4 - found)
+        else:
+            memory.admit(a)
+            a.num_computed_tokens = 3
+        memory.run()
+
+
 # --- when a step has failed ---------------------------------------------------------------------------------------
 
 
@@ -607,11 +692,16 @@ def test_who_ran_when_a_step_failed(lab):
     one_block_was_found=(1, "ab", False),
     two_blocks_were_found=(2, "abcd", False),
     its_request_was_aborted=(1, "ab", True),
+    the_last_block_is_full=(2, "abcd", False, 6),
+    it_is_of_its_output=(2, "abcd", False, 7, "efgh"),
 )
 def test_what_was_not_copied_in_is_not_found(lab, case):
-    num_hits, expected, is_aborted = case
+    num_hits, expected, is_aborted, count, said = (*case, *(7, "")[len(case) - 3 :])
     memory = Memory(lab, blocks=4, caching=True)
-    a = memory.begin("a", "abcdefgh", 7)
+    a = memory.begin("a", "abcdefgh"[: 8 - len(said)], count - len(said))
+    for letter in said:
+        memory.say(a, letter)
+        memory.run()
     memory.preempt(a)
     memory.run()
     num_taken = (4 - num_hits) * 2
@@ -624,10 +714,57 @@ def test_what_was_not_copied_in_is_not_found(lab, case):
     see(
         "what is read in the blocks that the prefix cache finds for abcdefgh", memory.found("abcdefgh"), equals=expected
     )
-    see("CPU blocks held for a", memory.in_pool(), equals=0 if is_aborted else 4)
+    see("CPU blocks held for a", memory.in_pool(), equals=0 if is_aborted else -(-count // 2))
     if is_aborted:
         return
     memory.admit(a)
+    memory.run()
+    see("what a reads when it is back", memory.read(a), equals="abcdefgh"[: count + 1])
+
+
+@concept(
+    "Of several that were coming in when a step failed none may be found: each has names to withdraw.",
+    invariant="I6",
+    illustrates=True,
+)
+def test_several_were_coming_in(lab):
+    memory = Memory(lab, caching=True)
+    requests = [memory.begin(name, text) for name, text in (("a", "abcde"), ("b", "VWXYZ"))]
+    for request in requests:
+        memory.preempt(request)
+    memory.run()
+    memory.end(memory.begin("c", "0" * 17))  # into every block of the device, and gone
+    see = check(memory.draw)
+    for request in requests:
+        memory.admit(request)
+    memory.fail()
+    for text in ("abcd", "VWXY"):
+        see(f"what is read in the blocks that the prefix cache finds for {text}", memory.found(text), equals="")
+    for request in requests:
+        memory.admit(request)
+    memory.run()
+    see("what a and b read when they are back", [memory.read(request) for request in requests],
+        equals=["abcde", "VWXYZ"])  # fmt: skip
+
+
+@concept(
+    "Main memory has what was copied there, and not what its request found elsewhere later.",
+    invariant="I6",
+)
+def test_a_hit_beyond_the_pool_and_a_failed_step(lab):
+    memory = Memory(lab, caching=True)
+    a = memory.begin("a", "abcdefgh", 3)
+    memory.preempt(a)
+    memory.run()
+    memory.end(memory.begin("b", "abcdefgh"))  # the same prompt, computed further
+    memory.admit(a)
+    memory.fail()
+    memory.end(memory.begin("b", "0" * 17))  # into every block of the device, and gone
+    see = check(memory.draw)
+    _, found = memory.kv.get_computed_blocks(a)
+    see.true(f"a need not compute 3 tokens at most, those that went to the pool, though 6 were found; it is {found}",
+             found <= 3)  # fmt: skip
+    memory.admit(a, 8 - found)
     memory.run()
     see("what a reads when it is back", memory.read(a), equals="abcdefgh")
 
@@ -698,6 +835,97 @@ def test_an_id_that_is_used_again(lab):
         memory.run()
         see("what a reads when it is back", memory.read(a), equals=text)
         memory.end(a)
+
+
+@concept("Whether there is room, and which way is cheaper, is asked each time anew.", invariant="I2", illustrates=True)
+@cases(
+    room=({"cpu_blocks": 3}, "VWXYZ", 6, 3),
+    price=({"preemption_mode": "cheaper"}, "", 6, 3),
+)
+def test_each_time_anew(lab, case):
+    options, other, count, expected = case
+    memory = Memory(lab, preemption_cost={**NOTHING, "seconds_per_token": 1, "seconds_per_copy": 2}, **options)
+    if other:
+        b = memory.begin("b", other)
+        memory.preempt(b)
+        memory.run()
+    a = memory.begin("a", "abcdefgh", count if other else 4)
+    see = check(memory.draw)
+    memory.preempt(a)
+    out, _ = memory.run()
+    see("blocks that go out when a gives way for the first time", len(out), equals=0)
+    if other:
+        memory.end(b)
+    memory.admit(a, count)
+    memory.run()
+    memory.preempt(a)
+    out, _ = memory.run()
+    why = "b has left main memory" if other else "6 tokens are computed, 4 were: from 5 on swapping is cheaper"
+    see(f"blocks that go out when a gives way again: {why}", len(out), equals=expected)
+
+
+@concept(
+    "A load is a request's, not a name's: who ends while it comes in leaves nothing to the next of its name.",
+    invariant="I7",
+    illustrates=True,
+)
+@cases(the_step_goes_well=False, the_step_fails=True)
+def test_a_load_of_one_that_has_ended(lab, case):
+    memory = Memory(lab)
+    a = memory.begin("a", "abcdef")
+    memory.preempt(a)
+    memory.run()
+    memory.admit(a)
+    memory.copy()
+    memory.end(a)
+    memory.planned = []
+    memory.kv.end_step(None if case else lab.KVResult())
+    again = memory.make("a", "VWXYZ")
+    memory.requests = [again]
+    see = check(memory.draw)
+    _, found = memory.kv.get_computed_blocks(again)
+    see("tokens that the next a need not compute", found, equals=0)
+    memory.admit(again, 4)
+    see("num_external_tokens of the next a", memory.kv.num_external_tokens(again), equals=0)
+    see("copies of its step, (out, in)", [*map(len, memory.run())], equals=[0, 0])
+    see("what it reads", memory.read(again), equals="VWXY")
+
+
+@concept(
+    "Two managers know nothing of each other, though their requests have the same names.",
+    invariant="I5",
+    illustrates=True,
+)
+def test_two_managers(lab):
+    memories = [Memory(lab), Memory(lab)]
+    requests = [memory.begin("a", "abcde") for memory in memories]
+    see = check(lambda: "\n".join(memory.draw() for memory in memories))
+    for memory, request in zip(memories, requests):
+        memory.preempt(request)
+        copies = [tuple(map(len, each.run())) for each in memories[::-1]]
+        see("copies of the other one and of the one whose a gives way, (out, in)",
+            copies if memory is memories[0] else copies[::-1], equals=[(0, 0), (2, 0)])  # fmt: skip
+    for memory, request in zip(memories, requests):
+        memory.admit(request)
+        copies = [tuple(map(len, each.run())) for each in memories[::-1]]
+        see("copies of the other one and of the one whose a comes back, (out, in)",
+            copies if memory is memories[0] else copies[::-1], equals=[(0, 0), (0, 2)])  # fmt: skip
+        see("what a reads", memory.read(request), equals="abcde")
+
+
+@concept("The lists that a method is given are read, and are the caller's.", invariant="I4")
+def test_lists_are_the_callers(lab):
+    memory = Memory(lab)
+    a, connector = memory.begin("a", "abcde"), memory.kv.connector
+    blocks = memory.kv.get_block_ids("a")
+    given = list(blocks)
+    see = check(memory.draw)
+    connector.save(a, given)
+    see("the list that save() was given, after the call", given, equals=blocks)
+    memory.run()
+    given = [7, 8]
+    connector.load(a, given, 0)
+    see("the list that load() was given, after the call", given, equals=[7, 8])
 
 
 # --- all together -------------------------------------------------------------------------------------------------
@@ -809,3 +1037,263 @@ def test_whichever_step_fails(lab, case):
     for fails in range(whole.steps):
         run = Run(lab, **options)
         run.until_the_end(check(run.draw), fails, copied)
+
+
+# --- any figures, any steps ---------------------------------------------------------------------------------------
+
+
+def plan_figures(rng, size):
+    """Figures of a machine in powers of two, so that all sums are exact; and numbers of tokens, small ones first."""
+    most = 2 ** rng.randint(0, min(size, 11))
+    figures = {
+        "seconds_per_token": rng.choice((0, 1, 3, 4)) * 2.0 ** -rng.randint(0, 20),
+        "seconds_per_pair": rng.choice((0, 0, 1, 3)) * 2.0 ** -rng.randint(0, 30),
+        "bytes_per_token": rng.choice((0, 1, 6, 2**17)),
+        "bandwidth": 2.0 ** rng.randint(0, 36),
+        "seconds_per_copy": rng.choice((0, 1, 5)) * 2.0 ** -rng.randint(0, 20),
+    }
+    return figures, sorted({0, 1, most - 1, most, *(rng.randint(0, most) for _ in range(4))})
+
+
+def judge_figures(lab, case):
+    figures, numbers = case
+    with lab.reference() as reference:
+        theirs = reference.PreemptionCost(**figures)
+        close = theirs.crossover
+        numbers = numbers if close > 2000 else sorted({*numbers, *(max(0, int(close) + i) for i in (-1, 0, 1, 2))})
+        expected = [(theirs.recompute(n), theirs.swap(n), theirs.swap_is_cheaper(n)) for n in numbers]
+    cost = lab.PreemptionCost(**figures)
+    see = check(lambda: "\n".join(f"{name} {value}" for name, value in figures.items()))
+    for n, (recompute, swap, is_cheaper) in zip(numbers, expected):
+        mine = cost.recompute(n)
+        if abs(mine - recompute) > 1e-9 * recompute:
+            see(f"seconds to compute {n} tokens again", mine, equals=recompute)
+        mine = cost.swap(n)
+        if abs(mine - swap) > 1e-9 * swap:
+            see(f"seconds to swap {n} tokens out and back", mine, equals=swap)
+        what = f"whether swapping {n} tokens is cheaper: {swap} against {recompute} seconds"
+        see(what, cost.swap_is_cheaper(n), equals=is_cheaper)
+
+
+@concept(
+    "Which way is cheaper depends on the figures and the number of tokens alone, to the last digit.",
+    invariant="I1",
+    searches=True,
+)
+def test_any_figures(lab):
+    search(lab, plan_figures, judge_figures, 100)
+
+
+class Walk(Memory):
+    """The calls of a walk, and what may be seen. Requests wait, run, give way and end; a call without sense is none.
+
+    What the prefix cache finds may differ from one right way to the next: what is said of it is true of each.
+    """
+
+    def __init__(self, lab, **options):
+        super().__init__(lab, **options)
+        self.alive, self.was, self.num_said = {}, {}, 0
+        self.behind = {}  # by their ids: tokens to load of those that are admitted in the step
+        self.kept, self.may_leave = set(), set()  # by their ids: who is in main memory, and who need not be any more
+        self.params = lab.SamplingParams(max_tokens=64)
+        self.is_exact = not self.kv.enable_prefix_caching
+
+    def make(self, name, text):
+        return self.lab.Request(name, [ord(letter) for letter in text], self.params)
+
+    def runs(self, name):
+        return name in self.alive and self.kv.get_block_ids(name)
+
+    def do_add(self, name, text):
+        if name not in self.alive:
+            self.alive[name] = self.make(name, text)
+            self.requests.append(self.alive[name])
+        yield from ()
+
+    def do_end(self, name, how):
+        if name in self.alive:
+            before = self.draw()
+            self.leave(name, how)
+            yield from self.look("I7", before)
+
+    def leave(self, name, how):
+        request = self.alive.pop(name)
+        self.requests.remove(request)
+        self.kept.discard(name)
+        self.may_leave.discard(name)
+        request.status = type(request.status)(how)
+        self.kv.free(request)
+
+    def do_flush(self):
+        """Somebody takes every free block, and goes: nothing that nobody holds is found any more."""
+        num_tokens = self.kv.num_free_blocks * self.size
+        if num_tokens:
+            self.num_said += 1
+            filler = self.make("filler", chr(0x4000 + self.num_said) * (num_tokens + 1))
+            self.kv.allocate_slots(filler, num_tokens)
+            self.kv.begin_step()
+            self.kv.end_step(self.lab.KVResult())
+            filler.num_computed_tokens = num_tokens
+            filler.status = type(filler.status)("length")
+            self.kv.free(filler)
+        yield from ()
+
+    def preempt(self, request):
+        if not self.pool.get_block_ids(request.request_id):  # else it is there since an earlier step
+            self.was[request.request_id] = request.num_computed_tokens
+        super().preempt(request)
+
+    def do_step(self, options=()):
+        """Who gives way (out), who goes on (on), who is admitted (back); who ends while the model runs; if it fails."""
+        options, before = dict(options), self.draw()
+        fails, count = options.get("fails", ""), options.get("count", 1)
+        held, gone = self.in_pool(), [name for name in options.get("out", "") if self.runs(name)]
+        for name in gone:
+            self.preempt(self.alive[name])
+        num_out = self.in_pool() - held
+        if self.is_exact:
+            yield "I2", "CPU blocks for those that give way", num_out, before, before
+        for name in options.get("on", ""):
+            if self.runs(name):
+                request = self.alive[name]
+                n = min(count, request.num_tokens - request.num_computed_tokens)
+                if self.kv.allocate_slots(request, n) is not None:
+                    self.planned.append((request, n))
+        num_in, self.behind = 0, {}
+        for name in options.get("back", ""):
+            if name in self.alive and not self.runs(name) and (self.is_exact or name not in gone):
+                num_in += yield from self.come_back(self.alive[name], count, before)
+        for name, behind in self.behind.items():
+            external = self.kv.num_external_tokens(self.alive[name])
+            what = f"num_external_tokens({name}) less the tokens to load, when all are admitted"
+            yield "I3", what, external - behind, before, before
+        if fails != "before its copies":
+            out, into = self.copy()
+            yield "I2", "copies out less the CPU blocks for those that give way", len(out) - num_out, before, before
+            yield "I3", "copies in less those that are needed", len(into) - num_in, before, before
+        if not fails:
+            self.kept = (self.kept | set(gone)) - {request.request_id for request, _ in self.planned}
+            self.may_leave -= set(gone)
+        if options.get("ends") in self.alive:
+            self.leave(options["ends"], options.get("how", "abort"))
+        self.finish(fails)
+        yield from self.look("I6" if fails else "I7" if "ends" in options else "I5", before)
+
+    def come_back(self, request, count, before):
+        """A request is admitted if it can be; returns how many of its blocks are to be copied in."""
+        name = request.request_id
+        saved = self.was.get(name, 0) if self.pool.get_block_ids(name) else 0
+        hits, found = self.kv.get_computed_blocks(request)
+        hit = len(hits) * self.size
+        what = f"tokens of {name} that need no computing, less the larger of {saved} saved and {hit} cached ones"
+        yield "I3", what, found - max(saved, hit), before, before
+        n = min(count, request.num_tokens - found)
+        given = self.kv.allocate_slots(request, n, hits)
+        if self.is_exact:
+            what = f"whether {name} gets slots for {n} tokens and the {found} that need no computing"
+            yield "I4", what, given is not None, before, before
+        if given is None:
+            return 0
+        self.behind[name] = max(saved - hit, 0)
+        request.num_computed_tokens = found
+        if not request.num_preemptions:
+            request.num_cached_tokens = found
+        self.planned.append((request, n))
+        needed = max(-(-saved // self.size) - len(hits), 0)
+        if not needed:
+            self.may_leave.add(name)
+        return needed
+
+    def finish(self, fails):
+        if fails:
+            self.fail(copied=False)
+            return
+        self.write()
+        self.kv.end_step(self.lab.KVResult())
+        for request, count in self.planned:
+            request.num_computed_tokens += count
+            if request.num_computed_tokens == request.num_tokens:
+                self.num_said += 1
+                request.append_output_token(ord("A") + self.num_said % 26)
+        self.planned = []
+
+    def look(self, law, before):
+        """Who reads or finds what is not its own, and who holds what."""
+        texts = {name: self.text(request)[: request.num_computed_tokens] for name, request in self.alive.items()}
+        reads = {name: self.read(self.alive[name]) for name in texts}
+        wrong = {name: reads[name] for name in texts if self.runs(name) and reads[name] != texts[name]}
+        yield "I4", "what those read that do not read their own tokens", wrong, before, before
+        held = {name: len(self.pool.get_block_ids(name)) for name in self.alive if self.pool.get_block_ids(name)}
+        running = {name: number for name, number in held.items() if self.runs(name)}
+        yield "I5", "CPU blocks of those that run", running, before, before
+        yield (
+            law,
+            "CPU blocks that are held, less those of requests that live",
+            self.in_pool() - sum(held.values()),
+            before,
+            before,
+        )
+        if self.is_exact:
+            yield law, "CPU blocks of each", held, before, before
+            yield law, "how many blocks are free", self.kv.num_free_blocks, before, before
+            return
+        some = [self.text(request) for request in self.alive.values()]
+        finds = {text: self.found(text) for text in some}
+        wrong = {text: found for text, found in finds.items() if not text.startswith(found)}
+        yield "I6", "what is found for a text that is not the text", wrong, before, before
+        wrong = sorted((held.keys() ^ self.kept) - self.may_leave)
+        law = "I2" if law == "I5" else law
+        yield law, "who is in main memory and should not be, or the other way round", wrong, before, before
+
+
+def plan_any(rng):
+    """Few blocks, and a main memory that may be too small or too dear; or a prefix cache, and room for all."""
+    caching = rng.random() < 0.5
+    size = rng.choice((1, 2, 3, 4))
+    limits = {"size": size, "blocks": 40, "cpu_blocks": 60, "caching": True}
+    if not caching:
+        blocks = -(-10 // size) + rng.choice((0, 1, 3))
+        limits |= {"blocks": blocks, "cpu_blocks": rng.choice((0, 3, 3, blocks, 40)), "caching": False}
+        if rng.random() < 0.5:
+            cost = {**NOTHING, "seconds_per_token": 1, "seconds_per_copy": rng.choice((1.25, 2.25))}
+            limits |= {"preemption_mode": "cheaper", "preemption_cost": cost}
+    calls = [("OffloadingKVCacheManager", limits)]
+    names = rng.choice(("dbca", "dbca", "gfdbeca"))
+    for number in range(rng.randint(8, 18)):
+        kind = rng.random()
+        if kind < 0.2 or number < 3:
+            length = rng.choice((0, 2, 4, 6))
+            text = "abcdefgh"[:length] + "".join(rng.choices("XY", k=rng.randint(1, 4)))
+            calls.append(("add", rng.choice(names), text))
+        elif kind < 0.26:
+            calls.append(("end", rng.choice(names), rng.choice(("stop", "length", "abort", "error"))))
+        elif kind < 0.32:
+            calls.append(("flush",))
+        else:
+            some = rng.sample(names, len(names))
+            num_out, num_back = rng.choice((0, 0, 1, 2, len(names))), rng.choice((0, 1, 2, 4, len(names)))
+            options = {"out": "".join(some[:num_out]), "on": "".join(some[num_out:]), "count": rng.choice((1, 2, 4, 9))}
+            options["back"] = "".join(rng.sample(names, num_back))
+            if rng.random() < 0.15:
+                options["fails"] = "before its copies" if rng.random() < 0.5 else "after its copies"
+            if rng.random() < 0.15:
+                options |= {"ends": rng.choice(names), "how": rng.choice(("stop", "length", "abort", "error"))}
+            calls.append(("step", options))
+    return calls
+
+
+def play_any(lab, calls):
+    for name, *arguments in calls:
+        if name == "OffloadingKVCacheManager":
+            memory = Walk(lab, **arguments[0])
+        else:
+            yield from getattr(memory, f"do_{name}")(*arguments)
+
+
+@concept(
+    "After any steps, failed ones too, everybody reads its own tokens, and main memory has who waits and nobody else.",
+    invariant="I4",
+    searches=True,
+)
+def test_any_calls(lab):
+    walk(lab, plan_any, play_any, 60)

@@ -2,7 +2,7 @@ STORY = (
     "A learner heard that block 0 is the null block and treats it as 'no block yet'. All tokens there get slot "
     "-1 and are never stored."
 )
-CONCEPT = "The slots of block b are block_size numbers in a row, from b * block_size on; block 0 is a block."
+CONCEPT = "Block 0 is a block like any other: its first slot is 0."
 EDITS = [
     (
         "    return block_ids * block_size + positions % block_size",

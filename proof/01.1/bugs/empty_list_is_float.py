@@ -2,7 +2,7 @@ STORY = (
     "Slots are collected in a list and made an array at the end. An empty list becomes float64, and the first "
     "step without tokens fails far away."
 )
-CONCEPT = "A step without tokens has no slots, and they are int64 like any others."
+CONCEPT = "Slots are an int64 array, be they many, few or none."
 EDITS = [
     (
         """    block_ids = block_tables[requests, positions // block_size].astype(np.int64)

@@ -1,5 +1,5 @@
 STORY = "The result is a new tensor, bound to the name of the parameter. The caller's cache stays as it was."
-CONCEPT = "A decode is a batch of one row, and goes to one slot."
+CONCEPT = "The key of a row goes into the caller's key cache, its value into the caller's value cache."
 EDITS = [
     (
         """        for token, slot in enumerate(metadata.slot_mapping.tolist()):

@@ -2,7 +2,7 @@ STORY = (
     "Written for a model with one KV head, and torch broadcasts it to all of them. Every head gets the keys of "
     "the first."
 )
-CONCEPT = "A slot holds all KV heads of a token."
+CONCEPT = "A slot holds all KV heads of a token, with all their numbers."
 EDITS = [
     (
         "key_cache[block_id, offset] = key[token]",

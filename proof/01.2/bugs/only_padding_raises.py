@@ -2,7 +2,7 @@ STORY = (
     "The highest slot is asked for before anything is written, to see whether the cache is large enough. A batch "
     "of padding has none, and the step raises."
 )
-CONCEPT = "Padding has no place in the cache: -1 is neither the last slot nor the first."
+CONCEPT = "A batch may be nothing but padding: a recorded step runs with as many rows as it was recorded with."
 EDITS = [
     (
         """        for token, slot in enumerate(metadata.slot_mapping.tolist()):

@@ -2,7 +2,7 @@ STORY = (
     "The cache was float16 once, and the conversion was left in when models moved to bfloat16. Large keys become "
     "infinite."
 )
-CONCEPT = "What is stored is what was computed, bit for bit: 100,000 fits bfloat16 and does not fit float16."
+CONCEPT = "What is stored is what was computed, bit for bit, whatever the dtype."
 EDITS = [
     (
         "key_cache[block_id, offset] = key[token]",

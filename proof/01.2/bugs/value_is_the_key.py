@@ -1,5 +1,5 @@
 STORY = "A line is copied and one word of it not changed. The cache of values holds keys."
-CONCEPT = "A decode is a batch of one row, and goes to one slot."
+CONCEPT = "The key of a row goes into the caller's key cache, its value into the caller's value cache."
 EDITS = [
     (
         "value_cache[block_id, offset] = value[token]",

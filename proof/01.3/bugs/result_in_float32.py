@@ -1,5 +1,5 @@
 STORY = "The result stays float32. The next layer's matrix product refuses it."
-CONCEPT = "bfloat16 is for storing: the arithmetic is float32, and the result is rounded once."
+CONCEPT = "The result has the dtype of the query, whatever the caches store."
 EDITS = [
     (
         "    return softmax.result().view(-1, head_dim).to(query.dtype)",

@@ -2,7 +2,7 @@ STORY = (
     "The product of query and key is taken in the dtype of the cache. A product near 256 is off by up to 1, "
     "which changes its weight by a third."
 )
-CONCEPT = "bfloat16 is for storing: the arithmetic is float32, and the result is rounded once."
+CONCEPT = "Scores, weights and sums are float32: what nearly cancels shows when one of them was rounded to 16 bits."
 EDITS = [
     (
         """    grouped = query.float().view(num_kv_heads, -1, head_dim)

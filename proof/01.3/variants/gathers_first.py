@@ -1,4 +1,4 @@
-"""Keeps all pieces and takes torch's softmax at the end; gathers every visible key before it looks at one."""
+"""Keeps copies of all pieces and takes torch's softmax at the end; gathers every visible key before it looks at one."""
 
 import torch
 
@@ -9,8 +9,8 @@ class OnlineSoftmax(ReferenceOnlineSoftmax):
     """What is not defined here is the reference's."""
 
     def add(self, scores, values):
-        """Keep the piece."""
-        vars(self).setdefault("pieces", []).append((scores, values))
+        """Keep a copy of the piece."""
+        vars(self).setdefault("pieces", []).append((scores.clone(), values.clone()))
 
     def result(self):
         """One softmax over all that was kept."""

@@ -1,5 +1,5 @@
 STORY = "The loads are masked and the stores are not. The padding of the range overwrites the slot behind."
-CONCEPT = "A range is padded to a power of two; what it holds beyond ROW is not stored."
+CONCEPT = "A range is padded to a power of two; what it holds beyond ROW is neither loaded nor stored."
 EDITS = [
     (
         "tl.store(key_cache_ptr + slot * ROW + numbers, key, mask=mask)",

@@ -2,7 +2,7 @@ STORY = (
     "append_n closes the gap forwards only. The far end still believes that the old back is the last, and the "
     "next append cuts off what came between."
 )
-CONCEPT = "What is appended is taken last, in the order given."
+CONCEPT = "To put nothing in, or to take nothing out, changes nothing; an empty queue gives nothing."
 EDITS = [
     (
         """        last.next_free_block = self._tail

@@ -2,7 +2,7 @@ STORY = (
     "The loop is written around blocks[0] and blocks[-1]. Nothing to append is an everyday call, made for "
     "every table of useless blocks, and it ends with an IndexError."
 )
-CONCEPT = "What is appended is taken last, in the order given."
+CONCEPT = "To put nothing in, or to take nothing out, changes nothing; an empty queue gives nothing."
 EDITS = [
     (
         "        self.append_n(blocks)",

@@ -2,7 +2,7 @@ STORY = (
     "The number is taken with a walk of its own before the loop. A generator is empty by then: the blocks are "
     "counted and never arrive."
 )
-CONCEPT = "What is appended is taken last, in the order given."
+CONCEPT = "Blocks may come from a generator, which can be walked once."
 EDITS = [
     (
         """        last = self._tail.prev_free_block

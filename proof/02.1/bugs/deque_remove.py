@@ -2,7 +2,7 @@ STORY = (
     "collections.deque has a remove(), so why write one? It compares block after block from the front, with "
     "the lock of the whole engine in hand."
 )
-CONCEPT = "Nobody walks the queue: a call looks at the blocks it moves and at their neighbours."
+CONCEPT = "No call walks the queue: it looks at the blocks it moves and at their neighbours."
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence

@@ -2,7 +2,7 @@ STORY = (
     "popleft_n of all blocks takes a short cut that leaves their links as they were. A block that was taken looks as "
     "if it were in, and remove() of it passes."
 )
-CONCEPT = "After any calls in any order, the queue is what they made of it."
+CONCEPT = "A block that is not in the queue cannot be removed: ValueError, and nothing changes."
 EDITS = [
     (
         """        taken = []

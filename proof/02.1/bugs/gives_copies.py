@@ -2,7 +2,7 @@ STORY = (
     "Only the numbers are kept, and a new block object is made when one is taken. Its reference count and its "
     "content are not those of the pool's block."
 )
-CONCEPT = "Blocks are taken from the front, in the order in which they came."
+CONCEPT = "What is taken are the very blocks that were put in, and all but the links is as it was."
 BASE = "ordered_dict"
 EDITS = [
     (

@@ -2,7 +2,7 @@ STORY = (
     "The list is built anew without the block, which reads well. Every prefix hit copies the whole list, and a "
     "large pool spends its time on that."
 )
-CONCEPT = "A long queue is left from the back as fast as a short one."
+CONCEPT = "A call costs the same, however long the queue is."
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence

@@ -2,7 +2,7 @@ STORY = (
     "prepend_n begins with blocks[0], the new front. A table without useless blocks has none, and giving it "
     "back ends with an IndexError."
 )
-CONCEPT = "What is prepended is taken next, in the order given."
+CONCEPT = "To put nothing in, or to take nothing out, changes nothing; an empty queue gives nothing."
 EDITS = [
     (
         """        first = self._head.next_free_block

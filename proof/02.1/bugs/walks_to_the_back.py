@@ -2,7 +2,7 @@ STORY = (
     "A singly linked list has no way to its back, so append walks there from the front. With a hundred "
     "thousand free blocks every finished request waits for the walk."
 )
-CONCEPT = "Nobody walks the queue: a call looks at the blocks it moves and at their neighbours."
+CONCEPT = "No call walks the queue: it looks at the blocks it moves and at their neighbours."
 EDITS = [
     (
         """        last = self._tail.prev_free_block

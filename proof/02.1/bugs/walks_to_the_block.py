@@ -2,7 +2,7 @@ STORY = (
     "remove() looks for the block from the front, as in a list of values. A prefix hit far back in a large "
     "pool then costs more than computing the prefix again."
 )
-CONCEPT = "Nobody walks the queue: a call looks at the blocks it moves and at their neighbours."
+CONCEPT = "No call walks the queue: it looks at the blocks it moves and at their neighbours."
 EDITS = [
     (
         """        before, after = block.prev_free_block, block.next_free_block

@@ -1,5 +1,5 @@
 STORY = "An empty queue refuses popleft_n(0), though nothing more is asked for than there is."
-CONCEPT = "After any calls in any order, the queue is what they made of it."
+CONCEPT = "To put nothing in, or to take nothing out, changes nothing; an empty queue gives nothing."
 EDITS = [
     (
         "        if num_blocks > self.num_free_blocks:",

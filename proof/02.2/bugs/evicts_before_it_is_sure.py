@@ -2,7 +2,7 @@ STORY = (
     "The content of the first blocks in line is forgotten before the queue is asked. When there are too few, "
     "the cache is empty and nobody has gained a block."
 )
-CONCEPT = "Too many asked for: ValueError, and nobody is taken or evicted."
+CONCEPT = "Too many asked for: ValueError, and no block is taken or evicted."
 EDITS = [
     (
         """        taken = self.free_queue.popleft_n(num_blocks)

@@ -2,7 +2,7 @@ STORY = (
     "A table without any content goes to the front as it stands. Nobody notices with one block; with two the "
     "order differs from what was promised."
 )
-CONCEPT = "Blocks without content are of no use to anybody: they are taken first, again the tail first."
+CONCEPT = "Blocks without content are of no use: they are taken first, again the tail first."
 EDITS = [
     (
         """        self.free_queue.prepend_n(useless)

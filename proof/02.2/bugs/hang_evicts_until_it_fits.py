@@ -2,7 +2,7 @@ STORY = (
     "Somebody believes that evicting content makes blocks free, and evicts until enough are. Cached blocks "
     "were free all along, so the loop never ends."
 )
-CONCEPT = "Too many asked for: ValueError, and nobody is taken or evicted."
+CONCEPT = "Too many asked for: ValueError, and no block is taken or evicted."
 EDITS = [
     (
         "        taken = self.free_queue",

@@ -2,7 +2,7 @@ STORY = (
     "A block is thought to be free, held or shared, so the count stops at two. When three requests have the "
     "same prompt, the second one that ends takes it from the third."
 )
-CONCEPT = "Who touches a held block shares it: one more holder, and the queue is not asked."
+CONCEPT = "A held block that is touched has one holder more, and the queue is not asked."
 EDITS = [
     (
         """            block.ref_cnt += 1

@@ -2,7 +2,7 @@ STORY = (
     "Somebody guards against a request for no blocks. A decode step whose last block has room asks for none, "
     "so nearly every step ends with an error."
 )
-CONCEPT = "Fresh blocks come from the front of the queue, in its order."
+CONCEPT = "None are asked for: none are given, also when none are free, and nothing changes."
 EDITS = [
     (
         """        taken = self.free_queue.popleft_n(num_blocks)

@@ -2,7 +2,7 @@ STORY = (
     "Blocks are taken one at a time until the queue raises. Those that were taken before the error belong to "
     "nobody and never come back."
 )
-CONCEPT = "Too many asked for: ValueError, and nobody is taken or evicted."
+CONCEPT = "Too many asked for: ValueError, and no block is taken or evicted."
 EDITS = [
     (
         """        taken = self.free_queue.popleft_n(num_blocks)

@@ -2,7 +2,7 @@ STORY = (
     'touch() says "held" where it should say "held once more". The first request that ends takes the block '
     "away from all others."
 )
-CONCEPT = "Who touches a held block shares it: one more holder, and the queue is not asked."
+CONCEPT = "A held block that is touched has one holder more, and the queue is not asked."
 EDITS = [
     (
         """            block.ref_cnt += 1

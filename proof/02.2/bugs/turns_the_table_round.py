@@ -2,7 +2,7 @@ STORY = (
     "table.reverse() is shorter than reversed(table), and it changes the caller's list. Who looks at the table "
     "afterwards takes the tail for the head."
 )
-CONCEPT = "Freed more often than held is an error that must be seen, and the caller keeps the list given."
+CONCEPT = "Lists belong to the caller: none that is given is changed, and none is kept."
 EDITS = [
     (
         """        for block in reversed(table):

@@ -2,7 +2,7 @@ STORY = (
     "All blocks go to the back, as in a plain queue. Empty blocks wait there while good content is evicted in "
     "front of them."
 )
-CONCEPT = "Blocks without content are of no use to anybody: they are taken first, again the tail first."
+CONCEPT = "Blocks without content are of no use: they are taken first, again the tail first."
 EDITS = [
     (
         """        self.free_queue.prepend_n(useless)

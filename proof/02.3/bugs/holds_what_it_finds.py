@@ -2,7 +2,7 @@ STORY = (
     "The blocks are held at once, so that nobody can take them. A request that is looked up and then not "
     "admitted holds them for ever."
 )
-CONCEPT = "Looking changes nothing: who is not admitted after all has taken nothing."
+CONCEPT = "To look changes nothing: a request that is not admitted after all has taken nothing."
 EDITS = [
     (
         "        return hits, len(hits) * self.block_size",

@@ -2,7 +2,7 @@ STORY = (
     "The lookup sets the request's counter, since it has to be set anyway. If the admission fails, the request "
     "skips its beginning the next time."
 )
-CONCEPT = "Looking changes nothing: who is not admitted after all has taken nothing."
+CONCEPT = "To look changes nothing: a request that is not admitted after all has taken nothing."
 EDITS = [
     (
         "        return hits, len(hits) * self.block_size",

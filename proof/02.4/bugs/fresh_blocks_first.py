@@ -2,7 +2,7 @@ STORY = (
     "Fresh blocks are taken before the hits are held. When the queue is short they are the hits themselves, "
     "and one block stands twice in the table."
 )
-CONCEPT = "Hits are held before fresh blocks are taken, or they would be evicted for the request itself."
+CONCEPT = "A hit is still what was found when the request has its slots."
 EDITS = [
     (
         """            pool.touch(computed_blocks)

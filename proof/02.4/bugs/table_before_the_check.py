@@ -2,7 +2,7 @@ STORY = (
     "The table is made at the beginning, since it will be needed. A request that was refused now holds an "
     "empty one, and the engine never believes that it is idle."
 )
-CONCEPT = "Free hits are part of the price: a request that fits with them is admitted, else nobody is held."
+CONCEPT = "A refusal leaves no trace: no order, no count, no name, no table, no counter."
 EDITS = [
     (
         """        new_blocks: list[KVCacheBlock] = []

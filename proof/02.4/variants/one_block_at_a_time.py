@@ -31,7 +31,7 @@ class KVCacheManager(ReferenceKVCacheManager):
         end = first + num_new_tokens
         if self.num_blocks_needed(request, end, computed_blocks) > self.block_pool.num_free_blocks:
             return None
-        table = self._tables.setdefault(request.request_id, [])
+        table = self._tables.get(request.request_id, [])
         for block in computed_blocks:
             self.block_pool.touch([block])
             table.append(block)
@@ -39,6 +39,8 @@ class KVCacheManager(ReferenceKVCacheManager):
         while len(table) * self.block_size < end:
             new += self.block_pool.get_new_blocks(1)
             table.append(new[-1])
+        if table:
+            self._tables[request.request_id] = table
         if self.enable_prefix_caching:
             for position in range(first, end):
                 if (position + 1) % self.block_size == 0:

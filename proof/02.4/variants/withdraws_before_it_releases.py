@@ -1,4 +1,4 @@
-"""Blocks are published where they have no hash yet; free withdraws first, so such blocks go to the front of the queue."""
+"""New content is published where a block has no hash yet; free withdraws first, so such blocks go to the front of the queue."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -30,7 +30,8 @@ class KVCacheManager(ReferenceKVCacheManager):
             self._tables[request.request_id] = table
         if self.enable_prefix_caching:
             names = self._block_hashes(request)
-            for block, name in list(zip(table, names))[: num_tokens // self.block_size]:
+            first, end = (num_tokens - num_new_tokens) // self.block_size, num_tokens // self.block_size
+            for block, name in list(zip(table, names))[first:end]:
                 if block.block_hash is None:
                     self.block_pool.cache_block(block, name)
         return new

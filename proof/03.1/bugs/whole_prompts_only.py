@@ -2,7 +2,7 @@ STORY = (
     "An engine without chunked prefill takes a prompt as a whole or not at all. A prompt longer than the budget "
     "waits for ever."
 )
-CONCEPT = "A long prompt is cut by the budget alone; who is next in line gets what its last chunk leaves."
+CONCEPT = "The budget alone cuts a long prompt; the next request gets what its last chunk leaves."
 EDITS = [
     (
         "return num_new_tokens if num_new_tokens < token_budget else token_budget",

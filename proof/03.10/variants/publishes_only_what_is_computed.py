@@ -79,10 +79,14 @@ class OffloadingKVCacheManager(ReferenceOffloadingKVCacheManager):
             return super().allocate_slots(request, num_new_tokens, computed_blocks)
         hit = start * self.block_size
         num_behind = self._num_loadable_tokens(request, hit)
-        with self._counter_at(request, num_behind):
-            new = super().allocate_slots(request, num_new_tokens, computed_blocks)
-        if new is None:
+        num_tokens = hit + num_behind + num_new_tokens
+        if self.num_blocks_needed(request, num_tokens, computed_blocks) > self.num_free_blocks:
             return None
+        if computed_blocks:
+            self.block_pool.touch(computed_blocks)
+            self._tables[name] = list(computed_blocks)
+        with self._counter_at(request, hit + num_behind):
+            new = super().allocate_slots(request, num_new_tokens)
         blocks = [block.block_id for block in new[: -(-num_behind // self.block_size)]]
         self.connector.load(request, blocks, start)
         self._loads[name] = Load(request, hit, hit + num_behind)

@@ -5,11 +5,18 @@ STORY = (
 CONCEPT = "Late, slow, unfair, too large: none of that is a wrong token, and no reason to be red."
 EDITS = [
     (
-        """        sampled = self.model.execute(output)
-        if""",
-        """        total = sum(output.num_scheduled_tokens.values())
-        self.see.true('the budget is kept', total <= self.scheduler.max_num_batched_tokens)
-        sampled = self.model.execute(output)
-        if""",
+        """# --- the workloads ----""",
+        """def test_the_budget(lab):
+    scheduler = make(lab, budget=6)
+    model = lab.HonestModel(scheduler)
+    for name in "abc":
+        scheduler.add_request(make_request(lab, name, 5))
+    while scheduler.has_unfinished_requests():
+        output = scheduler.schedule()
+        assert sum(output.num_scheduled_tokens.values()) <= 6
+        scheduler.update_from_output(output, model.execute(output))
+
+
+# --- the workloads ----""",
     ),
 ]

@@ -1,5 +1,5 @@
 STORY = "A learner gives the second loop a fresh budget. The step is larger than max_num_batched_tokens."
-CONCEPT = "Who runs computes first; a newcomer gets what they leave of the budget."
+CONCEPT = "Running requests compute first; a newcomer gets what they leave of the budget."
 EDITS = [
     (
         (

@@ -1,5 +1,5 @@
 STORY = "A learner puts a request that does not fit at the back of the queue. It loses its turn to everybody."
-CONCEPT = "The queue has one head: while it does not fit, those behind it wait too, so it cannot starve."
+CONCEPT = "While the head of the queue does not fit, those behind it wait too, so it cannot starve."
 EDITS = [
     (
         ("computed_blocks):\n                break"),

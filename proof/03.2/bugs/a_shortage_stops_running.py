@@ -2,7 +2,7 @@ STORY = (
     "A learner takes None in the first loop for the end of the loop, as in the second. The last request stays in "
     "running with its old blocks and gets no further."
 )
-CONCEPT = "If nobody is younger, a request gives way itself; those before it keep what they have."
+CONCEPT = "If no running request is younger, a request gives way itself; those before it keep what they have."
 EDITS = [
     (
         (

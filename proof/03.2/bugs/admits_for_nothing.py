@@ -2,7 +2,7 @@ STORY = (
     "A learner tests the budget with >=. A request is admitted to compute 0 tokens, takes a place and stands in "
     "the batch."
 )
-CONCEPT = "One budget for all: it is spent in order, and who finds it empty goes on waiting."
+CONCEPT = "All requests share one budget: it is spent in order, and a request that finds it empty goes on waiting."
 EDITS = [
     (
         "while token_budget > 0 and",

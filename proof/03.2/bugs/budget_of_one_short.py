@@ -1,5 +1,5 @@
 STORY = "A learner stops when one token is left. The last token of the budget is never used by a newcomer."
-CONCEPT = "One budget for all: it is spent in order, and who finds it empty goes on waiting."
+CONCEPT = "All requests share one budget: it is spent in order, and a request that finds it empty goes on waiting."
 EDITS = [
     (
         "while token_budget > 0 and",

@@ -2,7 +2,7 @@ STORY = (
     "A learner sets RUNNING only for what was WAITING. A preempted request runs under its old status and is "
     "passed over."
 )
-CONCEPT = "Whoever comes back computes everything it knows again, its own output included."
+CONCEPT = "A victim that comes back computes all that it knows again, its own output included."
 EDITS = [
     (
         ("        request.status = RequestStatus.RUNNING\n"),

@@ -1,5 +1,5 @@
 STORY = "vLLM moves the counter in schedule(), and a learner follows it. update_from_output moves it a second time."
-CONCEPT = "schedule() decides; how far a request is counts only when the step is over."
+CONCEPT = "schedule() only decides; the counter of a request moves when the step is over."
 EDITS = [
     (
         ("        return output\n"),

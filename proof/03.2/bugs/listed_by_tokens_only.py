@@ -1,5 +1,5 @@
 STORY = "A learner fills the dictionary and forgets the list. The runner computes nothing."
-CONCEPT = "To be admitted is to go from waiting to running, and to hold slots for what is computed."
+CONCEPT = "An admitted request goes from waiting to running, and holds slots for what it computes."
 EDITS = [
     (
         (

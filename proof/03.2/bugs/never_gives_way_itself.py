@@ -1,7 +1,7 @@
 STORY = (
     "A learner looks for victims behind the request only. When there is none, it is passed over and keeps its blocks."
 )
-CONCEPT = "If nobody is younger, a request gives way itself; those before it keep what they have."
+CONCEPT = "If no running request is younger, a request gives way itself; those before it keep what they have."
 EDITS = [
     (
         (

@@ -1,5 +1,5 @@
 STORY = "nano-vllm serves prompts before decodes. While prompts keep coming, every stream stands still."
-CONCEPT = "Who runs computes first; a newcomer gets what they leave of the budget."
+CONCEPT = "Running requests compute first; a newcomer gets what they leave of the budget."
 EDITS = [
     (
         (

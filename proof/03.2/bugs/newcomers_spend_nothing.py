@@ -1,5 +1,5 @@
 STORY = "A learner forgets to take what a newcomer computes from the budget. All prompts are admitted in one step."
-CONCEPT = "One budget for all: it is spent in order, and who finds it empty goes on waiting."
+CONCEPT = "All requests share one budget: it is spent in order, and a request that finds it empty goes on waiting."
 EDITS = [
     (
         (

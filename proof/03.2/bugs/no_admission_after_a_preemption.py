@@ -2,7 +2,7 @@ STORY = (
     "A learner keeps the queue closed while a preempted request waits. It waits for those that run, though there "
     "is room."
 )
-CONCEPT = "Nobody is admitted in a step that had to preempt; in the next step the victim may come back."
+CONCEPT = "A step that had to preempt admits no request; in the next step the victim may come back."
 EDITS = [
     (
         (

@@ -1,5 +1,5 @@
 STORY = "A learner writes if where while belongs. One request is admitted in each step, however many would fit."
-CONCEPT = "One budget for all: it is spent in order, and who finds it empty goes on waiting."
+CONCEPT = "All requests share one budget: it is spent in order, and a request that finds it empty goes on waiting."
 EDITS = [
     (
         (

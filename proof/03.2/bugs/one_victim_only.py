@@ -1,5 +1,5 @@
 STORY = "A learner preempts once and asks once more. If that is not enough, the request computes without slots."
-CONCEPT = "One victim may not be enough: preempt and try again, until it fits."
+CONCEPT = "One victim may not be enough: each refusal preempts one more, until the request has its slots."
 EDITS = [
     (
         (

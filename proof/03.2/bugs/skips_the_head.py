@@ -1,5 +1,5 @@
 STORY = "A learner looks for the first request that fits. Small ones pass the large one for ever."
-CONCEPT = "The queue has one head: while it does not fit, those behind it wait too, so it cannot starve."
+CONCEPT = "While the head of the queue does not fit, those behind it wait too, so it cannot starve."
 EDITS = [
     (
         (

@@ -2,7 +2,7 @@ STORY = (
     "A learner asks for slots for everything the newcomer knows, and computes a chunk. Blocks lie idle, and a "
     "prompt that would begin now is refused."
 )
-CONCEPT = "Nobody is admitted in a step that had to preempt; in the next step the victim may come back."
+CONCEPT = "A step that had to preempt admits no request; in the next step the victim may come back."
 EDITS = [
     (
         ("            if kv.allocate_slots(request, n, computed_blocks) is None:\n                break\n"),

@@ -1,4 +1,4 @@
-"""It walks running by index while the list shrinks behind the index, so it needs no copy and looks at no status."""
+"""It walks running by index while the list shrinks around it, so it needs no copy and looks at no status."""
 
 from mini_vllm.request import RequestStatus
 from mini_vllm.scheduler import Scheduler as ReferenceScheduler
@@ -16,14 +16,18 @@ class Scheduler(ReferenceScheduler):
             request = self.running[i]
             rest = self.max_num_batched_tokens - output.total_num_scheduled_tokens
             n = self._clamp_new_tokens(request.num_tokens - request.num_computed_tokens, rest)
-            if n > 0:
-                while i < len(self.running) and kv.allocate_slots(request, n) is None:
-                    youngest = self._pop_victim()
-                    output.preempted_req_ids.append(youngest.request_id)
-                    self._preempt(youngest)
-                if i < len(self.running):
+            while n > 0 and kv.allocate_slots(request, n) is None:
+                victim = self._pop_victim()
+                output.preempted_req_ids.append(victim.request_id)
+                self._preempt(victim)
+                output.drop(victim)
+                if victim is request:
+                    break
+                i = self.running.index(request)
+            else:
+                if n > 0:
                     output.add(request, n)
-            i += 1
+                i += 1
         may_admit = not output.preempted_req_ids
         while may_admit and self.waiting and len(self.running) < self.max_num_seqs:
             rest = self.max_num_batched_tokens - output.total_num_scheduled_tokens

@@ -1,5 +1,5 @@
 STORY = "A learner puts a victim in front of newcomers but behind earlier victims. The younger one comes back first."
-CONCEPT = "Who has begun comes back first: a victim goes before all that wait, an older victim before a younger."
+CONCEPT = "A victim goes before all that wait, and an older victim before a younger."
 EDITS = [
     (
         ("        self._enqueue(request)\n"),

@@ -1,5 +1,5 @@
 STORY = "A learner sets the status to WAITING. The queue takes the victim for a newcomer and puts it last."
-CONCEPT = "A victim waits, and is known as one that had begun: PREEMPTED, one more time."
+CONCEPT = "A victim is marked as one that had begun: it is PREEMPTED, one time more."
 EDITS = [
     (
         ("        request.status = RequestStatus.PREEMPTED\n"),

@@ -2,7 +2,9 @@ STORY = (
     "A learner goes by priority without looking at the policy. Requests that merely carry a number are thrown out"
     " first."
 )
-CONCEPT = "The youngest gives way: the last that was admitted, whoever else is small or cheap or late."
+CONCEPT = (
+    "The youngest gives way: the last that was admitted, whatever the size, the time or the priority of the others."
+)
 EDITS = [
     (
         ('if self.policy == "fcfs":\n            return self.running.pop()\n'),

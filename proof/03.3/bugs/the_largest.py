@@ -2,7 +2,9 @@ STORY = (
     "A learner takes whoever holds most blocks, to be done with one victim. The longest request is thrown out "
     "whenever blocks are short, and may never end."
 )
-CONCEPT = "The youngest gives way: the last that was admitted, whoever else is small or cheap or late."
+CONCEPT = (
+    "The youngest gives way: the last that was admitted, whatever the size, the time or the priority of the others."
+)
 EDITS = [
     (
         "return self.running.pop()",

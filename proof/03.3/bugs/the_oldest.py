@@ -2,7 +2,9 @@ STORY = (
     "A learner takes the victim from the front of the list. The request that has waited longest starts again, and"
     " again."
 )
-CONCEPT = "The youngest gives way: the last that was admitted, whoever else is small or cheap or late."
+CONCEPT = (
+    "The youngest gives way: the last that was admitted, whatever the size, the time or the priority of the others."
+)
 EDITS = [
     (
         "return self.running.pop()",

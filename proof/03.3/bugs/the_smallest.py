@@ -1,5 +1,7 @@
 STORY = "A learner takes whoever has least to lose. A request that came back early and is short pays for everybody."
-CONCEPT = "The youngest gives way: the last that was admitted, whoever else is small or cheap or late."
+CONCEPT = (
+    "The youngest gives way: the last that was admitted, whatever the size, the time or the priority of the others."
+)
 EDITS = [
     (
         "return self.running.pop()",

@@ -1,5 +1,5 @@
 STORY = "A learner appends the victim like a newcomer. Under load it is overtaken by everybody who comes later."
-CONCEPT = "Who has begun comes back first: a victim goes before all that wait, an older victim before a younger."
+CONCEPT = "A victim goes before all that wait, and an older victim before a younger."
 EDITS = [
     (
         ("        self._enqueue(request)\n"),

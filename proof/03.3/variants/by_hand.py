@@ -1,4 +1,4 @@
-"""It leaves the queue's rules aside: it puts the victim in front by hand, and cuts the list."""
+"""It takes running apart by hand; the victim's place in the queue is the queue's own affair."""
 
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler as ReferenceScheduler
@@ -12,8 +12,7 @@ class Scheduler(ReferenceScheduler):
         request.num_computed_tokens = 0
         request.status = RequestStatus.PREEMPTED
         request.num_preemptions = request.num_preemptions + 1
-        self.waiting.append(request)
-        self.waiting.rotate(1)
+        self._enqueue(request)
 
     def _pop_victim(self) -> Request:
         *others, youngest = self.running

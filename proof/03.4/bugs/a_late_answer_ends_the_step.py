@@ -1,5 +1,5 @@
 STORY = "A learner leaves the loop when a request has ended meanwhile. All behind it lose their token."
-CONCEPT = "An answer can come too late: who ended while the model ran gets nothing more."
+CONCEPT = "A request that ended meanwhile is passed over, and those behind it are not."
 EDITS = [
     (
         (

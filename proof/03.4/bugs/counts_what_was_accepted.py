@@ -2,7 +2,7 @@ STORY = (
     "A learner has read about speculative decoding and moves the counter by the tokens that came out. What was "
     "sampled is not yet computed."
 )
-CONCEPT = "A step can yield several tokens; all of them count, in their order."
+CONCEPT = "However many tokens come out, the counter moves by what was computed."
 EDITS = [
     (
         ("            request.num_computed_tokens += num_scheduled_tokens[request_id]\n"),

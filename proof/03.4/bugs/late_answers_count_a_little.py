@@ -2,7 +2,7 @@ STORY = (
     "A learner refuses the token of an ended request but moves its counter and reports it. The caller gets the "
     "abort as an answer."
 )
-CONCEPT = "An answer can come too late: who ended while the model ran gets nothing more."
+CONCEPT = "An answer can come too late: a request that ended while the model ran gets nothing more."
 EDITS = [
     (
         (

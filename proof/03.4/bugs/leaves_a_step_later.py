@@ -2,7 +2,7 @@ STORY = (
     "A learner cleans up at the beginning of the next update. For one step a finished request holds a place that "
     "nobody may take."
 )
-CONCEPT = "Whoever ends leaves at once: out of running, blocks back, and its id is free again."
+CONCEPT = "A request that ends leaves at once: it is not in running, its blocks are free, and so is its id."
 EDITS = [
     (
         (

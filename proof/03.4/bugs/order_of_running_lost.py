@@ -1,5 +1,5 @@
 STORY = "A learner moves whoever got a token to the end of running. The oldest becomes the next victim."
-CONCEPT = "Who ends and who stays does not depend on the place: neighbours all get their token."
+CONCEPT = "A request that ends changes nothing for its neighbours: each gets its token and keeps its order."
 EDITS = [
     (
         (

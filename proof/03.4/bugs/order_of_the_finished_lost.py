@@ -1,5 +1,5 @@
 STORY = "A learner collects the finished requests in reverse. Answers are mixed up where the caller goes by order."
-CONCEPT = "Who ends and who stays does not depend on the place: neighbours all get their token."
+CONCEPT = "A request that ends changes nothing for its neighbours: each gets its token and keeps its order."
 EDITS = [
     (
         ("                    finished.append(request)\n"),

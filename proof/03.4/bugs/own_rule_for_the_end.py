@@ -1,5 +1,5 @@
 STORY = "A learner compares max_tokens and the end token itself. The longest a model can take is forgotten."
-CONCEPT = "A request ends when it is as long as the model allows, even if it may say more."
+CONCEPT = "A request ends when it is as long as the model allows, even if max_tokens leaves more."
 EDITS = [
     (
         (

@@ -2,7 +2,7 @@ STORY = (
     "A learner goes over running and takes finished requests out of it on the way. The neighbour behind each of "
     "them is skipped."
 )
-CONCEPT = "Who ends and who stays does not depend on the place: neighbours all get their token."
+CONCEPT = "A request that ends changes nothing for its neighbours: each gets its token and keeps its order."
 EDITS = [
     (
         "for request in output.scheduled_requests:",

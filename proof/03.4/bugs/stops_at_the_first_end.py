@@ -1,5 +1,5 @@
 STORY = "A learner returns when somebody finishes. Those behind it lose the step that they computed."
-CONCEPT = "Who ends and who stays does not depend on the place: neighbours all get their token."
+CONCEPT = "A request that ends changes nothing for its neighbours: each gets its token and keeps its order."
 EDITS = [
     (
         (

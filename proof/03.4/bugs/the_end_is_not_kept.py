@@ -2,7 +2,7 @@ STORY = (
     "A learner looks whether the token is an end before appending it. The finish is seen a step late, or the last"
     " token is missing."
 )
-CONCEPT = "Whoever ends leaves at once: out of running, blocks back, and its id is free again."
+CONCEPT = "A request that ends leaves at once: it is not in running, its blocks are free, and so is its id."
 EDITS = [
     (
         (

@@ -1,5 +1,5 @@
 STORY = "A learner takes preempted requests for ended ones. They leave the queue and are never answered."
-CONCEPT = "Who was preempted is no part of the step, and keeps its counter at 0."
+CONCEPT = "A request that was preempted is not in the step, and keeps its counter at 0."
 EDITS = [
     (
         ("        return finished\n"),

@@ -2,7 +2,7 @@ STORY = (
     "A learner moves the counters of all that it knows, victims included. A preempted request believes that it "
     "has computed something."
 )
-CONCEPT = "Who was preempted is no part of the step, and keeps its counter at 0."
+CONCEPT = "A request that was preempted is not in the step, and keeps its counter at 0."
 EDITS = [
     (
         ("        return finished\n"),

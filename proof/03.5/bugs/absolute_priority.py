@@ -1,5 +1,7 @@
 STORY = "A learner guards against negative numbers. The most urgent of all becomes less urgent than zero."
-CONCEPT = "A lower number is more urgent; then who arrived first; then the id, so that the order is never left open."
+CONCEPT = (
+    "A lower priority is more urgent, then the earlier arrival, then the lower id, so the order is never left open."
+)
 EDITS = [
     (
         "return (request.priority, request.arrival_time, request.request_id)",

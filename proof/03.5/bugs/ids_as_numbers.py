@@ -1,7 +1,9 @@
 STORY = (
     "A learner reads ids as numbers, since those of the example are. The order differs from vLLM's where ids are text."
 )
-CONCEPT = "A lower number is more urgent; then who arrived first; then the id, so that the order is never left open."
+CONCEPT = (
+    "A lower priority is more urgent, then the earlier arrival, then the lower id, so the order is never left open."
+)
 EDITS = [
     (
         "return (request.priority, request.arrival_time, request.request_id)",

@@ -1,5 +1,5 @@
 STORY = "A learner gives a victim the benefit of one level. It overtakes others that are more urgent by one."
-CONCEPT = "Under priority having begun is no privilege: a victim waits where its urgency puts it."
+CONCEPT = "Under priority a victim has no privilege: it waits where its urgency puts it."
 EDITS = [
     (
         "insort(self.waiting, request, key=urgency)",

@@ -2,7 +2,7 @@ STORY = (
     "A learner keeps the rule of the other policy: a victim goes to the front. It comes back before the urgent "
     "request that took its blocks, and loses them again."
 )
-CONCEPT = "Under priority having begun is no privilege: a victim waits where its urgency puts it."
+CONCEPT = "Under priority a victim has no privilege: it waits where its urgency puts it."
 EDITS = [
     (
         (

@@ -1,5 +1,5 @@
 STORY = "A learner sends victims to the back as a penalty. They are overtaken by all that are less urgent."
-CONCEPT = "Under priority having begun is no privilege: a victim waits where its urgency puts it."
+CONCEPT = "Under priority a victim has no privilege: it waits where its urgency puts it."
 EDITS = [
     (
         "            insort(self.waiting, request, key=urgency)",

@@ -38,6 +38,7 @@ class Scheduler(ReferenceScheduler):
             return self.running.pop()
         victim = self.running[0]
         for other in self.running:
-            victim = other if urgency(victim) < urgency(other) else victim
+            is_less = (other.priority, other.arrival_time) > (victim.priority, victim.arrival_time)
+            victim = other if is_less else victim
         del self.running[self.running.index(victim)]
         return victim

@@ -1,4 +1,4 @@
-"""It appends and sorts the whole queue anew; the victim is the end of a sorted copy."""
+"""It appends and sorts the whole queue anew; the victim is the end of a sorted copy, the first of equals."""
 
 from collections import deque
 
@@ -22,6 +22,8 @@ class Scheduler(ReferenceScheduler):
             self.waiting = deque(sorted(self.waiting, key=urgency))
 
     def _pop_victim(self) -> Request:
-        victim = self.running[-1] if self.policy == "fcfs" else sorted(self.running, key=urgency)[-1]
+        victim = self.running[-1]
+        if self.policy == "priority":
+            victim = sorted(reversed(self.running), key=lambda request: urgency(request)[:2])[-1]
         self.running = [request for request in self.running if request is not victim]
         return victim

@@ -2,7 +2,7 @@ STORY = (
     "A learner counts those that run. The one that waits for a place has to wait for a long chunk, and at "
     "admission the first is always alone."
 )
-CONCEPT = "Alone a request has nobody to make room for: the threshold is not asked. Company may run or wait."
+CONCEPT = "For a request that is alone the threshold does not count; others in flight may run or wait."
 EDITS = [
     (
         "if threshold and len(self._requests) > 1:  # a lone request has nobody to make room for",

@@ -1,5 +1,5 @@
 STORY = "A learner looks at the queue only. As soon as all are admitted, the long prompt fills the steps."
-CONCEPT = "Alone a request has nobody to make room for: the threshold is not asked. Company may run or wait."
+CONCEPT = "For a request that is alone the threshold does not count; others in flight may run or wait."
 EDITS = [
     (
         "if threshold and len(self._requests) > 1:  # a lone request has nobody to make room for",

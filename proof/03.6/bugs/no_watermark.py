@@ -1,5 +1,5 @@
 STORY = "A learner forgets the watermark. Newcomers take the last blocks, and the next decode preempts them."
-CONCEPT = "While anything runs, admission leaves a share of all blocks free; with an idle engine it does not."
+CONCEPT = "While a request runs, admission leaves a share of all blocks free; when none runs, it does not."
 EDITS = [
     (
         "num_spare = self.num_watermark_blocks if self.running else 0",

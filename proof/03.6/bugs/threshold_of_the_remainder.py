@@ -1,7 +1,7 @@
 STORY = (
     "A learner cuts the prompt into pieces of the threshold and takes the odd piece first. The chunks are not vLLM's."
 )
-CONCEPT = "In company a chunk is cut by the threshold as well as by the budget."
+CONCEPT = "With others in flight the threshold cuts a chunk, and so does the budget."
 EDITS = [
     (
         "num_new_tokens = min(num_new_tokens, threshold)",

@@ -1,5 +1,5 @@
 STORY = "A learner forgets that 0 means off. Nobody computes anything as soon as two requests are there."
-CONCEPT = "In company a chunk is cut by the threshold as well as by the budget."
+CONCEPT = "With others in flight the threshold cuts a chunk, and so does the budget."
 EDITS = [
     (
         "if threshold and len(self._requests) > 1:  # a lone request has nobody to make room for",

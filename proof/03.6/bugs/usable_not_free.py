@@ -1,5 +1,5 @@
 STORY = "A learner compares with the size of the cache. What others hold is promised a second time."
-CONCEPT = "What runs holds its blocks: only the free ones count."
+CONCEPT = "Running requests hold their blocks: only the free ones count."
 EDITS = [
     (
         "<= kv.num_free_blocks",

@@ -1,5 +1,5 @@
 STORY = "A learner asks whether the watermark is free before, not after. The newcomer takes what was to stay."
-CONCEPT = "While anything runs, admission leaves a share of all blocks free; with an idle engine it does not."
+CONCEPT = "While a request runs, admission leaves a share of all blocks free; when none runs, it does not."
 EDITS = [
     (
         "return kv.num_blocks_needed(request, num_tokens, computed_blocks) + num_spare <= kv.num_free_blocks",

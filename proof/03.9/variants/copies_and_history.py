@@ -58,4 +58,5 @@ class CachingMetrics:
                 break
         if start is None:
             return
-        self.hit_rate = (end.hits - start.hits) / (end.queries - start.queries)
+        queries = end.queries - start.queries
+        self.hit_rate = (end.hits - start.hits) / queries if queries else 0

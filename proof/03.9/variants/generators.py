@@ -44,7 +44,8 @@ def window(stats, most):
         while kept > most and steps[1:]:
             kept -= steps.pop(0)[0]
         if steps:
-            rate = sum(hits for _, _, hits in steps) / sum(queries for _, queries, _ in steps)
+            _, queries, hits = (sum(counts) for counts in zip(*steps, strict=True))
+            rate = hits / max(queries, 1)
 
 
 class StatsRecorder(ReferenceStatsRecorder):

@@ -55,4 +55,5 @@ class CachingMetrics:
         if len(self.requests) == 1:
             return 0
         start = min(bisect_left(self.requests, self.requests[-1] - self.most), len(self.requests) - 2)
-        return (self.hits[-1] - self.hits[start]) / (self.queries[-1] - self.queries[start])
+        queries = self.queries[-1] - self.queries[start]
+        return (self.hits[-1] - self.hits[start]) / queries if queries else 0

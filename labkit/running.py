@@ -1,0 +1,219 @@
+"""`lab run`: the six questions of `mini-vllm demo` on a learner's parts, in a pool that is tight.
+
+A phase runs on the scheduler of vLLM V1; what belongs to another one is left out, by name, unless its lab is named.
+Without torch a fake model stands in for the bundled one: then there are steps, and no texts.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from rich.console import Console
+
+from labkit import behaviour, progress
+from labkit.catalog import Lab, LabkitError, find_lab, labs, phases
+from labkit.graft import Part, grafted
+from labkit.implementations import part_of
+from labkit.runner import prepare, why_not_graded
+from labkit.together import Reasons, by_reason
+from labkit.watchdog import LabHang, watchdog
+from mini_vllm.errors import shown
+from mini_vllm.observe.files import check_text
+from mini_vllm.observe.listener import StepListener
+from mini_vllm.observe.timeline import render_requests, render_timeline
+from mini_vllm.observe.trace import ScenarioRun, TraceRecorder
+from mini_vllm.request import Request, RequestStatus
+from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
+from mini_vllm.step import KVPlan
+
+SECONDS = 120.0  # for the answers
+SIZES: dict[str, Any] = {
+    "block_size": 16,
+    "num_kv_blocks": 30,
+    "max_num_batched_tokens": 48,
+}  # those of the demo: blocks run out
+ENGINES = {  # the labs whose parts are of another engine than V1's, and the options that choose it
+    "03.8": {"scheduler": "prefill_first"},
+    "03.10": {"preemption_mode": "swap"},
+    "03.11": {"scheduler": "sequence_group"},
+}
+
+
+def run(phase: str, prompt: str | None, mine: str) -> int:
+    """Answer, and say on which parts; draw the steps, and compare the decisions."""
+    if prompt is not None:
+        check_text("the prompt", prompt)
+    chosen, options = choose(phase, mine)
+    parts, left_out = parts_of(chosen, options)
+    names = ", ".join(part.lab.id for part in parts)
+    print(f"Yours: {names}." if names else "Nothing of yours is in it: this is the reference.")
+    for reason, ids in by_reason(left_out).items():
+        print(f"The reference's, {reason}: {', '.join(ids)}.")
+    backend = backend_for(parts)
+    if backend != "auto":
+        print(f"Attention runs on the back end {backend}, which has them in it.")
+    for name, value in options.items():
+        print(f"The engine has {name}={value!r}.")
+    try:
+        with grafted(parts), watchdog(SECONDS):
+            answer(prompt, attention_backend=backend, **options)
+    except LabHang as hang:
+        raise LabkitError(
+            f"The engine did not come back; it was at {hang.where or 'a line of the reference'}."
+        ) from None
+    except Exception as error:
+        raise LabkitError(f"The engine stopped: {type(error).__name__}: {error}") from error
+    deciding = [part for part in parts if behaviour.decides(part)]
+    if "scheduler" in options:
+        deciding = [part for part in deciding if behaviour.scheduler_of([part]) == options["scheduler"]]
+    if deciding:
+        print(behaviour.summary(deciding))
+        if behaviour.scheduler_of(deciding) == "v1" and not options:
+            print(behaviour.beside_vllm(deciding))
+    return 0
+
+
+def choose(phase: str, mine: str) -> tuple[list[Lab], dict[str, Any]]:
+    """The labs of a phase, or of all; or those before a lab that is named, with it, and its engine."""
+    if "." in phase:
+        named = find_lab(phase)
+        every = list(labs())
+        return every[: every.index(named) + 1], dict(ENGINES.get(phase, {}))
+    phase_id = phase.removeprefix("phase-")[:2]
+    found = [lab for each in phases() if each.id == phase_id for lab in each.labs]
+    if not found:
+        raise LabkitError(f"There is no lab or phase {shown(phase)}. `lab` lists them.")
+    return list(labs()) if mine == "all" else found, {}
+
+
+def parts_of(chosen: Sequence[Lab], options: Mapping[str, Any]) -> tuple[list[Part], Reasons]:
+    """The learner's parts that run together, and of the other labs why theirs do not."""
+    data, parts, left_out = progress.read(), [], {}
+    for lab in chosen:
+        engine = ENGINES.get(lab.id, options)
+        if lab.is_break_it:
+            continue
+        if why_not_graded(lab):
+            left_out[lab.id] = "since this machine lacks what they need"
+        elif engine != options:
+            left_out[lab.id] = "for other engines (`lab run ID` takes that of a lab)"
+        elif not progress.is_done(lab.id, data) or not lab.mine.exists():
+            left_out[lab.id] = "since they are not done"
+        else:
+            try:
+                prepare(lab)
+                part = part_of(lab, "mine")
+            except LabkitError as error:
+                left_out[lab.id] = f"since {str(error).splitlines()[0]}"
+                continue
+            if part and part.unwritten:
+                left_out[lab.id] = "since they are not written any more"
+            elif part:
+                parts.append(part)
+    return parts, left_out
+
+
+def backend_for(parts: Sequence[Part]) -> str:
+    """The attention back end that the parts are a part of, plain torch before kernels; "auto" if any will do."""
+    modules = {slot.module.rpartition(".")[2] for part in parts for slot in part.lab.slots}
+    if "reference" in modules:
+        return "reference"
+    return "triton-simple" if modules & {"write_kv", "triton_simple"} else "auto"
+
+
+class Bookkeeper(StepListener):
+    """Counts admissions where a schedule() does not: the outline of 03.2 leaves it to 03.13."""
+
+    def __init__(self, scheduler: SchedulerInterface) -> None:
+        self.scheduler = scheduler
+        self.waiting: dict[str, RequestStatus] = {}
+        self.num_counted = 0
+
+    def before_schedule(self) -> None:
+        self.waiting = {request.request_id: request.status for request in self.scheduler.waiting}
+        self.num_counted = self._count()
+
+    def after_schedule(self, output: SchedulerOutput, plan: KVPlan) -> None:
+        admitted = [request for request in output.scheduled_requests if request.request_id in self.waiting]
+        if self._count() == self.num_counted:
+            for request in admitted:
+                self._record(request)
+
+    def _count(self) -> int:
+        return self.scheduler.prefix_cache_stats.requests + self.scheduler.preempted_prefix_cache_stats.requests
+
+    def _record(self, request: Request) -> None:
+        kv, stats = self.scheduler.kv_cache_manager, self.scheduler.preempted_prefix_cache_stats
+        num_hits = request.num_computed_tokens - kv.num_external_tokens(request)
+        if self.waiting[request.request_id] is RequestStatus.WAITING:
+            stats, request.num_cached_tokens = self.scheduler.prefix_cache_stats, num_hits
+        if kv.enable_prefix_caching:
+            stats.record(request.num_tokens, num_hits)
+
+
+def answer(prompt: str | None, **options: Any) -> None:
+    """The answers, and what the scheduler did."""
+    out = Console(highlight=False, soft_wrap=True)
+    if all(find_spec(package) for package in ("torch", "transformers")):
+        trace = run_model(out, prompt, **options)
+    else:
+        install = "pip install -c constraints.txt -e '.[engine,labs]'"
+        out.print(f"Without torch a fake model answers, and has no text. The engine: {install}\n", markup=False)
+        trace = run_fake_model(prompt, options)
+    out.print(render_timeline(trace, width=min(out.width, 100)))
+    out.print(render_requests(trace))
+
+
+def run_model(out: Console, prompt: str | None, **options: Any) -> dict[str, Any]:
+    """Answer with the bundled model; the trace of it."""
+    from mini_vllm import LLM, SamplingParams
+    from mini_vllm.cli.demo import Demo
+
+    llm = LLM("tiny", device="cpu", dtype="float32", **SIZES, **options)
+    llm.engine.listeners.append(Bookkeeper(llm.engine.scheduler))
+    if prompt is None:
+        demo = Demo(llm)
+        demo.recorder = watch(llm)
+        for _ in demo.steps():
+            pass
+        for request_id, text in demo.answers.items():
+            question = demo.conversations[request_id][-1]["content"]
+            out.print(f"{request_id}: {question}\n  {text.strip()}\n", markup=False)
+        return demo.recorder.to_trace("lab run")
+    recorder = watch(llm)
+    for output in llm.chat([{"role": "user", "content": prompt}], SamplingParams(temperature=0.0, max_tokens=60)):
+        out.print(output.outputs[0].text.strip() + "\n", markup=False)
+    return recorder.to_trace("lab run")
+
+
+def watch(llm: Any) -> TraceRecorder:
+    """A recorder of the engine's steps that keeps statistics, too, by the learner's part of 03.9 if it is in."""
+    recorder = TraceRecorder(llm.engine.scheduler, stats=True)
+    llm.engine.listeners.append(recorder)
+    return recorder
+
+
+def run_fake_model(prompt: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same questions, a token for every word, answered by the fake model of a trace."""
+    from mini_vllm.cli.demo import BENS_CHAT, FOLLOW_UP, QUESTIONS, SYSTEM_PROMPT
+
+    asked = [(name, step, " ".join(BENS_CHAT) + text if name == "ben" else text) for name, step, text, _ in QUESTIONS]
+    asked.append((FOLLOW_UP[0], 60, f"{QUESTIONS[0][2]} {FOLLOW_UP[1]}"))
+    if prompt is not None:
+        asked = [("you", 0, prompt)]
+    words: dict[str, int] = {}
+    requests = [
+        {
+            "id": name, "arrival_step": step, "arrival_time": float(number), "max_tokens": 40, "ignore_eos": True,
+            "prompt": [words.setdefault(word, len(words)) for word in f"{SYSTEM_PROMPT} {text}".split()],
+            "sample_seed": number,
+        }
+        for number, (name, step, text) in enumerate(asked)
+    ]  # fmt: skip
+    sizes = {"block_size": 8, "num_blocks": 30, "max_num_seqs": 8, "max_num_batched_tokens": 48}
+    engine = {name: value for name, value in options.items() if name != "attention_backend"}
+    run = ScenarioRun({"config": sizes | engine, "requests": requests})
+    run.recorder = TraceRecorder(run.scheduler, stats=True)
+    while not run.is_done():
+        run.run_step()
+    return run.to_trace()

@@ -1,0 +1,10 @@
+STORY = "Only the tail of a table is looked at: a block before it that nobody holds gets the count -1."
+CONCEPT = "Freed more often than held is an error that must be seen, wherever the block stands."
+EDITS = [
+    (
+        """            assert block.ref_cnt > 0, f"{block} is freed more often than it is held"
+""",
+        """            assert block is not table[-1] or block.ref_cnt > 0, f"{block} is freed more often than it is held"
+""",
+    ),
+]

@@ -1,0 +1,8 @@
+STORY = "Who may not come in lets the next one try: a long prompt waits for ever."
+CONCEPT = "Admission asks for more than slots: reservation and watermark may say no, and then nobody comes in."
+EDITS = [
+    (
+        "computed_blocks):\n                break\n            if kv",
+        "computed_blocks):\n                if len(self.waiting) < 2:\n                    break\n                self.waiting.rotate(-1)\n                token_budget -= 1\n                continue\n            if kv",
+    ),
+]

@@ -1,0 +1,8 @@
+STORY = "The loop counts to the length of running and takes from a copy: each victim costs the last one its turn."
+CONCEPT = "Who ran when the step began has its turn, whoever leaves before or behind it."
+EDITS = [
+    (
+        "        for request in requests:\n",
+        "        for number, request in enumerate(requests):\n            if number >= len(self.running):\n                break\n",
+    ),
+]

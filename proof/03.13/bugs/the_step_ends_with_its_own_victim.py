@@ -1,0 +1,8 @@
+STORY = "Who gives way itself ends the loop: true for the last of running, and under priority it may be the first."
+CONCEPT = "Who ran when the step began has its turn, whoever leaves before or behind it."
+EDITS = [
+    (
+        "                if victim is request:\n                    break\n            else:",
+        "                if victim is request:\n                    return token_budget\n            else:",
+    ),
+]

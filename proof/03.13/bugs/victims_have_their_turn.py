@@ -1,0 +1,8 @@
+STORY = "The loop goes over a copy and does not look who was preempted meanwhile."
+CONCEPT = "Who ran when the step began has its turn, whoever leaves before or behind it."
+EDITS = [
+    (
+        "            if request.status is preempted:  # a victim of this very loop\n                continue\n",
+        "",
+    ),
+]

@@ -1,0 +1,16 @@
+STORY = "The pool is large enough for everybody, and nobody gives way."
+CONCEPT = "Starvation is a wrong place in the line, long before: compare who runs with who waits."
+EDITS = [
+    (
+        "run = Run(lab, blocks=blocks, budget=8)",
+        "run = Run(lab, blocks=64, budget=8)",
+    ),
+    (
+        "blocks=9, block_size=1, budget=9",
+        "blocks=64, block_size=1, budget=9",
+    ),
+    (
+        "run = Run(lab, budget=budget)",
+        "run = Run(lab, blocks=64, budget=budget)",
+    ),
+]

@@ -1,0 +1,11 @@
+STORY = (
+    "A learner bounds the list of steps by a length of its own. Steps that belong to the window are dropped, and "
+    "nobody sees it."
+)
+CONCEPT = "Whoever says no number gets a window of 1000 requests."
+EDITS = [
+    (
+        "        self._edges = deque([(stats.requests, stats.queries, stats.hits)])\n",
+        "        self._edges = deque([(stats.requests, stats.queries, stats.hits)], maxlen=100)\n",
+    ),
+]

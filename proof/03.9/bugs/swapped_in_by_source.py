@@ -1,0 +1,8 @@
+STORY = "A learner turns the pairs into a dict, which has each source once."
+CONCEPT = "Each pair of blocks is one copy, in its own direction; who had to give way is another count."
+EDITS = [
+    (
+        "            num_swapped_in_blocks=len(plan.swap_in),\n",
+        "            num_swapped_in_blocks=len(dict(plan.swap_in)),\n",
+    ),
+]
