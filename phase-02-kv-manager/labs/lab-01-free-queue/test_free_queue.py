@@ -1,9 +1,8 @@
 """Lab 02.1: an order of free blocks that can be left from the middle."""
 
 from functools import partial
-from time import process_time
 
-from labkit import attempt, cases, check, concept, raises, scaled, walk
+from labkit import attempt, cases, check, concept, processor_seconds, raises, scaled, walk
 
 
 def make(lab, num_blocks, first=0):
@@ -362,20 +361,13 @@ def test_nobody_walks(lab, case):
     see(what, max(5, len(looked_at)), equals=5)
 
 
-def seconds(work):
-    """The processor's time that work() takes."""
-    start = process_time()
-    work()
-    return process_time() - start
-
-
-def costs_the_same(much, little):
-    """Whether much() takes no more than a few times what little() does; milliseconds are never too much.
+def costs_the_same(much, little, times):
+    """Whether much() takes no more than `times` what little() does; milliseconds are never too much.
 
     Other work on this machine can only add to a time, so one of five turns is enough. No number is shown, since at
     which size a queue is found too slow depends on the machine.
     """
-    return any(seconds(much) <= 6 * seconds(little) + 0.03 for _ in range(5))
+    return any(processor_seconds(much) <= times * processor_seconds(little) + 0.03 for _ in range(5))
 
 
 def all_out_and_in(lab, blocks, count, times):
@@ -412,7 +404,9 @@ def test_many_at_once(lab):
     blocks, see = [lab.KVCacheBlock(i) for i in range(scaled(60_000))], check()
     for count in (scaled(5_000), scaled(20_000), scaled(60_000)):
         as_fast = costs_the_same(
-            partial(all_out_and_in, lab, blocks, count, 1), partial(all_out_and_in, lab, blocks, count // 100, 100)
+            partial(all_out_and_in, lab, blocks, count, 1),
+            partial(all_out_and_in, lab, blocks, count // 100, 100),
+            times=12,
         )
         see.true("whether many blocks, moved at once, cost what they do in 100 small queues", as_fast)
 
@@ -488,7 +482,9 @@ def test_a_long_queue(lab, case):
     for length, moves in steps[case is not from_the_middle]:
         blocks, queue = make(lab, scaled(length))
         moving = blocks[: -1 - scaled(moves) : -1]
-        as_fast = costs_the_same(partial(case, queue, moving), partial(in_short_queues, lab, case, len(moving)))
+        as_fast = costs_the_same(
+            partial(case, queue, moving), partial(in_short_queues, lab, case, len(moving)), times=6
+        )
         see.true(f"{what} as fast in a long queue as in new ones of 100", as_fast)
         see("the number of blocks", queue.num_free_blocks, equals=scaled(length))
 

@@ -1,8 +1,6 @@
 """Lab 03.9: what a step says of itself, and how the figures of many steps are put together."""
 
-from time import process_time
-
-from labkit import cases, check, concept, scaled, walk
+from labkit import cases, check, concept, processor_seconds, scaled, walk
 
 
 def make(lab, prompts, *, shared=0, blocks=64, budget=64, max_tokens=16, seqs=8, caching=True):
@@ -500,15 +498,13 @@ def test_a_long_run(lab):
     see = check(lambda: f"requests {counts.requests}, queries {counts.queries}, hits {counts.hits}")
     output, plan = lab.SchedulerOutput(), lab.KVPlan()
 
-    def seconds_of_500_steps():
-        start = process_time()
+    def take_500_steps():
         for number in range(500):
             counts.record(4, number % 2)
             metrics.observe()
             recorder.record(output, plan)
-        return process_time() - start
 
-    times = [seconds_of_500_steps() for _ in range(scaled(24, 12))]
+    times = [processor_seconds(take_500_steps) for _ in range(scaled(24, 12))]
     see("hit_rate of the last 4 steps, of which every second one has 1 hit in 4", metrics.hit_rate, equals=0.125)
     first, last = min(times[:4]), min(times[-4:])  # other work on this machine can only add to a time
     see.true("whether 500 steps at the end take as long as 500 at the beginning", last <= 6 * first + 0.005)
