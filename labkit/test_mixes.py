@@ -90,7 +90,7 @@ def test_the_second_variants_are_one_engine(checkout: tuple[Path, dict[str, Part
 def test_the_second_variants_decide_every_recorded_trace_as_vllm_did(checkout: tuple[Path, dict[str, Part]]) -> None:
     """Those of 03.8 to 03.11, which are other schedulers' and managers', are in it too, and change nothing."""
     parts = [part for part in checkout[1].values() if part.lab.slots]
-    traces = [trace for file in find_trace_files(ROOT / "traces") for trace in read_traces(file)]
+    traces = [trace for file in find_trace_files(ROOT / "traces" / "vllm-0.33.0") for trace in read_traces(file)]
     assert len(traces) >= 252
     assert {trace["config"]["policy"] for trace in traces} == {"fcfs", "priority"}
     for chosen in (parts, with_company([checkout[1]["03.13"]])):

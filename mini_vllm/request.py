@@ -51,6 +51,7 @@ class Request:
         "num_cached_tokens",
         "num_computed_tokens",
         "num_preemptions",
+        "num_prefill_tokens",
         "num_prompt_tokens",
         "output_token_ids",
         "priority",
@@ -102,7 +103,8 @@ class Request:
         self.max_model_len = max_model_len  # the scheduler lowers it to what fits
         self.choice_index = choice_index  # which of the choices of its prompt it is; its noise depends on it
         self.status = RequestStatus.WAITING
-        self.num_prompt_tokens = len(self.prompt_token_ids)
+        # A policy that serves prefills first also says how many tokens a request had when it was admitted last.
+        self.num_prefill_tokens = self.num_prompt_tokens = len(self.prompt_token_ids)
         self.all_token_ids = list(prompt_token_ids)
         self.output_token_ids: list[int] = []
         self.num_computed_tokens = 0  # the first [0, num_computed_tokens) have their K and V in the cache

@@ -53,6 +53,17 @@ def test_a_decision_that_was_edited_is_named(run, tmp_path: Path) -> None:
     ]
 
 
+def test_traces_of_nano_vllm_are_replayed_too(run, tmp_path: Path) -> None:
+    file = ROOT / "traces" / "nano-vllm" / "newest.jsonl"
+    assert run(file) == (0, ["100 of 100 equal"])
+    trace = read_traces(file)[0]
+    trace["steps"][1]["free"] += 1
+    (tmp_path / "one.json").write_text(json.dumps(trace))
+    status, lines = run(tmp_path)
+    assert status == 1
+    assert lines[0].endswith(f", nano-vllm {trace['steps'][1]['free']}")
+
+
 def test_a_feature_that_is_not_here_is_named(run, tmp_path: Path) -> None:
     trace = a_trace(schema=2, name="spec_chunked_003")
     trace["config"]["spec"] = {"method": "ngram", "k": 1}

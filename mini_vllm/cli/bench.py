@@ -1,10 +1,11 @@
-"""mini-vllm bench: a synthetic offline run, all requests at once, timed around engine.step()."""
+"""mini-vllm bench: synthetic offline runs, all requests at once, timed around engine.step()."""
 
 import json
 import random
 import time
 from dataclasses import replace
 from itertools import pairwise
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,12 +31,15 @@ def bench(
     input_len: Annotated[int, typer.Option(min=1, max=MAX_TOKENS, help="Prompt tokens of each.")] = 128,
     output_len: Annotated[int, typer.Option(min=1, help="Output tokens of each.")] = 64,
     prefix_len: Annotated[int, typer.Option(min=0, help="How many of the prompt tokens all have in common.")] = 0,
+    iterations: Annotated[int, typer.Option(min=1, max=1000, help="How often all of it is run, after a warm-up.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure throughput and latency on random prompts.
 
     End-of-text tokens are ignored. TTFT is the time from adding a request to its first token, queueing included; ITL is
-    the time between two tokens of a request.
+    the time between two tokens of a request, TPOT their mean in a request, E2E the time to its last token. Every figure
+    is the median of the iterations; behind it stand the least and the largest. An iteration begins with an empty
+    prefix cache. Names are those of `vllm bench throughput` and `vllm bench serve`.
     """
     if num_requests * input_len > MAX_TOKENS:
         raise InvalidParameterError(
@@ -46,18 +50,36 @@ def bench(
     prefix = draw(vocabulary, k=min(prefix_len, input_len))
     prompts = [prefix + draw(vocabulary, k=input_len - len(prefix)) for _ in range(num_requests)]
     params = SamplingParams(max_tokens=output_len, temperature=0.0, ignore_eos=True)
-    with busy(f"running {num_requests} requests"):
-        run(engine, prompts[:1], replace(params, max_tokens=2))  # warm-up
-        engine.scheduler.kv_cache_manager.reset_prefix_cache()
-        times, steps, caching_metrics = run(engine, prompts, params)
-        result = summarise(times, input_len * num_requests) | summarise_steps(steps)
-        result["recent_prefix_hit_rate"] = caching_metrics.hit_rate
-        result["num_kv_blocks"] = engine.scheduler.kv_cache_manager.num_blocks
+    runs: list[dict[str, float]] = []
+    with busy(f"running {num_requests} requests, {iterations} times"):
+        run(engine, prompts, replace(params, max_tokens=min(output_len, 2)))  # warm-up, in batches of the same size
+        for _ in range(iterations):
+            engine.scheduler.kv_cache_manager.reset_prefix_cache()
+            times, steps, caching_metrics = run(engine, prompts, params)
+            runs.append(summarise(times, input_len * num_requests) | summarise_steps(steps))
+            runs[-1]["recent_prefix_hit_rate"] = caching_metrics.hit_rate
+    about = {
+        "model": config.model,
+        "iterations": iterations,
+        "num_kv_blocks": engine.scheduler.kv_cache_manager.num_blocks,
+    }
+    result = {name: median(each[name] for each in runs) for name in runs[0]}
+    spread = {name: [min(each[name] for each in runs), max(each[name] for each in runs)] for name in result}
     if as_json:
-        typer.echo(json.dumps({"model": config.model, **result}, indent=2))
+        typer.echo(json.dumps({**about, **result, "spread": spread}, indent=2))
         return
+    for name, value in about.items():
+        typer.echo(f"{name:<26} {value}")
     for name, value in result.items():
-        typer.echo(f"{name:<20} {value:>12,}" if isinstance(value, int) else f"{name:<20} {value:>14,.2f}")
+        least, largest = spread[name]
+        typer.echo(
+            f"{name:<26} {written(value)}" + (f"   {written(least)} to{written(largest)}" if least != largest else "")
+        )
+
+
+def written(value: float) -> str:
+    """A figure as it stands in its column."""
+    return f"{int(value):>11,}" if value == int(value) else f"{value:>11,.2f}"
 
 
 def run(
@@ -82,23 +104,30 @@ def run(
 
 
 def summarise(times: dict[str, list[float]], num_prompt_tokens: int) -> dict[str, float]:
-    """Throughput and latency of a run."""
+    """Throughput and latency of a run. Percentiles are values of nearest rank."""
     seconds = max(each[-1] for each in times.values())
     num_output_tokens = sum(map(len, times.values()))
-    to_first = sorted(each[0] for each in times.values())
-    between = sorted(after - before for each in times.values() for before, after in pairwise(each))
-    result = {
-        "seconds": seconds,
-        "requests": len(times),
-        "requests_per_s": len(times) / seconds,
-        "prompt_tokens": num_prompt_tokens,
-        "prompt_tokens_per_s": num_prompt_tokens / seconds,
-        "output_tokens": num_output_tokens,
-        "output_tokens_per_s": num_output_tokens / seconds,
+    latencies = {
+        "ttft": [each[0] for each in times.values()],
+        "tpot": [(each[-1] - each[0]) / (len(each) - 1) for each in times.values() if len(each) > 1],
+        "itl": [after - before for each in times.values() for before, after in pairwise(each)],
+        "e2el": [each[-1] for each in times.values()],
     }
-    for name, values in (("ttft", to_first), ("itl", between)):
-        for q in (50, 90, 99) if values else ():  # nearest rank
-            result[f"{name}_p{q}_ms"] = 1000 * values[-(-len(values) * q // 100) - 1]
+    result = {
+        "num_requests": len(times),
+        "elapsed_time": seconds,
+        "total_num_tokens": num_prompt_tokens + num_output_tokens,
+        "num_output_tokens": num_output_tokens,
+        "requests_per_second": len(times) / seconds,
+        "tokens_per_second": (num_prompt_tokens + num_output_tokens) / seconds,
+        "output_tokens_per_second": num_output_tokens / seconds,
+    }
+    for name, values in latencies.items():
+        if values:
+            values.sort()
+            result[f"mean_{name}_ms"] = 1000 * fmean(values)
+            result[f"median_{name}_ms"] = 1000 * values[-(-len(values) // 2) - 1]
+            result[f"p99_{name}_ms"] = 1000 * values[-(-len(values) * 99 // 100) - 1]
     return result
 
 

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -10,13 +11,14 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from rich.table import Table
 
+from mini_vllm import __version__
 from mini_vllm.cli.common import busy, console
 from mini_vllm.errors import InvalidParameterError, is_int, shown
-from mini_vllm.observe.files import make_folder, printable, read_lines, read_text
+from mini_vllm.observe.files import make_folder, printable, read_lines, read_text, write_file
 from mini_vllm.simulator import fleet
 from mini_vllm.simulator import plots as drawing
 from mini_vllm.simulator.fleet import ROUTINGS, Simulation, policy_config, policy_names
-from mini_vllm.simulator.metrics import SLO
+from mini_vllm.simulator.metrics import SLO, Metrics, QuantileSketch, RequestRecord
 from mini_vllm.simulator.step_time import StepTimeModel
 from mini_vllm.simulator.workload import FORMATS, TraceRequest, lognormal_lengths, scale_rate, synthetic
 
@@ -52,13 +54,15 @@ def simulate(
     slo_itl: Annotated[float, typer.Option(help="Seconds between two tokens of a good request.")] = 0.1,
     replicas: Annotated[int, typer.Option(min=1, help="How many engines.")] = 1,
     routing: Annotated[str, typer.Option(help=f"{', '.join(ROUTINGS)}.")] = "round_robin",
+    out: Annotated[Path | None, typer.Option(dir_okay=False, help="Write a JSON line for every request here.")] = None,
     plots: Annotated[Path | None, typer.Option(file_okay=False, help="Draw load.png and timeline.png here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run schedulers against a trace of arrivals, without a model.
 
     Scheduler and KV cache manager are the real ones; how long a step takes comes from a calibration. Latencies are in
-    seconds. Goodput counts requests whose TTFT is within --slo-ttft and of whose gaps 99 % are within --slo-itl.
+    seconds. Goodput counts requests whose TTFT is within --slo-ttft and of whose gaps 99 % are within --slo-itl; by
+    TPOT it is the mean of the gaps that has to be. The figures are of the whole run, with its beginning and its end.
     """
     if format not in FORMATS:
         raise InvalidParameterError(f"format must be one of {list(FORMATS)}, got {shown(format)}")
@@ -87,15 +91,31 @@ def simulate(
         lengths = lognormal_lengths(input_len, output_len, length_cv)
         return synthetic(poisson or 0, num_requests or 1000, lengths, burstiness=burstiness, seed=seed)
 
-    def run(policy: str, scale: float) -> Simulation:
+    def run(policy: str, scale: float, on_finished: Callable[[RequestRecord], object] | None = None) -> Simulation:
         with busy(f"simulating {policy}, rate x {scale:g}"):
-            requests = scale_rate(arrivals(), scale)
-            return fleet.simulate(requests, configs[policy], model, num_replicas=replicas, routing=routing, slo=slo)
+            requests, metrics = scale_rate(arrivals(), scale), Metrics(slo, on_finished)
+            chosen = configs[policy]
+            return fleet.simulate(requests, chosen, model, num_replicas=replicas, routing=routing, metrics=metrics)
 
-    runs = {policy: run(policy, rate_scale) for policy in policies}
-    show(runs, as_json)
+    records: dict[str, list[RequestRecord]] = {policy: [] for policy in policies}
+    runs = {policy: run(policy, rate_scale, records[policy].append if out else None) for policy in policies}
+    lengths = {"input_len": input_len, "output_len": output_len, "length_cv": length_cv}
+    drawn = {"poisson": poisson, "burstiness": burstiness, **lengths, "seed": seed}
+    source: dict[str, Any] = {"trace": printable(trace)} if trace else drawn
+    about = {
+        "arrivals": {**source, "num_requests": num_requests, "rate_scale": rate_scale},
+        "steps": {"calibration": calibration, **{name: model.about.get(name) for name in ("kind", "model", "machine")}},
+        "engine": {"version": __version__, **config, "replicas": replicas, "routing": routing},
+        "slo": {"ttft": slo.ttft, "itl": slo.itl},
+        "quantile_error": QuantileSketch.RELATIVE_ERROR,
+    }
+    show(runs, about, as_json)
+    if out:
+        write_file(out, "".join(lines_of(records)))
     if plots:
-        draw(plots, runs, {policy: {x: run(policy, x * rate_scale).report for x in SWEEP} for policy in policies})
+        title = f"{printable(calibration)}, {model.about.get('kind', 'of unknown origin')} step times"
+        sweeps = {policy: {x: run(policy, x * rate_scale).report for x in SWEEP} for policy in policies}
+        draw(plots, runs, sweeps, title)
 
 
 ENGINE_LIMITS = {"block_size": 1, "num_blocks": 2, "max_model_len": 1, "max_num_seqs": 1, "max_num_batched_tokens": 1}
@@ -163,6 +183,7 @@ def _latency(name: str, percentile: str) -> Column:
 COLUMNS = (
     Column("goodput", lambda report: f"{report['goodput']:.2f}"),
     Column("good %", lambda report: f"{100 * report['good_share']:.1f}"),
+    Column("good % by TPOT", lambda report: f"{100 * report['good_share_by_tpot']:.1f}"),
     *(_latency(name, percentile) for name in ("ttft", "itl", "tpot", "e2e") for percentile in ("p50", "p90", "p99")),
     Column("preempted", lambda report: f"{report['preemptions']:,}"),
     Column("copied", lambda report: f"{report['copied_blocks']:,}"),
@@ -174,10 +195,11 @@ COLUMNS = (
 )
 
 
-def show(runs: Mapping[str, Simulation], as_json: bool) -> None:
-    """Print the reports as a table, or as one JSON object by policy."""
+def show(runs: Mapping[str, Simulation], about: Mapping[str, Any], as_json: bool) -> None:
+    """Print the reports, and what was simulated, as a table or as one JSON object."""
     if as_json:
-        typer.echo(json.dumps({policy: run.report for policy, run in runs.items()}, indent=2))
+        reports = {policy: run.report for policy, run in runs.items()}
+        typer.echo(json.dumps({"about": about, "reports": reports}, indent=2))
         return
     table = Table("figure", *runs, box=None)
     for column in COLUMNS:
@@ -185,10 +207,32 @@ def show(runs: Mapping[str, Simulation], as_json: bool) -> None:
     for column_of_table in table.columns[1:]:
         column_of_table.justify = "right"
     console().print(table)
+    console().print("\n".join(told(about)), style="dim", markup=False, highlight=False)
 
 
-def draw(folder: Path, runs: Mapping[str, Simulation], sweeps: Mapping[str, Mapping[float, Mapping[str, Any]]]) -> None:
+def told(about: Mapping[str, Any]) -> Iterator[str]:
+    """What was simulated, in a line for each part of it."""
+    for part in ("arrivals", "steps", "engine"):
+        values = (f"{name} {value}" for name, value in about[part].items() if value is not None)
+        yield f"{part}: {', '.join(values)}"
+    limits = f"TTFT within {about['slo']['ttft']:g} s, gaps or TPOT within {about['slo']['itl']:g} s"
+    yield f"good: {limits}; quantiles are exact to {100 * about['quantile_error']:g} %"
+
+
+def lines_of(records: Mapping[str, Iterable[RequestRecord]]) -> Iterator[str]:
+    """A JSON line for each request of each run, in order of arrival."""
+    for policy, of_policy in records.items():
+        for record in sorted(of_policy, key=lambda record: record.index):
+            yield json.dumps({"scheduler": policy, **asdict(record)}) + "\n"
+
+
+def draw(
+    folder: Path,
+    runs: Mapping[str, Simulation],
+    sweeps: Mapping[str, Mapping[float, Mapping[str, Any]]],
+    title: str,
+) -> None:
     """Write the two pictures."""
-    drawing.plot_load(folder / "load.png", sweeps)
-    drawing.plot_timelines(folder / "timeline.png", {policy: run.timeline for policy, run in runs.items()})
+    drawing.plot_load(folder / "load.png", sweeps, title)
+    drawing.plot_timelines(folder / "timeline.png", {policy: run.timeline for policy, run in runs.items()}, title)
     console(stderr=True).print(f"wrote load.png and timeline.png in {printable(folder)}", style="dim", markup=False)

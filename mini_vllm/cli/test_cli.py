@@ -188,19 +188,27 @@ def test_ctrl_c_ends_the_answer_not_the_program(monkeypatch: pytest.MonkeyPatch)
 
 def test_bench_counts_what_it_ran() -> None:
     options = ["--num-requests", "3", "--input-len", "40", "--output-len", "6", "--prefix-len", "32"]
-    result = json.loads(run("bench", *options, "--max-num-batched-tokens", "40", "--json").stdout)
-    assert (result["requests"], result["prompt_tokens"], result["output_tokens"]) == (3, 120, 18)
-    assert result["prefix_hit_tokens"] == 64  # the second and third find the first one's two blocks
+    result = json.loads(run("bench", *options, "--max-num-batched-tokens", "40", "--iterations", "2", "--json").stdout)
+    assert (result["num_requests"], result["total_num_tokens"], result["num_output_tokens"]) == (3, 138, 18)
+    assert result["prefix_hit_tokens"] == 64  # the second and third find the first one's two blocks, in each iteration
     assert result["recent_prefix_hit_rate"] == 64 / 120
     assert result["preemptions"] == 0
     assert result["steps"] == 7  # 40 | 1 + 8 + 8 | four decodes more, and the last of the late two
-    assert 0 < result["itl_p50_ms"] <= result["itl_p99_ms"]
-    assert 0 < result["ttft_p50_ms"] <= result["ttft_p99_ms"] <= 1000 * result["seconds"]
+    assert result["spread"]["steps"] == [7, 7]
+    least, largest = result["spread"]["elapsed_time"]
+    assert least <= result["elapsed_time"] <= largest
+    assert result["elapsed_time"] == pytest.approx((least + largest) / 2)
+    for name in ("ttft", "tpot", "itl", "e2el"):
+        median, p99 = (result[f"{which}_{name}_ms"] for which in ("median", "p99"))
+        assert 0 < median <= p99 <= 1000 * largest
+    assert result["mean_ttft_ms"] < result["mean_e2el_ms"]
+    assert result["tokens_per_second"] > result["output_tokens_per_second"] > result["requests_per_second"]
 
 
 def test_bench_as_text() -> None:
     text = run("bench", "--num-requests", "2", "--input-len", "8", "--output-len", "1").stdout
-    assert "output_tokens_per_s" in text
+    assert re.search(r"^elapsed_time +\S+ +\S+ to +\S+$", text, re.MULTILINE)
+    assert re.search(r"^iterations +3$", text, re.MULTILINE)
     assert "itl" not in text  # one token has no latency between tokens
 
 
@@ -227,13 +235,16 @@ def test_trace_of_prompts_has_the_texts_and_the_schema(tmp_path: Path) -> None:
     assert "peak KV cache use" in result.stdout
     schema = Path(timeline.__file__).with_name("trace.schema.json")
     pytest.importorskip("jsonschema").validate(record, json.loads(schema.read_text(encoding="utf-8")))
+    assert out.stat().st_size < 30_000, "the free queue of 32,768 blocks is not in it"
+    run("trace", QUESTION, "--out", str(out), "--free-queue")
+    assert len(json.loads(out.read_text(encoding="utf-8"))["totals"]["final_free_queue"]) > 30_000
 
 
 def test_trace_of_a_scenario_needs_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     scenario, out = tmp_path / "scenario.json", tmp_path / "trace.json"
     scenario.write_text(json.dumps(SCENARIO), encoding="utf-8")
-    result = run("trace", "--scenario", str(scenario), "--out", str(out))
+    result = run("trace", "--scenario", str(scenario), "--out", str(out), "--free-queue")
     assert json.loads(out.read_text(encoding="utf-8")) == json.loads(json.dumps(run_trace(SCENARIO)))
     assert re.search(r"^a +█▪▪$", result.stdout, re.MULTILINE)
 

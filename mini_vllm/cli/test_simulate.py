@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from mini_vllm import __version__
 from mini_vllm.cli import app
 from mini_vllm.cli.simulate import BUNDLED
 from mini_vllm.simulator.fleet import policy_names
@@ -52,7 +53,7 @@ def test_all_schedulers_side_by_side(azure: Path) -> None:
 
 
 def test_json_holds_the_report_of_each_scheduler(mooncake: Path) -> None:
-    reports = json.loads(run("simulate", "--trace", mooncake, "--scheduler", "v1,v1+swap", "--json").output)
+    reports = json.loads(run("simulate", "--trace", mooncake, "--scheduler", "v1,v1+swap", "--json").output)["reports"]
     assert list(reports) == ["v1", "v1+swap"]
     assert reports["v1"]["requests"] == 12
     assert reports["v1"]["prefix_hits"] == 512 * 11 + 512 * 9  # the first block, and one in three
@@ -61,7 +62,7 @@ def test_json_holds_the_report_of_each_scheduler(mooncake: Path) -> None:
 def test_options_reach_the_simulator(mooncake: Path) -> None:
     def report(*options: object) -> dict[str, Any]:
         command = ("simulate", "--trace", mooncake, "--scheduler", "v1", "--json", *options)
-        return dict(json.loads(run(*command).output)["v1"])
+        return dict(json.loads(run(*command).output)["reports"]["v1"])
 
     plain = report()
     assert report("--no-prefix-caching")["prefix_hits"] == 0
@@ -72,6 +73,32 @@ def test_options_reach_the_simulator(mooncake: Path) -> None:
     assert report("--max-num-batched-tokens", 64)["steps"] > plain["steps"]
     assert report("--replicas", 2, "--routing", "prefix_aware")["prefix_hits"] == plain["prefix_hits"]
     assert report("--replicas", 3)["prefix_hits"] < plain["prefix_hits"]
+
+
+def test_it_says_what_was_simulated(azure: Path) -> None:
+    told = run("simulate", "--trace", azure, "--scheduler", "v1", "--rate-scale", 2).output
+    arrivals, steps = ("azure.csv", "rate_scale 2.0"), ("calibration llama-3.1-8b-h100, kind derived", "not measured")
+    engine, slo = (f"version {__version__}", "max_num_batched_tokens 2048"), ("TTFT within 2 s", "exact to 0.5 %")
+    for part in (*arrivals, *steps, *engine, *slo):
+        assert part in " ".join(told.split())
+    about = json.loads(run("simulate", "--poisson", 5, "--num-requests", 9, "--seed", 4, "--json").output)["about"]
+    assert (about["arrivals"]["seed"], about["steps"]["kind"], about["quantile_error"]) == (4, "derived", 0.005)
+
+
+def test_a_line_for_every_request(azure: Path, tmp_path: Path) -> None:
+    out = tmp_path / "requests.jsonl"
+    command = ("simulate", "--trace", azure, "--scheduler", "v1,prefill_first", "--out", out, "--json")
+    reports = json.loads(run(*command).output)["reports"]
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    for policy, report in reports.items():
+        own = [line for line in lines if line["scheduler"] == policy]
+        assert [line["index"] for line in own] == list(range(20))
+        assert [line["input_length"] for line in own] == [100 + 7 * second for second in range(20)]
+        ttft = sorted(line["ttft"] for line in own)
+        assert report["ttft"]["p50"] == pytest.approx(ttft[9], rel=0.006)
+        assert report["ttft"]["mean"] == pytest.approx(sum(ttft) / 20)
+        assert report["good_share"] == sum(line["ttft"] <= 2 and line["tail_itl"] <= 0.1 for line in own) / 20
+        assert report["good_share_by_tpot"] == sum(line["ttft"] <= 2 and line["tpot"] <= 0.1 for line in own) / 20
 
 
 def test_random_arrivals_repeat(tmp_path: Path) -> None:

@@ -30,18 +30,20 @@ def trace(
         Path | None, typer.Option(exists=True, dir_okay=False, help="Run this trace's requests without a model.")
     ] = None,
     out: Annotated[Path | None, typer.Option(dir_okay=False, help="Write the trace to this JSON file.")] = None,
+    free_queue: Annotated[bool, typer.Option("--free-queue", help="Write the free blocks of the end, too.")] = False,
     html: Annotated[Path | None, typer.Option(dir_okay=False, help="Write a page to step through it.")] = None,
 ) -> None:
     """Show every step of the scheduler for prompts or a scenario.
 
     A scenario is a trace file, or a JSON object with "config" and "requests"; its own config counts then, but for
-    --scheduler. The trace has
-    the fields of trace.schema.json, and for prompts also `prompt_text` and `output_text`.
+    --scheduler. The trace has the fields of trace.schema.json, and for prompts also `prompt_text` and `output_text`.
     """
     if (scenario is None) == (not prompts):
         raise InvalidParameterError("trace: give prompts or a scenario, and not both")
     record = run_scenario(scenario, config.scheduler) if scenario else run_prompts(config, sampling, prompts or [])
     show_trace(console(), record)
+    if not free_queue:  # of a cache of 30,000 blocks it is nearly all of the file
+        record["totals"].pop("final_free_queue", None)
     if out is not None:
         write(out, json.dumps(record, ensure_ascii=False) + "\n")
     if html is not None:

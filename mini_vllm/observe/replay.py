@@ -1,9 +1,9 @@
-"""Recorded runs of vLLM's scheduler, replayed: the same inputs to our classes, and the first decision that differs.
+"""Recorded runs of others' schedulers, replayed: the same inputs to our classes, and the first decision that differs.
 
-Two forms of a trace are read. Schema 1 is that of traces/ (traces/README.md). Schema 2 has one list of block ids per KV
-cache group, names the features in use, and records what is random about a run as inputs. A trace of a feature that is
-not here is never equal: unsupported() says which feature it is. A shadow of every slot watches each replay for stale
-reads. The tests, tools/trace_power.py and tools/replay_vllm_traces.py use this module.
+Two forms of a trace are read. Schema 1 is that of traces/, vLLM's and nano-vllm's (traces/README.md). Schema 2 has one
+list of block ids per KV cache group, names the features in use, and records what is random about a run as inputs. A
+trace of a feature that is not here is never equal: unsupported() says which feature it is. A shadow of every slot
+watches each replay for stale reads. The tests, tools/trace_power.py and tools/replay_vllm_traces.py use this module.
 """
 
 import json
@@ -26,6 +26,7 @@ ONLY_SCHEMA_2 = frozenset({"sampled", "computed"})  # of these
 CONFIG_FIELDS = frozenset(
     "block_size num_blocks max_num_seqs max_num_batched_tokens long_prefill_token_threshold enable_chunked_prefill "
     "enable_prefix_caching policy max_model_len scheduler_reserve_full_isl watermark vocab_size eos_token_id "
+    "scheduler nano_vllm "  # of those recorded from nano-vllm
     "hash_block_size groups retention spec async_scheduling connector".split()  # the last line: schema 2
 )
 REQUEST_FIELDS = frozenset(
@@ -190,6 +191,7 @@ class ReplayRun(ScenarioRun):
     ) -> None:
         super().__init__(trace, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
         self.trace = trace
+        self.original = trace.get("recorded_from", "vLLM").split()[0]
         self.recorder = self.watch = ReplayRecorder(self.scheduler)
         self.follows = not trace.get("kv_violations")
         self.fields = _compared_fields(trace)
@@ -203,47 +205,46 @@ class ReplayRun(ScenarioRun):
             if self.is_done():
                 break
             if number == most_steps:
-                return f"step {self.step}: not finished, and vLLM is"
+                return f"step {self.step}: not finished, and {self.original} is"
             self.run_step()
             found = self._step_difference(recorded[number]) if self.follows else None
             if found := found or self.watch.stale_read:
                 return f"step {recorded[number]['step'] if self.follows else self.step - 1}: {found}"
         if self.follows and len(self.recorder.steps) < len(recorded):
-            return f"step {recorded[len(self.recorder.steps)]['step']}: finished, and vLLM is not"
+            return f"step {recorded[len(self.recorder.steps)]['step']}: finished, and {self.original} is not"
         return self._end_difference()
 
     def _step_difference(self, recorded: Record) -> str | None:
         ours, theirs = comparable(self.recorder.steps[-1], 1), comparable(recorded, self.trace.get("schema", 1))
         differing = (name for name in self.fields if ours.get(name) != theirs.get(name))
-        return next((_difference(name, ours.get(name), theirs.get(name)) for name in differing), None)
+        return next((self._difference(name, ours.get(name), theirs.get(name)) for name in differing), None)
 
     def _end_difference(self) -> str | None:
         ours, theirs = self.to_trace(), self.trace
         for request_id, token_ids in theirs["outputs"].items():
             if ours["outputs"].get(request_id) != token_ids:
-                return _difference(f"output of {request_id}", ours["outputs"].get(request_id), token_ids)
+                return self._difference(f"output of {request_id}", ours["outputs"].get(request_id), token_ids)
         for name, value in theirs["totals"].items() if self.follows else ():
             if ours["totals"].get(name) != value:
-                return _difference(f"totals: {name}", ours["totals"].get(name), value)
+                return self._difference(f"totals: {name}", ours["totals"].get(name), value)
         return None
+
+    def _difference(self, name: str, ours: Any, theirs: Any) -> str:
+        """Both values as text; of long ones the stretch around the first character that differs."""
+        texts = str(ours), str(theirs)
+        pairs = enumerate(zip(*texts, strict=False))
+        first = next((i for i, (mine, recorded) in pairs if mine != recorded), min(map(len, texts)))
+        start = max(0, first - WIDTH // 2) if max(map(len, texts)) > WIDTH else 0
+        mine, recorded = (
+            ("..." if start else "") + text[start : start + WIDTH] + ("..." if len(text) > start + WIDTH else "")
+            for text in texts
+        )
+        return f"{name}: ours {mine}, {self.original} {recorded}"
 
     def _sample(self, request: Request) -> int:
         """The recorded token, where tokens are recorded: they are an input."""
         token_ids = self._inputs.get(self.step, {}).get("sampled", {}).get(request.request_id)
         return token_ids[0] if token_ids else super()._sample(request)
-
-
-def _difference(name: str, ours: Any, theirs: Any) -> str:
-    """Both values as text; of long ones the stretch around the first character that differs."""
-    texts = str(ours), str(theirs)
-    pairs = enumerate(zip(*texts, strict=False))
-    first = next((i for i, (mine, recorded) in pairs if mine != recorded), min(map(len, texts)))
-    start = max(0, first - WIDTH // 2) if max(map(len, texts)) > WIDTH else 0
-    mine, recorded = (
-        ("..." if start else "") + text[start : start + WIDTH] + ("..." if len(text) > start + WIDTH else "")
-        for text in texts
-    )
-    return f"{name}: ours {mine}, vLLM {recorded}"
 
 
 def replay(

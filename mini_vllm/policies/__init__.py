@@ -1,7 +1,7 @@
 """The family of schedulers, all subclasses of mini_vllm.scheduler.SchedulerInterface, selectable by name.
 
     v1               vLLM V1: one token budget, running first, chunked prefill (mini_vllm/scheduler.py)
-    prefill_first    nano-vllm: a step admits and prefills, or it decodes
+    prefill_first    a step admits and prefills, or it decodes; with nano_vllm as nano-vllm does it
     sequence_group   vLLM V0: prompts first; groups that fork, copy on write and swap
     warm_first       by a score: warm resumes, prefills, the tail of decodes; ageing
 
@@ -19,6 +19,7 @@ from typing import Any, get_args, get_origin
 from mini_vllm.errors import InvalidParameterError, is_int, is_number, plain, shown
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.offload.manager import OffloadingKVCacheManager
+from mini_vllm.policies.nano_vllm import NanoVllmScheduler
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler
 from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
 from mini_vllm.policies.warm_first import WarmFirstScheduler
@@ -96,7 +97,7 @@ def all_options() -> dict[str, Any]:
     for scheduler_cls in SCHEDULERS.values():
         found |= options_of(scheduler_cls.kv_cache_manager_cls) | options_of(scheduler_cls)
     found |= options_of(OffloadingKVCacheManager)
-    return found | {"preemption_mode": "recompute"}  # whoever has this option is there for the other modes
+    return found | {"preemption_mode": "recompute", "nano_vllm": None}  # who has one is there for its other values
 
 
 def get_classes(
@@ -105,7 +106,10 @@ def get_classes(
     kv_cache_manager_cls: type[KVCacheManager] | None = None,
 ) -> tuple[type[SchedulerInterface], type[KVCacheManager]]:
     """The scheduler and the KV cache manager that `options` name; a class that is given stands in for ours."""
-    scheduler_cls = scheduler_cls or get_scheduler_cls(options.get("scheduler", "v1"))
+    if scheduler_cls is None:
+        scheduler_cls = get_scheduler_cls(options.get("scheduler", "v1"))
+        if scheduler_cls is PrefillFirstScheduler and options.get("nano_vllm") is not None:
+            scheduler_cls = NanoVllmScheduler
     mode = options.get("preemption_mode", "recompute")
     return scheduler_cls, kv_cache_manager_cls or get_kv_cache_manager_cls(scheduler_cls, mode)
 
@@ -143,7 +147,7 @@ def make_scheduler(
 
 def describe(scheduler: SchedulerInterface) -> dict[str, Any]:
     """What make_scheduler needs to build this scheduler again, less what has no default; {} for V1 as it comes."""
-    names = {cls: name for name, cls in SCHEDULERS.items() if name != "v1"}
+    names = {cls: name for name, cls in SCHEDULERS.items() if name != "v1"} | {NanoVllmScheduler: "prefill_first"}
     cls, manager = type(scheduler), scheduler.kv_cache_manager
     described = {"scheduler": names[cls]} if cls in names else {}
     for owner in (manager, scheduler):

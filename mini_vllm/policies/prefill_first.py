@@ -2,6 +2,15 @@
 
 The rule is simple, and it is good for throughput, since a prefill step is one large batch. The price is that no running
 request gets a token as long as requests arrive that fit. This policy shows what vLLM V1 gains by mixing the two.
+
+nano-vllm's are the two kinds of step; that only the first request of a prefill step is cut, and goes on before all
+others (in its newest version; its first cuts nobody); that the first which does not fit ends admission; that hits cost
+no budget; that the last of running is the victim, and waits at the front. V1's, and not nano-vllm's, are the limit of
+places, what a decode pays and which blocks are taken and found. With the option nano_vllm, "first" or "newest", these
+are nano-vllm's, too, rule by rule (mini_vllm/policies/nano_vllm.py has the list). Then every decision is that of
+nano-vllm's own Scheduler and BlockManager in 200 recorded runs (traces/nano-vllm): shared prefixes, tight pools with
+preemptions, budgets and places of all sizes, arrivals over time, ends by token and by length. Chunks of a fixed size,
+priorities, the watermark and aborts are not in them: nano-vllm has none.
 Source: Scheduler.schedule of nano-vllm (nanovllm/engine/scheduler.py), and of MinivLLM as it was at first.
 """
 
@@ -13,9 +22,12 @@ from mini_vllm.scheduler import Scheduler, SchedulerOutput
 
 
 def in_prefill(request: Request) -> bool:
-    """Whether a running request is still catching up: inside its prompt, or more than the token it sampled behind."""
+    """Whether a running request is still catching up with the tokens that it had when it was admitted.
+
+    A preempted request may have one such token left, its last one, which looks like a decode and is none.
+    """
     behind = request.num_tokens - request.num_computed_tokens
-    return behind > 1 or request.num_computed_tokens < request.num_prompt_tokens
+    return behind > 1 or request.num_computed_tokens < request.num_prefill_tokens
 
 
 class PrefillFirstScheduler(Scheduler):
@@ -26,8 +38,8 @@ class PrefillFirstScheduler(Scheduler):
     any.
 
     charge_cached_tokens: whether the budget also pays for the tokens that the prefix cache has. They need not be
-    computed; the first MinivLLM charged them. nano-vllm charges the rest alone. Until nano-vllm learned to chunk, a
-    whole sequence had to fit into what was left of the budget.
+    computed; the first MinivLLM charged them. nano-vllm charges the rest alone. In its first version the whole sequence
+    had to fit into what was left of the budget, all the same.
 
     nano-vllm asserts that something is scheduled. A prompt above the budget or the cache breaks that, and so does one
     sequence that outgrows the pool. This policy cuts the prompt, or add_request() has refused the request or lowered
@@ -70,3 +82,7 @@ class PrefillFirstScheduler(Scheduler):
             self._admit(request, num_computed)
             output.add(request, n)
             token_budget -= n + num_charged
+
+    def _admit(self, request: Request, num_computed_tokens: int) -> None:
+        super()._admit(request, num_computed_tokens)
+        request.num_prefill_tokens = request.num_tokens

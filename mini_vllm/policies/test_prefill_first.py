@@ -1,14 +1,30 @@
-"""The rules of prefill_first: what a prefill step admits and cuts, what it charges, and what nano-vllm asserts away."""
+"""The rules of prefill_first: what a prefill step admits and cuts, what it charges, and what nano-vllm asserts away.
 
+With nano_vllm every decision is nano-vllm's: 200 runs are replayed that tools/record_nano_vllm_traces.py has recorded
+from its own Scheduler and BlockManager, 100 from its first commit with a scheduler (a5a4909e6a01) and 100 from its
+newest (bb823b3e0698).
+"""
+
+from collections.abc import Hashable, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, PromptTooLongError
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.observe.replay import read_traces, replay
+from mini_vllm.observe.trace import run_trace
+from mini_vllm.policies import describe
+from mini_vllm.policies import make_scheduler as make_by_options
+from mini_vllm.policies.nano_vllm import NanoVllmBlockPool, NanoVllmKVCacheManager, NanoVllmScheduler
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler, in_prefill
 from mini_vllm.request import Request
+from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.test_scheduler import (
     BLOCK,
     KVCache,
@@ -261,3 +277,259 @@ def test_laws_of_order(
         )
     assert admitted == [f"r{i}" for i in range(len(crowd))]
     assert_idle(scheduler)
+
+
+# --- nano-vllm's own rules --------------------------------------------------------------------------------------------
+
+TRACES = Path(__file__).parents[2] / "traces" / "nano-vllm"
+COMMITS = {
+    "first": "a5a4909e6a011e5443e354362a7e9c7b8b203e64",
+    "newest": "bb823b3e06983d71485a8e1f23715ebd87d98ef8",
+}
+every_version = pytest.mark.parametrize("version", COMMITS)
+
+
+@cache
+def recorded(version: str) -> list[dict[str, Any]]:
+    return read_traces(TRACES / f"{version}.jsonl")
+
+
+@every_version
+def test_every_decision_is_nano_vllms(version: str) -> None:
+    traces = recorded(version)
+    assert len(traces) == 100
+    assert {trace["recorded_from"] for trace in traces} == {f"nano-vllm {COMMITS[version]}"}
+    assert {trace["config"]["nano_vllm"] for trace in traces} == {version}
+    failed = [f"{trace['name']}: {difference}" for trace in traces if (difference := replay(trace))]
+    assert not failed, f"{len(failed)} of {len(traces)} traces differ from nano-vllm:\n" + "\n".join(failed)
+
+
+class PlacesBoundWhoRuns(NanoVllmScheduler):
+    """as many run as there are places"""
+
+    def _next_waiting(self) -> Request | None:
+        return super()._next_waiting() if len(self.running) < self.max_num_seqs else None
+
+
+class DecodesPay(NanoVllmScheduler):
+    """a decode pays a token of the budget"""
+
+    def _schedule_running(self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int) -> int:
+        return Scheduler._schedule_running(self, requests[: self.max_num_seqs], output, token_budget)
+
+
+class HitsNeedNotFit(NanoVllmScheduler):
+    """what has to fit into the budget is what is left to compute"""
+
+    def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
+        self.nano_vllm = "newest"
+        super()._schedule_waiting(output, token_budget)
+        self.nano_vllm = "first"
+
+    def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
+        return super()._may_admit(request, num_tokens, ())
+
+
+class HitsCost(HitsNeedNotFit):
+    """hits have to fit into the budget"""
+
+    def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
+        self.nano_vllm = "first"
+        NanoVllmScheduler._schedule_waiting(self, output, token_budget)
+        self.nano_vllm = "newest"
+
+    def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
+        return PrefillFirstScheduler._may_admit(self, request, num_tokens, computed_blocks)
+
+
+class CutsAnybody(NanoVllmScheduler):
+    """the last of a step is cut, too"""
+
+    def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
+        self.output = output
+        super()._schedule_waiting(output, token_budget)
+
+    def _chunk_size(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
+        if hasattr(self, "output"):
+            left = self.max_num_batched_tokens - self.output.total_num_scheduled_tokens
+            token_budget = min(token_budget, max(left, 1))
+        return super()._chunk_size(request, num_computed_tokens, token_budget)
+
+
+class HeldBlocksAreNoNeed(NanoVllmScheduler):
+    """a hit that somebody holds needs no free block"""
+
+    def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
+        return PrefillFirstScheduler._may_admit(self, request, num_tokens, computed_blocks)
+
+
+class HeldBlocksAreNeeded(NanoVllmScheduler):
+    """a hit that somebody holds needs a free block all the same"""
+
+    def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
+        return super()._may_admit(request, num_tokens, ())
+
+
+class BlocksAsChunksGo(NanoVllmKVCacheManager):
+    """who is cut gets the blocks of its chunk"""
+
+    def num_slots(self, request: Request, num_tokens: int) -> int:
+        return num_tokens
+
+
+class DecodesTakeTheLastBlock(NanoVllmKVCacheManager):
+    """a decode wants a block if it needs one"""
+
+    def allocate_slots(self, *args: Any) -> list[KVCacheBlock] | None:
+        return KVCacheManager.allocate_slots(self, *args)
+
+
+class DecodesWantABlock(NanoVllmKVCacheManager):
+    """a decode wants a free block, needed or not"""
+
+    def allocate_slots(self, *args: Any) -> list[KVCacheBlock] | None:
+        self.nano_vllm, version = "first", self.nano_vllm
+        try:
+            return super().allocate_slots(*args) if args[0].num_computed_tokens else self._admit(version, *args)
+        finally:
+            self.nano_vllm = version
+
+    def _admit(self, version: str, *args: Any) -> list[KVCacheBlock] | None:
+        self.nano_vllm = version
+        return super().allocate_slots(*args)
+
+    def _cache_blocks(self, request: Request, start: int, end: int) -> None:
+        self._unpublished[request.request_id] = request, start, end
+
+
+class PublishesAtOnce(NanoVllmKVCacheManager):
+    """a block can be found when it is allocated"""
+
+    def _cache_blocks(self, request: Request, start: int, end: int) -> None:
+        KVCacheManager._cache_blocks(self, request, start, end)
+
+
+class PublishesLate(NanoVllmKVCacheManager):
+    """a block can be found after the step"""
+
+    def _cache_blocks(self, request: Request, start: int, end: int) -> None:
+        self._unpublished[request.request_id] = request, start, end
+
+    def end_step(self, result: Any) -> None:
+        for request, start, end in self._unpublished.values():
+            KVCacheManager._cache_blocks(self, request, start, end)
+        self._unpublished.clear()
+
+
+def with_pool(pool_cls: type[BlockPool]) -> type[NanoVllmKVCacheManager]:
+    class ManagerWithPool(NanoVllmKVCacheManager):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            head_first = self.nano_vllm == "first"
+            self.block_pool = pool_cls(self.num_blocks, head_first=head_first)  # type: ignore[call-arg]
+
+    return ManagerWithPool
+
+
+class OldestAnswers(NanoVllmBlockPool):
+    """of blocks with equal content the first is found"""
+
+    def cache_block(self, block: KVCacheBlock, block_hash: Hashable) -> None:
+        BlockPool.cache_block(self, block, block_hash)
+
+
+class OtherWayRound(NanoVllmBlockPool):
+    """a table is freed from its other end"""
+
+    def __init__(self, num_blocks: int, *, head_first: bool) -> None:
+        super().__init__(num_blocks, head_first=not head_first)
+
+
+class UselessFirst(NanoVllmBlockPool):
+    """a block without a hash is taken next"""
+
+    def free_blocks(self, table: Sequence[KVCacheBlock]) -> None:
+        BlockPool.free_blocks(self, table)
+
+
+BROKEN: dict[str, tuple[type, ...]] = {
+    "first": (
+        *(PlacesBoundWhoRuns, HitsNeedNotFit, HeldBlocksAreNoNeed, DecodesTakeTheLastBlock, PublishesLate),
+        *(OldestAnswers, OtherWayRound, UselessFirst),
+    ),
+    "newest": (
+        *(PlacesBoundWhoRuns, DecodesPay, HitsCost, CutsAnybody, HeldBlocksAreNeeded, BlocksAsChunksGo),
+        *(DecodesWantABlock, PublishesAtOnce, OldestAnswers, OtherWayRound, UselessFirst),
+    ),
+}
+
+
+@pytest.mark.parametrize(("version", "broken"), [(version, broken) for version in BROKEN for broken in BROKEN[version]])
+def test_the_traces_notice_every_rule_of_nano_vllms(version: str, broken: type) -> None:
+    classes: dict[str, Any] = {"scheduler_cls": NanoVllmScheduler}
+    if issubclass(broken, NanoVllmScheduler):
+        classes["scheduler_cls"] = broken
+    else:
+        classes["kv_cache_manager_cls"] = with_pool(broken) if issubclass(broken, BlockPool) else broken
+    found = [difference for trace in recorded(version) if (difference := replay(trace, **classes))]
+    assert len(found) >= 3, broken.__doc__
+    assert not any("Error" in difference for difference in found), "a rule is broken, and not the class"
+
+
+@every_version
+def test_without_the_option_the_rules_are_others(version: str) -> None:
+    traces = [trace | {"config": trace["config"] | {"nano_vllm": None}} for trace in recorded(version)]
+    assert sum(replay(trace) is not None for trace in traces) > 50
+
+
+SIZES = {"num_blocks": 9, "block_size": 4, "max_num_seqs": 2, "max_num_batched_tokens": 20}
+
+
+def sched(version: str, *prompts: list[int], **options: Any) -> list[dict[str, int]]:
+    """What is scheduled of requests a, b, c, ..., which get two tokens each, with nano-vllm's rules."""
+    requests = [{"id": "abc"[i], "prompt": prompt, "max_tokens": 2} for i, prompt in enumerate(prompts)]
+    config = {**SIZES, "scheduler": "prefill_first", "nano_vllm": version, **options}
+    return [dict(record["sched"]) for record in run_trace({"config": config, "requests": requests})["steps"]]
+
+
+@every_version
+def test_places_of_nano_vllm_limit_a_step_and_not_who_runs(version: str) -> None:
+    prompts = [[10 * i + j for j in range(4)] for i in range(3)]
+    assert sched(version, *prompts) == [{"a": 4, "b": 4}, {"c": 4}, {"a": 1, "b": 1}, {"c": 1}]
+
+
+def test_alone_a_request_wants_no_block_that_it_does_not_need() -> None:
+    """nano-vllm's first version preempts it here, has nobody to schedule, and fails."""
+    assert sched("first", list(range(7)), num_blocks=3) == [{"a": 7}, {"a": 1}]
+
+
+def test_a_prompt_that_nano_vllm_finds_whole_computes_its_last_block() -> None:
+    """Its first version finds nothing to compute here, and fails."""
+    assert sched("first", list(range(8)), list(range(8))) == [{"a": 8, "b": 4}, {"a": 1, "b": 1}]
+
+
+def test_a_scheduler_of_nano_vllms_rules_can_be_made_again() -> None:
+    scheduler = make_by_options({**SIZES, "scheduler": "prefill_first", "nano_vllm": "first"})
+    assert describe(scheduler) == {"scheduler": "prefill_first", "nano_vllm": "first", "max_model_len": 33}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"nano_vllm": "second"}, "nano_vllm must be 'first' or 'newest', got 'second'"),
+        ({"nano_vllm": 1}, "nano_vllm must be str, got 1"),
+        ({"nano_vllm": "first", "scheduler": "v1"}, "Scheduler with KVCacheManager has no option nano_vllm"),
+        ({"nano_vllm": "first", "charge_cached_tokens": True}, "has no option charge_cached_tokens"),
+        ({"nano_vllm": "first", "preemption_mode": "swap"}, "has no option preemption_mode"),
+    ],
+)
+def test_what_goes_with_nano_vllms_rules(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
+        make_by_options({**SIZES, "scheduler": "prefill_first", **options})
+
+
+def test_scheduler_and_manager_are_of_one_version() -> None:
+    limits: dict[str, Any] = {"max_num_seqs": 2, "max_num_batched_tokens": 8}
+    for manager in (KVCacheManager(9, 4), NanoVllmKVCacheManager(9, 4, nano_vllm="newest")):
+        with pytest.raises(InvalidParameterError, match="nano_vllm 'first' needs a KV cache manager of it"):
+            NanoVllmScheduler(manager, nano_vllm="first", **limits)

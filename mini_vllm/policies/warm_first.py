@@ -125,6 +125,10 @@ class WarmFirstScheduler(Scheduler):
             return resumed[0][1]
         return new
 
+    def _admit(self, request: Request, num_computed_tokens: int) -> None:
+        super()._admit(request, num_computed_tokens)
+        request.num_prefill_tokens = request.num_tokens
+
     # --- the clock of steps -------------------------------------------------------------------------------------------
 
     def _enqueue(self, request: Request) -> None:

@@ -2,15 +2,19 @@
 
 round_robin    in turn
 least_loaded   to the replica with the fewest live tokens (prompts and outputs of its unfinished requests)
-prefix_aware   to the replica whose cache holds the longest prefix of the prompt, unless it is overloaded: only those
-               with at most LOAD_BOUND times the mean of the live tokens, this prompt added, are asked; the less loaded
-               of equals gets it
+prefix_aware   to the replica whose cache holds the longest prefix of the prompt, if that is more than CACHE_THRESHOLD
+               of it and the loads are balanced; else to the least loaded one
 
-Sources: SGLang's router prefers the worker with the longest match while the load is balanced (cache_aware, with
-balance_rel_threshold 1.5); llm-d's precise prefix-cache scorer looks into the real caches, as here; Mooncake's
-conductor weighs the prefix against the queue (Qin et al., FAST 2025, algorithm 1). The bound is that of consistent
-hashing with bounded loads (Mirrokni et al., 2018). What waits is in no cache yet: of two equal prompts at once,
-neither draws the other. The router sees a replica at the end of the step that is under way.
+The loads are out of balance when the busiest replica has more than BALANCE_ABS_THRESHOLD requests more than the idlest
+one, and more than BALANCE_REL_THRESHOLD times as many. Without the threshold on the prefix, a hit of one block would
+beat an empty replica, and replicas that have served nobody yet would stay empty for ever.
+
+Source: policy cache_aware of SGLang's router, with its three defaults. Two things differ here. SGLang's router guesses
+what is cached from what it has sent where, and sends a prompt without a match to the replica with the smallest guess;
+this one looks into the caches themselves, as llm-d's precise prefix-cache scorer does, and takes the fewest live
+tokens. And here no prompt joins a queue for the sake of its prefix while another replica has nothing to do. What waits
+is in no cache yet: of two equal prompts at once, neither draws the other. The router sees a replica at the end of the
+step that is under way.
 """
 
 import math
@@ -31,7 +35,8 @@ from mini_vllm.simulator.sim_request import SimRequest
 from mini_vllm.simulator.step_time import StepTimeModel
 from mini_vllm.simulator.workload import TraceRequest
 
-LOAD_BOUND = 1.5
+CACHE_THRESHOLD = 0.3  # of the prompt
+BALANCE_ABS_THRESHOLD, BALANCE_REL_THRESHOLD = 64, 1.5  # requests; times
 MAX_BLOCKS = 5_000_000  # of all replicas; one takes about 150 bytes and 2 microseconds to make
 
 
@@ -46,18 +51,19 @@ def least_loaded(replicas: Sequence[Replica], request: SimRequest, index: int) -
 
 
 def prefix_aware(replicas: Sequence[Replica], request: SimRequest, index: int) -> Replica:
-    """The one that has cached most of the prompt, among those that are not overloaded."""
-    mean = sum(replica.num_live_tokens for replica in replicas) / len(replicas)
-    limit = LOAD_BOUND * mean + request.num_prompt_tokens
-    candidates = [
-        replica for replica in replicas if replica.num_live_tokens <= limit
-    ]  # never none: one is below the mean
+    """The one that has cached most of the prompt, if that is enough of it and the loads are balanced."""
 
     def preference(replica: Replica) -> tuple[int, int]:
         num_cached = replica.scheduler.kv_cache_manager.get_computed_blocks(request)[1]
         return num_cached, -replica.num_live_tokens
 
-    return max(candidates, key=preference)
+    loads = [replica.num_requests for replica in replicas]
+    low, high = min(loads), max(loads)
+    is_balanced = high - low <= BALANCE_ABS_THRESHOLD or high <= BALANCE_REL_THRESHOLD * low
+    best = max(replicas, key=preference) if is_balanced else None
+    if best is None or preference(best)[0] <= CACHE_THRESHOLD * request.num_prompt_tokens:
+        return least_loaded(replicas, request, index)
+    return best if low or not best.scheduler.waiting else least_loaded(replicas, request, index)
 
 
 ROUTINGS: dict[str, Callable[[Sequence[Replica], SimRequest, int], Replica]] = {
@@ -109,9 +115,11 @@ def simulate(
     num_replicas: int = 1,
     routing: str = "round_robin",
     slo: SLO | None = None,
+    metrics: Metrics | None = None,
 ) -> Simulation:
     """Run a trace through replicas of one configuration (that of a trace of mini_vllm/observe/trace.py), to its end.
 
+    metrics: what is told of the run, in the place of Metrics(slo).
     Prompts that can never be computed are refused and counted. Raises InvalidParameterError for a bad configuration.
     """
     if routing not in ROUTINGS or num_replicas < 1:
@@ -123,7 +131,7 @@ def simulate(
             f"{num_replicas:,} replicas of {config['num_blocks']:,} KV blocks are more than the {MAX_BLOCKS:,} blocks "
             "that are simulated at once"
         )
-    metrics = Metrics(slo or SLO())
+    metrics = metrics or Metrics(slo or SLO())
     replicas = [Replica(config, model, metrics, is_first=i == 0) for i in range(num_replicas)]
     route, block_size = ROUTINGS[routing], config["block_size"]
     for index, spec in enumerate(trace):

@@ -31,26 +31,27 @@ def check_matplotlib() -> None:
         raise PlotsUnavailableError(NEEDS_MATPLOTLIB) from error
 
 
-def plot_load(path: Path, sweeps: Mapping[str, Mapping[float, Mapping[str, Any]]]) -> None:
+def plot_load(path: Path, sweeps: Mapping[str, Mapping[float, Mapping[str, Any]]], title: str) -> None:
     """Latency and goodput against load. sweeps: for each policy the reports by share of the rate."""
-    figure, axes = _new_figure(3)
-    for (title, unit), ax in zip((("p99 TTFT", "s"), ("p99 ITL", "s"), ("goodput", "requests/s")), axes, strict=True):
+    figure, axes = _new_figure(3, title)
+    for (name, unit), ax in zip((("p99 TTFT", "s"), ("p99 ITL", "s"), ("goodput", "requests/s")), axes, strict=True):
         for policy, points in sweeps.items():
             values = [
-                report["goodput"] if title == "goodput" else report[title.split()[1].lower()]["p99"]
+                report["goodput"] if name == "goodput" else report[name.split()[1].lower()]["p99"]
                 for report in points.values()
             ]
             ax.plot(list(points), values, marker="o", label=policy)
-        ax.set(title=title, xlabel="load, as a share of the rate asked for", ylabel=unit, ylim=(0, None))
+        ax.set(title=name, xlabel="load, as a share of the rate asked for", ylabel=unit, ylim=(0, None))
     axes[0].legend()
     _save(figure, path)
 
 
-def plot_timelines(path: Path, timelines: Mapping[str, Sequence[TimelinePoint]]) -> None:
+def plot_timelines(path: Path, timelines: Mapping[str, Sequence[TimelinePoint]], title: str) -> None:
     """Running and waiting requests and the use of the KV cache over time, of the first replica."""
-    figure, axes = _new_figure(3)
-    for title, name, ax in zip(
-        ("running requests", "waiting requests", "KV cache in use, %"),
+    figure, axes = _new_figure(3, title)
+    for shown, unit, name, ax in zip(
+        ("running", "waiting", "KV cache in use"),
+        ("requests", "requests", "%"),
         ("num_running", "num_waiting", "kv_cache_usage"),
         axes,
         strict=True,
@@ -59,17 +60,18 @@ def plot_timelines(path: Path, timelines: Mapping[str, Sequence[TimelinePoint]])
         for policy, points in timelines.items():
             values = [factor * getattr(point, name) for point in points]
             ax.plot([point.time for point in points], values, label=policy, linewidth=0.8)
-        ax.set(title=title, xlabel="s", ylim=(0, None))
+        ax.set(title=shown, xlabel="time, s", ylabel=unit, ylim=(0, None))
     axes[0].legend()
     _save(figure, path)
 
 
-def _new_figure(num_axes: int) -> tuple["Figure", list["Axes"]]:
+def _new_figure(num_axes: int, title: str) -> tuple["Figure", list["Axes"]]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5 * num_axes, 4), layout="constrained")
     FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize="medium")
     return figure, list(figure.subplots(1, num_axes))
 
 

@@ -28,6 +28,11 @@ class Replica:
         self.now = 0.0
         self.num_live_tokens = 0  # of all unfinished requests: the KV cache that they hold or wait for
 
+    @property
+    def num_requests(self) -> int:
+        """That are unfinished."""
+        return len(self.scheduler.waiting) + len(self.scheduler.running)
+
     def add(self, request: SimRequest) -> None:
         """Queue a request that arrives at or before the next step. Raises PromptTooLongError and its kin."""
         self.scheduler.add_request(request)

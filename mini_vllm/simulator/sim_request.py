@@ -35,7 +35,7 @@ def block_names(index: int, spec: TraceRequest, block_size: int) -> list[int]:
 class SimRequest(Request):
     """A request with the lengths of a trace's. One byte stands for a token, since its value does not matter."""
 
-    __slots__ = ("first_token_time", "last_token_time", "num_slow_gaps")
+    __slots__ = ("first_token_time", "last_token_time", "longest_gaps")
 
     def __init__(self, index: int, spec: TraceRequest, block_size: int) -> None:
         params = _sampling_params(spec.output_length)
@@ -47,4 +47,5 @@ class SimRequest(Request):
         self.block_hashes.extend(block_names(index, spec, block_size))
         self.first_token_time = 0.0  # set with the first token
         self.last_token_time: float | None = None
-        self.num_slow_gaps = 0
+        num_gaps = spec.output_length - 1
+        self.longest_gaps = [0.0] * (num_gaps // 100 + 1)  # a heap: 99 of 100 gaps are at most its least one

@@ -323,19 +323,67 @@ def test_prefixes_draw_requests_to_where_they_are() -> None:
     assert hits["prefix_aware"] > 1.2 * max(hits["round_robin"], hits["least_loaded"])
 
 
-def test_a_prefix_draws_nobody_to_an_overloaded_replica() -> None:
+def idle_replicas(num_replicas: int) -> list[Replica]:
     metrics = Metrics(SLO())
-    replicas = [Replica(FLEET, STEPS, metrics, is_first=False) for _ in range(2)]
+    return [Replica(FLEET, STEPS, metrics, is_first=False) for _ in range(num_replicas)]
 
-    def request(index: int) -> SimRequest:
-        return SimRequest(index, TraceRequest(0.0, 1100, 40, (1, 2, 3)), 64)
 
-    replicas[0].add(request(0))
+def of_prefix(index: int, num_tokens: int = 1100) -> SimRequest:
+    return SimRequest(index, TraceRequest(0.0, num_tokens, 40, tuple(range(1, num_tokens // 512 + 2))), 64)
+
+
+def test_a_prefix_draws_only_if_it_is_most_of_the_prompt() -> None:
+    replicas = idle_replicas(2)
+    replicas[0].add(of_prefix(0))
     replicas[0].run_until(0.001)
-    assert prefix_aware(replicas, request(1), 1) is replicas[0]
-    for index in range(1, 6):
-        replicas[0].add(request(index))
-    assert prefix_aware(replicas, request(6), 6) is replicas[1]
+    assert prefix_aware(replicas, of_prefix(1), 1) is replicas[0]
+    for num_tokens, chosen in ((3500, 0), (3700, 1)):  # 1,088 of them are cached: 31 %, 29 %
+        assert prefix_aware(replicas, of_prefix(2, num_tokens), 2) is replicas[chosen]
+
+
+def test_a_prefix_draws_nobody_when_the_loads_are_out_of_balance() -> None:
+    replicas = idle_replicas(2)
+    for index, each in enumerate(replicas):
+        each.add(SimRequest(index, TraceRequest(0.0, 70, 40, (99,)), 64))
+    replicas[0].add(of_prefix(3))
+    replicas[0].run_until(0.001)
+    index = 4
+    while replicas[0].num_requests - replicas[1].num_requests <= 64:
+        assert prefix_aware(replicas, of_prefix(index), index) is replicas[0]
+        replicas[0].add(of_prefix(index))
+        index += 1
+    assert prefix_aware(replicas, of_prefix(index), index) is replicas[1]
+
+
+def test_no_prompt_queues_for_its_prefix_while_a_replica_is_idle() -> None:
+    replicas = idle_replicas(2)
+    replicas[0].add(of_prefix(0))
+    replicas[0].run_until(0.001)
+    replicas[0].add(of_prefix(1))
+    assert replicas[0].scheduler.waiting
+    assert prefix_aware(replicas, of_prefix(2), 2) is replicas[1]
+
+
+@pytest.mark.parametrize("routing", ROUTINGS)
+@pytest.mark.parametrize("seed", range(3))
+def test_no_replica_starves(routing: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conversations that begin with the same system prompt of one block: one hit must not draw them all together."""
+    served: list[Replica] = []
+    route = ROUTINGS[routing]
+
+    def watched(replicas: Sequence[Replica], request: SimRequest, index: int) -> Replica:
+        served.append(route(replicas, request, index))
+        return served[-1]
+
+    monkeypatch.setitem(ROUTINGS, routing, watched)
+    trace = [
+        spec._replace(arrival_time=spec.arrival_time / 50_000, hash_ids=(0, *spec.hash_ids[1:]))
+        for spec in conversations(400, seed=seed)
+    ]
+    run_fleet(trace, routing)
+    counts = sorted(map(served.count, set(served)))
+    assert len(counts) == 4, "a replica got nothing"
+    assert counts[0] > 0.5 * len(trace) / 4, counts
 
 
 def test_two_replicas_that_share_nothing_are_two_engines() -> None:

@@ -97,6 +97,18 @@ def test_gaps_have_the_rate_and_the_burstiness(burstiness: float) -> None:
     assert statistics.stdev(gaps) / statistics.mean(gaps) == pytest.approx(burstiness**-0.5, rel=0.05)
 
 
+@pytest.mark.parametrize("burstiness", [0.25, 1.0])
+@pytest.mark.parametrize("num_requests", [1, 10, 1000])
+def test_every_seed_has_the_load_that_is_asked_for(burstiness: float, num_requests: int) -> None:
+    for seed in range(3):
+        trace = list(synthetic(8.0, num_requests, lognormal_lengths(9, 9, 1.0), burstiness=burstiness, seed=seed))
+        assert trace[-1].arrival_time == pytest.approx(num_requests / 8.0)
+        assert trace[0].arrival_time > 0
+        twice = list(synthetic(16.0, num_requests, lognormal_lengths(9, 9, 1.0), burstiness=burstiness, seed=seed))
+        assert [r[1:] for r in twice] == [r[1:] for r in trace]
+        assert [r.arrival_time for r in twice] == pytest.approx([r.arrival_time / 2 for r in trace])
+
+
 def test_the_seed_decides() -> None:
     def draw(seed: int) -> list[TraceRequest]:
         return list(synthetic(1.0, 20, lognormal_lengths(100, 10, 1.0), seed=seed))

@@ -29,7 +29,7 @@ Lengths = Callable[[random.Random], tuple[int, int]]
 class TraceRequest(NamedTuple):
     """One arrival. A request always generates a token, so an output_length of 0 in a file counts as 1."""
 
-    arrival_time: float  # seconds since the first arrival
+    arrival_time: float  # seconds since the beginning: of a file, its first arrival
     input_length: int  # tokens
     output_length: int  # tokens
     hash_ids: tuple[int, ...] = ()  # what the prompt shares with others, HASH_BLOCK_SIZE tokens each; () is nothing
@@ -123,7 +123,10 @@ def synthetic(
     """num_requests arrivals, `rate` a second on average, with gamma-distributed gaps of shape `burstiness`.
 
     1 is a Poisson process, below 1 the arrivals come in bursts (a gap's coefficient of variation is
-    1 / sqrt(burstiness)). Source: get_request in vllm/benchmarks/serve.py. Raises InvalidParameterError.
+    1 / sqrt(burstiness)). The gaps are then stretched by one factor, so that the last request arrives at
+    num_requests / rate exactly: seeds differ in the order of events and not in the load. The same seed has the same
+    lengths at any rate. Source: get_request in vllm/benchmarks/serve.py, which also stretches them.
+    Raises InvalidParameterError.
     """
     if not (is_number(rate, 1 / MAX_RATE, MAX_RATE) and is_number(burstiness, 1 / MAX_BURSTINESS, MAX_BURSTINESS)):
         raise InvalidParameterError(
@@ -132,16 +135,19 @@ def synthetic(
         )
     if num_requests < 1:
         raise InvalidParameterError(f"num_requests must be at least 1, got {num_requests}")
-    return _draw(rate, num_requests, lengths, burstiness, random.Random(seed))
+    return _draw(rate, num_requests, lengths, burstiness, seed)
 
 
-def _draw(
-    rate: float, num_requests: int, lengths: Lengths, burstiness: float, rng: random.Random
-) -> Iterator[TraceRequest]:
-    time = 0.0
-    for _ in range(num_requests):
-        yield TraceRequest(time, *lengths(rng))
-        time += rng.gammavariate(burstiness, 1 / (rate * burstiness))
+def _draw(rate: float, num_requests: int, lengths: Lengths, burstiness: float, seed: int) -> Iterator[TraceRequest]:
+    def gaps() -> Iterator[float]:  # drawn twice, so that they need no memory
+        rng = random.Random(f"gaps {seed}")
+        return (rng.gammavariate(burstiness, 1.0) for _ in range(num_requests))
+
+    seconds = num_requests / rate
+    total, passed, of_lengths = math.fsum(gaps()), 0.0, random.Random(seed)
+    for gap in gaps():
+        passed += gap
+        yield TraceRequest(seconds * min(passed / total, 1.0), *lengths(of_lengths))
 
 
 def lognormal_lengths(input_mean: float, output_mean: float, cv: float = 0.0) -> Lengths:

@@ -68,12 +68,12 @@ class GroupKVCacheManager(ForkingKVCacheManager):
         return True
 
     def num_blocks_to_restore(self, requests: Sequence[Request]) -> int:
-        """How many free blocks it takes to bring a stored group back, and for each to compute one token more."""
+        """How many free blocks V0 wants to bring a stored group back: its own, and one for each sequence to go on.
+
+        A sequence whose last block has room for its next token goes on without a new one.
+        """
         tables = [self.pool.get_block_ids(request.request_id) for request in requests]
-        partial = [
-            table[-1] for r, table in zip(requests, tables, strict=True) if r.num_computed_tokens % self.block_size
-        ]
-        return len(set(chain(*tables))) + len(requests) - len(set(partial))
+        return len(set(chain(*tables))) + len(requests)
 
     def restore(self, requests: Sequence[Request]) -> None:
         """Bring a stored group back, into new blocks. Raises ValueError, with nothing changed, if too few are free."""

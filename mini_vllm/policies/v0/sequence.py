@@ -1,6 +1,6 @@
 """The words of vLLM V0's scheduler: groups of sequences, the budget of a step, and what a step concerns.
 
-Source: SequenceGroup in vllm/sequence.py, SchedulingBudget and SchedulerOutputs in vllm/core/scheduler.py (vLLM 0.5).
+Source: SequenceGroup in vllm/sequence.py, SchedulingBudget and SchedulerOutputs in vllm/core/scheduler.py (vLLM 0.5.5).
 """
 
 from collections.abc import Sequence

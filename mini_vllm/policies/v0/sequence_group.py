@@ -6,17 +6,41 @@ the prompt. When it has caught up, the others fork: they sample from the same lo
 write. When blocks run out, whole groups are preempted from the tail. A group of one sequence is computed again. A group
 of several is swapped to main memory, and comes back before anybody else is admitted.
 
+V0's reason for swapping: a preempted sequence is computed again as one longer prompt, in one prefill. Sequences that
+have forked are several such prompts, which share a part, and for them "recomputation is not currently supported"; it
+"may require a more sophisticated CUDA kernel" (the comment in Scheduler._preempt). That comment names the price: groups
+of several are preferred to single sequences, since who is swapped comes before who waits. The PagedAttention paper
+(Kwon et al., 2023, section 4.5) says why a group is preempted as a whole: its sequences share memory.
+
 V0's words and ours: a Sequence is a Request, and its logical blocks are the indices of its block table. WAITING and
 RUNNING are the same, SWAPPED is PREEMPTED with a table in main memory, and FINISHED_IGNORED is an error when the
 request is added. Every live request is in `waiting` or in `running`, beside the others of its group. In `waiting` the
 swapped ones come first, then the preempted and the new ones; those that wait to fork are in `running`.
 
-Three things are unlike V0. A prompt larger than the whole budget is cut, with enable_chunked_prefill. A group that
-finds no room in main memory is recomputed. No option chooses between the two. Prompts are whole, and admitted as a
-whole, so long_prefill_token_threshold and reserve_full_sequence mean nothing here: they are taken, so that one
-configuration fits every policy, and only described again.
+The decisions are those of vLLM 0.5.5 with its block manager v1, without chunked prefill and prefix caching. The tests
+replay 300 recorded traces (replay.py, traces/vllm-0.5.5): 200 of single sequences and 100 of groups, in tight pools,
+with a watermark, aborts, and main memory that is large, small or missing. With strict_v0 all are equal: who is
+scheduled with how many tokens, who is preempted, stored, brought back or given up, how many blocks are copied and how
+many are free. Block ids are not compared, since V0 frees a table in the order of a Python set.
+
+What is unlike V0:
+
+  - A group that is alone gets whatever blocks it will use. V0 wants a free block for each sequence even then, and in
+    addition the watermark. So it preempts a group that could go on, and ends (FINISHED_IGNORED) one that has started
+    and could never come back. strict_v0 does that, too, with "length" as the reason.
+  - A prompt larger than the whole budget is cut, with enable_chunked_prefill. V0 takes no budget below max_model_len;
+    nor does this scheduler without enable_chunked_prefill.
+  - A group that finds no room in main memory is computed again. V0 raises an error, and its engine ends.
+  - The last sequence of a group that has forked is computed again like any other. V0 tries, and then fails an assertion
+    or never frees the blocks.
+  - Prefix caching is V1's: what is found costs neither tokens of the budget nor, if somebody holds it, blocks. V0
+    charges all of it. V0 has no policy "priority".
+  - Prompts are whole, and admitted as a whole, so long_prefill_token_threshold and reserve_full_sequence mean nothing
+    here: they are taken, so that one configuration fits every policy, and only described again.
+
 Source: Scheduler._schedule_default, _schedule_prefills, _schedule_running, _schedule_swapped and _preempt in
-vllm/core/scheduler.py of vLLM 0.5, SequenceGroup in vllm/sequence.py.
+vllm/core/scheduler.py, can_append_slots and can_swap_in in vllm/core/block_manager_v1.py, SequenceGroup in
+vllm/sequence.py (vLLM 0.5.5).
 """
 
 from bisect import insort
@@ -37,7 +61,13 @@ from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 
 
 class SequenceGroupScheduler(SchedulerInterface):
-    """V0's policy, which shares no decision with V1's. Raises InvalidParameterError for a manager that cannot fork."""
+    """V0's policy, which shares no decision with V1's.
+
+    strict_v0: V0's rules hold for a group that is alone, too. It may be preempted for nobody, or given up. This option
+    is for traces: the engine has no end for a request that is not in its step, so EngineConfig lacks it.
+
+    Raises InvalidParameterError for a manager that cannot fork.
+    """
 
     kv_cache_manager_cls = GroupKVCacheManager
     can_fork = True
@@ -49,6 +79,7 @@ class SequenceGroupScheduler(SchedulerInterface):
         *,
         long_prefill_token_threshold: int = 0,
         reserve_full_sequence: bool = True,
+        strict_v0: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(kv_cache_manager, **options)
@@ -57,9 +88,12 @@ class SequenceGroupScheduler(SchedulerInterface):
         if not isinstance(kv_cache_manager, GroupKVCacheManager):
             name = type(kv_cache_manager).__name__
             raise InvalidParameterError(f"sequence_group needs a KV cache manager that forks groups, got {name}")
+        self.strict_v0 = strict_v0
+        self.num_watermark_blocks = int(self.watermark * kv_cache_manager.num_usable_blocks)  # V0 has no null block
         self._groups: dict[str, SequenceGroup] = {}  # of every live request
         self._last = GroupSchedulerOutput()  # the step that was decided last; a restart may bring back who ended in it
         self._swapped_out: list[SequenceGroup] = []  # since the last step was decided
+        self._given_up: list[Request] = []  # since update_from_output() has told of them
 
     # --- groups come and go ---------------------------------------------------------------------------------------
 
@@ -163,12 +197,18 @@ class SequenceGroupScheduler(SchedulerInterface):
         """Compute prompts, whole and in order: those under way, then those that wait, unless a group is swapped."""
         for request in self.running:
             group = self._groups[request.request_id]
-            is_behind = request.num_tokens - request.num_computed_tokens > 1 and request not in group.unforked
+            is_behind = request.num_computed_tokens < request.num_prefill_tokens and request not in group.unforked
             if is_behind and not self._schedule_prompt(request, budget, output):
                 return
         while self.waiting:
             group = self._groups[self.waiting[0].request_id]
-            if group.is_swapped or not self._may_allocate(group, budget):
+            if group.is_swapped:
+                return
+            num_blocks = -(-group.sequences[0].num_tokens // self.kv_cache_manager.block_size)
+            if self._is_hopeless(num_blocks + self.num_watermark_blocks):
+                self._give_up(group)
+                continue
+            if not self._may_allocate(group, budget):
                 return
             self._set_running(group, budget)
             for request in group.sequences:
@@ -184,10 +224,22 @@ class SequenceGroupScheduler(SchedulerInterface):
         num_shared = first.num_prompt_tokens // kv.block_size
         num_needed = kv.num_blocks_needed(first, first.num_tokens, blocks)
         num_needed += sum(-(-other.num_tokens // kv.block_size) - num_shared for other in group.sequences[1:])
+        if len(group.sequences) > 1 and self.running:
+            num_needed += len(group.sequences)  # or the decode to come would preempt it again: see _may_append()
         return num_needed + self._num_spare_blocks() <= kv.num_free_blocks
 
     def _num_spare_blocks(self) -> int:
         return self.num_watermark_blocks if self.running else 0
+
+    def _is_hopeless(self, num_blocks: int) -> bool:
+        """Whether so many blocks are never free, so that strict_v0 gives up whoever needs them."""
+        return self.strict_v0 and num_blocks > self.kv_cache_manager.num_usable_blocks
+
+    def _give_up(self, group: SequenceGroup) -> None:
+        """End a group that waits; update_from_output() tells of it."""
+        for request in group.requests:
+            self.finish_request(request.request_id, "length")
+            self._given_up.append(request)
 
     def _set_running(self, group: SequenceGroup, budget: SchedulingBudget) -> None:
         """Move the group at the head of waiting to the end of running."""
@@ -216,6 +268,7 @@ class SequenceGroupScheduler(SchedulerInterface):
         output.groups[group] = None  # even if n is 0: what is shared may be written by this step
         if is_new:
             self._record_hit(request, num_computed)
+            request.num_prefill_tokens = num_computed + num_missing
         if n:
             self._schedule(request, n, budget, output)
         return n == num_missing
@@ -250,13 +303,12 @@ class SequenceGroupScheduler(SchedulerInterface):
 
     def _schedule_decodes(self, budget: SchedulingBudget, output: GroupSchedulerOutput) -> None:
         """Give every running sequence one token. A group that finds no blocks preempts from the tail."""
-        kv = self.kv_cache_manager
         queue = deque(dict.fromkeys(self._groups[request.request_id] for request in self.running))
         if self.policy == "priority":
             queue = deque(sorted(queue, key=lambda group: group.urgency))
         while queue and budget.can_schedule(len(queue[0].sequences), 0):
             group = queue.popleft()
-            while kv.num_blocks_to_append(group.sequences) > kv.num_free_blocks:
+            while not self._may_append(group):
                 victim = queue.pop() if queue else group
                 output.preempted_req_ids += [request.request_id for request in victim.requests]
                 self._preempt_group(victim)
@@ -264,10 +316,17 @@ class SequenceGroupScheduler(SchedulerInterface):
                     return
             self._append_slots(group, budget, output)
 
+    def _may_append(self, group: SequenceGroup) -> bool:
+        """V0 wants a free block for each sequence, used or not. A group that is alone wants those that it will use."""
+        kv, num_needed = self.kv_cache_manager, len(group.sequences)
+        if len(self.running) == len(group.requests) and not self.strict_v0:
+            num_needed = kv.num_blocks_to_append(group.sequences)
+        return num_needed <= kv.num_free_blocks
+
     def _append_slots(self, group: SequenceGroup, budget: SchedulingBudget, output: GroupSchedulerOutput) -> None:
         for request in group.sequences:
             new_blocks = self.kv_cache_manager.allocate_slots(request, 1)
-            assert new_blocks is not None, "num_blocks_to_append has counted them"
+            assert new_blocks is not None, "_may_append has counted them"
             self._schedule(request, 1, budget, output)
 
     def _schedule_swapped(self, budget: SchedulingBudget, output: GroupSchedulerOutput) -> None:
@@ -276,9 +335,16 @@ class SequenceGroupScheduler(SchedulerInterface):
         while self.waiting:
             group = self._groups[self.waiting[0].request_id]
             n = len(group.sequences)
-            if not group.is_swapped or not budget.can_schedule(n, n):
+            if not group.is_swapped:
                 return
-            if kv.num_blocks_to_restore(group.sequences) + self._num_spare_blocks() > kv.num_free_blocks:
+            num_needed = kv.num_blocks_to_restore(group.sequences)
+            if self._is_hopeless(num_needed):
+                self._give_up(group)
+                continue
+            is_alone = not self.running and not self.strict_v0  # _check_group() has seen that it fits
+            if not is_alone and num_needed + self.num_watermark_blocks > kv.num_free_blocks:
+                return
+            if not budget.can_schedule(n, n):
                 return
             kv.restore(group.sequences)
             group.is_swapped = False
@@ -321,13 +387,13 @@ class SequenceGroupScheduler(SchedulerInterface):
             self.waiting.append(request)
 
     def _enqueue_group(self, group: SequenceGroup) -> None:
-        """Put a preempted group back: before all others, but behind the swapped ones unless it is swapped itself."""
+        """Put a preempted group back: before all others, but behind the swapped ones, even if it is swapped itself."""
         if self.policy == "priority":
             for request in group.requests:
                 insort(self.waiting, request, key=self._order)
             return
         place = 0
-        while not group.is_swapped and place < len(self.waiting) and self._is_swapped(self.waiting[place]):
+        while place < len(self.waiting) and self._is_swapped(self.waiting[place]):
             place += 1
         for request in reversed(group.requests):
             self.waiting.insert(place, request)
@@ -368,7 +434,8 @@ class SequenceGroupScheduler(SchedulerInterface):
             del self._requests[request.request_id]
         if finished:
             self.running = [request for request in self.running if request.status is RequestStatus.RUNNING]
-        return finished
+        given_up, self._given_up = self._given_up, []
+        return finished + given_up
 
     def _fork_computed(self, output: GroupSchedulerOutput) -> list[tuple[Request, int]]:
         """The requests that computed, and how much each.

@@ -290,11 +290,11 @@ class GroupWorld:
             if len(group.sequences) == 1:
                 assert not group.is_swapped, "one sequence is recomputed"
         if preempted and self.options.policy == "fcfs":
-            swapped = [r for g in victims if g.is_swapped for r in g.requests]
+            swapped = [r for g in reversed(victims) if g.is_swapped for r in g.requests]
             others = [r for g in victims if not g.is_swapped for r in g.requests]
             before = [r for r in waiting if self.group(r).is_swapped]
             behind = [r for r in waiting if r not in before]
-            assert list(scheduler.waiting) == swapped + before + others + behind
+            assert list(scheduler.waiting) == before + swapped + others + behind
 
     def execute(self, output: SchedulerOutput) -> dict[str, list[int]]:
         """Swap out, swap in, copy, then write, then read, as the runner does."""

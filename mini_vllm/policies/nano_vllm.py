@@ -1,0 +1,155 @@
+"""nano-vllm's own rules, where prefill_first as it comes has another: the option nano_vllm="first" or "newest".
+
+"first" is nano-vllm's commit a5a4909e6a01 (June 2025), "newest" its commit bb823b3e0698 (April 2026). With the option
+every decision, every block id and every prefix hit is theirs in the recorded traces (traces/nano-vllm). Theirs is:
+
+    rule                                          first               newest              prefill_first
+    max_num_seqs limits                           a step              a step              who runs
+    a decode pays                                 nothing             nothing             one token
+    what has to fit into the budget               the whole sequence  what is to compute  what is to compute
+    the first of a step may be cut                no                  yes                 yes
+    blocks of a request that is cut               -                   all at once         as its chunks go
+    a hit that somebody holds needs a free block  yes                 no                  no
+    a decode wants a free block                   always              if it needs one     if it needs one
+    a block can be found                          when allocated      after the step      when allocated
+    of blocks with equal content answers          the last            the last            the first
+    a freed block goes to the                     back                back                back; unhashed ones the front
+    the blocks of a table are freed from its      head                tail                tail
+
+So more requests may run than max_num_seqs. Those behind the first max_num_seqs get no token until one of these ends.
+
+Three things are no option. nano-vllm asserts that something is scheduled, and fails where a prompt is larger than the
+budget (first) or the pool, and where a request alone has no block left: here a prompt is cut or refused, and who is
+alone wants no block that it does not need. The first version finds a prompt whole in its cache and then has nothing to
+compute: here the last token is always computed. It also finds a block again by a hash that the block has lost, if its
+tokens happen to be the same: here such a block is not found.
+Source: nanovllm/engine/scheduler.py, block_manager.py and sequence.py of https://github.com/GeeeekExplorer/nano-vllm.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from mini_vllm.block_pool import BlockPool, KVCacheBlock
+from mini_vllm.errors import InvalidParameterError, shown
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.policies.prefill_first import PrefillFirstScheduler, in_prefill
+from mini_vllm.request import Request
+from mini_vllm.scheduler import SchedulerOutput
+from mini_vllm.step import KVResult
+
+FIRST, NEWEST = "first", "newest"
+
+
+class NanoVllmBlockPool(BlockPool):
+    """Free blocks stand in the order in which they were freed. Of blocks with equal content one can be found."""
+
+    def __init__(self, num_blocks: int, *, head_first: bool) -> None:
+        super().__init__(num_blocks)
+        self.head_first = head_first
+
+    def cache_block(self, block: KVCacheBlock, block_hash: Hashable) -> None:
+        """From now on this block answers for its content, and no other does, even after this one is taken."""
+        self.uncache_hash(block_hash)
+        super().cache_block(block, block_hash)
+
+    def free_blocks(self, table: Sequence[KVCacheBlock]) -> None:
+        freed = []
+        for block in table if self.head_first else reversed(table):
+            assert block.ref_cnt > 0, f"{block} is freed more often than it is held"
+            block.ref_cnt -= 1
+            if block.ref_cnt == 0:
+                freed.append(block)
+        self.free_queue.append_n(freed)
+
+
+class NanoVllmKVCacheManager(KVCacheManager):
+    """nano-vllm's BlockManager. Raises InvalidParameterError for a version that is neither "first" nor "newest"."""
+
+    def __init__(self, num_blocks: int, block_size: int, *, nano_vllm: str = NEWEST, **options: Any) -> None:
+        super().__init__(num_blocks, block_size, **options)
+        if nano_vllm not in (FIRST, NEWEST):
+            raise InvalidParameterError(f"nano_vllm must be 'first' or 'newest', got {shown(nano_vllm)}")
+        self.nano_vllm = nano_vllm
+        self.block_pool = NanoVllmBlockPool(num_blocks, head_first=nano_vllm == FIRST)
+        self.num_lookahead_tokens = int(nano_vllm == NEWEST)  # what lies behind a chunk: num_slots() says how much
+        self._unpublished: dict[str, tuple[Request, int, int]] = {}  # what the step in flight fills, in its order
+
+    def num_slots(self, request: Request, num_tokens: int) -> int:
+        """Slots for all that the request has, though it computes only num_tokens of them."""
+        return max(num_tokens, request.num_tokens)
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
+    ) -> list[KVCacheBlock] | None:
+        """As ever; in the first version a decode also wants a free block, needed or not, unless it is alone."""
+        is_decode = request.request_id in self._tables and not in_prefill(request)
+        if self.nano_vllm == FIRST and is_decode and not self.num_free_blocks and len(self._tables) > 1:
+            return None
+        return super().allocate_slots(request, num_new_tokens, computed_blocks)
+
+    def free(self, request: Request) -> None:
+        self._unpublished.pop(request.request_id, None)
+        super().free(request)
+
+    def end_step(self, result: KVResult | None) -> None:
+        """The newest version publishes what a step has filled when it went well."""
+        for request, start, end in self._unpublished.values() if result is not None else ():
+            super()._cache_blocks(request, start, end)
+        self._unpublished.clear()
+
+    def clear(self) -> None:
+        self._unpublished.clear()
+        super().clear()
+
+    def _cache_blocks(self, request: Request, start: int, end: int) -> None:
+        if self.nano_vllm == FIRST:
+            super()._cache_blocks(request, start, end)
+        else:
+            self._unpublished[request.request_id] = request, start, end
+
+
+class NanoVllmScheduler(PrefillFirstScheduler):
+    """nano-vllm's Scheduler. Raises InvalidParameterError for a KV cache manager of another version."""
+
+    kv_cache_manager_cls = NanoVllmKVCacheManager
+    refused_options = frozenset({"charge_cached_tokens"})
+
+    def __init__(self, kv_cache_manager: KVCacheManager, *, nano_vllm: str = NEWEST, **options: Any) -> None:
+        super().__init__(kv_cache_manager, **options)
+        if getattr(kv_cache_manager, "nano_vllm", None) != nano_vllm:
+            name = type(kv_cache_manager).__name__
+            raise InvalidParameterError(f"nano_vllm {shown(nano_vllm)} needs a KV cache manager of it, got {name}")
+        self.nano_vllm = nano_vllm
+
+    def _schedule_running(self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int) -> int:
+        """As in V1, for the first max_num_seqs; decodes are not held to the budget."""
+        requests = requests[: self.max_num_seqs]
+        if not any(map(in_prefill, requests)):
+            token_budget = max(token_budget, len(requests))
+        return super()._schedule_running(requests, output, token_budget)
+
+    def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
+        """Admit from the front of waiting, as long as the step has places. The first that does not fit ends it."""
+        kv = self.kv_cache_manager
+        while token_budget > 0 and len(output.scheduled_requests) < self.max_num_seqs:
+            request = self._next_waiting()
+            if request is None:
+                break
+            computed_blocks, num_computed = kv.get_computed_blocks(request)
+            n = self._chunk_size(request, num_computed, request.num_tokens)
+            num_hits = num_computed if self.nano_vllm == FIRST else 0  # they have to fit, too, and cost nothing
+            if n + num_hits > token_budget:
+                if output.num_scheduled_tokens:
+                    break
+                n = self._chunk_size(request, num_computed, token_budget)
+            if not self._may_admit(request, num_computed + n, computed_blocks):
+                break
+            if kv.allocate_slots(request, n, computed_blocks) is None:
+                break
+            self._admit(request, num_computed)
+            output.add(request, n)
+            token_budget -= n
+
+    def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
+        """The first version wants as many free blocks as the sequence has, as if nobody held any of them."""
+        return super()._may_admit(request, num_tokens, () if self.nano_vllm == FIRST else computed_blocks)

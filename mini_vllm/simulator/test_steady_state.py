@@ -1,0 +1,82 @@
+"""Steady states: against a queue that can be computed by hand, at other seeds and lengths, and where there is none."""
+
+import math
+from random import Random
+from statistics import fmean
+
+import pytest
+
+from mini_vllm.errors import InvalidParameterError
+from mini_vllm.simulator.steady_state import Interval, SteadyState, correlation, interval, interval_of, steady_state
+from mini_vllm.simulator.step_time import StepTimeModel
+from mini_vllm.simulator.workload import lognormal_lengths
+
+# One request at a time, one second for each: a queue with random arrivals and a fixed time of service (M/D/1).
+ONE_AT_A_TIME = {"block_size": 4, "num_blocks": 9, "max_num_seqs": 1, "max_num_batched_tokens": 8}
+ONE_SECOND = StepTimeModel((1.0, 0, 0, 0, 0, 0))
+
+
+def queue(rate: float, num_requests: int = 4000, seeds: range = range(4)) -> SteadyState:
+    lengths = lognormal_lengths(1, 1)
+    return steady_state(rate, lengths, ONE_AT_A_TIME, ONE_SECOND, num_requests=num_requests, seeds=seeds)
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.5, 0.8])
+@pytest.mark.parametrize("num_requests", [4000, 8000])
+def test_the_time_in_a_queue_is_that_of_the_theory(rate: float, num_requests: int) -> None:
+    """Pollaczek and Khinchine: the wait is rate / (2 * (1 - rate)) services."""
+    state = queue(rate, num_requests)
+    expected = 1 + rate / (2 * (1 - rate))
+    mean, half_width = state.figures["ttft mean"]
+    assert abs(mean - expected) < 1.5 * half_width
+    assert half_width < 0.15 * expected
+    assert not state.is_over_capacity
+
+
+def test_intervals_hold_the_figure_as_often_as_they_say() -> None:
+    expected = 1 + 0.6 / (2 * 0.4)
+    states = [queue(0.6, 2000, range(100 + 3 * i, 103 + 3 * i)) for i in range(40)]
+    held = sum(
+        abs(each.figures["ttft mean"].mean - expected) <= each.figures["ttft mean"].half_width for each in states
+    )
+    assert held >= 33, "of 40, at a confidence of 95 %"
+
+
+@pytest.mark.parametrize("seeds", [range(3), range(7, 10), range(20, 23)])
+@pytest.mark.parametrize("num_requests", [1000, 4000])
+def test_what_cannot_be_served_is_over_capacity(seeds: range, num_requests: int) -> None:
+    state = queue(1.25, num_requests, seeds)
+    assert state.is_over_capacity
+    assert state.growth.mean == pytest.approx(0.2, abs=0.05)
+
+
+def test_the_drain_and_the_warm_up_are_no_part_of_it() -> None:
+    """Over capacity the last request waits longest; a figure of the whole run would have it."""
+    state = queue(1.25, 1000)
+    assert state.figures["ttft p99"].mean < 0.2 * 1000 * 0.8
+    assert state.figures["goodput"].mean <= 1.0
+
+
+def test_values_that_hang_together_are_joined() -> None:
+    rng = Random(0)
+    alone = [[rng.gauss(0, 1) for _ in range(16)] for _ in range(3)]
+    drifting = [[sum(run[: i + 1]) for i in range(16)] for run in alone]
+    assert correlation(alone) < 0.2 < correlation(drifting)
+    assert interval_of(alone) == interval([value for run in alone for value in run])
+    assert interval_of(drifting).half_width > interval([value for run in drifting for value in run]).half_width
+    assert interval_of(drifting).mean == pytest.approx(fmean(value for run in drifting for value in run))
+
+
+def test_an_interval_by_hand() -> None:
+    assert interval([1.0, 3.0]) == Interval(2.0, pytest.approx(12.706))
+    assert interval([1.0, 2.0, 3.0]).half_width == pytest.approx(4.303 / math.sqrt(3))
+    assert interval([4.0] * 10 + [6.0] * 10).half_width == pytest.approx(2.093 * 1.0260 / math.sqrt(20), rel=1e-3)
+    assert interval([5.0]).half_width == math.inf
+    assert Interval(1, 0.4).is_below(Interval(2, 0.5))
+    assert not Interval(1, 0.5).is_below(Interval(2, 0.5))
+
+
+@pytest.mark.parametrize(("seeds", "num_requests"), [(range(1), 4000), (range(3), 100)])
+def test_too_little_is_refused(seeds: range, num_requests: int) -> None:
+    with pytest.raises(InvalidParameterError, match="at least 2 seeds and 200 requests"):
+        queue(0.5, num_requests, seeds)
