@@ -55,6 +55,14 @@ class QuantileSketch:
         self.total += value * times
         self.max = max(self.max, value)
 
+    def merge(self, other: "QuantileSketch") -> None:
+        """Count all that the other one has counted."""
+        for index, times in other._buckets.items():
+            self._buckets[index] = self._buckets.get(index, 0) + times
+        self.count += other.count
+        self.total += other.total
+        self.max = max(self.max, other.max)
+
     def quantile(self, q: float) -> float:
         """The value of nearest rank, q in (0, 1]; nan of nothing."""
         rank = math.ceil(q * self.count)

@@ -2,27 +2,28 @@
 
 A run begins with an empty engine and ends in a drain, when nobody arrives any more. Neither is what a server does all
 day, and in a short run they are all there is. So a run is cut into NUM_BATCHES stretches of equal time, from the first
-arrival to the last. The first WARM_UP of them are left out, and so is the drain. Each other stretch gives one value of
-every figure. The mean of these values, over all seeds, is the figure, and their spread its confidence interval
-(Student's t, 95 %). Neighbouring stretches resemble each other when a queue comes and goes slowly. Then they are joined
-in pairs until they do not.
+arrival to the last. The first WARM_UP of them are left out, and so is the drain. A figure is that of all other
+stretches together, over all runs. Each of them also gives a value of its own, and how far these lie from the figure is
+its confidence interval (Student's t, 95 %). Neighbouring stretches resemble each other when a queue comes and goes
+slowly. Then they are joined in pairs until they do not.
 
 A system that gets more than it can do has no steady state: its queue grows as long as one looks, and its latencies
 with it. The growth is the share of the arrivals after the warm-up by which the number of unfinished requests has risen.
 Above MOST_GROWTH the system is over its capacity.
-Source: the method of batch means, Law, Simulation Modeling and Analysis, chapter 9.
+Source: batch means, Law, Simulation Modeling and Analysis, chapter 9; their distance from the figure of all of them
+(sectioning), Asmussen and Glynn, Stochastic Simulation, section III.5.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import NormalDist, fmean, stdev
+from statistics import NormalDist, fmean
 from typing import Any, NamedTuple
 
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.simulator.fleet import simulate
-from mini_vllm.simulator.metrics import SLO, Metrics
+from mini_vllm.simulator.metrics import SLO, Metrics, QuantileSketch, RequestRecord
 from mini_vllm.simulator.sim_request import SimRequest
 from mini_vllm.simulator.step_time import StepTimeModel
 from mini_vllm.simulator.workload import Lengths, TraceRequest, synthetic
@@ -32,6 +33,8 @@ MOST_CORRELATION = 0.2  # of neighbouring stretches; above it they are joined
 LEAST_BATCHES = 5  # of one run, when they are joined
 MOST_GROWTH = 0.02  # of the arrivals
 LATENCIES = ("ttft", "itl", "tpot", "e2e")
+
+Figures = dict[str, float | None]
 
 
 class Interval(NamedTuple):
@@ -51,8 +54,8 @@ class SteadyState:
 
     figures: Mapping[str, Interval]
     growth: Interval
-    num_requests: int  # of each seed
-    seeds: tuple[int, ...]
+    reports: Sequence[Mapping[str, Any]]  # of the whole runs, see Metrics.report
+    num_requests: int  # of each run, at least
 
     @property
     def is_over_capacity(self) -> bool:
@@ -62,10 +65,10 @@ class SteadyState:
 class Stretches(Metrics):
     """Metrics of each stretch of a run: what happens at `now` belongs to the one that it falls into."""
 
-    def __init__(self, slo: SLO, seconds: float) -> None:
+    def __init__(self, slo: SLO, seconds: float, on_finished: Callable[[RequestRecord], object] | None = None) -> None:
         super().__init__(slo)
         self.seconds = seconds  # of one
-        self.each = [Metrics(slo) for _ in range(NUM_BATCHES + 1)]  # and of the drain
+        self.each = [Metrics(slo, on_finished) for _ in range(NUM_BATCHES + 1)]  # and of the drain
         self.num_arrived = [0] * NUM_BATCHES
 
     def place(self, time: float) -> int:
@@ -83,61 +86,91 @@ class Stretches(Metrics):
     def add_finished(self, request: SimRequest, now: float) -> None:
         self.each[self.place(now)].add_finished(request, now)
 
+    def report(self, prefix_queries: int, prefix_hits: int) -> dict[str, Any]:
+        """That of the whole run, warm-up and drain included."""
+        for each in self.each:
+            for name in LATENCIES:
+                getattr(self, name).merge(getattr(each, name))
+            self.num_finished += each.num_finished
+            self.num_good += each.num_good
+            self.num_good_by_tpot += each.num_good_by_tpot
+            self.end = max(self.end, each.end)
+        return super().report(prefix_queries, prefix_hits)
+
+    @property
+    def counted(self) -> list[Metrics]:
+        """Those after the warm-up and before the drain."""
+        return self.each[WARM_UP:NUM_BATCHES]
+
     def growth(self) -> float:
         """By how much the unfinished requests have become more, as a share of those that arrived meanwhile."""
         arrived = sum(self.num_arrived[WARM_UP:])
-        finished = sum(each.num_finished for each in self.each[WARM_UP:NUM_BATCHES])
+        finished = sum(each.num_finished for each in self.counted)
         return (arrived - finished) / max(arrived, 1)
-
-    def figures(self) -> dict[str, list[float]]:
-        """The values of every figure, one of each stretch that has any."""
-        found: dict[str, list[float]] = {}
-        for metrics in self.each[WARM_UP:NUM_BATCHES]:
-            for name in LATENCIES:
-                for figure, value in getattr(metrics, name).summary().items():
-                    found.setdefault(f"{name} {figure}", []).append(value)
-            for suffix, num_good in (("", metrics.num_good), ("_by_tpot", metrics.num_good_by_tpot)):
-                found.setdefault(f"goodput{suffix}", []).append(num_good / self.seconds)
-                share = num_good / metrics.num_finished if metrics.num_finished else None
-                found.setdefault(f"good_share{suffix}", []).append(share)  # type: ignore[arg-type]
-        return {name: [value for value in values if value is not None] for name, values in found.items()}
 
 
 def steady_state(
-    rate: float,
-    lengths: Lengths,
+    traces: Sequence[Sequence[TraceRequest]],
     config: Mapping[str, Any],
     model: StepTimeModel,
     *,
-    num_requests: int = 5000,
-    seeds: Sequence[int] = range(3),
-    burstiness: float = 1.0,
     num_replicas: int = 1,
     routing: str = "round_robin",
     slo: SLO | None = None,
+    on_finished: Callable[[RequestRecord], object] | None = None,
 ) -> SteadyState:
-    """Simulate arrivals at random, `rate` a second, once for each seed. Raises what synthetic() and simulate() do."""
-    if len(seeds) < 2 or num_requests < 10 * NUM_BATCHES:
-        least = f"at least 2 seeds and {10 * NUM_BATCHES} requests"
-        raise InvalidParameterError(f"a steady state takes {least}, got {len(seeds)} and {num_requests}")
-    runs = []
-    for seed in seeds:
-        trace = synthetic(rate, num_requests, lengths, burstiness=burstiness, seed=seed)
-        stretches = Stretches(slo or SLO(), num_requests / rate / NUM_BATCHES)
-        arrivals = stretches.arrivals(trace)
-        simulate(arrivals, config, model, num_replicas=num_replicas, routing=routing, metrics=stretches)
-        runs.append(stretches)
-    values = [run.figures() for run in runs]
-    seen = [name for name in values[0] if any(each[name] for each in values)]  # no ITL of answers of one token
-    figures = {name: interval_of([each[name] for each in values]) for name in seen}
-    return SteadyState(figures, interval([run.growth() for run in runs]), num_requests, tuple(seeds))
+    """Simulate each of the traces, from an empty engine. Raises InvalidParameterError, also what simulate() raises.
+
+    on_finished: told of every request of every run that has ended, warm-up and drain included.
+    """
+    slo, num_requests = slo or SLO(), min(map(len, traces), default=0)
+    if num_requests < 10 * NUM_BATCHES:
+        raise InvalidParameterError(f"a steady state takes at least {10 * NUM_BATCHES} requests, got {num_requests}")
+    runs = [Stretches(slo, trace[-1].arrival_time / NUM_BATCHES, on_finished) for trace in traces]
+    fleet: Any = {"num_replicas": num_replicas, "routing": routing}
+    reports = [
+        simulate(run.arrivals(trace), config, model, metrics=run, **fleet).report
+        for run, trace in zip(runs, traces, strict=True)
+    ]
+    seconds = [run.seconds for run in runs]
+    values = [[figures_of([each], run.seconds) for each in run.counted] for run in runs]
+    together = figures_of([each for run in runs for each in run.counted], fmean(seconds))
+    figures = {}
+    for name, figure in together.items():
+        of_runs = [[value for each in run if (value := each[name]) is not None] for run in values]
+        if figure is not None:  # None is the ITL of answers of one token
+            figures[name] = interval_of(of_runs, figure)
+    return SteadyState(figures, interval([run.growth() for run in runs]), reports, num_requests)
 
 
-def interval_of(runs: Sequence[Sequence[float]]) -> Interval:
+def random_traces(
+    rate: float, num_requests: int, lengths: Lengths, seeds: Iterable[int], burstiness: float = 1.0
+) -> list[list[TraceRequest]]:
+    """Arrivals at random, `rate` a second, one trace for each seed. Raises what synthetic() does."""
+    return [list(synthetic(rate, num_requests, lengths, burstiness=burstiness, seed=seed)) for seed in seeds]
+
+
+def figures_of(stretches: Sequence[Metrics], seconds: float) -> Figures:
+    """All figures of stretches of so many seconds each, together."""
+    figures: Figures = {}
+    for name in LATENCIES:
+        sketch = QuantileSketch()
+        for each in stretches:
+            sketch.merge(getattr(each, name))
+        figures |= {f"{name} {figure}": value for figure, value in sketch.summary().items()}
+    num_finished = sum(each.num_finished for each in stretches)
+    for suffix in ("", "_by_tpot"):
+        num_good = sum(getattr(each, f"num_good{suffix}") for each in stretches)
+        figures[f"goodput{suffix}"] = num_good / seconds / len(stretches)
+        figures[f"good_share{suffix}"] = num_good / num_finished if num_finished else None
+    return figures
+
+
+def interval_of(runs: Sequence[Sequence[float]], figure: float) -> Interval:
     """The interval of a figure from its values in the stretches of several runs, joined in pairs where they must be."""
     while correlation(runs) > MOST_CORRELATION and min(map(len, runs)) >= 2 * LEAST_BATCHES:
         runs = [[fmean(pair) for pair in zip(run[::2], run[1::2], strict=False)] for run in runs]
-    return interval([value for run in runs for value in run])
+    return interval([value for run in runs for value in run], figure)
 
 
 def correlation(runs: Sequence[Sequence[float]]) -> float:
@@ -148,11 +181,15 @@ def correlation(runs: Sequence[Sequence[float]]) -> float:
     return fmean(pairs) / spread if pairs and spread else 0.0
 
 
-def interval(values: Sequence[float]) -> Interval:
-    """Mean and half-width of a 95 % interval of independent values."""
-    if len(values) < 2:
-        return Interval(fmean(values) if values else math.nan, math.inf)
-    return Interval(fmean(values), student(len(values) - 1) * stdev(values) / math.sqrt(len(values)))
+def interval(values: Sequence[float], figure: float | None = None) -> Interval:
+    """A figure, their mean if none is given, and the half-width of its 95 % interval, from independent values."""
+    if figure is None:
+        figure = fmean(values) if values else math.nan
+    n = len(values)
+    if n < 2:
+        return Interval(figure, math.inf)
+    spread = math.sqrt(sum((value - figure) ** 2 for value in values) / (n - 1))
+    return Interval(figure, student(n - 1) * spread / math.sqrt(n))
 
 
 def student(df: int) -> float:

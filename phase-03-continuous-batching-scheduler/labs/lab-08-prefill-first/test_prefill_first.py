@@ -432,6 +432,27 @@ def test_a_victim_is_cut(lab, case):
     see(f"the steps, budget 3: step {num_steps + 1} raises, and everybody gives way", got, equals=steps)
 
 
+@concept(
+    "One token short of what it was admitted with, a request is in prefill: no newcomer passes it.",
+    invariant="I4",
+    illustrates=True,
+)
+@cases(one_said=(2, 3), two_said=(3, 4))
+def test_the_last_token_of_a_victim(lab, case):
+    num_said, budget = case
+    scheduler, _ = make(lab, [2], budget=budget)
+    for _ in range(num_said):
+        turn(lab, scheduler)
+    see = check(picture, lab, scheduler)
+    scheduler.fail_step(scheduler.schedule())
+    got = [turn(lab, scheduler)]
+    for name in "bc":
+        add(lab, scheduler, name, budget + 1)
+    got += [turn(lab, scheduler) for _ in range(6)]
+    what = f"the steps, budget {budget}: a comes back with {budget + 1} tokens; b and c arrive after its first step"
+    see(what, got, equals=[f"a{budget}", "a1", f"b{budget}", "b1", f"c{budget}", "c1", "a1 b1 c1"])
+
+
 @concept("Decodes go in the order of running, however much or little a request has said.", invariant="I3")
 def test_decodes_go_in_order(lab):
     scheduler, _ = make(lab, [1, 1, 1], budget=3)
@@ -440,9 +461,9 @@ def test_decodes_go_in_order(lab):
     see = check(picture, lab, scheduler)
     turn(lab, scheduler)
     scheduler.fail_step(scheduler.schedule())
-    got = [turn(lab, scheduler) for _ in range(3)]
+    got = [turn(lab, scheduler) for _ in range(5)]
     see("the steps, budget 2: a and b, which have said more, gave way and come back behind c", got,
-        equals=["a2", "b2", "c1 a1"])  # fmt: skip
+        equals=["a2", "a1", "b2", "b1", "c1 a1"])  # fmt: skip
 
 
 @concept(
@@ -492,13 +513,9 @@ def test_two_schedulers(lab):
         equals=["a5", "a5", "a2 b2", "a1 b1"])  # fmt: skip
 
 
-def decodes(output):
-    """Who has computed all that it knows but the last token, prompt included."""
-    return [
-        request
-        for request in output.scheduled_requests
-        if request.num_tokens - 1 == request.num_computed_tokens >= len(request.prompt_token_ids)
-    ]
+def is_decode(request, num_at_admission):
+    """Whether it has computed all that it had when it was admitted, and all but one of what it has now."""
+    return request.num_tokens - 1 == request.num_computed_tokens >= num_at_admission
 
 
 @concept(
@@ -519,8 +536,12 @@ def test_a_whole_run(lab, case):
         lab, [5, 1, 9, 4, 8], blocks=blocks, block_size=block_size, budget=budget, seqs=seqs, max_tokens=4
     )
     see = check(picture, lab, scheduler)
+    at_admission = {}
     for _ in range(200):
+        before = names(scheduler.running)
         output = scheduler.schedule()
+        at_admission |= {r.request_id: r.num_tokens for r in scheduler.running if r.request_id not in before}
+        decodes = [is_decode(r, at_admission[r.request_id]) for r in output.scheduled_requests]
         sampled = {}
         for request in output.scheduled_requests:
             n = output.num_scheduled_tokens[request.request_id]
@@ -529,7 +550,7 @@ def test_a_whole_run(lab, case):
             see.true("nobody computes more than it knows", request.num_computed_tokens + n <= request.num_tokens)
             if request.num_computed_tokens + n == request.num_tokens:
                 sampled[request.request_id] = [100]
-        see.true("nobody decodes beside a prefill", len(decodes(output)) in (0, len(output.scheduled_requests)))
+        see.true("nobody decodes beside a prefill", all(decodes) or not any(decodes))
         see.true("the step keeps to the budget", sum(output.num_scheduled_tokens.values()) <= budget)
         see.true("no more than max_num_seqs run", len(scheduler.running) <= seqs)
         scheduler.update_from_output(output, sampled)
@@ -578,7 +599,7 @@ class World:
         self.lab = lab
         self.scheduler, _ = make(lab, blocks=blocks, block_size=block_size, budget=budget, seqs=seqs, **options)
         self.kv, self.size, self.budget = self.scheduler.kv_cache_manager, block_size, budget
-        self.slots, self.params, self.num_added, self.earlier = {}, {}, 0, None
+        self.slots, self.params, self.num_added, self.earlier, self.at_admission = {}, {}, 0, None, {}
 
     def add(self, name, length=1, shared=0, max_tokens=16):
         """A request whose first `shared` tokens are those of all others; nothing if there is one of that name."""
@@ -622,13 +643,11 @@ class World:
         scheduler, picture = self.scheduler, self.draw()
         yield "I2", "who runs, and who waits", (names(scheduler.running), names(scheduler.waiting)), picture
         behind = {r.request_id: r.num_tokens - r.num_computed_tokens for r in scheduler.running}
-        decodes = {
-            r.request_id for r in scheduler.running
-            if behind[r.request_id] == 1 and r.num_computed_tokens >= len(r.prompt_token_ids)
-        }  # fmt: skip
+        decodes = {r.request_id for r in scheduler.running if is_decode(r, self.at_admission[r.request_id])}
         goes_on = behind.keys() - decodes
         earlier, output = self.earlier, scheduler.schedule()
         self.earlier = output
+        self.at_admission |= {r.request_id: r.num_tokens for r in scheduler.running if r.request_id not in behind}
         what = "num_scheduled_tokens of the step before, looked at after the next schedule()"
         yield "I2", what, plan(earlier) if earlier else "", picture
         counts = dict(output.num_scheduled_tokens)

@@ -1,6 +1,7 @@
 """Admission calls itself for the next head, with the budget that is left; the output is made of pairs at the end."""
 
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler as ReferencePrefillFirstScheduler
+from mini_vllm.policies.prefill_first import in_prefill
 from mini_vllm.request import RequestStatus
 from mini_vllm.scheduler import SchedulerOutput
 
@@ -10,7 +11,7 @@ class PrefillFirstScheduler(ReferencePrefillFirstScheduler):
 
     def schedule(self) -> SchedulerOutput:
         budget, victims = self.max_num_batched_tokens, []
-        behind = [r for r in self.running if r.num_computed_tokens + 1 < r.num_tokens or not r.output_token_ids]
+        behind = [r for r in self.running if in_prefill(r)]
         pairs = [pair for r in behind for pair in self._slots(r, min(budget, self._rest(r)), victims)]
         if not victims:
             pairs += self._admitted(budget - sum(n for _, n in pairs), alone=not pairs)

@@ -32,6 +32,7 @@ class PrefillFirstScheduler(ReferencePrefillFirstScheduler):
             kv.allocate_slots(request, n, blocks)
             self.waiting.popleft()
             request.status, request.num_computed_tokens = RequestStatus.RUNNING, hit
+            request.num_prefill_tokens = request.num_tokens
             self.running.append(request)
             output.add(request, n)
             rest = max(rest - price, 0)
@@ -54,5 +55,4 @@ class PrefillFirstScheduler(ReferencePrefillFirstScheduler):
 
     @staticmethod
     def _is_cut(request) -> bool:
-        behind = request.num_tokens - request.num_computed_tokens
-        return behind > 1 or not request.output_token_ids
+        return request.num_computed_tokens < request.num_prefill_tokens
