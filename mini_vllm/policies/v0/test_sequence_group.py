@@ -219,7 +219,11 @@ class GroupWorld:
         scheduler, kv, o = self.scheduler, self.kv, self.options
         running, waiting = list(scheduler.running), list(scheduler.waiting)
         was_swapped = [r for r in waiting if self.group(r).is_swapped]
-        ready = [r for r in running if r.num_tokens - r.num_computed_tokens == 1]
+        ready = [
+            r
+            for r in running
+            if r.num_tokens - r.num_computed_tokens == 1 and r.num_computed_tokens >= r.num_prefill_tokens
+        ]
         pending = bool(self.kv._swap_out)
         output = scheduler.schedule()
         self.plan = kv.begin_step()
