@@ -274,7 +274,9 @@ def test_a_long_prompt_is_cut(lab, case):
 
 
 @concept(
-    "The end of a cut prompt leaves budget: those who fit whole may join it, but nobody may pass it.", invariant="I4"
+    "The end of a cut prompt leaves budget: those who fit whole may join it, but nobody may pass it.",
+    invariant="I4",
+    illustrates=True,
 )
 @cases(
     fits_beside_the_end=(7, 3, ["a5", "a2 b3", "a1 b1"]),
