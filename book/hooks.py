@@ -24,7 +24,13 @@ from labkit.catalog import Lab, labs
 
 ROOT = Path(__file__).resolve().parent.parent
 WEB = ROOT / "book" / "web" / "dist"  # made by `npm run build` in book/web
-OUTSIDE = ("phase-*/labs/*/*.md", "benchmarks/results/*", "tools/mutation/lab_survivors.md", "traces/README.md")
+OUTSIDE = (
+    "phase-*/labs/*/*.md",
+    "benchmarks/results/*",
+    "tools/mutation/lab_survivors.md",
+    "traces/README.md",
+    "traces/*/README.md",
+)
 COMMANDS = re.compile(r"^```console( no-run)?$", re.MULTILINE)  # for Pygments, a line without a prompt is output
 LINK = re.compile(r"\]\((?P<path>(?:\.\./)+[\w./-]+)(?P<anchor>#[\w-]+)?\)")
 CELL = re.compile(r"<t[dh]\b.*?</t[dh]>", re.DOTALL)

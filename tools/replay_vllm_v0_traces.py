@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from mini_vllm.errors import BrokenTraceError
-from mini_vllm.policies.v0.replay import lenient, read_traces, replay
+from mini_vllm.observe.replay_v0 import lenient, read_traces, replay
 
 MAX_LINE = 400
 

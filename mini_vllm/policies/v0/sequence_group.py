@@ -18,7 +18,7 @@ request is added. Every live request is in `waiting` or in `running`, beside the
 swapped ones come first, then the preempted and the new ones; those that wait to fork are in `running`.
 
 The decisions are those of vLLM 0.5.5 with its block manager v1, without chunked prefill and prefix caching. The tests
-replay 300 recorded traces (replay.py, traces/vllm-0.5.5): 200 of single sequences and 100 of groups, in tight pools,
+replay 300 recorded traces (traces/vllm-0.5.5): 200 of single sequences and 100 of groups, in tight pools,
 with a watermark, aborts, and main memory that is large, small or missing. With strict_v0 all are equal: who is
 scheduled with how many tokens, who is preempted, stored, brought back or given up, how many blocks are copied and how
 many are free. Block ids are not compared, since V0 frees a table in the order of a Python set.

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from mini_vllm.errors import BrokenTraceError
+from mini_vllm.observe.replay_v0 import ReplayRun, lenient, read_traces, replay
 from mini_vllm.observe.trace import Record
-from mini_vllm.policies.v0.replay import ReplayRun, lenient, read_traces, replay
 from mini_vllm.policies.v0.sequence import GroupSchedulerOutput, SchedulingBudget, SequenceGroup
 from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
 from mini_vllm.request import Request
 
-TRACES = Path(__file__).parents[3] / "traces" / "vllm-0.5.5"
+TRACES = Path(__file__).parents[2] / "traces" / "vllm-0.5.5"
 
 
 @pytest.fixture(scope="module")
