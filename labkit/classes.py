@@ -13,6 +13,7 @@ import builtins
 import inspect
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -46,14 +47,12 @@ class OwnClass:
                 )
             self.attributes |= {name: value for name, value in vars(each).items() if is_graftable(name, value)}
         bases = {each.__name__ for each in self.own[1:]}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
-                asked = {each.id for each in ast.walk(node.args[-1]) if isinstance(each, ast.Name)} & bases
-                if asked:
-                    raise LabkitError(
-                        f"{file.name}:{node.lineno}: isinstance(..., {asked.pop()}) is always False here, since the "
-                        f"objects are of the reference's class: ask for {cls.__name__}."
-                    )
+        for line, names in asked_for(tree):
+            if asked := names & bases:
+                raise LabkitError(
+                    f"{file.name}:{line}: isinstance(..., {min(asked)}) is always False here, since the objects are "
+                    f"of the reference's class: ask for {cls.__name__}."
+                )
 
     def look_up(self, cls: object, name: str) -> Any:
         """What stands behind `cls` in the order of the bases, as it would if nothing of this part were grafted."""
@@ -70,6 +69,16 @@ class OwnClass:
     def beneath(self, name: str) -> Any:
         """An attribute of the reference's class without this part."""
         return self.below[name] if name in self.below else vars(self.reference).get(name, NOTHING)
+
+
+@cache
+def asked_for(tree: ast.Module) -> list[tuple[int, set[str]]]:
+    """The line of every isinstance() in a file, and the names in its second argument."""
+    return [
+        (node.lineno, {each.id for each in ast.walk(node.args[-1]) if isinstance(each, ast.Name)})
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance" and node.args
+    ]
 
 
 def is_graftable(name: str, value: object) -> bool:

@@ -254,7 +254,7 @@ def parse(file: Path, text: str | None = None) -> ast.Module:
     """The syntax tree of a file, or of `text` as its content. Errors: LabkitError with the line of a syntax error."""
     text = read(file) if text is None else text
     try:
-        return ast.parse(text, filename=str(file))
+        return tree_of(text)
     except SyntaxError as error:
         line = (error.text or "").strip()
         raise LabkitError(
@@ -262,6 +262,12 @@ def parse(file: Path, text: str | None = None) -> ast.Module:
         ) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise LabkitError(f"{file.name}: {error or type(error).__name__}\nPython cannot read the file.") from None
+
+
+@cache
+def tree_of(text: str) -> ast.Module:
+    """The syntax tree of a text; those of a break-it lab are looked at many times. Nobody changes it."""
+    return ast.parse(text)
 
 
 def unwritten(tree: ast.Module) -> set[str]:

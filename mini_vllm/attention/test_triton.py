@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from hypothesis import given, settings
@@ -221,6 +222,20 @@ def test_trap_51_a_decode_is_bitwise_the_same_in_any_batch(dtype: torch.dtype) -
             assert torch.equal(together[order.index(i)], alone[i]), (i, len(order))
 
 
+@pytest.fixture
+def dot_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the interpreter tl.dot is numpy's matmul: on some processors its BLAS adds up a row in an order that depends
+    on the row's place in the tile. Here every element is the sum of its products in their order, as in hardware.
+    """
+
+    def matmul_in_order(a: Any, b: Any, dtype: Any = None) -> Any:
+        products = a[..., :, :, None].astype(dtype) * b[..., None, :, :].astype(dtype)
+        return products.sum(axis=-2, dtype=dtype)
+
+    monkeypatch.setattr(numpy, "matmul", matmul_in_order)
+
+
+@pytest.mark.usefixtures("dot_by_rows")
 @pytest.mark.parametrize("window", [None, 40])
 def test_trap_51_a_prefill_in_chunks_is_the_same_as_in_one(window: int | None) -> None:
     """Within 1e-6 of the largest result in fp32. Bit for bit, while no piece is so short that its keys are split: a row

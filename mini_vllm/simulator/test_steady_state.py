@@ -31,7 +31,7 @@ def queue(rate: float, num_requests: int = 4000, seeds: range = range(4)) -> Ste
 
 
 @pytest.mark.parametrize("rate", [0.3, 0.5, 0.8])
-@pytest.mark.parametrize("num_requests", [4000, 8000])
+@pytest.mark.parametrize("num_requests", [4000, pytest.param(8000, marks=pytest.mark.slow)])
 def test_the_time_in_a_queue_is_that_of_the_theory(rate: float, num_requests: int) -> None:
     """Pollaczek and Khinchine: the wait is rate / (2 * (1 - rate)) services."""
     state = queue(rate, num_requests)
@@ -42,6 +42,7 @@ def test_the_time_in_a_queue_is_that_of_the_theory(rate: float, num_requests: in
     assert not state.is_over_capacity
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_figure_as_often_as_they_say() -> None:
     expected = 1 + 0.6 / (2 * 0.4)
     states = [queue(0.6, 2000, range(100 + 3 * i, 103 + 3 * i)) for i in range(40)]
@@ -52,7 +53,7 @@ def test_intervals_hold_the_figure_as_often_as_they_say() -> None:
 
 
 @pytest.mark.parametrize("seeds", [range(3), range(7, 10), range(20, 23)])
-@pytest.mark.parametrize("num_requests", [1000, 4000])
+@pytest.mark.parametrize("num_requests", [1000, pytest.param(4000, marks=pytest.mark.slow)])
 def test_what_cannot_be_served_is_over_capacity(seeds: range, num_requests: int) -> None:
     state = queue(1.25, num_requests, seeds)
     assert state.is_over_capacity
