@@ -37,24 +37,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.record_vllm_traces import EOS, Json, sample_token  # noqa: E402
+
 VLLM_VERSION = "0.5.5"
 SCHEMA_VERSION = 1
 NUM_SINGLE, NUM_FORKED = 200, 100
-EOS = 0
 VOCAB_SIZE = 20
 WATERMARK = 0.01  # BlockSpaceManagerV1's, which V0's scheduler never changes
-MASK64 = (1 << 64) - 1
-
-Json = dict[str, Any]
-
-
-def sample_token(seed: int, position: int, vocab_size: int) -> int:
-    """The fake model: the token at index `position` of a sequence. It knows nothing but the sequence's seed."""
-    x = (seed * 0x9E3779B97F4A7C15 + position * 0xBF58476D1CE4E5B9) & MASK64
-    x ^= x >> 31
-    x = (x * 0x94D049BB133111EB) & MASK64
-    x ^= x >> 29
-    return x % vocab_size
 
 
 # ---------------------------------------------------------------------------------------------------------------------
