@@ -8,8 +8,10 @@ its confidence interval (Student's t, 95 %). Neighbouring stretches resemble eac
 slowly. Then they are joined in pairs until they do not.
 
 A system that gets more than it can do has no steady state: its queue grows as long as one looks, and its latencies
-with it. The growth is the share of the arrivals after the warm-up by which the number of unfinished requests has risen.
-Above MOST_GROWTH the system is over its capacity.
+with it. So the unfinished requests at the end of every stretch are counted. The growth is how many more they are in the
+last third of the stretches than in the first third, as a share of the requests that arrive from the middle of the one
+to the middle of the other. Above MOST_GROWTH the system is over its capacity. Means of thirds, and not two moments, are
+compared, because recorded arrivals come in bursts.
 Source: batch means, Law, Simulation Modeling and Analysis, chapter 9; their distance from the figure of all of them
 (sectioning), Asmussen and Glynn, Stochastic Simulation, section III.5.
 """
@@ -17,7 +19,7 @@ Source: batch means, Law, Simulation Modeling and Analysis, chapter 9; their dis
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import NormalDist, fmean
 from typing import Any, NamedTuple
 
@@ -104,9 +106,11 @@ class Stretches(Metrics):
 
     def growth(self) -> float:
         """By how much the unfinished requests have become more, as a share of those that arrived meanwhile."""
-        arrived = sum(self.num_arrived[WARM_UP:])
-        finished = sum(each.num_finished for each in self.counted)
-        return (arrived - finished) / max(arrived, 1)
+        changes = (arrived - each.num_finished for arrived, each in zip(self.num_arrived, self.each, strict=False))
+        unfinished = list(accumulate(changes))[WARM_UP:]
+        third = len(unfinished) // 3
+        arrived = sum(self.num_arrived[WARM_UP:]) * (1 - third / len(unfinished))
+        return (fmean(unfinished[-third:]) - fmean(unfinished[:third])) / max(arrived, 1)
 
 
 def steady_state(
