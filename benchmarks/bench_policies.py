@@ -1,25 +1,36 @@
-"""Every scheduler of the family on recorded arrivals, simulated: p99 ITL, goodput and the rest, side by side.
+"""Every scheduler of the family on recorded arrivals, simulated: latencies, goodput and the rest, side by side.
 
 Files: AzureLLMInferenceTrace_conv.csv of github.com/Azure/AzurePublicDataset (CC-BY 4.0; Patel et al., Splitwise, ISCA
 2024) and conversation_trace.jsonl of github.com/kvcache-ai/Mooncake (Qin et al., FAST 2025). The step times are the
-bundled ones derived from an H100's data sheet for Llama-3.1-8B. Then the prefix cache: requests of the Mooncake file
-one by one, against an LRU cache computed independently and an infinite one; and routings over several replicas.
+bundled ones derived from an H100's data sheet for Llama-3.1-8B. What is compared has an interval, from 15 stretches of
+the run (mini_vllm/simulator/steady_state.py). Then a sweep of the limits of a good request; the prefix cache: requests
+of the Mooncake file one by one, against an LRU cache computed independently and an infinite one; and routings.
     python benchmarks/bench_policies.py --azure FILE --mooncake FILE --write
 """
 
 import argparse
 import os
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from mini_vllm.cli.simulate import COLUMNS, load_calibration, read_file
 from mini_vllm.simulator.fleet import ROUTINGS, policy_config, policy_names, simulate
-from mini_vllm.simulator.metrics import SLO
+from mini_vllm.simulator.metrics import SLO, RequestRecord
+from mini_vllm.simulator.steady_state import (
+    MOST_GROWTH,
+    NUM_BATCHES,
+    WARM_UP,
+    Interval,
+    SteadyState,
+    interval_of,
+    steady_state,
+)
 from mini_vllm.simulator.step_time import StepTimeModel
 from mini_vllm.simulator.workload import (
     HASH_BLOCK_SIZE,
@@ -31,8 +42,11 @@ from mini_vllm.simulator.workload import (
 
 RESULTS = Path(__file__).parent / "results" / "policies.md"
 CALIBRATION = "llama-3.1-8b-h100"
+SLO_OF_ALL = SLO(2.0, 0.1)  # one for every table, so that they can be compared
+SWEEP = (0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0)  # limits of ITL or TPOT, in seconds
+SWEPT = ("v1", "prefill_first", "warm_first")
 SHOWN = (
-    "goodput", "good %", "TTFT p50", "TTFT p99", "ITL p50", "ITL p99", "TPOT p50", "E2E p50", "E2E p99",
+    "goodput", "TTFT p50", "ITL p50", "TPOT p50", "TPOT p99", "E2E p50", "E2E p99",
     "preempted", "copied", "hit %", "KV %", "tokens/s", "makespan",
 )  # fmt: skip
 
@@ -43,15 +57,21 @@ class Job(NamedTuple):
     path: Path | None  # None: arrivals at random
     num_requests: int | None
     scale: float
-    slo: SLO
     engine: dict[str, Any]
     policy: str = "v1"
     replicas: int = 1
     routing: str = "round_robin"
 
 
-def run(job: Job) -> dict[str, Any]:
-    """The report of one simulation."""
+class Done(NamedTuple):
+    """What came of it. records: of all requests, in the order in which they ended."""
+
+    state: SteadyState
+    records: list[RequestRecord]
+
+
+def run(job: Job) -> Done:
+    """Simulate it."""
     model = load_calibration(CALIBRATION)
     config = {**model.about["engine"], **job.engine}
     model = StepTimeModel((*model.coefficients[:-1], model.coefficients[-1] * config["block_size"] / 16))
@@ -59,27 +79,59 @@ def run(job: Job) -> dict[str, Any]:
         trace = synthetic(job.scale, job.num_requests or 1000, lognormal_lengths(1150, 250, 0.9))
     else:
         trace = scale_rate(islice(read_file(job.path), job.num_requests), job.scale)
-    config = policy_config(job.policy, config)
-    return simulate(trace, config, model, num_replicas=job.replicas, routing=job.routing, slo=job.slo).report
+    config, records = policy_config(job.policy, config), list[RequestRecord]()
+    fleet: dict[str, Any] = {"num_replicas": job.replicas, "routing": job.routing}
+    state = steady_state([list(trace)], config, model, slo=SLO_OF_ALL, on_finished=records.append, **fleet)
+    return Done(state, records)
 
 
-def table(names: Sequence[str], reports: Sequence[dict[str, Any]]) -> list[str]:
+def cell(interval: Interval, scale: float = 1.0) -> str:
+    mean, width = interval.mean * scale, interval.half_width * scale
+    return f"{mean:.3g} ± {width:.2g}"
+
+
+def table(names: Sequence[str], done: Sequence[Done]) -> list[str]:
+    """The rest of the figures, of the whole run, warm-up and drain included."""
     columns = [column for column in COLUMNS if column.title in SHOWN]
     columns.sort(key=lambda column: SHOWN.index(column.title))
-    lines = [f"| | {' | '.join(column.title for column in columns)} |", "|---|" + "---:|" * len(columns)]
-    for name, report in zip(names, reports, strict=True):
-        lines.append(f"| {name} | {' | '.join(column.text(report) for column in columns)} |")
+    lines = [f"| whole run | {' | '.join(column.title for column in columns)} |", "|---|" + "---:|" * len(columns)]
+    for name, each in zip(names, done, strict=True):
+        lines.append(f"| {name} | {' | '.join(column.text(dict(each.state.reports[0])) for column in columns)} |")
     return lines
 
 
-def summary(done: Sequence[tuple[str, Sequence[str], Sequence[dict[str, Any]]]]) -> list[str]:
-    """One line for each policy and trace, with what the policies differ in."""
-    lines = ["| arrivals | policy | good % | goodput | TTFT p99 | ITL p99 |", "|---|---|---:|---:|---:|---:|"]
-    for title, names, reports in done:
-        for name, report in zip(names, reports, strict=True):
-            figures = f"{100 * report['good_share']:.1f} | {report['goodput']:.2f} | {report['ttft']['p99']:.3g}"
-            lines.append(f"| {title} | {name} | {figures} | {report['itl']['p99']:.3g} |")
+HEAD = ["policy | good %, by gaps | good %, by TPOT | TTFT p99 | ITL p99 |", "|---|---:|---:|---:|---:|"]
+
+
+def compared(name: str, state: SteadyState) -> str:
+    """The cells in which the policies differ, with their intervals."""
+    shares = [cell(state.figures[f"good_share{suffix}"], 100) for suffix in ("", "_by_tpot")]
+    latencies = [cell(state.figures[f"{figure} p99"]) for figure in ("ttft", "itl")]
+    return " | ".join([name + (" (over capacity)" if state.is_over_capacity else ""), *shares, *latencies]) + " |"
+
+
+def sweep(title: str, names: Sequence[str], done: Sequence[Done]) -> list[str]:
+    """The share of good requests, by both definitions, as the limit of gaps moves; warm-up and drain are left out."""
+    swept = [(name, each.records) for name, each in zip(names, done, strict=True) if name in SWEPT]
+    columns = [f"{name}, by {kind}" for name, _ in swept for kind in ("gaps", "TPOT")]
+    lines = [f"| limit, s ({title}) | " + " | ".join(columns) + " |", "|---:|" + "---:|" * len(columns)]
+    for limit in SWEEP:
+        cells = [
+            cell(share, 100) for _, records in swept for share in good_shares(records, SLO(SLO_OF_ALL.ttft, limit))
+        ]
+        lines.append(f"| {limit:g} | " + " | ".join(cells) + " |")
     return lines
+
+
+def good_shares(records: Sequence[RequestRecord], slo: SLO) -> list[Interval]:
+    """The share of good requests by gaps and by TPOT, of those that end in the stretches that count."""
+    seconds = max(record.arrival_time for record in records) / NUM_BATCHES
+    stretches = defaultdict[int, list[tuple[bool, bool]]](list)
+    for record in records:
+        stretches[int((record.arrival_time + record.e2e) / seconds)].append(record.is_good(slo))
+    counted = [stretches[i] for i in range(WARM_UP, NUM_BATCHES) if stretches[i]]
+    by_kind = [[[good[kind] for good in each] for each in counted] for kind in (0, 1)]
+    return [interval_of([list(map(fmean, each))], fmean(chain.from_iterable(each))) for each in by_kind]
 
 
 def lru_hits(trace: Sequence[TraceRequest], capacity: int) -> tuple[int, int, int]:
@@ -139,20 +191,20 @@ def prefix_section(path: Path, num_requests: int | None) -> list[str]:
 
 def make_jobs(arguments: argparse.Namespace) -> list[tuple[str, Job]]:
     """Title and job of every table of policies."""
-    azure_slo, mooncake_slo = SLO(2.0, 0.1), SLO(10.0, 0.25)
     n, mooncake_engine = arguments.requests, {"block_size": 64, "num_blocks": 6425}
     if not arguments.azure:
-        return [("Poisson arrivals, 12 a second", Job(None, n, 12.0, azure_slo, {}))]
+        return [("Poisson arrivals, 12 a second", Job(None, n, 12.0, {}))]
     jobs = [
-        (f"Azure conversation, {scale:g} times as fast", Job(arguments.azure, n, scale, azure_slo, {}))
+        (f"Azure conversation, {scale:g} times as fast", Job(arguments.azure, n, scale, {}))
         for scale in arguments.azure_scale
     ]
     small = {"num_blocks": 4001, "max_model_len": 16_384}
-    title = f"Azure conversation, {arguments.azure_scale[0]:g} times as fast, KV cache of 64,000 tokens"
-    jobs.append((title, Job(arguments.azure, n, arguments.azure_scale[0], azure_slo, small)))
+    scale = arguments.small_scale
+    title = f"Azure conversation, {scale:g} times as fast, KV cache of 64,000 tokens"
+    jobs.append((title, Job(arguments.azure, n, scale, small)))
     for scale in arguments.mooncake_scale:
         title = f"Mooncake conversation, {scale:g} times as fast"
-        jobs.append((title, Job(arguments.mooncake, n, scale, mooncake_slo, mooncake_engine)))
+        jobs.append((title, Job(arguments.mooncake, n, scale, mooncake_engine)))
     return jobs
 
 
@@ -162,6 +214,7 @@ def main() -> None:
     parser.add_argument("--mooncake", type=Path)
     parser.add_argument("--requests", type=int, default=None, help="only the first of each file")
     parser.add_argument("--azure-scale", type=float, nargs="+", default=[3.0, 4.5])
+    parser.add_argument("--small-scale", type=float, default=1.75, help="with the small KV cache")
     parser.add_argument("--mooncake-scale", type=float, nargs="+", default=[0.2])
     parser.add_argument("--replicas", type=int, default=4)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
@@ -170,25 +223,31 @@ def main() -> None:
     if (arguments.azure is None) != (arguments.mooncake is None) or (arguments.write and not arguments.azure):
         parser.error("give both --azure and --mooncake, or none; --write needs both")
     sections: list[str] = []
-    done = []
+    in_short = ["| arrivals | " + HEAD[0], "|---" + HEAD[1]]
     policies, jobs = policy_names(), make_jobs(arguments)
     last = jobs[-1][1]
     fleet = last._replace(replicas=arguments.replicas, scale=last.scale * arguments.replicas)
     jobs.append((f"The same, {fleet.replicas} replicas of v1 and as many times as fast", fleet))
+    limits = f"{SLO_OF_ALL.ttft:g} s to the first token; gaps or TPOT within {SLO_OF_ALL.itl:g} s"
     with ProcessPoolExecutor(arguments.workers) as pool:
         pending = []
         for title, job in jobs:
             names = policies if job.replicas == 1 else list(ROUTINGS)
             key = "policy" if job.replicas == 1 else "routing"
-            pending.append((title, job, names, [pool.submit(run, job._replace(**{key: name})) for name in names]))
-        for title, job, names, futures in pending:
-            reports = [future.result() for future in futures]
-            sections += ["", f"## {title}", "", f"A good request: {job.slo.ttft:g} s to the first token, and 99 % of "]
-            sections[-1] += f"its gaps within {job.slo.itl:g} s. {reports[0]['requests']:,} requests."
-            sections += ["", *table(names, reports)]
-            if names is policies:
-                done.append((title, names, reports))
-            print("\n".join(sections[-len(names) - 6 :]), flush=True)
+            pending.append((title, key, names, [pool.submit(run, job._replace(**{key: name})) for name in names]))
+        for title, key, names, futures in pending:
+            done = [future.result() for future in futures]
+            section = ["", f"## {title}", "", f"A good request: {limits}. {len(done[0].records):,} requests.", ""]
+            section += ["| " + HEAD[0].replace("policy", key), HEAD[1]]
+            section += ["| " + compared(name, each.state) for name, each in zip(names, done, strict=True)]
+            section += ["", *table(names, done)]
+            if key == "policy":
+                section += ["", "Good %, as the limit of gaps or TPOT moves:", "", *sweep(title, names, done)]
+                in_short += [
+                    f"| {title} | {compared(name, each.state)}" for name, each in zip(names, done, strict=True)
+                ]
+            print("\n".join(section), flush=True)
+            sections += section
     if not arguments.mooncake:
         return
     sections += [
@@ -202,16 +261,23 @@ def main() -> None:
     intro = f"""# The schedulers on recorded arrivals
 
 Simulated: the real schedulers and KV cache managers, step times of Llama-3.1-8B in bfloat16 on an H100 **derived from
-its data sheet, not measured** (mini_vllm/simulator/calibrations/{CALIBRATION}.json). Latencies in seconds; goodput is
-good requests a second of the whole run. max_num_seqs 256, max_num_batched_tokens 2,048, KV cache 411,000 tokens where
-nothing else is said; blocks of 16 tokens for Azure, 64 for Mooncake. The rates bring one machine near its limit, 4.5
-beyond it. v1+cheaper decides by its own default costs.
+its data sheet, not measured** (mini_vllm/simulator/calibrations/{CALIBRATION}.json). Latencies in seconds.
+max_num_seqs 256, max_num_batched_tokens 2,048, KV cache 411,000 tokens where nothing else is said; blocks of 16 tokens
+for Azure, 64 for Mooncake. v1+cheaper decides by its own default costs.
+
+A good request, in every table: {limits}.
+By gaps: 99 of 100 gaps between its tokens are within the limit. By TPOT: their mean is.
+
+± is the half-width of a 95 % interval. A run is cut into 20 stretches of equal time; the first 5 and the drain are
+left out, and the other 15 give the interval. "Over capacity": the number of unfinished requests grows by more than
+{100 * MOST_GROWTH:g} % of the arrivals, from the first five of the 15 to the last five. Then the figures say how long
+the trace is, and nothing of the policy.
 
 {date.today().isoformat()}; simulated, so any machine gives the same.
 
 Again: `python benchmarks/bench_policies.py --azure FILE --mooncake FILE --write`; the script says where the files are
 from."""
-    text = "\n".join([intro, "", "## In short", "", *summary(done), *sections]) + "\n"
+    text = "\n".join([intro, "", "## In short", "", *in_short, *sections]) + "\n"
     if arguments.write:
         RESULTS.write_text(text, encoding="utf-8")
 

@@ -217,6 +217,7 @@ def told(about: Mapping[str, Any]) -> Iterator[str]:
         yield f"{part}: {', '.join(values)}"
     limits = f"TTFT within {about['slo']['ttft']:g} s, gaps or TPOT within {about['slo']['itl']:g} s"
     yield f"good: {limits}; quantiles are exact to {100 * about['quantile_error']:g} %"
+    yield "run: one, from an empty engine to the last answer; no steady state"
 
 
 def lines_of(records: Mapping[str, Iterable[RequestRecord]]) -> Iterator[str]:

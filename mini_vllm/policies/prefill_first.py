@@ -1,7 +1,7 @@
 """Prefill first: a step either admits requests and computes their prompts, or decodes everybody, never both.
 
-The rule is simple, and it is good for throughput, since a prefill step is one large batch. The price is that no running
-request gets a token as long as requests arrive that fit. This policy shows what vLLM V1 gains by mixing the two.
+The rule is simple, and every step is uniform. The price is that no running request gets a token as long as requests
+arrive that fit. This policy shows what vLLM V1 gains by mixing the two.
 
 nano-vllm's are the two kinds of step; that only the first request of a prefill step is cut, and goes on before all
 others (in its newest version; its first cuts nobody); that the first which does not fit ends admission; that hits cost
