@@ -261,17 +261,21 @@ const load = {
   results(v) {
     const at = LOAD.rates.indexOf(v.rate);
     return Object.entries(LOAD.points).map(([scheduler, budgets]) => {
-      const [ttft50, ttft99, itl50, itl99] = budgets[v.budget][at].map(rounded);
-      return [scheduler, `TTFT ${ttft50} ms, p99 ${ttft99} ms; ITL ${itl50} ms, p99 ${itl99} ms`];
+      const point = budgets[v.budget][at];
+      if (!point) return [scheduler, "over capacity: the queue grows for as long as requests arrive"];
+      const [ttft50, ttft99, itl50, itl99] = point.map(([figure, width]) => `${rounded(figure)} ± ${rounded(width)} ms`);
+      return [scheduler, `TTFT ${ttft50}, p99 ${ttft99}; ITL ${itl50}, p99 ${itl99}`];
     });
   },
   picture(v, width) {
     const pictures = ["ttft", "itl"].map((name) => {
       const figure = LOAD.figures.indexOf(`${name} ${PERCENTILES[v.percentile]}`);
       const lines = Object.entries(LOAD.points).map(([scheduler, budgets]) => {
-        return [scheduler, budgets[v.budget].map((point, i) => [LOAD.rates[i], point[figure]])];
+        const steady = budgets[v.budget].map((point, i) => [LOAD.rates[i], point?.[figure][0]]);
+        return [scheduler, steady.filter(([, value]) => value !== undefined)];
       });
-      return curves(lines, v.rate, { name: `${LOAD.figures[figure].toUpperCase()}, ms`, width });
+      const name = `${LOAD.figures[figure].toUpperCase()}, ms`;
+      return curves(lines, v.rate, { name, width, rates: LOAD.rates });
     });
     return element("div", {}, ...pictures);
   },
@@ -322,14 +326,15 @@ function plot(points, chosen, limit, { x, y, width, says }) {
   return picture;
 }
 
-/** Several lines over a logarithmic axis, each with a dash of its own and a dot at the chosen x. */
-function curves(lines, chosen, { name, width }) {
+/** Several lines over a logarithmic axis, each with a dash of its own and a dot at the chosen x; a cross where one ends
+ * before the last rate: beyond it the load is over the capacity. */
+function curves(lines, chosen, { name, width, rates }) {
   const values = lines.flatMap(([, points]) => points.map(([, value]) => value));
   const [low, high] = [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)))];
-  const rates = lines[0][1].map(([x]) => x);
   const atX = (x) => LEFT + (x / rates.at(-1)) * (width - LEFT - RIGHT);
   const atY = (value) => HEIGHT - BOTTOM - ((Math.log10(value) - low) / (high - low)) * (HEIGHT - BOTTOM - TOP - 16);
-  const says = lines.map(([line, points]) => `${line} ${points.find(([x]) => x === chosen)[1]}`).join(", ");
+  const chosenOf = (points) => points.find(([x]) => x === chosen);
+  const says = lines.map(([line, points]) => `${line} ${chosenOf(points)?.[1] ?? "over capacity"}`).join(", ");
   const label = `${name} against load; at ${chosen} requests a second: ${says}`;
   const picture = drawn("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label, class: "plot" });
   const text = (x, y, what, anchor = "middle") => drawn("text", { x, y, "text-anchor": anchor }, what);
@@ -345,8 +350,15 @@ function curves(lines, chosen, { name, width }) {
   lines.forEach(([line, points], i) => {
     const path = points.map(([x, value]) => `${atX(x).toFixed(1)} ${atY(value).toFixed(1)}`).join("L");
     picture.append(drawn("path", { class: `plot-line plot-series-${i}`, d: `M${path}` }));
-    const [, value] = points.find(([x]) => x === chosen);
-    picture.append(drawn("circle", { class: `plot-dot plot-series-${i}`, cx: atX(chosen), cy: atY(value), r: 4 }));
+    const [last, highest] = points.at(-1);
+    if (last < rates.at(-1)) {
+      const cross = `M${atX(last) - 5} ${atY(highest) - 5}l10 10m0 -10l-10 10`;
+      picture.append(drawn("path", { class: `plot-line plot-end plot-series-${i}`, d: cross }));
+    }
+    if (chosenOf(points)) {
+      const dot = { class: `plot-dot plot-series-${i}`, cx: atX(chosen), cy: atY(chosenOf(points)[1]), r: 4 };
+      picture.append(drawn("circle", dot));
+    }
     const left = LEFT + (i * (width - LEFT - RIGHT)) / lines.length;
     picture.append(drawn("path", { class: `plot-line plot-series-${i}`, d: `M${left} 8h22` }));
     picture.append(text(left + 27, 12, line, "start"));
