@@ -263,13 +263,15 @@ const load = {
     return Object.entries(LOAD.points).map(([scheduler, budgets]) => {
       const point = budgets[v.budget][at];
       if (!point) return [scheduler, "over capacity: the queue grows for as long as requests arrive"];
-      const [ttft50, ttft99, itl50, itl99] = point.map(([figure, width]) => `${rounded(figure)} ± ${rounded(width)} ms`);
+      const [ttft50, ttft99, itl50, itl99] = point.map(
+        ([figure, width]) => `${rounded(figure)} ± ${rounded(Number(width.toPrecision(2)))} ms`,
+      );
       return [scheduler, `TTFT ${ttft50}, p99 ${ttft99}; ITL ${itl50}, p99 ${itl99}`];
     });
   },
   picture(v, width) {
-    const pictures = ["ttft", "itl"].map((name) => {
-      const figure = LOAD.figures.indexOf(`${name} ${PERCENTILES[v.percentile]}`);
+    const pictures = ["ttft", "itl"].map((time) => {
+      const figure = LOAD.figures.indexOf(`${time} ${PERCENTILES[v.percentile]}`);
       const lines = Object.entries(LOAD.points).map(([scheduler, budgets]) => {
         const steady = budgets[v.budget].map((point, i) => [LOAD.rates[i], point?.[figure][0]]);
         return [scheduler, steady.filter(([, value]) => value !== undefined)];
