@@ -58,6 +58,7 @@ print("hello")
 ```
 """,
     "lab.md": '# Lab\n\n<div class="lab-cell" data-lab="02.1" markdown="1">\n\nOn disk: `lab watch 02.1`.\n\n</div>\n',
+    "load.md": '# Load\n\n<div class="calculator" data-calculator="load" markdown="1">\n\nSteady states.\n\n</div>\n',
     "diagram.md": "# Diagram\n\n```mermaid\nflowchart LR\n  schedule --> execute --> update --> schedule\n```\n",
 }
 
@@ -326,6 +327,25 @@ def test_calculators_answer_to_their_fields(page: Any, site: str) -> None:
     assert "37.7 ms" not in step.inner_text()
     step.get_by_label("Card", exact=True).select_option("H100, 80 GB")
     assert step.get_by_label("a, ms a step").input_value() == "4.48"
+
+
+def test_a_load_over_the_capacity_has_no_figures_and_ends_its_curve(page: Any, site: str) -> None:
+    """At every budget and load: what the page says is what the simulator found, and nothing is drawn beyond it."""
+    found = json.loads((ROOT / "docs" / "assets" / "load.json").read_text(encoding="utf-8"))
+    page.goto(f"{site}/load.html")
+    load = page.locator("[data-calculator=load]")
+    load.locator(".calculator-results").wait_for()
+    budgets, rates = (load.get_by_role("slider", name=name) for name in ("Token budget", "Load, requests"))
+    for i, budget in enumerate(found["budgets"]):
+        budgets.fill(str(i))
+        num_crosses = sum(None in points[str(budget)] for points in found["points"].values())
+        assert load.locator(".plot-end").count() == 2 * num_crosses
+        for at in range(len(found["rates"])):
+            rates.fill(str(at))
+            num_over = sum(points[str(budget)][at] is None for points in found["points"].values())
+            assert load.locator(".calculator-results").inner_text().count("over capacity") == num_over
+            assert load.locator(".plot-dot").count() == 2 * (len(found["points"]) - num_over)
+            assert "NaN" not in load.inner_html()
 
 
 def test_a_diagram_is_drawn_by_the_sites_own_mermaid(page: Any, site: str) -> None:
