@@ -10,6 +10,9 @@ In a page, this script writes what stands between
     <!-- labs: docs/phase-03-.../guide.md 03.1 03 -->   pages, labs and phases as a table, with minutes and their sum
     <!-- /labs -->
 
+    <!-- every: lab -->                                 all labs, with their section, contract and hints
+    <!-- /every -->
+
     <!-- message: 03.2 newcomers_first -->              what a learner reads for a seeded bug
     <!-- /message -->
 
@@ -35,7 +38,9 @@ from labkit.prove import sections  # noqa: E402
 
 DOCS = ROOT / "docs"
 SUMMARY = DOCS / "SUMMARY.md"
-MARKED = re.compile(r"<!-- (?P<kind>include|labs|message): (?P<what>[^>]+?) -->\n.*?<!-- /(?P=kind) -->", re.DOTALL)
+MARKED = re.compile(
+    r"<!-- (?P<kind>include|labs|every|message): (?P<what>[^>]+?) -->\n.*?<!-- /(?P=kind) -->", re.DOTALL
+)
 WORDS_A_MINUTE = 150  # of a page that is read to be understood
 
 VLLM_URL = re.compile(r"(?:\[(?P<text>[^\[\]]*)\]\()?https?://(?P<url>[\w.]*(?:github|vllm)[\w.]*/[^\s)>\"']*)")
@@ -97,6 +102,8 @@ def mend(page: Path, text: str) -> str:
         kind, what = match["kind"], match["what"]
         if kind == "include":
             body = included(*what.split(maxsplit=1))
+        elif kind == "every":
+            body = every_lab(page)
         else:
             body = table_of(page, what.split()) if kind == "labs" else message_of(*what.split())
         return f"<!-- {kind}: {what} -->\n\n{body}\n\n<!-- /{kind} -->"
@@ -141,8 +148,24 @@ def table_of(page: Path, what: list[str]) -> str:
 
 
 def row_of(page: Path, lab: Lab) -> str:
-    needs = ", ".join({"torch": "PyTorch", "triton": "Triton"}[need] for need in lab.needs) or "Python alone"
-    return f"| [{lab.id} {lab.title}]({link(page, lab.folder / 'contract.md')}) | {lab.minutes} | {needs} |"
+    contract = link(page, lab.folder / "contract.md")
+    return f"| [{lab.id} {lab.title}]({contract}) | {lab.minutes} | {needs_of(lab)} |"
+
+
+def needs_of(lab: Lab) -> str:
+    return ", ".join({"torch": "PyTorch", "triton": "Triton"}[need] for need in lab.needs) or "Python alone"
+
+
+def every_lab(page: Path) -> str:
+    """All labs in the order in which they are meant to be done."""
+    rows = ["| lab | minutes | needs | |", "|---|---:|---|---|"]
+    for lab in labs():
+        section, _, anchor = lab.chapter.partition("#")
+        files = {name: link(page, lab.folder / f"{name}.md") for name in ("contract", "hints")}
+        links = " · ".join(f"[{name}]({target})" for name, target in files.items())
+        title = f"[{lab.id} {lab.title}]({link(page, ROOT / section)}#{anchor})"
+        rows.append(f"| {title} | {lab.minutes} | {needs_of(lab)} | {links} |")
+    return "\n".join(rows)
 
 
 def minutes_to_read(page: Path) -> int:

@@ -31,8 +31,17 @@ const lock = JSON.parse(await readFile(here("node_modules/pyodide/pyodide-lock.j
 await writeFile(here("dist/pyodide/pyodide-lock.json"), JSON.stringify({ ...lock, packages: {} })); // none is offered
 await cp(here("node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"), here("dist/mermaid.js"));
 
-// Bundled code keeps its licences.
-const LICENCES = { "@codemirror/view": "CodeMirror", "@lezer/common": "Lezer", "@mermaid-js/tiny": "Mermaid" };
+const INTER = "node_modules/@fontsource-variable/inter";
+await cp(here(`${INTER}/files/inter-latin-wght-normal.woff2`), here("dist/fonts/inter.woff2"));
+await cp(here(`${INTER}/files/inter-latin-wght-italic.woff2`), here("dist/fonts/inter-italic.woff2"));
+
+// What is bundled keeps its licences.
+const LICENCES = {
+  "@codemirror/view": "CodeMirror",
+  "@fontsource-variable/inter": "Inter",
+  "@lezer/common": "Lezer",
+  "@mermaid-js/tiny": "Mermaid",
+};
 const texts = await Promise.all(
   Object.entries(LICENCES).map(async ([name, title]) => {
     return `${title}\n\n${await readFile(here(`node_modules/${name}/LICENSE`), "utf-8")}`;

@@ -54,6 +54,7 @@ const USED = {
   ".py-cell": () => import("./cells.js"),
   ".lab-cell": () => import("./labs.js"),
   ".calculator": () => import("./calculators.js"),
+  ".all-labs": () => import("./all-labs.js"),
 };
 
 // A chapter has a dozen of them, so each is made when it comes near. Until then its text stands there.
