@@ -1,8 +1,9 @@
 """What mkdocs is told beyond mkdocs.yml: cells, links to the repository's files, and what lies outside docs/.
 
 A chapter links to a file of the repository as it does on a code host, by its relative path. In the site, contracts and
-hints of the labs are pages with a way back to their chapter. A Python file that a page links to is a page under py/,
-with numbered lines. A link to a file that is not there is a warning, hence an error of the strict build.
+hints of the labs are pages with a way back to their chapter. Python files that a page links to lie under py/ as they
+are, and book/web shows them with numbered lines. A link to a file that is not there is a warning, hence an error of the
+strict build.
 """
 
 import ast
@@ -43,6 +44,19 @@ NAME = re.compile(r"(?<=<code>)[^<]+")
 DOT = re.compile(r"(?<=[./])(?=\w)")
 SEAM = re.compile(r"(?<=[^\W_]_)(?=\w)|(?<=[a-z])(?=[A-Z])")
 OF_A_LAB = {"contract.md": "Contract", "hints.md": "Hints"}
+SOURCE = """---
+search: {exclude: true}
+hide: [navigation, toc]
+---
+
+# Source
+
+<div class="source-view" markdown="1">
+
+With JavaScript a file of the repository is shown here, with numbered lines.
+
+</div>
+"""
 TOOLTIP = 240  # characters
 LOG = logging.getLogger("mkdocs.hooks.book")
 
@@ -82,30 +96,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, "assets/sources.json", content=json.dumps(sources_of_cells())))
     for lab in labs_of_pages():
         files.append(File.generated(config, f"assets/labs/{lab.id}.json", content=json.dumps(lab_of_page(lab))))
-    for path in sorted(source_pages(files)):
-        name = path.relative_to(ROOT).as_posix()
-        page = File.generated(config, f"py/{name}.md", content=source_page(path), inclusion=InclusionLevel.NOT_IN_NAV)
-        files.append(page)
+    files.append(File.generated(config, "source.md", content=SOURCE, inclusion=InclusionLevel.NOT_IN_NAV))
     for path in sorted(WEB.rglob("*")) if WEB.exists() else []:
         if path.is_file():
             files.append(generated(config, "assets/" + path.relative_to(WEB).as_posix(), path))
     return files
-
-
-def source_pages(files: Files) -> set[Path]:
-    """The Python files that pages link to."""
-    found = set()
-    for file in files.documentation_pages():
-        folder = (ROOT if file.generated_by else ROOT / "docs") / posixpath.dirname(file.src_uri)
-        found |= {(folder / match["path"]).resolve() for match in LINK.finditer(file.content_string)}
-    return {path for path in found if path.suffix == ".py" and path.is_file()}
-
-
-def source_page(path: Path) -> str:
-    """A Python file as a page with numbered lines."""
-    fence = f'``````python linenums="1"\n{path.read_text(encoding="utf-8")}``````'
-    meta = "---\nsearch: {exclude: true}\nhide: [navigation, toc]\n---"
-    return f"{meta}\n\n# {path.relative_to(ROOT).as_posix()}\n\n{fence}\n"
 
 
 def generated(config: MkDocsConfig, uri: str, path: Path) -> File:
@@ -194,7 +189,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if target.startswith("docs/"):
             uri = target.removeprefix("docs/")
         elif target.endswith(".py"):
-            uri = f"py/{target}.md"
+            uri = "py/" + target
+            if files.get_file_from_path(uri) is None and (ROOT / target).exists():
+                files.append(generated(config, uri, ROOT / target))
         else:
             uri = target
         if files.get_file_from_path(uri) is None:
@@ -217,8 +214,6 @@ def way_back(lab: Lab, name: str) -> str:
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """A term of the glossary says what it means. In a table a long name may break after a dot or a slash, and on a
     phone between its words, too."""
-    if page.file.src_uri.startswith("py/"):
-        return html
 
     def explained(term: re.Match[str]) -> str:
         return f'<a href="{term["link"]}" title="{escape(definitions()[term["anchor"]])}">'

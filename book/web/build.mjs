@@ -31,9 +31,8 @@ const lock = JSON.parse(await readFile(here("node_modules/pyodide/pyodide-lock.j
 await writeFile(here("dist/pyodide/pyodide-lock.json"), JSON.stringify({ ...lock, packages: {} })); // none is offered
 await cp(here("node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"), here("dist/mermaid.js"));
 
-const INTER = "node_modules/@fontsource-variable/inter";
-await cp(here(`${INTER}/files/inter-latin-wght-normal.woff2`), here("dist/fonts/inter.woff2"));
-await cp(here(`${INTER}/files/inter-latin-wght-italic.woff2`), here("dist/fonts/inter-italic.woff2"));
+const INTER = "node_modules/@fontsource-variable/inter/files/inter-latin-wght-normal.woff2";
+await cp(here(INTER), here("dist/fonts/inter.woff2"));
 
 // What is bundled keeps its licences.
 const LICENCES = {

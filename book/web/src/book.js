@@ -55,11 +55,17 @@ const USED = {
   ".lab-cell": () => import("./labs.js"),
   ".calculator": () => import("./calculators.js"),
   ".all-labs": () => import("./all-labs.js"),
+  ".source-view": () => import("./source.js"),
 };
 
 // A chapter has a dozen of them, so each is made when it comes near. Until then its text stands there.
 for (const place of document.querySelectorAll(Object.keys(USED).join())) {
   const [, load] = Object.entries(USED).find(([selector]) => place.matches(selector));
   near(place).then(load).then((module) => module.upgrade([place]));
+}
+// A link to a Python file leads to the page that shows it with numbered lines; without JavaScript, to the file itself.
+for (const link of document.querySelectorAll('main a[href*="py/"][href$=".py"]')) {
+  const root = new URL("..", HERE).href;
+  if (link.href.startsWith(`${root}py/`)) link.href = `${root}source.html?file=${link.href.slice(root.length)}`;
 }
 addEventListener("load", mendTheme);
