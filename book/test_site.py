@@ -223,7 +223,7 @@ def test_two_clicks_lead_from_the_home_page_to_a_red_test(visit: Any) -> None:
     shown.get_by_role("link", name="Write your first part").click()
     shown.get_by_role("button", name="Grade").first.click()
     shown.locator(".lab-first").wait_for(timeout=60_000)
-    assert "is not written yet" in shown.locator(".bench-output").first.inner_text()
+    assert "is not written yet" in shown.locator(".lab-cell .bench-output").first.inner_text()
 
 
 @pytest.mark.parametrize("lab", list(labs()), ids=lambda lab: lab.id)
