@@ -263,8 +263,8 @@ INTRODUCTION = """# What is concluded from simulations
 
 Each sentence with the comparisons that it rests on. The schedulers and KV cache managers are the real ones. Requests
 arrive at random, at three seeds. Step times are derived from an H100's data sheet for Llama-3.1-8B (not measured).
-"1,024 + 128 tokens" are the means of prompts and answers. A good request has its first token within 2 s and its gaps,
-or their mean (TPOT), within 0.1 s, where no other limits are named.
+The lengths of prompts and answers are means. A good request has its first token within 2 s and its gaps, or their mean
+(TPOT), within 0.1 s, where no other limits are named.
 
 Times are in seconds; ± is the half-width of a 95 % interval. "<" holds if the intervals do not overlap, at both
 lengths; "≈" holds if they do.
