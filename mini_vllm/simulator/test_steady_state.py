@@ -98,6 +98,7 @@ def test_too_little_is_refused(seeds: range, num_requests: int) -> None:
         queue(0.5, num_requests, seeds)
 
 
+@pytest.mark.slow
 def test_a_figure_is_that_of_all_stretches_together() -> None:
     """A percentile of a part lies off that of the whole: the whole is said, and the interval is wider for it."""
     state = queue(0.8, 4000)
