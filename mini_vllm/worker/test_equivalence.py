@@ -192,4 +192,4 @@ def test_no_schedule_changes_a_token(checkpoint: Path, expected: dict[str, list[
         kv = engine.scheduler.kv_cache_manager
         assert kv.num_free_blocks == kv.num_usable_blocks, c
         num_preemptions += engine.scheduler.preempted_prefix_cache_stats.requests
-    assert num_preemptions > 20  # the positive control: tight pools really preempt
+    assert num_preemptions > 10  # the positive control: tight pools really preempt, in each slice
