@@ -152,7 +152,6 @@ CASES = {
     "patched_check": Case(
         PATCH.format(module="testing", name="Check.__call__", value="lambda *a, **k: None"),
         says="changes labkit",
-        is_quick=True,
     ),
     "patched_check_in_a_call": Case(
         call=PATCH.format(module="testing", name="Check.fail", value="lambda *a: None"), says="changes labkit"
@@ -202,7 +201,7 @@ CASES = {
         says="may not write outside",
     ),
     "conftest": Case(f"open({str(ROOT / 'conftest.py')!r}, 'a').write('#')", says="may not write outside"),
-    "another_lab": Case(f"open({str(OTHER.mine)!r}, 'w').write('')", says="may not write outside", is_quick=True),
+    "another_lab": Case(f"open({str(OTHER.mine)!r}, 'w').write('')", says="may not write outside"),
     "deleted_files": Case(f"import shutil\nshutil.rmtree({str(ROOT / 'labkit')!r})", says="may not change files"),
     "renamed_files": Case(f"os.rename({str(ROOT / 'README.md')!r}, 'x')", says="may not change files"),
     "borrowed_by_super": Case(
