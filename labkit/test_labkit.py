@@ -144,8 +144,14 @@ def test_the_reference_is_whole_again_afterwards(lab: Lab) -> None:
     "loop",
     [
         "while True: pass",
-        "while True:\n            try:\n                x = 1\n            except Exception:\n                pass",
-        "while True:\n            try:\n                x = 1\n            except:\n                pass",
+        pytest.param(
+            "while True:\n            try:\n                x = 1\n            except Exception:\n                pass",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "while True:\n            try:\n                x = 1\n            except:\n                pass",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_hang_ends_with_its_line_and_the_rest_runs(lab: Lab, loop: str) -> None:
@@ -554,6 +560,7 @@ def test_the_behaviour_of_a_policy_is_compared_with_that_policy() -> None:
     assert "The tokens are the same everywhere." in wrong
 
 
+@pytest.mark.slow
 def test_watchdogs_within_one_another_leave_nothing_behind() -> None:
     """Whichever of them fires, and wherever: everybody comes out, and nothing is raised afterwards."""
 

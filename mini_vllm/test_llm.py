@@ -208,8 +208,8 @@ def test_a_checkpoint_without_tokenizer_works_with_token_ids(checkpoint: Path) -
         "{% for i in range(99999) %}{% for j in range(1500) %}{% endfor %}{% endfor %}",
         "{{ 'a' * 10**7 }}",
         "{{ 1 / 0 }}",
-        "{{ nothing.nowhere }}",
-        "{% if %}",
+        pytest.param("{{ nothing.nowhere }}", marks=pytest.mark.slow),
+        pytest.param("{% if %}", marks=pytest.mark.slow),
     ],
 )
 def test_a_chat_template_has_limits_and_the_next_conversation_works(llm: LLM, template: str) -> None:

@@ -55,6 +55,7 @@ def test_every_kernel_spills_nothing_and_fits() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_tool_that_interprets_refuses() -> None:
     run = subprocess.run(
         [sys.executable, str(TOOL)],

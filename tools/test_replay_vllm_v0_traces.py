@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent
 FORKED = ROOT / "traces" / "vllm-0.5.5" / "forked.jsonl.gz"
 
 
+@pytest.mark.slow
 def test_traces_are_counted_and_those_that_differ_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert replay_vllm_v0_traces.main([str(FORKED)]) == 0
     assert capsys.readouterr().out == "100 of 100 equal\n"

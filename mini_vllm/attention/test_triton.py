@@ -451,6 +451,7 @@ def answer(backend: str) -> tuple[list[int], str]:
     return list(choice.token_ids), choice.text
 
 
+@pytest.mark.slow
 def test_bundled_model_answers_on_triton_kernels() -> None:
     assert answer("triton") == answer("torch")
 

@@ -56,6 +56,7 @@ def test_the_traces_exercise_what_they_are_for(single: list[Record], forked: lis
     assert any(len(finished) == 1 and "_" in finished[0][0] for finished in ends), "sequences of a group end apart"
 
 
+@pytest.mark.slow
 def test_without_strict_v0_only_a_group_that_is_alone_fares_better(single: list[Record], forked: list[Record]) -> None:
     alone = {
         trace["name"] for trace in single + forked if trace["exercises"].keys() & {"alone_and_preempted", "given_up"}

@@ -93,6 +93,12 @@ def describe(variant: dict[str, Any]) -> str:
 VARIANTS = {describe(variant): variant for variant in variants()}
 every_variant = pytest.mark.parametrize("variant", VARIANTS.values(), ids=list(VARIANTS))
 every_scheduler = pytest.mark.parametrize("name", list(SCHEDULERS))
+QUICK = [name for name in VARIANTS if "cheaper" not in name and "cached" not in name and "aligned" not in name]
+
+the_rest_is_slow = pytest.mark.parametrize(
+    "variant",
+    [pytest.param(VARIANTS[name], id=name, marks=() if name in QUICK else pytest.mark.slow) for name in VARIANTS],
+)
 
 
 # --- the laws ---------------------------------------------------------------------------------------------------------
@@ -316,9 +322,9 @@ def make_machine(variant_id: str) -> type[RuleBasedStateMachine]:
     return PolicyMachine
 
 
-@pytest.mark.parametrize("variant_id", list(VARIANTS))
-def test_laws_of_every_policy(variant_id: str) -> None:
-    explore(make_machine(variant_id), 25)
+@the_rest_is_slow
+def test_laws_of_every_policy(variant: dict[str, Any]) -> None:
+    explore(make_machine(describe(variant)), 25)
 
 
 def drive(variant_id: str, rng: random.Random, num_operations: int) -> PolicyWorld:
@@ -405,7 +411,7 @@ class Watched(Request):
 
 
 @pytest.mark.parametrize("short_of", ["places", "blocks", "tokens"])
-@every_variant
+@the_rest_is_slow
 def test_a_step_looks_at_no_more_requests_than_run_however_many_wait(variant: dict[str, Any], short_of: str) -> None:
     """Counted, not timed: benchmarks/bench_policy_host_cost.py has the times."""
     limits = {"places": {"max_num_seqs": 6}, "blocks": {"num_blocks": 25}, "tokens": {"max_num_batched_tokens": 12}}
@@ -468,7 +474,7 @@ def expected_tokens() -> list[list[list[int]]]:
 
 
 @pytest.mark.parametrize("enable_prefix_caching", [True, False])
-@every_variant
+@the_rest_is_slow
 def test_no_policy_changes_a_token(
     expected_tokens: list[list[list[int]]], variant: dict[str, Any], enable_prefix_caching: bool
 ) -> None:

@@ -30,7 +30,7 @@ def queue(rate: float, num_requests: int = 4000, seeds: range = range(4)) -> Ste
     return steady_state(traces, ONE_AT_A_TIME, ONE_SECOND)
 
 
-@pytest.mark.parametrize("rate", [0.3, 0.5, 0.8])
+@pytest.mark.parametrize("rate", [0.8, *(pytest.param(rate, marks=pytest.mark.slow) for rate in (0.3, 0.5))])
 @pytest.mark.parametrize("num_requests", [4000, pytest.param(8000, marks=pytest.mark.slow)])
 def test_the_time_in_a_queue_is_that_of_the_theory(rate: float, num_requests: int) -> None:
     """Pollaczek and Khinchine: the wait is rate / (2 * (1 - rate)) services."""
@@ -98,6 +98,7 @@ def test_too_little_is_refused(seeds: range, num_requests: int) -> None:
         queue(0.5, num_requests, seeds)
 
 
+@pytest.mark.slow
 def test_a_figure_is_that_of_all_stretches_together() -> None:
     """A percentile of a part lies off that of the whole: the whole is said, and the interval is wider for it."""
     state = queue(0.8, 4000)

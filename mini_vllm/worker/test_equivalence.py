@@ -26,7 +26,7 @@ from mini_vllm.worker.sampler import Sampler
 
 EOS = 7  # of the checkpoint fixture
 NUM_COMBINATIONS = 520
-NUM_SLICES = 8  # so that test workers share the load
+NUM_SLICES = 16  # so that test workers share the load
 
 SHARED = [11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]  # 13 tokens: ends inside a block of every size but 1
 PROMPTS = {
@@ -192,4 +192,4 @@ def test_no_schedule_changes_a_token(checkpoint: Path, expected: dict[str, list[
         kv = engine.scheduler.kv_cache_manager
         assert kv.num_free_blocks == kv.num_usable_blocks, c
         num_preemptions += engine.scheduler.preempted_prefix_cache_stats.requests
-    assert num_preemptions > 20  # the positive control: tight pools really preempt
+    assert num_preemptions > 10  # the positive control: tight pools really preempt, in each slice

@@ -221,7 +221,9 @@ def test_neighbours_are_independent(varied):
     assert abs(np.corrcoef(*(part.ravel() for part in pairs))[0, 1]) < 0.006
 
 
-@pytest.mark.parametrize("varied", ["position", "seed", "choice_index"])
+@pytest.mark.parametrize(
+    "varied", ["position", *(pytest.param(v, marks=pytest.mark.slow) for v in ("seed", "choice_index"))]
+)
 def test_draws_follow_the_distribution_along_each_key(varied):
     rng = np.random.default_rng(5)
     logits = rng.normal(0, 1, 50).astype(np.float32)
