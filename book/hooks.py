@@ -62,10 +62,9 @@ LOG = logging.getLogger("mkdocs.hooks.book")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """The fences of the book: a cell that runs, and a Mermaid diagram."""
+    """The fence of a cell that runs."""
     fences = config.mdx_configs.setdefault("pymdownx.superfences", {}).setdefault("custom_fences", [])
     fences.append({"name": "python", "class": "py-cell", "format": render_cell, "validator": is_cell})
-    fences.append({"name": "mermaid", "class": "mermaid", "format": render_mermaid})
     config.watch += [str(ROOT / "mini_vllm"), str(ROOT / "book"), *map(str, ROOT.glob("phase-*"))]
     return config
 
@@ -81,10 +80,6 @@ def render_cell(source: str, language: str, css_class: str, options: dict[str, A
     name = escape(str(options["cell"]))
     code = f'<pre><code class="language-python">{escape(source)}</code></pre>'
     return f'<div class="py-cell" data-cell="{name}">{code}</div>'
-
-
-def render_mermaid(source: str, language: str, css_class: str, options: dict[str, Any], md: Any, **more: Any) -> str:
-    return f'<pre class="mermaid"><code>{escape(source)}</code></pre>'
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -71,7 +71,7 @@ print("hello")
 </div>
 """,
     "load.md": '# Load\n\n<div class="calculator" data-calculator="load" markdown="1">\n\nSteady states.\n\n</div>\n',
-    "diagram.md": "# Diagram\n\n```mermaid\nflowchart LR\n  schedule --> execute --> update --> schedule\n```\n",
+    "formula.md": "# Formula\n\nA slot is $b B + p \\bmod B$.\n\n$$\nl = \\sum_i e^{s_i - m}\n$$\n",
 }
 
 
@@ -388,11 +388,13 @@ def test_a_load_over_the_capacity_has_no_figures_and_ends_its_curve(page: Any, s
             assert "NaN" not in load.inner_html()
 
 
-def test_a_diagram_is_drawn_by_the_sites_own_mermaid(page: Any, site: str) -> None:
-    page.goto(f"{site}/diagram.html")
-    page.locator("div.mermaid").wait_for()
-    assert page.locator("div.mermaid").bounding_box()["height"] > 20
-    assert page.get_by_text("schedule -->").count() == 0
+def test_formulas_are_set_by_the_sites_own_katex(page: Any, site: str) -> None:
+    page.goto(f"{site}/formula.html")
+    page.locator(".arithmatex .katex-display").wait_for()
+    assert page.locator(".arithmatex .katex").count() == 2
+    assert page.locator(".arithmatex math").count() == 2  # for readers who hear the page
+    assert page.get_by_text("\\sum").count() == 0
+    assert page.evaluate("document.fonts.ready.then(() => document.fonts.check('16px KaTeX_Math'))")
 
 
 ARITHMETIC = """

@@ -161,7 +161,7 @@ export function describe(frame, previous) {
   const ended = cells.filter((cell) => cell.end);
   say(ended, (cell) => (cell.end === "abort" ? "is aborted" : `finishes (${cell.end})`) + returns(cell), "end");
   if (frame.failed) parts.push("the model raised, so the step is undone and its requests are preempted");
-  return `Step ${frame.step}: ${parts.join("; ") || "nobody is scheduled"}.`;
+  return `Step ${frame.step}: ${parts.join("; ") || "no request is scheduled"}.`;
 }
 
 // --- how it looks ---------------------------------------------------------------------------------------------------
@@ -251,12 +251,13 @@ th { color: var(--soft) }
 td { font: 12px/1.6 ${MONO} }
 .queue { display: flex; flex-wrap: wrap; gap: 4px 6px }
 .chip { background: var(--fill); color: var(--on); border-radius: 4px; padding: 0 6px; font: 12px/1.6 ${MONO} }
-@media print { .controls { display: none } .scroll, .rows { max-height: none } }`;
+@media print { .controls, .sideways { display: none } .scroll, .rows { max-height: none } }`;
 const BODY = `<style>${CSS}</style><figure>
 <figcaption></figcaption><ul></ul>
 <div class="scroll" tabindex="0" role="group" aria-label="Requests by steps"><div class="sheet" role="img"
   aria-label="What every request does in every step. The slider chooses a step; the sentence below says what happens."
   ></div></div>
+<p class="note sideways" hidden>The figure scrolls sideways →</p>
 <div class="controls"><button class="play" aria-label="Play"><span aria-hidden="true">▶</span></button>
   <button class="back" aria-label="One step back"><span aria-hidden="true">‹</span></button>
   <input type="range" min="0" aria-label="Step">
@@ -372,6 +373,10 @@ class KVTimeline extends (globalThis.HTMLElement ?? Object) {
     this.#part(".blocks").classList.add(...(numBlocks > 64 ? ["many"] : []), ...(numBlocks > 256 ? ["tiny"] : []));
     const most = Math.max(...frames.map((frame) => frame.running.length));
     this.#part(".rows").style.minHeight = `${Math.min(25 * (most + 1), 240)}px`; // what follows stays where it is
+    new ResizeObserver(() => {
+      const { scrollWidth, clientWidth } = this.#part(".scroll");
+      this.#part(".sideways").hidden = scrollWidth <= clientWidth + 1;
+    }).observe(this.#part(".scroll"));
     this.#go(this.#index, false);
   }
 
