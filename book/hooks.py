@@ -216,6 +216,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     def breakable(name: re.Match[str]) -> str:
         return SEAM.sub('<wbr class="phone">', DOT.sub("<wbr>", name[0]))
 
+    if page.file.name == "cheat-sheet":
+        html = f'<div class="cheat-sheet">\n{html}\n</div>'  # the style sheet prints it on two pages
     html = TERM.sub(lambda term: explained(term) if term["anchor"] in definitions() else term[0], html)
     return CELL.sub(lambda cell: NAME.sub(breakable, cell[0]), html)
 

@@ -393,7 +393,6 @@ def test_formulas_are_set_by_the_sites_own_katex(page: Any, site: str) -> None:
     page.locator(".arithmatex .katex-display").wait_for()
     assert page.locator(".arithmatex .katex").count() == 2
     assert page.locator(".arithmatex math").count() == 2  # for readers who hear the page
-    assert page.get_by_text("\\sum").count() == 0
     assert page.evaluate("document.fonts.ready.then(() => document.fonts.check('16px KaTeX_Math'))")
 
 

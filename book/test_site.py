@@ -261,6 +261,32 @@ def test_a_term_says_what_it_means_where_it_stands(site: Path) -> None:
         assert_none([term for term in terms if not re.search(r'title="[A-Z][^"]{30,}"', term)])
 
 
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_cheat_sheet_is_printed_on_two_pages(visit: Any, chapter: str) -> None:
+    shown = visit().go(chapter.replace("guide", "cheat-sheet"))
+    assert len(re.findall(rb"/Type\s*/Page\b", shown.pdf(format="A4"))) <= 2
+
+
+def test_paper_has_the_values_of_the_calculators(visit: Any) -> None:
+    shown = visit().go("calculators.html")
+    shown.emulate_media(media="print")
+    forms = shown.locator(".calculator-form")
+    assert forms.count() == shown.locator(".calculator").count() > 3
+    for i in range(forms.count()):
+        assert forms.nth(i).locator(".calculator-results dd").first.is_visible()
+        assert forms.nth(i).locator(":is(select, output)").first.is_visible()
+    assert not forms.locator("input[type=range]").first.is_visible()
+
+
+def test_a_figure_says_that_it_scrolls(visit: Any) -> None:
+    for viewport, state in [(PHONE, "visible"), (DESK, "hidden")]:
+        shown = visit(viewport=viewport).go(CHAPTERS[2])
+        shown.locator("div.kv-timeline[data-src*=thrash]").scroll_into_view_if_needed()
+        figure = shown.locator("kv-timeline[src*=thrash]")
+        figure.locator(".cell.preempted").first.wait_for()
+        figure.get_by_text("scrolls sideways").wait_for(state=state)
+
+
 def test_search_finds_a_term(visit: Any) -> None:
     shown = visit().go("index.html")
     shown.locator(".md-search__input").click()

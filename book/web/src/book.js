@@ -34,10 +34,11 @@ const USED = {
   ".source-view": () => import("./source.js"),
 };
 
-// A chapter has a dozen of them, so each is made when it comes near. Until then its text stands there.
+// A chapter has a dozen of them, so each is made when it comes near. Until then its text stands there. The calculators
+// of a page are made at once: paper has their values.
 for (const place of document.querySelectorAll(Object.keys(USED).join())) {
   const [, load] = Object.entries(USED).find(([selector]) => place.matches(selector));
-  near(place).then(load).then((module) => module.upgrade([place]));
+  (place.matches(".calculator") ? Promise.resolve() : near(place)).then(load).then((module) => module.upgrade([place]));
 }
 // Formulas are set at once: a page that is printed has not come near to all of them.
 const formulas = document.querySelectorAll(".arithmatex");
