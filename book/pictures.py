@@ -480,7 +480,7 @@ def goodput() -> Drawing:
         height + 30,
         "Good requests, by two definitions",
         "; ".join(
-            f"{row['arrivals']}, {row['policy']}: by gaps {row['good %, by gaps']} %, by TPOT {row['good %, by TPOT']} %"
+            f"{row['arrivals']}, {row['policy']}: {row['good %, by gaps']} % by gaps, {row['good %, by TPOT']} by TPOT"
             for row in rows
         ),
     )

@@ -241,7 +241,7 @@ output { font-variant-numeric: tabular-nums; white-space: nowrap }
 .tiny { grid-template-columns: repeat(auto-fill, 13px) }
 .tiny .block { height: 11px; border-radius: 0; border-style: solid; font-size: 0 }
 .tiny .cached::after { inset: auto 2px 1px; height: 2px }
-.note { margin: 6px 0 0; font-size: 12.5px; color: var(--soft); overflow-wrap: anywhere }
+.note, .sideways { margin: 6px 0 0; font-size: 12.5px; color: var(--soft); overflow-wrap: anywhere }
 .bar { display: flex; height: 12px; border: 1px solid var(--soft); border-radius: 4px; overflow: hidden }
 .bar i { background: var(--fill); box-sizing: border-box; & + i { border-left: 1px solid var(--bg) } }
 .rows { max-height: 240px; overflow: auto }
@@ -257,7 +257,7 @@ const BODY = `<style>${CSS}</style><figure>
 <div class="scroll" tabindex="0" role="group" aria-label="Requests by steps"><div class="sheet" role="img"
   aria-label="What every request does in every step. The slider chooses a step; the sentence below says what happens."
   ></div></div>
-<p class="note sideways" hidden>The figure scrolls sideways →</p>
+<p class="sideways" hidden>The figure scrolls sideways →</p>
 <div class="controls"><button class="play" aria-label="Play"><span aria-hidden="true">▶</span></button>
   <button class="back" aria-label="One step back"><span aria-hidden="true">‹</span></button>
   <input type="range" min="0" aria-label="Step">
@@ -373,10 +373,10 @@ class KVTimeline extends (globalThis.HTMLElement ?? Object) {
     this.#part(".blocks").classList.add(...(numBlocks > 64 ? ["many"] : []), ...(numBlocks > 256 ? ["tiny"] : []));
     const most = Math.max(...frames.map((frame) => frame.running.length));
     this.#part(".rows").style.minHeight = `${Math.min(25 * (most + 1), 240)}px`; // what follows stays where it is
-    new ResizeObserver(() => {
-      const { scrollWidth, clientWidth } = this.#part(".scroll");
-      this.#part(".sideways").hidden = scrollWidth <= clientWidth + 1;
-    }).observe(this.#part(".scroll"));
+    const scroll = this.#part(".scroll"), sideways = new ResizeObserver(() => {
+      this.#part(".sideways").hidden = scroll.scrollWidth <= scroll.clientWidth + 1;
+    });
+    for (const part of [scroll, this.#part(".sheet")]) sideways.observe(part);
     this.#go(this.#index, false);
   }
 
