@@ -230,7 +230,7 @@ def test_a_guide_keeps_its_shape(page: Path) -> None:
     """Its figure or diagram comes first; it asks before it tells; it names each lab's command; it ends with checks."""
     text = read(page)
     before = text.partition("\n## ")[0]
-    assert re.search(r"class=\"kv-timeline\"|```mermaid|\.svg\)", before), "an overview figure"
+    assert re.search(r"class=\"kv-timeline\"|\.svg\)", before), "an overview figure"
     assert text.count("*Predict before coding") >= 2
     assert text.count("<details") == text.count("</details>")
     for lab in labs():
