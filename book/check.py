@@ -16,10 +16,12 @@ In a page, this script writes what stands between
     <!-- message: 03.2 newcomers_first -->              what a learner reads for a seeded bug
     <!-- /message -->
 
---check writes nothing. Exit status 1 if something is stale (with --check), if a page is in no nav, or if a link into
-vLLM is not [`symbol`](...blob/v0.33.0/PATH#LINE) as traces/vllm-0.33.0/symbols.json has it (tools/index_vllm.py).
+--check writes nothing. Exit status 1 if something is stale (with --check), if a page is in no nav, if more than a
+handful of sentences begin with Who, Whoever, Somebody or Nobody, or if a link into vLLM is not
+[`symbol`](...blob/v0.33.0/PATH#LINE) as traces/vllm-0.33.0/symbols.json has it (tools/index_vllm.py).
 """
 
+import ast
 import json
 import re
 import sys
@@ -42,6 +44,9 @@ MARKED = re.compile(
     r"<!-- (?P<kind>include|labs|every|message): (?P<what>[^>]+?) -->\n.*?<!-- /(?P=kind) -->", re.DOTALL
 )
 WORDS_A_MINUTE = 150  # of a page that is read to be understood
+
+NOT_PROSE = re.compile(r"^```.*?^```|<!-- (?:message|include).*?<!-- /|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+MOST_BADLY_BEGUN = 5  # sentences without a subject, in all
 
 VLLM_URL = re.compile(r"(?:\[(?P<text>[^\[\]]*)\]\()?https?://(?P<url>[\w.]*(?:github|vllm)[\w.]*/[^\s)>\"']*)")
 AT_PIN = f"github.com/vllm-project/vllm/blob/v{VLLM}/"
@@ -224,6 +229,40 @@ def wrong_citations() -> Iterator[str]:
                 yield f"{name_of(page)}: `{found.symbol}` of {found.module} is at line {line}, not {found.line}"
 
 
+# --- how it is written --------------------------------------------------------------------------------------------
+
+
+def without_a_subject(text: str) -> Iterator[str]:
+    """Sentences of a text that begin with Who, Whoever, Somebody or Nobody: they do not name who acts. Questions
+    may."""
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.|\|) )", NOT_PROSE.sub(" ", text)):
+        for cell in paragraph.split("|"):
+            for sentence in re.split(r"(?<=[.!?:])[*_)\"”]*\s+", cell):
+                plain = sentence.strip().lstrip('#*->_("1234567890. ')
+                if re.match(r"(Who|Whoever|Somebody|Nobody)\b", plain) and not plain.rstrip('*_)"').endswith("?"):
+                    yield " ".join(plain.split())
+
+
+def written() -> Iterator[tuple[Path, str]]:
+    """What is read as English: pages, contracts and hints, and the strings of the code, which are docstrings and
+    messages."""
+    files = [*pages(), ROOT / "README.md", *ROOT.glob("phase-*/README.md"), *ROOT.glob("phase-*/labs/*/*.md")]
+    yield from ((file, file.read_text(encoding="utf-8")) for file in files)
+    style = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    yield ROOT / "CONTRIBUTING.md", re.sub(r"^\| not \| but \|$.*?\n\n", "", style, flags=re.MULTILINE | re.DOTALL)
+    for pattern in ("mini_vllm/**/*.py", "labkit/*.py", "phase-*/labs/*/*.py"):
+        for file in ROOT.glob(pattern):
+            if not file.name.startswith("mine"):
+                for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                    if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+                        yield file, node.value
+
+
+def badly_begun() -> Iterator[str]:
+    for file, text in written():
+        yield from (f"{name_of(file)}: {sentence}" for sentence in without_a_subject(text))
+
+
 # --- all of it ----------------------------------------------------------------------------------------------------
 
 
@@ -252,6 +291,8 @@ def main() -> int:
         if not only_check:
             file.write_text(text, encoding="utf-8")
     wrong = [*wrong_in_nav(), *wrong_citations()]
+    if len(begun := list(badly_begun())) > MOST_BADLY_BEGUN:
+        wrong += [*begun, f"{len(begun)} sentences name no subject, at most {MOST_BADLY_BEGUN} may: CONTRIBUTING.md"]
     print(*wrong, sep="\n", end="\n" if wrong else "")
     return int(bool(wrong or (changed and only_check)))
 

@@ -7,6 +7,7 @@ strict build.
 """
 
 import ast
+import io
 import json
 import logging
 import posixpath
@@ -21,8 +22,9 @@ from markdown.extensions.toc import slugify
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
+from rich.console import Console
 
-from labkit import source
+from labkit import evidence, source
 from labkit.catalog import Lab, labs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -150,7 +152,16 @@ def lab_of_page(lab: Lab) -> dict[str, Any]:
         "stub": source.render_stub(lab),
         "hints": [{"title": title, "html": markdown.markdown(text)} for title, _, text in hints],
         "reference": source.render_solution(lab),
+        "evidence": {case: text_of_evidence(lab, case) for case in lab.cases},
     }
+
+
+def text_of_evidence(lab: Lab, case: str) -> str:
+    """What `lab evidence` prints."""
+    out = Console(file=io.StringIO(), width=100)
+    evidence.tell(lab, case, out)
+    assert isinstance(out.file, io.StringIO)
+    return out.file.getvalue().strip()
 
 
 def next_of(lab: Lab) -> dict[str, str] | None:

@@ -426,7 +426,7 @@ def test_the_grader_of_a_page_has_all_its_modules(tmp_path: Path) -> None:
         "answer = json.loads(web.grade(sys.argv[1], sys.stdin.read()));"
         "print(*sorted({each['outcome'] for each in answer}), web.__file__)"
     )
-    for lab_id in ("02.1", "02.5", "02.6", "03.12", "03.13"):
+    for lab_id in ("01.6", "02.1", "02.5", "02.6", "03.12", "03.13", "03.14"):
         call = [sys.executable, "-I", "-S", "-c", grade, lab_id]
         text = render_solution(find_lab(lab_id))
         ran = subprocess.run(call, input=text, capture_output=True, text=True, cwd=tmp_path)

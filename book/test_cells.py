@@ -59,6 +59,7 @@ print("hello")
 ```
 """,
     "lab.md": '# Lab\n\n<div class="lab-cell" data-lab="02.1" markdown="1">\n\nOn disk: `lab watch 02.1`.\n\n</div>\n',
+    "debug.md": '# Lab\n\n<div class="lab-cell" data-lab="02.6" markdown="1">\n\nOn disk.\n\n</div>\n',
     "labs.md": """# All labs
 
 <div class="all-labs" markdown="1">
@@ -264,6 +265,17 @@ def test_a_lab_is_red_with_the_stub_and_green_with_the_reference(page: Any, site
     write(page, lab, "def oops(:")
     run(page, lab, "0 of 1")
     assert "Python cannot read the file" in lab.output.inner_text()
+
+
+def test_a_debugging_lab_shows_its_evidence(page: Any, site: str) -> None:
+    page.goto(f"{site}/debug.html")
+    bench(page)
+    cases = page.locator(".lab-evidence")
+    assert cases.locator("summary").all_inner_texts() == ["Evidence of case a", "Evidence of case b"]
+    cases.first.locator("summary").click()
+    printed = cases.first.locator("pre").inner_text()
+    assert "KV blocks" in printed
+    assert "its blocks are" in printed
 
 
 def test_the_text_of_a_lab_outlives_the_page(page: Any, site: str) -> None:

@@ -39,7 +39,13 @@ function makeLab(place, lab) {
   const head = element("p", { className: "lab-head" }, element("strong", {}, `Lab ${lab.id}: ${lab.title}`));
   head.append(` (${lab.minutes} minutes; what must hold is in its `, contract, ")");
   const onDisk = element("details", {}, element("summary", {}, "On your own machine"), ...place.childNodes);
-  place.replaceChildren(head, bench.root, hints, answer, onDisk);
+  place.replaceChildren(head, ...Object.entries(lab.evidence).map(foldOfCase), bench.root, hints, answer, onDisk);
+}
+
+/** What the engine of a debugging lab left behind, as `lab evidence` prints it. */
+function foldOfCase([name, text]) {
+  const printed = element("pre", { tabIndex: 0, role: "region", "aria-label": `Evidence of case ${name}` }, text);
+  return element("details", { className: "lab-evidence" }, element("summary", {}, `Evidence of case ${name}`), printed);
 }
 
 async function grade(lab, text, bench) {
