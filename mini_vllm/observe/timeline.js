@@ -431,7 +431,7 @@ class KVTimeline extends (globalThis.HTMLElement ?? Object) {
   #go(index, isOwn = true) {
     if (!this.#frames.length || !this.isConnected) return;
     this.#index = Math.max(0, Math.min(this.#frames.length - 1, index));
-    this.#part(".say").ariaLive = isOwn && !this.#timer ? "polite" : "off"; // nobody wants a whole run read out
+    this.#part(".say").ariaLive = isOwn && !this.#timer ? "polite" : "off"; // a whole run is not read out
     this.#showStep();
     this.#follow();
     if (!isOwn) return;
@@ -440,7 +440,7 @@ class KVTimeline extends (globalThis.HTMLElement ?? Object) {
       if (other !== this && other.getAttribute("sync") === this.getAttribute("sync")) other.step = this.step;
   }
 
-  /** Scroll to the chosen step, and to somebody who computes in it. */
+  /** Scroll to the chosen step, and to a request that computes in it. */
   #follow() {
     const scroll = this.#part(".scroll"), { offsetLeft, offsetWidth } = this.#part(".cursor"), row = 24;
     const label = this.#part(".label").offsetWidth, width = scroll.clientWidth - label - offsetWidth;
@@ -477,8 +477,8 @@ class KVTimeline extends (globalThis.HTMLElement ?? Object) {
       return `<tr><td>${this.#chip(id)}<td>${escape(`${start} + ${n}`)}<td>${known}<td>${escape(table.join(" "))}`;
     });
     const head = ["request", "computed", "tokens", "block table"].map((name) => `<th scope="col">${name}`).join("");
-    this.#part(".rows").innerHTML = rows.length ? `<table><tr>${head}${rows.join("")}</table>` : "nobody";
-    this.#part(".queue").innerHTML = frame.waiting.map((id) => this.#chip(id)).join("") || "nobody";
+    this.#part(".rows").innerHTML = rows.length ? `<table><tr>${head}${rows.join("")}</table>` : "none";
+    this.#part(".queue").innerHTML = frame.waiting.map((id) => this.#chip(id)).join("") || "none";
   }
 
   /** A block is filled if one request holds it, striped if several do, dashed if it is free. */
