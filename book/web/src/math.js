@@ -12,5 +12,6 @@ export async function upgrade(places) {
   for (const place of places) {
     const [, bracket, formula] = place.textContent.trim().match(MARKED);
     katex.render(formula, place, { displayMode: bracket === "[", throwOnError: false });
+    if (place.scrollWidth > place.clientWidth && bracket === "[") place.tabIndex = 0; // scrolls, so it must be reached
   }
 }
