@@ -158,7 +158,7 @@ def lab_of_page(lab: Lab) -> dict[str, Any]:
 
 def text_of_evidence(lab: Lab, case: str) -> str:
     """What `lab evidence` prints."""
-    out = Console(file=io.StringIO(), width=100)
+    out = Console(file=io.StringIO(), width=88)
     evidence.tell(lab, case, out)
     assert isinstance(out.file, io.StringIO)
     return out.file.getvalue().strip()
