@@ -109,6 +109,7 @@ $(WEB): book/web/package-lock.json book/web/build.mjs $(wildcard book/web/src/*)
 book: $(BOOK) $(WEB) ## build the book into site/ (needs Node.js)
 	@$(BIN)/python book/excerpts.py --check
 	@$(BIN)/python book/figures.py --check
+	@$(BIN)/python book/pictures.py --check
 	@$(MKDOCS) build --strict
 
 serve: $(BOOK) $(WEB) ## read the book on http://127.0.0.1:8000; it is built again when a chapter changes

@@ -8,7 +8,7 @@ output tokens, greedy, over a checkpoint with Qwen3-0.6B's exact shape and rando
 once), bfloat16. Engines take turns, each turn a process of its own: load, a short warm-up, timed repetitions. Ratios of
 such turns mean something on a busy machine; the absolute figures only on a quiet one. Then: what the hardware would
 allow (memory and matrix-product floors), where the time goes, and how it grows with batch and context. Writes
-results/engine.md and results/engine_growth.png.
+results/engine.md.
 """
 
 import argparse
@@ -354,26 +354,6 @@ def decode_seconds(runner: Any, num_requests: int, context: int) -> float:
     return fastest(lambda: runner.execute(step), 4)
 
 
-def plot_growth(growth: Turn, file: Path) -> None:
-    import matplotlib as mpl
-
-    mpl.use("agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 2, figsize=(8, 3), layout="constrained")
-    panels = (("by_batch", "concurrent requests (context 256)"), ("by_context", "context (8 requests)"))
-    for axis, (key, label) in zip(axes, panels, strict=True):
-        points = {int(x): y for x, y in growth[key].items()}
-        axis.plot(points.keys(), points.values(), "o-", color="#1f6f8b", markersize=4)
-        axis.set_xscale("log", base=2)
-        axis.set_xticks(list(points), [f"{x:,}" for x in points])
-        axis.set_ylim(bottom=0)
-        axis.set_xlabel(label)
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("output tokens / s")
-    figure.savefig(file, dpi=90, metadata={"Software": None})
-
-
 # --- the run ----------------------------------------------------------------------------------------------------------
 
 MEASUREMENTS: dict[str, Callable[[argparse.Namespace], Turn]] = {
@@ -534,7 +514,7 @@ def profile_table(parts: Turn) -> list[str]:
 
 
 def growth_tables(growth: Turn) -> list[str]:
-    lines = ["Steps that only decode, output tok/s:", "", "![growth](engine_growth.png)", ""]
+    lines = ["Steps that only decode, output tok/s:", ""]
     for key, label in (("by_batch", "requests at context 256"), ("by_context", "context of 8 requests")):
         lines += [
             f"| {label} | " + " | ".join(f"{int(x):,}" for x in growth[key]) + " |",
@@ -598,7 +578,6 @@ def measure_on_cpu(args: argparse.Namespace) -> None:
     if not args.quick:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / "engine.md").write_text(text)
-        plot_growth(report["growth"], RESULTS / "engine_growth.png")
     return None
 
 

@@ -31,10 +31,10 @@ HEAD = """# Host cost of the policies
 
 `schedule()` + `update_from_output()` without a model, in µs a request and step: {num_running} requests decode at a
 context of about 500 tokens, and others wait. Short of places: max_num_seqs is {num_running}. Short of blocks: a place
-is free, and in every step the first who waits is looked up, and the watermark refuses it its blocks. Block size 16,
-prefix caching on. CPU time of the thread; the least of {num_rounds} rounds, each the median of {num_steps}
-steps: a busy neighbour on the same core can only add, and did, up to twofold. The requests are taken out of garbage
-collection before the steps that count.
+is free, and in every step the first waiting request is looked up, and the watermark refuses it its blocks. Block size
+16, prefix caching on. CPU time of the thread; the least of {num_rounds} rounds, each the median of {num_steps} steps: a
+busy neighbour on the same core can only add, and did, up to twofold. The requests are taken out of garbage collection
+before the steps that count.
 
 {facts}
 
@@ -50,14 +50,14 @@ def measure(engine: Ours, name: str, short_of: str, num_waiting: int) -> float:
     for i in range(NUM_RUNNING):
         engine.add(request(i, CONTEXT - WARM_UP + i % BLOCK_SIZE))
     engine.step()
-    engine.scheduler.num_watermark_blocks = num_blocks  # from here on nobody is admitted for want of blocks
+    engine.scheduler.num_watermark_blocks = num_blocks  # from here on no request is admitted, for want of blocks
     for i in range(num_waiting):
         engine.add(request(NUM_RUNNING + i, BLOCK_SIZE))
     gc.collect()
     gc.freeze()
     rows = [engine.step() for _ in range(WARM_UP + NUM_STEPS)][WARM_UP:]
     gc.unfreeze()
-    assert all(n == NUM_RUNNING for _, _, n in rows), "those who run are to be in every step, and nobody else"
+    assert all(n == NUM_RUNNING for _, _, n in rows), "the running requests are in every step, and no others"
     return statistics.median(schedule + update for schedule, update, _ in rows) / NUM_RUNNING
 
 

@@ -8,7 +8,7 @@
 FILE: a trace of github.com/Azure/AzurePublicDataset (CC BY 4.0; Patel et al., Splitwise, ISCA 2024), such as
 AzureLLMInferenceTrace_conv.csv. All requests wait from the start, so memory alone decides how many run. The schemes are
 those of Kwon et al. 2023: a stretch as long as the model allows, the next power of two, or exactly as long as it will
-be (which nobody can know); and blocks. Counting is exact and needs no clock: the same on every machine.
+be (which no server can know); and blocks. Counting is exact and needs no clock: the same on every machine.
 """
 
 import argparse

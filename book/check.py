@@ -10,13 +10,18 @@ In a page, this script writes what stands between
     <!-- labs: docs/phase-03-.../guide.md 03.1 03 -->   pages, labs and phases as a table, with minutes and their sum
     <!-- /labs -->
 
+    <!-- every: lab -->                                 all labs, with their section, contract and hints
+    <!-- /every -->
+
     <!-- message: 03.2 newcomers_first -->              what a learner reads for a seeded bug
     <!-- /message -->
 
---check writes nothing. Exit status 1 if something is stale (with --check), if a page is in no nav, or if a link into
-vLLM is not [`symbol`](...blob/v0.33.0/PATH#LINE) as traces/vllm-0.33.0/symbols.json has it (tools/index_vllm.py).
+--check writes nothing. Exit status 1 if something is stale (with --check), if a page is in no nav, if more than a
+handful of sentences begin with Who, Whoever, Somebody or Nobody, or if a link into vLLM is not
+[`symbol`](...blob/v0.33.0/PATH#LINE) as traces/vllm-0.33.0/symbols.json has it (tools/index_vllm.py).
 """
 
+import ast
 import json
 import re
 import sys
@@ -35,8 +40,13 @@ from labkit.prove import sections  # noqa: E402
 
 DOCS = ROOT / "docs"
 SUMMARY = DOCS / "SUMMARY.md"
-MARKED = re.compile(r"<!-- (?P<kind>include|labs|message): (?P<what>[^>]+?) -->\n.*?<!-- /(?P=kind) -->", re.DOTALL)
+MARKED = re.compile(
+    r"<!-- (?P<kind>include|labs|every|message): (?P<what>[^>]+?) -->\n.*?<!-- /(?P=kind) -->", re.DOTALL
+)
 WORDS_A_MINUTE = 150  # of a page that is read to be understood
+
+NOT_PROSE = re.compile(r"^```.*?^```|<!-- (?:message|include).*?<!-- /|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+MOST_BADLY_BEGUN = 5  # sentences without a subject, in all
 
 VLLM_URL = re.compile(r"(?:\[(?P<text>[^\[\]]*)\]\()?https?://(?P<url>[\w.]*(?:github|vllm)[\w.]*/[^\s)>\"']*)")
 AT_PIN = f"github.com/vllm-project/vllm/blob/v{VLLM}/"
@@ -97,6 +107,8 @@ def mend(page: Path, text: str) -> str:
         kind, what = match["kind"], match["what"]
         if kind == "include":
             body = included(*what.split(maxsplit=1))
+        elif kind == "every":
+            body = every_lab(page)
         else:
             body = table_of(page, what.split()) if kind == "labs" else message_of(*what.split())
         return f"<!-- {kind}: {what} -->\n\n{body}\n\n<!-- /{kind} -->"
@@ -141,8 +153,24 @@ def table_of(page: Path, what: list[str]) -> str:
 
 
 def row_of(page: Path, lab: Lab) -> str:
-    needs = ", ".join({"torch": "PyTorch", "triton": "Triton"}[need] for need in lab.needs) or "Python alone"
-    return f"| [{lab.id} {lab.title}]({link(page, lab.folder / 'contract.md')}) | {lab.minutes} | {needs} |"
+    contract = link(page, lab.folder / "contract.md")
+    return f"| [{lab.id} {lab.title}]({contract}) | {lab.minutes} | {needs_of(lab)} |"
+
+
+def needs_of(lab: Lab) -> str:
+    return ", ".join({"torch": "PyTorch", "triton": "Triton"}[need] for need in lab.needs) or "Python alone"
+
+
+def every_lab(page: Path) -> str:
+    """All labs in the order in which they are meant to be done."""
+    rows = ["| lab | minutes | needs | |", "|---|---:|---|---|"]
+    for lab in labs():
+        section, _, anchor = lab.chapter.partition("#")
+        files = {name: link(page, lab.folder / f"{name}.md") for name in ("contract", "hints")}
+        links = " · ".join(f"[{name}]({target})" for name, target in files.items())
+        title = f"[{lab.id} {lab.title}]({link(page, ROOT / section)}#{anchor})"
+        rows.append(f"| {title} | {lab.minutes} | {needs_of(lab)} | {links} |")
+    return "\n".join(rows)
 
 
 def minutes_to_read(page: Path) -> int:
@@ -201,6 +229,40 @@ def wrong_citations() -> Iterator[str]:
                 yield f"{name_of(page)}: `{found.symbol}` of {found.module} is at line {line}, not {found.line}"
 
 
+# --- how it is written --------------------------------------------------------------------------------------------
+
+
+def without_a_subject(text: str) -> Iterator[str]:
+    """Sentences of a text that begin with Who, Whoever, Somebody or Nobody: they do not name who acts. Questions
+    may."""
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.|\|) )", NOT_PROSE.sub(" ", text)):
+        for cell in paragraph.split("|"):
+            for sentence in re.split(r"(?<=[.!?:])[*_)\"”]*\s+", cell):
+                plain = sentence.strip().lstrip('#*->_("1234567890. ')
+                if re.match(r"(Who|Whoever|Somebody|Nobody)\b", plain) and not plain.rstrip('*_)"').endswith("?"):
+                    yield " ".join(plain.split())
+
+
+def written() -> Iterator[tuple[Path, str]]:
+    """What is read as English: pages, contracts and hints, and the strings of the code, which are docstrings and
+    messages."""
+    files = [*pages(), ROOT / "README.md", *ROOT.glob("phase-*/README.md"), *ROOT.glob("phase-*/labs/*/*.md")]
+    yield from ((file, file.read_text(encoding="utf-8")) for file in files)
+    style = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    yield ROOT / "CONTRIBUTING.md", re.sub(r"^\| not \| but \|$.*?\n\n", "", style, flags=re.MULTILINE | re.DOTALL)
+    for pattern in ("mini_vllm/**/*.py", "labkit/*.py", "phase-*/labs/*/*.py"):
+        for file in ROOT.glob(pattern):
+            if not file.name.startswith("mine"):
+                for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                    if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+                        yield file, node.value
+
+
+def badly_begun() -> Iterator[str]:
+    for file, text in written():
+        yield from (f"{name_of(file)}: {sentence}" for sentence in without_a_subject(text))
+
+
 # --- all of it ----------------------------------------------------------------------------------------------------
 
 
@@ -229,6 +291,8 @@ def main() -> int:
         if not only_check:
             file.write_text(text, encoding="utf-8")
     wrong = [*wrong_in_nav(), *wrong_citations()]
+    if len(begun := list(badly_begun())) > MOST_BADLY_BEGUN:
+        wrong += [*begun, f"{len(begun)} sentences name no subject, at most {MOST_BADLY_BEGUN} may: CONTRIBUTING.md"]
     print(*wrong, sep="\n", end="\n" if wrong else "")
     return int(bool(wrong or (changed and only_check)))
 

@@ -4,6 +4,7 @@ Needs `npm run build` in book/web, playwright and chromium; without one of them 
 """
 
 import json
+import re
 import shutil
 import subprocess
 import threading
@@ -58,8 +59,20 @@ print("hello")
 ```
 """,
     "lab.md": '# Lab\n\n<div class="lab-cell" data-lab="02.1" markdown="1">\n\nOn disk: `lab watch 02.1`.\n\n</div>\n',
+    "debug.md": '# Lab\n\n<div class="lab-cell" data-lab="02.6" markdown="1">\n\nOn disk.\n\n</div>\n',
+    "labs.md": """# All labs
+
+<div class="all-labs" markdown="1">
+
+| lab | minutes |
+|---|---:|
+| [02.1 The free queue](lab.md) | 40 |
+| 02.2 Taking, sharing and freeing blocks | 30 |
+
+</div>
+""",
     "load.md": '# Load\n\n<div class="calculator" data-calculator="load" markdown="1">\n\nSteady states.\n\n</div>\n',
-    "diagram.md": "# Diagram\n\n```mermaid\nflowchart LR\n  schedule --> execute --> update --> schedule\n```\n",
+    "formula.md": "# Formula\n\nA slot is $b B + p \\bmod B$.\n\n$$\nl = \\sum_i e^{s_i - m}\n$$\n",
 }
 
 
@@ -239,13 +252,30 @@ def test_a_lab_is_red_with_the_stub_and_green_with_the_reference(page: Any, site
     solution = source.render_solution(find_lab("02.1"))
     write(page, lab, solution)
     run(page, lab, f"all {num_tests} are green")
+    ideas = lab.output.locator(".lab-idea")
+    assert ideas.count() == len({test.concept for test in read_tests(find_lab("02.1"))}), "one line for each idea"
+    assert not lab.output.locator("li").first.is_visible(), "which opens to its tests"
     assert lab.output.locator("li.lab-passed").count() == num_tests
+    following = lab.output.get_by_role("link", name="02.2 Taking, sharing and freeing blocks")
+    assert following.get_attribute("href").endswith("/phase-02-kv-manager/guide.html#the-block-pool")
     write(page, lab, solution.replace("self.num_free_blocks += ", "self.num_free_blocks -= "))
     run(page, lab, f"of {num_tests} green")
     assert "expected" in lab.output.locator("pre").first.inner_text()
+    assert "lab-failed" in ideas.first.locator("summary").get_attribute("class"), "what is red comes first"
     write(page, lab, "def oops(:")
     run(page, lab, "0 of 1")
     assert "Python cannot read the file" in lab.output.inner_text()
+
+
+def test_a_debugging_lab_shows_its_evidence(page: Any, site: str) -> None:
+    page.goto(f"{site}/debug.html")
+    bench(page)
+    cases = page.locator(".lab-evidence")
+    assert cases.locator("summary").all_inner_texts() == ["Evidence of case a", "Evidence of case b"]
+    cases.first.locator("summary").click()
+    printed = cases.first.locator("pre").inner_text()
+    assert "KV blocks" in printed
+    assert "its blocks are" in printed
 
 
 def test_the_text_of_a_lab_outlives_the_page(page: Any, site: str) -> None:
@@ -258,6 +288,28 @@ def test_the_text_of_a_lab_outlives_the_page(page: Any, site: str) -> None:
     lab.code.filter(has_text="class FreeKVCacheBlockQueue").wait_for()
     page.reload()
     bench(page).code.filter(has_text="class FreeKVCacheBlockQueue").wait_for()
+
+
+def test_the_page_of_all_labs_says_how_far_each_is(page: Any, site: str) -> None:
+    def state(of: str) -> str:
+        page.goto(f"{site}/labs.html")
+        page.get_by_role("columnheader", name="in this browser").wait_for()
+        return str(page.locator("tr", has_text=of).locator("td").last.inner_text())
+
+    assert state("02.2") == ""
+    solution = source.render_solution(find_lab("02.1"))
+    for text, expected in [
+        ("# half done", "begun"),
+        (solution, "✓ done"),
+        (solution.replace("self.num_free_blocks += ", "self.num_free_blocks -= "), r"\d+ of \d+ green"),
+    ]:
+        page.goto(f"{site}/lab.html")
+        page.evaluate("localStorage.removeItem('mini_vllm lab 02.1 green')")
+        lab = bench(page)
+        write(page, lab, text)
+        if expected != "begun":
+            run(page, lab, "green")
+        assert re.fullmatch(expected, state("02.1"))
 
 
 def test_hints_come_one_by_one_and_the_reference_after_a_warning(page: Any, site: str) -> None:
@@ -348,11 +400,12 @@ def test_a_load_over_the_capacity_has_no_figures_and_ends_its_curve(page: Any, s
             assert "NaN" not in load.inner_html()
 
 
-def test_a_diagram_is_drawn_by_the_sites_own_mermaid(page: Any, site: str) -> None:
-    page.goto(f"{site}/diagram.html")
-    page.locator("div.mermaid").wait_for()
-    assert page.locator("div.mermaid").bounding_box()["height"] > 20
-    assert page.get_by_text("schedule -->").count() == 0
+def test_formulas_are_set_by_the_sites_own_katex(page: Any, site: str) -> None:
+    page.goto(f"{site}/formula.html")
+    page.locator(".arithmatex .katex-display").wait_for()
+    assert page.locator(".arithmatex .katex").count() == 2
+    assert page.locator(".arithmatex math").count() == 2  # for readers who hear the page
+    assert page.evaluate("document.fonts.ready.then(() => document.fonts.check('16px KaTeX_Math'))")
 
 
 ARITHMETIC = """

@@ -23,7 +23,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 
-from labkit.catalog import ROOT, phases
+from labkit.catalog import ROOT, Lab, labs, phases
 
 pytestmark = pytest.mark.slow
 
@@ -94,6 +94,12 @@ class Document(HTMLParser):
                 self.ids.add(value)
             elif name in ("href", "src", "data-src") and value is not None:
                 self.links.append(value)
+
+
+def links_of(site: Path, page: str) -> set[str]:
+    """Where a page leads inside the site, from its root."""
+    links = Document((site / page).read_text(encoding="utf-8")).links
+    return {urljoin(f"http://site/{page}", link).removeprefix("http://site/") for link in links}
 
 
 def test_every_link_inside_the_site_arrives(site: Path, pages: list[str]) -> None:
@@ -210,6 +216,75 @@ def test_marks_stand_below_their_steps(visit: Any) -> None:
 def test_it_reads_without_javascript(visit: Any) -> None:
     shown = visit(java_script_enabled=False).go("index.html")
     assert "prefill chunk" in shown.inner_text("main")
+
+
+def test_two_clicks_lead_from_the_home_page_to_a_red_test(visit: Any) -> None:
+    shown = visit(viewport=DESK).go("index.html")
+    shown.get_by_role("link", name="Write your first part").click()
+    shown.get_by_role("button", name="Grade").first.click()
+    shown.locator(".lab-first").wait_for(timeout=60_000)
+    assert "is not written yet" in shown.locator(".lab-cell .bench-output").first.inner_text()
+
+
+@pytest.mark.parametrize("lab", list(labs()), ids=lambda lab: lab.id)
+def test_a_contract_and_its_section_are_one_click_apart(site: Path, lab: Lab) -> None:
+    folder = lab.folder.relative_to(ROOT).as_posix()
+    chapter, _, anchor = lab.chapter.removeprefix("docs/").partition("#")
+    section = f"{chapter.removesuffix('.md')}.html"
+    ways = {name: links_of(site, f"{folder}/{name}.html") for name in ("contract", "hints")}
+    assert all({f"{section}#{anchor}", "labs.html"} <= links for links in ways.values())
+    assert f"{folder}/contract.html" in links_of(site, section) & links_of(site, "labs.html")
+    assert f"{section}#{anchor}" in links_of(site, "labs.html")
+
+
+def test_a_source_link_leads_to_numbered_lines(visit: Any) -> None:
+    shown = visit(viewport=DESK).go(CHAPTERS[2])
+    shown.locator("main a[href$='py/mini_vllm/scheduler.py']").first.click()
+    shown.locator(".cm-lineNumbers").wait_for()
+    assert shown.locator("main h1").inner_text() == "mini_vllm/scheduler.py"
+    assert "The scheduler" in shown.locator(".cm-content").inner_text()
+    assert shown.get_by_role("link", name="as plain text").get_attribute("href").endswith("/py/mini_vllm/scheduler.py")
+
+
+@pytest.mark.parametrize("name", ["", "py/nothing.py", "py/../index.html", "https://example.org/x.py"])
+def test_a_source_that_is_not_there_is_said(visit: Any, name: str) -> None:
+    visitor = visit()
+    visitor.go(f"source.html?file={name}").get_by_text("There is no file").wait_for()
+    visitor.wrong = [line for line in visitor.wrong if "404" not in line]
+
+
+def test_a_term_says_what_it_means_where_it_stands(site: Path) -> None:
+    """Every link to an entry of the glossary has its first sentences."""
+    for page in CHAPTERS:
+        terms = re.findall(r'<a href="[^"]*glossary\.html#[^"]+"[^>]*>', (site / page).read_text(encoding="utf-8"))
+        assert len(terms) > 5
+        assert_none([term for term in terms if not re.search(r'title="[A-Z][^"]{30,}"', term)])
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_cheat_sheet_is_printed_on_two_pages(visit: Any, chapter: str) -> None:
+    shown = visit().go(chapter.replace("guide", "cheat-sheet"))
+    assert len(re.findall(rb"/Type\s*/Page\b", shown.pdf(format="A4"))) <= 2
+
+
+def test_paper_has_the_values_of_the_calculators(visit: Any) -> None:
+    shown = visit().go("calculators.html")
+    shown.emulate_media(media="print")
+    forms = shown.locator(".calculator-form")
+    assert forms.count() == shown.locator(".calculator").count() > 3
+    for i in range(forms.count()):
+        assert forms.nth(i).locator(".calculator-results dd").first.is_visible()
+        assert forms.nth(i).locator(":is(select, output)").first.is_visible()
+    assert not forms.locator("input[type=range]").first.is_visible()
+
+
+def test_a_figure_says_that_it_scrolls(visit: Any) -> None:
+    for viewport, state in [(PHONE, "visible"), (DESK, "hidden")]:
+        shown = visit(viewport=viewport).go(CHAPTERS[2])
+        shown.locator("div.kv-timeline[data-src*=thrash]").scroll_into_view_if_needed()
+        figure = shown.locator("kv-timeline[src*=thrash]")
+        figure.locator(".cell.preempted").first.wait_for()
+        figure.get_by_text("scrolls sideways").wait_for(state=state)
 
 
 def test_search_finds_a_term(visit: Any) -> None:

@@ -384,7 +384,7 @@ def test_a_step_in_all_its_parts(figure: Any) -> None:
     assert figure.locator(".budget").inner_text() == "Token budget: 2 of 8 used"
     rows = [" ".join(row.split()) for row in figure.locator(".rows tr").all_inner_texts()]
     assert rows == ["request computed tokens block table", "a 10 + 1 11 1 2 3", "b 8 + 1 9 1 2 4"]
-    assert figure.locator(".queue").inner_text() == "nobody"
+    assert figure.locator(".queue").inner_text() == "none"
     figure.evaluate("(figure) => (figure.step = 7)")
     assert figure.locator(".queue").inner_text() == "c"
     figure.evaluate("(figure) => (figure.step = 10)")

@@ -1,11 +1,11 @@
 """Break-it labs: the learner writes the tests, and they are graded on correct and on buggy versions of the engine.
 
 A lab of debugging is one that has cases, too: engines of which the learner sees what they left behind, and names the
-culprit. versions.toml says of each which bug it is, who is at fault and since when, and labkit.evidence makes what is
-seen.
+culprit. versions.toml says of each which bug it is, which function is at fault and since when, and labkit.evidence
+makes what is seen.
 
-The versions lie packed in the lab's folder (versions.txt), so that nobody reads them by accident. They are made from
-the seeded bugs and the other correct ways of the phase's labs, as proof/<lab>/versions.toml lists them:
+The versions lie packed in the lab's folder (versions.txt), so that learners do not read them by accident. They are made
+from the seeded bugs and the other correct ways of the phase's labs, as proof/<lab>/versions.toml lists them:
 
     correct = ["02.1:ordered_dict", ...]
     [buggy]
@@ -145,7 +145,7 @@ class Suite:
     """The learner's tests, and the versions to run them on. engine: makes the names that a test takes.
 
     A test counts if it is green on every correct version, and on the buggy one when the mistake is taken out of it.
-    Every run begins anew: with the learner's file, the engine and the random numbers as they are at first.
+    Every run begins afresh: with the learner's file, the engine and the random numbers as they are at first.
     """
 
     def __init__(self, lab: Lab, part: Part, engine: Callable[[], Any]) -> None:
@@ -373,7 +373,7 @@ def put_back(owner: Any, names: Mapping[str, Any]) -> bool:
 
 
 def why(error: BaseException) -> str:
-    """What an error says, for somebody who looks at the line that raised it."""
+    """What an error says, for a reader who looks at the line that raised it."""
     if isinstance(error, LabHang):
         return f"it did not come back within {SECONDS:.0f} s"
     return clip(str(error) if isinstance(error, AssertionError | LabkitError) else f"{type(error).__name__}: {error}")

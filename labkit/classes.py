@@ -159,7 +159,7 @@ class Above:
 
 
 def bound(value: Any, instance: Any, cls: type) -> Any:
-    """An attribute as Python gives it to somebody who asks for it."""
+    """An attribute as Python gives it to code that asks for it."""
     get = getattr(type(value), "__get__", None)
     return get(value, instance, cls) if get else value
 

@@ -71,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
     grade = verbs.add_parser("grade")
     grade.add_argument("what", nargs="*", help="lab ids or phases; all by default")
     grade.add_argument("--json", action="store_true", dest="as_json", help="one JSON object for a program to read")
-    grade.add_argument("--from", dest="folder", help="somebody's checkout: only its mine.py files are read")
+    grade.add_argument("--from", dest="folder", help="a submission's checkout: only its mine.py files are read")
     verbs.add_parser("doctor")
     return top
 

@@ -139,7 +139,7 @@ def watch(lab: str | None) -> int:
 
 
 def watch_one(lab: Lab) -> bool:
-    """Until it is done, when it was not; False if somebody ended it. The next process waits while they write."""
+    """Until it is done, when it was not; False if the user ended it. The next process waits while they write."""
     from watchfiles import watch as changes_of
 
     print(f"Watching {lab.typed}; Ctrl-C ends.", flush=True)
@@ -328,10 +328,10 @@ def run(phase: str, prompt: str | None, mine: str) -> int:
 def grade(what: Sequence[str], as_json: bool, folder: str | None) -> int:
     """Every test of every lab, for a teacher; exit status 0 if all were run and are green.
 
-    folder: somebody's checkout. Of it only the mine.py files are read: tests and grader are those of this one.
+    folder: the checkout of a submission. Of it only the mine.py files are read: tests and grader are those of this one.
     """
     if folder is not None and not Path(folder).is_dir():
-        raise LabkitError(f"{shown(folder)} is no folder: --from takes somebody's checkout.")
+        raise LabkitError(f"{shown(folder)} is no folder: --from takes the checkout of a submission.")
     report = {}
     for lab in select(what):
         file = Path(folder, lab.typed) if folder else lab.mine

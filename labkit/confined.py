@@ -177,7 +177,7 @@ def forbid(scratch: Path, trusted: Sequence[Path]) -> None:
         return not ((place + os.sep).startswith(within) or place in ("", os.devnull))
 
     def by_file(frame: FrameType | None) -> bool:
-        """Whether the nearest code that is not the standard library's is the learner's, or nobody's."""
+        """Whether the nearest code that is not the standard library's is the learner's, or of unknown origin."""
         while frame is not None and is_standard(frame.f_code.co_filename):
             frame = frame.f_back
         return frame is None or not frame.f_code.co_filename.startswith(others)

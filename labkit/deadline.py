@@ -1,6 +1,6 @@
 """Deadlines that a busy or starved machine does not bring forward.
 
-Two kinds of waiting are nobody's fault, and Linux counts both. A thread waits for a core while others have them
+Two kinds of waiting are not the test's fault, and Linux counts both. A thread waits for a core while others have them
 ("run delay", the second number of /proc/<pid>/schedstat). The host of a virtual machine gives its cores to others for a
 while ("steal" in /proc/stat, see proc(5)); the time for which a thread is said to have run goes on meanwhile. Where the
 system counts neither, a deadline is one by the clock.
@@ -75,7 +75,7 @@ class KernelFile:
         try:
             if self._descriptor >= 0:
                 close(self._descriptor)
-        except OSError:  # somebody else closed it
+        except OSError:  # other code closed it
             return
 
 

@@ -12,7 +12,7 @@ MAX_COLUMNS = 16
 
 
 class Step(NamedTuple):
-    """What one step did: tokens computed by request in scheduling order, who was preempted, who finished."""
+    """What one step did: tokens computed by request in scheduling order, preempted and finished requests."""
 
     scheduled: dict[str, int]
     preempted: list[str]
@@ -41,7 +41,7 @@ def drive(scheduler: Any, *, token_id: int = 100, tokens: Mapping[str, int] | No
 
 
 def scheduler(scheduler: Any) -> str:
-    """Who runs, who waits, how far everybody is, and the free blocks."""
+    """The running and the waiting requests, how far each is, and the free blocks."""
     kv = scheduler.kv_cache_manager
     lines = []
     for place, requests in (("running", scheduler.running), ("waiting", scheduler.waiting)):
@@ -51,7 +51,7 @@ def scheduler(scheduler: Any) -> str:
                 f"blocks {ids(kv.get_block_ids(request.request_id))}"
             )
     return "\n".join(
-        [*(lines or ["nobody runs or waits"]), f"free {kv.num_free_blocks} of {kv.num_usable_blocks} blocks"]
+        [*(lines or ["no request runs or waits"]), f"free {kv.num_free_blocks} of {kv.num_usable_blocks} blocks"]
     )
 
 
@@ -69,7 +69,7 @@ def queue(queue: Any) -> str:
 def timeline(mine: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]] = (), whose: str = "") -> str:
     """Steps of a trace as columns, requests as rows: tokens computed, x for preempted, . for waiting.
 
-    other: the same steps of somebody else, whose name is `whose`; those that differ come first, in two rows.
+    other: the same steps of another scheduler, whose name is `whose`; those that differ come first, in two rows.
     """
     if not mine:
         return ""

@@ -101,7 +101,7 @@ def tell(lab: Lab, case: str, out: Console) -> None:
 
 
 def lines_of(trace: Record) -> Iterator[str]:
-    """A trace in words: who came, and each step."""
+    """A trace in words: its requests, and each step."""
     config = ", ".join(f"{name} {value}" for name, value in trace["config"].items())
     yield f"config    {config}"
     for spec in trace["requests"]:

@@ -118,7 +118,7 @@ class Grader:
         return line or ("dead", "")
 
     def _listen(self) -> None:
-        """The thread that reads: lines without the secret are nobody's."""
+        """The thread that reads: lines without the secret do not count."""
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in iter(lambda: lines.readline(MOST_BYTES), b""):
@@ -264,7 +264,7 @@ def copy_lab(lab: Lab, root: Path) -> Path:
 
 
 def is_checkout(path: Path) -> bool:
-    """Whether modules that lie there may be this checkout's, or those of the folder in which somebody stands."""
+    """Whether modules that lie there may be this checkout's, or those of the folder in which the user stands."""
     return path.resolve() in (ROOT, Path.cwd())
 
 

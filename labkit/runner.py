@@ -140,7 +140,7 @@ def outcome_of(error: BaseException) -> str:
 
 
 def is_begun(lab: Lab, file: Path) -> bool:
-    """Whether somebody has written something into a file that was the stub."""
+    """Whether the learner has written something into a file that was the stub."""
     try:
         return source.read(file) != source.read(lab.stub)
     except LabkitError:

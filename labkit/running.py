@@ -107,7 +107,7 @@ def parts_of(chosen: Sequence[Lab], options: Mapping[str, Any]) -> tuple[list[Pa
                 left_out[lab.id] = f"since {str(error).splitlines()[0]}"
                 continue
             if part and part.unwritten:
-                left_out[lab.id] = "since they are not written any more"
+                left_out[lab.id] = "since they are no longer written"
             elif part:
                 parts.append(part)
     return parts, left_out

@@ -1,7 +1,8 @@
 """The reference as source text: stubs and solutions are cut from it; a learner's file is looked over before it runs.
 
-One source: nobody writes a stub. Signatures, docstrings and comments are copied as they stand; in a stub a body becomes
-one call of todo(). The imports are those that the reference's own bodies need, so a learner has the names at hand.
+There is one source, and no stub is written by hand. Signatures, docstrings and comments are copied as they stand; in a
+stub a body becomes one call of todo(). The imports are those that the reference's own bodies need, so a learner has the
+names at hand.
 """
 
 import ast
@@ -266,7 +267,7 @@ def parse(file: Path, text: str | None = None) -> ast.Module:
 
 @cache
 def tree_of(text: str) -> ast.Module:
-    """The syntax tree of a text; those of a break-it lab are looked at many times. Nobody changes it."""
+    """The syntax tree of a text; those of a break-it lab are looked at many times. It is never changed."""
     return ast.parse(text)
 
 
@@ -376,7 +377,7 @@ def refuse_looking(tree: ast.Module, file: Path) -> None:
             found = [node.value] if node.value in LOOKING else []
         if found:
             raise LabkitError(
-                f"{file.name}:{getattr(node, 'lineno', 0)}: {', '.join(found)} shows who is tested, or who tests.\n"
+                f"{file.name}:{getattr(node, 'lineno', 0)}: {', '.join(found)} shows what is tested, or what tests.\n"
                 "A test of yours asks only what an engine does, in the names of contract.md."
             )
 

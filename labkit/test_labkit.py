@@ -77,7 +77,7 @@ def lab(tmp_path: Path) -> Lab:
     modules = ("mini_vllm.request", "mini_vllm.kv_cache", "mini_vllm.scheduler")
     made = Lab(
         "99.1",
-        "Who samples",
+        "Which requests sample",
         folder,
         (slot,),
         (),
@@ -702,7 +702,7 @@ def test_what_finds_nothing(break_it: Lab, text: str, why: str) -> None:
     ],
 )
 def test_a_test_may_not_look_at_the_version(break_it: Lab, line: str) -> None:
-    with pytest.raises(LabkitError, match="shows who is tested"):
+    with pytest.raises(LabkitError, match="shows what is tested"):
         grade(break_it, f"def test_x(lab):\n    {line}\n")
 
 

@@ -167,7 +167,7 @@ def test_lab_run_names_what_is_in_and_what_is_left_out(run: Callable[..., str]) 
     assert "Yours: 03.1, 03.4, 03.9.\n" in said
     assert "The reference's, since they are not done: 03.2, 03.3, 03.13.\n" in said
     assert "The reference's, since mine.py:1: invalid syntax: 03.6.\n" in said
-    assert "The reference's, since they are not written any more: 03.5.\n" in said
+    assert "The reference's, since they are no longer written: 03.5.\n" in said
     assert "The reference's, for other engines (`lab run ID` takes that of a lab): 03.8, 03.10, 03.11.\n" in said
     assert all(name in said for name in ("ann-2", "eve", "preempted", "Without torch a fake model answers"))
     assert "the same decisions as the reference in all 100 scenarios" in said

@@ -47,7 +47,7 @@ class LabHang(BaseException):
 class Watch:
     """One block of code under watch.
 
-    fires: a LabHang may be on its way; left: its owner is out; settled: none comes any more.
+    fires: a LabHang may be on its way; left: its owner is out; settled: no more will come.
     """
 
     def __init__(self, seconds: float, file: Path | None) -> None:
@@ -176,7 +176,7 @@ def look() -> None:
 def is_coming_or_going(thread_id: int) -> bool:
     """Whether a thread is between the two lines of `with watchdog()`: on its way into the block, or out of it.
 
-    A LabHang there would keep leave() from running, and the next ones would come where nobody expects them. What this
+    A LabHang there would keep leave() from running, and the next ones would come where no code expects them. What this
     sees is what the thread goes on with: it stands where it gave up the interpreter's lock, and meets a LabHang there.
     """
     frame = sys._current_frames().get(thread_id)
@@ -206,7 +206,7 @@ def line_of(thread_id: int, file: Path | None) -> str:
 
 
 def is_debugging() -> bool:
-    """Whether somebody steps through the program: a trace function is set, or a debugger watches in its own way."""
+    """Whether a debugger steps through the program: a trace function is set, or a debugger watches in its own way."""
     if sys.gettrace() is not None and "coverage" not in repr(sys.gettrace()):
         return True
     monitoring = getattr(sys, "monitoring", None)

@@ -79,6 +79,6 @@ def remember_lines(name: str, text: str) -> None:
 
 
 def forget_engine() -> None:
-    """The next import reads the engine anew."""
+    """The next import reads the engine again."""
     for name in [name for name in sys.modules if name.split(".")[0] == "mini_vllm"]:
         del sys.modules[name]

@@ -1,7 +1,7 @@
 """Blocks of KV cache: which are free, in what order they are reused, and which content can be found again.
 
 The pool owns every block. A block is in exactly one place: it is the null block, or it is held by ref_cnt > 0 block
-tables, or it waits in the free queue. A free block keeps its hash, hence its content, until somebody takes it: the
+tables, or it waits in the free queue. A free block keeps its hash, hence its content, until a request takes it: the
 free queue is the prefix cache's eviction order. Called by the KV cache manager only.
 Source: vllm/v1/core/block_pool.py and FreeKVCacheBlockQueue in vllm/v1/core/kv_cache_utils.py.
 """
@@ -163,7 +163,7 @@ class BlockPool:
         return taken
 
     def touch(self, blocks: Iterable[KVCacheBlock]) -> None:
-        """Hold cached blocks once more; one that nobody held leaves the free queue."""
+        """Hold cached blocks once more; one that no request held leaves the free queue."""
         for block in blocks:
             if block.ref_cnt == 0:
                 self.free_queue.remove(block)

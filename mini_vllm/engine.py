@@ -228,7 +228,7 @@ class LLMEngine:
             )
 
     def shutdown(self) -> None:
-        """Give back what the executor holds, such as processes. Call it when nothing is in flight any more."""
+        """Give back what the executor holds, such as processes. Call it when no request is in flight."""
         self.executor.shutdown()
 
     # --- one step -------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """EngineCore: the loop schedule() -> execute() -> update_from_output(), and nothing else.
 
 Token ids go in, TokenDeltas come out. There is no text here, no clock, no tensor and no seed: the scheduler decides, an
-Executor computes, listeners watch, and the core carries data between them. A step has two halves, so that whoever owns
-the core may do something else while the model runs; requests may be added or aborted between the halves.
+Executor computes, listeners watch, and the core carries data between them. A step has two halves, so that a program
+that owns the core may do something else while the model runs; requests may be added or aborted between the halves.
 
 A step commits, or it is undone, wherever it is interrupted: see recovery.py.
 Source: EngineCore in vllm/v1/engine/core.py.
@@ -187,7 +187,7 @@ class EngineCore(Recovery):
                 sample_req_ids.append(fork.request_id)
                 sample_rows.append(row)
                 new_rows[fork.request_id] = make_sampling_row(fork)
-                known[fork.request_id] = ()  # it has no table before its own first step, which sends it anew
+                known[fork.request_id] = ()  # it has no table before its own first step, which sends it again
         finished_req_ids, self._finished_req_ids = tuple(self._finished_req_ids), []
         req_ids, sampled = tuple(output.num_scheduled_tokens), tuple(sample_req_ids)
         return StepInput(

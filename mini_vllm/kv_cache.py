@@ -3,7 +3,7 @@
 Only full blocks are hashed, each chained to the one before it, so that equal hashes mean equal prefixes. A block is
 cached when its slots are allocated, before they are computed: a request admitted later in the same step may share
 it. That is safe because every layer writes the K and V of the whole batch before it attends (attention/); the price
-is that whoever drops a request between allocation and computation has to withdraw its hashes, which free() does.
+is that code which drops a request between allocation and computation has to withdraw its hashes, which free() does.
 Called by the scheduler. Source: vllm/v1/core/kv_cache_manager.py, single_type_kv_cache_manager.py, kv_cache_utils.py.
 """
 
@@ -133,7 +133,7 @@ class KVCacheManager:
     def num_blocks_needed(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()) -> int:
         """How many free blocks it takes to give the request slots for its first num_tokens tokens. Changes nothing.
 
-        A computed block that nobody holds counts: it lies in the free queue and would leave it.
+        A computed block that no request holds counts: it lies in the free queue and would leave it.
         """
         table = self._tables.get(request.request_id, ())
         num_needed = max(-(-num_tokens // self.block_size) - len(table) - len(computed_blocks), 0)
@@ -229,7 +229,7 @@ class KVCacheManager:
     def cache_blocks(self, request: Request) -> None:
         """Publish the full blocks of computed tokens that are not yet: those that accepted drafts filled.
 
-        Whoever verifies drafts may call it after the step; else they are published by the next allocate_slots().
+        Code that verifies drafts may call it after the step; else they are published by the next allocate_slots().
         """
         if request.request_id in self._num_published:
             self._cache_blocks(request, 0, request.num_computed_tokens // self.block_size)

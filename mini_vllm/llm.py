@@ -55,7 +55,7 @@ class LLM:
         self.chat_templates = ChatTemplateRenderer(self.engine.tokenizer)
         self._ids = count()
         self._num_failures = 0  # steps in a row
-        self._latest: dict[str, RequestOutput | None] = {}  # of the requests that somebody here waits for
+        self._latest: dict[str, RequestOutput | None] = {}  # of the requests for which a caller waits
 
     def generate(
         self,
@@ -109,7 +109,7 @@ class LLM:
                     self._step()
                     output = self._latest[request_id]
                     if output is not None and output is not previous:
-                        delta = output.delta_since(previous)  # of several steps, if somebody else has stepped, too
+                        delta = output.delta_since(previous)  # of several steps, if another caller has stepped, too
                         previous = output
                         if delta.outputs:  # else it was told twice: the first time was interrupted
                             yield delta
@@ -204,11 +204,11 @@ class LLM:
             self._latest.pop(request_id, None)
 
     def _step(self) -> None:
-        """One step for everybody: a stream and a generate() in flight together each find their own output.
+        """One step for all callers: a stream and a generate() in flight together each find their own output.
 
         A step that fails is tried again, until the engine has found out which request is at fault and ended it.
         """
-        if not self.engine.has_unfinished_requests():  # somebody has ended requests in the scheduler, and told nobody
+        if not self.engine.has_unfinished_requests():  # another caller has ended them in the scheduler
             for request_id in list(self._latest):
                 self.engine.abort(request_id)
             return
@@ -218,7 +218,7 @@ class LLM:
         except (SchedulerStalledError, EngineBusyError):
             raise
         except Exception:
-            self._num_failures = 0 if self.engine.core.deltas else self._num_failures + 1  # 0: somebody was found
+            self._num_failures = 0 if self.engine.core.deltas else self._num_failures + 1  # 0: one was found at fault
             if self._num_failures > MAX_TRIES:
                 raise
             logger.warning("a step has failed and is tried again", exc_info=True)

@@ -3,10 +3,10 @@
 What: the part of EngineCore that deals with faults: of the model, of a listener, of the user who presses Ctrl-C.
 Why like this: only the tokens of the requests cannot be made again; queues, block tables and blocks can. So nothing
 here repairs anything. When the model fails, the scheduler is between two calls, and knows how to undo its decision.
-When a call that changes the scheduler breaks off midway, a mark stays behind (is_torn), and whoever calls next restarts
+When a call that changes the scheduler breaks off midway, a mark stays behind (is_torn), and the next call restarts
 the scheduler from the tokens. Both need no more than what every step notes beforehand: how many tokens there were.
 A request that makes every step fail would stop all others. So after MAX_FAILURES in a row the requests of a step are
-run one by one, and those that fail by themselves end with an error. If as many steps more fail, and nobody can tell
+run one by one, and those that fail by themselves end with an error. If as many steps more fail, and it cannot be told
 whose fault it is, all requests of the step end so. A listener that raises is called no more.
 """
 
@@ -42,7 +42,7 @@ def restore(request: Request, all_token_ids: list[int], output_token_ids: list[i
 class Recovery:
     """The state of a step that is under way, and how to undo it.
 
-    deltas: what the last step brought, until the next one begins, for whoever was interrupted while taking it in.
+    deltas: what the last step brought, until the next one begins, for a caller that was interrupted while taking it in.
     """
 
     def __init__(self, scheduler: SchedulerInterface, executor: Executor) -> None:
@@ -73,7 +73,7 @@ class Recovery:
     def fail_step(self, cause: BaseException | None = None) -> None:
         """Undo the step that is under way, if there is one: its requests are preempted, and tried again.
 
-        cause: what was raised. Those that have failed by themselves end; all, if nobody finds out which it is.
+        cause: what was raised. Those that have failed by themselves end; all, if it cannot be found out which it is.
         """
         self.mend()
         if self._step is None:
@@ -107,7 +107,7 @@ class Recovery:
             self._after_failure()
 
     def _after_failure(self) -> None:
-        """Nobody knows what the runner has taken in of the step: it has to forget everything."""
+        """How much of the step the runner has taken in is unknown: it has to forget everything."""
         self._before, self._step, self._failed = [], None, {}
         self._known, self._finished_req_ids, self._forget_all = {}, [], True
         self._is_torn = False
@@ -126,7 +126,7 @@ class Recovery:
                 logger.exception("%r has failed in %s and is called no more", listener, event)
 
     def _end_with_error(self, request: Request) -> None:
-        """End a request, and let nobody find what it has computed: the same K and V may spoil another request."""
+        """End a request, and let no request find what it has computed: the same K and V may spoil another request."""
         self.scheduler.finish_request(request.request_id, "error")
         self._forget(request.request_id)
         request.num_computed_tokens = 0

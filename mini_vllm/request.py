@@ -36,7 +36,7 @@ class Request:
     0 <= num_computed_tokens <= num_tokens = num_prompt_tokens + len(output_token_ids).
 
     Raises EmptyPromptError for a prompt without tokens, InvalidParameterError for an option of the wrong kind: found
-    later, in the scheduler, it would stop everybody.
+    later, in the scheduler, it would stop all requests.
     """
 
     __slots__ = (

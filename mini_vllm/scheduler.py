@@ -1,4 +1,4 @@
-"""The scheduler: who computes how many tokens in the next step.
+"""The scheduler: how many tokens each request computes in the next step.
 
 Every step has one token budget. Running requests take from it first, in order of admission; what is left admits
 waiting requests. A request never asks for a phase, only for the tokens it is behind. When blocks run out, the
@@ -57,7 +57,7 @@ def urgency(request: Request) -> tuple[int, float, str]:
 
 
 class SchedulerInterface(ABC):
-    """What an engine asks of any policy, and what all of them share: who is there, and the limits of a step.
+    """What an engine asks of any policy, and what all of them share: the requests, and the limits of a step.
 
     It owns every unfinished request: it is in waiting (WAITING or PREEMPTED) or in running (RUNNING). Source:
     SchedulerInterface in vllm/v1/core/sched/interface.py.
@@ -258,7 +258,7 @@ class Scheduler(SchedulerInterface):
     # --- one step -------------------------------------------------------------------------------------------------
 
     def schedule(self) -> SchedulerOutput:
-        """Decide the next step. Running first; nobody is admitted in a step that had to preempt."""
+        """Decide the next step. Running first; no request is admitted in a step that had to preempt."""
         output = SchedulerOutput()
         token_budget = self._schedule_running(list(self.running), output, self.max_num_batched_tokens)
         if not output.preempted_req_ids:
@@ -291,7 +291,7 @@ class Scheduler(SchedulerInterface):
         return token_budget
 
     def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
-        """Admit from the head of the queue; a head that does not fit blocks those behind it, so nobody starves."""
+        """Admit from the head of the queue; a head that does not fit blocks those behind it, so no request starves."""
         kv = self.kv_cache_manager
         while token_budget > 0 and len(self.running) < self.max_num_seqs:
             request = self._next_waiting()
@@ -318,7 +318,7 @@ class Scheduler(SchedulerInterface):
     def _clamp_new_tokens(self, num_new_tokens: int, token_budget: int) -> int:
         """How many of the tokens that a request is behind it may compute in this step: the size of its chunk."""
         threshold = self.long_prefill_token_threshold
-        if threshold and len(self._requests) > 1:  # a lone request has nobody to make room for
+        if threshold and len(self._requests) > 1:  # a lone request need not make room for others
             num_new_tokens = min(num_new_tokens, threshold)
         return num_new_tokens if num_new_tokens < token_budget else token_budget
 
@@ -363,7 +363,7 @@ class Scheduler(SchedulerInterface):
         if self.policy == "fcfs":
             return self.running.pop()
         # Among equals of priority and arrival time it is the first, as in vLLM. Without reserve_full_sequence two such
-        # requests can preempt each other for ever, there as here: give requests arrival times of their own.
+        # requests can preempt each other without end, in vLLM as here: give requests arrival times of their own.
         victim = max(self.running, key=lambda request: (request.priority, request.arrival_time))
         self.running.remove(victim)
         return victim

@@ -32,7 +32,7 @@ class Logprob(NamedTuple):
 
 
 class SampledToken(NamedTuple):
-    """logprobs: the most likely tokens and the sampled one by token id, None if nobody asked."""
+    """logprobs: the most likely tokens and the sampled one by token id, None if the request did not ask for them."""
 
     token_id: int
     logprobs: dict[int, Logprob] | None
@@ -66,7 +66,7 @@ class KVPlan:
     swap_out: tuple[SwapOut, ...] = ()  # (block, CPU block)
     swap_in: tuple[SwapIn, ...] = ()  # (CPU block, block)
     copy: tuple[BlockPair, ...] = ()  # (block, block): all are read before any is written
-    connector: Any = None  # what a connector's scheduler side tells its worker side; nobody between looks into it
+    connector: Any = None  # what a connector's scheduler side tells its worker side; the code between does not read it
     rewritten_req_ids: tuple[str, ...] = ()  # whose block tables changed not only at the end: they are sent whole
 
     def __bool__(self) -> bool:
@@ -157,7 +157,7 @@ class StepInput:
     finished_req_ids: tuple[str, ...] = ()
     """Requests that the runner knows and that ended since the last step: what is kept of them goes, first of all."""
     forget_all: bool = False
-    """A step has failed, and nobody knows what the runner has taken in of it: all that is kept goes, and comes anew."""
+    """A step has failed, and how much of it the runner has taken in is unknown: forget everything; it is sent again."""
     kv: KVPlan = KVPlan()
 
     @classmethod

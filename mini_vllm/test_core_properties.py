@@ -711,7 +711,7 @@ class StepWorld:
     def check_work_is_conserved(
         self, output: SchedulerOutput, stayed: Sequence[Request], preempted: Sequence[Request]
     ) -> None:
-        """Nobody idles beside a free budget, nobody waits beside a free place: the positive control of admission."""
+        """No request idles beside a free budget or waits beside a free place: the positive control of admission."""
         scheduler, kv, options = self.scheduler, self.kv, self.options
         left = self.budget - output.total_num_scheduled_tokens
         given_back = sum(r.num_tokens for r in preempted)  # at most; after that nobody is asked again

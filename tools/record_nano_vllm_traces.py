@@ -131,7 +131,7 @@ class Run:
         self._watch()
 
     def _watch(self) -> None:
-        """Note who is preempted, and why."""
+        """Note which request is preempted, and why."""
         preempt = self.scheduler.preempt
 
         def watched(seq: Any) -> Any:

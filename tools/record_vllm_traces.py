@@ -20,7 +20,7 @@ used here, pip warns and it works):
         llguidance
 
 How it works: for every category a generator draws many scenarios (a config, requests, aborts); each is run; a watcher
-counts the rules that it exercises (a preemption, a prefix hit on a block that somebody holds, a refusal by the
+counts the rules that it exercises (a preemption, a prefix hit on a block that a request holds, a refusal by the
 watermark, ...); then traces are kept as long as they show a rule in a strength that few of those kept show. The schema
 is in traces/README.md.
 
@@ -107,7 +107,7 @@ class Shape:
     aborts: float = 0.0  # chance of an abort for each request
     vocab_size: tuple[int, ...] = (30, 100)
     focus: tuple[str, ...] = ()  # a trace is kept only if it exercises one of these rules
-    low_first: bool = False  # arrivals in order of falling urgency: who comes later preempts who came before
+    low_first: bool = False  # arrivals in order of falling urgency: a later request preempts an earlier one
 
 
 CATEGORIES: dict[str, Shape] = {
@@ -311,7 +311,7 @@ def _request(request_id: str, step: int, prompt: list[int], max_tokens: int, pri
 
 
 def _output_of(request: Json, vocab_size: int) -> list[int]:
-    """What the fake model will say, as long as nobody interrupts it."""
+    """What the fake model will say, unless it is interrupted."""
     output: list[int] = []
     while len(output) < request["max_tokens"] and not (output[-1:] == [EOS] and not request["ignore_eos"]):
         output.append(sample_token(request["sample_seed"], len(request["prompt"]) + len(output), vocab_size))
@@ -638,7 +638,7 @@ class Watcher:
 
 
 class LivelockError(Exception):
-    """vLLM gets nowhere: equal requests preempt one another for ever (full-sequence reservation switched off)."""
+    """vLLM gets nowhere: equal requests preempt one another without end (full-sequence reservation switched off)."""
 
 
 @dataclass
@@ -724,7 +724,7 @@ class Run:
         record |= {key: value for key, value in optional.items() if value}
         record["free_sched"] = self.pool.get_num_free_blocks()
         self.totals["preemptions"] += len(self.watcher.preempted)
-        stats = self.manager.prefix_cache_stats  # of this step: vLLM starts anew in update_from_output
+        stats = self.manager.prefix_cache_stats  # of this step: vLLM starts again in update_from_output
         for name in ("requests", "queries", "hits"):
             self.totals[f"prefix_{name}"] += getattr(stats, name)
             self.totals[f"preempted_{name}"] += getattr(stats, f"preempted_{name}")

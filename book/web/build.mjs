@@ -1,4 +1,4 @@
-// `npm run build`: bundles src/ into dist/, beside Pyodide and Mermaid, which a page loads when it uses them. The hook
+// `npm run build`: bundles src/ into dist/, beside Pyodide, which a page loads when it uses it. The hook
 // of mkdocs copies dist/ into the site's assets/.
 import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { existsSync } from "node:fs";
@@ -11,7 +11,7 @@ const PYODIDE = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_s
 
 await rm(here("dist"), { recursive: true, force: true });
 await build({
-  entryPoints: [file("src/book.js"), file("src/worker.js")],
+  entryPoints: [file("src/book.js"), file("src/worker.js"), file("src/math.css")],
   outdir: file("dist"),
   bundle: true,
   splitting: true, // what a page may not use is a file of its own
@@ -20,6 +20,8 @@ await build({
   minify: true,
   chunkNames: "[name]-[hash]",
   external: ["./pyodide/*"],
+  loader: { ".woff2": "file", ".woff": "empty", ".ttf": "empty" },
+  assetNames: "fonts/[name]",
   alias: { timeline: file(existsSync(here(TIMELINE)) ? TIMELINE : "src/no-timeline.js") },
   legalComments: "none",
   logLevel: "warning",
@@ -29,10 +31,17 @@ await mkdir(here("dist/pyodide"));
 for (const name of PYODIDE) await cp(here(`node_modules/pyodide/${name}`), here(`dist/pyodide/${name}`));
 const lock = JSON.parse(await readFile(here("node_modules/pyodide/pyodide-lock.json"), "utf-8"));
 await writeFile(here("dist/pyodide/pyodide-lock.json"), JSON.stringify({ ...lock, packages: {} })); // none is offered
-await cp(here("node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"), here("dist/mermaid.js"));
 
-// Bundled code keeps its licences.
-const LICENCES = { "@codemirror/view": "CodeMirror", "@lezer/common": "Lezer", "@mermaid-js/tiny": "Mermaid" };
+const INTER = "node_modules/@fontsource-variable/inter/files/inter-latin-wght-normal.woff2";
+await cp(here(INTER), here("dist/fonts/inter.woff2"));
+
+// What is bundled keeps its licences.
+const LICENCES = {
+  "@codemirror/view": "CodeMirror",
+  "@fontsource-variable/inter": "Inter",
+  "@lezer/common": "Lezer",
+  katex: "KaTeX",
+};
 const texts = await Promise.all(
   Object.entries(LICENCES).map(async ([name, title]) => {
     return `${title}\n\n${await readFile(here(`node_modules/${name}/LICENSE`), "utf-8")}`;

@@ -27,7 +27,7 @@ from mini_vllm.attention.metadata import Array, AttentionMetadata, ragged, to_de
 SPLIT = 512  # keys of a partial result, or a multiple of it for the longest requests
 MAX_SPLITS = 64  # of a request: 8 KV heads make 512 programs of it, several for every multiprocessor of a large GPU
 # Rows of 32 and 16 bytes, so that every table begins at a multiple of 16 bytes, one behind the other: Triton compiles
-# a kernel anew for a pointer that does not.
+# a kernel again for a pointer that does not.
 TILE_COLUMNS = 8  # first row, queries, first position, request, first key, end of the keys, partial or -1, nothing
 MERGE_COLUMNS = 4  # first row, queries, first partial, partials
 

@@ -134,7 +134,7 @@ class _DimHandler(logging.Handler):
 
 
 def busy(text: str, screen: Console | None = None) -> AbstractContextManager[object]:
-    """A spinner on stderr while something takes its time; nothing where nobody looks."""
+    """A spinner on stderr while something takes its time; nothing where stderr is no terminal."""
     screen = screen or console(stderr=True)
     return screen.status(text) if screen.is_terminal else nullcontext()
 

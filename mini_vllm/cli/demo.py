@@ -210,4 +210,4 @@ def notes(record: dict[str, Any]) -> Iterator[str]:
             f"It came back in step {back} and computed {row.num_recomputed_tokens} tokens again."
         )
     if not victims:
-        yield "Preemption: none, there were blocks for everybody. Try fewer with --blocks."
+        yield "Preemption: none, there were blocks for all requests. Try fewer with --blocks."

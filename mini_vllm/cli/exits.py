@@ -20,7 +20,7 @@ from mini_vllm.errors import InvalidLogitsError, MiniVllmError, RequestFailedErr
 from mini_vllm.observe.files import printable
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
-FAILURES = (InvalidLogitsError, RequestFailedError, SchedulerStalledError)  # of these nobody's call is the cause
+FAILURES = (InvalidLogitsError, RequestFailedError, SchedulerStalledError)  # no call is the cause of these
 MAX_LINE = 1000  # characters of a line of a message
 NEEDS_ENGINE = (
     "this command runs a model and needs {}, which is not installed.\n"
@@ -49,7 +49,7 @@ def run_program(
     try:
         sys.stderr.flush()
     except OSError:
-        _silence(sys.stderr)  # what nobody could be told does not change the status
+        _silence(sys.stderr)  # a message that could not be written does not change the status
     sys.exit(status)
 
 
@@ -152,7 +152,7 @@ def _silence(stream: TextIO) -> None:
 
 
 def raise_if_interrupted() -> None:
-    """Raise the Ctrl-C that somebody else's code has swallowed, as imports of libraries do now and then."""
+    """Raise the Ctrl-C that other code has swallowed, as imports of libraries do now and then."""
     if _presses:
         raise KeyboardInterrupt
 

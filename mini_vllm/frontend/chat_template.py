@@ -2,7 +2,7 @@
 
 It runs in a process of its own (template_worker.py) that has so many seconds and so many bytes of memory for each
 conversation, and is killed when it takes more; the next one starts it again. What comes out is what transformers'
-tokenizer.apply_chat_template(tokenize=False) gives. Who calls: LLM, and whoever serves chat.
+tokenizer.apply_chat_template(tokenize=False) gives. Called by LLM, and by a server of chats.
 Source: apply_chat_template in transformers/tokenization_utils_base.py, version 5.
 """
 

@@ -4,7 +4,7 @@ What: one detokenizer per choice, and the RequestOutputs that collect the choice
 Why: a token is not a piece of text. A character may span tokens, a stop string too; what is shown must never be taken
 back. Invariant: the text of a choice only ever grows, and holds neither half a character nor a part of a stop string.
 Cost: a step touches its new tokens and nothing older. What came before is copied only for a caller who reads it.
-Who calls: the engine, after each step. State lives from add_request until the last choice has finished.
+Called by the engine, after each step. State lives from add_request until the last choice has finished.
 Source: vllm/v1/engine/output_processor.py, vllm/v1/engine/detokenizer.py.
 """
 
@@ -101,7 +101,7 @@ class Snapshot:
 
 
 class Outputs:
-    """The field RequestOutput.outputs: a list to whoever reads it, made of a Snapshot at the first reading."""
+    """The field RequestOutput.outputs: a list, made of a Snapshot when it is first read."""
 
     def __get__(self, output: "RequestOutput | None", owner: type) -> list[CompletionOutput]:
         if output is None:
@@ -117,7 +117,7 @@ class Outputs:
 class RequestOutput:
     """What a request has produced, all its choices in order. prompt is None when it came as token ids.
 
-    The output of a step is a snapshot: outputs (a list of CompletionOutput) is made when somebody reads it, and shows
+    The output of a step is a snapshot: outputs (a list of CompletionOutput) is made when it is first read, and shows
     the choices as they were after that step, also when the request has gone on.
     """
 
@@ -509,7 +509,7 @@ class OutputProcessor:
     def _take_or_fail(self, state: _RequestState, choice: _Choice, start: int, delta: TokenDelta) -> None:
         """Add a delta to a choice. A tokenizer that fails on it twice ends the choice with an error."""
         transcript, cause = choice.transcript, None
-        for _ in range(2):  # a fault that comes and goes is nobody's
+        for _ in range(2):  # a fault that comes and goes is no request's
             try:
                 if choice.is_torn:
                     self._rewind(choice, start, state.params)
@@ -544,7 +544,7 @@ class OutputProcessor:
         return None if delta.finish_reason is None else detokenizer.flush()
 
     def _rewind(self, choice: _Choice, num_tokens: int, params: SamplingParams) -> None:
-        """Make a choice anew as it was after its first num_tokens tokens, none of which had ended it."""
+        """Make a choice again as it was after its first num_tokens tokens, none of which had ended it."""
         choice.is_torn = True
         transcript = choice.transcript
         del transcript.token_ids[num_tokens:]

@@ -2,7 +2,7 @@
 
 It imports nothing of mini_vllm, so that it starts in a tenth of a second. Questions come on stdin, answers go to
 stdout: 8 bytes of length, then JSON. The system's own timer kills it, also inside a single long operation, and also
-when nobody is there any more who would; it ends by itself when stdin does.
+when no process is left that would; it ends by itself when stdin does.
 Source: _cached_compile_jinja_template in transformers/utils/chat_template_utils.py, version 5: what a template may see.
 """
 

@@ -136,7 +136,7 @@ def load_hf_config(path: Path) -> Any:
 def load_generation_config(path: Path) -> dict[str, Any]:
     """generation_config.json as it stands, {} when there is none: sampling defaults, eos_token_id (int or list).
 
-    Errors: CorruptCheckpointError naming the field that nobody can sample by.
+    Errors: CorruptCheckpointError naming the field that cannot be sampled by.
     """
     file = path / "generation_config.json"
     content = _read_json(file) if file.exists() else {}

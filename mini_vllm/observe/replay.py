@@ -104,7 +104,7 @@ def _missing_features(trace: Record) -> Iterator[str]:
 
 
 def _unknown_fields(trace: Record) -> Iterator[str]:
-    """What is recorded under a name that nobody compares must not pass for equal."""
+    """What is recorded under a name that is not compared must not pass for equal."""
     if unknown := trace["config"].keys() - CONFIG_FIELDS:
         yield f"options not known here ({', '.join(sorted(unknown))})"
     if unknown := set().union(*trace["requests"]) - REQUEST_FIELDS:

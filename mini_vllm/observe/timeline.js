@@ -161,7 +161,7 @@ export function describe(frame, previous) {
   const ended = cells.filter((cell) => cell.end);
   say(ended, (cell) => (cell.end === "abort" ? "is aborted" : `finishes (${cell.end})`) + returns(cell), "end");
   if (frame.failed) parts.push("the model raised, so the step is undone and its requests are preempted");
-  return `Step ${frame.step}: ${parts.join("; ") || "nobody is scheduled"}.`;
+  return `Step ${frame.step}: ${parts.join("; ") || "no request is scheduled"}.`;
 }
 
 // --- how it looks ---------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ output { font-variant-numeric: tabular-nums; white-space: nowrap }
 .tiny { grid-template-columns: repeat(auto-fill, 13px) }
 .tiny .block { height: 11px; border-radius: 0; border-style: solid; font-size: 0 }
 .tiny .cached::after { inset: auto 2px 1px; height: 2px }
-.note { margin: 6px 0 0; font-size: 12.5px; color: var(--soft); overflow-wrap: anywhere }
+.note, .sideways { margin: 6px 0 0; font-size: 12.5px; color: var(--soft); overflow-wrap: anywhere }
 .bar { display: flex; height: 12px; border: 1px solid var(--soft); border-radius: 4px; overflow: hidden }
 .bar i { background: var(--fill); box-sizing: border-box; & + i { border-left: 1px solid var(--bg) } }
 .rows { max-height: 240px; overflow: auto }
@@ -251,12 +251,13 @@ th { color: var(--soft) }
 td { font: 12px/1.6 ${MONO} }
 .queue { display: flex; flex-wrap: wrap; gap: 4px 6px }
 .chip { background: var(--fill); color: var(--on); border-radius: 4px; padding: 0 6px; font: 12px/1.6 ${MONO} }
-@media print { .controls { display: none } .scroll, .rows { max-height: none } }`;
+@media print { .controls, .sideways { display: none } .scroll, .rows { max-height: none } }`;
 const BODY = `<style>${CSS}</style><figure>
 <figcaption></figcaption><ul></ul>
 <div class="scroll" tabindex="0" role="group" aria-label="Requests by steps"><div class="sheet" role="img"
   aria-label="What every request does in every step. The slider chooses a step; the sentence below says what happens."
   ></div></div>
+<p class="sideways" hidden>The figure scrolls sideways →</p>
 <div class="controls"><button class="play" aria-label="Play"><span aria-hidden="true">▶</span></button>
   <button class="back" aria-label="One step back"><span aria-hidden="true">‹</span></button>
   <input type="range" min="0" aria-label="Step">
@@ -372,6 +373,10 @@ class KVTimeline extends (globalThis.HTMLElement ?? Object) {
     this.#part(".blocks").classList.add(...(numBlocks > 64 ? ["many"] : []), ...(numBlocks > 256 ? ["tiny"] : []));
     const most = Math.max(...frames.map((frame) => frame.running.length));
     this.#part(".rows").style.minHeight = `${Math.min(25 * (most + 1), 240)}px`; // what follows stays where it is
+    const scroll = this.#part(".scroll"), sideways = new ResizeObserver(() => {
+      this.#part(".sideways").hidden = scroll.scrollWidth <= scroll.clientWidth + 1;
+    });
+    for (const part of [scroll, this.#part(".sheet")]) sideways.observe(part);
     this.#go(this.#index, false);
   }
 
@@ -426,7 +431,7 @@ class KVTimeline extends (globalThis.HTMLElement ?? Object) {
   #go(index, isOwn = true) {
     if (!this.#frames.length || !this.isConnected) return;
     this.#index = Math.max(0, Math.min(this.#frames.length - 1, index));
-    this.#part(".say").ariaLive = isOwn && !this.#timer ? "polite" : "off"; // nobody wants a whole run read out
+    this.#part(".say").ariaLive = isOwn && !this.#timer ? "polite" : "off"; // a whole run is not read out
     this.#showStep();
     this.#follow();
     if (!isOwn) return;
@@ -435,7 +440,7 @@ class KVTimeline extends (globalThis.HTMLElement ?? Object) {
       if (other !== this && other.getAttribute("sync") === this.getAttribute("sync")) other.step = this.step;
   }
 
-  /** Scroll to the chosen step, and to somebody who computes in it. */
+  /** Scroll to the chosen step, and to a request that computes in it. */
   #follow() {
     const scroll = this.#part(".scroll"), { offsetLeft, offsetWidth } = this.#part(".cursor"), row = 24;
     const label = this.#part(".label").offsetWidth, width = scroll.clientWidth - label - offsetWidth;
@@ -472,8 +477,8 @@ class KVTimeline extends (globalThis.HTMLElement ?? Object) {
       return `<tr><td>${this.#chip(id)}<td>${escape(`${start} + ${n}`)}<td>${known}<td>${escape(table.join(" "))}`;
     });
     const head = ["request", "computed", "tokens", "block table"].map((name) => `<th scope="col">${name}`).join("");
-    this.#part(".rows").innerHTML = rows.length ? `<table><tr>${head}${rows.join("")}</table>` : "nobody";
-    this.#part(".queue").innerHTML = frame.waiting.map((id) => this.#chip(id)).join("") || "nobody";
+    this.#part(".rows").innerHTML = rows.length ? `<table><tr>${head}${rows.join("")}</table>` : "none";
+    this.#part(".queue").innerHTML = frame.waiting.map((id) => this.#chip(id)).join("") || "none";
   }
 
   /** A block is filled if one request holds it, striped if several do, dashed if it is free. */

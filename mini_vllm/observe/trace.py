@@ -30,7 +30,7 @@ Record = dict[str, Any]
 
 
 class TraceRecorder(StepListener):
-    """Watches one scheduler, as a listener of an engine or in the hands of whoever drives the scheduler.
+    """Watches one scheduler, as a listener of an engine or in the hands of the code that drives the scheduler.
 
     stats: whether every step also carries its SchedulerStats.
     """

@@ -62,4 +62,4 @@ class KVConnector(ABC):
 
     @abstractmethod
     def end_step(self, result: KVResult | None) -> None:
-        """The step has ended; None: it failed, and nobody knows what was copied. vLLM: update_connector_output."""
+        """The step has ended; None: it failed, and what was copied is unknown. vLLM: update_connector_output."""

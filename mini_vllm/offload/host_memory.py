@@ -64,7 +64,7 @@ class HostMemoryPool:
         """The copies, (CPU block, block), that fill block_ids from CPU blocks [start, start + len) of the table.
 
         The table stays here until free(), so that a step that fails can still fall back to it. After it is
-        freed in the step that copies, nothing may be stored in that step any more: copies out come first.
+        freed in the step that copies, nothing may be stored in that step: copies out come first.
         """
         cpu_block_ids = self._tables[request_id][start : start + len(block_ids)]
         return list(zip(cpu_block_ids, block_ids, strict=True))

@@ -127,7 +127,7 @@ class OffloadingKVCacheManager(KVCacheManager):
         return self.connector.begin_step()
 
     def end_step(self, result: KVResult | None) -> None:
-        """What a failed step was to load was published, and nobody knows whether it arrived: no lookup may find it."""
+        """What a failed step was to load was published, and whether it arrived is unknown: no lookup may find it."""
         self.connector.end_step(result)
         if result is None:
             for request, start, end in self._loads.values():

@@ -537,7 +537,7 @@ class LateConnector(HostMemoryConnector):
 
 
 class PatientScheduler(Scheduler):
-    """Whoever waits for its load is passed over."""
+    """A request that waits for its load is passed over."""
 
     kv_cache_manager: OffloadingKVCacheManager
 

@@ -97,7 +97,7 @@ def all_options() -> dict[str, Any]:
     for scheduler_cls in SCHEDULERS.values():
         found |= options_of(scheduler_cls.kv_cache_manager_cls) | options_of(scheduler_cls)
     found |= options_of(OffloadingKVCacheManager)
-    return found | {"preemption_mode": "recompute", "nano_vllm": None}  # who has one is there for its other values
+    return found | {"preemption_mode": "recompute", "nano_vllm": None}  # a policy with the option has other values
 
 
 def get_classes(

@@ -4,12 +4,12 @@
 every decision, every block id and every prefix hit is theirs in the recorded traces (traces/nano-vllm). Theirs is:
 
     rule                                          first               newest              prefill_first
-    max_num_seqs limits                           a step              a step              who runs
+    max_num_seqs limits                           a step              a step              running requests
     a decode pays                                 nothing             nothing             one token
     what has to fit into the budget               the whole sequence  what is to compute  what is to compute
     the first of a step may be cut                no                  yes                 yes
     blocks of a request that is cut               -                   all at once         as its chunks go
-    a hit that somebody holds needs a free block  yes                 no                  no
+    a hit that others hold    needs a free block  yes                 no                  no
     a decode wants a free block                   always              if it needs one     if it needs one
     a block can be found                          when allocated      after the step      when allocated
     of blocks with equal content answers          the last            the last            the first
@@ -19,11 +19,11 @@ every decision, every block id and every prefix hit is theirs in the recorded tr
 So more requests may run than max_num_seqs. Those behind the first max_num_seqs get no token until one of these ends.
 
 Three things are no option. nano-vllm asserts that something is scheduled, and fails where a prompt is larger than the
-budget (first) or the pool, and where a request alone has no block left: here a prompt is cut or refused, and who is
-alone wants no block that it does not need. The first version finds a prompt whole in its cache and then has nothing to
-compute: here the last token is always computed. It also finds a block again by a hash that the block has lost, if its
-tokens happen to be the same: here such a block is not found.
-Source: nanovllm/engine/scheduler.py, block_manager.py and sequence.py of https://github.com/GeeeekExplorer/nano-vllm.
+budget (first) or the pool, and where a request alone has no block left: here a prompt is cut or refused, and one that
+is alone wants no block that it does not need. The first version finds a prompt whole in its cache and then has nothing
+to compute: here the last token is always computed. It also finds a block again by a hash that the block has lost, if
+its tokens happen to be the same: here such a block is not found. Source: nanovllm/engine/scheduler.py, block_manager.py
+and sequence.py of https://github.com/GeeeekExplorer/nano-vllm.
 """
 
 from collections.abc import Hashable, Sequence
@@ -151,5 +151,5 @@ class NanoVllmScheduler(PrefillFirstScheduler):
             token_budget -= n
 
     def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
-        """The first version wants as many free blocks as the sequence has, as if nobody held any of them."""
+        """The first version wants as many free blocks as the sequence has, as if no request held any of them."""
         return super()._may_admit(request, num_tokens, () if self.nano_vllm == FIRST else computed_blocks)

@@ -1,10 +1,10 @@
-"""Prefill first: a step either admits requests and computes their prompts, or decodes everybody, never both.
+"""Prefill first: a step either admits requests and computes their prompts, or decodes all running ones, never both.
 
 The rule is simple, and every step is uniform. The price is that no running request gets a token as long as requests
 arrive that fit. This policy shows what vLLM V1 gains by mixing the two.
 
 nano-vllm's are the two kinds of step; that only the first request of a prefill step is cut, and goes on before all
-others (in its newest version; its first cuts nobody); that the first which does not fit ends admission; that hits cost
+others (in its newest version; its first cuts none); that the first which does not fit ends admission; that hits cost
 no budget; that the last of running is the victim, and waits at the front. V1's, and not nano-vllm's, are the limit of
 places, what a decode pays and which blocks are taken and found. With the option nano_vllm, "first" or "newest", these
 are nano-vllm's, too, rule by rule (mini_vllm/policies/nano_vllm.py has the list). Then every decision is that of

@@ -710,7 +710,7 @@ SIZES = {"num_blocks": 9, "block_size": 2, "max_num_seqs": 3, "max_num_batched_t
 
 
 class ScoringManager(KVCacheManager):
-    """Somebody else's, with an option of its own."""
+    """One from outside, with an option of its own."""
 
     def __init__(self, num_blocks: int, block_size: int, *, decay: float = 0.5, **options: Any) -> None:
         super().__init__(num_blocks, block_size, **options)
@@ -718,7 +718,7 @@ class ScoringManager(KVCacheManager):
 
 
 class ScoringScheduler(Scheduler):
-    """Somebody else's, with an option of its own."""
+    """One from outside, with an option of its own."""
 
     kv_cache_manager_cls = ScoringManager
 
@@ -778,7 +778,7 @@ def test_an_option_that_a_class_has_not_is_refused_unless_it_says_the_default() 
 
 
 class OneAtATime(SchedulerInterface):
-    """Somebody else's policy on the interface alone: the first in line is computed to its end."""
+    """A policy from outside on the interface alone: the first in line is computed to its end."""
 
     def _enqueue(self, request: Request) -> None:
         self.waiting.append(request)
@@ -815,7 +815,8 @@ class OneAtATime(SchedulerInterface):
 
 
 def test_a_policy_on_the_interface_alone_can_be_traced() -> None:
-    """Nobody asks for what only V1 has: its options are not described, and are refused unless they say the default."""
+    """It is not asked for what only V1 has: those options are not described, and refused unless they say the
+    default."""
     config = {**SIZES, "vocab_size": 7, "watermark": 0.2, "long_prefill_token_threshold": 0}
     scenario = {"config": config, "requests": [spec("a", 11, 4), spec("b", 3, 2, 1)]}
     trace = run_trace(scenario, scheduler_cls=OneAtATime)

@@ -249,7 +249,7 @@ class World:
         self.listen()
 
     def listen(self) -> None:
-        """Whoever has raised is heard no more: a new one takes its place. No line of the engine runs here."""
+        """A listener that raised is called no more: a new one takes its place. No line of the engine runs here."""
         listeners = self.engine.core.listeners
         if not any(isinstance(listener, Watcher) for listener in listeners):
             listeners.insert(self.rng.randrange(2), Watcher(self))

@@ -50,8 +50,8 @@ class WarmFirstScheduler(Scheduler):
 
     A running request gets tokens at least once in PATIENCE + max_num_seqs steps. New requests are admitted in order of
     arrival. A preempted one keeps its place, so running and resumed ones together are at most max_num_seqs. Once it has
-    waited PATIENCE steps, no new one passes it. So nobody starves. A step looks at max_num_seqs requests at most beyond
-    those that it admits, however many wait.
+    waited PATIENCE steps, no new one passes it. So no request starves. A step looks at max_num_seqs requests at most
+    beyond those that it admits, however many wait.
 
     Raises InvalidParameterError for policy "priority": the score is the order.
     """

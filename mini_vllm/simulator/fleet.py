@@ -7,7 +7,7 @@ prefix_aware   to the replica whose cache holds the longest prefix of the prompt
 
 The loads are out of balance when the busiest replica has more than BALANCE_ABS_THRESHOLD requests more than the idlest
 one, and more than BALANCE_REL_THRESHOLD times as many. Without the threshold on the prefix, a hit of one block would
-beat an empty replica, and replicas that have served nobody yet would stay empty for ever.
+beat an empty replica, and replicas that have served no request yet would stay empty.
 
 Source: policy cache_aware of SGLang's router, with its three defaults. Two things differ here. SGLang's router guesses
 what is cached from what it has sent where, and sends a prompt without a match to the replica with the smallest guess;

@@ -1,6 +1,6 @@
-"""The figures of a load that goes on for ever, with what they leave uncertain; or that there are none.
+"""The figures of a load that goes on without end, with what they leave uncertain; or that there are none.
 
-A run begins with an empty engine and ends in a drain, when nobody arrives any more. Neither is what a server does all
+A run begins with an empty engine and ends in a drain, when no more requests arrive. Neither is what a server does all
 day, and in a short run they are all there is. So a run is cut into NUM_BATCHES stretches of equal time, from the first
 arrival to the last. The first WARM_UP of them are left out, and so is the drain. A figure is that of all other
 stretches together, over all runs. Each of them also gives a value of its own, and how far these lie from the figure is

@@ -3,7 +3,7 @@
 Azure 2023 (Patel et al., Splitwise, ISCA 2024): CSV with TIMESTAMP, ContextTokens, GeneratedTokens. The texts are not
 known, so no two requests share a prefix. Mooncake (Qin et al., FAST 2025): one JSON object a line with timestamp (ms),
 input_length, output_length and hash_ids, one for every 512 tokens of the prompt. A hash id covers its block and all
-before it: equal ids are equal prefixes. What a request generates has no id, so here it is found by nobody.
+before it: equal ids are equal prefixes. What a request generates has no id, so here no request finds it.
 """
 
 import csv

@@ -89,7 +89,7 @@ class InputBatch:
         return request_id in self._rows
 
     def update(self, step: StepInput) -> None:
-        """Take in what is new: who has ended, who comes, new block ids, and the tokens that penalties look at."""
+        """Take in what is new: ended requests, new requests, new block ids, and the tokens that penalties look at."""
         if step.forget_all:
             self.clear()
         for request_id in step.finished_req_ids:

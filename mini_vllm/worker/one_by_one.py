@@ -3,13 +3,13 @@
 from mini_vllm.step import SampledToken, StepInput, StepOutput
 from mini_vllm.worker.executor import Executor
 
-NUM_TRIES = 4  # of each request: a fault that comes and goes is nobody's
+NUM_TRIES = 4  # of each request: a fault that comes and goes is no request's
 
 
 def execute_one_by_one(executor: Executor, step: StepInput) -> tuple[StepOutput, dict[str, Exception]]:
     """Run a step in parts: what happens to the KV cache, then each request by itself, in their order.
 
-    step has to bring all its requests anew, so that a part can be tried again. Returns what came of all parts, and what
+    step has to send all its requests again, so that a part can be tried again. Returns what came of all parts, and what
     the requests raised that failed in every try. If there are any, the whole step has to be undone: others may rely on
     what these were to write. Raises what the part without requests raises.
     """

@@ -4,7 +4,7 @@ What: penalties, temperature, min_p, top_k, top_p, then a draw, in vLLM's order;
 Why like this: the noise is a function of (seed, choice, position, token id) and of nothing else. There is no generator
 whose state a neighbour could advance, so a request draws the same tokens alone or in any batch, preempted or not.
 Invariant: the caller's logits are never written to, and only rows that ask for a thing pay for it: a greedy batch is a
-single max. Who calls: the model runner, once a step.
+single max. Called by the model runner, once a step.
 Source: vllm/v1/sample/sampler.py; Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (SplitMix64).
 """
 

@@ -15,7 +15,7 @@ def make_request(lab, name, length, max_tokens=4):
 
 
 def test_two_that_fit(lab):
-    """Nobody gives way: both say what they were asked for."""
+    """No request is preempted: both say what they were asked for."""
     scheduler = make(lab)
     requests = [make_request(lab, "a", 3), make_request(lab, "b", 3)]
     for request in requests:

@@ -181,7 +181,7 @@ def is_found(name: str, module: str, old: str, new: str, tests: Sequence[str]) -
         environment = os.environ | {"PYTHONPATH": folder}
         try:
             run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
-        except subprocess.TimeoutExpired:  # somebody waits for ever
+        except subprocess.TimeoutExpired:  # a wait without end
             return True
         if run.returncode not in (0, 1):
             raise SystemExit(f"{name}: pytest could not run:\n{run.stdout[-2000:]}{run.stderr[-2000:]}")

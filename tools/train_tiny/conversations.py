@@ -2,7 +2,7 @@
 
 A sequence is a list of token ids and a mask of those to learn. Questions are read but not learned, except in a "walk",
 where each answer is followed by the question about the next term: that gives the model something definite to say after
-its end-of-turn token, which matters to whoever generates with `ignore_eos`.
+its end-of-turn token, which matters to a caller that generates with `ignore_eos`.
 """
 
 import random

@@ -16,30 +16,6 @@ const near = (element) =>
     observer.observe(element);
   });
 
-// The theme draws Mermaid diagrams with a global `mermaid`, which it fetches from another host if there is none. This
-// stand-in brings the site's own copy when the first diagram comes near: it is large.
-let options, brought;
-
-const bringMermaid = () =>
-  new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = new URL("mermaid.js", HERE).href;
-    script.onload = () => {
-      window.mermaid.initialize({ ...options, look: "classic" }); // the real one: the script put it here
-      resolve(window.mermaid);
-    };
-    script.onerror = () => reject(new Error("mermaid.js could not be loaded"));
-    document.head.append(script);
-  });
-
-window.mermaid = {
-  initialize: (given) => void (options = given),
-  render: async (id, text) => {
-    await near([...document.querySelectorAll("pre.mermaid")].find((place) => place.textContent === text));
-    return (await (brought ??= bringMermaid())).render(id, text);
-  },
-};
-
 // What the theme's HTML lacks for readers who hear the page, or use the keyboard. It changes the page as it loads.
 function mendTheme() {
   document.querySelector(".md-search[role=dialog]")?.setAttribute("aria-label", "Search");
@@ -54,11 +30,22 @@ const USED = {
   ".py-cell": () => import("./cells.js"),
   ".lab-cell": () => import("./labs.js"),
   ".calculator": () => import("./calculators.js"),
+  ".all-labs": () => import("./all-labs.js"),
+  ".source-view": () => import("./source.js"),
 };
 
-// A chapter has a dozen of them, so each is made when it comes near. Until then its text stands there.
+// A chapter has a dozen of them, so each is made when it comes near. Until then its text stands there. The calculators
+// of a page are made at once: paper has their values.
 for (const place of document.querySelectorAll(Object.keys(USED).join())) {
   const [, load] = Object.entries(USED).find(([selector]) => place.matches(selector));
-  near(place).then(load).then((module) => module.upgrade([place]));
+  (place.matches(".calculator") ? Promise.resolve() : near(place)).then(load).then((module) => module.upgrade([place]));
+}
+// Formulas are set at once: a page that is printed has not come near to all of them.
+const formulas = document.querySelectorAll(".arithmatex");
+if (formulas.length) import("./math.js").then((module) => module.upgrade(formulas));
+// A link to a Python file leads to the page that shows it with numbered lines; without JavaScript, to the file itself.
+for (const link of document.querySelectorAll('main a[href*="py/"][href$=".py"]')) {
+  const root = new URL("..", HERE).href;
+  if (link.href.startsWith(`${root}py/`)) link.href = `${root}source.html?file=${link.href.slice(root.length)}`;
 }
 addEventListener("load", mendTheme);

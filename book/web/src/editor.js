@@ -31,6 +31,7 @@ export function makeEditor(parent, { label, text, readOnly = false, run, leave, 
         ...defaultKeymap,
       ]),
       lineNumbers(),
+      EditorView.lineWrapping, // no line is cut off
       history(),
       drawSelection(),
       indentUnit.of("    "),

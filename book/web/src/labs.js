@@ -2,6 +2,7 @@
 import { makeBench } from "./bench.js";
 import { button, element } from "./dom.js";
 import { makeEditor } from "./editor.js";
+import { countOf, recall, remember, textOf } from "./kept.js";
 import { ask } from "./python.js";
 
 const HERE = new URL(".", import.meta.url);
@@ -15,26 +16,10 @@ export function upgrade(places) {
   });
 }
 
-// --- the text, kept from visit to visit; a browser may refuse ------------------------------------------------------
+// --- the text, kept from visit to visit -------------------------------------------------------------------------
 
-const keyOf = (lab) => `mini_vllm lab ${lab.id}`;
-
-function kept(lab) {
-  try {
-    return localStorage.getItem(keyOf(lab)) ?? lab.stub;
-  } catch {
-    return lab.stub;
-  }
-}
-
-function keep(lab, text) {
-  try {
-    if (text === lab.stub) localStorage.removeItem(keyOf(lab));
-    else localStorage.setItem(keyOf(lab), text);
-  } catch {
-    // it is gone with the page then
-  }
-}
+const kept = (lab) => recall(textOf(lab.id)) ?? lab.stub;
+const keep = (lab, text) => remember(textOf(lab.id), text === lab.stub ? null : text);
 
 // --- the lab ---------------------------------------------------------------------------------------------------------
 
@@ -54,7 +39,13 @@ function makeLab(place, lab) {
   const head = element("p", { className: "lab-head" }, element("strong", {}, `Lab ${lab.id}: ${lab.title}`));
   head.append(` (${lab.minutes} minutes; what must hold is in its `, contract, ")");
   const onDisk = element("details", {}, element("summary", {}, "On your own machine"), ...place.childNodes);
-  place.replaceChildren(head, bench.root, hints, answer, onDisk);
+  place.replaceChildren(head, ...Object.entries(lab.evidence).map(foldOfCase), bench.root, hints, answer, onDisk);
+}
+
+/** What the engine of a debugging lab left behind, as `lab evidence` prints it. */
+function foldOfCase([name, text]) {
+  const printed = element("pre", { tabIndex: 0, role: "region", "aria-label": `Evidence of case ${name}` }, text);
+  return element("details", { className: "lab-evidence" }, element("summary", {}, `Evidence of case ${name}`), printed);
 }
 
 async function grade(lab, text, bench) {
@@ -71,19 +62,45 @@ async function grade(lab, text, bench) {
     const message = element("pre", { tabIndex: 0, role: "region", "aria-label": "Why it is red" }, red[0].message);
     bench.output.append(title, message);
   }
-  const passed = results.filter((result) => result.outcome === "passed");
-  if (results[0].test) bench.output.append(listOf([...red, ...passed]));
-  return red.length ? `${passed.length} of ${results.length} green.` : `Done: all ${results.length} are green.`;
+  const numPassed = results.length - red.length;
+  if (results[0].test) {
+    bench.output.append(...byIdea(results).map(foldOf));
+    remember(countOf(lab.id), `${numPassed} of ${results.length}`);
+  }
+  if (red.length) return `${numPassed} of ${results.length} green.`;
+  if (lab.next) bench.output.append(linkToNext(lab.next));
+  return `Done: all ${results.length} are green.`;
 }
 
-function listOf(results) {
-  const rows = results.map(({ test, outcome, concept }) => {
-    const mark = element("span", { className: "lab-mark" }, MARKS[outcome] ?? "✗");
-    const says = outcome === "passed" ? "passed: " : outcome === "todo" ? "not written yet: " : "failed: ";
+/** The results of each idea that the lab is about; ideas with a red test come first. */
+function byIdea(results) {
+  const ideas = new Map();
+  for (const result of results) ideas.set(result.concept, [...(ideas.get(result.concept) ?? []), result]);
+  const isGreen = ([, tests]) => tests.every(({ outcome }) => outcome === "passed");
+  return [...ideas].sort((a, b) => isGreen(a) - isGreen(b));
+}
+
+/** One line for an idea; it opens to the tests. */
+function foldOf([concept, tests]) {
+  const numPassed = tests.filter(({ outcome }) => outcome === "passed").length;
+  const outcome = numPassed === tests.length ? "passed" : "failed";
+  const head = element("summary", { className: `lab-${outcome}` }, markOf(outcome), concept || "other tests");
+  head.append(` (${numPassed} of ${tests.length})`);
+  const rows = tests.map(({ test, outcome }) => {
     const name = element("code", {}, test.replace(/^test_/, "").replaceAll("_", " "));
-    return element("li", { className: `lab-${outcome}` }, mark, hidden(says), name, ` ${concept}`);
+    return element("li", { className: `lab-${outcome}` }, markOf(outcome), name);
   });
-  return element("ul", { className: "lab-results", tabIndex: 0, "aria-label": "Tests" }, ...rows);
+  return element("details", { className: "lab-idea" }, head, element("ul", {}, ...rows));
+}
+
+function markOf(outcome) {
+  const says = outcome === "passed" ? "passed: " : outcome === "todo" ? "not written yet: " : "failed: ";
+  return element("span", { className: "lab-mark" }, MARKS[outcome] ?? "✗", hidden(says));
+}
+
+function linkToNext({ title, section }) {
+  const link = element("a", { href: new URL(`../${section}`, HERE).href, textContent: title });
+  return element("p", { className: "lab-next" }, "Next: ", link);
 }
 
 const hidden = (text) => element("span", { className: "only-heard" }, text);

@@ -18,15 +18,15 @@ from mini_vllm.step import CpuBlockId, KVPlan, SwapIn
 class GroupKVCacheManager(ForkingKVCacheManager):
     """A ForkingKVCacheManager with num_cpu_blocks blocks of main memory for the groups that are preempted.
 
-    The CPU blocks of a request are free as soon as it is back or has ended. So nobody is brought back in a step before
-    which somebody was stored: copies out come first.
+    The CPU blocks of a request are free as soon as it is back or has ended. So no request is brought back in a step
+    before which another one was stored: copies out come first.
     """
 
     def __init__(self, num_blocks: int, block_size: int, *, num_cpu_blocks: int = 0, **options: Any) -> None:
         super().__init__(num_blocks, block_size, **options)
         self.num_cpu_blocks = num_cpu_blocks
         self.pool = HostMemoryPool(num_cpu_blocks)
-        self._swap_out: dict[CpuBlockId, int] = {}  # to block; a CPU block that was given up may be taken anew
+        self._swap_out: dict[CpuBlockId, int] = {}  # to block; a CPU block that was given up may be taken again
         self._swap_in: dict[SwapIn, None] = {}
         self._forked: list[str] = []  # requests that took over a table, since the last begin_step()
 

@@ -9,7 +9,7 @@ of several is swapped to main memory, and comes back before anybody else is admi
 V0's reason for swapping: a preempted sequence is computed again as one longer prompt, in one prefill. Sequences that
 have forked are several such prompts, which share a part, and for them "recomputation is not currently supported"; it
 "may require a more sophisticated CUDA kernel" (the comment in Scheduler._preempt). That comment names the price: groups
-of several are preferred to single sequences, since who is swapped comes before who waits. The PagedAttention paper
+of several are preferred to single sequences, since swapped groups come before waiting ones. The PagedAttention paper
 (Kwon et al., 2023, section 4.5) says why a group is preempted as a whole: its sequences share memory.
 
 V0's words and ours: a Sequence is a Request, and its logical blocks are the indices of its block table. WAITING and
@@ -18,10 +18,10 @@ request is added. Every live request is in `waiting` or in `running`, beside the
 swapped ones come first, then the preempted and the new ones; those that wait to fork are in `running`.
 
 The decisions are those of vLLM 0.5.5 with its block manager v1, without chunked prefill and prefix caching. The tests
-replay 300 recorded traces (traces/vllm-0.5.5): 200 of single sequences and 100 of groups, in tight pools,
-with a watermark, aborts, and main memory that is large, small or missing. With strict_v0 all are equal: who is
-scheduled with how many tokens, who is preempted, stored, brought back or given up, how many blocks are copied and how
-many are free. Block ids are not compared, since V0 frees a table in the order of a Python set.
+replay 300 recorded traces (traces/vllm-0.5.5): 200 of single sequences and 100 of groups, in tight pools, with a
+watermark, aborts, and main memory that is large, small or missing. With strict_v0 all are equal: which are scheduled
+with how many tokens, which are preempted, stored, brought back or given up, how many blocks are copied and how many are
+free. Block ids are not compared, since V0 frees a table in the order of a Python set.
 
 What is unlike V0:
 
@@ -33,7 +33,7 @@ What is unlike V0:
   - A group that finds no room in main memory is computed again. V0 raises an error, and its engine ends.
   - The last sequence of a group that has forked is computed again like any other. V0 tries, and then fails an assertion
     or never frees the blocks.
-  - Prefix caching is V1's: what is found costs neither tokens of the budget nor, if somebody holds it, blocks. V0
+  - Prefix caching is V1's: what is found costs neither tokens of the budget nor, if a request holds it, blocks. V0
     charges all of it. V0 has no policy "priority".
   - Prompts are whole, and admitted as a whole, so long_prefill_token_threshold and reserve_full_sequence mean nothing
     here: they are taken, so that one configuration fits every policy, and only described again.
@@ -63,8 +63,9 @@ from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 class SequenceGroupScheduler(SchedulerInterface):
     """V0's policy, which shares no decision with V1's.
 
-    strict_v0: V0's rules hold for a group that is alone, too. It may be preempted for nobody, or given up. This option
-    is for traces: the engine has no end for a request that is not in its step, so EngineConfig lacks it.
+    strict_v0: V0's rules hold for a group that is alone, too. It may be preempted with no other group there, or given
+    up. This option is for traces: the engine has no end for a request that is not in its step, so EngineConfig lacks
+    it.
 
     Raises InvalidParameterError for a manager that cannot fork.
     """
@@ -91,7 +92,7 @@ class SequenceGroupScheduler(SchedulerInterface):
         self.strict_v0 = strict_v0
         self.num_watermark_blocks = int(self.watermark * kv_cache_manager.num_usable_blocks)  # V0 has no null block
         self._groups: dict[str, SequenceGroup] = {}  # of every live request
-        self._last = GroupSchedulerOutput()  # the step that was decided last; a restart may bring back who ended in it
+        self._last = GroupSchedulerOutput()  # the step decided last; a restart may bring back what ended in it
         self._swapped_out: list[SequenceGroup] = []  # since the last step was decided
         self._given_up: list[Request] = []  # since update_from_output() has told of them
 
@@ -232,7 +233,7 @@ class SequenceGroupScheduler(SchedulerInterface):
         return self.num_watermark_blocks if self.running else 0
 
     def _is_hopeless(self, num_blocks: int) -> bool:
-        """Whether so many blocks are never free, so that strict_v0 gives up whoever needs them."""
+        """Whether so many blocks are never free, so that strict_v0 gives up a group that needs them."""
         return self.strict_v0 and num_blocks > self.kv_cache_manager.num_usable_blocks
 
     def _give_up(self, group: SequenceGroup) -> None:

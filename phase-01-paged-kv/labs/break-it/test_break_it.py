@@ -27,7 +27,7 @@ def test_wrong_means_are_noticed(lab, case):
     lab.suite.must_be_red(case)
 
 
-@concept("Who reads too much is found out only if what lies there does harm.", invariant="I5")
+@concept("A read beyond the sight is noticed only if the value that lies there does harm.", invariant="I5")
 @cases(**{f"I5_{number}": f"I5_{number}" for number in range(1, 4)})
 def test_strangers_influence_is_noticed(lab, case):
     lab.suite.must_be_red(case)

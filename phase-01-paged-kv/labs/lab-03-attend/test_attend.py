@@ -95,7 +95,7 @@ class Sequence:
         return torch.randn(num_heads, self.keys.shape[2], generator=self.generator).to(self.dtype)
 
     def draw(self, begin, end):
-        """Who lies where: the positions of each block, in brackets what the query may not see."""
+        """The positions that each block holds, in brackets those that the query may not see."""
         lines = [f"blocks of {self.block_size}; the query sees positions {begin} to {end - 1}"]
         for column, block in enumerate(self.table[:5]):
             positions = range(column * self.block_size, min((column + 1) * self.block_size, self.length))
@@ -184,7 +184,7 @@ def test_the_piece_stays(lab):
 
 
 @concept(
-    "add() is done with the tensors of a piece when it returns: the caller may fill them anew.",
+    "add() is done with the tensors of a piece when it returns: the caller may fill them again.",
     invariant="I2",
 )
 @cases(of_one=[([0.0], [4.0]), ([LN3], [8.0])], of_two=[([0.0, 0.0], [4.0, 4.0]), ([LN3, LN3], [8.0, 8.0])])

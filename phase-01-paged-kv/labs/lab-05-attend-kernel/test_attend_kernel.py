@@ -251,7 +251,7 @@ def test_scores(lab, case):
 
 
 @concept(
-    "A head is padded to a power of two; what pads it belongs to the next head, or to nobody.",
+    "A head is padded to a power of two; the padding belongs to the next head, or to no head.",
     invariant="I5",
     illustrates=True,
 )

@@ -37,7 +37,7 @@ def slots(memory, mark=lambda request_id, number: str(request_id)):
 
 
 def picture(memory):
-    """Who holds each slot."""
+    """The request that holds each slot."""
     if hasattr(memory, "stretches"):
         return f"slot  {''.join(str(i % 10) for i in range(memory.num_slots))}\nheld  {slots(memory)}"
     if memory.num_slots > 64:
@@ -47,7 +47,7 @@ def picture(memory):
 
 
 def moment(memory, jobs, written, refused):
-    """Who holds each slot, which ones are written, and how long the requests will be."""
+    """The request that holds each slot, the written slots, and how long the requests will be."""
     marks = slots(memory, lambda request_id, number: "*" if number < written.get(request_id, 0) else "-")
     lengths = [f"request {each}: {written[each]} of {sum(jobs[each])} tokens are written" for each in written]
     waiting = "nobody waits" if refused is None else f"the next one was refused room for {refused} tokens"
@@ -86,7 +86,9 @@ def test_holes(lab, case):
     check(picture, memory)("holes()", memory.holes(), equals=expected)
 
 
-@concept("Holes are listed by address, whoever came first and whatever the requests are called.", invariant="I1")
+@concept(
+    "Holes are listed by address, in whatever order the requests came and whatever they are called.", invariant="I1"
+)
 @cases(
     came_in_another_order=(".00..11..2.", "201", [range(0, 1), range(3, 5), range(7, 9), range(10, 11)]),
     called_in_another_order=(".22..00..1.", "201", [range(0, 1), range(3, 5), range(7, 9), range(10, 11)]),
@@ -98,7 +100,7 @@ def test_holes_by_address(lab, case):
     check(picture, memory)("holes()", memory.holes(), equals=expected)
 
 
-@concept("Who leaves makes one long hole with the holes on both sides.", invariant="I1")
+@concept("A request that leaves makes one long hole with the holes on both sides.", invariant="I1")
 def test_holes_join(lab):
     memory = stretched(lab, ".00.11.22.")
     for leaves, expected in [
@@ -158,7 +160,7 @@ def test_first_fit(lab, case):
     see("who holds each slot now", slots(memory), equals=expected)
 
 
-@concept("Enough slots in pieces that are too short are no room, and who is refused holds nothing.", invariant="I2")
+@concept("Enough slots in pieces that are too short are no room, and a refused request holds nothing.", invariant="I2")
 @cases(
     pieces=("..0..1..", 3),
     holes_of_one=("0.1.2.3.", 2),
@@ -215,7 +217,10 @@ def test_whole_blocks(lab, case):
         see(f"slots held after allocate(0, {num_tokens})", memory.num_held(0), equals=expected)
 
 
-@concept("Who grows gets the blocks that it lacks; who asks for less than it has keeps all of them.", invariant="I4")
+@concept(
+    "A request that grows gets the blocks that it lacks; one that asks for less than it has keeps all of them.",
+    invariant="I4",
+)
 def test_growing_by_blocks(lab):
     memory = paged(lab, 40, 4, {1: 2})
     for num_tokens, expected in [(3, 4), (4, 4), (5, 8), (8, 8), (17, 20), (2, 20), (20, 20), (21, 24)]:
@@ -309,7 +314,7 @@ def test_counting_changes_nothing(lab):
 
 
 @concept(
-    "Slots that nobody holds are stranded if they were enough for who is refused, and free if not.", invariant="I6"
+    "Slots that no request holds are stranded if they were enough for the refused one, and free if not.", invariant="I6"
 )
 @cases(
     nobody_waits=("0000....11..", None, (3, 2, 1, 0, 6)),
@@ -327,7 +332,7 @@ def test_what_nobody_holds(lab, case):
 
 
 @concept(
-    "Each count is made anew: who holds what, the jobs and what is written may have changed since the last.",
+    "Each count starts afresh: holders, jobs and written slots may have changed since the last one.",
     invariant="I5",
 )
 def test_counts_are_made_afresh(lab):

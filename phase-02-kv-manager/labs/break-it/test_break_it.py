@@ -33,7 +33,7 @@ def test_false_hits_are_noticed(lab, case):
     lab.suite.must_be_red(case)
 
 
-@concept("A hit that is too short only costs time, so nobody notices unless a test asks for it.", invariant="I6")
+@concept("A hit that is too short only costs time, so it goes unnoticed unless a test asks for it.", invariant="I6")
 @cases(**{f"I6_{number}": f"I6_{number}" for number in range(1, 4)})
 def test_lost_hits_are_noticed(lab, case):
     lab.suite.must_be_red(case)

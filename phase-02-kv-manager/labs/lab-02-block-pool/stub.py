@@ -14,7 +14,7 @@ class BlockPool(ReferenceBlockPool):
         todo("02.2")
 
     def touch(self, blocks: Iterable[KVCacheBlock]) -> None:
-        """Hold cached blocks once more; one that nobody held leaves the free queue."""
+        """Hold cached blocks once more; one that no request held leaves the free queue."""
         todo("02.2")
 
     def free_blocks(self, table: Sequence[KVCacheBlock]) -> None:

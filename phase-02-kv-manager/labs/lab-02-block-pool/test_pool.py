@@ -141,7 +141,7 @@ def test_names_that_look_like_nothing_wait(lab, case):
     see("free blocks, front first", pool.free_queue.block_ids(), equals=[3, 2, 1])
 
 
-@concept("To free is not to forget: a free block is found until somebody takes it.", invariant="I3", illustrates=True)
+@concept("A freed block is not forgotten: it can be found until a request takes it.", invariant="I3", illustrates=True)
 @cases(three="abc", equal="aab", equal_but_not_neighbours="aba")
 def test_freed_blocks_are_found(lab, case):
     pool = lab.BlockPool(4)

@@ -294,7 +294,7 @@ def test_the_longest_prefix(lab, case):
     see("tokens found, 3 in each block", num_tokens, equals=3 * number)
 
 
-@concept("A block is found whether somebody holds it or not, and how many are free does not matter.", invariant="I3")
+@concept("A block is found whether a request holds it or not, and how many are free does not matter.", invariant="I3")
 @cases(none_held=[], first_held=[0], second_held=[1], two_held=[0, 1], first_free=[1, 2], all_held=[0, 1, 2])
 def test_held_blocks_are_found(lab, case):
     kv = lab.KVCacheManager(4, 2)
@@ -340,7 +340,7 @@ def test_a_gap_ends_the_hit(lab, case):
     see(what, hit(kv, b)[1], equals=2 * number)
 
 
-@concept("What can be found changes: it is looked up anew each time, for the same request too.", invariant="I3")
+@concept("What can be found changes: it is looked up again each time, for the same request too.", invariant="I3")
 def test_nothing_found_is_remembered(lab):
     kv = lab.KVCacheManager(8, 2)
     b = make(lab, "abcdef!", name="b")

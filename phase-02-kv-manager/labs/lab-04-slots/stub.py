@@ -14,7 +14,7 @@ class KVCacheManager(ReferenceKVCacheManager):
     def num_blocks_needed(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()) -> int:
         """How many free blocks it takes to give the request slots for its first num_tokens tokens. Changes nothing.
 
-        A computed block that nobody holds counts: it lies in the free queue and would leave it.
+        A computed block that no request holds counts: it lies in the free queue and would leave it.
         """
         todo("02.4")
 

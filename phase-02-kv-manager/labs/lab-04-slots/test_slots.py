@@ -106,7 +106,7 @@ def test_the_hits_stay_as_they_are(lab):
 
 
 @concept(
-    "A hit that nobody holds costs a free block, a hit that somebody holds costs nothing.",
+    "A hit that no request holds costs a free block; a hit that a request holds costs nothing.",
     invariant="I2",
     illustrates=True,
 )

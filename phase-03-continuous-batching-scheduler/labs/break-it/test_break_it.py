@@ -15,7 +15,10 @@ def test_broken_limits_are_noticed(lab, case):
     lab.suite.must_be_red(case)
 
 
-@concept("Count places and blocks before and after the model runs: who leaves gives all of it back.", invariant="I3")
+@concept(
+    "Count places and blocks before and after the model runs: a request that leaves frees all of its own.",
+    invariant="I3",
+)
 @cases(**{f"I3_{number}": f"I3_{number}" for number in range(1, 4)})
 def test_what_is_left_behind_is_noticed(lab, case):
     lab.suite.must_be_red(case)
@@ -33,7 +36,7 @@ def test_overtaking_is_noticed(lab, case):
     lab.suite.must_be_red(case)
 
 
-@concept("Where nothing happens no other law is broken, and nobody ever ends: ask for progress.", invariant="I6")
+@concept("Where nothing happens no other law is broken, and no request ever ends: ask for progress.", invariant="I6")
 @cases(**{f"I6_{number}": f"I6_{number}" for number in range(1, 4)})
 def test_standstill_is_noticed(lab, case):
     lab.suite.must_be_red(case)

@@ -15,7 +15,9 @@ def test_the_culprit_is_named(lab, case):
     lab.suite.must_name(case)
 
 
-@concept("Starvation is a wrong place in the line, long before: compare who runs with who waits.", invariant="I3")
+@concept(
+    "Starvation is a wrong place in the queue, long before: compare running requests with waiting ones.", invariant="I3"
+)
 @cases(**{f"I3_{number}": f"I3_{number}" for number in range(1, 5)})
 def test_lost_places_are_noticed(lab, case):
     lab.suite.must_be_red(case)

@@ -1,4 +1,4 @@
-"""Lab 03.1: How many tokens, and who speaks (15 minutes). What must hold is in contract.md."""
+"""Lab 03.1: How many tokens, and which requests are sampled (15 minutes). What must hold is in contract.md."""
 
 from labkit import todo
 from mini_vllm.request import Request

@@ -21,7 +21,7 @@ def add(lab, scheduler, name, prompt, max_tokens=16, **options):
 
 
 def plan(output):
-    """Who computes how many tokens, in scheduling order: "a4 b2"."""
+    """The number of tokens that each request computes, in scheduling order: "a4 b2"."""
     return written(output.num_scheduled_tokens)
 
 
@@ -240,7 +240,7 @@ def test_several_shortages_in_a_step(lab, case):
 
 
 @concept(
-    "A request that runs alone gives way itself when blocks are short, and that step admits nobody.",
+    "A request that runs alone is preempted itself when blocks are short, and that step admits no request.",
     invariant="I4",
 )
 @cases(nobody_waits="", one_waits="b", three_wait="bcd")

@@ -1,4 +1,4 @@
-"""Lab 03.5: Priority: who waits, who gives way (25 minutes). What must hold is in contract.md."""
+"""Lab 03.5: Priority: which request waits, which is preempted (25 minutes). What must hold is in contract.md."""
 
 from labkit import todo
 from mini_vllm.request import Request, RequestStatus

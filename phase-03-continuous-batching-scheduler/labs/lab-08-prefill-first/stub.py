@@ -1,4 +1,4 @@
-"""Lab 03.8: Prefill first, and what it does to the others (40 minutes). What must hold is in contract.md."""
+"""Lab 03.8: Prefill first, and what it does to running requests (40 minutes). What must hold is in contract.md."""
 
 from labkit import todo
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler as ReferencePrefillFirstScheduler, in_prefill

@@ -26,7 +26,7 @@ def add(lab, scheduler, name, prompt, max_tokens=16):
 
 
 def plan(output):
-    """Who computes how many tokens, in scheduling order: "a4 b2"."""
+    """The number of tokens that each request computes, in scheduling order: "a4 b2"."""
     return written(output.num_scheduled_tokens)
 
 
@@ -73,7 +73,7 @@ def test_a_prompt_is_admitted(lab, case):
 
 
 @concept(
-    "A step has prefills or decodes, never both: while prompts come that fit, nobody decodes.",
+    "A step has prefills or decodes, never both: while prompts arrive that fit, no request decodes.",
     invariant="I1",
 )
 @cases(one_runs=1, two_run=2, four_run=4, seven_run=7)
@@ -111,7 +111,7 @@ def test_prompts_share_a_step(lab, case):
     see(f"the first step of prompts of 3, 4 and 2 tokens, budget {budget}", turn(lab, scheduler), equals=expected)
 
 
-@concept("Deferred is not refused: the head keeps its place, and nobody behind it passes.", invariant="I2")
+@concept("A deferred head is not refused: it keeps its place, and no request behind it passes.", invariant="I2")
 @cases(
     by_the_budget=({"budget": 6}, [3, 4, 2], "a3", ["b4 c2", "a1 b1 c1"]),
     one_at_a_time=({"budget": 4}, [3, 4, 2], "a3", ["b4", "c2", "a1 b1 c1"]),
@@ -130,7 +130,7 @@ def test_the_head_keeps_its_place(lab, case):
 
 
 @concept(
-    "A queue is no reason to stand still: if nobody in it can be admitted, everybody who runs decodes.",
+    "A queue is no reason to stand still: if no waiting request can be admitted, all running ones decode.",
     invariant="I1",
     illustrates=True,
 )
@@ -150,7 +150,7 @@ def test_nobody_fits_so_everybody_decodes(lab, case):
     see("the steps, a ends with the fourth", got, equals=steps)
 
 
-@concept("max_num_seqs limits who runs, not who is new in a step.", invariant="I3")
+@concept("max_num_seqs limits the running requests, not the new ones of a step.", invariant="I3")
 @cases(
     one=(1, ["a1", "a1", "b1", "b1", "c1", "c1", ""]),
     two=(2, ["a1 b1", "a1 b1", "c1", "c1", ""]),
@@ -164,7 +164,7 @@ def test_only_so_many_run(lab, case):
     see(f"the steps of three requests of two tokens each, max_num_seqs {limit}", got, equals=steps)
 
 
-@concept("A step of decodes has a budget, too; who finds it empty is no part of the step.", invariant="I3")
+@concept("A step of decodes has a budget, too; a request that finds it empty is no part of the step.", invariant="I3")
 def test_decodes_have_a_budget(lab):
     scheduler, _ = make(lab, [1, 1], budget=2, max_tokens=3, block_size=1)
     got = [turn(lab, scheduler)]
@@ -235,7 +235,9 @@ def test_a_refusal_is_for_one_step(lab):
     see("the blocks of a and b", [table(scheduler, scheduler.running[i]) for i in (0, 1)], equals=[[1], [1, 2]])
 
 
-@concept("A refusal changes nothing: whoever does not fit is as it was, its head start not yet taken.", invariant="I2")
+@concept(
+    "A refusal changes nothing: a request that does not fit is as it was, its head start not yet taken.", invariant="I2"
+)
 def test_a_refusal_changes_nothing(lab):
     scheduler, (x,) = make(lab, [8], blocks=4, caching=True, max_tokens=1)
     lab.drive(scheduler)
@@ -253,7 +255,7 @@ def test_a_refusal_changes_nothing(lab):
 
 
 @concept(
-    "A prompt longer than the budget is cut, step after step; nobody is admitted or decodes until its end is computed.",
+    "A prompt longer than the budget is cut; no request is admitted or decodes until its end is computed.",
     invariant="I4",
     illustrates=True,
 )
@@ -274,7 +276,7 @@ def test_a_long_prompt_is_cut(lab, case):
 
 
 @concept(
-    "The end of a cut prompt leaves budget: those who fit whole may join it, but nobody may pass it.",
+    "The end of a cut prompt leaves budget: requests that fit whole may join it, but none may pass it.",
     invariant="I4",
     illustrates=True,
 )
@@ -311,7 +313,7 @@ def test_a_hit_that_is_charged(lab, case):
 
 
 @concept(
-    "A hit is charged once, on admission, and cuts nobody: alone, a prompt is cut by what it computes.",
+    "A hit is charged once, on admission, and cuts no prompt: alone, a prompt is cut by what it computes.",
     invariant="I3",
 )
 @cases(
@@ -353,7 +355,9 @@ def test_the_youngest_gives_way(lab):
     see("c's blocks", table(scheduler, c), equals=[])
 
 
-@concept("If nobody is younger, a request gives way itself; those before it keep what they have.", invariant="I5")
+@concept(
+    "If no request is younger, a request is preempted itself; those before it keep what they have.", invariant="I5"
+)
 def test_at_last_itself(lab):
     scheduler, (a, b) = make(lab, [3, 4], blocks=2)
     lab.drive(scheduler)
@@ -379,7 +383,7 @@ def test_each_shortage_costs_one(lab):
 
 
 @concept(
-    "Whoever comes back is a prefill of all that it knows, output included: the others wait for it.",
+    "A request that comes back prefills all that it knows, output included: the others wait for it.",
     invariant="I1",
     illustrates=True,
 )
@@ -399,7 +403,7 @@ def test_a_victim_comes_back(lab):
 
 
 @concept(
-    "A cut prompt that finds no block gives way, and those who run get their turn; it is not admitted again at once.",
+    "A cut prompt that finds no block is preempted, and the running requests decode; it does not come back at once.",
     invariant="I5",
 )
 def test_a_cut_prompt_without_blocks(lab):
@@ -416,7 +420,7 @@ def test_a_cut_prompt_without_blocks(lab):
 
 
 @concept(
-    "Whoever comes back may be cut, too: past its prompt, output and all, it is in prefill until it has caught up.",
+    "A request that comes back may be cut, too: even past its prompt it is in prefill until it has caught up.",
     invariant="I4",
 )
 @cases(
@@ -469,7 +473,7 @@ def test_decodes_go_in_order(lab):
 
 
 @concept(
-    "Whoever was thrown out more often waits no less: the queue alone says whose turn it is.",
+    "A request that was preempted more often waits no less: the queue alone says whose turn it is.",
     invariant="I2",
 )
 def test_the_queue_says_whose_turn_it_is(lab):

@@ -37,7 +37,10 @@ def lookups(figures):
 # --- record() -----------------------------------------------------------------------------------------------------
 
 
-@concept("Who runs is not who computes: one that gets no token in this step runs all the same.", invariant="I1")
+@concept(
+    "A running request need not compute: one that gets no token in this step counts as running all the same.",
+    invariant="I1",
+)
 def test_who_runs_and_who_computes(lab):
     scheduler = make(lab, [3, 3, 3, 5], seqs=3)
     recorder = lab.StatsRecorder(scheduler)
@@ -50,7 +53,7 @@ def test_who_runs_and_who_computes(lab):
     see("num_scheduled_reqs", figures.num_scheduled_reqs, equals=2)
 
 
-@concept("A victim waits like everybody else who does not run.", invariant="I1")
+@concept("A victim waits like every other request that does not run.", invariant="I1")
 def test_a_victim_waits(lab):
     scheduler = make(lab, [4, 4, 4], blocks=2, seqs=2)
     recorder = lab.StatsRecorder(scheduler)
@@ -65,7 +68,7 @@ def test_a_victim_waits(lab):
 
 
 @concept(
-    "Usage is the share of the usable blocks that somebody holds: a shared block once, one that is only cached not.",
+    "Usage is the share of the usable blocks that are held: a shared block counts once, a cached free one does not.",
     invariant="I1",
 )
 @cases(
@@ -118,7 +121,7 @@ def test_preemptions_of_a_step(lab):
     )
 
 
-@concept("Each pair of blocks is one copy, in its own direction; who had to give way is another count.", invariant="I2")
+@concept("Each pair of blocks is one copy, in its own direction; preempted requests are another count.", invariant="I2")
 def test_blocks_that_are_copied(lab):
     scheduler = make(lab, [3])
     recorder = lab.StatsRecorder(scheduler)
@@ -182,7 +185,10 @@ def victim(lab):
     return make(lab, [4, 4], blocks=3, max_tokens=3)
 
 
-@concept("Who looks may not change what others see: the meter stays, and everybody has an account.", invariant="I4")
+@concept(
+    "A reader may not change what another one sees: the meter stays, and every reader has its own account.",
+    invariant="I4",
+)
 def test_two_recorders(lab):
     scheduler = make(lab, [9], shared=8)
     one, other = lab.StatsRecorder(scheduler), lab.StatsRecorder(scheduler)
@@ -235,7 +241,7 @@ def test_a_recorder_that_comes_late(lab):
     see("(queries, hits) of step 5: the recorder is made after step 4, in which a victim came back", got, equals=(0, 0))
 
 
-@concept("Nothing gets lost: what nobody recorded is in the next record.", invariant="I3")
+@concept("Nothing gets lost: what was not recorded yet is in the next record.", invariant="I3")
 def test_a_step_that_nobody_recorded(lab):
     scheduler = make(lab, [9], shared=8)
     recorder = lab.StatsRecorder(scheduler)
@@ -300,7 +306,9 @@ def look(lab, most, steps, rates, before=()):
 
 
 @concept(
-    "A rate is one division of two sums: whoever looks up more tokens weighs more.", invariant="I5", illustrates=True
+    "A rate is one division of two sums: a request that looks up more tokens weighs more.",
+    invariant="I5",
+    illustrates=True,
 )
 @cases(
     two_steps=([[(4, 0)], [(28, 16)]], [0.0, 0.5]),
@@ -312,7 +320,7 @@ def test_the_rate_is_of_all_tokens(lab, case):
     look(lab, 1000, steps, rates)
 
 
-@concept("While nobody has looked anything up there is nothing to divide by, and the rate is 0.", invariant="I5")
+@concept("Before the first look-up there is nothing to divide by, and the rate is 0.", invariant="I5")
 def test_an_empty_window(lab):
     metrics = lab.CachingMetrics(lab.PrefixCacheStats(), 4)
     see = check()
@@ -360,7 +368,7 @@ def test_the_window(lab, case):
     look(lab, most, steps, rates)
 
 
-@concept("A step in which nobody looks pushes nothing out, and does not change the rate.", invariant="I6")
+@concept("A step without a look-up pushes nothing out, and does not change the rate.", invariant="I6")
 @cases(
     between=(2, [[HIT], [], [], [], [MISS]], [0.5, 0.5, 0.5, 0.5, 0.25]),
     when_full=(2, [[HIT], [MISS], [], [], [HIT]], [0.5, 0.25, 0.25, 0.25, 0.25]),
@@ -387,7 +395,7 @@ def test_metrics_that_come_late(lab):
     look(lab, 4, [[HIT], [MISS]], [0.5, 0.25], before=[(64, 0), (64, 32), (64, 0)])
 
 
-@concept("The rate moves when somebody observes, not when it is read, and not before.", invariant="I5")
+@concept("The rate changes when a step is observed, not when it is read, and not before.", invariant="I5")
 def test_the_rate_is_of_the_last_look(lab):
     counts = lab.PrefixCacheStats()
     metrics = lab.CachingMetrics(counts, 2)
@@ -430,7 +438,7 @@ def test_victims_do_not_count(lab):
     see("hit_rate of the newcomers a and b", metrics.hit_rate, equals=0)
 
 
-@concept("Whoever says no number gets a window of 1000 requests.", invariant="I6")
+@concept("A meter that is made without a number has a window of 1000 requests.", invariant="I6")
 @cases(steps_of_500=500, steps_of_two=2, steps_of_one=1)
 def test_the_window_if_nobody_says_how_large(lab, case):
     counts = lab.PrefixCacheStats()

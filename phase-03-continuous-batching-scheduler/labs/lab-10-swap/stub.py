@@ -63,5 +63,5 @@ class OffloadingKVCacheManager(ReferenceOffloadingKVCacheManager):
         todo("03.10")
 
     def end_step(self, result: KVResult | None) -> None:
-        """What a failed step was to load was published, and nobody knows whether it arrived: no lookup may find it."""
+        """What a failed step was to load was published, and whether it arrived is unknown: no lookup may find it."""
         todo("03.10")

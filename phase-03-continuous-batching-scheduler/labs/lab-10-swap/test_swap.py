@@ -290,7 +290,7 @@ def test_which_way_a_victim_goes(lab, case):
     see("tokens that a need not compute", found, equals=count if expected else 0)
 
 
-@concept("All or nothing: who does not fit into the CPU pool as a whole is computed again.", invariant="I2")
+@concept("All or nothing: a request that does not fit into the CPU pool as a whole is computed again.", invariant="I2")
 @cases(
     no_pool=(0, False, 0),
     one_too_few=(2, False, 0),
@@ -402,7 +402,7 @@ def test_a_hit_beyond_the_pool(lab):
     see("how many blocks a holds", len(memory.kv.get_block_ids("a")), equals=4)
 
 
-@concept("Who is back needs main memory no more, also where nothing had to be copied in.", invariant="I5")
+@concept("A request that is back needs no main memory, also where nothing had to be copied in.", invariant="I5")
 def test_back_without_a_copy(lab):
     memory = Memory(lab, caching=True)
     a = memory.begin("a", "abcdefg", 6)
@@ -489,7 +489,7 @@ def test_out_and_in_again_in_one_step(lab, case):
         see("what a reads when it is back", memory.read(a), equals="abcdef")
 
 
-@concept("Somebody who was never swapped out is treated as ever, hits and further chunks included.", invariant="I3")
+@concept("A request that was never swapped out is treated as usual, with its hits and further chunks.", invariant="I3")
 def test_who_was_never_swapped_out(lab):
     memory = Memory(lab, caching=True)
     memory.end(memory.begin("a", "abcde"))
@@ -529,7 +529,7 @@ def test_what_is_no_hit(lab, case):
 
 
 @concept(
-    "Who is back needs the CPU pool no more, but not before the step is confirmed; who waits keeps its place.",
+    "A request that is back leaves the CPU pool once the step is confirmed; one that waits keeps its place.",
     invariant="I5",
 )
 @cases(one_after_the_other=[["a"], ["b"]], the_last_first=[["b"], ["a"]], both_in_one_step=[["a", "b"]])
@@ -554,7 +554,7 @@ def test_cpu_blocks_are_kept_until_they_are_not_needed(lab, case):
         see(f"CPU blocks held when {who} came back", memory.in_pool(), equals=held)
 
 
-@concept("A copy belongs to one step: in the next one its blocks may be somebody else's.", invariant="I5")
+@concept("A copy belongs to one step: in the next one its blocks may belong to another request.", invariant="I5")
 def test_copies_are_made_once(lab):
     memory = Memory(lab)
     a = memory.begin("a", "abcdef")
@@ -567,7 +567,9 @@ def test_copies_are_made_once(lab):
     see("copies of the next step, (out, in)", [*map(len, memory.run())], equals=[0, 0])
 
 
-@concept("Who is back runs as ever: it grows, and may go out again with all that it has by then.", invariant="I5")
+@concept(
+    "A request that is back runs as usual: it grows, and may go out again with all that it has by then.", invariant="I5"
+)
 @cases(plain=False, with_prefix_caching=True)
 def test_out_and_back_again_and_again(lab, case):
     memory = Memory(lab, caching=case)
@@ -666,7 +668,7 @@ def test_who_was_coming_back_comes_back_later(lab, case):
 
 
 @concept(
-    "Who was only running when a step failed is not in the pool: its copies out are never made.",
+    "A request that only ran when a step failed is not in the pool: its copies out are never made.",
     invariant="I6",
     illustrates=True,
 )
@@ -684,7 +686,7 @@ def test_who_ran_when_a_step_failed(lab):
 
 
 @concept(
-    "Blocks that were to be filled are not: after a failed step nobody may find them in the prefix cache.",
+    "Blocks that were to be filled are not: after a failed step no request may find them in the prefix cache.",
     invariant="I6",
 )
 @cases(
@@ -772,7 +774,7 @@ def test_a_hit_beyond_the_pool_and_a_failed_step(lab):
 # --- who has ended ------------------------------------------------------------------------------------------------
 
 
-@concept("Who has ended holds nothing, neither here nor there, wherever it was.", invariant="I7")
+@concept("A request that has ended holds no block, neither on the device nor in main memory.", invariant="I7")
 @cases(
     while_it_runs="runs",
     before_it_goes_out="goes",
@@ -806,7 +808,9 @@ def test_who_has_ended_holds_nothing(lab, case):
     see("CPU blocks held when a has ended, b waits with 2", memory.in_pool(), equals=2)
 
 
-@concept("A CPU block is the target of one copy: that of somebody who has ended is not made any more.", invariant="I7")
+@concept(
+    "A CPU block is the target of one copy: the copy of a request that has ended is no longer made.", invariant="I7"
+)
 def test_a_place_in_the_pool_that_is_free_again(lab):
     memory = Memory(lab, cpu_blocks=2)
     a, b = memory.begin("a", "abcde"), memory.begin("b", "VWXYZ")
@@ -837,7 +841,7 @@ def test_an_id_that_is_used_again(lab):
         memory.end(a)
 
 
-@concept("Whether there is room, and which way is cheaper, is asked each time anew.", invariant="I2", illustrates=True)
+@concept("Whether there is room, and which way is cheaper, is asked again each time.", invariant="I2", illustrates=True)
 @cases(
     room=({"cpu_blocks": 3}, "VWXYZ", 6, 3),
     price=({"preemption_mode": "cheaper"}, "", 6, 3),
@@ -865,7 +869,7 @@ def test_each_time_anew(lab, case):
 
 
 @concept(
-    "A load is a request's, not a name's: who ends while it comes in leaves nothing to the next of its name.",
+    "A load is a request's, not a name's: one that ends during its load leaves nothing to the next of its name.",
     invariant="I7",
     illustrates=True,
 )
@@ -988,7 +992,7 @@ class Run(Memory):
 
 
 @concept(
-    "A whole life: everybody says what it would say alone, and with a large pool each token is computed once.",
+    "A whole run: each request says what it would say alone; with a large pool each token is computed once.",
     invariant="I3",
     illustrates=True,
 )
@@ -1010,7 +1014,11 @@ def test_each_token_is_computed_once(lab, case):
     see("tokens that were computed twice, (request, position)", twice, equals=[])
 
 
-@concept("A small pool costs time, not a token: who does not fit computes again.", invariant="I2", illustrates=True)
+@concept(
+    "A small pool costs time, not a token: a request that does not fit computes again.",
+    invariant="I2",
+    illustrates=True,
+)
 @cases(no_pool=0, two_blocks=2, four_blocks=4)
 def test_a_small_pool(lab, case):
     run = Run(lab, cpu_blocks=case)
@@ -1020,7 +1028,7 @@ def test_a_small_pool(lab, case):
 
 
 @concept(
-    "Whichever step fails, the others make up for it: nobody reads what was never written.",
+    "Whichever step fails, the others make up for it: no request reads what was never written.",
     invariant="I6",
     illustrates=True,
 )
@@ -1125,7 +1133,7 @@ class Walk(Memory):
         self.kv.free(request)
 
     def do_flush(self):
-        """Somebody takes every free block, and goes: nothing that nobody holds is found any more."""
+        """A request takes every free block, and goes: from then on only held blocks are found."""
         num_tokens = self.kv.num_free_blocks * self.size
         if num_tokens:
             self.num_said += 1
@@ -1144,7 +1152,7 @@ class Walk(Memory):
         super().preempt(request)
 
     def do_step(self, options=()):
-        """Who gives way (out), who goes on (on), who is admitted (back); who ends while the model runs; if it fails."""
+        """Preempted (out), running (on) and admitted requests (back); those that end meanwhile; whether it fails."""
         options, before = dict(options), self.draw()
         fails, count = options.get("fails", ""), options.get("count", 1)
         held, gone = self.in_pool(), [name for name in options.get("out", "") if self.runs(name)]
@@ -1218,7 +1226,7 @@ class Walk(Memory):
         self.planned = []
 
     def look(self, law, before):
-        """Who reads or finds what is not its own, and who holds what."""
+        """Requests that read or find what is not their own, and the blocks that each holds."""
         texts = {name: self.text(request)[: request.num_computed_tokens] for name, request in self.alive.items()}
         reads = {name: self.read(self.alive[name]) for name in texts}
         wrong = {name: reads[name] for name in texts if self.runs(name) and reads[name] != texts[name]}
@@ -1291,7 +1299,7 @@ def play_any(lab, calls):
 
 
 @concept(
-    "After any steps, failed ones too, everybody reads its own tokens, and main memory has who waits and nobody else.",
+    "After any steps, failed ones too, each request reads its own tokens, and main memory has the waiting ones only.",
     invariant="I4",
     searches=True,
 )

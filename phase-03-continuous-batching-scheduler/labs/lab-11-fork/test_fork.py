@@ -136,7 +136,7 @@ def test_a_child_reads_what_its_parent_reads(lab, case):
     see("copies to make", cache.take(), equals=[])
 
 
-@concept("A full block is not written any more: it stays shared, and is never copied.", invariant="I3")
+@concept("A full block is no longer written: it stays shared, and is never copied.", invariant="I3")
 @cases(blocks_of_1=(1, "abc", [1, 2, 3]), blocks_of_2=(2, "abcd", [1, 2]), blocks_of_3=(3, "abc", [1]))
 def test_full_blocks_stay_shared(lab, case):
     size, text, shared = case
@@ -164,7 +164,7 @@ def test_two_tables(lab, case):
     see(f"the block table of {other}, which did nothing", cache.kv.get_block_ids(other), equals=[1, 2])
 
 
-@concept("Who forks from one that holds nothing holds nothing: no table, not even an empty one.", invariant="I1")
+@concept("A fork of a request that holds no blocks holds none: it has no table, not even an empty one.", invariant="I1")
 def test_nothing_to_share(lab):
     cache = Cache(lab, 4, 2)
     a = cache.make("a", "abc")
@@ -175,7 +175,7 @@ def test_nothing_to_share(lab):
 
 
 @concept(
-    "Whoever writes into a shared block gets a block of its own; the others keep theirs.",
+    "A request that writes into a shared block gets a block of its own; the other holders keep theirs.",
     invariant="I2",
     illustrates=True,
 )
@@ -201,7 +201,7 @@ def test_the_writer_gets_a_copy(lab, case):
         see(f"what {name} reads", cache.read(requests[name]), equals=text)
 
 
-@concept("In one step everybody writes its own token, and reads its own past afterwards.", invariant="I2")
+@concept("In one step each request writes its own token, and reads its own past afterwards.", invariant="I2")
 @cases(
     without_caching=("bca", 2, False),
     parent_first=("abc", 2, True),
@@ -348,7 +348,8 @@ def test_price(lab, case):
 
 
 @concept(
-    "For all together it is less than the sum: of those who share a partial block one writes in place.", invariant="I5"
+    "For all together it is less than the sum: of the requests that share a partial block, one writes in place.",
+    invariant="I5",
 )
 @cases(
     one=([("abcdef", 0)], 0),
@@ -377,7 +378,7 @@ def test_price_of_all_together(lab, case):
         see("blocks needed, asked in the other order", needed, equals=expected)
 
 
-@concept("All or nothing: one block too few gives None, and nobody notices that somebody asked.", invariant="I5")
+@concept("All or nothing: one block too few gives None, and nothing shows that a request asked.", invariant="I5")
 @cases(
     copy_fits=(3, 1, True),
     no_room_for_the_copy=(2, 1, False),
@@ -518,7 +519,8 @@ def test_an_id_that_is_used_again(lab):
 
 
 @concept(
-    "A promise ends with the step: whoever left before the copies were made has none in a later step.", invariant="I2"
+    "A promise ends with the step: a request that left before the copies were made has none in a later step.",
+    invariant="I2",
 )
 @cases(the_same_id_again=("b", 3, (2, 3)), another_id=("c", 3, (2, 3)), another_block=("b", 8, (2, 4)))
 def test_a_promise_ends_with_the_step(lab, case):
@@ -541,7 +543,7 @@ def test_a_promise_ends_with_the_step(lab, case):
     see("copies to make when asked again", cache.take(), equals=[])
 
 
-@concept("A copy is made from a block that is free by then, too: nobody has written into it yet.", invariant="I2")
+@concept("A copy is made from a block that is free by then, too: no request has written into it yet.", invariant="I2")
 @cases(from_the_parent="a", from_the_child="b")
 def test_a_source_that_is_free(lab, case):
     cache = Cache(lab, 8, 2)
@@ -596,7 +598,9 @@ def test_two_managers(lab):
         see(f"copies that the {which} manager tells, when b of both got a slot", cache.take(), equals=copies)
 
 
-@concept("Who is admitted with a prefix hit gets the hit's blocks and pays for them, as ever.", invariant="I5")
+@concept(
+    "A request that is admitted with a prefix hit gets the hit's blocks and pays for them as usual.", invariant="I5"
+)
 @cases(a_holds_them=(True, 1, [1, 2, 4]), nobody_holds_them=(False, 3, [1, 2, 3]))
 def test_a_prefix_hit(lab, case):
     is_held, price, table = case
@@ -846,7 +850,7 @@ class Walk(Cache):
 
 
 @concept(
-    "After any forks, writes and frees everybody reads its own past, at the price that was asked.",
+    "After any forks, writes and frees each request reads its own past, at the price that was computed.",
     invariant="I2",
     searches=True,
 )

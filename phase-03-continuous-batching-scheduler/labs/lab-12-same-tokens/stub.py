@@ -28,7 +28,7 @@ def make_request(lab, name, prompt, max_tokens=4):
 
 
 def test_one_token(lab):
-    """Nobody else is there, and all fits: a request gets what the model says after its prompt."""
+    """A request is alone, and all of it fits: it gets what the model says after its prompt."""
     scheduler = make(lab)
     model = lab.HonestModel(scheduler)
     request = make_request(lab, "a", 7, max_tokens=1)

@@ -9,7 +9,9 @@ def test_schedulers_that_keep_the_tokens_are_green(lab, case):
     lab.suite.must_be_green(case)
 
 
-@concept("Who gives way keeps what it said: compare whole outputs, with a truth from before the run.", invariant="I2")
+@concept(
+    "A preempted request keeps its output: compare whole outputs with a truth from before the run.", invariant="I2"
+)
 def test_what_a_preemption_spoils_is_noticed(lab):
     lab.suite.must_be_red("I2_1")
 
@@ -19,7 +21,9 @@ def test_what_a_swap_spoils_is_noticed(lab):
     lab.suite.must_be_red("I3_1")
 
 
-@concept("Choices of one prompt part inside a block: who writes there may not write for the others.", invariant="I4")
+@concept(
+    "Choices of one prompt part inside a block: one that writes there may not write for the others.", invariant="I4"
+)
 def test_what_a_fork_spoils_is_noticed(lab):
     lab.suite.must_be_red("I4_1")
 

@@ -18,7 +18,7 @@ def make_request(lab, name, prompt, max_tokens=16, priority=0, arrival_time=0.0,
 
 
 def written(num_scheduled_tokens):
-    """Who computes how many tokens, in scheduling order: "a4 b2"."""
+    """The number of tokens that each request computes, in scheduling order: "a4 b2"."""
     return " ".join(f"{name}{n}" if name.isalpha() else f"{name}: {n}" for name, n in num_scheduled_tokens.items())
 
 
@@ -30,7 +30,7 @@ def names(requests):
 
 
 @concept(
-    "Who is dropped is in neither the list nor the counts of the step; the others keep their order.", invariant="I1"
+    "A dropped request is in neither the list nor the counts of the step; the others keep their order.", invariant="I1"
 )
 @cases(
     first=("z", "z a p"),
@@ -71,7 +71,7 @@ def test_drop_of_somebody_else(lab, case):
 def crowd(lab, members, *, policy="priority", budget=64):
     """They run in this order, each one token behind, and every block is held. members: "a0 b9! c0".
 
-    The number is the priority. Who has a ! has filled its blocks, and lacks one for the next token.
+    The number is the priority. A request with a ! has filled its blocks, and lacks one for the next token.
     """
     members = members.split()
     scheduler = make(lab, policy=policy, blocks=2 * len(members), caching=False)
@@ -106,7 +106,9 @@ def test_a_victim_that_is_in_the_step(lab, case):
     see(f"who is in the list of the step {about}", names(output.scheduled_requests), equals=list(computes[::3]))
 
 
-@concept("Who ran when the step began has its turn, whoever leaves before or behind it.", invariant="I3")
+@concept(
+    "A request that ran when the step began has its turn, whichever requests leave before or behind it.", invariant="I3"
+)
 @cases(
     a_victim_behind=("priority", "a0! b9 c0", "b", "a1 c1"),
     a_victim_before=("priority", "a9 b0! c0 d0", "a", "b1 c1 d1"),
@@ -137,7 +139,7 @@ def test_everybody_has_its_turn(lab, case):
 
 
 @concept(
-    "Admission asks for more than slots: reservation and watermark may say no, and then nobody comes in.",
+    "Admission asks for more than slots: reservation and watermark may refuse, and then no request comes in.",
     invariant="I4",
 )
 @cases(
@@ -218,7 +220,9 @@ def test_whole_prompts_with_a_head_start(lab, case):
     see(f"who computes how much in two steps: {about}", got, equals=["a1 b6", "a1 b1 c12"])
 
 
-@concept("Admitted is who has left waiting, from any place in it, and runs last, past its head start.", invariant="I5")
+@concept(
+    "An admitted request has left waiting, from any place in it, and runs last, past its head start.", invariant="I5"
+)
 @cases(the_head=("a", "WAITING"), the_second=("b", "WAITING"), the_last=("c", "WAITING"), a_victim=("a", "PREEMPTED"))
 def test_admitted(lab, case):
     case, status = case

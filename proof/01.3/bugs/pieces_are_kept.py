@@ -1,5 +1,5 @@
 STORY = "All pieces are kept until result() is asked for, and the caller fills the same tensors with the next piece."
-CONCEPT = "add() is done with the tensors of a piece when it returns: the caller may fill them anew."
+CONCEPT = "add() is done with the tensors of a piece when it returns: the caller may fill them again."
 EDITS = [
     (
         """        maximum = torch.maximum(self.maximum, scores.amax(dim=-1))

@@ -2,7 +2,7 @@ STORY = (
     "The width of a head is not masked in keys and query. The padding of the range is the next head, and its "
     "products are added."
 )
-CONCEPT = "A head is padded to a power of two; what pads it belongs to the next head, or to nobody."
+CONCEPT = "A head is padded to a power of two; the padding belongs to the next head, or to no head."
 EDITS = [
     (
         """    is_dim = dims < HEAD_DIM

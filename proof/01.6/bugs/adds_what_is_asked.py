@@ -2,7 +2,7 @@ STORY = (
     "num_tokens is taken for the number of new tokens. Who asks for one token more gets blocks for all of "
     "its tokens again."
 )
-CONCEPT = "Who grows gets the blocks that it lacks; who asks for less than it has keeps all of them."
+CONCEPT = "A request that grows gets the blocks that it lacks; one that asks for less than it has keeps all of them."
 EDITS = [
     (
         """        needed = -(-num_tokens // self.block_size)

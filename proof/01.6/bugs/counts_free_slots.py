@@ -2,7 +2,7 @@ STORY = (
     "Free slots are added up, as if they could be used together. The stretch begins in a hole and goes on "
     "over what another request holds."
 )
-CONCEPT = "Enough slots in pieces that are too short are no room, and who is refused holds nothing."
+CONCEPT = "Enough slots in pieces that are too short are no room, and a refused request holds nothing."
 EDITS = [
     (
         """        for hole in self.holes():

@@ -1,7 +1,7 @@
 STORY = (
     "The count is set to what is needed now. A request that asks for less gives blocks back with its tokens in them."
 )
-CONCEPT = "Who grows gets the blocks that it lacks; who asks for less than it has keeps all of them."
+CONCEPT = "A request that grows gets the blocks that it lacks; one that asks for less than it has keeps all of them."
 EDITS = [
     (
         """        self.num_blocks[request_id] = max(held, needed)

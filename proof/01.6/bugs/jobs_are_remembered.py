@@ -1,5 +1,5 @@
 STORY = "The last count is given again if what is held and written is the same. The lengths of the jobs have changed."
-CONCEPT = "Each count is made anew: who holds what, the jobs and what is written may have changed since the last."
+CONCEPT = "Each count starts afresh: holders, jobs and written slots may have changed since the last one."
 EDITS = [
     (
         """    used = reserved = wasted = 0

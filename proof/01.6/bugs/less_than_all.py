@@ -1,5 +1,5 @@
 STORY = "Slots count as stranded only if some request holds others. In an empty memory they are called free."
-CONCEPT = "Slots that nobody holds are stranded if they were enough for who is refused, and free if not."
+CONCEPT = "Slots that no request holds are stranded if they were enough for the refused one, and free if not."
 EDITS = [
     (
         """refused is not None and refused <= left""",

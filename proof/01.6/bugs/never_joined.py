@@ -2,7 +2,7 @@ STORY = (
     "What is freed becomes a hole of its own beside the holes that are there. After a while no hole is "
     "longer than a request was."
 )
-CONCEPT = "Who leaves makes one long hole with the holes on both sides."
+CONCEPT = "A request that leaves makes one long hole with the holes on both sides."
 EDITS = [
     (
         """        found, start = [], 0

@@ -2,7 +2,7 @@ STORY = (
     "As many slots as were asked for are called stranded, and the rest free. But all pieces are too short "
     "for who waits."
 )
-CONCEPT = "Slots that nobody holds are stranded if they were enough for who is refused, and free if not."
+CONCEPT = "Slots that no request holds are stranded if they were enough for the refused one, and free if not."
 EDITS = [
     (
         """    is_stranded = refused is not None and refused <= left

@@ -1,5 +1,5 @@
 STORY = "Who is refused is put down as a holder of no slots. The next time it asks, it counts as one that cannot grow."
-CONCEPT = "Enough slots in pieces that are too short are no room, and who is refused holds nothing."
+CONCEPT = "Enough slots in pieces that are too short are no room, and a refused request holds nothing."
 EDITS = [
     (
         """        for hole in self.holes():

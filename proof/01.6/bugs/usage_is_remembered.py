@@ -2,7 +2,7 @@ STORY = (
     "The last count is given again if memory, written tokens and refusal are the same. The slots that are held "
     "have changed."
 )
-CONCEPT = "Each count is made anew: who holds what, the jobs and what is written may have changed since the last."
+CONCEPT = "Each count starts afresh: holders, jobs and written slots may have changed since the last one."
 EDITS = [
     (
         """    used = reserved = wasted = 0

@@ -1,5 +1,5 @@
 STORY = "When somebody waits, all that is empty is called stranded, though it would not be enough in one piece either."
-CONCEPT = "Slots that nobody holds are stranded if they were enough for who is refused, and free if not."
+CONCEPT = "Slots that no request holds are stranded if they were enough for the refused one, and free if not."
 EDITS = [
     (
         """    is_stranded = refused is not None and refused <= left

@@ -1,5 +1,5 @@
 STORY = "The caches begin as zeros, as a new tensor does. A value of 0 with a weight of 0 is as good as none."
-CONCEPT = "Who reads too much is found out only if what lies there does harm."
+CONCEPT = "A read beyond the sight is noticed only if the value that lies there does harm."
 EDITS = [
     (
         "cache = torch.full((max(table) + 2, block_size, *tokens.shape[1:]), torch.nan)",

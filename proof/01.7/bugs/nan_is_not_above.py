@@ -1,5 +1,5 @@
 STORY = "The error must not be above the bound, which sounds the same as at most the bound. NaN is not above anything."
-CONCEPT = "Who reads too much is found out only if what lies there does harm."
+CONCEPT = "A read beyond the sight is noticed only if the value that lies there does harm."
 EDITS = [
     (
         '    assert error <= bound, f"',

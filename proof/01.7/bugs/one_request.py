@@ -1,7 +1,7 @@
 STORY = (
     "Every batch has one request in it. Its row of the table is the first one and the widest, and nobody is missing."
 )
-CONCEPT = "Who reads too much is found out only if what lies there does harm."
+CONCEPT = "A read beyond the sight is noticed only if the value that lies there does harm."
 EDITS = [
     (
         """        requests = [prompt, waiting, decode]

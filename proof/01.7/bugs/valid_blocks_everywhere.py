@@ -1,7 +1,7 @@
 STORY = (
     "The columns that mean nothing hold 0, as pack() leaves them. Block 0 is a block, and to look it up does no harm."
 )
-CONCEPT = "Who reads too much is found out only if what lies there does harm."
+CONCEPT = "A read beyond the sight is noticed only if the value that lies there does harm."
 EDITS = [
     (
         "[([2, 10**9, 10**9], 0, 4), ([2, 3, 10**9], 0, 6), ([10**9, 3, 1], 5, 12)]",

@@ -2,7 +2,7 @@ STORY = (
     "Somebody clears a block when it is freed, as one clears memory. Nothing is ever found after its request "
     "has ended: the prefix cache works only between requests that run together."
 )
-CONCEPT = "To free is not to forget: a free block is found until somebody takes it."
+CONCEPT = "A freed block is not forgotten: it can be found until a request takes it."
 EDITS = [
     (
         """        self.free_queue.prepend_n(useless)

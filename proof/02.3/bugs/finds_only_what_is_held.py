@@ -1,5 +1,5 @@
 STORY = "Only a block that another request holds is taken for a hit, so nothing outlives its last user."
-CONCEPT = "A block is found whether somebody holds it or not, and how many are free does not matter."
+CONCEPT = "A block is found whether a request holds it or not, and how many are free does not matter."
 EDITS = [
     (
         """                if block is None:

@@ -1,5 +1,5 @@
 STORY = "A hit is cut to the number of free blocks, though held hits cost nothing."
-CONCEPT = "A block is found whether somebody holds it or not, and how many are free does not matter."
+CONCEPT = "A block is found whether a request holds it or not, and how many are free does not matter."
 EDITS = [
     (
         "        return hits, len",

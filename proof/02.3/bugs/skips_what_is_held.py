@@ -2,7 +2,7 @@ STORY = (
     "A block that another request holds is not taken for a hit. The most popular prefix is computed again by "
     "all who meet."
 )
-CONCEPT = "A block is found whether somebody holds it or not, and how many are free does not matter."
+CONCEPT = "A block is found whether a request holds it or not, and how many are free does not matter."
 EDITS = [
     (
         """                if block is None:

@@ -1,5 +1,5 @@
 STORY = "A hit is passed over when it is the only free block: it would leave none for the tokens behind it."
-CONCEPT = "A block is found whether somebody holds it or not, and how many are free does not matter."
+CONCEPT = "A block is found whether a request holds it or not, and how many are free does not matter."
 EDITS = [
     (
         """                if block is None:

@@ -1,5 +1,5 @@
 STORY = "The hit of a request is kept until it comes back. By then its blocks may be somebody else's."
-CONCEPT = "What can be found changes: it is looked up anew each time, for the same request too."
+CONCEPT = "What can be found changes: it is looked up again each time, for the same request too."
 EDITS = [
     (
         """        hits: list[KVCacheBlock] = []

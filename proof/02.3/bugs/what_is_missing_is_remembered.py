@@ -1,5 +1,5 @@
 STORY = "A name that was not found once is never looked up again."
-CONCEPT = "What can be found changes: it is looked up anew each time, for the same request too."
+CONCEPT = "What can be found changes: it is looked up again each time, for the same request too."
 EDITS = [
     (
         """                block = self.block_pool.get_cached_block(hashes[i])

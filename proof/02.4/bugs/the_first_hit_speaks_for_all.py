@@ -2,7 +2,7 @@ STORY = (
     "Whether hits are free is asked of the first only. Of two tables of equal content one may have its head "
     "held and its tail free."
 )
-CONCEPT = "A hit that nobody holds costs a free block, a hit that somebody holds costs nothing."
+CONCEPT = "A hit that no request holds costs a free block; a hit that a request holds costs nothing."
 EDITS = [
     (
         "sum(block.ref_cnt == 0 for block in computed_blocks)",

@@ -2,7 +2,7 @@ STORY = (
     "Whether the hits are free is asked of the last one only. When the head of the prefix is held and its end "
     "is not, the held blocks are paid for as well."
 )
-CONCEPT = "A hit that nobody holds costs a free block, a hit that somebody holds costs nothing."
+CONCEPT = "A hit that no request holds costs a free block; a hit that a request holds costs nothing."
 EDITS = [
     (
         """        if computed_blocks:

@@ -2,7 +2,7 @@ STORY = (
     "What is found is compared with great care. That something has to be found is said nowhere, and an engine "
     "without a cache would pass."
 )
-CONCEPT = "A hit that is too short only costs time, so nobody notices unless a test asks for it."
+CONCEPT = "A hit that is too short only costs time, so it goes unnoticed unless a test asks for it."
 EDITS = [
     (
         """            assert notes(request, end)[num_hit:] not in self.memory, "I6: the next block is there, too"

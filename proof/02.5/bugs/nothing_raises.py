@@ -2,7 +2,7 @@ STORY = (
     "The first suite of many a project: the engine is run, and if it does not fall over it is right. It finds "
     "what falls over."
 )
-CONCEPT = "A hit that is too short only costs time, so nobody notices unless a test asks for it."
+CONCEPT = "A hit that is too short only costs time, so it goes unnoticed unless a test asks for it."
 
 from labkit import check, raises
 

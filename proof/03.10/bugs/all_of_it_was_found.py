@@ -1,5 +1,5 @@
 STORY = "A learner notes a load of nothing, and its blocks can be found although nothing filled them."
-CONCEPT = "Blocks that were to be filled are not: after a failed step nobody may find them in the prefix cache."
+CONCEPT = "Blocks that were to be filled are not: after a failed step no request may find them in the prefix cache."
 EDITS = [
     (
         "Load(request, start, end)",

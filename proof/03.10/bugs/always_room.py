@@ -1,5 +1,5 @@
 STORY = "A learner does not look at None: there was always room when it was tried."
-CONCEPT = "All or nothing: who does not fit into the CPU pool as a whole is computed again."
+CONCEPT = "All or nothing: a request that does not fit into the CPU pool as a whole is computed again."
 EDITS = [
     (
         (

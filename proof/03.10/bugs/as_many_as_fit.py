@@ -1,5 +1,5 @@
 STORY = "A learner swaps out what fits and is ready to compute the rest. The law says all or nothing."
-CONCEPT = "All or nothing: who does not fit into the CPU pool as a whole is computed again."
+CONCEPT = "All or nothing: a request that does not fit into the CPU pool as a whole is computed again."
 EDITS = [
     (
         (

@@ -1,5 +1,5 @@
 STORY = "A learner forgets those whose copies out are confirmed instead of those who are back."
-CONCEPT = "Who is back needs the CPU pool no more, but not before the step is confirmed; who waits keeps its place."
+CONCEPT = "A request that is back leaves the CPU pool once the step is confirmed; one that waits keeps its place."
 EDITS = [
     (
         (

@@ -1,5 +1,5 @@
 STORY = "A learner looks up every request in the pool, also those that never were there."
-CONCEPT = "Somebody who was never swapped out is treated as ever, hits and further chunks included."
+CONCEPT = "A request that was never swapped out is treated as usual, with its hits and further chunks."
 EDITS = [
     (
         (

@@ -1,5 +1,5 @@
 STORY = "What was loaded stays noted for requests that were aborted in the step: only those that are still there are taken out."
-CONCEPT = "A load is a request's, not a name's: who ends while it comes in leaves nothing to the next of its name."
+CONCEPT = "A load is a request's, not a name's: one that ends during its load leaves nothing to the next of its name."
 EDITS = [
     (
         "        self._loads.clear()\n",

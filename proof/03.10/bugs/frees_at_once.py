@@ -1,5 +1,5 @@
 STORY = "A learner lets go of the CPU blocks as soon as the pairs are told."
-CONCEPT = "Who is back needs the CPU pool no more, but not before the step is confirmed; who waits keeps its place."
+CONCEPT = "A request that is back leaves the CPU pool once the step is confirmed; one that waits keeps its place."
 EDITS = [
     (
         "            self._loading[request_id] = self.pool.fetch(request_id, block_ids, start)\n",

@@ -1,5 +1,5 @@
 STORY = "A learner calls the usual way without the blocks that were found."
-CONCEPT = "Somebody who was never swapped out is treated as ever, hits and further chunks included."
+CONCEPT = "A request that was never swapped out is treated as usual, with its hits and further chunks."
 EDITS = [
     (
         (

@@ -1,5 +1,5 @@
 STORY = "A learner keeps the pairs of those that came in, in one list. They come in again, over what has been computed since."
-CONCEPT = "A copy belongs to one step: in the next one its blocks may be somebody else's."
+CONCEPT = "A copy belongs to one step: in the next one its blocks may belong to another request."
 EDITS = [
     (
         (

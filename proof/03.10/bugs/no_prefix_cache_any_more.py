@@ -1,5 +1,5 @@
 STORY = "A learner looks into the pool and forgets the prefix cache for everybody else."
-CONCEPT = "Somebody who was never swapped out is treated as ever, hits and further chunks included."
+CONCEPT = "A request that was never swapped out is treated as usual, with its hits and further chunks."
 EDITS = [
     (
         "        return hits, num_hit + self._num_loadable_tokens(request, num_hit)\n",

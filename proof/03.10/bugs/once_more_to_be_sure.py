@@ -1,5 +1,5 @@
 STORY = "A learner lets the first block of what came in come in once more, a step later, in case it got lost."
-CONCEPT = "A copy belongs to one step: in the next one its blocks may be somebody else's."
+CONCEPT = "A copy belongs to one step: in the next one its blocks may belong to another request."
 EDITS = [
     (
         (

@@ -1,6 +1,6 @@
 STORY = "Only one request is loaded in a step: the second that is admitted gets slots, and nothing to fill them."
 CONCEPT = (
-    "After any steps, failed ones too, everybody reads its own tokens, and main memory has who waits and nobody else."
+    "After any steps, failed ones too, each request reads its own tokens, and main memory has the waiting ones only."
 )
 EDITS = [
     (

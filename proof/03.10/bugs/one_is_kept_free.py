@@ -1,5 +1,5 @@
 STORY = "A learner asks beforehand whether there is room, with < instead of <=."
-CONCEPT = "All or nothing: who does not fit into the CPU pool as a whole is computed again."
+CONCEPT = "All or nothing: a request that does not fit into the CPU pool as a whole is computed again."
 EDITS = [
     (
         "        pairs = self.pool.store(request_id, block_ids)\n",

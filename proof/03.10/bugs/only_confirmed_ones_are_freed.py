@@ -1,5 +1,5 @@
 STORY = "A learner waits with the CPU blocks of an aborted request until it has come back. It never does."
-CONCEPT = "Who has ended holds nothing, neither here nor there, wherever it was."
+CONCEPT = "A request that has ended holds no block, neither on the device nor in main memory."
 EDITS = [
     (
         "        self._forget(request.request_id)\n",

@@ -1,5 +1,5 @@
 STORY = "A learner never takes the pairs out of the list. In the next step they copy what others have written there."
-CONCEPT = "A copy belongs to one step: in the next one its blocks may be somebody else's."
+CONCEPT = "A copy belongs to one step: in the next one its blocks may belong to another request."
 EDITS = [
     (
         (

@@ -1,5 +1,5 @@
 STORY = "A learner writes down the number of tokens before the pool has said that they fit."
-CONCEPT = "All or nothing: who does not fit into the CPU pool as a whole is computed again."
+CONCEPT = "All or nothing: a request that does not fit into the CPU pool as a whole is computed again."
 EDITS = [
     (
         (

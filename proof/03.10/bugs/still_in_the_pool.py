@@ -1,5 +1,5 @@
 STORY = "A learner frees the CPU blocks of who is back and leaves its number of tokens: the second time it seems to be there."
-CONCEPT = "Who is back runs as ever: it grows, and may go out again with all that it has by then."
+CONCEPT = "A request that is back runs as usual: it grows, and may go out again with all that it has by then."
 EDITS = [
     (
         (

@@ -1,5 +1,5 @@
 STORY = "A learner keeps the CPU blocks of who is back: the next time they need no copy. Nobody updates them."
-CONCEPT = "Who is back runs as ever: it grows, and may go out again with all that it has by then."
+CONCEPT = "A request that is back runs as usual: it grows, and may go out again with all that it has by then."
 EDITS = [
     (
         (

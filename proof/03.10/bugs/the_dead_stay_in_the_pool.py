@@ -1,5 +1,5 @@
 STORY = "A learner frees the blocks of the device alone, as before."
-CONCEPT = "Who has ended holds nothing, neither here nor there, wherever it was."
+CONCEPT = "A request that has ended holds no block, neither on the device nor in main memory."
 EDITS = [
     (
         (

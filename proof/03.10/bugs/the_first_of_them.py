@@ -1,5 +1,5 @@
 STORY = "A learner drops the first who was to go out."
-CONCEPT = "Who was only running when a step failed is not in the pool: its copies out are never made."
+CONCEPT = "A request that only ran when a step failed is not in the pool: its copies out are never made."
 EDITS = [
     (
         (

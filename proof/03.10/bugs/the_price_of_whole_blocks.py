@@ -2,7 +2,7 @@ STORY = (
     "Blocks are copied as a whole, so a learner asks for the price of whole blocks. The cost is one of computed tokens."
 )
 CONCEPT = (
-    "After any steps, failed ones too, everybody reads its own tokens, and main memory has who waits and nobody else."
+    "After any steps, failed ones too, each request reads its own tokens, and main memory has the waiting ones only."
 )
 EDITS = [
     (

@@ -1,6 +1,6 @@
 STORY = "A learner forgets whoever ended by itself, with stop or length. Who was aborted, or had an error, keeps its CPU blocks."
 CONCEPT = (
-    "After any steps, failed ones too, everybody reads its own tokens, and main memory has who waits and nobody else."
+    "After any steps, failed ones too, each request reads its own tokens, and main memory has the waiting ones only."
 )
 EDITS = [
     (

@@ -1,5 +1,5 @@
 STORY = "A learner hands the end of the step on and thinks no more of it: the blocks were published when they got their slots."
-CONCEPT = "Blocks that were to be filled are not: after a failed step nobody may find them in the prefix cache."
+CONCEPT = "Blocks that were to be filled are not: after a failed step no request may find them in the prefix cache."
 EDITS = [
     (
         (

@@ -1,6 +1,6 @@
 STORY = "A victim whose blocks others hold, too, is not copied out: the prefix cache has them, thinks a learner. The others go, and nobody has them."
 CONCEPT = (
-    "After any steps, failed ones too, everybody reads its own tokens, and main memory has who waits and nobody else."
+    "After any steps, failed ones too, each request reads its own tokens, and main memory has the waiting ones only."
 )
 EDITS = [
     (

@@ -1,5 +1,5 @@
 STORY = "Blocks of a hit that others hold are copied, too, to be safe. They are full: nobody will write into them."
-CONCEPT = "Who is admitted with a prefix hit gets the hit's blocks and pays for them, as ever."
+CONCEPT = "A request that is admitted with a prefix hit gets the hit's blocks and pays for them as usual."
 EDITS = [
     (
         ("        return super().allocate_slots(request, num_new_tokens, computed_blocks)\n"),

@@ -1,5 +1,5 @@
 STORY = "Whoever has a partial block is thought to write in place."
-CONCEPT = "For all together it is less than the sum: of those who share a partial block one writes in place."
+CONCEPT = "For all together it is less than the sum: of the requests that share a partial block, one writes in place."
 EDITS = [
     (
         (

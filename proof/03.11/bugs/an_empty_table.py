@@ -2,7 +2,7 @@ STORY = (
     "A child of a request that holds nothing gets an empty table. It looks harmless, but a manager with "
     "tables is busy: the cache can never be reset."
 )
-CONCEPT = "Who forks from one that holds nothing holds nothing: no table, not even an empty one."
+CONCEPT = "A fork of a request that holds no blocks holds none: it has no table, not even an empty one."
 EDITS = [
     (
         (

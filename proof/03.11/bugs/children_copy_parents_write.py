@@ -1,7 +1,7 @@
 STORY = (
     "Only who was forked copies; the parent owns its blocks and writes into them, while its children still read them."
 )
-CONCEPT = "Whoever writes into a shared block gets a block of its own; the others keep theirs."
+CONCEPT = "A request that writes into a shared block gets a block of its own; the other holders keep theirs."
 EDITS = [
     (
         ("        child.block_hashes = list(parent.block_hashes)\n"),

@@ -1,5 +1,5 @@
 STORY = "The pair is told the wrong way round: the runner copies the new block, which is empty, over the shared one."
-CONCEPT = "Whoever writes into a shared block gets a block of its own; the others keep theirs."
+CONCEPT = "A request that writes into a shared block gets a block of its own; the other holders keep theirs."
 EDITS = [
     (
         ("                self._copies.append((table[i].block_id, copy.block_id))\n"),

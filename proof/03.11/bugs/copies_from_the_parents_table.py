@@ -2,7 +2,7 @@ STORY = (
     "The source of a copy is looked up in the parent's table. If the parent has written first, it has "
     "moved on to another block."
 )
-CONCEPT = "In one step everybody writes its own token, and reads its own past afterwards."
+CONCEPT = "In one step each request writes its own token, and reads its own past afterwards."
 EDITS = [
     (
         ("        child.block_hashes = list(parent.block_hashes)\n"),

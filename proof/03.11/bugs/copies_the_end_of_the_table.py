@@ -2,7 +2,7 @@ STORY = (
     "The price is right, and the copy is made by another rule: a table without room grows from its last "
     "block, so that one is copied first, though it is full."
 )
-CONCEPT = "A full block is not written any more: it stays shared, and is never copied."
+CONCEPT = "A full block is no longer written: it stays shared, and is never copied."
 EDITS = [
     (
         ("        shared = self._shared_blocks(request, num_tokens)\n"),

@@ -1,5 +1,5 @@
 STORY = "The block of the last computed token is copied, full or not. A full one is copied for nothing."
-CONCEPT = "A full block is not written any more: it stays shared, and is never copied."
+CONCEPT = "A full block is no longer written: it stays shared, and is never copied."
 EDITS = [
     (
         "range(request.num_computed_tokens // self.block_size, end)",

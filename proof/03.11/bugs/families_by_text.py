@@ -1,5 +1,5 @@
 STORY = "A learner takes for a family who knows the same tokens. Two families of one text are two families."
-CONCEPT = "For all together it is less than the sum: of those who share a partial block one writes in place."
+CONCEPT = "For all together it is less than the sum: of the requests that share a partial block, one writes in place."
 EDITS = [
     (
         "        return len(requests) - len({self._tables[request.request_id][-1].block_id for request in partial})\n",

@@ -1,5 +1,5 @@
 STORY = "Only copies are counted. Those whose last block is full need a new one."
-CONCEPT = "For all together it is less than the sum: of those who share a partial block one writes in place."
+CONCEPT = "For all together it is less than the sum: of the requests that share a partial block, one writes in place."
 EDITS = [
     (
         (

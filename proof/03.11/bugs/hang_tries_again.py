@@ -2,7 +2,7 @@ STORY = (
     "When there is no room for the copy it tries again, in the hope that somebody has finished. Nobody "
     "can while it tries."
 )
-CONCEPT = "All or nothing: one block too few gives None, and nobody notices that somebody asked."
+CONCEPT = "All or nothing: one block too few gives None, and nothing shows that a request asked."
 EDITS = [
     (
         (

@@ -1,5 +1,5 @@
 STORY = "It waits until nobody else holds the block. The others wait, too, for this step."
-CONCEPT = "Whoever writes into a shared block gets a block of its own; the others keep theirs."
+CONCEPT = "A request that writes into a shared block gets a block of its own; the other holders keep theirs."
 EDITS = [
     (
         (

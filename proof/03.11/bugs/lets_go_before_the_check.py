@@ -2,7 +2,7 @@ STORY = (
     "The shared block is let go before the check. Refused, the request still has it in its table, and the "
     "last other holder writes into it in place."
 )
-CONCEPT = "All or nothing: one block too few gives None, and nobody notices that somebody asked."
+CONCEPT = "All or nothing: one block too few gives None, and nothing shows that a request asked."
 EDITS = [
     (
         (

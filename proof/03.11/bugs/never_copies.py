@@ -1,5 +1,5 @@
 STORY = "A shared block is written as if it were the writer's own. Whoever writes last is read by all."
-CONCEPT = "Whoever writes into a shared block gets a block of its own; the others keep theirs."
+CONCEPT = "A request that writes into a shared block gets a block of its own; the other holders keep theirs."
 EDITS = [
     (
         (

@@ -1,7 +1,7 @@
 STORY = (
     "A copy whose old block is free is not told: nobody needs that block. But its content is what the copy is to have."
 )
-CONCEPT = "A copy is made from a block that is free by then, too: nobody has written into it yet."
+CONCEPT = "A copy is made from a block that is free by then, too: no request has written into it yet."
 EDITS = [
     (
         "        copies, self._copies = self._copies, []\n        return copies\n",

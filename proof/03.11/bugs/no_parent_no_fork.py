@@ -2,7 +2,7 @@ STORY = (
     "The parent's table is taken without asking whether it has one. A request that is preempted before it "
     "computes anything cannot fork."
 )
-CONCEPT = "Who forks from one that holds nothing holds nothing: no table, not even an empty one."
+CONCEPT = "A fork of a request that holds no blocks holds none: it has no table, not even an empty one."
 EDITS = [
     (
         "self._tables.get(parent.request_id, [])",

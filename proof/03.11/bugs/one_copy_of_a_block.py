@@ -1,5 +1,5 @@
 STORY = "Copies are kept by their source. Of two that are made of one block in one step the first is forgotten."
-CONCEPT = "In one step everybody writes its own token, and reads its own past afterwards."
+CONCEPT = "In one step each request writes its own token, and reads its own past afterwards."
 EDITS = [
     (
         ("                self._copies.append((table[i].block_id, copy.block_id))\n"),

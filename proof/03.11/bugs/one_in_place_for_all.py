@@ -2,7 +2,7 @@ STORY = (
     "One writes in place, whatever the requests are. But each family has one of its own, and those with "
     "full blocks have none."
 )
-CONCEPT = "For all together it is less than the sum: of those who share a partial block one writes in place."
+CONCEPT = "For all together it is less than the sum: of the requests that share a partial block, one writes in place."
 EDITS = [
     (
         (

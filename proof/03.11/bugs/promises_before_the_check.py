@@ -2,7 +2,7 @@ STORY = (
     "The copy is promised before anybody looks whether there is room. The runner copies into a block that "
     "belongs to somebody else."
 )
-CONCEPT = "All or nothing: one block too few gives None, and nobody notices that somebody asked."
+CONCEPT = "All or nothing: one block too few gives None, and nothing shows that a request asked."
 EDITS = [
     (
         (

@@ -1,5 +1,5 @@
 STORY = "A copy into a block that nobody holds is kept for later. It is told when the block is somebody's again."
-CONCEPT = "A promise ends with the step: whoever left before the copies were made has none in a later step."
+CONCEPT = "A promise ends with the step: a request that left before the copies were made has none in a later step."
 EDITS = [
     (
         "        copies, self._copies = self._copies, []\n        return copies\n",

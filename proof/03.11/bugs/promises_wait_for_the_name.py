@@ -2,7 +2,7 @@ STORY = (
     "Only those who hold a table are told their copies. The promise to somebody who was freed before stays in the"
     " list, until there is one of that name again."
 )
-CONCEPT = "A promise ends with the step: whoever left before the copies were made has none in a later step."
+CONCEPT = "A promise ends with the step: a request that left before the copies were made has none in a later step."
 EDITS = [
     (
         "                self._copies.append((table[i].block_id, copy.block_id))\n",

@@ -1,5 +1,5 @@
 STORY = "The pair is noted after the table was changed: the new block is to be copied onto itself."
-CONCEPT = "Whoever writes into a shared block gets a block of its own; the others keep theirs."
+CONCEPT = "A request that writes into a shared block gets a block of its own; the other holders keep theirs."
 EDITS = [
     (
         (

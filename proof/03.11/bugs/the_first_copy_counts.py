@@ -2,7 +2,7 @@ STORY = (
     "A step copies a block once; who comes later in the step writes in place. With three holders the last "
     "two write into one slot."
 )
-CONCEPT = "In one step everybody writes its own token, and reads its own past afterwards."
+CONCEPT = "In one step each request writes its own token, and reads its own past afterwards."
 EDITS = [
     (
         (

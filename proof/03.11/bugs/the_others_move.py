@@ -2,7 +2,7 @@ STORY = (
     "The writer keeps the block, and the other holders are moved to a copy. Their tables change while "
     "they may be in a step that was decided already."
 )
-CONCEPT = "Whoever writes into a shared block gets a block of its own; the others keep theirs."
+CONCEPT = "A request that writes into a shared block gets a block of its own; the other holders keep theirs."
 EDITS = [
     (
         ("                table[i] = copy\n"),

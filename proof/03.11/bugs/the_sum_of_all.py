@@ -1,5 +1,5 @@
 STORY = "The prices are added up. A group whose tokens fit exactly is preempted, again and again."
-CONCEPT = "For all together it is less than the sum: of those who share a partial block one writes in place."
+CONCEPT = "For all together it is less than the sum: of the requests that share a partial block, one writes in place."
 EDITS = [
     (
         (

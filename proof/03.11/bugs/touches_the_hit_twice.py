@@ -1,5 +1,5 @@
 STORY = "The blocks of a prefix hit are held before the inherited method is asked, which holds them once more. They are never free again."
-CONCEPT = "After any forks, writes and frees everybody reads its own past, at the price that was asked."
+CONCEPT = "After any forks, writes and frees each request reads its own past, at the price that was computed."
 EDITS = [
     (
         "        return super().allocate_slots(request, num_new_tokens, computed_blocks)\n",

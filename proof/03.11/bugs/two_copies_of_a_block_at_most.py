@@ -1,5 +1,5 @@
 STORY = "A learner counts a copy for the second and for the third holder of a block, and none for those behind them."
-CONCEPT = "For all together it is less than the sum: of those who share a partial block one writes in place."
+CONCEPT = "For all together it is less than the sum: of the requests that share a partial block, one writes in place."
 EDITS = [
     (
         "        return len(requests) - len({self._tables[request.request_id][-1].block_id for request in partial})\n",

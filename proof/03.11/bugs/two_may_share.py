@@ -1,5 +1,5 @@
 STORY = "Two holders are taken for one and a spare: only a block with three of them is copied."
-CONCEPT = "Whoever writes into a shared block gets a block of its own; the others keep theirs."
+CONCEPT = "A request that writes into a shared block gets a block of its own; the other holders keep theirs."
 EDITS = [
     (
         "ref_cnt > 1]",

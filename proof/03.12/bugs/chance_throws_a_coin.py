@@ -1,5 +1,5 @@
 STORY = "The test is red by chance. Sooner or later it is red on an engine that is broken."
-CONCEPT = "Who gives way keeps what it said: compare whole outputs, with a truth from before the run."
+CONCEPT = "A preempted request keeps its output: compare whole outputs with a truth from before the run."
 
 
 import random

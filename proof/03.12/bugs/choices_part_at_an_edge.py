@@ -1,7 +1,7 @@
 STORY = (
     "All prompts with several choices fill their last block. Their texts part in new blocks, and nothing needs copying."
 )
-CONCEPT = "Choices of one prompt part inside a block: who writes there may not write for the others."
+CONCEPT = "Choices of one prompt part inside a block: one that writes there may not write for the others."
 EDITS = [
     (
         """    for length in (8, 6):

@@ -2,7 +2,7 @@ STORY = (
     "Each token must follow from those before it, says the author. That is also true of a request that has lost the "
     "beginning of its output, or says more than it was asked for."
 )
-CONCEPT = "Who gives way keeps what it said: compare whole outputs, with a truth from before the run."
+CONCEPT = "A preempted request keeps its output: compare whole outputs with a truth from before the run."
 EDITS = [
     (
         """        for request, expected in self.expected.items():

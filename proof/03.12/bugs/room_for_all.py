@@ -1,5 +1,5 @@
 STORY = "The pools are large enough. Nobody ever gives way, so nothing that follows from it is seen."
-CONCEPT = "Who gives way keeps what it said: compare whole outputs, with a truth from before the run."
+CONCEPT = "A preempted request keeps its output: compare whole outputs with a truth from before the run."
 EDITS = [
     (
         """((5, 2, 64, True), (4, 3, 64, False), (6, 2, 4, False), (9, 1, 3, False))""",

@@ -1,7 +1,7 @@
 STORY = (
     "Whether somebody has left is told by the head of waiting: true for the last victim, and not for those before it."
 )
-CONCEPT = "Who ran when the step began has its turn, whoever leaves before or behind it."
+CONCEPT = "A request that ran when the step began has its turn, whichever requests leave before or behind it."
 EDITS = [
     (
         "            if request.status is preempted:",

@@ -1,5 +1,5 @@
 STORY = "Who may not come in lets the next one try: a long prompt waits for ever."
-CONCEPT = "Admission asks for more than slots: reservation and watermark may say no, and then nobody comes in."
+CONCEPT = "Admission asks for more than slots: reservation and watermark may refuse, and then no request comes in."
 EDITS = [
     (
         "computed_blocks):\n                break\n            if kv",

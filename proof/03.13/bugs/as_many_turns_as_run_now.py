@@ -1,5 +1,5 @@
 STORY = "The loop counts to the length of running and takes from a copy: each victim costs the last one its turn."
-CONCEPT = "Who ran when the step began has its turn, whoever leaves before or behind it."
+CONCEPT = "A request that ran when the step began has its turn, whichever requests leave before or behind it."
 EDITS = [
     (
         "        for request in requests:\n",

@@ -1,5 +1,5 @@
 STORY = "_may_admit is asked for the first newcomer of a step; those behind it come in with it."
-CONCEPT = "Admission asks for more than slots: reservation and watermark may say no, and then nobody comes in."
+CONCEPT = "Admission asks for more than slots: reservation and watermark may refuse, and then no request comes in."
 EDITS = [
     (
         "not self._may_admit(request, num_computed + n, computed_blocks)",

@@ -1,5 +1,5 @@
 STORY = "The head start is not written down: blocks of the hit are computed again."
-CONCEPT = "Admitted is who has left waiting, from any place in it, and runs last, past its head start."
+CONCEPT = "An admitted request has left waiting, from any place in it, and runs last, past its head start."
 EDITS = [
     (
         "        request.num_computed_tokens = num_computed_tokens\n",

@@ -1,5 +1,5 @@
 STORY = "Names are compared by their beginning: when 1 leaves, 10 leaves with it."
-CONCEPT = "Who is dropped is in neither the list nor the counts of the step; the others keep their order."
+CONCEPT = "A dropped request is in neither the list nor the counts of the step; the others keep their order."
 EDITS = [
     (
         "            self.scheduled_requests.remove(request)\n",

@@ -1,5 +1,5 @@
 STORY = "The newcomer runs before those that were there: it is served first, and never the victim."
-CONCEPT = "Admitted is who has left waiting, from any place in it, and runs last, past its head start."
+CONCEPT = "An admitted request has left waiting, from any place in it, and runs last, past its head start."
 EDITS = [
     (
         "        self.running.append(request)\n",

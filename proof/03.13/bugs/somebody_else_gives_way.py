@@ -1,5 +1,5 @@
 STORY = "Who asks is spared: the least urgent of the others gives way, even if it is more urgent."
-CONCEPT = "Who ran when the step began has its turn, whoever leaves before or behind it."
+CONCEPT = "A request that ran when the step began has its turn, whichever requests leave before or behind it."
 EDITS = [
     (
         "                victim = self._pop_victim()\n",

@@ -1,5 +1,5 @@
 STORY = "The status is set for newcomers only. Who comes back stays PREEMPTED, and has no turn."
-CONCEPT = "Admitted is who has left waiting, from any place in it, and runs last, past its head start."
+CONCEPT = "An admitted request has left waiting, from any place in it, and runs last, past its head start."
 EDITS = [
     (
         "        request.status = RequestStatus.RUNNING\n",

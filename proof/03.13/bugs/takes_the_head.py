@@ -1,5 +1,5 @@
 STORY = "_admit takes the head of waiting, whoever was to be admitted."
-CONCEPT = "Admitted is who has left waiting, from any place in it, and runs last, past its head start."
+CONCEPT = "An admitted request has left waiting, from any place in it, and runs last, past its head start."
 EDITS = [
     (
         "        self.waiting.remove(request)\n",

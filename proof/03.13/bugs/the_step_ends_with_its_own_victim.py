@@ -1,5 +1,5 @@
 STORY = "Who gives way itself ends the loop: true for the last of running, and under priority it may be the first."
-CONCEPT = "Who ran when the step began has its turn, whoever leaves before or behind it."
+CONCEPT = "A request that ran when the step began has its turn, whichever requests leave before or behind it."
 EDITS = [
     (
         "                if victim is request:\n                    break\n            else:",

@@ -1,5 +1,5 @@
 STORY = "The loop goes over a copy and does not look who was preempted meanwhile."
-CONCEPT = "Who ran when the step began has its turn, whoever leaves before or behind it."
+CONCEPT = "A request that ran when the step began has its turn, whichever requests leave before or behind it."
 EDITS = [
     (
         "            if request.status is preempted:  # a victim of this very loop\n                continue\n",

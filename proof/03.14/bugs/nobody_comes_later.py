@@ -1,5 +1,5 @@
 STORY = "All requests are there from the beginning, and admitted together. Nobody is left to overtake."
-CONCEPT = "Starvation is a wrong place in the line, long before: compare who runs with who waits."
+CONCEPT = "Starvation is a wrong place in the queue, long before: compare running requests with waiting ones."
 EDITS = [
     (
         '        for name in "abcdefgh":\n            run.add(name, 3, max_tokens=6)\n            run.step()\n',

@@ -1,5 +1,5 @@
 STORY = "The pool is large enough for everybody, and nobody gives way."
-CONCEPT = "Starvation is a wrong place in the line, long before: compare who runs with who waits."
+CONCEPT = "Starvation is a wrong place in the queue, long before: compare running requests with waiting ones."
 EDITS = [
     (
         "run = Run(lab, blocks=blocks, budget=8)",

@@ -1,7 +1,7 @@
 STORY = (
     "The victims are taken from the output, and compared with the output. Nobody asks who has really stopped to run."
 )
-CONCEPT = "Count places and blocks before and after the model runs: who leaves gives all of it back."
+CONCEPT = "Count places and blocks before and after the model runs: a request that leaves frees all of its own."
 EDITS = [
     (
         """    victims = [request for request in ran if request not in run.scheduler.running]

@@ -1,7 +1,7 @@
 STORY = (
     "The correct engines come first, and there are not many. The test counts its runs, and is red when they are over."
 )
-CONCEPT = "Count places and blocks before and after the model runs: who leaves gives all of it back."
+CONCEPT = "Count places and blocks before and after the model runs: a request that leaves frees all of its own."
 
 
 def test_it(lab):

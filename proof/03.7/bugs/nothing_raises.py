@@ -3,7 +3,7 @@
 from labkit import check, raises
 
 STORY = "The suite drives a scheduler through all kinds of trouble, and is content if no error comes out of it."
-CONCEPT = "Count places and blocks before and after the model runs: who leaves gives all of it back."
+CONCEPT = "Count places and blocks before and after the model runs: a request that leaves frees all of its own."
 
 
 def test_it_works(lab):

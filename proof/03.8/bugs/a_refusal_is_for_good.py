@@ -2,7 +2,7 @@ STORY = (
     "A learner notes which head found no blocks, so as not to look it up again in every step, and never clears "
     "the note. It waits for ever, and with it the queue."
 )
-CONCEPT = "A queue is no reason to stand still: if nobody in it can be admitted, everybody who runs decodes."
+CONCEPT = "A queue is no reason to stand still: if no waiting request can be admitted, all running ones decode."
 EDITS = [
     (
         ("            if not self._may_admit(request, num_computed + n, computed_blocks):\n                break\n"),

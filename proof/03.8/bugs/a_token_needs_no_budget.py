@@ -1,5 +1,5 @@
 STORY = "A learner lets a prompt of one token in where a charged hit has used up more than the budget."
-CONCEPT = "A hit is charged once, on admission, and cuts nobody: alone, a prompt is cut by what it computes."
+CONCEPT = "A hit is charged once, on admission, and cuts no prompt: alone, a prompt is cut by what it computes."
 EDITS = [
     (
         "        while token_budget > 0 and len(self.running) < self.max_num_seqs:\n"

@@ -1,6 +1,6 @@
 STORY = "A learner counts a victim among the tokens of the step. When a cut prompt gives way, the budget is one short."
 CONCEPT = (
-    "A cut prompt that finds no block gives way, and those who run get their turn; it is not admitted again at once."
+    "A cut prompt that finds no block is preempted, and the running requests decode; it does not come back at once."
 )
 EDITS = [
     (

@@ -1,5 +1,5 @@
 STORY = "A learner takes for a prefill only what has no output yet. A victim comes back beside the decodes."
-CONCEPT = "Whoever comes back is a prefill of all that it knows, output included: the others wait for it."
+CONCEPT = "A request that comes back prefills all that it knows, output included: the others wait for it."
 EDITS = [
     (
         (

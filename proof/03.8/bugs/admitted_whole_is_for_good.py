@@ -1,7 +1,5 @@
 STORY = "A learner notes the ids of those that were admitted whole: they need no look any more. An id that is used again, for a prompt that is cut, is taken for a decode."
-CONCEPT = (
-    "Whoever comes back may be cut, too: past its prompt, output and all, it is in prefill until it has caught up."
-)
+CONCEPT = "A request that comes back may be cut, too: even past its prompt it is in prefill until it has caught up."
 EDITS = [
     (
         "        prefills = [request for request in self.running if in_prefill(request)]\n",

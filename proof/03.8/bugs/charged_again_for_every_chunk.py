@@ -1,5 +1,5 @@
 STORY = "With charge_cached_tokens a learner charges the hit whenever the prompt goes on, though only newcomers pay for it. Nobody fits beside its end."
-CONCEPT = "A hit is charged once, on admission, and cuts nobody: alone, a prompt is cut by what it computes."
+CONCEPT = "A hit is charged once, on admission, and cuts no prompt: alone, a prompt is cut by what it computes."
 EDITS = [
     (
         "        if not output.preempted_req_ids:\n",

@@ -2,7 +2,7 @@ STORY = (
     "A learner sets RUNNING only for what was WAITING. A preempted request runs under its old status and is "
     "passed over."
 )
-CONCEPT = "Whoever comes back is a prefill of all that it knows, output included: the others wait for it."
+CONCEPT = "A request that comes back prefills all that it knows, output included: the others wait for it."
 EDITS = [
     (
         "            self._admit(request, num_computed)\n",

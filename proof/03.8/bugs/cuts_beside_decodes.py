@@ -1,7 +1,5 @@
 STORY = "A learner forgets what was cut: a step that admits nobody decodes, and the next chunk is one of the rows."
-CONCEPT = (
-    "A prompt longer than the budget is cut, step after step; nobody is admitted or decodes until its end is computed."
-)
+CONCEPT = "A prompt longer than the budget is cut; no request is admitted or decodes until its end is computed."
 EDITS = [
     (
         (

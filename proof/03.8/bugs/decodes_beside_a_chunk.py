@@ -1,7 +1,5 @@
 STORY = "A learner asks whether anybody was admitted. A step that only goes on with a cut prompt decodes, too."
-CONCEPT = (
-    "A prompt longer than the budget is cut, step after step; nobody is admitted or decodes until its end is computed."
-)
+CONCEPT = "A prompt longer than the budget is cut; no request is admitted or decodes until its end is computed."
 EDITS = [
     (
         (

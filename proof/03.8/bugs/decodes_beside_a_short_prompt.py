@@ -1,5 +1,5 @@
 STORY = "A learner thinks of the average stream: beside one short prompt four or more who run may go on."
-CONCEPT = "A step has prefills or decodes, never both: while prompts come that fit, nobody decodes."
+CONCEPT = "A step has prefills or decodes, never both: while prompts arrive that fit, no request decodes."
 EDITS = [
     (
         "        if not output.num_scheduled_tokens:\n",

@@ -2,7 +2,7 @@ STORY = (
     "A learner keeps the order of lab 03.2: who runs comes first, and newcomers only if nobody does. It is "
     "static batching."
 )
-CONCEPT = "A step has prefills or decodes, never both: while prompts come that fit, nobody decodes."
+CONCEPT = "A step has prefills or decodes, never both: while prompts arrive that fit, no request decodes."
 EDITS = [
     (
         (

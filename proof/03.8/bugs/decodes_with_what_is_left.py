@@ -2,7 +2,7 @@ STORY = (
     "A learner thinks that a budget should not be wasted, and lets decodes have what the prompts leave. The step "
     "is V1's turned round, and of two kinds."
 )
-CONCEPT = "A step has prefills or decodes, never both: while prompts come that fit, nobody decodes."
+CONCEPT = "A step has prefills or decodes, never both: while prompts arrive that fit, no request decodes."
 EDITS = [
     (
         (

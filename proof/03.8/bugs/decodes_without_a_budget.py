@@ -2,7 +2,7 @@ STORY = (
     "nano-vllm counts no tokens in a step of decodes. With more requests than budget the step is larger than the "
     "buffers that were made for it."
 )
-CONCEPT = "A step of decodes has a budget, too; who finds it empty is no part of the step."
+CONCEPT = "A step of decodes has a budget, too; a request that finds it empty is no part of the step."
 EDITS = [
     (
         (

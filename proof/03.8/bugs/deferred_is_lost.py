@@ -2,7 +2,7 @@ STORY = (
     "A learner takes the head out of the queue to look at it, and does not put it back. A deferred request is in "
     "neither list."
 )
-CONCEPT = "Deferred is not refused: the head keeps its place, and nobody behind it passes."
+CONCEPT = "A deferred head is not refused: it keeps its place, and no request behind it passes."
 EDITS = [
     (
         "            request = self._next_waiting()\n",

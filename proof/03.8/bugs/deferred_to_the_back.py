@@ -2,7 +2,7 @@ STORY = (
     "A learner puts a prompt that does not fit at the end of the queue, so that the others can be looked at. It "
     "loses its turn."
 )
-CONCEPT = "Deferred is not refused: the head keeps its place, and nobody behind it passes."
+CONCEPT = "A deferred head is not refused: it keeps its place, and no request behind it passes."
 EDITS = [
     (
         ("                if output.num_scheduled_tokens:\n                    break\n"),

@@ -2,9 +2,7 @@ STORY = (
     "A learner notes at admission whom it cut, and clears the note when that one has gone on. After the second "
     "chunk a prompt is a row among the decodes."
 )
-CONCEPT = (
-    "A prompt longer than the budget is cut, step after step; nobody is admitted or decodes until its end is computed."
-)
+CONCEPT = "A prompt longer than the budget is cut; no request is admitted or decodes until its end is computed."
 EDITS = [
     (
         "prefills = [request for request in self.running if in_prefill(request)]",

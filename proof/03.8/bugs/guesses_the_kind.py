@@ -2,7 +2,7 @@ STORY = (
     "A learner decides the kind of the step beforehand: a queue and a free place make it a prefill. With no "
     "blocks it is a step of nothing."
 )
-CONCEPT = "A queue is no reason to stand still: if nobody in it can be admitted, everybody who runs decodes."
+CONCEPT = "A queue is no reason to stand still: if no waiting request can be admitted, all running ones decode."
 EDITS = [
     (
         (

@@ -1,5 +1,5 @@
 STORY = "nano-vllm compares max_num_seqs with the newcomers of the step. The running set grows without bound."
-CONCEPT = "max_num_seqs limits who runs, not who is new in a step."
+CONCEPT = "max_num_seqs limits the running requests, not the new ones of a step."
 EDITS = [
     (
         "len(self.running) < self.max_num_seqs",

@@ -2,7 +2,7 @@ STORY = (
     "A learner goes on to the next prompt when one does not fit, to fill the step. The long prompt starves "
     "behind the short ones."
 )
-CONCEPT = "Deferred is not refused: the head keeps its place, and nobody behind it passes."
+CONCEPT = "A deferred head is not refused: it keeps its place, and no request behind it passes."
 EDITS = [
     (
         "        while token_budget > 0 and len(self.running) < self.max_num_seqs:\n",

@@ -2,7 +2,7 @@ STORY = (
     "A learner preempts for a head without blocks, since prefills come first. The youngest lose what they have "
     "computed to whoever is new."
 )
-CONCEPT = "A queue is no reason to stand still: if nobody in it can be admitted, everybody who runs decodes."
+CONCEPT = "A queue is no reason to stand still: if no waiting request can be admitted, all running ones decode."
 EDITS = [
     (
         ("            if not self._may_admit(request, num_computed + n, computed_blocks):\n                break\n"),

@@ -1,9 +1,7 @@
 STORY = (
     "A learner admits whole prompts only. One that is longer than the budget waits for ever, and everybody behind it."
 )
-CONCEPT = (
-    "A prompt longer than the budget is cut, step after step; nobody is admitted or decodes until its end is computed."
-)
+CONCEPT = "A prompt longer than the budget is cut; no request is admitted or decodes until its end is computed."
 EDITS = [
     (
         (

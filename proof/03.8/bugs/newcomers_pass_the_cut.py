@@ -2,7 +2,7 @@ STORY = (
     "A learner admits first and then goes on with what was cut. As long as short prompts come, the long one "
     "stands still with its blocks."
 )
-CONCEPT = "The end of a cut prompt leaves budget: those who fit whole may join it, but nobody may pass it."
+CONCEPT = "The end of a cut prompt leaves budget: requests that fit whole may join it, but none may pass it."
 EDITS = [
     (
         (

@@ -2,7 +2,7 @@ STORY = (
     "A learner returns when somebody waits and no block is free. Those who run have room in their last blocks, "
     "and only they could make some."
 )
-CONCEPT = "A queue is no reason to stand still: if nobody in it can be admitted, everybody who runs decodes."
+CONCEPT = "A queue is no reason to stand still: if no waiting request can be admitted, all running ones decode."
 EDITS = [
     (
         "        if not output.num_scheduled_tokens:\n            self._schedule_running(list",

@@ -1,7 +1,7 @@
 STORY = (
     "A learner takes None for the end of the loop, as in admission. The request stays in running and gets no further."
 )
-CONCEPT = "If nobody is younger, a request gives way itself; those before it keep what they have."
+CONCEPT = "If no request is younger, a request is preempted itself; those before it keep what they have."
 BASE = "own_loop"
 EDITS = [
     (

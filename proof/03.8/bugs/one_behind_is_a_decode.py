@@ -2,9 +2,7 @@ STORY = (
     "A learner takes one token behind for a decode. The last token of a cut prompt is computed beside the "
     "others, as V1 would."
 )
-CONCEPT = (
-    "A prompt longer than the budget is cut, step after step; nobody is admitted or decodes until its end is computed."
-)
+CONCEPT = "A prompt longer than the budget is cut; no request is admitted or decodes until its end is computed."
 EDITS = [
     (
         "if in_prefill(request)]",

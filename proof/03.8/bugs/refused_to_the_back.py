@@ -1,5 +1,5 @@
 STORY = "A learner sends a head without blocks to the end of the queue. Short prompts pass it for as long as they come."
-CONCEPT = "Deferred is not refused: the head keeps its place, and nobody behind it passes."
+CONCEPT = "A deferred head is not refused: it keeps its place, and no request behind it passes."
 EDITS = [
     (
         ("            if kv.allocate_slots(request, n, computed_blocks) is None:\n                break\n"),

@@ -1,5 +1,5 @@
 STORY = "A learner gives everybody slots first, and asks then whether the budget has a token left for it."
-CONCEPT = "A step of decodes has a budget, too; who finds it empty is no part of the step."
+CONCEPT = "A step of decodes has a budget, too; a request that finds it empty is no part of the step."
 EDITS = [
     (
         "            self._schedule_running(list(self.running), output, token_budget)\n",

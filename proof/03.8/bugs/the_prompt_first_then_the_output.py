@@ -1,7 +1,5 @@
 STORY = "A victim that was cut goes on up to the end of its prompt; its old output is a chunk of its own."
-CONCEPT = (
-    "Whoever comes back may be cut, too: past its prompt, output and all, it is in prefill until it has caught up."
-)
+CONCEPT = "A request that comes back may be cut, too: even past its prompt it is in prefill until it has caught up."
 EDITS = [
     (
         "        token_budget = self._schedule_running(prefills, output, self.max_num_batched_tokens)\n",

@@ -1,5 +1,5 @@
 STORY = "A learner wants to be fair, and admits first whoever was thrown out most often. The queue says otherwise."
-CONCEPT = "Whoever was thrown out more often waits no less: the queue alone says whose turn it is."
+CONCEPT = "A request that was preempted more often waits no less: the queue alone says whose turn it is."
 EDITS = [
     (
         "            request = self._next_waiting()\n",

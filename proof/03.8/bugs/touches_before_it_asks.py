@@ -2,7 +2,7 @@ STORY = (
     "A learner takes the cached blocks out of the free queue before the rest is there. After a refusal nobody "
     "holds them and nobody can have them."
 )
-CONCEPT = "A refusal changes nothing: whoever does not fit is as it was, its head start not yet taken."
+CONCEPT = "A refusal changes nothing: a request that does not fit is as it was, its head start not yet taken."
 EDITS = [
     (
         "            n = self._chunk_size(request, num_computed, request.num_tokens)\n",

@@ -2,7 +2,7 @@ STORY = (
     "A learner asks whether somebody waits, and decodes only if nobody does. A head without blocks stops all who "
     "run, and they never give their blocks back."
 )
-CONCEPT = "A queue is no reason to stand still: if nobody in it can be admitted, everybody who runs decodes."
+CONCEPT = "A queue is no reason to stand still: if no waiting request can be admitted, all running ones decode."
 EDITS = [
     (
         (

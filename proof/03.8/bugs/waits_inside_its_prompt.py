@@ -3,7 +3,7 @@ STORY = (
     "run do not decode, since a prefill is on its way."
 )
 CONCEPT = (
-    "A cut prompt that finds no block gives way, and those who run get their turn; it is not admitted again at once."
+    "A cut prompt that finds no block is preempted, and the running requests decode; it does not come back at once."
 )
 EDITS = [
     (

@@ -2,7 +2,7 @@ STORY = (
     "The copies are counted by the blocks that they fill. A block that is given away again in the same step is "
     "filled twice, and counted once."
 )
-CONCEPT = "Each pair of blocks is one copy, in its own direction; who had to give way is another count."
+CONCEPT = "Each pair of blocks is one copy, in its own direction; preempted requests are another count."
 EDITS = [
     (
         "            num_copied_blocks=len(plan.copy),\n",

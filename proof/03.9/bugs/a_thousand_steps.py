@@ -1,5 +1,5 @@
 STORY = "A learner bounds the memory of the window at 1,000 edges. The default window has 1,000 steps, and so 1,001."
-CONCEPT = "Whoever says no number gets a window of 1000 requests."
+CONCEPT = "A meter that is made without a number has a window of 1000 requests."
 EDITS = [
     (
         "        self._edges = deque([(stats.requests, stats.queries, stats.hits)])\n",

@@ -1,5 +1,5 @@
 STORY = "A learner leaves out the victims that are in the step, as those who came back at once."
-CONCEPT = "Each pair of blocks is one copy, in its own direction; who had to give way is another count."
+CONCEPT = "Each pair of blocks is one copy, in its own direction; preempted requests are another count."
 EDITS = [
     (
         "            num_preempted_reqs=len(output.preempted_req_ids),\n",

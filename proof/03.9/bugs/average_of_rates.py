@@ -1,5 +1,5 @@
 STORY = "A learner averages the rates of the steps. A prompt of 4 tokens weighs as much as one of 4000."
-CONCEPT = "A rate is one division of two sums: whoever looks up more tokens weighs more."
+CONCEPT = "A rate is one division of two sums: a request that looks up more tokens weighs more."
 EDITS = [
     (
         (

@@ -3,7 +3,7 @@ STORY = (
     "could be taken."
 )
 CONCEPT = (
-    "Usage is the share of the usable blocks that somebody holds: a shared block once, one that is only cached not."
+    "Usage is the share of the usable blocks that are held: a shared block counts once, a cached free one does not."
 )
 EDITS = [
     (

@@ -1,5 +1,5 @@
 STORY = "A learner mixes up the directions: out is to the CPU."
-CONCEPT = "Each pair of blocks is one copy, in its own direction; who had to give way is another count."
+CONCEPT = "Each pair of blocks is one copy, in its own direction; preempted requests are another count."
 EDITS = [
     (
         ("            num_swapped_out_blocks=len(plan.swap_out),\n"),

@@ -1,6 +1,6 @@
 STORY = "A learner shows what is free under the name of what is held. An idle server looks full."
 CONCEPT = (
-    "Usage is the share of the usable blocks that somebody holds: a shared block once, one that is only cached not."
+    "Usage is the share of the usable blocks that are held: a shared block counts once, a cached free one does not."
 )
 EDITS = [
     (

@@ -1,5 +1,5 @@
 STORY = "A learner keeps an entry for every step and bounds their number. A quiet minute pushes every request out."
-CONCEPT = "A step in which nobody looks pushes nothing out, and does not change the rate."
+CONCEPT = "A step without a look-up pushes nothing out, and does not change the rate."
 EDITS = [
     (("        if stats.requests == edges[-1][0]:\n            return\n"), ("")),
     (

@@ -2,7 +2,7 @@ STORY = (
     "A learner looks who is in the batch and did not run at the last record. Whoever was admitted meanwhile has "
     "grown, and was not even looked up as far."
 )
-CONCEPT = "Nothing gets lost: what nobody recorded is in the next record."
+CONCEPT = "Nothing gets lost: what was not recorded yet is in the next record."
 EDITS = [
     (
         ("        self.scheduler = scheduler\n"),

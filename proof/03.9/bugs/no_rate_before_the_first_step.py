@@ -1,5 +1,5 @@
 STORY = "A learner's observe() makes the attribute that hit_rate reads. Before the first step there is none."
-CONCEPT = "While nobody has looked anything up there is nothing to divide by, and the rate is 0."
+CONCEPT = "Before the first look-up there is nothing to divide by, and the rate is 0."
 EDITS = [
     (
         "        stats, edges = self.stats, self._edges\n",

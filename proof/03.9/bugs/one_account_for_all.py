@@ -1,5 +1,5 @@
 STORY = "A learner keeps the last reading on the scheduler. A second reader gets what the first one left: nothing."
-CONCEPT = "Who looks may not change what others see: the meter stays, and everybody has an account."
+CONCEPT = "A reader may not change what another one sees: the meter stays, and every reader has its own account."
 EDITS = [
     (
         ("        self._queries, self._hits = self._prefix_cache_totals()\n"),

@@ -1,6 +1,6 @@
 STORY = "A learner thinks in percent. Everybody who reads the figure multiplies by 100 once more."
 CONCEPT = (
-    "Usage is the share of the usable blocks that somebody holds: a shared block once, one that is only cached not."
+    "Usage is the share of the usable blocks that are held: a shared block counts once, a cached free one does not."
 )
 EDITS = [
     (

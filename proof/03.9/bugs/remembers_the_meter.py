@@ -1,5 +1,5 @@
 STORY = "A learner keeps the object and not its numbers. It is the same object for ever, so nothing ever seems new."
-CONCEPT = "The rate moves when somebody observes, not when it is read, and not before."
+CONCEPT = "The rate changes when a step is observed, not when it is read, and not before."
 EDITS = [
     (
         ("        self._edges = deque([(stats.requests, stats.queries, stats.hits)])\n"),

@@ -1,6 +1,6 @@
 STORY = "A learner adds up the block tables. Shared blocks count once for each table, and the share can pass 1."
 CONCEPT = (
-    "Usage is the share of the usable blocks that somebody holds: a shared block once, one that is only cached not."
+    "Usage is the share of the usable blocks that are held: a shared block counts once, a cached free one does not."
 )
 EDITS = [
     (

@@ -1,5 +1,5 @@
 STORY = "A learner makes a dictionary of the pairs. One block that is copied to three counts once."
-CONCEPT = "Each pair of blocks is one copy, in its own direction; who had to give way is another count."
+CONCEPT = "Each pair of blocks is one copy, in its own direction; preempted requests are another count."
 EDITS = [
     (
         ("            num_copied_blocks=len(plan.copy),\n"),

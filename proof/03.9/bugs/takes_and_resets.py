@@ -2,7 +2,7 @@ STORY = (
     "A learner takes the counts out, as vLLM's make_prefix_cache_stats does where one reader owns them. Here "
     "others read them, too."
 )
-CONCEPT = "Who looks may not change what others see: the meter stays, and everybody has an account."
+CONCEPT = "A reader may not change what another one sees: the meter stays, and every reader has its own account."
 EDITS = [
     (
         ("        self._queries, self._hits = queries, hits\n        return stats\n"),

@@ -1,5 +1,5 @@
 STORY = "A learner counts victims with those that run, since they will run again."
-CONCEPT = "A victim waits like everybody else who does not run."
+CONCEPT = "A victim waits like every other request that does not run."
 EDITS = [
     (
         ("            num_running_reqs=len(scheduler.running),\n"),

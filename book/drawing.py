@@ -1,0 +1,117 @@
+"""A small drawing kit for the pictures of the book: SVG with words that a reader hears, and boxes, arrows and plots.
+
+Colours are for light paper. The site turns them round in dark mode (docs/assets/book.css), so a picture needs no second
+version.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+
+INK, MUTED, LINE, PALE, PAPER, WHITE = "#1d2433", "#4a5568", "#9aa4b5", "#e3e7ee", "#f7f8fb", "#ffffff"
+BLUE, PURPLE, ORANGE, GREEN, RED = "#2f6fdf", "#c77dff", "#f4a261", "#8ac926", "#c62828"
+DARK = {BLUE, RED}  # the words on these are white
+Point = tuple[float, float]
+
+
+class Drawing:
+    """A picture of width x height user units; (0, 0) is the top left corner."""
+
+    def __init__(self, width: int, height: int, title: str, description: str) -> None:
+        self.width, self.height, self.title, self.description = width, height, title, description
+        self._parts: list[str] = []
+
+    def rect(self, x: float, y: float, width: float, height: float, fill: str = WHITE, stroke: str = INK) -> None:
+        self._add("rect", x=x, y=y, width=width, height=height, fill=fill, stroke=stroke)
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        words: str,
+        *,
+        size: int = 14,
+        anchor: str = "start",
+        bold: bool = False,
+        fill: str = INK,
+    ) -> None:
+        """Words whose baseline is y; anchor: start, middle or end."""
+        more = {"font_weight": 600} if bold else {}
+        values = attributes(x=x, y=y, font_size=size, text_anchor=anchor, fill=fill, **more)
+        self._parts.append(f"<text {values}>{escape(words)}</text>")
+
+    def box(
+        self, x: float, y: float, width: float, height: float, *lines: str, fill: str = WHITE, size: int = 14
+    ) -> None:
+        """A rectangle with lines of words in its middle; the first is bold when there are several."""
+        self.rect(x, y, width, height, fill)
+        top = y + height / 2 - (len(lines) - 1) * 0.65 * size + 0.35 * size
+        for i, line in enumerate(lines):
+            ink = WHITE if fill in DARK else INK
+            bold = i == 0 and len(lines) > 1
+            self.text(x + width / 2, top + 1.3 * size * i, line, size=size, anchor="middle", bold=bold, fill=ink)
+
+    def line(self, points: Sequence[Point], stroke: str = INK, width: float = 1.5, dash: str = "") -> None:
+        more = {"stroke_dasharray": dash} if dash else {}
+        places = " ".join(f"{number(x)},{number(y)}" for x, y in points)
+        self._add("polyline", points=places, fill="none", stroke=stroke, stroke_width=width, **more)
+
+    def arrow(self, *points: Point, label: str = "", at: Point | None = None, stroke: str = INK) -> None:
+        """A line through the points with a head at the last one; the label stands at `at`, or above its middle."""
+        (x1, y1), (x2, y2) = points[-2:]
+        length = math.hypot(x2 - x1, y2 - y1)
+        ux, uy = (x2 - x1) / length, (y2 - y1) / length
+        base = (x2 - 9 * ux, y2 - 9 * uy)
+        self.line([*points[:-1], base], stroke)
+        corners = [(x2, y2), (base[0] - 4.5 * uy, base[1] + 4.5 * ux), (base[0] + 4.5 * uy, base[1] - 4.5 * ux)]
+        places = " ".join(f"{number(x)},{number(y)}" for x, y in corners)
+        self._add("polygon", points=places, fill=stroke)
+        if label:
+            x, y = at or ((points[0][0] + x2) / 2, (points[0][1] + y2) / 2 - 7)
+            self.text(x, y, label, size=13, anchor="middle" if at is None else "start", fill=MUTED)
+
+    def circle(self, x: float, y: float, radius: float, fill: str) -> None:
+        self._add("circle", cx=x, cy=y, r=radius, fill=fill)
+
+    def svg(self) -> str:
+        head = attributes(
+            xmlns="http://www.w3.org/2000/svg",
+            viewBox=f"0 0 {self.width} {self.height}",
+            width=self.width,
+            height=self.height,
+            role="img",
+            aria_labelledby="t d",
+            font_family="Inter, system-ui, sans-serif",
+        )
+        names = f'<title id="t">{escape(self.title)}</title>\n<desc id="d">{escape(self.description)}</desc>'
+        paper = f"<rect {attributes(width=self.width, height=self.height, rx=8, fill=PAPER)}/>"
+        return "\n".join([f"<svg {head}>", names, paper, *self._parts, "</svg>", ""])
+
+    def _add(self, tag: str, **values: object) -> None:
+        self._parts.append(f"<{tag} {attributes(**values)}/>")
+
+
+class Axis:
+    """Places of values along a line from `start` to `end`, linear or logarithmic."""
+
+    def __init__(self, values: Iterable[float], start: float, end: float, *, log: bool = False) -> None:
+        self.scale = math.log2 if log else float
+        found = [self.scale(value) for value in values]
+        self.least, self.most, self.start, self.end = min(found), max(found), start, end
+
+    def __call__(self, value: float) -> float:
+        return self.start + (self.scale(value) - self.least) / (self.most - self.least) * (self.end - self.start)
+
+
+def attributes(**values: object) -> str:
+    """SVG's attributes: font_size=13 is font-size="13"."""
+    keeps = {"viewBox"}
+    return " ".join(
+        f'{name if name in keeps else name.replace("_", "-")}="{number(value) if isinstance(value, float) else value}"'
+        for name, value in values.items()
+    )
+
+
+def number(value: float) -> str:
+    """At most one decimal, so that a picture is the same on every machine."""
+    return f"{value:.1f}".removesuffix(".0")
