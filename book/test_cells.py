@@ -1,4 +1,4 @@
-"""The pages of the book in a browser: cells, labs, calculators and diagrams, from a small site of their own.
+"""The pages of the book in a browser: cells, labs and calculators, from a small site of their own.
 
 Needs `npm run build` in book/web, playwright and chromium; without one of them the tests are skipped, and say so.
 """
@@ -271,6 +271,7 @@ def test_a_debugging_lab_shows_its_evidence(page: Any, site: str) -> None:
     page.goto(f"{site}/debug.html")
     bench(page)
     cases = page.locator(".lab-evidence")
+    cases.first.wait_for()
     assert cases.locator("summary").all_inner_texts() == ["Evidence of case a", "Evidence of case b"]
     cases.first.locator("summary").click()
     printed = cases.first.locator("pre").inner_text()
@@ -481,8 +482,7 @@ def test_pages_serve_without_javascript(browser: Any, site: str) -> None:
     for name, text in [
         ("cells", "from mini_vllm.observe.trace import run_trace"),
         ("lab", "lab watch 02.1"),
-        ("calculators", "bytes per block = bytes per token x block_size"),
-        ("diagram", "schedule --> execute --> update"),
+        ("calculators", "131,072 x 16         = 2,097,152 bytes per block = 2 MiB"),
     ]:
         page.goto(f"{site}/{name}.html")
         assert page.get_by_text(text).first.is_visible()

@@ -5,7 +5,7 @@ STORY = (
 CONCEPT = "For a request that is alone the threshold does not count; others in flight may run or wait."
 EDITS = [
     (
-        "if threshold and len(self._requests) > 1:  # a lone request has nobody to make room for",
+        "if threshold and len(self._requests) > 1:  # a lone request need not make room for others",
         "if threshold and len(self.running) > 1:",
     ),
 ]

@@ -2,7 +2,7 @@ STORY = "A learner is off by one and calls two requests alone. The second waits 
 CONCEPT = "With others in flight the threshold cuts a chunk, and so does the budget."
 EDITS = [
     (
-        "if threshold and len(self._requests) > 1:  # a lone request has nobody to make room for",
+        "if threshold and len(self._requests) > 1:  # a lone request need not make room for others",
         "if threshold and len(self._requests) > 2:",
     ),
 ]
