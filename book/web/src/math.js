@@ -12,6 +12,7 @@ export async function upgrade(places) {
   for (const place of places) {
     const [, bracket, formula] = place.textContent.trim().match(MARKED);
     katex.render(formula, place, { displayMode: bracket === "[", throwOnError: false });
+    await new Promise((resolve) => setTimeout(resolve)); // between two formulas the page answers
   }
   await document.fonts.ready;
   for (const place of places) if (place.scrollWidth > place.clientWidth) place.tabIndex = 0; // it scrolls: keys reach it
