@@ -276,9 +276,7 @@ def graded(submission: Path) -> dict[str, Any]:
     before = project()
     command = [sys.executable, "-m", "labkit.cli", "grade", "03.1", "03.3", "--json", "--from", str(submission)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    run = subprocess.run(
-        command, capture_output=True, text=True, cwd=submission, env=environment, timeout=MOST_SECONDS
-    )
+    run = subprocess.run(command, capture_output=True, text=True, cwd=submission, env=environment, timeout=MOST_SECONDS)
     report: dict[str, Any] = json.loads(run.stdout)
     assert project() == before
     other, own = report[OTHER.id], report[HOSTILE.id]
