@@ -95,21 +95,21 @@ proof: $(STAMP) ## prove the labs' graders
 
 # The book needs no torch, so it has a stamp of its own; what runs in its pages is bundled by Node.
 BOOK := .venv/.installed-book
-WEB := book/web/dist/book.js
+WEB := tools/book/web/dist/book.js
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
 $(BOOK): pyproject.toml constraints.txt $(KNOWN) | $(BIN)/pip
 	@$(PIP) $(OFFLINE) -c constraints.txt -e '.[docs]'
 	@touch $@
 
-$(WEB): book/web/package-lock.json book/web/build.mjs $(wildcard book/web/src/*) mini_vllm/observe/timeline.js
+$(WEB): tools/book/web/package-lock.json tools/book/web/build.mjs $(wildcard tools/book/web/src/*) mini_vllm/observe/timeline.js
 	@command -v npm > /dev/null || { echo "The book is bundled with Node.js 20 or newer, and npm is not here."; exit 1; }
-	@cd book/web && npm ci --silent --ignore-scripts && npm run --silent build
+	@cd tools/book/web && npm ci --silent --ignore-scripts && npm run --silent build
 
 book: $(BOOK) $(WEB) ## build the book into site/ (needs Node.js)
-	@$(BIN)/python book/excerpts.py --check
-	@$(BIN)/python book/figures.py --check
-	@$(BIN)/python book/pictures.py --check
+	@$(BIN)/python tools/book/excerpts.py --check
+	@$(BIN)/python tools/book/figures.py --check
+	@$(BIN)/python tools/book/pictures.py --check
 	@$(MKDOCS) build --strict
 
 serve: $(BOOK) $(WEB) ## read the book on http://127.0.0.1:8000; it is built again when a chapter changes
@@ -123,6 +123,6 @@ lab-mutants: $(STAMP) ## mutation testing of the labs (half a minute)
 	@OMP_NUM_THREADS=1 $(BIN)/python tools/mutation/lab_mutants.py
 
 clean: ## remove .venv, caches and what builds leave behind
-	rm -rf .venv build dist site mutants book/web/dist book/web/node_modules
+	rm -rf .venv build dist site mutants tools/book/web/dist tools/book/web/node_modules
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -76,11 +76,11 @@ def test_every_pinned_package_but_torch_has_a_hash() -> None:
 
 
 def test_the_book_s_packages_have_hashes() -> None:
-    lock = json.loads((ROOT / "book" / "web" / "package-lock.json").read_text(encoding="utf-8"))
+    lock = json.loads((ROOT / "tools" / "book" / "web" / "package-lock.json").read_text(encoding="utf-8"))
     packages = {name: package for name, package in lock["packages"].items() if name}
     assert not [name for name, package in packages.items() if not package["integrity"].startswith("sha512-")]
 
 
 def test_what_is_locked_names_no_host() -> None:
-    for name in ("constraints.txt", "requirements-hashed.txt", "book/web/package-lock.json"):
+    for name in ("constraints.txt", "requirements-hashed.txt", "tools/book/web/package-lock.json"):
         assert "://" not in (ROOT / name).read_text(encoding="utf-8"), name

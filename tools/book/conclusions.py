@@ -1,7 +1,7 @@
 """What the pages conclude from simulations: each sentence with the comparisons that it rests on.
 
-    python book/conclusions.py             simulate, and print how each comparison comes out: some minutes
-    python book/conclusions.py --write     and write the table to benchmarks/results/conclusions.md
+    python tools/book/conclusions.py             simulate, and print how each comparison comes out: some minutes
+    python tools/book/conclusions.py --write     and write the table to benchmarks/results/conclusions.md
 
 A figure comes from a steady state (mini_vllm/simulator/steady_state.py) of three seeds. It is simulated with so many
 requests of each seed, and again with twice as many (NUM_REQUESTS). A comparison has to hold at both lengths, and the
@@ -19,15 +19,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from book.load import CALIBRATION, INPUT_LEN, LENGTH_CV, OUTPUT_LEN, SEEDS  # noqa: E402
 from mini_vllm.simulator.fleet import policy_config  # noqa: E402
 from mini_vllm.simulator.metrics import SLO  # noqa: E402
 from mini_vllm.simulator.steady_state import Interval, SteadyState, random_traces, steady_state  # noqa: E402
 from mini_vllm.simulator.step_time import StepTimeModel  # noqa: E402
 from mini_vllm.simulator.workload import lognormal_lengths  # noqa: E402
+from tools.book.load import CALIBRATION, INPUT_LEN, LENGTH_CV, OUTPUT_LEN, SEEDS  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "conclusions.md"
 NUM_REQUESTS = (5000, 10_000)  # of a seed
@@ -269,7 +269,7 @@ The lengths of prompts and answers are means. A good request has its first token
 Times are in seconds; ± is the half-width of a 95 % interval. "<" holds if the intervals do not overlap, at both
 lengths; "≈" holds if they do.
 
-{date}; simulated, so any machine gives the same. Again: `python book/conclusions.py --write`.
+{date}; simulated, so any machine gives the same. Again: `python tools/book/conclusions.py --write`.
 """
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from book.check import DOCS, ROOT
-from book.conclusions import (
+from mini_vllm.simulator.steady_state import Interval, SteadyState
+from tools.book.check import DOCS, ROOT
+from tools.book.conclusions import (
     CONCLUSIONS,
     NUM_REQUESTS,
     Alike,
@@ -18,7 +19,6 @@ from book.conclusions import (
     says,
     simulate_load,
 )
-from mini_vllm.simulator.steady_state import Interval, SteadyState
 
 A, B = Load("v1", 1), Load("v1", 2)
 
@@ -62,5 +62,5 @@ def test_it_holds_at_both_lengths(each: Conclusion) -> None:
 
 @pytest.mark.slow
 def test_the_load_page_is_what_the_simulator_says() -> None:
-    done = subprocess.run([sys.executable, "book/load.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "tools/book/load.py", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -19,8 +19,6 @@ from typing import Any
 
 import pytest
 
-from book import check, excerpts, figures
-from book.check import DOCS, ROOT, name_of
 from labkit.breaking import SECONDS, unpack
 from labkit.catalog import Lab, find_lab, labs
 from labkit.confined import MEMORY
@@ -28,6 +26,8 @@ from labkit.runner import FAILED, HANG, NOT_GRADED, NOT_RUN, PASSED, TODO
 from labkit.source import render_solution
 from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS, WALL_TIMES
 from mini_vllm.observe.replay import find_trace_files, read_traces
+from tools.book import check, excerpts, figures
+from tools.book.check import DOCS, ROOT, name_of
 
 PAGES = check.pages()
 GUIDES = [page for page in PAGES if page.name == "guide.md"]
@@ -51,8 +51,8 @@ def each_page(argument: str = "page") -> pytest.MarkDecorator:
 
 @each_page()
 def test_code_is_cut_from_the_source(page: Path) -> None:
-    assert excerpts.typed_code(read(page)) == [], "code is an excerpt (book/excerpts.py) or a cell"
-    assert excerpts.mend(read(page)) == read(page), "python book/excerpts.py writes what the source says"
+    assert excerpts.typed_code(read(page)) == [], "code is an excerpt (tools/book/excerpts.py) or a cell"
+    assert excerpts.mend(read(page)) == read(page), "python tools/book/excerpts.py writes what the source says"
 
 
 def test_figures_are_runs_of_the_scheduler() -> None:
@@ -67,11 +67,13 @@ def test_a_figures_text_is_what_it_draws(page: Path) -> None:
     text = read(page)
     sources = [Path(source).stem for source in re.findall(r'class="kv-timeline" data-src="([^"]+)"', text)]
     assert [match["name"] for match in figures.FIGURE.finditer(text)] == sources
-    assert figures.FIGURE.sub(lambda match: figures.text_of(match["name"]), text) == text, "python book/figures.py"
+    assert figures.FIGURE.sub(lambda match: figures.text_of(match["name"]), text) == text, (
+        "python tools/book/figures.py"
+    )
 
 
 def test_summary_and_included_parts_are_up_to_date() -> None:
-    assert [name_of(file) for file in check.stale()] == [], "python book/check.py writes them"
+    assert [name_of(file) for file in check.stale()] == [], "python tools/book/check.py writes them"
 
 
 @pytest.mark.parametrize(
@@ -264,7 +266,7 @@ def test_the_four_weeks_and_what_follows_have_every_lab_once() -> None:
 
 def test_the_report_of_the_proof_has_every_lab() -> None:
     reported = re.findall(r"^\| (\d\d\.\d+) ", read(ROOT / "proof/report.md"), re.MULTILINE)
-    assert reported == [lab.id for lab in labs()], "python -m labkit.prove --write, then python book/check.py"
+    assert reported == [lab.id for lab in labs()], "python -m labkit.prove --write, then python tools/book/check.py"
 
 
 @pytest.mark.parametrize("chapter", chapters(), ids=name_of)
@@ -302,7 +304,7 @@ def test_a_page_counts_the_engines_of_a_break_it_lab(page: Path) -> None:
 @cache
 def known_tests() -> set[str]:
     """The names of all tests of the repository, and of their files."""
-    rooms = ("mini_vllm", "labkit", "tools", "book", *(path.name for path in ROOT.glob("phase-*")))
+    rooms = ("mini_vllm", "labkit", "tools", *(path.name for path in ROOT.glob("phase-*")))
     files = [file for room in rooms for file in (ROOT / room).rglob("test_*.py")]
     return {file.stem for file in files} | {
         name for file in files for name in re.findall(r"^def (test_\w+)", read(file), re.MULTILINE)

@@ -24,13 +24,13 @@ from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder, run_trac
 from mini_vllm.scheduler import SchedulerOutput
 from mini_vllm.step import KVPlan
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 COMPONENT = ROOT / "mini_vllm" / "observe" / "timeline.js"
-SCENARIOS = sorted((ROOT / "book" / "figures").glob("*.json"))
+SCENARIOS = sorted((ROOT / "tools" / "book" / "figures").glob("*.json"))
 RECORDED = sorted(  # without the quirk: there vLLM keeps hashes of blocks that were never written
     path for path in (ROOT / "traces" / "vllm-0.33.0").glob("*.jsonl") if path.stem != "quirk"
 )
-AXE = ROOT / "book" / "web" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = ROOT / "tools" / "book" / "web" / "node_modules" / "axe-core" / "axe.min.js"
 NODE = shutil.which("node")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
@@ -410,7 +410,7 @@ def test_a_step_in_all_its_parts(figure: Any) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(tab: Any, figure: Any, scheme: str, width: int) -> None:
     if not AXE.exists():
-        pytest.skip("npm ci in book/web brings axe-core")
+        pytest.skip("npm ci in tools/book/web brings axe-core")
     tab.emulate_media(color_scheme=scheme)
     tab.set_viewport_size({"width": width, "height": 900})
     figure.evaluate("(figure) => (figure.step = 6)")

@@ -1,4 +1,4 @@
-"""Code in the chapters is cut from the source by name: `python book/excerpts.py [--check]`.
+"""Code in the chapters is cut from the source by name: `python tools/book/excerpts.py [--check]`.
 
 In a chapter:
 
@@ -17,7 +17,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 EXCERPT = re.compile(r"<!-- excerpt: (?P<what>[^>]*?) -->\n(?P<text>.*?)<!-- /excerpt -->", re.DOTALL)
 PYTHON = re.compile(r"^```(python|py|pycon)\b(?P<info>.*)$", re.MULTILINE)
 
@@ -69,7 +69,7 @@ def main() -> int:
         text = file.read_text(encoding="utf-8")
         name = file.relative_to(ROOT).as_posix()
         for fence in typed_code(text):
-            print(f"{name}: {fence}: code is cut from the source; see book/excerpts.py")
+            print(f"{name}: {fence}: code is cut from the source; see tools/book/excerpts.py")
             status = 1
         mended = mend(text)
         if mended != text:

@@ -6,7 +6,7 @@ import { build } from "esbuild";
 
 const here = (path) => new URL(path, import.meta.url);
 const file = (path) => here(path).pathname;
-const TIMELINE = "../../mini_vllm/observe/timeline.js"; // <kv-timeline>, which mini_vllm itself draws traces with
+const TIMELINE = "../../../mini_vllm/observe/timeline.js"; // <kv-timeline>, which mini_vllm itself draws traces with
 const PYODIDE = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip"];
 
 await rm(here("dist"), { recursive: true, force: true });

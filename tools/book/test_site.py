@@ -1,8 +1,8 @@
 """The built site: it is built strictly, its links arrive, and in a browser it works, by itself and for everybody.
 
-    pytest -m slow book/test_site.py
+    pytest -m slow tools/book/test_site.py
 
-Needs the extra "docs", `npm run build` in book/web, and Chromium. What is missing is said and skipped.
+Needs the extra "docs", `npm run build` in tools/book/web, and Chromium. What is missing is said and skipped.
 """
 
 import functools
@@ -27,7 +27,7 @@ from labkit.catalog import ROOT, Lab, labs, phases
 
 pytestmark = pytest.mark.slow
 
-WEB = ROOT / "book" / "web"
+WEB = ROOT / "tools" / "book" / "web"
 AXE = WEB / "node_modules" / "axe-core" / "axe.min.js"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
@@ -39,7 +39,11 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-LIGHTHOUSE = ["npx", "--yes", "lighthouse@13.5.0"]  # no dependency of book/web: it is five times as large as all others
+LIGHTHOUSE = [
+    "npx",
+    "--yes",
+    "lighthouse@13.5.0",
+]  # no dependency of tools/book/web: it is five times as large as all others
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1280, "height": 720}
 NUM_PARTS = 6  # of the pages: each a test, which any worker can take
@@ -130,7 +134,7 @@ class Quiet(SimpleHTTPRequestHandler):
 def url(site: Path) -> Iterator[str]:
     """Where the site is served."""
     if not (WEB / "dist").exists():
-        pytest.skip("make book has not built book/web")
+        pytest.skip("make book has not built tools/book/web")
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
@@ -355,7 +359,7 @@ def test_every_page_opens_by_itself_and_keeps_nobody_out(visit: Any, pages: list
             found.append(f"{page} is {width} wide on a phone")
     assert_none(found)
     if not AXE.exists():
-        pytest.skip("npm ci in book/web brings axe-core; the rest was looked at")
+        pytest.skip("npm ci in tools/book/web brings axe-core; the rest was looked at")
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 A chapter links to a file of the repository as it does on a code host, by its relative path. In the site, contracts and
 hints of the labs are pages with a way back to their chapter. Python files that a page links to lie under py/ as they
-are, and book/web shows them with numbered lines. A link to a file that is not there is a warning, hence an error of the
-strict build.
+are, and tools/book/web shows them with numbered lines. A link to a file that is not there is a warning, hence an error
+of the strict build.
 """
 
 import ast
@@ -27,8 +27,8 @@ from rich.console import Console
 from labkit import evidence, source
 from labkit.catalog import Lab, labs
 
-ROOT = Path(__file__).resolve().parent.parent
-WEB = ROOT / "book" / "web" / "dist"  # made by `npm run build` in book/web
+ROOT = Path(__file__).resolve().parents[2]
+WEB = ROOT / "tools" / "book" / "web" / "dist"  # made by `npm run build` in tools/book/web
 OUTSIDE = (
     "phase-*/labs/*/*.md",
     "benchmarks/results/*",
@@ -69,7 +69,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """The fence of a cell that runs."""
     fences = config.mdx_configs.setdefault("pymdownx.superfences", {}).setdefault("custom_fences", [])
     fences.append({"name": "python", "class": "py-cell", "format": render_cell, "validator": is_cell})
-    config.watch += [str(ROOT / "mini_vllm"), str(ROOT / "book"), *map(str, ROOT.glob("phase-*"))]
+    config.watch += [str(ROOT / "mini_vllm"), str(ROOT / "tools" / "book"), *map(str, ROOT.glob("phase-*"))]
     return config
 
 
@@ -80,7 +80,7 @@ def is_cell(language: str, inputs: dict[str, str], options: dict[str, Any], attr
 
 
 def render_cell(source: str, language: str, css_class: str, options: dict[str, Any], md: Any, **more: Any) -> str:
-    """Plain code; book/web makes an editor with a Run button of it."""
+    """Plain code; tools/book/web makes an editor with a Run button of it."""
     name = escape(str(options["cell"]))
     code = f'<pre><code class="language-python">{escape(source)}</code></pre>'
     return f'<div class="py-cell" data-cell="{name}">{code}</div>'
@@ -143,7 +143,7 @@ def labs_of_pages() -> list[Lab]:
 
 
 def lab_of_page(lab: Lab) -> dict[str, Any]:
-    """What book/web/src/labs.js shows of a lab."""
+    """What tools/book/web/src/labs.js shows of a lab."""
     hints = [text.partition("\n") for text in (lab.folder / "hints.md").read_text(encoding="utf-8").split("\n## ")[1:]]
     return {
         "id": lab.id,

@@ -1,4 +1,4 @@
-"""The drawn pictures of the book: `python book/pictures.py [--check]`.
+"""The drawn pictures of the book: `python tools/book/pictures.py [--check]`.
 
 A picture is a function here; its numbers are computed, or read from the traces of docs/figures/ and from the tables of
 benchmarks/results/. --check writes nothing; exit status 1 if a picture is not what its function draws.
@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from book.drawing import (  # noqa: E402
+from tools.book.drawing import (  # noqa: E402
     BLUE,
     INK,
     LINE,

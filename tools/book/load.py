@@ -1,4 +1,4 @@
-"""The numbers behind docs/load.md: `python book/load.py [--check]`, about half an hour of two cores.
+"""The numbers behind docs/load.md: `python tools/book/load.py [--check]`, about half an hour of two cores.
 
 One simulated H100 (mini_vllm/simulator, the derived calibration) serves requests that arrive at random; for every
 scheduler, budget and load one point: TTFT and ITL of the steady state, each with the half-width of its interval, or
@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from mini_vllm.simulator.fleet import policy_config  # noqa: E402

@@ -1,6 +1,6 @@
-"""The figures of the book are runs of the scheduler: `python book/figures.py [--check]`.
+"""The figures of the book are runs of the scheduler: `python tools/book/figures.py [--check]`.
 
-book/figures/NAME.json is a scenario ({"config", "requests"}, fields as in
+tools/book/figures/NAME.json is a scenario ({"config", "requests"}, fields as in
 mini_vllm/observe/trace.schema.json, with "caption").
 Its trace is written to docs/figures/NAME.json, which the figure in the page draws. In a chapter the figure stands as
 
@@ -20,13 +20,13 @@ import re
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from mini_vllm.observe.timeline import render_timeline  # noqa: E402
 from mini_vllm.observe.trace import run_trace  # noqa: E402
 
-SCENARIOS, TRACES = ROOT / "book" / "figures", ROOT / "docs" / "figures"
+SCENARIOS, TRACES = ROOT / "tools" / "book" / "figures", ROOT / "docs" / "figures"
 FIGURE = re.compile(r"<!-- figure: (?P<name>[\w-]+) -->\n.*?<!-- /figure -->", re.DOTALL)
 WIDTH = 78
 

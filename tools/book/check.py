@@ -1,4 +1,4 @@
-"""What the pages repeat from other files, and what they cite of vLLM: `python book/check.py [--check]`.
+"""What the pages repeat from other files, and what they cite of vLLM: `python tools/book/check.py [--check]`.
 
 docs/SUMMARY.md      the nav of mkdocs.yml as mdBook reads it
 
@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from labkit.catalog import SYMBOLS, VLLM, Lab, LabkitError, labs  # noqa: E402

@@ -1,6 +1,6 @@
 """The pages of the book in a browser: cells, labs and calculators, from a small site of their own.
 
-Needs `npm run build` in book/web, playwright and chromium; without one of them the tests are skipped, and say so.
+Needs `npm run build` in tools/book/web, playwright and chromium; without one of them the tests are skipped, and say so.
 """
 
 import json
@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
-from book.test_site import TO_DARK
 from labkit import source
 from labkit.catalog import find_lab, labs
 from labkit.runner import read_tests
+from tools.book.test_site import TO_DARK
 
-ROOT = Path(__file__).resolve().parent.parent
-WEB = ROOT / "book" / "web"
+ROOT = Path(__file__).resolve().parents[2]
+WEB = ROOT / "tools" / "book" / "web"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
     --disable-component-update --disable-sync""".split()
@@ -34,7 +34,7 @@ FIRST_RUN_MS = 60_000  # on a busy machine; a free one takes a tenth of it
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        not (WEB / "dist" / "book.js").exists(), reason="book/web is not built: npm ci && npm run build"
+        not (WEB / "dist" / "book.js").exists(), reason="tools/book/web is not built: npm ci && npm run build"
     ),
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium"),
 ]
@@ -410,7 +410,7 @@ def test_formulas_are_set_by_the_sites_own_katex(page: Any, site: str) -> None:
 
 
 ARITHMETIC = """
-import * as c from "./book/web/src/calculators.js";
+import * as c from "./tools/book/web/src/calculators.js";
 const answers = Object.entries(c.MODELS).map(([name, m]) => ({
     ...m, perBlock: c.bytesPerToken(m, 2) * 16, activations: c.activationBytes(m), parameters: c.parameters(m).all,
 }));
