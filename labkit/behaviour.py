@@ -11,12 +11,11 @@ from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
 from typing import Any, NamedTuple
 
-from labkit.catalog import SYMBOLS, VLLM, Slot
+from labkit.catalog import TRACES, VLLM, Slot
 from labkit.graft import Part, grafted, reference_owner, replace_attribute, replace_everywhere
 from labkit.watchdog import LabHang, watchdog
 
 CORE = ("mini_vllm.block_pool", "mini_vllm.kv_cache", "mini_vllm.scheduler")
-TRACES = SYMBOLS.parent  # what was recorded from vLLM
 NEVER = "never called"
 NUM_SCENARIOS = 100
 SECONDS = 5.0
