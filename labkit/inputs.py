@@ -3,8 +3,7 @@
 A verdict (a lab is proven, a file of tests is green) need not be found again while the hash of its inputs is the same.
 Nobody lists the inputs by hand: an audit hook hears every file that is opened and every folder that is listed
 (docs.python.org/3/library/audit_events.html), and sys.modules has what was imported before. What another process reads
-is not heard, so a verdict that starts one depends on all of the project's Python, and on the files that its command
-names.
+is not heard, so a verdict that starts one depends on all modules of the packages, and on what its command names.
 """
 
 import hashlib
@@ -47,9 +46,9 @@ class Recorder:
             elif event in LISTS:
                 found.add(as_input(arguments[0]) + "/")
             else:
-                found |= {name for name in known if name.endswith(".py")}
-                words = [word for words in arguments if isinstance(words, list | tuple) for word in words]
-                found |= set(map(as_input, words))
+                named = [as_input(word) for words in arguments if isinstance(words, list | tuple) for word in words]
+                rooms = tuple({f"{name.partition('/')[0]}/" for name in named if name} | {"labkit/", "mini_vllm/"})
+                found |= {name for name in known if name.startswith(rooms) and is_module(name)} | set(named)
         folders = {f"{parent.as_posix()}/" for name in known for parent in Path(name).parents} - {"./"}
         folders -= {name for name in folders if f"{name}__init__.py" in known}  # every import lists these
         return sorted(found & (known | folders))
@@ -69,6 +68,11 @@ def as_input(path: Any) -> str:
         return source_from_cache(name) if name.endswith(".pyc") else name
     except ValueError:
         return ""
+
+
+def is_module(name: str) -> bool:
+    """Whether a process of ours may import it; tests it does not."""
+    return name.endswith(".py") and not Path(name).name.startswith("test_")
 
 
 @cache

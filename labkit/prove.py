@@ -54,7 +54,7 @@ from labkit.graft import Part
 from labkit.implementations import Answer, other_ways, reference_parts, seeded_bugs
 from labkit.inputs import Recorder, digest, forget_digests
 from labkit.messages import MAX_LINES
-from labkit.runner import FAILED, HANG, PASSED, TODO, Result, read_tests, run_lab, why_not_graded
+from labkit.runner import FAILED, HANG, PASSED, TODO, Result, prepare, read_tests, run_lab, why_not_graded
 
 MIN_BUGS, MIN_VARIANTS = 6, 2
 SHOWN = 10  # messages of a lab that its messages.txt has in full
@@ -122,6 +122,7 @@ def prove(lab_id: str, locked: Entry | None = None, chosen: Collection[str] | No
         proof.note = reason
         return proof
     try:
+        prepare(lab)
         proof.num_tests = len(read_tests(lab))
         found = list(prove_bugs(lab, proof, chosen))
         if chosen is not None and moved(proof, locked or {}):  # one bug no longer stands for others
