@@ -26,7 +26,6 @@ from labkit.inputs import Recorder, digest, project_files  # noqa: E402
 LOCK = ROOT / "tools" / "long_tests.json"
 OLDEST_TRITON = ROOT / ".venv" / "triton-3.6"
 ON_OLDEST_TRITON = ("mini_vllm/attention/test_triton.py", "tools/test_compile_kernels.py")
-NEEDS_A_BROWSER = "tools/book/test_site.py"
 RECORD = "--record-into"
 NO_TESTS = 5  # pytest's exit status
 
@@ -45,7 +44,7 @@ class Run(NamedTuple):
 
 
 def files_with_long_tests() -> list[str]:
-    """Those that mark one; what only the built site shows is `make nightly`'s."""
+    """Those that mark one."""
     tests = [name for name in sorted(project_files()) if Path(name).name.startswith("test_") and name.endswith(".py")]
     return [name for name in tests if "mark.slow" in (ROOT / name).read_text(encoding="utf-8")]
 
