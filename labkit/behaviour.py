@@ -280,6 +280,9 @@ def beside_vllm(parts: Sequence[Part]) -> str:
         said = f"{about}: {len(found)} of {of_all} differ, the first in {name}, {difference}"
     else:
         said = f"{about}: every step of {of_all} is the same."
+        if apart := sum(bool(trace.get("kv_violations")) for trace in traces):  # replay() does not compare their steps
+            said = f"{about}: {len(traces)} of {of_all} are replayed, {len(traces) - apart} of them step for step.\n"
+            said += f"  In the other {apart} vLLM reads blocks that were never computed; yours reads none."
     return "\n".join([said, *([f"  Not exercised: {', '.join(idle)} ({NEVER})."] if idle else [])])
 
 
