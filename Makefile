@@ -20,9 +20,11 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --quiet
 KNOWN := $(if $(HASHED),.venv/.installed-hashed)
 OFFLINE := $(if $(HASHED),--no-index --no-build-isolation)
 
+TRITON36 := .venv/triton-3.6
+
 .DEFAULT_GOAL := help
-.PHONY: help setup hashes demo test test-slow test-triton36 lint types imports size check bench gpu proof book serve \
-  mutants lab-mutants clean
+.PHONY: help setup hashes demo test long lock nightly test-triton36 lint types imports size check bench gpu proof book \
+  serve mutants lab-mutants clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,12 +61,21 @@ demo: $(STAMP) ## generate text with the bundled model, offline, and see each st
 test: $(STAMP) ## the test suite (two to four minutes)
 	@$(BIN)/pytest -q -n $(WORKERS)
 
-test-slow: $(STAMP) ## the tests that are left out by default
-	@$(BIN)/pytest -q -m slow
+long: $(STAMP) ## the longer tests and the proofs of labs, of what changed
+	@$(BIN)/python -m labkit.prove --changed --workers $(WORKERS)
+	@$(BIN)/python tools/long_tests.py --workers $(WORKERS)
 
-TRITON36 := .venv/triton-3.6
-test-triton36: $(STAMP) ## the kernels' tests on Triton 3.6 (Linux)
-	@test -d $(TRITON36)/numpy || $(PIP) --no-deps --target $(TRITON36) triton==3.6.0 'numpy==2.3.5'
+lock: $(STAMP) ## the same, and write that it was green: proof/lock.json, tools/long_tests.json
+	@$(BIN)/python -m labkit.prove --changed --write --workers $(WORKERS)
+	@$(BIN)/python tools/long_tests.py --write --workers $(WORKERS)
+
+nightly: $(STAMP) $(TRITON36)/numpy ## everything at full length (20 minutes)
+	@.ci/nightly
+
+$(TRITON36)/numpy: | $(STAMP)
+	@$(PIP) --no-deps --target $(TRITON36) triton==3.6.0 'numpy==2.3.5'
+
+test-triton36: $(STAMP) $(TRITON36)/numpy ## the kernels' tests on Triton 3.6 (Linux)
 	@PYTHONPATH=$(TRITON36) $(BIN)/pytest -q -n $(WORKERS) mini_vllm/attention/test_triton.py mini_vllm/attention/test_attention.py \
 	  tools/test_compile_kernels.py
 
@@ -95,21 +106,21 @@ proof: $(STAMP) ## prove the labs' graders
 
 # The book needs no torch, so it has a stamp of its own; what runs in its pages is bundled by Node.
 BOOK := .venv/.installed-book
-WEB := book/web/dist/book.js
+WEB := tools/book/web/dist/book.js
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
 $(BOOK): pyproject.toml constraints.txt $(KNOWN) | $(BIN)/pip
 	@$(PIP) $(OFFLINE) -c constraints.txt -e '.[docs]'
 	@touch $@
 
-$(WEB): book/web/package-lock.json book/web/build.mjs $(wildcard book/web/src/*) mini_vllm/observe/timeline.js
+$(WEB): tools/book/web/package-lock.json tools/book/web/build.mjs $(wildcard tools/book/web/src/*) mini_vllm/observe/timeline.js
 	@command -v npm > /dev/null || { echo "The book is bundled with Node.js 20 or newer, and npm is not here."; exit 1; }
-	@cd book/web && npm ci --silent --ignore-scripts && npm run --silent build
+	@cd tools/book/web && npm ci --silent --ignore-scripts && npm run --silent build
 
 book: $(BOOK) $(WEB) ## build the book into site/ (needs Node.js)
-	@$(BIN)/python book/excerpts.py --check
-	@$(BIN)/python book/figures.py --check
-	@$(BIN)/python book/pictures.py --check
+	@$(BIN)/python tools/book/excerpts.py --check
+	@$(BIN)/python tools/book/figures.py --check
+	@$(BIN)/python tools/book/pictures.py --check
 	@$(MKDOCS) build --strict
 
 serve: $(BOOK) $(WEB) ## read the book on http://127.0.0.1:8000; it is built again when a chapter changes
@@ -123,6 +134,6 @@ lab-mutants: $(STAMP) ## mutation testing of the labs (half a minute)
 	@OMP_NUM_THREADS=1 $(BIN)/python tools/mutation/lab_mutants.py
 
 clean: ## remove .venv, caches and what builds leave behind
-	rm -rf .venv build dist site mutants book/web/dist book/web/node_modules
+	rm -rf .venv build dist site mutants tools/book/web/dist tools/book/web/node_modules
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

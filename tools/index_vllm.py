@@ -2,7 +2,7 @@
 
 Reads the wheel's Python files, runs none of them, and writes traces/vllm-0.33.0/symbols.json: for every module that
 labs or chapters cite, the line of each function, class and method. labkit.prove compares the labs' citations with it,
-and book/check.py those of the chapters.
+and tools/book/check.py those of the chapters.
 """
 
 import ast
@@ -15,8 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from book.check import Citation, citations, pages  # noqa: E402
 from labkit.catalog import SYMBOLS, labs  # noqa: E402
+from tools.book.check import Citation, citations, pages  # noqa: E402
 
 
 def symbols(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, int]]:

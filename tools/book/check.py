@@ -1,0 +1,301 @@
+"""What the pages repeat from other files, and what they cite of vLLM: `python tools/book/check.py [--check]`.
+
+docs/SUMMARY.md      the nav of mkdocs.yml as mdBook reads it
+
+In a page, this script writes what stands between
+
+    <!-- include: proof/report.md -->                   a file, without its title; with words behind the name only the
+    <!-- /include -->                                   paragraph or table of it that has these words
+
+    <!-- labs: docs/phase-03-.../guide.md 03.1 03 -->   pages, labs and phases as a table, with minutes and their sum
+    <!-- /labs -->
+
+    <!-- every: lab -->                                 all labs, with their section, contract and hints
+    <!-- /every -->
+
+    <!-- message: 03.2 newcomers_first -->              what a learner reads for a seeded bug
+    <!-- /message -->
+
+--check writes nothing. Exit status 1 if something is stale (with --check), if a page is in no nav, if more than a
+handful of sentences begin with Who, Whoever, Somebody or Nobody, or if a link into vLLM is not
+[`symbol`](...blob/v0.33.0/PATH#LINE) as traces/vllm-0.33.0/symbols.json has it (tools/index_vllm.py).
+"""
+
+import ast
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from posixpath import relpath
+from typing import Any, NamedTuple
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from labkit.catalog import SYMBOLS, VLLM, Lab, LabkitError, labs  # noqa: E402
+from labkit.prove import sections  # noqa: E402
+
+DOCS = ROOT / "docs"
+SUMMARY = DOCS / "SUMMARY.md"
+MARKED = re.compile(
+    r"<!-- (?P<kind>include|labs|every|message): (?P<what>[^>]+?) -->\n.*?<!-- /(?P=kind) -->", re.DOTALL
+)
+WORDS_A_MINUTE = 150  # of a page that is read to be understood
+
+NOT_PROSE = re.compile(r"^```.*?^```|<!-- (?:message|include).*?<!-- /|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+MOST_BADLY_BEGUN = 5  # sentences without a subject, in all
+
+VLLM_URL = re.compile(r"(?:\[(?P<text>[^\[\]]*)\]\()?https?://(?P<url>[\w.]*(?:github|vllm)[\w.]*/[^\s)>\"']*)")
+AT_PIN = f"github.com/vllm-project/vllm/blob/v{VLLM}/"
+
+
+def pages() -> list[Path]:
+    """The pages of the book."""
+    return sorted(file for file in DOCS.rglob("*.md") if file != SUMMARY)
+
+
+def name_of(file: Path) -> str:
+    return file.relative_to(ROOT).as_posix()
+
+
+# --- the table of contents ----------------------------------------------------------------------------------------
+
+
+def nav() -> dict[str, list[tuple[str, str]]]:
+    """mkdocs.yml's nav: title and page, by part."""
+    parts: list[dict[str, list[Any]]] = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    return {
+        part: [next(iter(entry.items())) if isinstance(entry, dict) else ("", entry) for entry in entries]
+        for each in parts
+        for part, entries in each.items()
+    }
+
+
+def title_of(page: Path) -> str:
+    """The heading a page begins with."""
+    return page.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") if page.exists() else page.stem
+
+
+def summary() -> str:
+    """The nav for mdBook, and for a code host."""
+    lines = ["# Summary"]
+    for part, entries in nav().items():
+        lines += ["", f"# {part}", ""]
+        lines += [f"- [{title or title_of(DOCS / uri)}]({uri})" for title, uri in entries]
+    return "\n".join(lines) + "\n"
+
+
+def wrong_in_nav() -> Iterator[str]:
+    """Entries without a page, and pages without an entry."""
+    listed = [DOCS / uri for entries in nav().values() for _, uri in entries]
+    yield from (
+        f"mkdocs.yml: the nav lists {name_of(page)}, which is not there" for page in listed if not page.exists()
+    )
+    yield from (f"{name_of(page)} is not in the nav of mkdocs.yml" for page in pages() if page not in listed)
+
+
+# --- what a page repeats ------------------------------------------------------------------------------------------
+
+
+def mend(page: Path, text: str) -> str:
+    """A page with its marked parts as they must be. Raises ValueError for a marker that means nothing."""
+
+    def part(match: re.Match[str]) -> str:
+        kind, what = match["kind"], match["what"]
+        if kind == "include":
+            body = included(*what.split(maxsplit=1))
+        elif kind == "every":
+            body = every_lab(page)
+        else:
+            body = table_of(page, what.split()) if kind == "labs" else message_of(*what.split())
+        return f"<!-- {kind}: {what} -->\n\n{body}\n\n<!-- /{kind} -->"
+
+    return MARKED.sub(part, text)
+
+
+def included(file: str, words: str = "") -> str:
+    """A file without its title, or its one paragraph that has these words."""
+    paragraphs = (ROOT / file).read_text(encoding="utf-8").strip().split("\n\n")
+    if not words:
+        return "\n\n".join(paragraphs[1:] if paragraphs[0].startswith("# ") else paragraphs)
+    found = [paragraph for paragraph in paragraphs if words in paragraph]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} paragraphs of {file} have {words!r}, not 1")
+    return found[0]
+
+
+def message_of(lab_id: str, bug: str) -> str:
+    """The golden message of a seeded bug. Raises KeyError if there is none."""
+    text = (ROOT / "proof" / lab_id / "messages.txt").read_text(encoding="utf-8")
+    return "```text\n" + sections(text)[bug] + "\n```"
+
+
+def table_of(page: Path, what: list[str]) -> str:
+    """Pages, labs and phases with their minutes."""
+    rows, total = ["| what | minutes | needs |", "|---|---:|---|"], 0
+    for each in what:
+        if each.endswith(".md"):
+            chapter = ROOT / each
+            minutes = minutes_to_read(chapter)
+            title = f"read: {title_of(chapter)}"
+            rows.append(f"| [{title}]({link(page, chapter)}) | {minutes} | |")
+            total += minutes
+            continue
+        chosen = [lab for lab in labs() if each in (lab.id, lab.id.partition(".")[0])]
+        if not chosen:
+            raise ValueError(f"there is no lab or phase {each}")
+        rows += [row_of(page, lab) for lab in chosen]
+        total += sum(lab.minutes for lab in chosen)
+    return "\n".join([*rows, f"| together | {total} | |"])
+
+
+def row_of(page: Path, lab: Lab) -> str:
+    contract = link(page, lab.folder / "contract.md")
+    return f"| [{lab.id} {lab.title}]({contract}) | {lab.minutes} | {needs_of(lab)} |"
+
+
+def needs_of(lab: Lab) -> str:
+    return ", ".join({"torch": "PyTorch", "triton": "Triton"}[need] for need in lab.needs) or "Python alone"
+
+
+def every_lab(page: Path) -> str:
+    """All labs in the order in which they are meant to be done."""
+    rows = ["| lab | minutes | needs | |", "|---|---:|---|---|"]
+    for lab in labs():
+        section, _, anchor = lab.chapter.partition("#")
+        files = {name: link(page, lab.folder / f"{name}.md") for name in ("contract", "hints")}
+        links = " · ".join(f"[{name}]({target})" for name, target in files.items())
+        title = f"[{lab.id} {lab.title}]({link(page, ROOT / section)}#{anchor})"
+        rows.append(f"| {title} | {lab.minutes} | {needs_of(lab)} | {links} |")
+    return "\n".join(rows)
+
+
+def minutes_to_read(page: Path) -> int:
+    """Rounded up to 5; 0 for a page that is still to be written."""
+    words = len(page.read_text(encoding="utf-8").split()) if page.exists() else 0
+    return -(-words // (5 * WORDS_A_MINUTE)) * 5
+
+
+def link(page: Path, target: Path) -> str:
+    return relpath(target.as_posix(), page.parent.as_posix())
+
+
+# --- what it cites of vLLM ----------------------------------------------------------------------------------------
+
+
+class Citation(NamedTuple):
+    """A link to a definition in vLLM's source."""
+
+    module: str
+    symbol: str
+    line: int
+
+
+def citations(text: str) -> Iterator[Citation | str]:
+    """The citations of a page; a string says what is wrong with a link."""
+    for match in VLLM_URL.finditer(text):
+        url, words = match["url"], match["text"] or ""
+        if url.startswith("docs.vllm.ai/en/") and not url.startswith(f"docs.vllm.ai/en/v{VLLM}/"):
+            yield f"{url} is of another version than {VLLM}"
+        if not re.match(r"github\.com/vllm-project/vllm/(blob|tree|raw|blame)/", url):
+            if "githubusercontent.com/vllm-project" in url:
+                yield f"{url}: link to {AT_PIN}"
+            continue
+        path, _, line = url.removeprefix(AT_PIN).partition("#L")
+        if not url.startswith(AT_PIN):
+            yield f"{url} is not at the pin {VLLM}"
+        elif not (words.startswith("`") and words.endswith("`") and line.isdecimal() and path.endswith(".py")):
+            yield f"[{words}]({url}): cite as [`symbol`]({AT_PIN}PATH.py#LINE)"
+        else:
+            module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            yield Citation(module, words.strip("`"), int(line))
+
+
+def wrong_citations() -> Iterator[str]:
+    """Links to vLLM's source that do not lead to what they name."""
+    index: dict[str, dict[str, int]] = json.loads(SYMBOLS.read_text(encoding="utf-8"))
+    for page in pages():
+        for found in citations(page.read_text(encoding="utf-8")):
+            if isinstance(found, str):
+                yield f"{name_of(page)}: {found}"
+            elif found.module not in index:
+                yield f"{name_of(page)}: {found.module} is not in symbols.json; tools/index_vllm.py adds what is cited"
+            elif found.symbol not in index[found.module]:
+                yield f"{name_of(page)}: {found.module} of vLLM {VLLM} has no `{found.symbol}`"
+            elif (line := index[found.module][found.symbol]) != found.line:
+                yield f"{name_of(page)}: `{found.symbol}` of {found.module} is at line {line}, not {found.line}"
+
+
+# --- how it is written --------------------------------------------------------------------------------------------
+
+
+def without_a_subject(text: str) -> Iterator[str]:
+    """Sentences of a text that begin with Who, Whoever, Somebody or Nobody: they do not name who acts. Questions
+    may."""
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.|\|) )", NOT_PROSE.sub(" ", text)):
+        for cell in paragraph.split("|"):
+            for sentence in re.split(r"(?<=[.!?:])[*_)\"”]*\s+", cell):
+                plain = sentence.strip().lstrip('#*->_("1234567890. ')
+                if re.match(r"(Who|Whoever|Somebody|Nobody)\b", plain) and not plain.rstrip('*_)"').endswith("?"):
+                    yield " ".join(plain.split())
+
+
+def written() -> Iterator[tuple[Path, str]]:
+    """What is read as English: pages, contracts and hints, and the strings of the code, which are docstrings and
+    messages."""
+    files = [*pages(), ROOT / "README.md", *ROOT.glob("phase-*/README.md"), *ROOT.glob("phase-*/labs/*/*.md")]
+    yield from ((file, file.read_text(encoding="utf-8")) for file in files)
+    style = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    yield ROOT / "CONTRIBUTING.md", re.sub(r"^\| not \| but \|$.*?\n\n", "", style, flags=re.MULTILINE | re.DOTALL)
+    for pattern in ("mini_vllm/**/*.py", "labkit/*.py", "phase-*/labs/*/*.py"):
+        for file in ROOT.glob(pattern):
+            if not file.name.startswith("mine"):
+                for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                    if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+                        yield file, node.value
+
+
+def badly_begun() -> Iterator[str]:
+    for file, text in written():
+        yield from (f"{name_of(file)}: {sentence}" for sentence in without_a_subject(text))
+
+
+# --- all of it ----------------------------------------------------------------------------------------------------
+
+
+def wanted() -> dict[Path, str]:
+    """Every file that this script writes, as it must be."""
+    return {SUMMARY: summary()} | {page: mend(page, page.read_text(encoding="utf-8")) for page in pages()}
+
+
+def stale() -> dict[Path, str]:
+    """Those that are not."""
+    return {
+        file: text for file, text in wanted().items() if not file.exists() or file.read_text(encoding="utf-8") != text
+    }
+
+
+def main() -> int:
+    """The exit status."""
+    only_check = "--check" in sys.argv
+    try:
+        changed = stale()
+    except (OSError, ValueError, KeyError, LabkitError) as error:
+        print(error)
+        return 1
+    for file, text in changed.items():
+        print(f"{name_of(file)}: {'stale' if only_check else 'written'}")
+        if not only_check:
+            file.write_text(text, encoding="utf-8")
+    wrong = [*wrong_in_nav(), *wrong_citations()]
+    if len(begun := list(badly_begun())) > MOST_BADLY_BEGUN:
+        wrong += [*begun, f"{len(begun)} sentences name no subject, at most {MOST_BADLY_BEGUN} may: CONTRIBUTING.md"]
+    print(*wrong, sep="\n", end="\n" if wrong else "")
+    return int(bool(wrong or (changed and only_check)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

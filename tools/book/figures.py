@@ -1,0 +1,63 @@
+"""The figures of the book are runs of the scheduler: `python tools/book/figures.py [--check]`.
+
+tools/book/figures/NAME.json is a scenario ({"config", "requests"}, fields as in
+mini_vllm/observe/trace.schema.json, with "caption").
+Its trace is written to docs/figures/NAME.json, which the figure in the page draws. In a chapter the figure stands as
+
+    <div class="kv-timeline" data-src="../figures/NAME.json" markdown="1">
+
+    <!-- figure: NAME -->
+    (the same run as text, written by this script, for readers without the figure)
+    <!-- /figure -->
+
+    </div>
+
+--check writes nothing; exit status 1 if a figure or its text is not what the scheduler does.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from mini_vllm.observe.timeline import render_timeline  # noqa: E402
+from mini_vllm.observe.trace import run_trace  # noqa: E402
+
+SCENARIOS, TRACES = ROOT / "tools" / "book" / "figures", ROOT / "docs" / "figures"
+FIGURE = re.compile(r"<!-- figure: (?P<name>[\w-]+) -->\n.*?<!-- /figure -->", re.DOTALL)
+WIDTH = 78
+
+
+def trace_of(name: str) -> dict[str, object]:
+    """Run a scenario. Raises FileNotFoundError if there is none of that name."""
+    scenario = json.loads((SCENARIOS / f"{name}.json").read_text(encoding="utf-8"))
+    return {**run_trace({"name": name, **scenario}), "caption": scenario["caption"]}
+
+
+def text_of(name: str) -> str:
+    """The figure for a chapter as it is read without the site: its caption and the run in characters."""
+    trace = trace_of(name)
+    lines = render_timeline(trace, width=WIDTH).plain.rstrip().splitlines()
+    body = "\n".join(line.rstrip() for line in [str(trace["caption"]), "", *lines])
+    return f"<!-- figure: {name} -->\n```text\n{body}\n```\n<!-- /figure -->"
+
+
+def main() -> int:
+    """The exit status."""
+    wanted = {TRACES / f"{file.stem}.json": json.dumps(trace_of(file.stem)) + "\n" for file in SCENARIOS.glob("*.json")}
+    for file in sorted((ROOT / "docs").rglob("*.md")):
+        wanted[file] = FIGURE.sub(lambda m: text_of(m["name"]), file.read_text(encoding="utf-8"))
+    stale = [file for file, text in wanted.items() if not file.exists() or file.read_text(encoding="utf-8") != text]
+    for file in stale:
+        print(f"{file.relative_to(ROOT).as_posix()}: {'stale' if '--check' in sys.argv else 'written'}")
+        if "--check" not in sys.argv:
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(wanted[file], encoding="utf-8")
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,271 @@
+"""What mkdocs is told beyond mkdocs.yml: cells, links to the repository's files, and what lies outside docs/.
+
+A chapter links to a file of the repository as it does on a code host, by its relative path. In the site, contracts and
+hints of the labs are pages with a way back to their chapter. Python files that a page links to lie under py/ as they
+are, and tools/book/web shows them with numbered lines. A link to a file that is not there is a warning, hence an error
+of the strict build.
+"""
+
+import ast
+import io
+import json
+import logging
+import posixpath
+import re
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import markdown
+from markdown.extensions.toc import slugify
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.pages import Page
+from rich.console import Console
+
+from labkit import evidence, source
+from labkit.catalog import TRACES, Lab, labs
+
+ROOT = Path(__file__).resolve().parents[2]
+WEB = ROOT / "tools" / "book" / "web" / "dist"  # made by `npm run build` in tools/book/web
+OUTSIDE = (
+    "phase-*/labs/*/*.md",
+    "benchmarks/results/*",
+    "tools/mutation/lab_survivors.md",
+    "traces/README.md",
+    "traces/*/README.md",
+)
+COMMANDS = re.compile(r"^```console( no-run)?$", re.MULTILINE)  # for Pygments, a line without a prompt is output
+LINK = re.compile(r"\]\((?P<path>(?:\.\./)+[\w./-]+)(?P<anchor>#[\w-]+)?\)")
+TERM = re.compile(r'<a href="(?P<link>(?:[\w./-]*/)?glossary\.(?:md|html)#(?P<anchor>[\w-]+))">')
+PICTURE = re.compile(r'<img [^>]*src="(?P<path>[^":]+\.svg)"')
+VIEW_BOX = re.compile(r'<svg[^>]* viewBox="0 0 ([\d.]+) ([\d.]+)"')
+ENTRY = re.compile(r"^### (?P<term>.+)\n\n(?P<text>.+)", re.MULTILINE)
+WEIGHTS = {"phase-": 2.0, "glossary": 2.0, "benchmarks/": 0.3, "tools/": 0.3, "traces/": 0.3, "tests": 0.5}  # in search
+CELL = re.compile(r"<t[dh]\b.*?</t[dh]>", re.DOTALL)
+NAME = re.compile(r"(?<=<code>)[^<]+")
+DOT = re.compile(r"(?<=[./])(?=\w)")
+SEAM = re.compile(r"(?<=[^\W_]_)(?=\w)|(?<=[a-z])(?=[A-Z])")
+OF_A_LAB = {"contract.md": "Contract", "hints.md": "Hints"}
+SOURCE = """---
+search: {exclude: true}
+hide: [navigation, toc]
+---
+
+# Source
+
+<div class="source-view" markdown="1">
+
+With JavaScript a file of the repository is shown here, with numbered lines.
+
+</div>
+"""
+TOOLTIP = 240  # characters
+LOG = logging.getLogger("mkdocs.hooks.book")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """The fence of a cell that runs."""
+    fences = config.mdx_configs.setdefault("pymdownx.superfences", {}).setdefault("custom_fences", [])
+    fences.append({"name": "python", "class": "py-cell", "format": render_cell, "validator": is_cell})
+    config.watch += [str(ROOT / "mini_vllm"), str(ROOT / "tools" / "book"), *map(str, ROOT.glob("phase-*"))]
+    return config
+
+
+def is_cell(language: str, inputs: dict[str, str], options: dict[str, Any], attrs: Any, md: Any) -> bool:
+    """Whether a fence is a cell: ```python cell="name"."""
+    options.update(inputs)
+    return "cell" in inputs
+
+
+def render_cell(source: str, language: str, css_class: str, options: dict[str, Any], md: Any, **more: Any) -> str:
+    """Plain code; tools/book/web makes an editor with a Run button of it."""
+    name = escape(str(options["cell"]))
+    code = f'<pre><code class="language-python">{escape(source)}</code></pre>'
+    return f'<div class="py-cell" data-cell="{name}">{code}</div>'
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Pages and files from outside docs/. The theme's source maps are for those who work on the theme."""
+    for file in [file for file in files if file.src_uri.endswith(".map")]:
+        files.remove(file)
+    for path in sorted(path for pattern in OUTSIDE for path in ROOT.glob(pattern)):
+        files.append(generated(config, path.relative_to(ROOT).as_posix(), path))
+    files.append(File.generated(config, "assets/sources.json", content=json.dumps(sources_of_cells())))
+    for lab in labs_of_pages():
+        files.append(File.generated(config, f"assets/labs/{lab.id}.json", content=json.dumps(lab_of_page(lab))))
+    files.append(File.generated(config, "source.md", content=SOURCE, inclusion=InclusionLevel.NOT_IN_NAV))
+    for path in sorted(WEB.rglob("*")) if WEB.exists() else []:
+        if path.is_file():
+            files.append(generated(config, "assets/" + path.relative_to(WEB).as_posix(), path))
+    return files
+
+
+def generated(config: MkDocsConfig, uri: str, path: Path) -> File:
+    return File.generated(config, uri, abs_src_path=str(path), inclusion=InclusionLevel.NOT_IN_NAV)
+
+
+def sources_of_cells() -> dict[str, str]:
+    """What a cell can import, and what the labs in a page are graded with: path to text."""
+    core = ("__init__", "errors", "params", "step", "request", "block_hash", "block_pool", "kv_cache", "scheduler")
+    paths = [ROOT / "mini_vllm" / f"{name}.py" for name in core]
+    for room in ("offload", "policies", "observe", "simulator"):
+        found = (ROOT / "mini_vllm" / room).rglob("*.py")
+        paths += [path for path in found if not path.name.startswith("test_")]
+    paths += modules_of_the_grader()
+    paths += ROOT.glob("phase-*/labs/labs.toml")
+    for lab in labs_of_pages():
+        for pattern in ("contract.md", "stub.py", "test_*.py", "versions.txt"):
+            paths += lab.folder.glob(pattern)
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(paths)}
+    return texts | traces_of_labs(texts)
+
+
+def traces_of_labs(texts: dict[str, str]) -> dict[str, str]:
+    """What these files name of the traces recorded from vLLM: a page need not load the others."""
+    quoted = {word for text in texts.values() for word in re.findall(r'"(\w+_\d{3})"', text)}
+    found = {}
+    for file in sorted(TRACES.glob("*.jsonl")):
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+        if named := [line for line in lines if json.loads(line)["name"] in quoted]:
+            found[file.relative_to(ROOT).as_posix()] = "".join(named)
+    return found
+
+
+def modules_of_the_grader() -> set[Path]:
+    """labkit.web, what the labs see of labkit, and all of it that these import, also inside functions."""
+    modules = {"labkit.__init__", "labkit.web", *(module for lab in labs_of_pages() for module in lab.modules)}
+    found: set[Path] = set()
+    following = [ROOT / f"{module.replace('.', '/')}.py" for module in modules if module.startswith("labkit.")]
+    while following:
+        path = following.pop()
+        if path.exists() and path not in found:
+            found.add(path)
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "labkit":
+                    names = [alias.name for alias in node.names] if node.module == "labkit" else [node.module[7:]]
+                    following += [ROOT / "labkit" / f"{name}.py" for name in names]
+    return found
+
+
+def labs_of_pages() -> list[Lab]:
+    """The labs that Python alone can grade."""
+    return [lab for lab in labs() if not lab.needs]
+
+
+def lab_of_page(lab: Lab) -> dict[str, Any]:
+    """What tools/book/web/src/labs.js shows of a lab."""
+    hints = [text.partition("\n") for text in (lab.folder / "hints.md").read_text(encoding="utf-8").split("\n## ")[1:]]
+    return {
+        "id": lab.id,
+        "title": lab.title,
+        "minutes": lab.minutes,
+        "contract": (lab.folder / "contract.html").relative_to(ROOT).as_posix(),
+        "next": next_of(lab),
+        "stub": source.render_stub(lab),
+        "hints": [{"title": title, "html": markdown.markdown(text)} for title, _, text in hints],
+        "reference": source.render_solution(lab),
+        "evidence": {case: text_of_evidence(lab, case) for case in lab.cases},
+    }
+
+
+def text_of_evidence(lab: Lab, case: str) -> str:
+    """What `lab evidence` prints."""
+    out = Console(file=io.StringIO(), width=88)
+    evidence.tell(lab, case, out)
+    assert isinstance(out.file, io.StringIO)
+    return out.file.getvalue().strip()
+
+
+def next_of(lab: Lab) -> dict[str, str] | None:
+    """The lab after this one, and its section in the site; None after the last."""
+    order = list(labs())
+    following = order[order.index(lab) + 1 :]
+    if not following:
+        return None
+    section = following[0].chapter.removeprefix("docs/").replace(".md", ".html")
+    return {"title": f"{following[0].id} {following[0].title}", "section": section}
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links that leave docs/ get their place in the site; the pages of a lab get the way back to its chapter."""
+    uri = page.file.src_uri
+    base = posixpath.dirname(uri)
+    if uri == "index.md":
+        page.meta["hide"] = ["navigation", "toc"]
+        line = f"```text\ngit clone {config.repo_url}\n```" if config.repo_url else ""
+        markdown = markdown.replace("<!-- clone -->", line)
+    weight = next((weight for beginning, weight in WEIGHTS.items() if uri.startswith(beginning)), 1.0)
+    page.meta.setdefault("search", {}).setdefault("boost", weight)
+    for lab in labs():
+        if ROOT / base == lab.folder:
+            title, _, rest = markdown.partition("\n")
+            markdown = f"{title}\n\n{way_back(lab, posixpath.basename(uri))}\n{rest}"
+    inside = "" if page.file.generated_by else "docs"
+
+    def place(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(inside, base, match["path"]))
+        if target.startswith("docs/"):
+            uri = target.removeprefix("docs/")
+        elif target.endswith(".py"):
+            uri = "py/" + target
+            if files.get_file_from_path(uri) is None and (ROOT / target).exists():
+                files.append(generated(config, uri, ROOT / target))
+        else:
+            uri = target
+        if files.get_file_from_path(uri) is None:
+            where = "in the book" if (ROOT / target).exists() else "there"
+            LOG.warning("%s links to %s, which is not %s", page.file.src_uri, target, where)
+        return f"]({posixpath.relpath(uri, base or '.')}{match['anchor'] or ''})"
+
+    return LINK.sub(place, COMMANDS.sub("```text", markdown))
+
+
+def way_back(lab: Lab, name: str) -> str:
+    """Where to go from a page of a lab, as a line of links, relative to the lab's folder in the repository."""
+    up = "../../../"
+    links = [f"[Section in the chapter]({up}{lab.chapter})"]
+    links += [f"[{title}]({file})" for file, title in OF_A_LAB.items() if file != name]
+    links += [f"[All labs]({up}docs/labs.md)"]
+    return " · ".join(links) + "\n{: .lab-way }\n"
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """A term of the glossary says what it means. A picture has its size, so the page keeps its place. In a table a long
+    name may break after a dot or a slash, and on a phone between its words, too."""
+
+    def explained(term: re.Match[str]) -> str:
+        return f'<a href="{term["link"]}" title="{escape(definitions()[term["anchor"]])}">'
+
+    def sized(picture: re.Match[str]) -> str:
+        path = Path(config.docs_dir, page.file.src_uri).parent / picture["path"]
+        if not path.is_file():
+            return picture[0]
+        [box] = VIEW_BOX.findall(path.read_text(encoding="utf-8"))
+        return f'{picture[0]} width="{box[0]}" height="{box[1]}"'
+
+    def breakable(name: re.Match[str]) -> str:
+        return SEAM.sub('<wbr class="phone">', DOT.sub("<wbr>", name[0]))
+
+    if page.file.name == "cheat-sheet":
+        html = f'<div class="cheat-sheet">\n{html}\n</div>'  # the style sheet prints it on two pages
+    html = PICTURE.sub(sized, html)
+    html = TERM.sub(lambda term: explained(term) if term["anchor"] in definitions() else term[0], html)
+    return CELL.sub(lambda cell: NAME.sub(breakable, cell[0]), html)
+
+
+@cache
+def definitions() -> dict[str, str]:
+    """The first sentences of every term of the glossary, by its anchor, as plain text."""
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    plain = re.sub(r"\[([^]]*)]\([^)]*\)|`([^`]*)`", r"\1\2", text)
+    return {slugify(entry["term"], "-"): shortened(entry["text"]) for entry in ENTRY.finditer(plain)}
+
+
+def shortened(text: str) -> str:
+    """As many of the first sentences as fit into TOOLTIP characters, one at least."""
+    sentences = re.split(r"(?<=[.!?]) (?=[A-Z])", text)
+    while len(sentences) > 1 and len(" ".join(sentences)) > TOOLTIP:
+        sentences.pop()
+    return " ".join(sentences)

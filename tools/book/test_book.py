@@ -1,0 +1,441 @@
+"""The book is true: what it repeats is what the files say, its cells run, its links arrive, its commands work.
+
+What needs the built site is in test_site.py. The slow tests here type every command of the pages into a scratch copy.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.breaking import SECONDS, unpack
+from labkit.catalog import VLLM, Lab, find_lab, labs
+from labkit.confined import MEMORY
+from labkit.deadline import WALL_TIMES
+from labkit.runner import FAILED, HANG, NOT_GRADED, NOT_RUN, PASSED, TODO
+from labkit.source import render_solution
+from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS
+from mini_vllm.observe.replay import find_trace_files, read_traces
+from tools.book import check, excerpts, figures
+from tools.book.check import DOCS, ROOT, name_of
+
+PAGES = check.pages()
+GUIDES = [page for page in PAGES if page.name == "guide.md"]
+FENCE = re.compile(r"^(?P<ticks>```+)(?P<info>[^\n]*)\n(?P<body>.*?)^(?P=ticks)$", re.DOTALL | re.MULTILINE)
+CELL = re.compile(r'python cell="(?P<name>[\w-]+)"')
+LINK = re.compile(r'\]\((?P<link>[^)\s]+)\)|(?:href|src|data-src)="(?P<attribute>[^"]+)"')
+CELL_SECONDS = 5  # a page promises 2, on a machine that does nothing else
+COMMAND_SECONDS = 600
+
+
+def read(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def each_page(argument: str = "page") -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(argument, PAGES, ids=name_of)
+
+
+# --- what comes from elsewhere ------------------------------------------------------------------------------------
+
+
+@each_page()
+def test_code_is_cut_from_the_source(page: Path) -> None:
+    assert excerpts.typed_code(read(page)) == [], "code is an excerpt (tools/book/excerpts.py) or a cell"
+    assert excerpts.mend(read(page)) == read(page), "python tools/book/excerpts.py writes what the source says"
+
+
+def test_figures_are_runs_of_the_scheduler() -> None:
+    names = {file.stem for file in figures.SCENARIOS.glob("*.json")}
+    assert {file.stem for file in figures.TRACES.glob("*.json")} == names, "a figure has a scenario and a trace"
+    for name in names:
+        assert json.loads(read(figures.TRACES / f"{name}.json")) == figures.trace_of(name), name
+
+
+@each_page()
+def test_a_figures_text_is_what_it_draws(page: Path) -> None:
+    text = read(page)
+    sources = [Path(source).stem for source in re.findall(r'class="kv-timeline" data-src="([^"]+)"', text)]
+    assert [match["name"] for match in figures.FIGURE.finditer(text)] == sources
+    assert figures.FIGURE.sub(lambda match: figures.text_of(match["name"]), text) == text, (
+        "python tools/book/figures.py"
+    )
+
+
+def test_summary_and_included_parts_are_up_to_date() -> None:
+    assert [name_of(file) for file in check.stale()] == [], "python tools/book/check.py writes them"
+
+
+@pytest.mark.parametrize(
+    ("marker", "word"),
+    [
+        ("include: README.md | you want | install |", "constraints.txt"),
+        ("labs: 03.1 02", "| together |"),
+        ("message: 03.2 newcomers_first", "expected"),
+    ],
+)
+def test_a_marked_part_is_written_anew(marker: str, word: str) -> None:
+    end = f"<!-- /{marker.partition(':')[0]} -->"
+    mended = check.mend(DOCS / "tests.md", f"before\n\n<!-- {marker} -->\nstale\n{end}\n\nafter\n")
+    assert word in mended
+    assert "stale" not in mended
+    assert mended.startswith(f"before\n\n<!-- {marker} -->\n\n")
+    assert mended.endswith(f"\n\n{end}\n\nafter\n")
+
+
+@pytest.mark.parametrize(
+    "marker",
+    ["include: README.md nobody wrote this", "include: README.md mini_vllm", "labs: 99.9", "message: 03.2 no_bug"],
+)
+def test_a_marker_that_names_nothing_or_too_much_is_refused(marker: str) -> None:
+    with pytest.raises((ValueError, KeyError)):
+        check.mend(DOCS / "tests.md", f"<!-- {marker} -->\n<!-- /{marker.partition(':')[0]} -->\n")
+
+
+def test_every_page_is_in_the_nav() -> None:
+    assert list(check.wrong_in_nav()) == []
+
+
+def test_figures_that_were_measured_stand_in_a_report() -> None:
+    """In the one that the section links, as it is or with fewer digits. What is shown of a report is not prose."""
+    number = r"(?<!\w)\d[\d,]*(?:\.\d+)*"
+    for section in re.split(r"^## ", read(DOCS / "measured.md"), flags=re.MULTILINE):
+        linked = {ROOT / "docs" / link for link in re.findall(r"\]\((\.\./[^)#]*\.md)", section)}
+        known = set(re.findall(number, " ".join(map(read, linked | {ROOT / "benchmarks/gpu.sh"}))))
+        values = {float(each.replace(",", "")) for each in known if each.count(".") < 2}
+        shown = r"<!-- include.*?<!-- /include -->|\]\([^)]*\)|`[^`]*`"
+        prose = re.sub(shown, "", section.partition("\n")[2], flags=re.DOTALL)
+        for said in set(re.findall(number, prose)) - known - {lab.id for lab in labs()} - {VLLM}:
+            decimals = len(said.partition(".")[2])
+            assert float(said.replace(",", "")) in {round(value, decimals) for value in values}, (said, section[:40])
+
+
+def test_recorded_traces_are_counted_right() -> None:
+    num_traces = sum(len(read_traces(file)) for file in find_trace_files(ROOT / "traces" / "vllm-0.33.0"))
+    for page in PAGES:
+        assert set(re.findall(r"(\d+) recorded traces", read(page))) <= {str(num_traces)}, name_of(page)
+
+
+# --- vLLM ---------------------------------------------------------------------------------------------------------
+
+
+def test_citations_of_vllm_are_right() -> None:
+    assert list(check.wrong_citations()) == []
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "[`Request`](https://github.com/vllm-project/vllm/blob/v0.32.0/vllm/v1/request.py#L58)",
+        "[`Request`](https://github.com/vllm-project/vllm/blob/main/vllm/v1/request.py#L58)",
+        "[`Request`](https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/request.py)",
+        "[requests](https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/request.py#L58)",
+        "https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/request.py#L58",
+        "[`Request`](https://raw.githubusercontent.com/vllm-project/vllm/v0.33.0/vllm/v1/request.py)",
+        "[the docs](https://docs.vllm.ai/en/latest/design/arch_overview.html)",
+    ],
+)
+def test_a_citation_that_cannot_be_checked_is_refused(link: str) -> None:
+    (found,) = check.citations(f"As in {link}.")
+    assert isinstance(found, str)
+
+
+def test_a_citation_is_read() -> None:
+    link = "[`Request.is_finished`](https://github.com/vllm-project/vllm/blob/v0.33.0/vllm/v1/request.py#L7)"
+    assert list(check.citations(link)) == [("vllm.v1.request", "Request.is_finished", 7)]
+    assert list(check.citations("[vLLM](https://github.com/vllm-project/vllm)")) == []
+
+
+# --- cells --------------------------------------------------------------------------------------------------------
+
+
+def cells() -> list[Any]:
+    found_cells = []
+    for page in PAGES:
+        for fence in FENCE.finditer(read(page)):
+            if found := CELL.match(fence["info"]):
+                found_cells.append(pytest.param(fence["body"], id=f"{name_of(page)}:{found['name']}"))
+    return found_cells
+
+
+@pytest.mark.parametrize("source", cells())
+def test_a_cell_runs_on_the_standard_library(source: str) -> None:
+    call = [sys.executable, "-E", "-S", "-X", "utf8", "-"]
+    run = subprocess.run(call, input=source, cwd=ROOT, capture_output=True, text=True, timeout=CELL_SECONDS)
+    assert run.returncode == 0, run.stderr
+
+
+@each_page()
+def test_the_cells_of_a_page_have_names_of_their_own(page: Path) -> None:
+    names = Counter(found["name"] for fence in FENCE.finditer(read(page)) if (found := CELL.match(fence["info"])))
+    assert [name for name, number in names.items() if number > 1] == []
+
+
+# --- links --------------------------------------------------------------------------------------------------------
+
+
+def headings_of(text: str) -> list[str]:
+    """The anchors of a text's headings, in order, as mkdocs makes them."""
+    found: list[str] = []
+    for heading in re.findall(r"^#{1,6} (.+?)\s*$", FENCE.sub("", text), re.MULTILINE):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*]", r"\1", heading)
+        ascii_only = unicodedata.normalize("NFKD", words).encode("ascii", "ignore").decode()
+        slug = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", ascii_only).strip().lower())
+        names = (slug, *(f"{slug}_{number}" for number in range(1, len(found) + 1)))
+        found.append(next(name for name in names if name not in found))
+    return found
+
+
+@cache
+def headings(page: Path) -> list[str]:
+    return headings_of(read(page))
+
+
+@cache
+def anchors(page: Path) -> set[str]:
+    """What a link to the page may name: headings, ids of HTML, and objects of the API reference."""
+    text = FENCE.sub("", read(page))
+    return {
+        *headings(page),
+        *re.findall(r'\bid="([^"]+)"', text),
+        *re.findall(r"^::: (\S+)$", text, re.MULTILINE),
+    }
+
+
+@each_page()
+def test_links_and_anchors_resolve(page: Path) -> None:
+    broken = []
+    for match in LINK.finditer(FENCE.sub("", read(page))):
+        link = match["link"] or match["attribute"]
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_every_lab_has_its_section_in_order() -> None:
+    for chapter in {lab.chapter.partition("#")[0] for lab in labs()}:
+        wanted = [lab.chapter.partition("#")[2] for lab in labs() if lab.chapter.partition("#")[0] == chapter]
+        assert [anchor for anchor in headings(ROOT / chapter) if anchor in wanted] == wanted, chapter
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name_of)
+def test_a_guide_keeps_its_shape(page: Path) -> None:
+    """Its figure or diagram comes first; it asks before it tells; it names each lab's command; it ends with checks."""
+    text = read(page)
+    before = text.partition("\n## ")[0]
+    assert re.search(r"class=\"kv-timeline\"|\.svg\)", before), "an overview figure"
+    assert text.count("*Predict before coding") >= 2
+    assert text.count("<details") == text.count("</details>")
+    for lab in labs():
+        if ROOT / lab.chapter.partition("#")[0] == page:
+            assert f"lab watch {lab.id}" in text
+
+
+# --- labs ---------------------------------------------------------------------------------------------------------
+
+
+def chapters() -> dict[Path, list[Lab]]:
+    """The labs of each chapter that has some."""
+    found: dict[Path, list[Lab]] = {}
+    for lab in labs():
+        found.setdefault(ROOT / lab.chapter.partition("#")[0], []).append(lab)
+    return found
+
+
+def section_of(lab: Lab) -> str:
+    """The lab's section of its chapter."""
+    chapter, _, anchor = lab.chapter.partition("#")
+    sections = FENCE.sub("", read(ROOT / chapter)).split("\n## ")
+    return next(text for text in sections if anchor in headings_of("## " + text))
+
+
+def test_the_four_weeks_and_what_follows_have_every_lab_once() -> None:
+    part = read(DOCS / "how-to-use.md").partition("## Four weeks")[2].partition("## For teachers")[0]
+    named = Counter(re.findall(r"^\| \[(\d\d\.\d+) ", part, re.MULTILINE))
+    assert named == Counter(lab.id for lab in labs())
+
+
+def test_the_report_of_the_proof_has_every_lab() -> None:
+    reported = re.findall(r"^\| (\d\d\.\d+) ", read(ROOT / "proof/report.md"), re.MULTILINE)
+    assert reported == [lab.id for lab in labs()], "python -m labkit.prove --write, then python tools/book/check.py"
+
+
+@pytest.mark.parametrize("chapter", chapters(), ids=name_of)
+def test_a_chapter_lists_its_labs_with_their_minutes(chapter: Path) -> None:
+    listed = re.findall(r"^\| \[(\d\d\.\d+) .*\| (\d+) \|", read(chapter), re.MULTILINE)
+    assert listed == [(lab.id, str(lab.minutes)) for lab in chapters()[chapter]]
+
+
+@pytest.mark.parametrize("lab", list(labs()), ids=lambda lab: lab.id)
+def test_a_section_has_the_minutes_of_its_lab(lab: Lab) -> None:
+    assert set(re.findall(r"(\d+)\s+minutes", section_of(lab))) <= {str(lab.minutes)}
+
+
+def test_the_steps_of_a_mini_build_have_the_minutes_of_the_labs() -> None:
+    steps = re.findall(r"^## \d+\..*, (\d+) minutes$", read(DOCS / "phase-01-paged-kv/mini-build.md"), re.MULTILINE)
+    assert steps == [str(lab.minutes) for lab in labs() if lab.id.startswith("01.")]
+
+
+@each_page()
+def test_a_page_counts_the_engines_of_a_break_it_lab(page: Path) -> None:
+    """Of the phase's first lab in which tests are written."""
+    for lab in labs():
+        if lab.title.startswith("Break it") and page.parent.name == lab.folder.parents[1].name:
+            names = list(unpack(read(lab.versions)))
+            num_correct = sum(name.startswith("correct") for name in names)
+            counts = {
+                "correct": num_correct,
+                "": len(names),
+                **dict.fromkeys(("buggy", "broken"), len(names) - num_correct),
+            }
+            for number, kind in re.findall(r"\b(\d+)\s+(?:(correct|buggy|broken)\s+)?(?:engines|ones)\b", read(page)):
+                assert int(number) == counts[kind], f"{number} {kind} engines"
+
+
+@cache
+def known_tests() -> set[str]:
+    """The names of all tests of the repository, and of their files."""
+    rooms = ("mini_vllm", "labkit", "tools", *(path.name for path in ROOT.glob("phase-*")))
+    files = [file for room in rooms for file in (ROOT / room).rglob("test_*.py")]
+    return {file.stem for file in files} | {
+        name for file in files for name in re.findall(r"^def (test_\w+)", read(file), re.MULTILINE)
+    }
+
+
+@each_page()
+def test_tests_that_a_page_names_are_there(page: Path) -> None:
+    named = set(re.findall(r"`(test_\w+)`", read(page)))
+    assert {name for name in named if not any(each.startswith(name) for each in known_tests())} == set()
+    for part in re.split(r"^## .*: lab (?=\d\d\.\d+$)", read(page), flags=re.MULTILINE)[1:]:
+        lab_id, rest = part[:4], part.partition("\n## ")[0]
+        source = "".join(read(file) for file in find_lab(lab_id).folder.glob("test_*.py"))
+        rows = re.findall(r"^\| \d+ \|.*\|(.*)\|$", rest, re.MULTILINE)
+        missing = [each for row in rows for each in re.findall(r"`(\w+)`", row) if f"def test_{each}(" not in source]
+        assert missing == [], lab_id
+
+
+def test_what_is_said_of_the_grader_is_what_it_does() -> None:
+    text = read(DOCS / "how-to-use.md").partition("## For teachers")[2]
+    for outcome in (PASSED, FAILED, TODO, HANG, NOT_RUN, NOT_GRADED):
+        assert f"\n| `{outcome}` |" in text
+    assert f"A test has {FIRST_SECONDS:g} seconds, and {AFTER_A_HANG:g} once another" in text
+    assert f"lab has {SECONDS:g} second on each engine" in text
+    assert f"{WALL_TIMES} times as many seconds by the clock" in text
+    assert f"({MEMORY >> 30} GiB)" in text
+
+
+# --- commands -----------------------------------------------------------------------------------------------------
+
+
+def commands(page: Path) -> Iterator[str]:
+    """What a page tells the reader to type, without what only waits or needs more than this repository."""
+    for fence in FENCE.finditer(read(page)):
+        if fence["info"] == "console":
+            lines = re.sub(r"\\\n\s*", "", fence["body"]).splitlines()
+            prompted = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+            for line in prompted or lines:
+                if command := re.sub(r"(^|\s+)#.*", "", line).strip():
+                    yield command
+
+
+ALL_COMMANDS = sorted({command for page in PAGES for command in commands(page)})
+INSTALLING = [command for command in ALL_COMMANDS if re.match(r"make |pip |source |python -m venv", command)]
+
+
+def test_commands_that_install_name_what_there_is() -> None:
+    makefile = read(ROOT / "Makefile")
+    extras = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]["optional-dependencies"]
+    for page in [*PAGES, ROOT / "README.md"]:
+        for target in re.findall(r"(?:^ *|`)make ([a-z][\w-]*)", read(page), re.MULTILINE):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{name_of(page)}: make {target}"
+        for named in re.findall(r"pip install [^`\n]*\.\[([\w,]+)\]", read(page)):
+            assert set(named.split(",")) <= set(extras), f"{name_of(page)}: [{named}]"
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository as a newcomer has it: no mine.py, no progress."""
+    folder = tmp_path_factory.mktemp("repository")
+    call = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in listed.rstrip("\0").split("\0"):
+        if "mine.py" not in name and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder
+
+
+def type_in(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a line of shell in a folder that holds the repository."""
+    env = {
+        **os.environ,
+        "PATH": str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"],
+        "PYTHONPATH": str(folder),
+        "COLUMNS": "100",
+    }
+    for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_CURRENT_TEST"):
+        env.pop(name, None)
+    return subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=env, capture_output=True, text=True, timeout=COMMAND_SECONDS
+    )
+
+
+def hand_in_the_reference(lab: Lab, folder: Path) -> None:
+    """Somebody has passed the lab."""
+    (folder / lab.mine.relative_to(ROOT)).write_text(render_solution(lab), encoding="utf-8")
+    run = type_in(f"lab test {lab.id}", folder)
+    assert run.returncode == 0, run.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (shutil.which("git") and shutil.which("bash")), reason="needs git and bash")
+@pytest.mark.parametrize("command", [each for each in ALL_COMMANDS if each not in INSTALLING], ids=str)
+def test_a_command_works_as_typed(command: str, scratch: Path) -> None:
+    if (passed := re.match(r"lab diff (\d\d\.\d+)$", command)) is not None:
+        hand_in_the_reference(find_lab(passed[1]), scratch)
+    run = type_in(command, scratch)
+    is_grading = re.match(r"lab (test|grade)|pytest ", command) is not None  # red is what an unwritten lab is
+    assert run.returncode in ((0, 1) if is_grading else (0,)), run.stdout[-2000:] + run.stderr[-2000:]
+    assert "Traceback" not in run.stderr
+    assert "unrecognized arguments" not in run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (shutil.which("git") and shutil.which("bash")), reason="needs git and bash")
+def test_commands_are_typed_into_the_copy(scratch: Path) -> None:
+    run = type_in('python -c "import labkit.catalog, mini_vllm; print(labkit.catalog.ROOT)"', scratch)
+    assert run.stdout.strip() == str(scratch)
+
+
+@pytest.mark.slow
+def test_the_grader_of_a_page_has_all_its_modules(tmp_path: Path) -> None:
+    """What the site carries is enough: labs of each kind are graded on it, with the standard library alone."""
+    hooks = pytest.importorskip("book.hooks")
+    for name, text in hooks.sources_of_cells().items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    grade = (
+        "import sys, json; sys.path.insert(0, '.'); from labkit import web;"
+        "answer = json.loads(web.grade(sys.argv[1], sys.stdin.read()));"
+        "print(*sorted({each['outcome'] for each in answer}), web.__file__)"
+    )
+    for lab_id in ("01.6", "02.1", "02.5", "02.6", "03.12", "03.13", "03.14"):
+        call = [sys.executable, "-I", "-S", "-c", grade, lab_id]
+        text = render_solution(find_lab(lab_id))
+        ran = subprocess.run(call, input=text, capture_output=True, text=True, cwd=tmp_path)
+        assert ran.stdout.split() == ["passed", str(tmp_path / "labkit" / "web.py")], ran.stdout + ran.stderr

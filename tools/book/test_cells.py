@@ -1,0 +1,489 @@
+"""The pages of the book in a browser: cells, labs and calculators, from a small site of their own.
+
+Needs `npm run build` in tools/book/web, playwright and chromium; without one of them the tests are skipped, and say so.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from labkit import source
+from labkit.catalog import find_lab, labs
+from labkit.runner import read_tests
+from tools.book.test_site import TO_DARK
+
+ROOT = Path(__file__).resolve().parents[2]
+WEB = ROOT / "tools" / "book" / "web"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
+    --disable-component-update --disable-sync""".split()
+NO_OTHER_HOST = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
+FIRST_RUN_MS = 60_000  # on a busy machine; a free one takes a tenth of it
+
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(
+        not (WEB / "dist" / "book.js").exists(), reason="tools/book/web is not built: npm ci && npm run build"
+    ),
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium"),
+]
+
+PAGES = {
+    "index.md": "# Start\n\nA page without anything that runs.\n",
+    "cells.md": """# Cells
+
+```python cell="draw"
+import json
+
+from mini_vllm.observe.trace import run_trace
+
+config = {"block_size": 4, "num_blocks": 12, "max_num_seqs": 4, "max_num_batched_tokens": 8, "vocab_size": 100}
+requests = [{"id": name, "prompt": list(range(1, 11)), "max_tokens": 4, "ignore_eos": True} for name in "ab"]
+run_trace({"name": "two", "config": config, "requests": requests})
+```
+
+```python cell="print"
+print("hello")
+[1, 2, 3]
+```
+""",
+    "lab.md": '# Lab\n\n<div class="lab-cell" data-lab="02.1" markdown="1">\n\nOn disk: `lab watch 02.1`.\n\n</div>\n',
+    "debug.md": '# Lab\n\n<div class="lab-cell" data-lab="02.6" markdown="1">\n\nOn disk.\n\n</div>\n',
+    "labs.md": """# All labs
+
+<div class="all-labs" markdown="1">
+
+| lab | minutes |
+|---|---:|
+| [02.1 The free queue](lab.md) | 40 |
+| 02.2 Taking, sharing and freeing blocks | 30 |
+
+</div>
+""",
+    "load.md": '# Load\n\n<div class="calculator" data-calculator="load" markdown="1">\n\nSteady states.\n\n</div>\n',
+    "formula.md": "# Formula\n\nA slot is $b B + p \\bmod B$.\n\n$$\nl = \\sum_i e^{s_i - m}\n$$\n",
+}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a site with PAGES and the page of the calculators."""
+    commands, config = pytest.importorskip("mkdocs.commands.build"), pytest.importorskip("mkdocs.config")
+    docs, built = tmp_path_factory.mktemp("docs"), tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "docs" / "assets", docs / "assets")
+    shutil.copy(ROOT / "docs" / "calculators.md", docs)
+    for name, text in PAGES.items():
+        (docs / name).write_text(text, encoding="utf-8")
+    nav = [*PAGES, "calculators.md"]
+    options = {"docs_dir": str(docs), "site_dir": str(built), "nav": nav}
+    commands.build(config.load_config(str(ROOT / "mkdocs.yml"), **options))
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(built))) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api")
+    with api.sync_playwright() as playwright:
+        profile = tmp_path_factory.mktemp("profile")
+        options = {"executable_path": CHROMIUM, "headless": True, "args": [*FLAGS, NO_OTHER_HOST]}
+        context = playwright.chromium.launch_persistent_context(str(profile), **options)
+        yield context
+        context.close()
+
+
+@pytest.fixture
+def page(browser: Any, site: str) -> Iterator[Any]:
+    """A page that must neither ask another host for anything nor complain on the console."""
+    page = browser.new_page()
+    asked: list[str] = []
+    complaints: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda line: complaints.append(line.text) if line.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    yield page
+    page.close()
+    assert [url for url in asked if not url.startswith((site, "data:", "blob:"))] == []
+    assert complaints == []
+
+
+def bench(page: Any, number: int = 0) -> SimpleNamespace:
+    """The parts of a cell or a lab."""
+    root = page.locator(".bench[role=group]").nth(number)
+    return SimpleNamespace(
+        root=root,
+        run=root.locator(".bench-run"),
+        stop=root.locator(".bench-stop"),
+        reset=root.locator(".bench-reset"),
+        status=root.locator(".bench-status"),
+        output=root.locator(".bench-output"),
+        code=root.locator(".cm-content"),
+    )
+
+
+def write(page: Any, cell: SimpleNamespace, text: str) -> None:
+    """Put a text in the place of what an editor holds."""
+    cell.code.click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(text)
+
+
+def run(page: Any, cell: SimpleNamespace, until: str = "Done", timeout: float = FIRST_RUN_MS) -> float:
+    """Press the button and wait until the status says so; how many seconds it took."""
+    cell.run.wait_for()
+    cell.status.evaluate("(status) => (status.textContent = '')")
+    start = time.perf_counter()
+    cell.run.click()
+    cell.status.filter(has_text=until).wait_for(timeout=timeout)
+    return time.perf_counter() - start
+
+
+# --- cells ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_cell_draws_what_the_scheduler_does(page: Any, site: str) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{site}/cells.html")
+    cell = bench(page)
+    cell.run.wait_for()
+    assert not any("pyodide" in url for url in asked), "Python is loaded by the first run, and not before"
+    print(f"first run {run(page, cell):.1f} s, later run {run(page, cell):.2f} s")
+    cell.output.locator("kv-timeline").wait_for()
+    assert cell.output.locator("kv-timeline").count() == 1
+
+
+def test_printed_text_and_the_last_value(page: Any, site: str) -> None:
+    page.goto(f"{site}/cells.html")
+    cell = bench(page, 1)
+    run(page, cell)
+    assert cell.output.inner_text().splitlines() == ["hello", "[1, 2, 3]"]
+
+
+def test_an_error_shows_the_learners_own_lines(page: Any, site: str) -> None:
+    page.goto(f"{site}/cells.html")
+    cell = bench(page, 1)
+    write(page, cell, "def half(x):\n    return x / 0\n\nhalf(1)\n")
+    page.keyboard.press("Control+Enter")
+    cell.status.filter(has_text="error").wait_for(timeout=FIRST_RUN_MS)
+    said = cell.output.inner_text()
+    assert "ZeroDivisionError: division by zero" in said
+    assert 'File "cell.py", line 2, in half' in said
+    assert "labkit" not in said
+    cell.reset.click()
+    run(page, cell)
+    assert "hello" in cell.output.inner_text()
+
+
+def test_a_loop_without_an_end_is_stopped_and_the_next_run_works(page: Any, site: str) -> None:
+    page.goto(f"{site}/cells.html")
+    cell = bench(page, 1)
+    write(page, cell, 'print("in")\nwhile True:\n    pass')
+    cell.run.click()
+    cell.output.filter(has_text="in").wait_for(timeout=FIRST_RUN_MS)
+    cell.stop.click()
+    cell.status.filter(has_text="Stopped").wait_for()
+    write(page, cell, "6 * 7")
+    run(page, cell)
+    assert cell.output.inner_text().strip() == "42"
+
+
+def test_endless_recursion_and_endless_output_do_not_break_the_page(page: Any, site: str) -> None:
+    page.goto(f"{site}/cells.html")
+    cell = bench(page, 1)
+    write(page, cell, "def again():\n    again()\n\nagain()\n")
+    run(page, cell, "error")
+    assert "RecursionError" in cell.output.inner_text()
+    write(page, cell, "for i in range(10**5):\n    print('x' * 50)\n")
+    run(page, cell)
+    assert "more was printed" in cell.output.inner_text()
+
+
+def test_a_cell_does_not_see_what_another_one_changed(page: Any, site: str) -> None:
+    page.goto(f"{site}/cells.html")
+    cell = bench(page, 1)
+    write(page, cell, "import mini_vllm.block_pool as pool\n\npool.BlockPool = None\nleft = 1\n")
+    run(page, cell)
+    write(page, cell, "from mini_vllm.block_pool import BlockPool\n\nBlockPool.__name__, 'left' in globals()")
+    run(page, cell)
+    assert cell.output.inner_text().strip() == "('BlockPool', False)"
+
+
+def test_the_keyboard_is_enough(page: Any, site: str) -> None:
+    page.goto(f"{site}/cells.html")
+    cell = bench(page, 1)
+    cell.code.click()
+    page.keyboard.press("Tab")  # it indents
+    assert cell.code.evaluate("(code) => code === document.activeElement")
+    page.keyboard.press("Escape")
+    assert cell.run.evaluate("(button) => button === document.activeElement")
+    page.keyboard.press("Tab")
+    assert cell.reset.evaluate("(button) => button === document.activeElement")
+
+
+# --- labs -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_lab_is_red_with_the_stub_and_green_with_the_reference(page: Any, site: str) -> None:
+    page.goto(f"{site}/lab.html")
+    lab, num_tests = bench(page), len(read_tests(find_lab("02.1")))
+    run(page, lab, f"0 of {num_tests} green")
+    assert "is not written yet" in lab.output.inner_text()
+    assert lab.output.locator("li.lab-todo").count() == num_tests
+    solution = source.render_solution(find_lab("02.1"))
+    write(page, lab, solution)
+    run(page, lab, f"all {num_tests} are green")
+    ideas = lab.output.locator(".lab-idea")
+    assert ideas.count() == len({test.concept for test in read_tests(find_lab("02.1"))}), "one line for each idea"
+    assert not lab.output.locator("li").first.is_visible(), "which opens to its tests"
+    assert lab.output.locator("li.lab-passed").count() == num_tests
+    following = lab.output.get_by_role("link", name="02.2 Taking, sharing and freeing blocks")
+    assert following.get_attribute("href").endswith("/phase-02-kv-manager/guide.html#the-block-pool")
+    write(page, lab, solution.replace("self.num_free_blocks += ", "self.num_free_blocks -= "))
+    run(page, lab, f"of {num_tests} green")
+    assert "expected" in lab.output.locator("pre").first.inner_text()
+    assert "lab-failed" in ideas.first.locator("summary").get_attribute("class"), "what is red comes first"
+    write(page, lab, "def oops(:")
+    run(page, lab, "0 of 1")
+    assert "Python cannot read the file" in lab.output.inner_text()
+
+
+def test_a_debugging_lab_shows_its_evidence(page: Any, site: str) -> None:
+    page.goto(f"{site}/debug.html")
+    bench(page)
+    cases = page.locator(".lab-evidence")
+    cases.first.wait_for()
+    assert cases.locator("summary").all_inner_texts() == ["Evidence of case a", "Evidence of case b"]
+    cases.first.locator("summary").click()
+    printed = cases.first.locator("pre").inner_text()
+    assert "KV blocks" in printed
+    assert "its blocks are" in printed
+
+
+def test_the_text_of_a_lab_outlives_the_page(page: Any, site: str) -> None:
+    page.goto(f"{site}/lab.html")
+    write(page, bench(page), "# half done")
+    page.reload()
+    lab = bench(page)
+    lab.code.filter(has_text="# half done").wait_for()
+    lab.reset.click()
+    lab.code.filter(has_text="class FreeKVCacheBlockQueue").wait_for()
+    page.reload()
+    bench(page).code.filter(has_text="class FreeKVCacheBlockQueue").wait_for()
+
+
+def test_the_page_of_all_labs_says_how_far_each_is(page: Any, site: str) -> None:
+    def state(of: str) -> str:
+        page.goto(f"{site}/labs.html")
+        page.get_by_role("columnheader", name="in this browser").wait_for()
+        return str(page.locator("tr", has_text=of).locator("td").last.inner_text())
+
+    assert state("02.2") == ""
+    solution = source.render_solution(find_lab("02.1"))
+    for text, expected in [
+        ("# half done", "begun"),
+        (solution, "✓ done"),
+        (solution.replace("self.num_free_blocks += ", "self.num_free_blocks -= "), r"\d+ of \d+ green"),
+    ]:
+        page.goto(f"{site}/lab.html")
+        page.evaluate("localStorage.removeItem('mini_vllm lab 02.1 green')")
+        lab = bench(page)
+        write(page, lab, text)
+        if expected != "begun":
+            run(page, lab, "green")
+        assert re.fullmatch(expected, state("02.1"))
+
+
+def test_hints_come_one_by_one_and_the_reference_after_a_warning(page: Any, site: str) -> None:
+    page.goto(f"{site}/lab.html")
+    for number in (1, 2, 3):
+        page.get_by_role("button", name=f"Hint {number} of 3").click()
+        assert page.locator(".lab-hint").count() == number
+    assert page.get_by_role("button", name="No more hints").is_disabled()
+    page.get_by_role("button", name="Show the reference").click()
+    assert page.locator(".lab-answer").inner_text().startswith("This gives the answer away")
+    page.get_by_role("button", name="Give it away").click()
+    assert "FreeKVCacheBlockQueue" in page.locator(".lab-answer .cm-content").inner_text()
+
+
+ASK_THE_WORKER = """async (questions) => {
+    const worker = new Worker(new URL("assets/worker.js", location), { type: "module" });
+    const answers = [];
+    for (const question of questions) {
+        answers.push(await new Promise((resolve) => {
+            worker.onmessage = ({ data }) => data.note || resolve(data);
+            worker.postMessage({ number: 1, what: "lab", ...question });
+        }));
+    }
+    worker.terminate();
+    return answers;
+}"""
+
+
+def test_every_lab_of_pure_python_is_graded_in_a_page(page: Any, site: str) -> None:
+    """By what the page itself calls: the stub is red, the reference is green."""
+    page.goto(f"{site}/index.html")
+    ids = [lab.id for lab in labs() if not lab.needs]
+    texts = [page.evaluate(f"fetch('assets/labs/{lab_id}.json').then((answer) => answer.json())") for lab_id in ids]
+    questions = [{"id": lab["id"], "text": lab[kind]} for lab in texts for kind in ("stub", "reference")]
+    answers = page.evaluate(ASK_THE_WORKER, questions)
+    outcomes = [{result["outcome"] for result in each["answer"]} for each in answers]
+    assert outcomes == [{"todo"}, {"passed"}] * len(ids)
+
+
+# --- the rest -------------------------------------------------------------------------------------------------------
+
+
+def test_calculators_answer_to_their_fields(page: Any, site: str) -> None:
+    page.goto(f"{site}/calculators.html")
+
+    def calculator(name: str) -> Any:
+        place = page.locator(f"[data-calculator={name}]")
+        place.scroll_into_view_if_needed()
+        place.locator(".calculator-results").wait_for()
+        return place
+
+    kv = calculator("kv")
+    assert "26,408, hence 422,512 tokens" in kv.inner_text()
+    kv.get_by_label("Card", exact=True).select_option("L4, 24 GB")
+    assert "2,376, hence 38,000 tokens" in kv.inner_text()
+    kv.get_by_label("Model", exact=True).select_option("Llama-3.3-70B")
+    assert "does not fit" in kv.inner_text()
+    roofline = calculator("roofline")
+    assert "3,380" in roofline.inner_text()
+    roofline.get_by_role("slider", name="Requests in the step").press("End")
+    assert "each request" in roofline.inner_text()
+    assert "3,380" not in roofline.inner_text()
+    assert "14.9 %" in calculator("waste").inner_text()
+    step = calculator("step")
+    assert "37.7 ms" in step.inner_text()
+    step.get_by_label("a, ms a step").fill("0")
+    assert "37.7 ms" not in step.inner_text()
+    step.get_by_label("Card", exact=True).select_option("H100, 80 GB")
+    assert step.get_by_label("a, ms a step").input_value() == "4.48"
+
+
+def test_a_load_over_the_capacity_has_no_figures_and_ends_its_curve(page: Any, site: str) -> None:
+    """At every budget and load: what the page says is what the simulator found, and nothing is drawn beyond it."""
+    found = json.loads((ROOT / "docs" / "assets" / "load.json").read_text(encoding="utf-8"))
+    page.goto(f"{site}/load.html")
+    load = page.locator("[data-calculator=load]")
+    load.locator(".calculator-results").wait_for()
+    budgets, rates = (load.get_by_role("slider", name=name) for name in ("Token budget", "Load, requests"))
+    for i, budget in enumerate(found["budgets"]):
+        budgets.fill(str(i))
+        num_crosses = sum(None in points[str(budget)] for points in found["points"].values())
+        assert load.locator(".plot-end").count() == 2 * num_crosses
+        for at in range(len(found["rates"])):
+            rates.fill(str(at))
+            num_over = sum(points[str(budget)][at] is None for points in found["points"].values())
+            assert load.locator(".calculator-results").inner_text().count("over capacity") == num_over
+            assert load.locator(".plot-dot").count() == 2 * (len(found["points"]) - num_over)
+            assert "NaN" not in load.inner_html()
+
+
+def test_formulas_are_set_by_the_sites_own_katex(page: Any, site: str) -> None:
+    page.goto(f"{site}/formula.html")
+    page.locator(".arithmatex .katex-display").wait_for()
+    assert page.locator(".arithmatex .katex").count() == 2
+    assert page.locator(".arithmatex math").count() == 2  # for readers who hear the page
+    assert page.evaluate("document.fonts.ready.then(() => document.fonts.check('16px KaTeX_Math'))")
+
+
+ARITHMETIC = """
+import * as c from "./tools/book/web/src/calculators.js";
+const answers = Object.entries(c.MODELS).map(([name, m]) => ({
+    ...m, perBlock: c.bytesPerToken(m, 2) * 16, activations: c.activationBytes(m), parameters: c.parameters(m).all,
+}));
+const held = [1, 7, 16].map((blockSize) => c.slotsHeld({ mean: (16 * 7 + 1) / 2, longest: 256, blockSize }).blocks);
+console.log(JSON.stringify({ answers, held }));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+def test_calculators_agree_with_the_engine() -> None:
+    torch, device = pytest.importorskip("torch"), pytest.importorskip("mini_vllm.worker.device")
+    from mini_vllm.config import EngineConfig
+    from mini_vllm.observe.waste import PagedMemory
+    from mini_vllm.step import LayerKVSpec
+
+    node = ["node", "--input-type=module", "-e", ARITHMETIC]
+    said = json.loads(subprocess.run(node, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    for each in said["answers"]:
+        per_token = LayerKVSpec(each["kvHeads"], each["headDim"], torch.bfloat16.itemsize).bytes_per_token
+        config = SimpleNamespace(
+            num_attention_heads=each["heads"],
+            num_key_value_heads=each["kvHeads"],
+            head_dim=each["headDim"],
+            hidden_size=each["hidden"],
+            intermediate_size=each["intermediate"],
+            vocab_size=each["vocab"],
+        )
+        assert each["perBlock"] == each["layers"] * 16 * per_token
+        assert each["activations"] == device._activation_bytes(EngineConfig(model="tiny"), config, torch.bfloat16)
+    assert [round(each["parameters"] / 1e9, 2) for each in said["answers"]] == [0.6, 8.03, 32.76, 70.55]
+    for block_size, held in zip((1, 7, 16), said["held"], strict=True):
+        paged = PagedMemory(1 << 20, block_size)
+        lengths = range(1, 16 * 7 + 1)  # each rest of a division by the block size equally often
+        assert all(paged.allocate(length, length) for length in lengths)
+        assert sum(paged.num_held(length) for length in lengths) / len(lengths) == held
+
+
+@pytest.mark.parametrize("name", ["cells", "lab", "calculators"])
+def test_axe_finds_nothing_serious_after_a_run(page: Any, site: str, name: str) -> None:
+    """In light and in dark: the run, which takes far longer than axe, is the same."""
+    page.emulate_media(color_scheme="light")
+    page.add_init_script("for (const key of Object.keys(localStorage)) localStorage.removeItem(key)")  # the last scheme
+    page.goto(f"{site}/{name}.html")
+    if name != "calculators":
+        run(page, bench(page), "Done" if name == "cells" else "green")
+    else:
+        page.locator(".calculator-results").last.wait_for()
+    page.evaluate((WEB / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8"))
+    assert page.locator("body").get_attribute("data-md-color-scheme") == "default"
+    for scheme in ("light", "dark"):
+        assert scheme == "light" or page.evaluate(TO_DARK) == "slate"
+        found = page.evaluate("axe.run(document)")["violations"]
+        serious = [each for each in found if each["impact"] in ("serious", "critical")]
+        assert [(each["id"], [node["html"][:200] for node in each["nodes"][:3]]) for each in serious] == [], scheme
+    page.evaluate("localStorage.clear()")  # what comes next begins in light
+
+
+@pytest.mark.parametrize("name", ["index", "cells", "lab", "calculators"])
+def test_a_phone_is_wide_enough(page: Any, site: str, name: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{site}/{name}.html")
+    page.wait_for_load_state("networkidle")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_pages_serve_without_javascript(browser: Any, site: str) -> None:
+    page = browser.new_page()
+    page.route("**/*.js", lambda route: route.abort())
+    for name, text in [
+        ("cells", "from mini_vllm.observe.trace import run_trace"),
+        ("lab", "lab watch 02.1"),
+        ("calculators", "131,072 x 16         = 2,097,152 bytes per block = 2 MiB"),
+    ]:
+        page.goto(f"{site}/{name}.html")
+        assert page.get_by_text(text).first.is_visible()
+    page.close()

@@ -1,0 +1,400 @@
+"""The built site: it is built strictly, its links arrive, and in a browser it works, by itself and for everybody.
+
+    pytest -m nightly tools/book/test_site.py      all of it
+    pytest -m smoke tools/book/test_site.py        six pages, as the gate looks at them
+
+Needs the extra "docs", `npm run build` in tools/book/web, and Chromium. What is missing is said and skipped.
+"""
+
+import functools
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Collection, Iterator
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urljoin, urlsplit
+
+import pytest
+
+from labkit.catalog import ROOT, Lab, labs, phases
+
+pytestmark = pytest.mark.nightly
+
+WEB = ROOT / "tools" / "book" / "web"
+AXE = WEB / "node_modules" / "axe-core" / "axe.min.js"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+LIGHTHOUSE = ["npx", "--yes", "lighthouse@13.5.0"]  # no dependency of the book: five times as large as all others
+PHONE = {"width": 390, "height": 844}
+DESK = {"width": 1280, "height": 720}
+NUM_PARTS = 6  # of the pages: each a test, which any worker can take
+CHAPTERS = [phase.labs[0].chapter.partition("#")[0].removeprefix("docs/").replace(".md", ".html") for phase in phases()]
+
+
+def assert_none(found: Collection[str]) -> None:
+    assert not found, "\n" + "\n".join(sorted(found))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site, built strictly: here, or just before by `make book`, where BOOK_SITE says."""
+    if "BOOK_SITE" in os.environ:
+        return Path(os.environ["BOOK_SITE"])
+    pytest.importorskip("mkdocs", reason="pip install -e '.[docs]' brings mkdocs")
+    folder = tmp_path_factory.mktemp("site")
+    call = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    run = subprocess.run(call, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> list[str]:
+    found = sorted(file.relative_to(site).as_posix() for file in site.rglob("*.html"))
+    return [page for page in found if page != "404.html"]
+
+
+def test_it_is_a_small_download(site: Path) -> None:
+    """Without Pyodide, which is fetched by the first cell that runs; no source maps of the theme."""
+    files = [file for file in site.rglob("*") if file.is_file() and "pyodide" not in file.parts]
+    assert_none([file.name for file in files if file.suffix == ".map"])
+    assert sum(len(gzip.compress(file.read_bytes())) for file in files) < 3_000_000
+
+
+# --- links --------------------------------------------------------------------------------------------------------
+
+
+class Document(HTMLParser):
+    """The ids of a page, and where its links lead."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = {""}
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("id", "name") and value:
+                self.ids.add(value)
+            elif name in ("href", "src", "data-src") and value is not None:
+                self.links.append(value)
+
+
+def links_of(site: Path, page: str) -> set[str]:
+    """Where a page leads inside the site, from its root."""
+    links = Document((site / page).read_text(encoding="utf-8")).links
+    return {urljoin(f"http://site/{page}", link).removeprefix("http://site/") for link in links}
+
+
+def test_every_link_inside_the_site_arrives(site: Path, pages: list[str]) -> None:
+    documents = {page: Document((site / page).read_text(encoding="utf-8")) for page in pages}
+    broken = set()
+    for page, document in documents.items():
+        for link in document.links:
+            parts = urlsplit(urljoin(f"http://site/{page}", link))
+            if parts.netloc != "site" or parts.scheme != "http":
+                continue
+            target = unquote(parts.path).removeprefix("/") or "index.html"
+            target += "index.html" if target.endswith("/") else ""
+            anchor = unquote(parts.fragment) if target in documents else ""
+            if not (site / target).is_file() or (anchor and anchor not in documents[target].ids):
+                broken.add(f"{page}: {link}")
+    assert_none(broken)
+
+
+# --- in a browser -------------------------------------------------------------------------------------------------
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def url(site: Path) -> Iterator[str]:
+    """Where the site is served."""
+    if not (WEB / "dist").exists():
+        pytest.skip("make book has not built tools/book/web")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install -e '.[docs]' brings playwright")
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Visitor:
+    """A page of the browser that notes what goes wrong: requests to other hosts, errors, what is not there."""
+
+    def __init__(self, browser: Any, url: str, **options: Any) -> None:
+        self.url = url
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.wrong: list[str] = []
+        self.page.on("request", lambda request: self.note_request(request.url))
+        self.page.on("pageerror", lambda error: self.wrong.append(f"{self.page.url}: {error}"))
+        self.page.on("console", lambda message: self.note_message(message.type, message.text))
+        self.page.on("response", lambda response: self.note_status(response.status, response.url))
+
+    def note_request(self, url: str) -> None:
+        if not url.startswith((self.url, "data:", "blob:")):
+            self.wrong.append(f"{self.page.url} asks {url}")
+
+    def note_message(self, kind: str, text: str) -> None:
+        if kind == "error":
+            self.wrong.append(f"{self.page.url}: {text}")
+
+    def note_status(self, status: int, url: str) -> None:
+        if status >= 400:
+            self.wrong.append(f"{self.page.url}: {status} for {url}")
+
+    def go(self, page: str) -> Any:
+        self.page.goto(self.url + page)
+        self.page.wait_for_load_state("networkidle")
+        return self.page
+
+
+@pytest.fixture
+def visit(browser: Any, url: str) -> Iterator[Any]:
+    """Makes visitors; at the end nothing may have gone wrong."""
+    visitors: list[Visitor] = []
+
+    def make(**options: Any) -> Visitor:
+        visitors.append(Visitor(browser, url, **options))
+        return visitors[-1]
+
+    yield make
+    for visitor in visitors:
+        visitor.context.close()
+    assert_none({line for visitor in visitors for line in visitor.wrong})
+
+
+@pytest.mark.smoke
+def test_six_pages_open_and_draw(visit: Any) -> None:
+    """Every kind of page: no error, nothing asked of another host, one title, and the figures that are in it."""
+    visitor = visit(viewport=DESK)
+    for page in ("index.html", *CHAPTERS, "labs.html", "load.html"):
+        shown = visitor.go(page)
+        assert shown.locator("main h1").count() == 1, page
+        for figure in shown.locator("div.kv-timeline").all():
+            figure.scroll_into_view_if_needed()
+            figure.locator("kv-timeline .row").first.wait_for()
+
+
+@pytest.mark.parametrize("page", ["index.html", *CHAPTERS])
+def test_figures_are_drawn(visit: Any, page: str) -> None:
+    shown = visit().go(page)
+    figures = shown.locator("kv-timeline").count()
+    assert figures > 0 or shown.locator("main svg, main img").count() > 0
+
+
+def test_marks_stand_below_their_steps(visit: Any) -> None:
+    """On a phone, too, where cells are as narrow as they can be."""
+    shown = visit(viewport=PHONE).go(CHAPTERS[2])
+    shown.locator("div.kv-timeline[data-src*=thrash]").scroll_into_view_if_needed()
+    figure = shown.locator("kv-timeline[src*=thrash]")
+    figure.locator(".cell.preempted").first.wait_for()
+    width = "(parts) => parts.map((part) => part.offsetWidth / part.style.getPropertyValue('--n'))"
+    widths = figure.locator(".row > :is(.tick, .cell)").evaluate_all(width)
+    assert max(widths) - min(widths) <= 1
+
+
+def test_it_reads_without_javascript(visit: Any) -> None:
+    shown = visit(java_script_enabled=False).go("index.html")
+    assert "prefill chunk" in shown.inner_text("main")
+
+
+@pytest.mark.smoke
+def test_two_clicks_lead_from_the_home_page_to_a_red_test(visit: Any) -> None:
+    shown = visit(viewport=DESK).go("index.html")
+    shown.get_by_role("link", name="Write your first part").click()
+    shown.get_by_role("button", name="Grade").first.click()
+    shown.locator(".lab-first").wait_for(timeout=60_000)
+    assert "is not written yet" in shown.locator(".lab-cell .bench-output").first.inner_text()
+
+
+@pytest.mark.parametrize("lab", list(labs()), ids=lambda lab: lab.id)
+def test_a_contract_and_its_section_are_one_click_apart(site: Path, lab: Lab) -> None:
+    folder = lab.folder.relative_to(ROOT).as_posix()
+    chapter, _, anchor = lab.chapter.removeprefix("docs/").partition("#")
+    section = f"{chapter.removesuffix('.md')}.html"
+    ways = {name: links_of(site, f"{folder}/{name}.html") for name in ("contract", "hints")}
+    assert all({f"{section}#{anchor}", "labs.html"} <= links for links in ways.values())
+    assert f"{folder}/contract.html" in links_of(site, section) & links_of(site, "labs.html")
+    assert f"{section}#{anchor}" in links_of(site, "labs.html")
+
+
+def test_a_source_link_leads_to_numbered_lines(visit: Any) -> None:
+    shown = visit(viewport=DESK).go(CHAPTERS[2])
+    shown.locator("main a[href$='py/mini_vllm/scheduler.py']").first.click()
+    shown.locator(".cm-lineNumbers").wait_for()
+    assert shown.locator("main h1").inner_text() == "mini_vllm/scheduler.py"
+    assert "The scheduler" in shown.locator(".cm-content").inner_text()
+    assert shown.get_by_role("link", name="as plain text").get_attribute("href").endswith("/py/mini_vllm/scheduler.py")
+
+
+@pytest.mark.parametrize("name", ["", "py/nothing.py", "py/../index.html", "https://example.org/x.py"])
+def test_a_source_that_is_not_there_is_said(visit: Any, name: str) -> None:
+    visitor = visit()
+    visitor.go(f"source.html?file={name}").get_by_text("There is no file").wait_for()
+    visitor.wrong = [line for line in visitor.wrong if "404" not in line]
+
+
+def test_a_term_says_what_it_means_where_it_stands(site: Path) -> None:
+    """Every link to an entry of the glossary has its first sentences."""
+    for page in CHAPTERS:
+        terms = re.findall(r'<a href="[^"]*glossary\.html#[^"]+"[^>]*>', (site / page).read_text(encoding="utf-8"))
+        assert len(terms) > 5
+        assert_none([term for term in terms if not re.search(r'title="[A-Z][^"]{30,}"', term)])
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_cheat_sheet_is_printed_on_two_pages(visit: Any, chapter: str) -> None:
+    shown = visit().go(chapter.replace("guide", "cheat-sheet"))
+    assert len(re.findall(rb"/Type\s*/Page\b", shown.pdf(format="A4"))) <= 2
+
+
+def test_paper_has_the_values_of_the_calculators(visit: Any) -> None:
+    shown = visit().go("calculators.html")
+    shown.emulate_media(media="print")
+    forms = shown.locator(".calculator-form")
+    assert forms.count() == shown.locator(".calculator").count() > 3
+    for i in range(forms.count()):
+        assert forms.nth(i).locator(".calculator-results dd").first.is_visible()
+        assert forms.nth(i).locator(":is(select, output)").first.is_visible()
+    assert not forms.locator("input[type=range]").first.is_visible()
+
+
+def test_a_figure_says_that_it_scrolls(visit: Any) -> None:
+    for viewport, state in [(PHONE, "visible"), (DESK, "hidden")]:
+        shown = visit(viewport=viewport).go(CHAPTERS[2])
+        shown.locator("div.kv-timeline[data-src*=thrash]").scroll_into_view_if_needed()
+        figure = shown.locator("kv-timeline[src*=thrash]")
+        figure.locator(".cell.preempted").first.wait_for()
+        figure.get_by_text("scrolls sideways").wait_for(state=state)
+
+
+def test_search_finds_a_term(visit: Any) -> None:
+    shown = visit().go("index.html")
+    shown.locator(".md-search__input").click()
+    shown.locator(".md-search__input").type("preemption", delay=10)
+    shown.wait_for_selector(".md-search-result__item a")
+    found = shown.locator(".md-search-result__item a").evaluate_all("links => links.map(link => link.href)")
+    assert any("phase-03" in link for link in found)
+    assert any("glossary" in link for link in found)
+
+
+@pytest.mark.parametrize(
+    "schemes", [("default", "slate", "default"), ("slate", "default", "slate")], ids=["light", "dark"]
+)
+def test_dark_mode_toggles(visit: Any, schemes: tuple[str, ...]) -> None:
+    """What the system prefers is what comes first."""
+    shown = visit(color_scheme="light" if schemes[0] == "default" else "dark").go("index.html")
+    seen = []
+    for _ in range(3):
+        seen.append(shown.locator("body").get_attribute("data-md-color-scheme"))
+        shown.locator("form[data-md-component=palette] label:visible").click()
+        shown.wait_for_timeout(200)
+    assert seen == list(schemes)
+
+
+OF_COLOUR = ["color-contrast", "link-in-text-block"]  # axe's rules whose answer another palette can change
+SETTLED = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+TO_DARK = f"""async () => {{
+    document.querySelector("form[data-md-component=palette] input[data-md-color-scheme=slate]").click();
+    await {SETTLED};
+    await Promise.all(document.getAnimations().map((animation) => animation.finished));
+    return document.body.dataset.mdColorScheme;
+}}"""
+
+
+def what_axe_finds(shown: Any, rules: list[str] | None = None) -> Iterator[str]:
+    """Violations of impact serious or critical, of these rules or of all."""
+    options = {"resultTypes": ["violations"]} | ({"runOnly": {"type": "rule", "values": rules}} if rules else {})
+    for violation in shown.evaluate("async (options) => (await axe.run(document, options)).violations", options):
+        if violation["impact"] in ("serious", "critical"):
+            node = violation["nodes"][0]
+            summary = re.sub(r"\s+", " ", node["failureSummary"] or "")
+            yield f"{violation['id']} x{len(violation['nodes'])} {node['target']} {summary}"
+
+
+@pytest.mark.parametrize("part", range(NUM_PARTS))
+def test_every_page_opens_by_itself_and_keeps_nobody_out(visit: Any, pages: list[str], part: int) -> None:
+    """Nothing is asked of another host and the console is silent; axe finds nothing serious, in light and in dark; on a
+    phone nobody has to scroll sideways. One visit for all of it: a page takes longer to load than to look at."""
+    visitor = visit(color_scheme="light", viewport=DESK)
+    visitor.context.add_init_script("localStorage.clear()")  # every page begins in light
+    found = []
+    for page in pages[part::NUM_PARTS]:
+        visitor.page.set_viewport_size(DESK)
+        shown = visitor.go(page)
+        if (number := shown.locator("main h1").count()) != 1:
+            found.append(f"{page} has {number} headings of the first level")
+        if AXE.exists():
+            assert shown.locator("body").get_attribute("data-md-color-scheme") == "default"
+            shown.evaluate(AXE.read_text(encoding="utf-8"))
+            found += [f"{page}, light: {line}" for line in what_axe_finds(shown)]
+            assert shown.evaluate(TO_DARK) == "slate"
+            found += [f"{page}, dark: {line}" for line in what_axe_finds(shown, OF_COLOUR)]
+        shown.set_viewport_size(PHONE)
+        shown.evaluate(SETTLED)
+        if (width := shown.evaluate("document.scrollingElement.scrollWidth")) > PHONE["width"]:
+            found.append(f"{page} is {width} wide on a phone")
+    assert_none(found)
+    if not AXE.exists():
+        pytest.skip("npm ci in tools/book/web brings axe-core; the rest was looked at")
+
+
+@pytest.fixture(scope="module")
+def lighthouse() -> list[str]:
+    """The command that examines a page in Chromium."""
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    if shutil.which("npx") is None or subprocess.run([*LIGHTHOUSE, "--version"], capture_output=True).returncode:
+        pytest.skip("npx does not bring lighthouse")
+    flags = " ".join(["--headless", *FLAGS])
+    kinds = ["--only-categories=performance,accessibility", "--disable-full-page-screenshot"]  # a third of its time
+    return [*LIGHTHOUSE, "--quiet", "--preset=desktop", "--output=json", *kinds, f"--chrome-flags={flags}"]
+
+
+@pytest.mark.parametrize("page", ["index.html", *CHAPTERS])
+def test_it_is_quick_and_open_to_everybody(lighthouse: list[str], url: str, page: str) -> None:
+    """What Lighthouse says of the home page and the guides. Others use the machine, too: the best of up to 3 runs."""
+    best = 0.0
+    for _ in range(3):
+        env = {**os.environ, "CHROME_PATH": str(CHROMIUM)}
+        run = subprocess.run([*lighthouse, url + page], env=env, capture_output=True, text=True, timeout=120)
+        assert run.returncode == 0, run.stderr
+        scores = {name: kind["score"] for name, kind in json.loads(run.stdout)["categories"].items()}
+        assert scores["accessibility"] >= 0.95
+        best = max(best, scores["performance"])
+        if best >= 0.9:
+            break
+    assert best >= 0.9
