@@ -58,7 +58,7 @@ hashes: | $(BIN)/pip ## write requirements-hashed.txt again, after a change of c
 demo: $(STAMP) ## generate text with the bundled model, offline, and see each step
 	@$(BIN)/mini-vllm demo
 
-test: $(STAMP) ## the test suite (two to four minutes)
+test: $(STAMP) ## the tests that a newcomer runs (two minutes)
 	@$(BIN)/pytest -q -n $(WORKERS)
 
 long: $(STAMP) ## the longer tests and the proofs of labs, of what changed
