@@ -40,7 +40,7 @@ from labkit.implementations import find_answer, other_ways, seeded_bugs
 from labkit.messages import clip, find_todo, learners_line
 from labkit.search import scaled
 from labkit.testing import Check, LabFailure, LabTodo
-from labkit.watchdog import AFTER_A_HANG, LabHang, watchdog
+from labkit.watchdog import LabHang, limit, watchdog
 
 SECONDS = 1.0  # for one of the learner's tests on one version
 WHOLE_SUITE_SECONDS = 60.0  # for all that a grade of one version may run; each of it is watched for itself
@@ -227,8 +227,8 @@ class Suite:
             if other := self._run(red.test, without_the_mistake(version)).red:
                 return f"so it is without the mistake\n  {other.line}"
         if red.is_hang:
-            if self._seconds(red.test) > SECONDS / 2:
-                return f"it is late, but it takes most of its {SECONDS:.0f} s on a correct version, too"
+            if self._seconds(red.test) > seconds_for_a_test() / 2:
+                return f"it is late, but it takes most of its {seconds_for_a_test():g} s on a correct version, too"
         elif not all(self._run(red.test, version).red for _ in range(scaled(3, 0))):  # a coin may fall so once
             return f"another time it is green\n  {red.line}"
         return None
@@ -253,7 +253,7 @@ class Suite:
         hung = any(run.red and run.red.is_hang for run in self._part.runs.values())
         start, red, module = time.process_time(), None, None
         try:
-            with grafted(parts), unchanged(self._lab), watchdog(AFTER_A_HANG if hung else SECONDS, self._part.file):
+            with grafted(parts), unchanged(self._lab), watchdog(seconds_for_a_test(hung), self._part.file):
                 module = load(self._part.file, self._part.text)
                 start = time.process_time()
                 vars(module)[test](self._names(version))
@@ -278,6 +278,11 @@ class Suite:
             make_scheduler = names.make_scheduler  # that of mini_vllm.observe.trace, which takes a whole config
             names.make_scheduler = lambda **sizes: make_scheduler({**sizes, **version.config})
         return names
+
+
+def seconds_for_a_test(hung: bool = False) -> float:
+    """How long one of the learner's tests may run on one version. hung: one before it did not come back."""
+    return min(SECONDS, limit(hung))
 
 
 def parts_of(version: Version) -> list[Part]:
@@ -362,5 +367,5 @@ def put_back(owner: Any, names: Mapping[str, Any]) -> bool:
 def why(error: BaseException) -> str:
     """What an error says, for a reader who looks at the line that raised it."""
     if isinstance(error, LabHang):
-        return f"it did not come back within {SECONDS:.0f} s"
+        return f"it did not come back within {seconds_for_a_test():g} s"
     return clip(str(error) if isinstance(error, AssertionError | LabkitError) else f"{type(error).__name__}: {error}")

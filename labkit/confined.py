@@ -31,7 +31,7 @@ from labkit.graft import Part, namespace
 from labkit.messages import explain
 from labkit.runner import FAILED, HANG, PASSED, outcome_of, prepare, read_tests, run_test, seconds_for
 from labkit.search import effort
-from labkit.watchdog import watchdog
+from labkit.watchdog import limits, watchdog
 
 try:
     import resource
@@ -102,7 +102,8 @@ def serve() -> None:
     hung = order["hung"]
     tell("begin", -1)
     try:
-        part = Part(lab, lab.mine)
+        with limits(*order["limits"]):
+            part = Part(lab, lab.mine)
     except BaseException as error:
         text = str(error) if isinstance(error, LabkitError) else f"mine.py: {type(error).__name__} while it is read"
         tell("refused", escaped(text))
@@ -113,7 +114,7 @@ def serve() -> None:
     for number in order["tests"]:
         tell("begin", number)
         try:
-            with effort(order["share"]):
+            with effort(order["share"]), limits(*order["limits"]):
                 result = run_test(lab, [part], tests[number], seconds_for(lab, hung))
             outcome, message, took, said = result.outcome, result.message, result.seconds, result.account
         except BaseException as error:

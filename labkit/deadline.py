@@ -1,75 +1,58 @@
-"""Deadlines that a busy or starved machine does not bring forward.
+"""Deadlines that a busy machine does not bring forward: what counts is the time for which a thread has run.
 
-Two kinds of waiting are not the test's fault, and Linux counts both. A thread waits for a core while others have them
-("run delay", the second number of /proc/<pid>/schedstat). The host of a virtual machine gives its cores to others for a
-while ("steal" in /proc/stat, see proc(5)); the time for which a thread is said to have run goes on meanwhile. Where the
-system counts neither, a deadline is one by the clock.
+Code that sleeps, or waits for a lock, does not run. Linux tells it from code that waits for a core, and there it may
+stay in one sleep for as many seconds by the clock on the wall. On every system, and also for code that sleeps again and
+again, all is over after WALL_TIMES as many by that clock.
 """
 
 import os
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
 
-AT_MOST = 20  # times as long, however little of the machine the host has left
-KEPT_SECONDS = 0.05  # for which a reading of the machine's counters serves
+WALL_TIMES = 20
+STATUS = re.compile(rb"^(State|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\w+)", re.MULTILINE)
 
 
-class Deadline:
-    """So many seconds from now on, by `clock`, without what the host took meanwhile."""
+class ThreadOfLinux:
+    """What Linux says of a thread; nothing on another system. folder: the thread's, in /proc.
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.seconds = seconds
-        self._clock = clock
-        self._start = clock()
-        self._ran, self._taken = machine.counters()
+    Its files stay open: labkit.confined keeps code from /proc.
+    """
 
-    @property
-    def elapsed(self) -> float:
-        """Seconds since it was made."""
-        by_clock = self._clock() - self._start
-        ran, taken = machine.counters()
-        ran, taken = ran - self._ran, taken - self._taken
-        return by_clock * max(ran / (ran + taken), 1 / AT_MOST) if taken > 0 else by_clock
+    def __init__(self, folder: str) -> None:
+        self._status, self._schedstat = KernelFile(f"{folder}/status"), KernelFile(f"{folder}/schedstat")
 
-    @property
-    def left(self) -> float:
-        """Seconds left; it cannot pass before these are over."""
-        by_clock = self.seconds - (self._clock() - self._start)
-        return by_clock if by_clock > 0 else self.seconds - self.elapsed
+    def seconds(self) -> float:
+        """For how long it has run."""
+        return int((self._schedstat.read().split() or [b"0"])[0]) / 1e9
 
+    def sleep(self) -> int:
+        """Which sleep of its life it is in: if it is the same one later, the thread has not run since.
 
-class ClockOfAThread:
-    """The clock on the wall, without the time in which one thread waited for a core. thread: its folder in /proc."""
-
-    def __init__(self, thread: str) -> None:
-        self._file = KernelFile(f"{thread}/schedstat")
-        self._waited = 0.0
-        self.is_exact = bool(self._file.numbers())  # else it is the clock on the wall
-
-    def __call__(self) -> float:
-        numbers = self._file.numbers()
-        if len(numbers) > 1:
-            self._waited = numbers[1] / 1e9
-        return time.monotonic() - self._waited
+        0 while it runs or waits for a core or a disk, and where the system does not say.
+        """
+        found = dict(STATUS.findall(self._status.read()))
+        if found.pop(b"State", b"R") in (b"R", b"D"):
+            return 0
+        return sum(map(int, found.values()))
 
 
 class KernelFile:
-    """A file of numbers that Linux writes when it is read. It stays open: labkit.confined keeps code from /proc."""
+    """A file that Linux writes when it is read."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = -1
         with suppress(OSError):
             self._descriptor = os.open(path, os.O_RDONLY)
 
-    def numbers(self) -> list[int]:
-        """Those of its first line; none where there is no such file, or where its thread is no more."""
+    def read(self) -> bytes:
+        """All of it; nothing where there is no such file, or where its thread is no more."""
         if self._descriptor >= 0:
             with suppress(OSError):
-                return [
-                    int(word) for word in os.pread(self._descriptor, 200, 0).split(b"\n")[0].split() if word.isdigit()
-                ]
-        return []
+                return os.pread(self._descriptor, 4096, 0)
+        return b""
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:  # the end of the program takes `os` away
         try:
@@ -79,22 +62,22 @@ class KernelFile:
             return
 
 
-class Machine:
-    """All cores together, in ticks of the system."""
+class Deadline:
+    """So many seconds of a thread, from now on. ran: the clock that says for how long it has run."""
 
-    def __init__(self) -> None:
-        self._file = KernelFile("/proc/stat")
-        self._read_at = -KEPT_SECONDS
-        self._counters = 0.0, 0.0
+    def __init__(self, seconds: float, ran: Callable[[], float], thread: ThreadOfLinux) -> None:
+        self._seconds, self._ran, self._thread = seconds, ran, thread
+        self._start, self._start_on_the_wall = ran(), time.monotonic()
+        self._sleep, self._since = thread.sleep(), self._start_on_the_wall
 
-    def counters(self) -> tuple[float, float]:
-        """For how long the cores ran, and for how long they wanted to while the host ran others."""
-        if time.monotonic() - self._read_at >= KEPT_SECONDS:
-            if len(numbers := self._file.numbers()) >= 8:
-                user, nice, system, _, _, irq, softirq, steal = numbers[:8]
-                self._counters = float(user + nice + system + irq + softirq), float(steal)
-            self._read_at = time.monotonic()
-        return self._counters
-
-
-machine = Machine()
+    @property
+    def left(self) -> float:
+        """Seconds left. It cannot pass before these are over; then it must be asked again."""
+        now, sleep = time.monotonic(), self._thread.sleep()
+        if not sleep or sleep != self._sleep:
+            self._sleep, self._since = sleep, now
+        return min(
+            self._start + self._seconds - self._ran(),
+            self._since + self._seconds - now,
+            self._start_on_the_wall + WALL_TIMES * self._seconds - now,
+        )

@@ -23,7 +23,7 @@ from labkit import source
 from labkit.catalog import Lab, LabkitError, Slot
 from labkit.classes import NOTHING, OwnClass, Several, accepts, call_of, rename
 from labkit.testing import LabTodo
-from labkit.watchdog import FIRST_SECONDS, LabHang, watchdog
+from labkit.watchdog import LabHang, watchdog
 
 _numbers = itertools.count()
 _swaps: list[tuple[Any, str, Any, Any]] = []  # what is grafted now: owner, name, the part's value, the reference's
@@ -115,7 +115,7 @@ def tests_of(file: Path, names: dict[str, Any]) -> dict[str, Callable[[Any], Non
 def load_in_time(file: Path, text: str | None) -> ModuleType:
     """Run a learner's file, which may hang or end the program. Errors: LabkitError."""
     try:
-        with watchdog(FIRST_SECONDS, file):
+        with watchdog(file=file):
             return load(file, text)
     except LabHang as hang:
         raise LabkitError(

@@ -24,14 +24,14 @@ from typing import Any
 
 from labkit.catalog import ROOT, TRACES, Lab, LabkitError, labs
 from labkit.confined import OURS, describe
-from labkit.deadline import ClockOfAThread, Deadline
+from labkit.deadline import Deadline, ThreadOfLinux
 from labkit.messages import explain
 from labkit.runner import FAILED, HANG, NOT_RUN, PASSED, Result, seconds_for
 from labkit.testing import Concept, LabFailure
-from labkit.watchdog import WALL_TIMES
+from labkit.watchdog import limit
 from mini_vllm.observe.files import printable
 
-START_SECONDS = 120.0  # to import torch on a busy machine
+START_SECONDS = 120.0  # to import torch
 GRACE_SECONDS = 1.0  # beyond the time in which the watchdog ends what it can end
 MOST_DEATHS = 2  # processes that a file may end; then the tests that are left have not run
 MOST_BYTES = 1 << 20  # of a learner's file, and of a line of the answer
@@ -59,7 +59,7 @@ class Grader:
             env=environment(scratch),
             start_new_session=True,
         )
-        self._clock = ClockOfAThread(f"/proc/{self._process.pid}")  # its main thread's, which runs the tests
+        self._thread = ThreadOfLinux(f"/proc/{self._process.pid}")  # its main thread, which runs the tests
         self._secret = secrets.token_hex(16)
         self._lines: queue.Queue[tuple[str, str] | None] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()
@@ -104,7 +104,7 @@ class Grader:
 
     def _next(self, seconds: float) -> tuple[str, str]:
         """The next line: its kind, and what it is about. "late": none came in time; "dead": none will."""
-        deadline = Deadline(seconds * (1 if self._clock.is_exact else WALL_TIMES) + GRACE_SECONDS, self._clock)
+        deadline = Deadline(seconds + GRACE_SECONDS, self._thread.seconds, self._thread)
         while True:
             try:
                 line = self._lines.get(timeout=max(deadline.left, 0.0))
@@ -144,7 +144,7 @@ def grade(
     and is used up.
     """
     results: dict[int, Result] = {}
-    order: dict[str, Any] = {"share": share, "hung": False}
+    order: dict[str, Any] = {"share": share, "hung": False, "limits": [limit(), limit(hung=True)]}
     reason = ""
     try:
         order["files"] = {lab.typed: read_file(file)} | files_of_company(lab, file)

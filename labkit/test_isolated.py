@@ -17,17 +17,17 @@ import pytest
 
 from labkit import isolated
 from labkit.catalog import ROOT, find_lab
-from labkit.deadline import Deadline
 from labkit.implementations import other_ways
 from labkit.runner import FAILED, HANG, NOT_RUN, PASSED, TODO, read_tests
 
 HOSTILE, OTHER = find_lab("03.1"), find_lab("03.3")
-SECONDS = 20.0
-TRIES = 3  # the least time counts: others may keep the machine busy
+MOST_SECONDS = 600.0  # a backstop: the grader itself ends what does not end, in seconds
 WRONG = "return num_new_tokens + 1"
 RIGHT = "return min(num_new_tokens, token_budget)"
 NOT_THE_PROJECT = {
     ".git",
+    ".venv",
+    "node_modules",
     ".lab",
     "__pycache__",
     ".pytest_cache",
@@ -276,13 +276,7 @@ def graded(submission: Path) -> dict[str, Any]:
     before = project()
     command = [sys.executable, "-m", "labkit.cli", "grade", "03.1", "03.3", "--json", "--from", str(submission)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    for _ in range(TRIES):
-        deadline = Deadline(SECONDS)
-        run = subprocess.run(command, capture_output=True, text=True, cwd=submission, env=environment)
-        if deadline.left > 0:
-            break
-    else:
-        pytest.fail(f"it took {deadline.elapsed:.1f} s")
+    run = subprocess.run(command, capture_output=True, text=True, cwd=submission, env=environment, timeout=MOST_SECONDS)
     report: dict[str, Any] = json.loads(run.stdout)
     assert project() == before
     other, own = report[OTHER.id], report[HOSTILE.id]

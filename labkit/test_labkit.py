@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 import os
 import random
 import re
@@ -11,19 +12,19 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
-from labkit import behaviour, breaking, catalog, cli, commands, evidence, isolated, progress, source
+from labkit import behaviour, breaking, catalog, cli, commands, deadline, evidence, isolated, progress, source
 from labkit.catalog import Lab, LabkitError, Slot
-from labkit.deadline import Deadline
 from labkit.graft import Part, grafted, namespace
 from labkit.implementations import other_ways, part_of
 from labkit.messages import MAX_LINES
 from labkit.runner import FAILED, HANG, NOT_GRADED, PASSED, TODO, Result, namespace_of, run_lab
 from labkit.testing import LabFailure, LabTodo, cases, check, raises
-from labkit.watchdog import LabHang, watchdog
+from labkit.watchdog import LabHang, limits, watchdog
 from mini_vllm.block_pool import FreeKVCacheBlockQueue
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import run_trace
@@ -97,6 +98,12 @@ def grade(lab: Lab, text: str) -> list[Result]:
     return run_lab(lab, [Part(lab, lab.mine)])
 
 
+def grade_soon(lab: Lab, text: str) -> list[Result]:
+    """The same for code that hangs, which need not do so for long."""
+    with limits(0.3, 0.2):
+        return grade(lab, text)
+
+
 def outcomes(results: list[Result]) -> list[str]:
     return [result.outcome for result in results]
 
@@ -144,18 +151,11 @@ def test_the_reference_is_whole_again_afterwards(lab: Lab) -> None:
     "loop",
     [
         "while True: pass",
-        pytest.param(
-            "while True:\n            try:\n                x = 1\n            except Exception:\n                pass",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "while True:\n            try:\n                x = 1\n            except:\n                pass",
-            marks=pytest.mark.slow,
-        ),
+        "while True:\n            try:\n                x = 1\n            except Exception:\n                pass",
+        "while True:\n            try:\n                x = 1\n            except:\n                pass",
     ],
 )
 def test_a_hang_ends_with_its_line_and_the_rest_runs(lab: Lab, loop: str) -> None:
-    start = time.thread_time()
     text = (
         HEAD
         + "\n    @staticmethod\n    def needs_sample(request, num_scheduled):\n"
@@ -163,10 +163,9 @@ def test_a_hang_ends_with_its_line_and_the_rest_runs(lab: Lab, loop: str) -> Non
         + textwrap.indent(loop.replace("\n        ", "\n"), " " * 12)
         + "\n        return False\n"
     )
-    results = grade(lab, text)
+    results = grade_soon(lab, text)
     assert outcomes(results) == [HANG, PASSED, PASSED]
     assert "mine.py:" in results[0].message
-    assert time.thread_time() - start < 5
 
 
 def test_endless_recursion_is_named(lab: Lab) -> None:
@@ -181,12 +180,36 @@ def test_endless_recursion_is_named(lab: Lab) -> None:
     assert len(message.splitlines()) <= MAX_LINES
 
 
+def work(seconds: float) -> None:
+    """Use so much of the processor's time."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def nap(seconds: float, times: int) -> None:
+    for _ in range(times):
+        time.sleep(seconds)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells code that sleeps from code that waits for a core")
+def test_code_that_sleeps_is_ended_long_before_the_backstop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadline, "WALL_TIMES", 1e9)
+    with pytest.raises(LabHang), watchdog(0.02):
+        nap(0.2, times=100)
+
+
+def test_code_that_sleeps_again_and_again_is_ended_by_the_clock_on_the_wall() -> None:
+    with pytest.raises(LabHang), watchdog(0.02):
+        nap(0.001, times=20_000)
+
+
 def test_the_watchdog_sleeps_under_a_debugger(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LabHang), watchdog(0.05):
-        time.sleep(0.5)
+        work(60)
     monkeypatch.setattr(sys, "gettrace", lambda: "a debugger's trace function")
     with watchdog(0.05):
-        time.sleep(0.5)
+        work(0.2)
 
 
 # --- files that cannot be graded ------------------------------------------------------------------------------------
@@ -563,29 +586,15 @@ def test_the_behaviour_of_a_policy_is_compared_with_that_policy() -> None:
 @pytest.mark.slow
 def test_watchdogs_within_one_another_leave_nothing_behind() -> None:
     """Whichever of them fires, and wherever: everybody comes out, and nothing is raised afterwards."""
-
-    def busy(seconds: float) -> None:
-        end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            pass
-
-    rng, fired, turns = random.Random(0), 0, 0
-    while turns < 150 or fired <= 50:  # on a busy machine the watching thread comes late, and fewer of them fire
-        turns += 1
-        assert turns < 1500, f"{fired} watchdogs fired"
-        deadline = Deadline(2.0)
-        try:
-            with watchdog(rng.uniform(0.001, 0.02)):
-                for _ in range(rng.randint(1, 4)):
-                    try:
-                        with watchdog(rng.uniform(0.0, 0.01)):
-                            busy(rng.uniform(0.0, 0.012))
-                    except LabHang:
-                        fired += 1
-        except LabHang:
-            fired += 1
-        assert deadline.left > 0
-        busy(0.003)
+    rng = random.Random(0)
+    for turn in range(150):
+        ends = turn % 3  # by itself, if it is not too late; every third turn comes out since one of the two fires
+        with suppress(LabHang), watchdog(rng.uniform(0.001, 0.02)):
+            for _ in range(rng.randint(1, 4)):
+                with suppress(LabHang) if ends else nullcontext(), watchdog(rng.uniform(0.0, 0.01)):
+                    work(rng.uniform(0.0, 0.012) if ends else math.inf)
+            assert ends
+        work(0.003)
 
 
 # --- break-it labs: the learner's tests -------------------------------------------------------------------------------
@@ -635,12 +644,10 @@ def test_a_suite_is_run_on_correct_and_buggy_versions(break_it: Lab) -> None:
 
 
 def test_a_suite_that_hangs_is_red_and_says_so(break_it: Lab) -> None:
-    deadline = Deadline(5.0)
-    red = grade(break_it, SUITE.replace("    assert", "    while True: pass\n    assert"))
+    red = grade_soon(break_it, SUITE.replace("    assert", "    while True: pass\n    assert"))
     assert outcomes(red) == [HANG, FAILED]
     assert "it does not come back from correct, version 1" in red[1].message
     assert "mine.py:5: while True: pass" in red[0].message
-    assert deadline.left > 0
 
 
 def test_runs_of_a_suite_leave_no_modules_behind(break_it: Lab) -> None:
@@ -655,7 +662,7 @@ WHILE_ONE_IS_HELD = SUITE.replace("    assert", "    while pool.num_free_blocks 
 
 
 def test_not_to_come_back_from_a_buggy_version_is_to_notice(break_it: Lab) -> None:
-    assert outcomes(grade(break_it, WHILE_ONE_IS_HELD)) == [PASSED, PASSED]
+    assert outcomes(grade_soon(break_it, WHILE_ONE_IS_HELD)) == [PASSED, PASSED]
 
 
 @pytest.mark.parametrize(

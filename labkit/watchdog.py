@@ -4,10 +4,8 @@ LabHang is no Exception, so a loop that swallows those cannot keep it. One that 
 one a moment later. Works on every system, since it needs neither signals nor processes; it sleeps under a debugger,
 where a breakpoint is no hang. What runs inside one call to C cannot be interrupted by it.
 
-The time that counts is that for which the code's own thread has run, slept or waited for something, without that in
-which it waited for a core (labkit.deadline): on a busy machine nothing is ended that is merely slow. Where a system
-cannot tell, the time for which the thread has run counts, and WALL_TIMES as much by the clock on the wall; where it
-cannot tell that, either, the clock on the wall is all there is.
+The time that counts is that for which the code's own thread has run (labkit.deadline): on a busy machine nothing is
+ended that is merely slow.
 
 LabHang may come between any two instructions, in this module and inside others' locks, too. So one thread does it all,
 from the first use on, and shares with the watched ones nothing but a list, flags and a lock that they only release;
@@ -28,14 +26,15 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from labkit.deadline import ClockOfAThread, Deadline
+from labkit.deadline import Deadline, ThreadOfLinux
 
 FIRST_SECONDS = 3.0
 AFTER_A_HANG = 0.3  # for the tests after one that hung: most of them will, too
-WALL_TIMES = 2  # as long by the clock on the wall as the thread may run, where waiting for a core counts
 MOST_SECONDS = 60.0  # between two looks
 AGAIN_SECONDS = 0.002  # often: one that swallows everything lets go only between two turns of its loop
 DEPTH = 10  # frames; what this module calls is not deep
+
+Clock = tuple[Callable[[], float], ThreadOfLinux]
 
 
 class LabHang(BaseException):
@@ -52,13 +51,7 @@ class Watch:
 
     def __init__(self, seconds: float, file: Path | None) -> None:
         self.thread_id = threading.get_ident()
-        running = clock_of(self.thread_id)
-        if not hasattr(_own, "clock"):
-            _own.clock = ClockOfAThread(f"/proc/self/task/{threading.get_native_id()}")
-        times = WALL_TIMES if running and not _own.clock.is_exact else 1
-        self._deadlines = [Deadline(seconds * times, _own.clock)]
-        if running:
-            self._deadlines.append(Deadline(seconds, running))
+        self._deadline = Deadline(seconds, *clock_of_this_thread())
         self.file = file
         self.where = ""
         self.fires = False
@@ -72,27 +65,47 @@ class Watch:
     @property
     def seconds_left(self) -> float:
         """It is not overdue before that."""
-        left = [MOST_SECONDS]
-        for deadline in self._deadlines:
-            with contextlib.suppress(OSError):  # its thread is no more
-                left.append(deadline.left)
-        return min(left)
+        try:
+            return self._deadline.left
+        except OSError:  # its thread is no more
+            return MOST_SECONDS
 
 
 _watches: list[Watch] = []
-_own = threading.local()  # clock: of the thread itself
+_own = threading.local()  # clock: of the thread with the number native_id, which a fork changes
 _news = threading.Lock()  # held by the thread, and released by others to wake it
 _next_look = [-math.inf]  # when the thread looks again, of time.monotonic(); minus infinity while it looks
 _watcher: threading.Thread | None = None
+_limits = FIRST_SECONDS, AFTER_A_HANG
 
 
 @contextmanager
-def watchdog(seconds: float = FIRST_SECONDS, file: Path | None = None) -> Iterator[None]:
-    """Let the block run for so many seconds. Raises LabHang, with the line of `file` where the block was."""
+def limits(first: float, after_a_hang: float) -> Iterator[None]:
+    """Other limits than FIRST_SECONDS and AFTER_A_HANG: for code that is known, or known to hang."""
+    global _limits
+    before, _limits = _limits, (first, after_a_hang)
+    try:
+        yield
+    finally:
+        _limits = before
+
+
+def limit(hung: bool = False) -> float:
+    """How many seconds a test has. hung: one before it did not come back, and most of them will not, then."""
+    return _limits[hung]
+
+
+@contextmanager
+def watchdog(seconds: float | None = None, file: Path | None = None) -> Iterator[None]:
+    """Let the block run for so many seconds; if not given, for limit().
+
+    Raises LabHang, with the line of `file` where the block was.
+    """
     if is_debugging() or sys.platform == "emscripten":  # a page of the book has no threads; its Stop ends a hang
         yield
         return
     start_watcher()
+    seconds = limit() if seconds is None else seconds
     watch = Watch(seconds, file)
     try:
         _watches.append(watch)
@@ -106,11 +119,16 @@ def watchdog(seconds: float = FIRST_SECONDS, file: Path | None = None) -> Iterat
         leave(watch)
 
 
-def clock_of(thread_id: int) -> Callable[[], float] | None:
-    """The clock that says how long a thread has run; None if the system has none."""
-    if not hasattr(time, "pthread_getcpuclockid"):
-        return None
-    return partial(time.clock_gettime, time.pthread_getcpuclockid(thread_id))
+def clock_of_this_thread() -> Clock:
+    """What says how long this thread has run, or this process if the system does not say; and the thread itself."""
+    native_id = threading.get_native_id()
+    if getattr(_own, "native_id", None) != native_id:
+        ran = time.process_time
+        if hasattr(time, "pthread_getcpuclockid"):
+            ran = partial(time.clock_gettime, time.pthread_getcpuclockid(threading.get_ident()))
+        _own.native_id, _own.clock = native_id, (ran, ThreadOfLinux(f"/proc/self/task/{native_id}"))
+    clock: Clock = _own.clock
+    return clock
 
 
 def start_watcher() -> None:

@@ -13,7 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -483,14 +484,21 @@ def test_a_folder_that_cannot_be_written(folder: Path) -> None:
     check(status, out, err, wanted=2, message="cannot write /proc/trace.json")
 
 
+SAYS_WHEN_IT_BEGINS = """
+from mini_vllm.cli import exits
+work = exits.exit_status
+exits.exit_status = lambda *a, **k: print("here", flush=True) or work(*a, **k)
+"""
+
+
 def interrupted(code: str, call: tuple[str, ...], seconds: float, folder: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
-        [sys.executable, "-c", code.replace("; main()", "; print('here', flush=True); main()"), *call],
+        [sys.executable, "-c", SAYS_WHEN_IT_BEGINS + code, *call],
         cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stdout is not None
-        process.stdout.readline()  # it has begun: what comes before is Python's
+        process.stdout.readline()  # what comes before is Python's
         time.sleep(seconds)
         process.send_signal(signal.SIGINT)
         try:
@@ -504,10 +512,8 @@ def interrupted(code: str, call: tuple[str, ...], seconds: float, folder: Path) 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
 def test_ctrl_c_is_status_130(folder: Path) -> None:
-    wait = (
-        "from mini_vllm.cli.exits import run_program; import time; main = lambda: run_program(lambda: time.sleep(60))"
-    )
-    interrupted(f"{wait}; main()", (), 0.3, folder)
+    wait = "from mini_vllm.cli.exits import run_program; import time; run_program(lambda: time.sleep(60))"
+    interrupted(wait, (), 0.0, folder)
 
 
 def test_ctrl_c_that_hits_a_finalizer_is_not_lost() -> None:
@@ -522,9 +528,7 @@ def work():
     time.sleep(60)
 run_program(work)
 """
-    began = time.perf_counter()
     status, out, err = program(code)
-    assert time.perf_counter() - began < 50
     assert (status, out, err) == (130, "", "Interrupted.\n")
 
 
@@ -574,14 +578,12 @@ def test_values_and_messages_are_cut() -> None:
 
 
 def test_a_long_value_is_cut_before_it_is_written_out() -> None:
-    value = "x" * 65_000_000
-
-    def seconds(write: Callable[[str], str]) -> float:
-        began = time.perf_counter()
-        write(value)
-        return time.perf_counter() - began
-
-    assert min(seconds(shown) for _ in range(5)) < min(seconds(repr) for _ in range(5)) / 10
+    value = "x" * 10_000_000
+    tracemalloc.start()
+    shown(value)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100_000
 
 
 # --- files --------------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """A conversation becomes text by the checkpoint's chat template, which is a program of a stranger.
 
-It runs in a process of its own (template_worker.py) that has so many seconds and so many bytes of memory for each
-conversation, and is killed when it takes more; the next one starts it again. What comes out is what transformers'
-tokenizer.apply_chat_template(tokenize=False) gives. Called by LLM, and by a server of chats.
+It runs in a process of its own (template_worker.py) that has so many seconds of the processor and so many bytes of
+memory for each conversation, and is killed when it takes more; the next one starts it again. What comes out is what
+transformers' tokenizer.apply_chat_template(tokenize=False) gives. Called by LLM, and by a server of chats.
 Source: apply_chat_template in transformers/tokenization_utils_base.py, version 5.
 """
 
@@ -187,7 +187,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _cause_of_death(process: subprocess.Popen[bytes], max_seconds: float) -> str:
-    if process.returncode == -signal.SIGALRM:
+    if process.returncode in (-signal.SIGPROF, -signal.SIGALRM):
         return f"takes more than {max_seconds} seconds"
     return f"has ended its process (status {process.returncode})"
 
