@@ -20,9 +20,11 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --quiet
 KNOWN := $(if $(HASHED),.venv/.installed-hashed)
 OFFLINE := $(if $(HASHED),--no-index --no-build-isolation)
 
+TRITON36 := .venv/triton-3.6
+
 .DEFAULT_GOAL := help
-.PHONY: help setup hashes demo test test-slow test-triton36 lint types imports size check bench gpu proof book serve \
-  mutants lab-mutants clean
+.PHONY: help setup hashes demo test long lock nightly test-triton36 lint types imports size check bench gpu proof book \
+  serve mutants lab-mutants clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,12 +61,21 @@ demo: $(STAMP) ## generate text with the bundled model, offline, and see each st
 test: $(STAMP) ## the test suite (two to four minutes)
 	@$(BIN)/pytest -q -n $(WORKERS)
 
-test-slow: $(STAMP) ## the tests that are left out by default
-	@$(BIN)/pytest -q -m slow
+long: $(STAMP) ## the longer tests and the proofs of labs, of what changed
+	@$(BIN)/python -m labkit.prove --changed --workers $(WORKERS)
+	@$(BIN)/python tools/long_tests.py --workers $(WORKERS)
 
-TRITON36 := .venv/triton-3.6
-test-triton36: $(STAMP) ## the kernels' tests on Triton 3.6 (Linux)
-	@test -d $(TRITON36)/numpy || $(PIP) --no-deps --target $(TRITON36) triton==3.6.0 'numpy==2.3.5'
+lock: $(STAMP) ## the same, and write that it was green: proof/lock.json, tools/long_tests.json
+	@$(BIN)/python -m labkit.prove --changed --write --workers $(WORKERS)
+	@$(BIN)/python tools/long_tests.py --write --workers $(WORKERS)
+
+nightly: $(STAMP) $(TRITON36)/numpy ## everything at full length (20 minutes)
+	@.ci/nightly
+
+$(TRITON36)/numpy: | $(STAMP)
+	@$(PIP) --no-deps --target $(TRITON36) triton==3.6.0 'numpy==2.3.5'
+
+test-triton36: $(STAMP) $(TRITON36)/numpy ## the kernels' tests on Triton 3.6 (Linux)
 	@PYTHONPATH=$(TRITON36) $(BIN)/pytest -q -n $(WORKERS) mini_vllm/attention/test_triton.py mini_vllm/attention/test_attention.py \
 	  tools/test_compile_kernels.py
 

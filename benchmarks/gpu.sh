@@ -53,7 +53,7 @@ run_part() {
         smoke)
             check "doctor" 120 "${mini_vllm[@]}" doctor
             check "generate on cuda" 120 "${mini_vllm[@]}" generate --device cuda --max-tokens 40 --temperature 0 \
-                "A KV cache block is" "Chunked prefill splits"
+                "A KV block is" "Chunked prefill spreads"
             ;;
         *)
             echo "unknown part '$1': tests, attention, engine or smoke" >&2

@@ -11,12 +11,11 @@ from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
 from typing import Any, NamedTuple
 
-from labkit.catalog import SYMBOLS, VLLM, Slot
+from labkit.catalog import TRACES, VLLM, Slot
 from labkit.graft import Part, grafted, reference_owner, replace_attribute, replace_everywhere
 from labkit.watchdog import LabHang, watchdog
 
 CORE = ("mini_vllm.block_pool", "mini_vllm.kv_cache", "mini_vllm.scheduler")
-TRACES = SYMBOLS.parent  # what was recorded from vLLM
 NEVER = "never called"
 NUM_SCENARIOS = 100
 SECONDS = 5.0
@@ -281,6 +280,9 @@ def beside_vllm(parts: Sequence[Part]) -> str:
         said = f"{about}: {len(found)} of {of_all} differ, the first in {name}, {difference}"
     else:
         said = f"{about}: every step of {of_all} is the same."
+        if apart := sum(bool(trace.get("kv_violations")) for trace in traces):  # replay() does not compare their steps
+            said = f"{about}: {len(traces)} of {of_all} are replayed, {len(traces) - apart} of them step for step.\n"
+            said += f"  In the other {apart} vLLM reads blocks that were never computed; yours reads none."
     return "\n".join([said, *([f"  Not exercised: {', '.join(idle)} ({NEVER})."] if idle else [])])
 
 

@@ -20,7 +20,6 @@ A correct version is named correct_1, ..., a buggy one I1_1, ...: by its law, an
 
 import base64
 import importlib
-import inspect
 import json
 import random
 import sys
@@ -37,7 +36,7 @@ from typing import Any, NamedTuple
 from labkit import source
 from labkit.catalog import Lab, LabkitError, Slot, find_lab
 from labkit.graft import Part, grafted, load
-from labkit.implementations import proof_text, story_of
+from labkit.implementations import find_answer, other_ways, seeded_bugs
 from labkit.messages import clip, find_todo, learners_line
 from labkit.search import scaled
 from labkit.testing import Check, LabFailure, LabTodo
@@ -64,27 +63,22 @@ class Version(NamedTuple):
 def versions_of(lab: Lab) -> Iterator[Version]:
     """The versions that proof/<lab>/versions.toml lists."""
     listed = tomllib.loads((lab.proof / "versions.toml").read_text(encoding="utf-8"))
-    for prefix, kind, entries in [
-        ("correct", "variants", listed["correct"]),
-        *((law, "bugs", entries) for law, entries in listed["buggy"].items()),
+    for prefix, answers, entries in [
+        ("correct", other_ways, listed["correct"]),
+        *((law, seeded_bugs, entries) for law, entries in listed["buggy"].items()),
     ]:
         for number, entry in enumerate(entries, start=1):
             name = f"{prefix}_{number}"
             if isinstance(entry, dict):
                 yield scheduler_of_the_family(name, entry)
                 continue
-            other, file = find_answer(entry, kind)
-            yield Version(name, other.id, about(other, file, kind), proof_text(other, file))
+            answer = find_answer(answers, entry)
+            at_fault = ", ".join(slot.qualname for slot in answer.lab.slots)
+            about = answer.story if answers is other_ways else f"something is wrong in {at_fault}"
+            yield Version(name, answer.lab.id, about, answer.code)
     for case in lab.cases:
         known = listed["cases"][case]
         yield Version(f"case_{case}", "", "", "", {"culprit": known["culprit"], "step": known["step"]})
-
-
-def find_answer(name: str, kind: str) -> tuple[Lab, Path]:
-    """The lab, and the file of a bug or variant that is named "03.2:outline"."""
-    lab_id, _, stem = name.partition(":")
-    lab = find_lab(lab_id)
-    return lab, lab.proof / kind / f"{stem}.py"
 
 
 def scheduler_of_the_family(name: str, entry: Mapping[str, Any]) -> Version:
@@ -94,18 +88,11 @@ def scheduler_of_the_family(name: str, entry: Mapping[str, Any]) -> Version:
     what = ", ".join([config["scheduler"], *options])
     if "bug" not in entry:
         return Version(name, "", what, "", config)
-    lab, file = find_answer(entry["bug"], "bugs")
+    bug = find_answer(seeded_bugs, entry["bug"])
     mistake = "a mistake"
     if name.startswith("correct"):
-        mistake = f"a mistake that is none against these laws: {story_of(file)['story']}"
-    return Version(name, lab.id, f"{what}, with {mistake}", proof_text(lab, file), config)
-
-
-def about(lab: Lab, file: Path, kind: str) -> str:
-    if kind == "variants":
-        first = inspect.cleandoc(file.read_text(encoding="utf-8").split('"""')[1])
-        return " ".join(first.split())
-    return "something is wrong in " + ", ".join(slot.qualname for slot in lab.slots)
+        mistake = f"a mistake that is none against these laws: {bug.story}"
+    return Version(name, bug.lab.id, f"{what}, with {mistake}", bug.code, config)
 
 
 def pack(versions: Iterable[Version]) -> str:

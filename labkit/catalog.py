@@ -13,7 +13,8 @@ from mini_vllm.errors import shown
 
 ROOT = Path(__file__).resolve().parent.parent
 VLLM = "0.33.0"  # the release whose symbols the labs cite
-SYMBOLS = ROOT / "traces" / f"vllm-{VLLM}" / "symbols.json"  # module, symbol, line; by tools/index_vllm.py
+TRACES = ROOT / "traces" / f"vllm-{VLLM}"  # what was recorded from it
+SYMBOLS = TRACES / "symbols.json"  # module, symbol, line; by tools/index_vllm.py
 
 
 class LabkitError(Exception):
@@ -130,9 +131,9 @@ class Phase:
 
 
 @cache
-def phases(root: Path = ROOT) -> tuple[Phase, ...]:
-    """All phases that have labs, in order; read once."""
-    return tuple(read_phase(file) for file in sorted(root.glob("phase-*/labs/labs.toml")))
+def phases(root: Path = ROOT, number: str = "*") -> tuple[Phase, ...]:
+    """All phases that have labs, or that of a number, in order; read once."""
+    return tuple(read_phase(file) for file in sorted(root.glob(f"phase-{number}-*/labs/labs.toml")))
 
 
 def labs(root: Path = ROOT) -> Iterator[Lab]:
@@ -142,10 +143,12 @@ def labs(root: Path = ROOT) -> Iterator[Lab]:
 
 def find_lab(lab_id: str, root: Path = ROOT) -> Lab:
     """The lab of that id. Errors: LabkitError that lists the ids there are."""
-    known = {lab.id: lab for lab in labs(root)}
-    if lab_id not in known:
-        raise LabkitError(f"There is no lab {shown(lab_id)}. The labs are {', '.join(known)}.")
-    return known[lab_id]
+    number = lab_id.partition(".")[0]
+    for phase in phases(root, number) if number.isdigit() else ():  # what other phases have is none of its business
+        for lab in phase.labs:
+            if lab.id == lab_id:
+                return lab
+    raise LabkitError(f"There is no lab {shown(lab_id)}. The labs are {', '.join(lab.id for lab in labs(root))}.")
 
 
 def lab_of(path: Path, root: Path = ROOT) -> Lab | None:

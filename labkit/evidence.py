@@ -12,11 +12,10 @@ from typing import Any
 
 from rich.console import Console
 
-from labkit.breaking import find_answer
 from labkit.catalog import Lab
 from labkit.graft import grafted, load
 from labkit.honest import HonestModel, next_token
-from labkit.implementations import proof_part
+from labkit.implementations import find_answer, seeded_bugs
 from mini_vllm.observe.timeline import render_requests, render_timeline
 from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.params import SamplingParams
@@ -30,9 +29,9 @@ Record = dict[str, Any]
 def make(lab: Lab, case: str) -> tuple[Path, str]:
     """The file that is the evidence of a case, and its text."""
     cases = tomllib.loads((lab.proof / "versions.toml").read_text(encoding="utf-8"))["cases"]
-    other, file = find_answer(cases[case]["bug"], "bugs")
+    bug = find_answer(seeded_bugs, cases[case]["bug"])
     run = load(lab.proof / "evidence.py").evidence
-    with grafted([proof_part(other, file)]):
+    with grafted([bug.part]):
         left = run(case)
     is_text = isinstance(left, str)
     file = lab.folder / "evidence" / f"{case}.{'txt' if is_text else 'json'}"

@@ -1,16 +1,29 @@
-"""Whose code is graded: the learner's file, the reference, the stub, a seeded bug or another correct way."""
+"""Whose code is graded: the learner's file, the reference, the stub, a seeded bug or another correct way.
 
+The seeded bugs of a lab are entries of proof/<lab>/bugs.toml:
+
+    [frees_twice]
+    story = "what is wrong, and why a learner might write it"
+    test = "test_..."       of the lab, whose idea the bug breaks
+    edits = [[old, new]]    of the reference's answer; each old text must occur exactly once
+    base = "two_halves"     edits of this other correct way instead
+    text = "..."            or the whole answer, in place of edits
+
+Every other correct way is a file in proof/<lab>/variants: the whole answer, or EDITS of the reference's.
+"""
+
+import inspect
 import shutil
-from pathlib import Path
-from typing import Any
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from labkit import source
-from labkit.catalog import ROOT, Lab, LabkitError
+from labkit.catalog import ROOT, Lab, LabkitError, find_lab
 from labkit.graft import Part, load
 from mini_vllm.observe.files import write_file
 
 EDITED = ROOT / ".lab" / "edited"
-KINDS = {"bug": "bugs", "variant": "variants"}
 
 
 def make_mine(lab: Lab) -> bool:
@@ -48,42 +61,72 @@ def part_of(lab: Lab, impl: str) -> Part | None:
     if impl == "stub":
         return Part(lab, lab.stub)
     kind, _, name = impl.partition(":")
-    file = lab.proof / KINDS.get(kind, "") / f"{name}.py"
-    if kind not in KINDS or not file.exists():
-        raise LabkitError(f"--impl={impl}: there is no {file.name} for lab {lab.id}.")
-    return proof_part(lab, file)
+    answers = {"bug": seeded_bugs, "variant": other_ways}[kind](lab) if kind in ("bug", "variant") else {}
+    if name not in answers:
+        raise LabkitError(f"--impl={impl}: there is no {kind} {name or impl} for lab {lab.id}.")
+    return answers[name].part
 
 
-def proof_text(lab: Lab, file: Path) -> str:
-    """A seeded bug or a variant: EDITS of the solution, or of the variant that BASE names, or slots written out.
+@dataclass(frozen=True)
+class Answer:
+    """A seeded bug or another correct way of a lab. text or edits, and story and test, as in the module's docstring."""
 
-    EDITS is a list of (old, new); each old text must occur exactly once. Errors: LabkitError.
-    """
-    written = file.read_text(encoding="utf-8")
-    if "EDITS" not in written:
-        return written
-    names = vars(load(file))
-    base = lab.proof / "variants" / f"{names['BASE']}.py" if "BASE" in names else None
-    text = base.read_text(encoding="utf-8") if base else source.render_solution(lab)
-    for old, new in names["EDITS"]:
-        if text.count(old) != 1:
-            raise LabkitError(f"{file}: what it edits has {text.count(old)} times {old!r}, not once")
-        text = text.replace(old, new)
-    return text
+    lab: Lab
+    name: str
+    story: str = ""
+    test: str = ""
+    text: str = ""
+    edits: Sequence[tuple[str, str]] = ()
+    base: str = ""
+
+    @property
+    def code(self) -> str:
+        """The whole file. Errors: LabkitError for an edit of what is not there once."""
+        if self.text:
+            return self.text
+        code = other_ways(self.lab)[self.base].code if self.base else source.render_solution(self.lab)
+        for old, new in self.edits:
+            if code.count(old) != 1:
+                raise LabkitError(
+                    f"proof/{self.lab.id}, {self.name}: what it edits has {code.count(old)} times {old!r}, not once"
+                )
+            code = code.replace(old, new)
+        return code
+
+    @property
+    def part(self) -> Part:
+        """The same, to graft. Errors: LabkitError."""
+        file = EDITED / self.lab.id / f"{self.name}.py"  # a file, since a message shows lines of it
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_file(file, self.code)
+        return Part(self.lab, file, is_learners=False)
 
 
-def proof_part(lab: Lab, file: Path) -> Part:
-    """A seeded bug or a variant, to graft. Errors: LabkitError."""
-    text = proof_text(lab, file)
-    if text == file.read_text(encoding="utf-8"):
-        return Part(lab, file, is_learners=False)
-    edited = EDITED / lab.id / file.name  # a file, since a message shows lines of it
-    edited.parent.mkdir(parents=True, exist_ok=True)
-    edited.write_text(text, encoding="utf-8")
-    return Part(lab, edited, is_learners=False)
+def seeded_bugs(lab: Lab) -> dict[str, Answer]:
+    """The seeded bugs of a lab by name. Errors: LabkitError for an entry with a key that is none."""
+    entries = tomllib.loads((lab.proof / "bugs.toml").read_text(encoding="utf-8"))
+    try:
+        return {name: Answer(lab, name, **entry) for name, entry in entries.items()}
+    except TypeError as error:
+        raise LabkitError(f"proof/{lab.id}/bugs.toml: {error}") from None
 
 
-def story_of(file: Path) -> dict[str, Any]:
-    """STORY and CONCEPT of a seeded bug."""
-    names = vars(load(file))
-    return {"story": names.get("STORY", ""), "concept": names.get("CONCEPT", "")}
+def other_ways(lab: Lab) -> dict[str, Answer]:
+    """The other correct ways of a lab by name; the story is the first paragraph of the file."""
+    found = {}
+    for file in sorted((lab.proof / "variants").glob("*.py")):
+        written = file.read_text(encoding="utf-8")
+        names = vars(load(file)) if "EDITS" in written else {}
+        story = " ".join(inspect.cleandoc(written.split('"""')[1]).split()) if '"""' in written else ""
+        text = "" if "EDITS" in names else written
+        found[file.stem] = Answer(lab, file.stem, story, "", text, names.get("EDITS", ()), names.get("BASE", ""))
+    return found
+
+
+def find_answer(answers: Callable[[Lab], dict[str, Answer]], name: str) -> Answer:
+    """The one that is named "03.2:outline". answers: seeded_bugs or other_ways. Errors: LabkitError."""
+    lab_id, _, stem = name.partition(":")
+    found = answers(find_lab(lab_id))
+    if stem not in found:
+        raise LabkitError(f"proof/{lab_id} has no {stem}.")
+    return found[stem]

@@ -22,7 +22,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from labkit.catalog import ROOT, Lab, LabkitError, labs
+from labkit.catalog import ROOT, TRACES, Lab, LabkitError, labs
 from labkit.confined import OURS, describe
 from labkit.deadline import ClockOfAThread, Deadline
 from labkit.messages import explain
@@ -257,6 +257,7 @@ def copy_lab(lab: Lab, root: Path) -> Path:
         shutil.copytree(ROOT / name, root / name, ignore=ignored)
     for folder in ROOT.glob("phase-*/labs"):  # a break-it lab is graded on parts of the others
         shutil.copytree(folder, root / folder.relative_to(ROOT), ignore=shutil.ignore_patterns("mine*", "__pycache__"))
+    shutil.copytree(TRACES, root / TRACES.relative_to(ROOT))
     folder = root / lab.folder.relative_to(lab.root)
     if lab.root != ROOT:
         shutil.copytree(lab.folder, folder, ignore=shutil.ignore_patterns("mine*", "__pycache__"))

@@ -1,35 +1,49 @@
-"""Proves that the labs are graded well: `python -m labkit.prove [lab ids] [--write]`.
+"""Proves that the labs are graded well: `python -m labkit.prove [lab ids] [--changed] [--write]`.
 
     P1   the reference passes every test
     P2   the untouched stub fails every test, as not written yet
-    P3   every seeded bug is found, by a test of its own concept, in under MOST_SECONDS
+    P3   every seeded bug is found, by a test of its own concept
     P4   every other correct way passes
     P6   every test finds a bug that no other test finds, or says that it only illustrates
     P7   tests touch names of the contract only, have a concept with a known invariant, and each reaches an expectation
     P8   the committed stubs are those that the reference gives
     P9   the first two hints share no run of HINT_RUN words with the answer
-    P10  a hang ends in MOST_SECONDS with a named cause, and the tests after it run
+    P10  a hang ends with a named cause, and the tests after it run
     P12  every symbol of vLLM that a lab cites exists in the pinned release
+    P13  what learners read for a seeded bug is what was read and committed
 
 (P5, automatic mutants, is tools/mutation's; P11 is test_release.py.) Exit status 1 if a law does not hold.
---write puts the report into proof/report.md, for the book, and what a learner reads for every seeded bug into
-proof/<lab>/messages.txt: golden files, with which the next run compares.
+
+proof/lock.json has an entry for each lab that was proven: the inputs of the proof (labkit.inputs) with their hash, and
+of each seeded bug which tests are red and what a learner reads, as hashes. With --changed only these are proven:
+
+    - labs whose own files differ from the lock;
+    - labs whose entry the last change wrote (against $BASE, by default the commit before);
+    - labs whose other inputs differ, the engine's or labkit's: one bug of all that the same tests find;
+    - two labs by lot.
+
+An input that the lock does not list breaks the proof, so the choice is sound. --write writes the lock, about SHOWN
+messages of each lab into its messages.txt and, if all labs were proven, proof/report.md for the book. It prints every
+message that changed, for its author to read.
 """
 
 import argparse
 import ast
+import difflib
+import hashlib
 import json
+import os
 import random
 import re
+import subprocess
 import sys
-import time
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
-from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from labkit import source, testing
@@ -37,14 +51,16 @@ from labkit.breaking import unpack, versions_of
 from labkit.catalog import ROOT, SYMBOLS, Lab, LabkitError, find_lab, labs
 from labkit.evidence import is_current
 from labkit.graft import Part
-from labkit.implementations import proof_part, reference_parts, story_of
+from labkit.implementations import Answer, other_ways, reference_parts, seeded_bugs
+from labkit.inputs import Recorder, digest, forget_digests
 from labkit.messages import MAX_LINES
-from labkit.runner import FAILED, HANG, PASSED, TODO, Result, read_tests, run_lab, why_not_graded
+from labkit.runner import FAILED, HANG, PASSED, TODO, Result, prepare, read_tests, run_lab, why_not_graded
 
-MOST_SECONDS = 5.0
-MIN_BUGS, MIN_VARIANTS = 10, 3
+MIN_BUGS, MIN_VARIANTS = 6, 2
+SHOWN = 10  # messages of a lab that its messages.txt has in full
+BY_LOT = 2
 HINT_RUN = 8
-REPORT = ROOT / "proof" / "report.md"
+REPORT, LOCK = ROOT / "proof" / "report.md", ROOT / "proof" / "lock.json"
 BUILT_IN = {name for kind in (list, dict, set, tuple, str, int, float, range, random.Random) for name in dir(kind)}
 LABKIT_NAMES = {
     "reference",
@@ -68,6 +84,8 @@ LABKIT_NAMES = {
     "finished",
 }
 
+Entry = Mapping[str, Any]  # of the lock, for one lab
+
 
 @dataclass
 class Proof:
@@ -76,38 +94,54 @@ class Proof:
     lab_id: str
     title: str
     num_tests: int = 0
-    bugs: dict[str, str] = field(default_factory=dict)  # name: how it was found
+    num_bugs: int = 0  # seeded ones that there are; red has those that were tried
+    red: dict[str, list[str]] = field(default_factory=dict)  # bug: the tests that find it
     messages: dict[str, str] = field(default_factory=dict)  # bug: what a learner reads
-    ran_out_of_time: list[str] = field(default_factory=list)  # bugs that ended as a hang
+    by_chance: set[str] = field(default_factory=set)  # bugs that no two runs need find by the same tests
     variants: list[str] = field(default_factory=list)
-    seconds: float = 0.0
+    inputs: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     note: str = ""
 
+    def hashes(self) -> dict[str, list[str]]:
+        """Of each bug: the tests that find it, and what a learner reads; nothing for what is left to chance."""
+        return {
+            name: [] if name in self.by_chance else [short_hash("\n".join(tests)), short_hash(self.messages[name])]
+            for name, tests in self.red.items()
+            if tests
+        }
 
-def prove(lab_id: str) -> Proof:
-    """All laws for one lab."""
+
+def prove(lab_id: str, locked: Entry | None = None, chosen: Collection[str] | None = None) -> Proof:
+    """All laws for one lab, in a process of its own. chosen: the seeded bugs to try, by default all."""
+    recorder = Recorder()
     warnings.simplefilter("ignore", SyntaxWarning)  # a seeded bug asserts a pair, for instance
-    lab, start = find_lab(lab_id), time.perf_counter()
+    lab = find_lab(lab_id)
     proof = Proof(lab.id, lab.title)
     if reason := why_not_graded(lab):
         proof.note = reason
         return proof
     try:
+        prepare(lab)
         proof.num_tests = len(read_tests(lab))
-        proof.broken += [
+        found = list(prove_bugs(lab, proof, chosen))
+        if chosen is not None and moved(proof, locked or {}):  # one bug no longer stands for others
+            found = list(prove_bugs(lab, proof, None))
+        proof.broken = [
             *prove_reference(lab),
             *prove_stub(lab),
             *prove_tests(lab),
             *prove_hints(lab),
             *prove_citations(lab),
+            *found,
+            *prove_variants(lab, proof),
         ]
-        prove_bugs(lab, proof)
-        prove_variants(lab, proof)
-        proof.broken += prove_golden(lab, proof)
+        proof.broken += prove_messages(lab, proof, locked or {})
     except LabkitError as error:
         proof.broken.append(str(error))
-    proof.seconds = time.perf_counter() - start
+    proof.inputs = recorder.inputs()
+    if locked is not None and (unlisted := set(proof.inputs) - set(locked["inputs"])):
+        proof.broken.append(f"proof/lock.json does not list {', '.join(sorted(unlisted)[:3])}; --write does")
     return proof
 
 
@@ -203,96 +237,113 @@ def words(text: str) -> list[str]:
     return re.findall(r"\w+|[^\w\s]", text.lower())
 
 
-def prove_bugs(lab: Lab, proof: Proof) -> None:
+def prove_bugs(lab: Lab, proof: Proof, chosen: Collection[str] | None) -> Iterator[str]:
     """P3, P6 and P10, and that the messages are short enough."""
     found_by: dict[str, set[str]] = defaultdict(set)  # test function: bugs
-    files = sorted((lab.proof / "bugs").glob("*.py"))
-    if len([file for file in files if not file.stem.startswith("hang_")]) < MIN_BUGS:
-        proof.broken.append(f"P3 {len(files)} seeded bugs, at least {MIN_BUGS} are needed")
-    for file in files:
-        concept = story_of(file)["concept"]
-        results = run_lab(lab, [proof_part(lab, file)])
+    tests, bugs = read_tests(lab), seeded_bugs(lab)
+    ideas = {test.function.__name__: test.concept.idea for test in tests}
+    proof.num_bugs, proof.red, proof.messages, proof.by_chance = len(bugs), {}, {}, set()
+    if len([name for name in bugs if not name.startswith("hang_")]) < MIN_BUGS:
+        yield f"P3 {len(bugs)} seeded bugs, at least {MIN_BUGS} are needed"
+    for bug in (bug for name, bug in bugs.items() if chosen is None or name in chosen):
+        results = run_lab(lab, [bug.part])
         red = [result for result in results if result.outcome != PASSED]
         for result in red:
-            found_by[result.test.partition("[")[0]].add(file.stem)
-        if any(result.outcome == HANG for result in red):
-            proof.ran_out_of_time.append(file.stem)
-        own = [result for result in red if result.concept.idea == concept]
-        proof.bugs[file.stem] = f"{len(red)} tests" + ("" if own else ", none of its concept")
-        proof.broken += judge_bug(file, results, red, own)
-        if own or red:
-            proof.messages[file.stem] = (own or red)[0].message
-    tests = read_tests(lab)
+            found_by[result.test.partition("[")[0]].add(bug.name)
+        if bug.name.startswith(("hang_", "chance_")) or any(result.outcome == HANG for result in red):
+            proof.by_chance.add(bug.name)
+        own = [result for result in red if result.concept.idea == ideas.get(bug.test)]
+        proof.red[bug.name] = [result.test for result in red]
+        if red:
+            proof.messages[bug.name] = without_chance(lab, (own or red)[0].message)
+        yield from judge_bug(bug, ideas, results, red, own)
     illustrating = {test.function.__name__ for test in tests if test.concept.illustrates or test.concept.searches}
     for test in {test.function.__name__: test for test in tests}.values():
         name = test.function.__name__
         others = set().union(*(bugs for other, bugs in found_by.items() if other not in (name, *illustrating)))
         if not test.concept.illustrates and not found_by[name] - others:
-            proof.broken.append(f"P6 {name} finds no bug that no other test finds")
+            yield f"P6 {name} finds no bug that no other test finds"
 
 
-def golden(messages: Mapping[str, str]) -> str:
-    """What a learner reads for each seeded bug, but those whose message is left to chance.
+def judge_bug(
+    bug: Answer, ideas: Mapping[str, str], results: Sequence[Result], red: Sequence[Result], own: Sequence[Result]
+) -> Iterator[str]:
+    """What a seeded bug shows about the tests."""
+    if bug.test not in ideas:
+        yield f"P3 {bug.name} names {bug.test}, and there is no such test"
+    elif not red:
+        yield f"P3 {bug.name} is not found"
+    elif not own:
+        found = {result.concept.idea for result in red}
+        yield f"P3 {bug.name} is found by tests of other concepts only: {'; '.join(sorted(found))}"
+    if bug.name.startswith("hang_") and not any(
+        result.outcome == HANG or re.search("RecursionError|did not come back", result.message) for result in red
+    ):
+        yield f"P10 {bug.name} does not end as a hang: {[result.outcome for result in results]}"
+    for result in red:
+        if result.outcome in (FAILED, HANG) and len(result.message.splitlines()) > MAX_LINES:
+            yield f"P3 {bug.name}: the message of {result.test} has more than {MAX_LINES} lines"
 
-    Where a hang was caught is; so is what is said of a suite that throws coins or counts its runs.
-    """
-    told = {name: message for name, message in messages.items() if not name.startswith(("hang_", "chance_"))}
-    texts = [f"=== {name}\n{message}\n" for name, message in told.items()]
-    return re.sub(r"0x[0-9a-f]+", "0x...", "\n".join(texts))
+
+def prove_variants(lab: Lab, proof: Proof) -> Iterator[str]:
+    """P4."""
+    proof.variants = list(ways := other_ways(lab))
+    for way in ways.values():
+        for result in run_lab(lab, [way.part]):
+            if result.outcome != PASSED:
+                yield f"P4 {way.name} is correct, but {result.test} is red:\n{result.message}"
+    if len(ways) < MIN_VARIANTS:
+        yield f"P4 {len(ways)} other correct ways, at least {MIN_VARIANTS} are needed"
+
+
+# --- what a learner reads ---------------------------------------------------------------------------------------------
+
+
+def without_chance(lab: Lab, message: str) -> str:
+    """A message without what differs from run to run: addresses, and what a kernel out of range happens to find."""
+    message = re.sub(r"0x[0-9a-f]+", "0x...", message)
+    return re.sub(r"(?m)^    .*$", "    ...", message) if "triton" in lab.needs else message
+
+
+def prove_messages(lab: Lab, proof: Proof, locked: Entry) -> Iterator[str]:
+    """P13."""
+    known, shown = locked.get("bugs", {}), read_messages(lab)
+    for name, hashes in proof.hashes().items():
+        if not hashes or known.get(name) == []:  # on a busy machine another test may be the first that hangs
+            continue
+        message = proof.messages[name].strip()
+        is_known = known[name][1] == hashes[1] if name in known else name in shown
+        if not is_known or shown.get(name, message) != message:
+            old, new = shown.get(name, "").splitlines(), message.splitlines()
+            change = "\n".join(list(difflib.unified_diff(old, new, lineterm="", n=99))[3:] if old else new)
+            yield f"P13 {name}: read the change, then python -m labkit.prove {lab.id} --write\n{change}"
+
+
+def read_messages(lab: Lab) -> dict[str, str]:
+    """The messages of messages.txt by bug."""
+    file = lab.proof / "messages.txt"
+    return sections(file.read_text(encoding="utf-8")) if file.exists() else {}
 
 
 def sections(text: str) -> dict[str, str]:
-    """The messages of a golden file by bug."""
-    return {part.partition("\n")[0]: part.strip() for part in text.split("=== ")[1:]}
+    """The messages of a messages.txt by bug."""
+    return {name: message.strip() for name, _, message in (part.partition("\n") for part in text.split("=== ")[1:])}
 
 
-def prove_golden(lab: Lab, proof: Proof) -> Iterator[str]:
-    """The messages are those that were read and committed."""
-    file = lab.proof / "messages.txt"
-    committed = sections(file.read_text(encoding="utf-8")) if file.exists() else {}
-    now = sections(golden(proof.messages))
-    for name in proof.ran_out_of_time:  # on a busy machine another test may be the first that does not come back
-        now[name] = committed.get(name, "")
-    now = {name: text for name, text in now.items() if text}
-    if "triton" in lab.needs:  # a kernel that reads or writes out of range shows what happens to lie there
-        committed, now = ({name: without_values(text) for name, text in each.items()} for each in (committed, now))
-    if committed != now:
-        again = f"python -m labkit.prove {lab.id} --write"
-        yield f"messages.txt is not what learners read now; read the change, then {again}"
+def messages_to_show(lab: Lab, proof: Proof) -> str:
+    """The text of messages.txt: the messages that it has, and of other tests as many as there is room for."""
+    told = {name: message for name, message in proof.messages.items() if name not in proof.by_chance}
+    names = [name for name in read_messages(lab) if name in told]
+    bugs = seeded_bugs(lab)
+    seen = {bugs[name].test for name in names}
+    for name in told:
+        if len(names) < SHOWN and bugs[name].test not in seen:
+            names.append(name)
+            seen.add(bugs[name].test)
+    return "\n".join(f"=== {name}\n{told[name]}\n" for name in sorted(names))
 
 
-def without_values(message: str) -> str:
-    """A message without its pictures of state and its values: the lines that are indented."""
-    return re.sub(r"(?m)^    .*$", "    ...", message)
-
-
-def judge_bug(file: Path, results: Sequence[Result], red: Sequence[Result], own: Sequence[Result]) -> Iterator[str]:
-    """What a seeded bug shows about the tests."""
-    slowest = max((result.seconds for result in results), default=0.0)
-    if not red:
-        yield f"P3 {file.stem} is not found"
-    elif not own:
-        ideas = {result.concept.idea for result in red}
-        yield f"P3 {file.stem} is found by tests of other concepts only: {'; '.join(sorted(ideas))}"
-    if slowest > MOST_SECONDS:
-        yield f"P3 {file.stem}: a test took {slowest:.1f} s"
-    if file.stem.startswith("hang_") and not any(
-        result.outcome == HANG or re.search("RecursionError|did not come back", result.message) for result in red
-    ):
-        yield f"P10 {file.stem} does not end as a hang: {[result.outcome for result in results]}"
-    for result in red:
-        if result.outcome in (FAILED, HANG) and len(result.message.splitlines()) > MAX_LINES:
-            yield f"P3 {file.stem}: the message of {result.test} has more than {MAX_LINES} lines"
-
-
-def prove_variants(lab: Lab, proof: Proof) -> None:
-    """P4."""
-    for file in sorted((lab.proof / "variants").glob("*.py")):
-        red = [result for result in run_lab(lab, [proof_part(lab, file)]) if result.outcome != PASSED]
-        proof.variants.append(file.stem)
-        proof.broken += [f"P4 {file.stem} is correct, but {result.test} is red:\n{result.message}" for result in red]
-    if len(proof.variants) < MIN_VARIANTS:
-        proof.broken.append(f"P4 {len(proof.variants)} other correct ways, at least {MIN_VARIANTS} are needed")
+# --- the report -------------------------------------------------------------------------------------------------------
 
 
 def report_of(proofs: Sequence[Proof]) -> str:
@@ -302,51 +353,158 @@ def report_of(proofs: Sequence[Proof]) -> str:
         "",
         "Written by `python -m labkit.prove --write`.",
         "",
-        "| lab | tests | seeded bugs found | other correct ways that pass | seconds |",
-        "|---|---|---|---|---|",
+        "| lab | tests | seeded bugs found | other correct ways that pass |",
+        "|---|---|---|---|",
     ]
     for proof in proofs:
-        lines.append(
-            f"| {proof.lab_id} {proof.title} | {proof.num_tests} | {len(proof.bugs)} | {len(proof.variants)} | "
-            f"{proof.note or f'{proof.seconds:.0f}'} |"
-        )
+        row = (f"{proof.lab_id} {proof.title}", proof.num_tests, proof.note or len(proof.red), len(proof.variants))
+        lines.append(f"| {' | '.join(map(str, row))} |")
     return "\n".join(lines) + "\n"
 
 
+# --- the lock ---------------------------------------------------------------------------------------------------------
+
+
+def short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def entry_of(proof: Proof) -> Entry:
+    """What the lock keeps of a proof."""
+    own, others = parted(proof.lab_id, proof.inputs)
+    return {"own": digest(own), "others": digest(others), "inputs": [*own, *others], "bugs": proof.hashes()}
+
+
+def moved(proof: Proof, locked: Entry) -> bool:
+    """Whether a bug that was tried is found by other tests than those of the lock."""
+    known = locked.get("bugs", {})
+    return any(known.get(name) and hashes and hashes[0] != known[name][0] for name, hashes in proof.hashes().items())
+
+
+def parted(lab_id: str, inputs: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The lab's own files; the engine, labkit and what else it needs."""
+    lab = find_lab(lab_id)
+    homes = tuple(f"{folder.relative_to(ROOT).as_posix()}/" for folder in (lab.folder, lab.proof))
+    own = [name for name in inputs if name.startswith(homes)]
+    return own, [name for name in inputs if name not in own]
+
+
+def read_lock() -> dict[str, Entry]:
+    """The entries of the lock by lab."""
+    locked: dict[str, Entry] = json.loads(LOCK.read_text(encoding="utf-8")) if LOCK.exists() else {}
+    return locked
+
+
+def write_lock(entries: Mapping[str, Entry]) -> None:
+    """One line for each input and each bug, so that a change shows what it concerns."""
+    text = json.dumps({lab.id: entries[lab.id] for lab in labs() if lab.id in entries}, indent=1)
+    LOCK.write_text(re.sub(r'\[\s+("\w{8}"),\s+("\w{8}")\s+\]', r"[\1, \2]", text) + "\n", encoding="utf-8")
+
+
+def lock_of_base() -> dict[str, Entry]:
+    """The lock before the last change; nothing where git has none, so that every entry counts as written."""
+    found = git("show", f"{os.environ.get('BASE') or 'HEAD^'}:{LOCK.relative_to(ROOT).as_posix()}")
+    locked: dict[str, Entry] = json.loads(found or "{}")
+    return locked
+
+
+def git(*arguments: str) -> str:
+    """What a command of git prints; nothing if it fails."""
+    return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False).stdout
+
+
+def choose(locked: Mapping[str, Entry], lot: random.Random) -> Iterator[tuple[str, str, set[str] | None]]:
+    """The labs that --changed proves: id, why, and the bugs to try, None for all."""
+    base, ids = lock_of_base(), [lab.id for lab in labs()]
+    drawn = lot.sample(ids, BY_LOT)
+    for lab_id in ids:
+        if lab_id not in locked:
+            yield lab_id, "it is new", None
+            continue
+        entry = locked[lab_id]
+        own, others = parted(lab_id, entry["inputs"])
+        if digest(own) != entry["own"]:
+            yield lab_id, "its files changed", None
+        elif entry != base.get(lab_id):
+            yield lab_id, "its entry in the lock changed", None
+        elif lab_id in drawn:
+            yield lab_id, "by lot", None
+        elif digest(others) != entry["others"]:
+            yield lab_id, "what it runs on changed", representatives(entry["bugs"], lot)
+
+
+def representatives(bugs: Mapping[str, Sequence[str]], lot: random.Random) -> set[str]:
+    """One bug of all that the same tests find, and one of those that are left to chance."""
+    alike = defaultdict(list)
+    for name, hashes in bugs.items():
+        alike[hashes[0] if hashes else ""].append(name)
+    return {lot.choice(names) for names in alike.values()}
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
 def main() -> None:
-    """Prove the labs named, or all; two at a time."""
+    """Prove the labs named, those that changed, or all."""
     assert __doc__
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("labs", nargs="*")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--changed", action="store_true", help="only what differs from proof/lock.json, and two by lot")
+    parser.add_argument("--write", action="store_true", help="write proof/lock.json, the report and the messages")
     parser.add_argument("--messages", action="store_true", help="print what a learner reads for every seeded bug")
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
-    ids = args.labs or [lab.id for lab in labs()]
+    locked = read_lock()
+    work: list[tuple[str, str, set[str] | None]] = [(lab_id, "", None) for lab_id in args.labs]
+    if args.changed:
+        work = list(choose(locked, random.Random(git("rev-parse", "HEAD"))))  # the same lot for all at this commit
+    elif not work:
+        work = [(lab.id, "", None) for lab in labs()]
     proofs = []
-    with ProcessPoolExecutor(args.workers, mp_context=get_context("spawn")) as pool:
-        for proof in pool.map(prove, ids):
-            proofs.append(proof)
-            if args.write:
-                proof.broken = [sentence for sentence in proof.broken if not sentence.startswith("messages.txt")]
-            print(
-                f"{proof.lab_id}  {proof.num_tests:3} tests  {len(proof.bugs):3} bugs  {len(proof.variants)} variants  "
-                f"{proof.seconds:5.1f} s  {proof.note or ('holds' if not proof.broken else 'BROKEN')}",
-                flush=True,
-            )
-            for sentence in proof.broken:
-                print(f"      {sentence if args.messages else sentence.splitlines()[0]}", flush=True)
-            if args.messages:
-                for bug, message in proof.messages.items():
-                    print(f"\n=== {proof.lab_id} {bug}\n{message}")
+    with ProcessPoolExecutor(args.workers, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        running = [
+            pool.submit(prove, lab_id, locked.get(lab_id), None if args.write else bugs) for lab_id, _, bugs in work
+        ]
+        for (_, why, _), each in zip(work, running, strict=True):
+            proofs.append(each.result())
+            tell(proofs[-1], why, with_messages=args.messages, writes=args.write)
     if args.write:
-        for proof in proofs:
-            if proof.messages:
-                file = find_lab(proof.lab_id).proof / "messages.txt"
-                file.write_text(golden(proof.messages), encoding="utf-8")
-        if not args.labs:
-            REPORT.write_text(report_of(proofs), encoding="utf-8")
+        write(proofs, locked, everything=len(proofs) == len(list(labs())))
+    if args.changed:
+        print(f"{len(proofs)} of {len(list(labs()))} labs were proven.")
     sys.exit(any(proof.broken for proof in proofs))
+
+
+def tell(proof: Proof, why: str, *, with_messages: bool, writes: bool) -> None:
+    """One line for a lab, and below it what does not hold; if it is to be written, the messages that changed."""
+    changed = [sentence for sentence in proof.broken if sentence.startswith(("P13", "proof/lock.json"))]
+    if writes:
+        proof.broken = [sentence for sentence in proof.broken if sentence not in changed]
+    print(
+        f"{proof.lab_id:5}  {proof.num_tests:3} tests  {len(proof.red):3} of {proof.num_bugs:3} bugs  "
+        f"{len(proof.variants)} variants  {proof.note or ('holds' if not proof.broken else 'BROKEN')}"
+        + (f"  ({why})" if why else "")
+    )
+    for sentence in proof.broken:
+        print(f"      {sentence if with_messages else sentence.splitlines()[0]}")
+    for sentence in changed if writes else ():
+        if sentence.startswith("P13"):
+            print(sentence.partition("\n")[2] + "\n")
+    for bug, message in proof.messages.items() if with_messages else ():
+        print(f"\n=== {proof.lab_id} {bug}\n{message}")
+    sys.stdout.flush()
+
+
+def write(proofs: Sequence[Proof], locked: Mapping[str, Entry], *, everything: bool) -> None:
+    """--write, for the labs that hold; the messages first, since their file is an input."""
+    held = [proof for proof in proofs if proof.red and not proof.broken]
+    for proof in held:
+        lab = find_lab(proof.lab_id)
+        (lab.proof / "messages.txt").write_text(messages_to_show(lab, proof), encoding="utf-8")
+    forget_digests()
+    write_lock({**locked, **{proof.lab_id: entry_of(proof) for proof in held}})
+    if everything:
+        REPORT.write_text(report_of(proofs), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import Any
 
 from labkit import source
 from labkit.breaking import WHOLE_SUITE_SECONDS, Suite
-from labkit.catalog import Lab, LabkitError
+from labkit.catalog import TRACES, Lab, LabkitError
 from labkit.deadline import Deadline
 from labkit.graft import Part, grafted, load, namespace, ungrafted
 from labkit.messages import explain, find_todo
@@ -187,5 +187,11 @@ def namespace_of(lab: Lab, part: Part | None = None) -> SimpleNamespace:
         names.yours = Yours(part, namespace_of)
     if part and lab.is_break_it:
         names.suite = Suite(lab, part, lambda: namespace_of(lab))
-    names.read_trace = lambda name: json.loads((lab.folder / "traces" / f"{name}.json").read_text(encoding="utf-8"))
+    names.read_trace = read_trace
     return names
+
+
+def read_trace(name: str) -> Any:
+    """A trace recorded from vLLM, by its name, which begins with that of its file: watermark_057."""
+    text = (TRACES / f"{name.rpartition('_')[0]}.jsonl").read_text(encoding="utf-8")
+    return next(trace for trace in map(json.loads, text.splitlines()) if trace["name"] == name)

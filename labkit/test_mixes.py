@@ -11,7 +11,7 @@ import pytest
 from labkit import behaviour, progress, running, source
 from labkit.catalog import ROOT, Lab, LabkitError, Phase, find_lab, labs
 from labkit.graft import Part, grafted
-from labkit.implementations import proof_part, proof_text
+from labkit.implementations import other_ways, seeded_bugs
 from labkit.runner import FAILED, PASSED, TODO, one_line, read_tests, run_lab
 from labkit.together import with_company
 from mini_vllm.observe.replay import find_trace_files, read_traces, replay
@@ -29,7 +29,7 @@ def choices(lab: Lab, folder: object) -> list[Part | None]:
     """The reference; its text, grafted as a learner's file would be; every variant."""
     file = folder / f"{lab.id}.py"  # type: ignore[operator]
     file.write_text(source.render_solution(lab), encoding="utf-8")
-    variants = [proof_part(lab, path) for path in sorted((lab.proof / "variants").glob("*.py"))]
+    variants = [way.part for way in other_ways(lab).values()]
     return [None, Part(lab, file, is_learners=False), *variants]
 
 
@@ -66,8 +66,8 @@ def solve(folder: Path, lab: Lab, text: str) -> Part:
 
 def second_variant(lab: Lab) -> str:
     """The text of the second of the other correct ways, by name; of the tests where a lab has no other way."""
-    files = sorted((lab.proof / "variants").glob("*.py"))
-    return proof_text(lab, files[1]) if len(files) > 1 else source.render_solution(lab)
+    ways = list(other_ways(lab).values())
+    return ways[1].code if len(ways) > 1 else source.render_solution(lab)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_a_part_that_is_wrong_is_named(tmp_path: Path) -> None:
     lab, pool, slots = (find_lab(lab_id) for lab_id in ("03.13", "02.2", "02.4"))
     solve(tmp_path, find_lab("03.1"), second_variant(find_lab("03.1")))
     solve(tmp_path, find_lab("03.5"), source.render_stub(find_lab("03.5")))
-    solve(tmp_path, slots, proof_text(slots, slots.proof / "bugs" / "publishes_from_the_table.py"))
+    solve(tmp_path, slots, seeded_bugs(slots)["publishes_from_the_table"].code)
     (tmp_path / pool.typed).parent.mkdir(parents=True)
     (tmp_path / pool.typed).write_text("def (")
     results = run_lab(lab, [solve(tmp_path, lab, second_variant(lab))])
@@ -122,7 +122,7 @@ def test_the_learners_own_tests_run_on_the_learners_engine(tmp_path: Path) -> No
     part = solve(tmp_path, lab, second_variant(lab))
     solve(tmp_path, break_it, source.render_solution(break_it))
     assert [result.outcome for result in run_lab(lab, [part], tests)] == [PASSED]
-    solve(tmp_path, update, proof_text(update, update.proof / "bugs" / "keeps_the_blocks.py"))
+    solve(tmp_path, update, seeded_bugs(update)["keeps_the_blocks"].code)
     (result,) = run_lab(lab, [part], tests)
     assert result.outcome == FAILED
     assert "your tests of 03.7, on your engine: test_" in result.message
@@ -177,12 +177,13 @@ def test_lab_run_names_what_is_in_and_what_is_left_out(run: Callable[..., str]) 
 
 @pytest.mark.slow
 def test_lab_run_says_of_vllm_only_what_was_exercised(run: Callable[..., str]) -> None:
-    said = run({"03.2": proof_text(find_lab("03.2"), find_lab("03.2").proof / "variants" / "outline.py")})
+    said = run({"03.2": other_ways(find_lab("03.2"))["outline"].code})
     assert "Yours: 03.2.\n" in said
     assert "Not exercised: priority, the threshold, the watermark, the reservation, prompts in one piece (03.2" in said
     assert re.search(r"Beside vLLM 0.33.0: every step of the \d+ recorded traces that exercise no other rule", said)
     said = run(solved("03.1", "03.2", "03.3", "03.4", "03.5", "03.6", "03.13"))
-    assert "Beside vLLM 0.33.0: every step of the 255 recorded traces is the same." in said
+    assert "Beside vLLM 0.33.0: 255 of the 255 recorded traces are replayed, 252 of them step for step." in said
+    assert "In the other 3 vLLM reads blocks that were never computed; yours reads none." in said
 
 
 def test_lab_run_of_a_lab_takes_its_engine(run: Callable[..., str]) -> None:
@@ -200,7 +201,7 @@ def test_hits_are_counted_where_an_outline_leaves_it_out() -> None:
     found = []
     for impl in ("reference", "outline"):
         lab = find_lab("03.2")
-        parts = [] if impl == "reference" else [proof_part(lab, lab.proof / "variants" / f"{impl}.py")]
+        parts = [] if impl == "reference" else [other_ways(lab)[impl].part]
         with grafted(parts):
             scheduler = make_scheduler(
                 {"num_blocks": 20, "block_size": 2, "max_num_seqs": 4, "max_num_batched_tokens": 9}

@@ -1,4 +1,4 @@
-"""LLM on the bundled model: real text in, real text out. Nonsense here means that something below is broken."""
+"""LLM on the bundled model, which recites the glossary. Nonsense here means that something below is broken."""
 
 import dataclasses
 import itertools

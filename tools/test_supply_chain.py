@@ -37,8 +37,11 @@ def requirements(name: str) -> dict[str, tuple[str, str, int]]:
 @EACH_WORKFLOW
 def test_every_action_is_pinned_by_its_commit_and_names_its_version(file: Path) -> None:
     uses = re.findall(r"^\s*(?:- )?uses:(.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(uses) == sum("uses" in step for job in parse(file)["jobs"].values() for step in job["steps"])
+    jobs = parse(file)["jobs"].values()
+    assert len(uses) == sum("uses" in each for job in jobs for each in [job, *job.get("steps", [])])
     for each in uses:
+        if each.startswith(" ./.github/workflows/"):  # this repository's own, at the same commit
+            continue
         assert re.fullmatch(r" [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each), each
 
 
@@ -47,7 +50,7 @@ def test_a_workflow_may_only_read_and_keeps_no_credentials(file: Path) -> None:
     workflow = parse(file)
     assert workflow["permissions"] == {"contents": "read"}
     for job in workflow["jobs"].values():
-        for step in job["steps"]:
+        for step in job.get("steps", []):
             if step.get("uses", "").startswith("actions/checkout@"):
                 assert step["with"]["persist-credentials"] is False
 
@@ -59,13 +62,24 @@ def test_only_the_job_that_deploys_may_write_and_it_only_deploys() -> None:
         for name, job in parse(file)["jobs"].items()
         if "permissions" in job
     }
-    assert set(writers) == {("book", "deploy")}
+    assert set(writers) == {("book", "deploy"), ("ci", "publish")}
     deploy = writers["book", "deploy"]
     assert deploy["permissions"] == {"pages": "write", "id-token": "write"}
     assert deploy["needs"] == "build"
-    assert "github.event.repository.default_branch" in deploy["if"]
     (step,) = deploy["steps"]
     assert step["uses"].startswith("actions/deploy-pages@")
+
+
+def test_only_a_green_main_is_published() -> None:
+    jobs = parse(next(file for file in WORKFLOWS if file.stem == "ci"))["jobs"]
+    publish = jobs.pop("publish")
+    assert publish["uses"] == "./.github/workflows/book.yml"
+    assert set(publish["needs"]) == set(jobs), "every job of ci"
+    assert "github.ref == 'refs/heads/main'" in publish["if"]
+    assert "github.event_name == 'push'" in publish["if"]
+    assert any(step.get("run") == ".ci/run" for step in jobs["gate"]["steps"]), "the gate itself, not another one"
+    book = parse(next(file for file in WORKFLOWS if file.stem == "book"))
+    assert list(book[True]) == ["workflow_call"], "`on` is True in YAML 1.1"
 
 
 def test_every_pinned_package_but_torch_has_a_hash() -> None:

@@ -3,7 +3,8 @@
 The traces in traces/ were recorded from vLLM itself (tools/record_vllm_traces.py). Each is run again here, through
 the public contract of the scheduler, and compared in everything that was recorded: what is scheduled in which order,
 who is preempted or admitted with which prefix hit, block ids, the waiting queue, how many blocks are free and cached,
-outputs, statistics, and in the end the free queue. A shadow of every slot watches all of it for stale reads.
+outputs, statistics, and in the end the free queue. A shadow of every slot watches all of it for stale reads. Of the
+quirks, in which vLLM itself has a stale read, only the tokens are compared.
 replay.py does the work; tools/replay_vllm_traces.py does the same with any traces.
 """
 

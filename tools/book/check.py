@@ -130,7 +130,7 @@ def included(file: str, words: str = "") -> str:
 def message_of(lab_id: str, bug: str) -> str:
     """The golden message of a seeded bug. Raises KeyError if there is none."""
     text = (ROOT / "proof" / lab_id / "messages.txt").read_text(encoding="utf-8")
-    return "```text\n" + sections(text)[bug].partition("\n")[2] + "\n```"
+    return "```text\n" + sections(text)[bug] + "\n```"
 
 
 def table_of(page: Path, what: list[str]) -> str:

@@ -25,7 +25,7 @@ from mkdocs.structure.pages import Page
 from rich.console import Console
 
 from labkit import evidence, source
-from labkit.catalog import Lab, labs
+from labkit.catalog import TRACES, Lab, labs
 
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "tools" / "book" / "web" / "dist"  # made by `npm run build` in tools/book/web
@@ -116,9 +116,21 @@ def sources_of_cells() -> dict[str, str]:
     paths += modules_of_the_grader()
     paths += ROOT.glob("phase-*/labs/labs.toml")
     for lab in labs_of_pages():
-        for pattern in ("contract.md", "stub.py", "test_*.py", "versions.txt", "traces/*.json"):
+        for pattern in ("contract.md", "stub.py", "test_*.py", "versions.txt"):
             paths += lab.folder.glob(pattern)
-    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(paths)}
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(paths)}
+    return texts | traces_of_labs(texts)
+
+
+def traces_of_labs(texts: dict[str, str]) -> dict[str, str]:
+    """What these files name of the traces recorded from vLLM: a page need not load the others."""
+    quoted = {word for text in texts.values() for word in re.findall(r'"(\w+_\d{3})"', text)}
+    found = {}
+    for file in sorted(TRACES.glob("*.jsonl")):
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+        if named := [line for line in lines if json.loads(line)["name"] in quoted]:
+            found[file.relative_to(ROOT).as_posix()] = "".join(named)
+    return found
 
 
 def modules_of_the_grader() -> set[Path]:

@@ -32,7 +32,7 @@ NO_OTHER_HOST = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 FIRST_RUN_MS = 60_000  # on a busy machine; a free one takes a tenth of it
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(
         not (WEB / "dist" / "book.js").exists(), reason="tools/book/web is not built: npm ci && npm run build"
     ),

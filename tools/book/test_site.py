@@ -1,6 +1,7 @@
 """The built site: it is built strictly, its links arrive, and in a browser it works, by itself and for everybody.
 
-    pytest -m slow tools/book/test_site.py
+    pytest -m nightly tools/book/test_site.py      all of it
+    pytest -m smoke tools/book/test_site.py        six pages, as the gate looks at them
 
 Needs the extra "docs", `npm run build` in tools/book/web, and Chromium. What is missing is said and skipped.
 """
@@ -25,11 +26,11 @@ import pytest
 
 from labkit.catalog import ROOT, Lab, labs, phases
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 WEB = ROOT / "tools" / "book" / "web"
 AXE = WEB / "node_modules" / "axe-core" / "axe.min.js"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -39,11 +40,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-LIGHTHOUSE = [
-    "npx",
-    "--yes",
-    "lighthouse@13.5.0",
-]  # no dependency of tools/book/web: it is five times as large as all others
+LIGHTHOUSE = ["npx", "--yes", "lighthouse@13.5.0"]  # no dependency of the book: five times as large as all others
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1280, "height": 720}
 NUM_PARTS = 6  # of the pages: each a test, which any worker can take
@@ -199,6 +196,18 @@ def visit(browser: Any, url: str) -> Iterator[Any]:
     assert_none({line for visitor in visitors for line in visitor.wrong})
 
 
+@pytest.mark.smoke
+def test_six_pages_open_and_draw(visit: Any) -> None:
+    """Every kind of page: no error, nothing asked of another host, one title, and the figures that are in it."""
+    visitor = visit(viewport=DESK)
+    for page in ("index.html", *CHAPTERS, "labs.html", "load.html"):
+        shown = visitor.go(page)
+        assert shown.locator("main h1").count() == 1, page
+        for figure in shown.locator("div.kv-timeline").all():
+            figure.scroll_into_view_if_needed()
+            figure.locator("kv-timeline .row").first.wait_for()
+
+
 @pytest.mark.parametrize("page", ["index.html", *CHAPTERS])
 def test_figures_are_drawn(visit: Any, page: str) -> None:
     shown = visit().go(page)
@@ -222,6 +231,7 @@ def test_it_reads_without_javascript(visit: Any) -> None:
     assert "prefill chunk" in shown.inner_text("main")
 
 
+@pytest.mark.smoke
 def test_two_clicks_lead_from_the_home_page_to_a_red_test(visit: Any) -> None:
     shown = visit(viewport=DESK).go("index.html")
     shown.get_by_role("link", name="Write your first part").click()

@@ -323,7 +323,7 @@ def step_of(figure: Any) -> int:
 
 
 @needs_chromium
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_keys(tab: Any, figure: Any) -> None:
     last = len(run_trace(SCENARIO)["steps"]) - 1
     for part in (".scroll", "input", ".next"):
@@ -344,7 +344,7 @@ def test_keys(tab: Any, figure: Any) -> None:
 
 
 @needs_chromium
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_pointer_and_play(tab: Any, figure: Any) -> None:
     last = len(run_trace(SCENARIO)["steps"]) - 1
     figure.locator(".next").click()
@@ -360,7 +360,7 @@ def test_pointer_and_play(tab: Any, figure: Any) -> None:
 
 
 @needs_chromium
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_sentence_is_announced_but_not_while_it_plays(tab: Any, figure: Any) -> None:
     figure.locator(".next").click()
     assert figure.locator(".say").get_attribute("aria-live") == "polite"
@@ -373,7 +373,7 @@ def test_the_sentence_is_announced_but_not_while_it_plays(tab: Any, figure: Any)
 
 
 @needs_chromium
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_step_in_all_its_parts(figure: Any) -> None:
     titles = lambda kind: figure.locator(f".block.{kind}").evaluate_all("(tiles) => tiles.map((tile) => tile.title)")  # noqa: E731
     figure.evaluate("(figure) => (figure.step = 2)")
@@ -405,7 +405,7 @@ def test_a_step_in_all_its_parts(figure: Any) -> None:
 
 
 @needs_chromium
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("width", [1200, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(tab: Any, figure: Any, scheme: str, width: int) -> None:
@@ -420,7 +420,7 @@ def test_axe_finds_nothing(tab: Any, figure: Any, scheme: str, width: int) -> No
 
 
 @needs_chromium
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_colours_have_contrast(tab: Any, figure: Any, scheme: str) -> None:
     """WCAG AA: 4.5 for what is read, 3 for shapes; of marks and of the colours of 64 requests."""
@@ -501,7 +501,7 @@ def large_trace(chunks: bool) -> Record:
 
 
 @needs_chromium
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("chunks", [False, True], ids=["decodes", "chunks"])
 def test_64_requests_in_500_steps_are_drawn_within_a_second(tab: Any, tmp_path: Path, chunks: bool) -> None:
     figure = open_file(tab, tmp_path / "page.html", Figure(large_trace(chunks), "large"))
@@ -530,7 +530,7 @@ def test_64_requests_in_500_steps_are_drawn_within_a_second(tab: Any, tmp_path: 
 
 
 @needs_chromium
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_labels_and_steps_stay_while_it_scrolls(tab: Any, tmp_path: Path) -> None:
     figure = open_file(tab, tmp_path / "page.html", Figure(large_trace(False), "large"))
     place = """(figure) => {
@@ -547,7 +547,7 @@ def test_labels_and_steps_stay_while_it_scrolls(tab: Any, tmp_path: Path) -> Non
 
 
 @needs_chromium
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_figures_of_one_sync_step_together(tab: Any, tmp_path: Path) -> None:
     trace = run_trace(SCENARIO)
     shorter = trace | {"steps": trace["steps"][:5]}
@@ -565,7 +565,7 @@ def test_figures_of_one_sync_step_together(tab: Any, tmp_path: Path) -> None:
 
 
 @needs_chromium
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_book_s_figure_folds_the_text_and_follows_the_theme(tab: Any, served: tuple[str, Path]) -> None:
     address, folder = served
     (folder / "page.html").write_text(BOOK_PAGE.format(src="three.json"), encoding="utf-8")
@@ -585,7 +585,7 @@ def test_the_book_s_figure_folds_the_text_and_follows_the_theme(tab: Any, served
 
 
 @needs_chromium
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_figure_that_cannot_be_drawn_says_so_and_shows_the_text(tab: Any, served: tuple[str, Path]) -> None:
     address, folder = served
     (folder / "missing.html").write_text(BOOK_PAGE.format(src="#missing"), encoding="utf-8")
@@ -595,7 +595,7 @@ def test_a_figure_that_cannot_be_drawn_says_so_and_shows_the_text(tab: Any, serv
 
 
 @needs_chromium
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_a_trace_says_is_text(tab: Any, tmp_path: Path) -> None:
     nasty = '<img src=x onerror=alert(1)></script>&"'
     requests = [{"id": nasty, "prompt": [1, 2, 3], "max_tokens": 3}, {"id": "b", "prompt": [1], "max_tokens": 1}]
@@ -608,7 +608,7 @@ def test_what_a_trace_says_is_text(tab: Any, tmp_path: Path) -> None:
 
 
 @needs_chromium
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_trace_without_steps_is_an_empty_figure(tab: Any, tmp_path: Path) -> None:
     empty = run_trace({"config": SCENARIO["config"], "requests": []})
     figure = open_file(tab, tmp_path / "page.html", Figure(empty, caption_of(empty)))

@@ -1,8 +1,0 @@
-STORY = 'A learner reads "cheaper" as another word for not swapping.'
-CONCEPT = 'A victim goes the cheaper way: with "swap" always out, with "cheaper" only when that costs less.'
-EDITS = [
-    (
-        '        elif num_tokens and (self.preemption_mode == "swap" or self.cost.swap_is_cheaper(num_tokens)):\n',
-        '        elif num_tokens and self.preemption_mode == "swap":\n',
-    ),
-]

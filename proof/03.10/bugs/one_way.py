@@ -1,8 +1,0 @@
-STORY = "A learner counts the way out and forgets that the blocks come back."
-CONCEPT = "To swap is two copies: each has a price of its own, however little it moves, and one for each byte."
-EDITS = [
-    (
-        "2 * (self.seconds_per_copy + num_tokens * self.bytes_per_token / self.bandwidth)",
-        "(self.seconds_per_copy + num_tokens * self.bytes_per_token / self.bandwidth)",
-    ),
-]

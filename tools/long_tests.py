@@ -1,0 +1,119 @@
+"""The tests marked slow, of those files whose inputs changed: `python tools/long_tests.py [files] [--all] [--write]`.
+
+A file of tests runs in a process of its own, which hears what it reads (labkit.inputs). tools/long_tests.json has the
+inputs of each file that was green, with their hash: a file runs again when its hash differs. An input that the lock
+does not list is red, so the choice is sound. --write runs what changed and writes the lock; --all runs every file.
+
+Kernels run at length, and are compiled, with the oldest Triton that is supported (`make test-triton36` installs it).
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from labkit.inputs import Recorder, digest, project_files  # noqa: E402
+
+LOCK = ROOT / "tools" / "long_tests.json"
+OLDEST_TRITON = ROOT / ".venv" / "triton-3.6"
+ON_OLDEST_TRITON = ("mini_vllm/attention/test_triton.py", "tools/test_compile_kernels.py")
+RECORD = "--record-into"
+NO_TESTS = 5  # pytest's exit status
+
+
+class Run(NamedTuple):
+    """One file's run. summary: pytest's closing line; inputs: what it read."""
+
+    file: str
+    status: int
+    output: str
+    inputs: list[str]
+
+    @property
+    def summary(self) -> str:
+        return self.output.strip().splitlines()[-1].strip("= ") if self.output.strip() else ""
+
+
+def files_with_long_tests() -> list[str]:
+    """Those that mark one."""
+    tests = [name for name in sorted(project_files()) if Path(name).name.startswith("test_") and name.endswith(".py")]
+    return [name for name in tests if "mark.slow" in (ROOT / name).read_text(encoding="utf-8")]
+
+
+def run(file: str) -> Run:
+    """The slow tests of a file, in a process of its own."""
+    environment = dict(os.environ)
+    if file in ON_OLDEST_TRITON and OLDEST_TRITON.exists():
+        environment["PYTHONPATH"] = str(OLDEST_TRITON)
+    with tempfile.TemporaryDirectory() as folder:
+        record = Path(folder, "inputs.json")
+        command = [sys.executable, __file__, RECORD, str(record), file]
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        inputs = json.loads(record.read_text(encoding="utf-8")) if record.exists() else []
+    return Run(file, 0 if done.returncode == NO_TESTS else done.returncode, done.stdout, inputs)
+
+
+def record_into(record: Path, file: str) -> int:
+    """In that process: run the tests, and write what was read."""
+    recorder = Recorder()
+    import pytest
+
+    status = pytest.main(["-q", "-m", "slow", "-p", "no:cacheprovider", file])
+    record.write_text(json.dumps(recorder.inputs()), encoding="utf-8")
+    return int(status)
+
+
+def main() -> int:
+    assert __doc__
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="*")
+    parser.add_argument("--all", action="store_true", help="also files whose inputs are those of the lock")
+    parser.add_argument("--write", action="store_true", help="write the lock")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(RECORD, metavar="FILE", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.record_into:
+        return record_into(args.record_into, args.files[0])
+    lock: dict[str, Any] = json.loads(LOCK.read_text(encoding="utf-8")) if LOCK.exists() else {}
+    every = args.files or files_with_long_tests()
+    due = [file for file in every if args.all or args.files or not is_current(lock.get(file))]
+    broken, counts = [], {"passed": 0, "failed": 0}
+    with ThreadPoolExecutor(args.workers) as pool:
+        for done in pool.map(run, due):
+            unlisted = set(done.inputs) - set(lock.get(done.file, {}).get("inputs", done.inputs))
+            if done.status:
+                print(done.output)
+            print(f"{done.file}: {done.summary}", flush=True)
+            for word in counts:
+                counts[word] += sum(map(int, re.findall(rf"(\d+) {word}", done.summary)))
+            if unlisted and not args.write:
+                print(f"  tools/long_tests.json does not list {', '.join(sorted(unlisted)[:3])}; --write does")
+            if done.status or (unlisted and not args.write):
+                broken.append(done.file)
+            elif args.write:
+                lock[done.file] = {"hash": digest(done.inputs), "inputs": done.inputs}
+    if args.write:
+        kept = {file: lock[file] for file in files_with_long_tests() if file in lock}
+        LOCK.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    print(f"{len(due)} of {len(every)} files were due. Red: {', '.join(broken) or 'none'}")
+    print(f"{counts['passed']} passed, {counts['failed']} failed")
+    return bool(broken)
+
+
+def is_current(entry: dict[str, Any] | None) -> bool:
+    return entry is not None and digest(entry["inputs"]) == entry["hash"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,310 @@
+"""What README.md and the book's first page say of sizes and numbers is computed here, and compared.
+
+A number on these pages has to be part of a CLAIM, a sentence in which the names stand for what is computed from the
+repository. A number that no claim has is refused, so a new one cannot be added unchecked. Lab ids, phases and the
+arguments of example commands are looked up instead. CITATION.cff and docs/measured.md have some of the same claims; the
+other figures of docs/measured.md come from the reports (test_book.py). No torch: what needs it is read as text.
+"""
+
+import ast
+import json
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from labkit.catalog import VLLM, labs
+from mini_vllm.cli.commands import app
+from mini_vllm.observe.replay import find_trace_files, read_traces
+from mini_vllm.policies import SCHEDULERS
+from tools.check_size import ROOT, measure_package
+
+README, INDEX, MEASURED = ROOT / "README.md", ROOT / "docs/index.md", ROOT / "docs/measured.md"
+PAGES = (README, INDEX)  # on which every number is checked
+LABS = tuple(labs())
+ALSO = (MEASURED, ROOT / "CITATION.cff")  # which have some of the claims
+CORE = ("request.py", "block_pool.py", "kv_cache.py", "scheduler.py")
+ABOUT = 0.03  # how far a number may be off that follows the word "about"
+
+CLAIMS = (
+    "{core_files} files with {core_lines} source lines",
+    "has {core_lines} source lines. The whole package has about {package_lines}.",
+    "{traces} runs of the scheduler of vLLM {vllm} were recorded, and {traces} of {traces} are replayed: {equal} are "
+    "equal step for step. {apart} are kept apart",
+    "{traces} of {traces} recorded runs of vLLM {vllm}'s scheduler are replayed: {equal} are equal step for step, and "
+    "{apart} are kept apart.",
+    "The decisions are those of vLLM {vllm}. This is not measured but tested, on {traces} recorded traces. {traces} of "
+    "{traces} are replayed: {equal} are equal step for step, and {apart} are kept apart. In these {apart}, vLLM",
+    "On {equal} of the {traces} recorded traces the scheduler makes the decisions of vLLM {vllm}'s V1 scheduler with "
+    "`async_scheduling=False`, step for step. On the other {apart}",
+    "{labs} labs in {phases} phases",
+    "{labs} labs lead from",
+    "the labs of {light_phases} of the {phases} phases need Python alone",
+    "a weekend or {weeks} weeks",
+    "## {commands} commands",
+    "Python {python} or newer",
+    "Node.js {node} or newer",
+    "torch=={torch}",
+    "## {backends} back ends for attention {backends} back ends compute",
+    "Tests check {laws} laws.",
+    "CC BY {cc}",
+    "{unpaged} % → {paged} % of the KV memory's slots",
+    "{figure_requests} requests share a budget of {figure_budget} tokens a step. `a` has a prompt of {figure_prompt} "
+    "tokens, so its prompt is computed in {figure_chunks} steps. `b` begins with the same tokens as `a`, and finds the "
+    "first {figure_hit} of them",
+)
+
+WORDS = ("nought", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+DIGITS = r"\d[\d,]*(?:\.\d+)*"
+# "one" is a pronoun more often than a number.
+NUMBER = rf"(?:{DIGITS}|{'|'.join(WORDS[2:])}|(?:dozen|hundred|thousand|million|billion)s?|twenty|fifty)"
+IN_TEXT = re.compile(rf"(?<![\w.-]){NUMBER}(?!\w)", re.IGNORECASE)
+LAB, PHASE = re.compile(r"\b0\d\.\d+\b"), re.compile(r"(?<![\d.])0\d\b(?!\.\d)|(?<=phase )\d\b|(?<=^\| )\d(?= )", re.M)
+ARGUMENT = re.compile(r"--[\w-]+[= ][\d.]+|\b\w+=[\d.]+")  # --max-tokens 10, temperature=0.0
+
+
+def read(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def section(page: Path, heading: str) -> str:
+    """What stands below a heading, up to the next one."""
+    return read(page).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def keys_of(file: str, name: str) -> list[str]:
+    """The keys of a mapping that a module defines, without importing it."""
+    for node in ast.parse(read(ROOT / file)).body:
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name:
+            assert isinstance(node.value, ast.Dict)
+            return [ast.literal_eval(key) for key in node.value.keys if key is not None]
+    raise KeyError(f"{file} has no {name}")
+
+
+@cache
+def facts() -> dict[str, str | float]:
+    """What is so, by the names that CLAIMS use: numbers, and versions as text."""
+    sizes = {file.path: file.num_lines for file in measure_package(ROOT / "mini_vllm")}
+    traces = [trace for file in find_trace_files(ROOT / "traces" / f"vllm-{VLLM}") for trace in read_traces(file)]
+    num_apart = sum(bool(trace.get("kv_violations")) for trace in traces)  # test_vllm_parity.py says what holds of them
+    by_phase = {lab.id[:2]: [each for each in LABS if each.id[:2] == lab.id[:2]] for lab in LABS}
+    waste = read(ROOT / "benchmarks/results/waste.md")
+    paged, unpaged = (
+        re.search(rf"^\| {kind} \| ([\d.]+) ", waste, re.MULTILINE)
+        for kind in ("blocks of 16", "a stretch of 8,192 tokens")
+    )
+    figure = json.loads(read(ROOT / "docs/figures/first-run.json"))
+    prompts = {request["id"]: len(request["prompt"]) for request in figure["requests"]}
+    project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]
+    node = json.loads(read(ROOT / "tools/book/web/package.json"))["engines"]["node"]
+    torch = re.search(r"^torch==(.*)$", read(ROOT / "constraints.txt"), re.MULTILINE)
+    licence = re.search(r"CC BY (\d\.\d)", read(ROOT / "LICENSE-docs"))
+    assert paged
+    assert unpaged
+    assert torch
+    assert licence
+    return {
+        "core_files": len(CORE),
+        "core_lines": sum(sizes[name] for name in CORE),
+        "package_lines": sum(sizes.values()),
+        "traces": len(traces),
+        "equal": len(traces) - num_apart,
+        "apart": num_apart,
+        "vllm": VLLM,
+        "labs": len(LABS),
+        "phases": len(by_phase),
+        "light_phases": sum(not any(lab.needs for lab in of_phase) for of_phase in by_phase.values()),
+        "weeks": len(re.findall(r"^\*\*Week \d", read(ROOT / "docs/how-to-use.md"), re.MULTILINE)),
+        "commands": len(re.findall(r"^    make ", section(README, "Two commands"), re.MULTILINE)),
+        "python": project["requires-python"].removeprefix(">="),
+        "node": float(node.removeprefix(">=")),
+        "torch": torch[1],
+        "backends": len(keys_of("mini_vllm/attention/backend.py", "BACKENDS")),
+        "laws": len(re.findall(r"^- \*\*\w+\.\*\*", section(README, "What to rely on"), re.MULTILINE)),
+        "cc": licence[1],
+        "unpaged": float(unpaged[1]),
+        "paged": float(paged[1]),
+        "figure_requests": len(prompts),
+        "figure_budget": figure["config"]["max_num_batched_tokens"],
+        "figure_prompt": prompts["a"],
+        "figure_chunks": sum(step["computed"].get("a", prompts["a"]) < prompts["a"] for step in figure["steps"]),
+        "figure_hit": next(hit for step in figure["steps"] for name, hit in step.get("new", ()) if name == "b"),
+    }
+
+
+def rows(text: str) -> list[list[str]]:
+    """The rows of all tables of a text, without their heads."""
+    lines = [*text.splitlines(), ""]
+    is_rule = [bool(re.fullmatch(r"\|[-:| ]+\|", line)) for line in lines]
+    body = [line for i, line in enumerate(lines[:-1]) if line[:1] == "|" and not is_rule[i] and not is_rule[i + 1]]
+    return [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in body]
+
+
+# --- every number is a claim that is true ---------------------------------------------------------------------------
+
+
+def plain(text: str) -> str:
+    """A page as one line, without its figure, what is no text, and the numbers that are names or arguments."""
+    text = re.sub(r"<!-- figure: .*?<!-- /figure -->|<!--.*?-->|<[^>]*>", " ", text, flags=re.DOTALL)
+    text = re.sub(r"\]\([^)]*\)|https?://[^\s`]*|[*\[\]]", "", text)
+    for label in (LAB, PHASE, ARGUMENT):
+        text = label.sub("", text)
+    return " ".join(text.split())
+
+
+def template(claim: str) -> re.Pattern[str]:
+    """A claim as a pattern, with a group for each name in turn."""
+    parts = re.split(r"\{(\w+)\}", claim)
+    return re.compile("".join(f"({NUMBER})" if i % 2 else re.escape(part) for i, part in enumerate(parts)), re.I)
+
+
+def is_true(said: str, fact: str | float, *, about: bool) -> bool:
+    if isinstance(fact, str):
+        return said == fact
+    number = WORDS.index(said.lower()) if said.lower() in WORDS else float(said.replace(",", ""))
+    return abs(number - fact) <= ABOUT * fact if about else number == fact
+
+
+def wrong(text: str, *, only_claims: bool = False) -> Iterator[str]:
+    """What is not so, and the numbers that no claim has."""
+    text, known = plain(text), set()
+    for claim in CLAIMS:
+        for match in template(claim).finditer(text):
+            for number, name in enumerate(re.findall(r"\{(\w+)\}", claim), start=1):
+                start = match.start(number)
+                known.add(start)
+                if not is_true(match[number], facts()[name], about=text[:start].endswith("about ")):
+                    yield f"{match[number]} in {match[0]!r}: {name} is {facts()[name]}"
+    for match in IN_TEXT.finditer(text):
+        if not only_claims and match.start() not in known:
+            around = text[max(0, match.start() - 60) : match.end() + 40]
+            yield f"{match[0]} in {around!r}: no claim in tools/test_claims.py computes it"
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ALSO], ids=lambda page: page.name)
+def test_every_number_is_computed(page: Path) -> None:
+    found = list(wrong(read(page), only_claims=page in ALSO))
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_every_claim_is_made_and_fails_when_a_figure_is_changed(claim: str) -> None:
+    """Each number of each claim in turn becomes another one, which must be noticed."""
+    found = [
+        (text, match) for text in map(plain, map(read, [*PAGES, *ALSO])) for match in template(claim).finditer(text)
+    ]
+    assert found, "no page says this any more: take it out of CLAIMS"
+    for text, match in found:
+        for number in range(1, len(match.groups()) + 1):
+            for other in ("7", "9,700", "eleven"):
+                start, end = match.span(number)
+                changed = text[:start] + other + text[end:]
+                assert list(wrong(changed, only_claims=True)), f"{other} for {match[number]} in {match[0]!r}"
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["It has 17 modules.", "It has three modules.", "Some 9,000 lines.", "Hundreds of tests.", "Twice 3.5 MB."],
+)
+def test_a_number_without_a_claim_is_refused(sentence: str) -> None:
+    (found,) = wrong(sentence)
+    assert "no claim" in found
+
+
+# --- names that stand for numbers: labs, GPUs, lists ----------------------------------------------------------------
+
+
+def expand(cell: str) -> Iterator[str]:
+    """The labs that a cell of the table names: "03.1 to 03.3", "03.7, 03.14"."""
+    ids = [lab.id for lab in LABS]
+    for first, last in re.findall(r"(\d\d\.\d+)(?: to (\d\d\.\d+))?", cell.partition(":")[0]):
+        chosen = ids[ids.index(first) : ids.index(last or first) + 1]
+        yield from sorted(chosen, key=lambda name: int(name[3:]))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_labs_and_phases_exist(page: Path) -> None:
+    text, ids = re.sub(r"\]\([^)]*\)", "", read(page)), {lab.id for lab in LABS}
+    assert {*LAB.findall(text)} <= ids
+    assert {number.zfill(2) for number in PHASE.findall(text)} <= {name[:2] for name in ids}
+
+
+def test_the_table_of_labs_has_each_lab_and_what_it_needs() -> None:
+    table = rows(section(README, "The labs"))
+    assert sorted(name for row in table for name in expand(row[1])) == sorted(lab.id for lab in LABS)
+    for _, cell, needs in table:
+        light = {not lab.needs for lab in LABS if lab.id in [*expand(cell)]}
+        assert light == {needs == "the light install"}, cell
+
+
+def test_the_tables_of_choices_have_each_choice() -> None:
+    def names(heading: str) -> list[str]:
+        return [row[0].strip("`") for row in rows(section(README, heading))]
+
+    assert names("Four back ends for attention") == keys_of("mini_vllm/attention/backend.py", "BACKENDS")
+    assert names("A family of schedulers, and a simulator") == list(SCHEDULERS)
+
+
+def test_commands_and_models_are_listed() -> None:
+    text = " ".join(section(README, "As a library").split())
+    listed = text.partition("The command line has ")[2]
+    commands = [command.callback.__name__ for command in app.registered_commands if command.callback]
+    assert re.findall(r"`(?:mini-vllm )?(\w+)`", listed) == commands
+    families = re.search(r"The supported families are ([^.]*?),? and any other", text)
+    assert families
+    models = keys_of("mini_vllm/models/config_fields.py", "MODEL_TYPES")
+    assert sorted(re.findall(r"[A-Z]\w+", families[1])) == sorted(name.capitalize() for name in models)
+
+
+def test_kernels_are_compiled_for_the_named_gpus() -> None:
+    tree = ast.parse(read(ROOT / "tools/compile_kernels.py"))
+    (targets,) = (
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TARGETS"
+    )
+    for page in (README, MEASURED):
+        assert {*re.findall(r"\bsm_(\d+)", read(page))} == {*map(str, targets)}, page.name
+
+
+# --- where things are -----------------------------------------------------------------------------------------------
+
+
+def test_the_tree_has_what_is_there() -> None:
+    tree = [line[4:] for line in section(README, "Where things are").splitlines() if line.startswith("    ")]
+    assert all(len(line) <= 120 - 4 for line in tree)
+    named: set[str] = set()
+    for line in tree:
+        places = re.split(r" {2,}", line.strip())[0].split()
+        named |= {f"mini_vllm/{place}" if line.startswith("  ") else place for place in places}
+    for place in named:
+        assert next(ROOT.glob(place.rstrip("/")), None) or place == "mini_vllm/test_*.py", f"{place} is not there"
+    assert {f"mini_vllm/{name}" for name in CORE} <= named
+    if not (ROOT / ".git").exists():
+        pytest.skip("which files belong to the repository is known in a clone only")
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    folders = {re.sub(r"^phase-[^/]*/labs", "phase-*/labs", file) for file in files if not file.startswith(".")}
+    wanted = {
+        match[0] for file in folders if (match := re.match(r"mini_vllm/\w+/|phase-\*/labs/|(?!mini|phase)\w+/", file))
+    }
+    assert wanted <= named
+
+
+# --- prose beside its table -----------------------------------------------------------------------------------------
+
+
+def test_prose_repeats_the_table() -> None:
+    """ "From A µs at N to B µs at M" stands in two rows of one table that the section shows."""
+    said = 0
+    for part in read(MEASURED).split("\n## "):
+        shown = re.findall(r"<!-- include: .*?<!-- /include -->", part, re.DOTALL)
+        prose = " ".join(re.sub(r"<!-- include: .*?<!-- /include -->", "", part, flags=re.DOTALL).split())
+        for low, at, high, to in re.findall(r"from ([\d.]+) µs at ([\d,]+) to ([\d.]+) µs at ([\d,]+\d)", prose):
+            tables = [{row[0]: row[1:] for row in rows(table)} for table in shown]
+            assert any(low in table.get(at, ()) and high in table.get(to, ()) for table in tables), (low, high)
+            said += 1
+    assert said
