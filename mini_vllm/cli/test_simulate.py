@@ -71,7 +71,9 @@ def test_options_reach_the_simulator(mooncake: Path) -> None:
     assert report("--max-model-len", 1000)["refused"] == 12
     assert report("--slo-ttft", 1e-6)["good_share"] == 0.0 < plain["good_share"]
     assert report("--max-num-batched-tokens", 64)["steps"] > plain["steps"]
-    assert report("--replicas", 2, "--routing", "prefix_aware")["prefix_hits"] == plain["prefix_hits"]
+    followed = report("--replicas", 2, "--routing", "prefix_aware")
+    assert followed["prefix_hits"] == plain["prefix_hits"]
+    assert sum(followed["requests_per_replica"]) == 12
     assert report("--replicas", 3)["prefix_hits"] < plain["prefix_hits"]
 
 
