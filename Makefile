@@ -12,7 +12,7 @@ WORKERS ?= 2
 
 BIN := .venv/bin
 STAMP := .venv/.installed
-PIP := $(BIN)/pip --disable-pip-version-check install --quiet --quiet
+PIP := $(BIN)/pip --disable-pip-version-check install --quiet --quiet --no-compile
 
 # With HASHED=1 pip first installs every pinned package by the hash of its file, and what follows may download nothing
 # but torch. Torch has no hash: its builds (CPU, CUDA, a local one) share one version and no byte; it comes by version.
@@ -47,6 +47,7 @@ $(STAMP): pyproject.toml constraints.txt $(KNOWN) | $(BIN)/pip
 	@$(PIP) -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
 	@echo "Installing mini_vllm and its tools into .venv ..."
 	@$(PIP) $(OFFLINE) -c constraints.txt -e '.[engine,labs,dev]'
+	@$(BIN)/python -m compileall -q -q -j 0 -x '/tests?/' .venv/lib || true # on all cores; pip uses one
 	@touch $@
 
 UV := .venv/uv
