@@ -19,6 +19,7 @@ from labkit import isolated
 from labkit.catalog import ROOT, find_lab
 from labkit.implementations import other_ways
 from labkit.runner import FAILED, HANG, NOT_RUN, PASSED, TODO, read_tests
+from labkit.watchdog import limits
 
 HOSTILE, OTHER = find_lab("03.1"), find_lab("03.3")
 MOST_SECONDS = 600.0  # a backstop: the grader itself ends what does not end, in seconds
@@ -343,3 +344,15 @@ def test_a_test_that_kills_the_process_costs_itself_alone(tmp_path: Path) -> Non
     red = [result for result in results if result.outcome != PASSED]
     assert 0 < len(red) < len(results)
     assert "it ended the grader's process (exit status 3)" in red[0].message
+
+
+def test_other_limits_hold_in_the_process_too(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(Case(call="while num_new_tokens == 9: pass", answer=RIGHT).text)
+    with limits(0.5, 0.2):
+        results = isolated.grade(HOSTILE, file)
+    assert {result.outcome for result in results} == {PASSED, HANG}
+    file.write_text(Case(call="time.sleep(1000)").text)
+    with limits(0.5, 0.2):
+        results = isolated.grade(HOSTILE, file)
+    assert "it did not come back within 0.5 s" in results[0].message

@@ -368,6 +368,7 @@ def test_pack_lays_requests_end_to_end() -> None:
     assert metadata.positions.tolist() == [3, 4, 5, 0]
 
 
+@settings(deadline=None)
 @given(spans=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=6), block_size=st.integers(1, 9))
 def test_build_says_of_wide_tables_what_pack_says_of_requests(spans: list[tuple[int, int]], block_size: int) -> None:
     """Tables are padded with ids of no block and wider than any sequence. The caller's arrays may change afterwards."""

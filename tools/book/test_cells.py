@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -29,7 +28,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 FLAGS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
     --disable-component-update --disable-sync""".split()
 NO_OTHER_HOST = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
-FIRST_RUN_MS = 60_000  # on a busy machine; a free one takes a tenth of it
+PATIENCE_MS = 120_000  # a backstop, 20 times what the first run takes
 
 pytestmark = [
     pytest.mark.nightly,
@@ -115,6 +114,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def page(browser: Any, site: str) -> Iterator[Any]:
     """A page that must neither ask another host for anything nor complain on the console."""
     page = browser.new_page()
+    page.set_default_timeout(PATIENCE_MS)
     asked: list[str] = []
     complaints: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -147,14 +147,12 @@ def write(page: Any, cell: SimpleNamespace, text: str) -> None:
     page.keyboard.insert_text(text)
 
 
-def run(page: Any, cell: SimpleNamespace, until: str = "Done", timeout: float = FIRST_RUN_MS) -> float:
-    """Press the button and wait until the status says so; how many seconds it took."""
+def run(page: Any, cell: SimpleNamespace, until: str = "Done") -> None:
+    """Press the button and wait until the status says so."""
     cell.run.wait_for()
     cell.status.evaluate("(status) => (status.textContent = '')")
-    start = time.perf_counter()
     cell.run.click()
-    cell.status.filter(has_text=until).wait_for(timeout=timeout)
-    return time.perf_counter() - start
+    cell.status.filter(has_text=until).wait_for()
 
 
 # --- cells ----------------------------------------------------------------------------------------------------------
@@ -167,7 +165,8 @@ def test_a_cell_draws_what_the_scheduler_does(page: Any, site: str) -> None:
     cell = bench(page)
     cell.run.wait_for()
     assert not any("pyodide" in url for url in asked), "Python is loaded by the first run, and not before"
-    print(f"first run {run(page, cell):.1f} s, later run {run(page, cell):.2f} s")
+    run(page, cell)
+    run(page, cell)
     cell.output.locator("kv-timeline").wait_for()
     assert cell.output.locator("kv-timeline").count() == 1
 
@@ -184,7 +183,7 @@ def test_an_error_shows_the_learners_own_lines(page: Any, site: str) -> None:
     cell = bench(page, 1)
     write(page, cell, "def half(x):\n    return x / 0\n\nhalf(1)\n")
     page.keyboard.press("Control+Enter")
-    cell.status.filter(has_text="error").wait_for(timeout=FIRST_RUN_MS)
+    cell.status.filter(has_text="error").wait_for()
     said = cell.output.inner_text()
     assert "ZeroDivisionError: division by zero" in said
     assert 'File "cell.py", line 2, in half' in said
@@ -199,7 +198,7 @@ def test_a_loop_without_an_end_is_stopped_and_the_next_run_works(page: Any, site
     cell = bench(page, 1)
     write(page, cell, 'print("in")\nwhile True:\n    pass')
     cell.run.click()
-    cell.output.filter(has_text="in").wait_for(timeout=FIRST_RUN_MS)
+    cell.output.filter(has_text="in").wait_for()
     cell.stop.click()
     cell.status.filter(has_text="Stopped").wait_for()
     write(page, cell, "6 * 7")
@@ -478,6 +477,7 @@ def test_a_phone_is_wide_enough(page: Any, site: str, name: str) -> None:
 
 def test_pages_serve_without_javascript(browser: Any, site: str) -> None:
     page = browser.new_page()
+    page.set_default_timeout(PATIENCE_MS)
     page.route("**/*.js", lambda route: route.abort())
     for name, text in [
         ("cells", "from mini_vllm.observe.trace import run_trace"),

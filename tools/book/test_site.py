@@ -41,6 +41,7 @@ FLAGS = [
     "--disable-sync",
 ]
 LIGHTHOUSE = ["npx", "--yes", "lighthouse@13.5.0"]  # no dependency of the book: five times as large as all others
+PATIENCE_MS = 120_000  # a backstop: a page answers in a second or two, Python in it in six
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1280, "height": 720}
 NUM_PARTS = 6  # of the pages: each a test, which any worker can take
@@ -157,6 +158,7 @@ class Visitor:
         self.url = url
         self.context = browser.new_context(**options)
         self.page = self.context.new_page()
+        self.page.set_default_timeout(PATIENCE_MS)
         self.wrong: list[str] = []
         self.page.on("request", lambda request: self.note_request(request.url))
         self.page.on("pageerror", lambda error: self.wrong.append(f"{self.page.url}: {error}"))
@@ -236,7 +238,7 @@ def test_two_clicks_lead_from_the_home_page_to_a_red_test(visit: Any) -> None:
     shown = visit(viewport=DESK).go("index.html")
     shown.get_by_role("link", name="Write your first part").click()
     shown.get_by_role("button", name="Grade").first.click()
-    shown.locator(".lab-first").wait_for(timeout=60_000)
+    shown.locator(".lab-first").wait_for()
     assert "is not written yet" in shown.locator(".lab-cell .bench-output").first.inner_text()
 
 
@@ -317,12 +319,9 @@ def test_search_finds_a_term(visit: Any) -> None:
 def test_dark_mode_toggles(visit: Any, schemes: tuple[str, ...]) -> None:
     """What the system prefers is what comes first."""
     shown = visit(color_scheme="light" if schemes[0] == "default" else "dark").go("index.html")
-    seen = []
-    for _ in range(3):
-        seen.append(shown.locator("body").get_attribute("data-md-color-scheme"))
+    for scheme in schemes:
+        shown.locator(f"body[data-md-color-scheme={scheme}]").wait_for()
         shown.locator("form[data-md-component=palette] label:visible").click()
-        shown.wait_for_timeout(200)
-    assert seen == list(schemes)
 
 
 OF_COLOUR = ["color-contrast", "link-in-text-block"]  # axe's rules whose answer another palette can change
@@ -380,21 +379,14 @@ def lighthouse() -> list[str]:
     if shutil.which("npx") is None or subprocess.run([*LIGHTHOUSE, "--version"], capture_output=True).returncode:
         pytest.skip("npx does not bring lighthouse")
     flags = " ".join(["--headless", *FLAGS])
-    kinds = ["--only-categories=performance,accessibility", "--disable-full-page-screenshot"]  # a third of its time
+    kinds = ["--only-categories=accessibility", "--disable-full-page-screenshot"]
     return [*LIGHTHOUSE, "--quiet", "--preset=desktop", "--output=json", *kinds, f"--chrome-flags={flags}"]
 
 
 @pytest.mark.parametrize("page", ["index.html", *CHAPTERS])
-def test_it_is_quick_and_open_to_everybody(lighthouse: list[str], url: str, page: str) -> None:
-    """What Lighthouse says of the home page and the guides. Others use the machine, too: the best of up to 3 runs."""
-    best = 0.0
-    for _ in range(3):
-        env = {**os.environ, "CHROME_PATH": str(CHROMIUM)}
-        run = subprocess.run([*lighthouse, url + page], env=env, capture_output=True, text=True, timeout=120)
-        assert run.returncode == 0, run.stderr
-        scores = {name: kind["score"] for name, kind in json.loads(run.stdout)["categories"].items()}
-        assert scores["accessibility"] >= 0.95
-        best = max(best, scores["performance"])
-        if best >= 0.9:
-            break
-    assert best >= 0.9
+def test_it_is_open_to_everybody(lighthouse: list[str], url: str, page: str) -> None:
+    """What Lighthouse says of the home page and the guides; how quick they are is benchmarks/bench_pages.py's."""
+    env = {**os.environ, "CHROME_PATH": str(CHROMIUM)}
+    run = subprocess.run([*lighthouse, url + page], env=env, capture_output=True, text=True, timeout=600)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)["categories"]["accessibility"]["score"] >= 0.95

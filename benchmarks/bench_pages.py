@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""How quick the book is: Lighthouse's score for performance, of the home page and the guides, the best of three runs.
+
+    make book && python benchmarks/bench_pages.py
+
+Needs Chromium and npx. A score of 0.9 or more is good. It is of seconds by the clock: let the machine do nothing else.
+"""
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tools.book.test_site import CHAPTERS, CHROMIUM, FLAGS, LIGHTHOUSE, ROOT
+
+SITE = ROOT / "site"
+REPEATS = 3
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Says nothing of requests."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def score(url: str) -> float:
+    flags = f"--chrome-flags={' '.join(['--headless', *FLAGS])}"
+    command = [*LIGHTHOUSE, "--quiet", "--preset=desktop", "--output=json", "--only-categories=performance", flags, url]
+    run = subprocess.run(command, env={**os.environ, "CHROME_PATH": str(CHROMIUM)}, capture_output=True, check=True)
+    return float(json.loads(run.stdout)["categories"]["performance"]["score"])
+
+
+def main() -> None:
+    if CHROMIUM is None or shutil.which("npx") is None or not SITE.exists():
+        print("bench_pages needs Chromium, npx and the site that `make book` builds: not run")
+        return
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(SITE)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for page in ("index.html", *CHAPTERS):
+        best = max(score(f"http://127.0.0.1:{server.server_port}/{page}") for _ in range(REPEATS))
+        print(f"{best:.2f}  {page}")
+    server.shutdown()
+
+
+if __name__ == "__main__":
+    main()
