@@ -236,8 +236,8 @@ NUM_COPIED = [0]  # blocks that came back, in all examples
 
 def test_laws_of_the_swapping_scheduler() -> None:
     NUM_COPIED[0] = 0
-    explore(SwapMachine, 50)
-    assert NUM_COPIED[0] > EXAMPLES // 2  # the positive control
+    explore(SwapMachine, 25)
+    assert NUM_COPIED[0] > EXAMPLES // 4  # the positive control
 
 
 @pytest.mark.slow
