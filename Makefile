@@ -63,9 +63,9 @@ test-slow: $(STAMP) ## the tests that are left out by default
 	@$(BIN)/pytest -q -m slow
 
 TRITON36 := .venv/triton-3.6
-test-triton36: $(STAMP) ## the kernels' tests on Triton 3.6 (Linux)
+test-triton36: $(STAMP) ## the kernels compiled for GPUs and tested at length, on Triton 3.6 (Linux)
 	@test -d $(TRITON36)/numpy || $(PIP) --no-deps --target $(TRITON36) triton==3.6.0 'numpy==2.3.5'
-	@PYTHONPATH=$(TRITON36) $(BIN)/pytest -q -n $(WORKERS) mini_vllm/attention/test_triton.py mini_vllm/attention/test_attention.py \
+	@PYTHONPATH=$(TRITON36) $(BIN)/pytest -q -n $(WORKERS) -m slow mini_vllm/attention/test_triton.py \
 	  tools/test_compile_kernels.py
 
 lint: $(STAMP) ## ruff: rules and format
