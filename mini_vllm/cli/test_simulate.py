@@ -83,7 +83,9 @@ def test_it_says_what_was_simulated(azure: Path) -> None:
     engine, slo = (f"version {__version__}", "max_num_batched_tokens 2048"), ("TTFT within 2 s", "exact to 0.5 %")
     for part in (*arrivals, *steps, *engine, *slo):
         assert part in " ".join(told.split())
-    about = json.loads(run("simulate", "--poisson", 5, "--num-requests", 9, "--seed", 4, "--json").output)["about"]
+    about = json.loads(
+        run("simulate", "--poisson", 5, "--num-requests", 9, "--seed", 4, "--json", "--scheduler", "v1").output
+    )["about"]
     assert (about["arrivals"]["seed"], about["steps"]["kind"], about["quantile_error"]) == (4, "derived", 0.005)
 
 
@@ -104,7 +106,7 @@ def test_a_line_for_every_request(azure: Path, tmp_path: Path) -> None:
 
 
 def test_random_arrivals_repeat(tmp_path: Path) -> None:
-    command = ("simulate", "--poisson", 5, "--num-requests", 30, "--input-len", 50, "--output-len", 5)
+    command = ("simulate", "--poisson", 5, "--num-requests", 30, "--input-len", 50, "--scheduler", "v1")
     first, again, other = (run(*command, "--seed", seed).output for seed in (1, 1, 2))
     assert first == again != other
 
