@@ -7,7 +7,9 @@ stretches together, over all runs.
 
 A mean, a median or a share has a confidence interval (Student's t, 95 %). Each stretch gives a value of its own, and
 the interval comes from how far these lie from the figure. Neighbouring stretches resemble each other when a queue comes
-and goes slowly. Then they are joined in pairs until they do not. The error of QuantileSketch comes on top.
+and goes slowly. Then they are joined in pairs until they do not. The error of QuantileSketch comes on top. The interval
+of a median held the long run in 18 to 20 of 20 trials with V1 at 8 and at 16 requests a second (test_steady_state.py).
+Near the capacity that of a mean holds it less often, as a mean has a part of the tail in it.
 
 A tail (p90 or p99) has no interval. A long queue is rare, and it holds most of the slowest requests of its run. So the
 spread of the stretches says too little about the tail of the long run. Such an interval of three runs of 5,000 requests
