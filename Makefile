@@ -12,7 +12,7 @@ WORKERS ?= 2
 
 BIN := .venv/bin
 STAMP := .venv/.installed
-PIP := $(BIN)/pip --disable-pip-version-check install --quiet --quiet
+PIP := $(BIN)/pip --disable-pip-version-check install --quiet --quiet --no-compile
 
 # With HASHED=1 pip first installs every pinned package by the hash of its file, and what follows may download nothing
 # but torch. Torch has no hash: its builds (CPU, CUDA, a local one) share one version and no byte; it comes by version.
@@ -47,6 +47,7 @@ $(STAMP): pyproject.toml constraints.txt $(KNOWN) | $(BIN)/pip
 	@$(PIP) -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
 	@echo "Installing mini_vllm and its tools into .venv ..."
 	@$(PIP) $(OFFLINE) -c constraints.txt -e '.[engine,labs,dev]'
+	@$(BIN)/python -m compileall -q -q -j 0 -x '/tests?/' .venv/lib || true # on all cores; pip uses one
 	@touch $@
 
 UV := .venv/uv
@@ -58,7 +59,7 @@ hashes: | $(BIN)/pip ## write requirements-hashed.txt again, after a change of c
 demo: $(STAMP) ## generate text with the bundled model, offline, and see each step
 	@$(BIN)/mini-vllm demo
 
-test: $(STAMP) ## the test suite (two to four minutes)
+test: $(STAMP) ## the tests that a newcomer runs (two minutes)
 	@$(BIN)/pytest -q -n $(WORKERS)
 
 long: $(STAMP) ## the longer tests and the proofs of labs, of what changed
@@ -75,8 +76,8 @@ nightly: $(STAMP) $(TRITON36)/numpy ## everything at full length (20 minutes)
 $(TRITON36)/numpy: | $(STAMP)
 	@$(PIP) --no-deps --target $(TRITON36) triton==3.6.0 'numpy==2.3.5'
 
-test-triton36: $(STAMP) $(TRITON36)/numpy ## the kernels' tests on Triton 3.6 (Linux)
-	@PYTHONPATH=$(TRITON36) $(BIN)/pytest -q -n $(WORKERS) mini_vllm/attention/test_triton.py mini_vllm/attention/test_attention.py \
+test-triton36: $(STAMP) $(TRITON36)/numpy ## the kernels compiled for GPUs and tested at length, on Triton 3.6 (Linux)
+	@PYTHONPATH=$(TRITON36) $(BIN)/pytest -q -n $(WORKERS) -m slow mini_vllm/attention/test_triton.py \
 	  tools/test_compile_kernels.py
 
 lint: $(STAMP) ## ruff: rules and format

@@ -2,33 +2,30 @@
 
 Files: AzureLLMInferenceTrace_conv.csv of github.com/Azure/AzurePublicDataset (CC-BY 4.0; Patel et al., Splitwise, ISCA
 2024) and conversation_trace.jsonl of github.com/kvcache-ai/Mooncake (Qin et al., FAST 2025). The step times are the
-bundled ones derived from an H100's data sheet for Llama-3.1-8B. What is compared has an interval, from 15 stretches of
-the run (mini_vllm/simulator/steady_state.py). Then a sweep of the limits of a good request; the prefix cache: requests
-of the Mooncake file one by one, against an LRU cache computed independently and an infinite one; and routings.
+bundled ones derived from an H100's data sheet for Llama-3.1-8B. A share of good requests has an interval, from 15
+stretches of the run, and a p99 has none (mini_vllm/simulator/steady_state.py). Then a sweep of the limits of a good
+request; the prefix cache: requests of the Mooncake file one by one, against an LRU cache computed independently and an
+infinite one; and routings.
     python benchmarks/bench_policies.py --azure FILE --mooncake FILE --write
 """
 
 import argparse
 import os
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from mini_vllm.cli.simulate import COLUMNS, load_calibration, read_file
 from mini_vllm.simulator.fleet import ROUTINGS, policy_config, policy_names, simulate
-from mini_vllm.simulator.metrics import SLO, RequestRecord
+from mini_vllm.simulator.metrics import SLO
 from mini_vllm.simulator.steady_state import (
     MOST_GROWTH,
-    NUM_BATCHES,
-    WARM_UP,
     Interval,
     SteadyState,
-    interval_of,
     steady_state,
 )
 from mini_vllm.simulator.step_time import StepTimeModel
@@ -63,14 +60,7 @@ class Job(NamedTuple):
     routing: str = "round_robin"
 
 
-class Done(NamedTuple):
-    """What came of it. records: of all requests, in the order in which they ended."""
-
-    state: SteadyState
-    records: list[RequestRecord]
-
-
-def run(job: Job) -> Done:
+def run(job: Job) -> SteadyState:
     """Simulate it."""
     model = load_calibration(CALIBRATION)
     config = {**model.about["engine"], **job.engine}
@@ -79,24 +69,22 @@ def run(job: Job) -> Done:
         trace = synthetic(job.scale, job.num_requests or 1000, lognormal_lengths(1150, 250, 0.9))
     else:
         trace = scale_rate(islice(read_file(job.path), job.num_requests), job.scale)
-    config, records = policy_config(job.policy, config), list[RequestRecord]()
+    config = policy_config(job.policy, config)
     fleet: dict[str, Any] = {"num_replicas": job.replicas, "routing": job.routing}
-    state = steady_state([list(trace)], config, model, slo=SLO_OF_ALL, on_finished=records.append, **fleet)
-    return Done(state, records)
+    return steady_state([list(trace)], config, model, slo=SLO_OF_ALL, **fleet)
 
 
-def cell(interval: Interval, scale: float = 1.0) -> str:
-    mean, width = interval.mean * scale, interval.half_width * scale
-    return f"{mean:.3g} ± {width:.2g}"
+def cell(interval: Interval, scale: float) -> str:
+    return str(Interval(interval.mean * scale, interval.half_width * scale))
 
 
-def table(names: Sequence[str], done: Sequence[Done]) -> list[str]:
+def table(names: Sequence[str], done: Sequence[SteadyState]) -> list[str]:
     """The rest of the figures, of the whole run, warm-up and drain included."""
     columns = [column for column in COLUMNS if column.title in SHOWN]
     columns.sort(key=lambda column: SHOWN.index(column.title))
     lines = [f"| whole run | {' | '.join(column.title for column in columns)} |", "|---|" + "---:|" * len(columns)]
     for name, each in zip(names, done, strict=True):
-        lines.append(f"| {name} | {' | '.join(column.text(dict(each.state.reports[0])) for column in columns)} |")
+        lines.append(f"| {name} | {' | '.join(column.text(dict(each.reports[0])) for column in columns)} |")
     return lines
 
 
@@ -104,34 +92,21 @@ HEAD = ["policy | good %, by gaps | good %, by TPOT | TTFT p99 | ITL p99 |", "|-
 
 
 def compared(name: str, state: SteadyState) -> str:
-    """The cells in which the policies differ, with their intervals."""
+    """The cells in which the policies differ, the shares with their intervals."""
     shares = [cell(state.figures[f"good_share{suffix}"], 100) for suffix in ("", "_by_tpot")]
-    latencies = [cell(state.figures[f"{figure} p99"]) for figure in ("ttft", "itl")]
+    latencies = [f"{state.tails[f'{figure} p99'].mean:.3g}" for figure in ("ttft", "itl")]
     return " | ".join([name + (" (over capacity)" if state.is_over_capacity else ""), *shares, *latencies]) + " |"
 
 
-def sweep(title: str, names: Sequence[str], done: Sequence[Done]) -> list[str]:
+def sweep(title: str, names: Sequence[str], done: Sequence[SteadyState]) -> list[str]:
     """The share of good requests, by both definitions, as the limit of gaps moves; warm-up and drain are left out."""
-    swept = [(name, each.records) for name, each in zip(names, done, strict=True) if name in SWEPT]
+    swept = [(name, each) for name, each in zip(names, done, strict=True) if name in SWEPT]
     columns = [f"{name}, by {kind}" for name, _ in swept for kind in ("gaps", "TPOT")]
     lines = [f"| limit, s ({title}) | " + " | ".join(columns) + " |", "|---:|" + "---:|" * len(columns)]
     for limit in SWEEP:
-        cells = [
-            cell(share, 100) for _, records in swept for share in good_shares(records, SLO(SLO_OF_ALL.ttft, limit))
-        ]
+        cells = [cell(share, 100) for _, state in swept for share in state.good_shares(SLO(SLO_OF_ALL.ttft, limit))]
         lines.append(f"| {limit:g} | " + " | ".join(cells) + " |")
     return lines
-
-
-def good_shares(records: Sequence[RequestRecord], slo: SLO) -> list[Interval]:
-    """The share of good requests by gaps and by TPOT, of those that end in the stretches that count."""
-    seconds = max(record.arrival_time for record in records) / NUM_BATCHES
-    stretches = defaultdict[int, list[tuple[bool, bool]]](list)
-    for record in records:
-        stretches[int((record.arrival_time + record.e2e) / seconds)].append(record.is_good(slo))
-    counted = [stretches[i] for i in range(WARM_UP, NUM_BATCHES) if stretches[i]]
-    by_kind = [[[good[kind] for good in each] for each in counted] for kind in (0, 1)]
-    return [interval_of([list(map(fmean, each))], fmean(chain.from_iterable(each))) for each in by_kind]
 
 
 def lru_hits(trace: Sequence[TraceRequest], capacity: int) -> tuple[int, int, int]:
@@ -237,15 +212,13 @@ def main() -> None:
             pending.append((title, key, names, [pool.submit(run, job._replace(**{key: name})) for name in names]))
         for title, key, names, futures in pending:
             done = [future.result() for future in futures]
-            section = ["", f"## {title}", "", f"A good request: {limits}. {len(done[0].records):,} requests.", ""]
+            section = ["", f"## {title}", "", f"A good request: {limits}. {done[0].num_requests:,} requests.", ""]
             section += ["| " + HEAD[0].replace("policy", key), HEAD[1]]
-            section += ["| " + compared(name, each.state) for name, each in zip(names, done, strict=True)]
+            section += ["| " + compared(name, each) for name, each in zip(names, done, strict=True)]
             section += ["", *table(names, done)]
             if key == "policy":
                 section += ["", "Good %, as the limit of gaps or TPOT moves:", "", *sweep(title, names, done)]
-                in_short += [
-                    f"| {title} | {compared(name, each.state)}" for name, each in zip(names, done, strict=True)
-                ]
+                in_short += [f"| {title} | {compared(name, each)}" for name, each in zip(names, done, strict=True)]
             print("\n".join(section), flush=True)
             sections += section
     if not arguments.mooncake:
@@ -268,8 +241,9 @@ for Azure, 64 for Mooncake. v1+cheaper decides by its own default costs.
 A good request, in every table: {limits}.
 By gaps: 99 of 100 gaps between its tokens are within the limit. By TPOT: their mean is.
 
-± is the half-width of a 95 % interval. A run is cut into 20 stretches of equal time; the first 5 and the drain are
-left out, and the other 15 give the interval. "Over capacity": the number of unfinished requests grows by more than
+± is the half-width of a 95 % interval; a p99 of one run has none. A run is cut into 20 stretches of equal time; the
+first 5 and the drain are left out, and the other 15 give the interval. "Over capacity": the number of unfinished
+requests grows by more than
 {100 * MOST_GROWTH:g} % of the arrivals, from the first five of the 15 to the last five. Then the figures say how long
 the trace is, and nothing of the policy.
 

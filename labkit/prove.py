@@ -55,10 +55,12 @@ from labkit.implementations import Answer, other_ways, reference_parts, seeded_b
 from labkit.inputs import Recorder, digest, forget_digests
 from labkit.messages import MAX_LINES
 from labkit.runner import FAILED, HANG, PASSED, TODO, Result, prepare, read_tests, run_lab, why_not_graded
+from labkit.watchdog import limits
 
 MIN_BUGS, MIN_VARIANTS = 6, 2
 SHOWN = 10  # messages of a lab that its messages.txt has in full
 BY_LOT = 2
+LIMITS = 1.0, 0.1  # seconds of the processor for a test of a seeded bug, and for the tests after one that hung
 HINT_RUN = 8
 REPORT, LOCK = ROOT / "proof" / "report.md", ROOT / "proof" / "lock.json"
 BUILT_IN = {name for kind in (list, dict, set, tuple, str, int, float, range, random.Random) for name in dir(kind)}
@@ -105,11 +107,11 @@ class Proof:
 
     def hashes(self) -> dict[str, list[str]]:
         """Of each bug: the tests that find it, and what a learner reads; nothing for what is left to chance."""
-        return {
-            name: [] if name in self.by_chance else [short_hash("\n".join(tests)), short_hash(self.messages[name])]
-            for name, tests in self.red.items()
-            if tests
-        }
+        lab, found = find_lab(self.lab_id), {}
+        for name, message in self.messages.items():
+            hashes = [short_hash("\n".join(self.red[name])), short_hash(without_values(lab, message))]
+            found[name] = [] if name in self.by_chance else hashes
+        return found
 
 
 def prove(lab_id: str, locked: Entry | None = None, chosen: Collection[str] | None = None) -> Proof:
@@ -246,7 +248,8 @@ def prove_bugs(lab: Lab, proof: Proof, chosen: Collection[str] | None) -> Iterat
     if len([name for name in bugs if not name.startswith("hang_")]) < MIN_BUGS:
         yield f"P3 {len(bugs)} seeded bugs, at least {MIN_BUGS} are needed"
     for bug in (bug for name, bug in bugs.items() if chosen is None or name in chosen):
-        results = run_lab(lab, [bug.part])
+        with limits(*LIMITS):
+            results = run_lab(lab, [bug.part])
         red = [result for result in results if result.outcome != PASSED]
         for result in red:
             found_by[result.test.partition("[")[0]].add(bug.name)
@@ -255,7 +258,7 @@ def prove_bugs(lab: Lab, proof: Proof, chosen: Collection[str] | None) -> Iterat
         own = [result for result in red if result.concept.idea == ideas.get(bug.test)]
         proof.red[bug.name] = [result.test for result in red]
         if red:
-            proof.messages[bug.name] = without_chance(lab, (own or red)[0].message)
+            proof.messages[bug.name] = re.sub(r"0x[0-9a-f]+", "0x...", (own or red)[0].message).strip()
         yield from judge_bug(bug, ideas, results, red, own)
     illustrating = {test.function.__name__ for test in tests if test.concept.illustrates or test.concept.searches}
     for test in {test.function.__name__: test for test in tests}.values():
@@ -299,9 +302,8 @@ def prove_variants(lab: Lab, proof: Proof) -> Iterator[str]:
 # --- what a learner reads ---------------------------------------------------------------------------------------------
 
 
-def without_chance(lab: Lab, message: str) -> str:
-    """A message without what differs from run to run: addresses, and what a kernel out of range happens to find."""
-    message = re.sub(r"0x[0-9a-f]+", "0x...", message)
+def without_values(lab: Lab, message: str) -> str:
+    """A message of a kernel without the indented lines: one that reads out of range shows what happens to lie there."""
     return re.sub(r"(?m)^    .*$", "    ...", message) if "triton" in lab.needs else message
 
 
@@ -311,9 +313,9 @@ def prove_messages(lab: Lab, proof: Proof, locked: Entry) -> Iterator[str]:
     for name, hashes in proof.hashes().items():
         if not hashes or known.get(name) == []:  # on a busy machine another test may be the first that hangs
             continue
-        message = proof.messages[name].strip()
+        message = proof.messages[name]
         is_known = known[name][1] == hashes[1] if name in known else name in shown
-        if not is_known or shown.get(name, message) != message:
+        if not is_known or without_values(lab, shown.get(name, message)) != without_values(lab, message):
             old, new = shown.get(name, "").splitlines(), message.splitlines()
             change = "\n".join(list(difflib.unified_diff(old, new, lineterm="", n=99))[3:] if old else new)
             yield f"P13 {name}: read the change, then python -m labkit.prove {lab.id} --write\n{change}"

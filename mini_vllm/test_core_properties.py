@@ -6,7 +6,8 @@ for the shortest sequence of operations that breaks a law; the slow test drives 
 random. Pools of a few blocks of 2 slots, an alphabet of 2 tokens and 3 salts make hits, evictions, duplicates and
 preemptions frequent. The numbers in comments, (1) to (34), are those of LAWS.
 
-CORE_EXAMPLES=10 runs a tenth of the default (mutation testing does).
+CORE_EXAMPLES=10 runs a tenth of the default (mutation testing does). Tests at length, here and elsewhere, go a third
+of their way, unless NIGHTLY is set.
 """
 
 import os
@@ -68,6 +69,7 @@ LAWS = {
 ALPHABET = 2
 SALTS = (None, "a", "b")
 EXAMPLES = int(os.environ.get("CORE_EXAMPLES", "100"))  # per cent
+NIGHTLY = bool(os.environ.get("NIGHTLY"))
 SETTINGS = settings(
     derandomize=True,
     database=None,
@@ -818,6 +820,11 @@ def explore(machine: type[RuleBasedStateMachine], max_examples: int) -> None:
     run_state_machine_as_test(machine, settings=settings(SETTINGS, max_examples=max(1, max_examples * EXAMPLES // 100)))
 
 
+def a_third(number: int) -> int:
+    """Of what a test at length repeats; all of it where NIGHTLY is set."""
+    return number if NIGHTLY else number // 3
+
+
 def test_laws_of_the_block_pool() -> None:
     explore(BlockMachine, 50)
 
@@ -888,9 +895,9 @@ def drive_steps(rng: random.Random, num_operations: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("drive", [drive_blocks, drive_cache, drive_steps])
-def test_laws_hold_for_a_million_operations(drive: Callable[[random.Random, int], None]) -> None:
-    """A third of a million each: 100 operations in a world, then the next one. The message has a failure's seed."""
-    for seed in range(1_000_000 // 3 // 100 + 1):
+def test_laws_hold_for_long(drive: Callable[[random.Random, int], None]) -> None:
+    """At night a third of a million each: 100 operations a world. The message has a failure's seed."""
+    for seed in range(a_third(1_000_000 // 3 // 100 + 1)):
         try:
             drive(random.Random(seed), 100)
         except Exception as error:

@@ -27,6 +27,7 @@ from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.recovery import MAX_FAILURES
 from mini_vllm.step import LayerKVSpec, Logprob, ModelInfo, SampledToken, SamplingRow, StepInput, StepOutput
+from mini_vllm.test_core_properties import a_third
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.input_batch import InputBatch
 from mini_vllm.worker.memory import KVCachePlan
@@ -127,7 +128,7 @@ QUICK = ("v1", "sequence_group")
 variants = pytest.mark.parametrize(
     "variant", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in VARIANTS]
 )
-POINTS = pytest.mark.parametrize("num_points", [12, pytest.param(120, marks=pytest.mark.slow)])
+POINTS = pytest.mark.parametrize("num_points", [12, pytest.param(a_third(120), marks=pytest.mark.slow)])
 SHARED = [5, 9, 20, 31, 42, 53, 64, 75]
 
 
@@ -287,7 +288,7 @@ def test_an_error_at_any_line_is_survived_or_passed_on(variant: str, num_points:
     assert num_survived > num_points // 2
 
 
-@pytest.mark.parametrize("num_points", [8, pytest.param(120, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_points", [8, pytest.param(a_third(120), marks=pytest.mark.slow)])
 def test_an_interruption_at_any_line_of_a_beam_search_changes_no_beam(num_points: int) -> None:
     def search(llm: LLM) -> Any:
         found = llm.beam_search([SHARED, [3, 4]], BeamSearchParams(3, 6))

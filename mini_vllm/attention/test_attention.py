@@ -164,7 +164,7 @@ def assert_close(output: Tensor, expected: Tensor, values: list[Tensor]) -> None
     assert error <= bound, (float(error), float(bound))
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", [name for name in BACKENDS if name not in TRITON])  # theirs is in test_triton.py
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_backend_equals_dense_attention_in_float64(name: str, data: st.DataObject) -> None:
@@ -175,9 +175,6 @@ def test_backend_equals_dense_attention_in_float64(name: str, data: st.DataObjec
     head_dim = data.draw(st.sampled_from([2, 8, 16, 20, 32, 64]), label="head_dim")
     if name == "reference":  # it goes one query at a time
         spans = [(start, min(num_tokens, 12)) for start, num_tokens in spans]
-    if name == "triton-simple":  # one query and one head, and in the interpreter a millisecond a block
-        spans, num_kv_heads = [(min(start, 20), min(num_tokens, 2)) for start, num_tokens in spans[:2]], 1
-        block_size, group_size = max(block_size, 4), min(group_size, 3)
     window = data.draw(st.none() | st.integers(1, 2 * block_size + 2), label="sliding_window")
     dtype = data.draw(st.sampled_from([torch.float32, torch.bfloat16, torch.float16]), label="dtype")
     batch = make_batch(
@@ -188,7 +185,7 @@ def test_backend_equals_dense_attention_in_float64(name: str, data: st.DataObjec
         head_dim=head_dim,
         dtype=dtype,
         seed=data.draw(st.integers(0, 1000), label="seed"),
-    ).to(device_of(name))
+    )
     expected = dense_attention(batch, window)
     output = batch.run(name, window)
     assert output.dtype == dtype

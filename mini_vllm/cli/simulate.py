@@ -17,7 +17,15 @@ from mini_vllm.errors import InvalidParameterError, is_int, shown
 from mini_vllm.observe.files import make_folder, printable, read_lines, read_text, write_file
 from mini_vllm.simulator import fleet
 from mini_vllm.simulator import plots as drawing
-from mini_vllm.simulator.fleet import ROUTINGS, Simulation, policy_config, policy_names
+from mini_vllm.simulator.fleet import (
+    BALANCE_ABS_THRESHOLD,
+    BALANCE_REL_THRESHOLD,
+    CACHE_THRESHOLD,
+    ROUTINGS,
+    Simulation,
+    policy_config,
+    policy_names,
+)
 from mini_vllm.simulator.metrics import SLO, Metrics, QuantileSketch, RequestRecord
 from mini_vllm.simulator.step_time import StepTimeModel
 from mini_vllm.simulator.workload import FORMATS, TraceRequest, lognormal_lengths, scale_rate, synthetic
@@ -26,6 +34,12 @@ CALIBRATIONS = Path(__file__).parent.parent / "simulator" / "calibrations"
 BUNDLED = sorted(path.stem for path in CALIBRATIONS.glob("*.json"))
 MAX_REQUESTS = 10_000_000
 MAX_CALIBRATION_BYTES = 1 << 20
+ROUTING_HELP = (
+    f"{', '.join(ROUTINGS)}. prefix_aware: to the replica with the longest cached prefix, if it is more than "
+    f"{CACHE_THRESHOLD:.0%} of the prompt. To the least loaded one, as SGLang's router does, when the busiest has more "
+    f"than {BALANCE_ABS_THRESHOLD} requests more than the idlest, and {BALANCE_REL_THRESHOLD:g} times as many. A "
+    "replica that has served no request yet is used before a busy one."
+)
 SWEEP = (0.5, 0.75, 1.0, 1.25, 1.5)  # the rates of --plots, as shares of the rate that is asked for
 
 
@@ -53,7 +67,7 @@ def simulate(
     slo_ttft: Annotated[float, typer.Option(help="Seconds to the first token of a good request.")] = 2.0,
     slo_itl: Annotated[float, typer.Option(help="Seconds between two tokens of a good request.")] = 0.1,
     replicas: Annotated[int, typer.Option(min=1, help="How many engines.")] = 1,
-    routing: Annotated[str, typer.Option(help=f"{', '.join(ROUTINGS)}.")] = "round_robin",
+    routing: Annotated[str, typer.Option(help=ROUTING_HELP)] = "round_robin",
     out: Annotated[Path | None, typer.Option(dir_okay=False, help="Write a JSON line for every request here.")] = None,
     plots: Annotated[Path | None, typer.Option(file_okay=False, help="Draw load.png and timeline.png here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -192,6 +206,7 @@ COLUMNS = (
     Column("tokens/s", lambda report: f"{report['output_tokens_per_s']:,.0f}"),
     Column("makespan", lambda report: f"{report['makespan']:,.1f}"),
     Column("refused", lambda report: f"{report['refused']:,}"),
+    Column("requests per replica", lambda report: " ".join(map(str, report["requests_per_replica"]))),
 )
 
 

@@ -714,7 +714,7 @@ def test_hostile_calls_with_a_model(call: Call, folder: Path, monkeypatch: pytes
     check(*run(*arguments), wanted=status, message=message)
 
 
-FAILING = [("generate", "hi"), ("chat", "-m", "hi")]
+FAILING = [("generate", "hi", "--num-kv-blocks", "9"), ("chat", "-m", "hi", "--num-kv-blocks", "9")]
 
 
 @pytest.mark.parametrize("call", FAILING, ids=" ".join)

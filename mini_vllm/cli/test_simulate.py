@@ -71,7 +71,9 @@ def test_options_reach_the_simulator(mooncake: Path) -> None:
     assert report("--max-model-len", 1000)["refused"] == 12
     assert report("--slo-ttft", 1e-6)["good_share"] == 0.0 < plain["good_share"]
     assert report("--max-num-batched-tokens", 64)["steps"] > plain["steps"]
-    assert report("--replicas", 2, "--routing", "prefix_aware")["prefix_hits"] == plain["prefix_hits"]
+    followed = report("--replicas", 2, "--routing", "prefix_aware")
+    assert followed["prefix_hits"] == plain["prefix_hits"]
+    assert sum(followed["requests_per_replica"]) == 12
     assert report("--replicas", 3)["prefix_hits"] < plain["prefix_hits"]
 
 
@@ -81,7 +83,9 @@ def test_it_says_what_was_simulated(azure: Path) -> None:
     engine, slo = (f"version {__version__}", "max_num_batched_tokens 2048"), ("TTFT within 2 s", "exact to 0.5 %")
     for part in (*arrivals, *steps, *engine, *slo):
         assert part in " ".join(told.split())
-    about = json.loads(run("simulate", "--poisson", 5, "--num-requests", 9, "--seed", 4, "--json").output)["about"]
+    about = json.loads(
+        run("simulate", "--poisson", 5, "--num-requests", 9, "--seed", 4, "--json", "--scheduler", "v1").output
+    )["about"]
     assert (about["arrivals"]["seed"], about["steps"]["kind"], about["quantile_error"]) == (4, "derived", 0.005)
 
 
@@ -102,7 +106,7 @@ def test_a_line_for_every_request(azure: Path, tmp_path: Path) -> None:
 
 
 def test_random_arrivals_repeat(tmp_path: Path) -> None:
-    command = ("simulate", "--poisson", 5, "--num-requests", 30, "--input-len", 50, "--output-len", 5)
+    command = ("simulate", "--poisson", 5, "--num-requests", 30, "--input-len", 50, "--scheduler", "v1")
     first, again, other = (run(*command, "--seed", seed).output for seed in (1, 1, 2))
     assert first == again != other
 

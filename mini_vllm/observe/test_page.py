@@ -105,7 +105,7 @@ def test_trace_of_a_scenario_writes_a_page(tmp_path: Path) -> None:
 def test_trace_of_prompts_writes_a_page_with_the_texts(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     page = tmp_path / "page.html"
-    run("What is a KV block?", "--max-tokens", "8", "--html", str(page))
+    run("What is a KV block?", "--max-tokens", "8", "--num-kv-blocks", "50", "--html", str(page))
     elements = Elements(page.read_text(encoding="utf-8"))
     assert "What is a KV block?" in elements.of("p")[0][1]
     assert json.loads(elements.of("script")[0][1])["requests"][0]["prompt_text"] == "What is a KV block?"

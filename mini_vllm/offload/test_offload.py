@@ -38,11 +38,13 @@ from mini_vllm.test_core_properties import (
     CHOICES,
     DOMAINS,
     EXAMPLES,
+    NIGHTLY,
     PROMPTS,
     SALTS,
     Cache,
     Options,
     StepWorld,
+    a_third,
     check_pool,
     explore,
     prefix,
@@ -236,13 +238,13 @@ NUM_COPIED = [0]  # blocks that came back, in all examples
 
 def test_laws_of_the_swapping_scheduler() -> None:
     NUM_COPIED[0] = 0
-    explore(SwapMachine, 50)
-    assert NUM_COPIED[0] > EXAMPLES // 2  # the positive control
+    explore(SwapMachine, 25)
+    assert NUM_COPIED[0] > EXAMPLES // 4  # the positive control
 
 
 @pytest.mark.slow
 def test_laws_of_the_swapping_scheduler_at_length() -> None:
-    explore(SwapMachine, 1000)
+    explore(SwapMachine, a_third(1000))
 
 
 # --- the scheduler, step by step --------------------------------------------------------------------------------------
@@ -707,7 +709,7 @@ LATTICE = list(
 )
 
 
-@pytest.mark.parametrize("stride", [17, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [17, pytest.param(1 if NIGHTLY else 3, marks=pytest.mark.slow)])
 def test_no_token_changes_and_none_is_computed_twice(make_engine: MakeEngine, expected: Tokens, stride: int) -> None:
     num_swapped = 0
     for mode, caching, policy, budget, block_size, num_cpu_blocks in LATTICE[::stride]:

@@ -28,6 +28,7 @@ from mini_vllm.errors import DuplicateRequestError, GroupTooLargeError, RequestF
 from mini_vllm.frontend.output_processor import REPLACEMENT, CompletionOutput, RequestOutput
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.step import StepInput, StepOutput
+from mini_vllm.test_core_properties import a_third
 from mini_vllm.test_recovery import Fault, FaultError, Injector, ShadowExecutor, assert_idle
 
 pytestmark = pytest.mark.usefixtures("silent_log")
@@ -430,10 +431,10 @@ def resident_bytes() -> int:
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_faults_of_every_kind_lose_nobody_and_change_nobody(scheduler: str) -> None:
-    seen = soak(scheduler, range(6), 25)
-    assert seen["requests"] >= 150
-    assert seen["ended"] > 120
-    assert seen["failed steps"] > 50
+    seen = soak(scheduler, range(4), 25)
+    assert seen["requests"] >= 100
+    assert seen["ended"] > 80
+    assert seen["failed steps"] > 30
 
 
 KINDS = [
@@ -448,16 +449,16 @@ KINDS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_thousands_of_requests_among_faults_of_every_kind(scheduler: str) -> None:
-    """2,520 requests each, 20,160 in all. The message has the world of a failure; -s shows what was met."""
+    """2,520 requests each at night, 20,160 in all. The message has the world of a failure; -s shows what was met."""
     for index in range(NUM_SPECS):
         clean(index)
-    seen = soak(scheduler, range(1000, 1030), 30)
+    seen = soak(scheduler, range(1000, 1000 + a_third(30)), 30)
     warm = resident_bytes()
-    seen += soak(scheduler, range(1030, 1084), 30)
+    seen += soak(scheduler, range(1030, 1030 + a_third(54)), 30)
     growth = resident_bytes() - warm
     print(scheduler, f"{growth / 2**20:.1f} MiB more", dict(sorted(seen.items())))  # noqa: T201
-    assert seen["requests"] >= 2520
-    assert seen["ended"] > 2000
+    assert seen["requests"] >= a_third(2520)
+    assert seen["ended"] > a_third(2000)
     assert not [kind for kind in KINDS if not seen[kind]]
     assert bool(seen["swapped in"]) == ("num_cpu_blocks" in SCHEDULERS[scheduler] and scheduler != "sequence_group")
     assert bool(seen["forked"]) == scheduler.startswith("sequence_group")

@@ -9,12 +9,19 @@ The loads are out of balance when the busiest replica has more than BALANCE_ABS_
 one, and more than BALANCE_REL_THRESHOLD times as many. Without the threshold on the prefix, a hit of one block would
 beat an empty replica, and replicas that have served no request yet would stay empty.
 
-Source: policy cache_aware of SGLang's router, with its three defaults. Two things differ here. SGLang's router guesses
-what is cached from what it has sent where, and sends a prompt without a match to the replica with the smallest guess;
-this one looks into the caches themselves, as llm-d's precise prefix-cache scorer does, and takes the fewest live
-tokens. And here no prompt joins a queue for the sake of its prefix while another replica has nothing to do. What waits
-is in no cache yet: of two equal prompts at once, neither draws the other. The router sees a replica at the end of the
-step that is under way.
+A light load is never 64 requests out of balance. When all prompts begin with the same 8,192 tokens, these thresholds
+alone send every request of a light load to one replica. So two more rules hold here. A replica that has served no
+request yet gets the prompt if the one with its prefix is busy: a cache that nothing fills draws nothing. And no prompt
+joins a queue for the sake of its prefix while another replica has nothing to do.
+
+Source: the three thresholds, their defaults and the comparisons are those of the policy cache_aware of SGLang's Model
+Gateway 0.3.2, before that SGLang's router (sgl-model-gateway/src/policies/cache_aware.rs; its documentation,
+"Cache-Aware Policy Tuning"). The two rules for replicas with nothing to do are not from there. Two more things differ.
+The gateway guesses what is cached from what it has sent where; this router looks into the caches themselves, as llm-d's
+precise prefix-cache scorer does. And without a match, or out of balance, the gateway takes the fewest requests, this
+router the fewest live tokens.
+What waits is in no cache yet: of two equal prompts at once, neither draws the other. The router sees a replica at the
+end of the step that is under way.
 """
 
 import math
@@ -63,6 +70,8 @@ def prefix_aware(replicas: Sequence[Replica], request: SimRequest, index: int) -
     best = max(replicas, key=preference) if is_balanced else None
     if best is None or preference(best)[0] <= CACHE_THRESHOLD * request.num_prompt_tokens:
         return least_loaded(replicas, request, index)
+    if best.num_requests and (unused := [replica for replica in replicas if replica.is_unused]):
+        return unused[0]
     return best if low or not best.scheduler.waiting else least_loaded(replicas, request, index)
 
 
@@ -103,7 +112,7 @@ def policy_config(policy: str, config: Mapping[str, Any]) -> dict[str, Any]:
 class Simulation(NamedTuple):
     """What simulate() returns."""
 
-    report: dict[str, Any]  # see Metrics.report
+    report: dict[str, Any]  # see Metrics.report; and requests_per_replica
     timeline: list[TimelinePoint]  # of the first replica
 
 
@@ -134,16 +143,20 @@ def simulate(
     metrics = metrics or Metrics(slo or SLO())
     replicas = [Replica(config, model, metrics, is_first=i == 0) for i in range(num_replicas)]
     route, block_size = ROUTINGS[routing], config["block_size"]
+    num_routed = [0] * num_replicas
     for index, spec in enumerate(trace):
         for replica in replicas:
             replica.run_until(spec.arrival_time)
         request = SimRequest(index, spec, block_size)
         try:
-            route(replicas, request, index).add(request)
+            chosen = route(replicas, request, index)
+            chosen.add(request)
+            num_routed[replicas.index(chosen)] += 1
         except PromptTooLongError:
             metrics.num_refused += 1
     for replica in replicas:
         replica.run_until(math.inf)
     stats = [replica.scheduler.prefix_cache_stats for replica in replicas]
     report = metrics.report(sum(each.queries for each in stats), sum(each.hits for each in stats))
+    report["requests_per_replica"] = num_routed
     return Simulation(report, metrics.timeline.points)

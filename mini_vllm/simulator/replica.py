@@ -33,6 +33,11 @@ class Replica:
         """That are unfinished."""
         return len(self.scheduler.waiting) + len(self.scheduler.running)
 
+    @property
+    def is_unused(self) -> bool:
+        """It has served no request yet, and has none: its cache is empty."""
+        return not (self.now or self.num_requests)
+
     def add(self, request: SimRequest) -> None:
         """Queue a request that arrives at or before the next step. Raises PromptTooLongError and its kin."""
         self.scheduler.add_request(request)

@@ -4,7 +4,7 @@ import gc
 import tracemalloc
 from collections import OrderedDict
 from collections.abc import Sequence
-from itertools import groupby, pairwise
+from itertools import count, groupby, pairwise
 from random import Random
 from typing import Any
 
@@ -96,7 +96,7 @@ def test_every_decision_is_that_of_the_engines_loop(policy: str, monkeypatch: py
     monkeypatch.setattr(sim_request, "HASH_BLOCK_SIZE", PER_ID)
     config = policy_config(policy, SMALL)
 
-    @settings(derandomize=True, database=None, deadline=None, max_examples=60)
+    @settings(derandomize=True, database=None, deadline=None, max_examples=25)
     @given(traces())
     def check(trace: list[TraceRequest]) -> None:
         made: list[Any] = []
@@ -265,7 +265,7 @@ def peak_memory(num_requests: int) -> int:
 def test_memory_does_not_grow_with_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # the watch over decisions would grow
     peak_memory(50)
-    assert peak_memory(1000) < 1.3 * peak_memory(250)
+    assert peak_memory(600) < 1.3 * peak_memory(250)
 
 
 def test_a_scheduler_that_gets_nowhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,9 +332,14 @@ def of_prefix(index: int, num_tokens: int = 1100) -> SimRequest:
     return SimRequest(index, TraceRequest(0.0, num_tokens, 40, tuple(range(1, num_tokens // 512 + 2))), 64)
 
 
+def of_others(index: int) -> SimRequest:
+    return SimRequest(index, TraceRequest(0.0, 70, 40, (99,)), 64)
+
+
 def test_a_prefix_draws_only_if_it_is_most_of_the_prompt() -> None:
     replicas = idle_replicas(2)
     replicas[0].add(of_prefix(0))
+    replicas[1].add(of_others(3))
     replicas[0].run_until(0.001)
     assert prefix_aware(replicas, of_prefix(1), 1) is replicas[0]
     for num_tokens, chosen in ((3500, 0), (3700, 1)):  # 1,088 of them are cached: 31 %, 29 %
@@ -344,7 +349,7 @@ def test_a_prefix_draws_only_if_it_is_most_of_the_prompt() -> None:
 def test_a_prefix_draws_nobody_when_the_loads_are_out_of_balance() -> None:
     replicas = idle_replicas(2)
     for index, each in enumerate(replicas):
-        each.add(SimRequest(index, TraceRequest(0.0, 70, 40, (99,)), 64))
+        each.add(of_others(index))
     replicas[0].add(of_prefix(3))
     replicas[0].run_until(0.001)
     index = 4
@@ -358,10 +363,23 @@ def test_a_prefix_draws_nobody_when_the_loads_are_out_of_balance() -> None:
 def test_no_prompt_queues_for_its_prefix_while_a_replica_is_idle() -> None:
     replicas = idle_replicas(2)
     replicas[0].add(of_prefix(0))
+    replicas[1].add(of_others(1))
     replicas[0].run_until(0.001)
-    replicas[0].add(of_prefix(1))
+    replicas[1].run_until(10.0)
+    assert not replicas[1].num_requests
+    assert prefix_aware(replicas, of_prefix(2), 2) is replicas[0]
+    replicas[0].add(of_prefix(2))
     assert replicas[0].scheduler.waiting
-    assert prefix_aware(replicas, of_prefix(2), 2) is replicas[1]
+    assert prefix_aware(replicas, of_prefix(3), 3) is replicas[1]
+
+
+def test_a_replica_without_a_cache_gets_a_prompt_whose_prefix_is_busy_elsewhere() -> None:
+    replicas = idle_replicas(2)
+    replicas[0].add(of_prefix(0))
+    replicas[0].run_until(0.001)
+    assert prefix_aware(replicas, of_prefix(1), 1) is replicas[1]
+    replicas[0].run_until(10.0)
+    assert prefix_aware(replicas, of_prefix(1), 1) is replicas[0]
 
 
 @pytest.mark.parametrize("routing", ROUTINGS)
@@ -384,6 +402,34 @@ def test_no_replica_starves(routing: str, seed: int, monkeypatch: pytest.MonkeyP
     counts = sorted(map(served.count, set(served)))
     assert len(counts) == 4, "a replica got nothing"
     assert counts[0] > 0.5 * len(trace) / 4, counts
+
+
+def one_system_prompt(num_conversations: int, rate: float) -> list[TraceRequest]:
+    """Conversations of four turns, 10 s apart on average. All begin with the same 8,192 tokens."""
+    rng, trace, start, fresh = Random(0), [], 0.0, count(16)
+    for _ in range(num_conversations):
+        start += rng.expovariate(rate / 4)
+        time, ids = start, list(range(16))
+        for _ in range(4):
+            ids += [next(fresh), next(fresh)]
+            trace.append(TraceRequest(time, HASH_BLOCK_SIZE * len(ids), 128, tuple(ids)))
+            time += rng.expovariate(0.1)
+    return sorted(trace)
+
+
+def test_a_long_prefix_of_all_prompts_leaves_no_replica_unused() -> None:
+    """The load is light: no replica is ever 64 requests ahead of another one."""
+    trace, config = one_system_prompt(60, 8), {**FLEET, "num_blocks": 4000, "max_num_seqs": 256}
+    steps = StepTimeModel((0.005, 0, 2e-5, 0, 0, 0))
+    reports = {
+        routing: simulate(trace, config, steps, num_replicas=8, routing=routing).report
+        for routing in ("prefix_aware", "round_robin")
+    }
+    served = reports["prefix_aware"]["requests_per_replica"]
+    assert sum(served) == len(trace)
+    assert len(served) == 8
+    assert min(served) > 0, served
+    assert reports["prefix_aware"]["prefix_hit_rate"] > 1.05 * reports["round_robin"]["prefix_hit_rate"]
 
 
 def test_two_replicas_that_share_nothing_are_two_engines() -> None:

@@ -96,9 +96,9 @@ def support(logits, temperature, min_p, top_k, top_p):
     return [set(row.nonzero().flatten().tolist()) for row in scores > -INF]
 
 
-def test_trap_53_the_support_is_the_oracles_on_10_000_random_rows():
+def test_trap_53_the_support_is_the_oracles_on_3000_random_rows():
     rng = np.random.default_rng(0)
-    num_rows, vocab_size = 10_000, 24
+    num_rows, vocab_size = 3000, 24
     logits = rng.normal(0, 2, (num_rows, vocab_size)).astype(np.float32)
     logits[::2] = np.round(logits[::2])  # ties, as bf16 has them
     temperature = rng.choice([0.25, 1.0, 2.0], num_rows).tolist()
@@ -117,7 +117,7 @@ def test_trap_53_what_is_drawn_is_in_the_support_and_follows_it():
     logits = np.array([2.0, 1.0, 1.0, 0.0, 0.0, -1.0, 3.0, -INF], np.float32)
     settings = {"temperature": 1.5, "top_k": 4, "top_p": 0.85}
     allowed = sorted(oracle_support(logits, 1.5, 0.0, 4, 0.85))
-    counts = np.bincount(draws(logits, 20_000, seed=3, **settings), minlength=8)
+    counts = np.bincount(draws(logits, 5000, seed=3, **settings), minlength=8)
     assert set(np.flatnonzero(counts)) == set(allowed)
     assert abs(chi_square_z(counts[allowed], softmax(logits[allowed] / 1.5))) < 3
 
@@ -227,8 +227,8 @@ def test_neighbours_are_independent(varied):
 def test_draws_follow_the_distribution_along_each_key(varied):
     rng = np.random.default_rng(5)
     logits = rng.normal(0, 1, 50).astype(np.float32)
-    keys = torch.tensor([make_row(**{varied: i}).key for i in range(40_000)])
-    tokens = race(torch.from_numpy(logits).expand(40_000, -1), keys).numpy()
+    keys = torch.tensor([make_row(**{varied: i}).key for i in range(10_000)])
+    tokens = race(torch.from_numpy(logits).expand(10_000, -1), keys).numpy()
     p = softmax(logits)
     assert abs(chi_square_z(np.bincount(tokens, minlength=50), p)) < 3
     pairs = np.bincount((tokens[:-1] % 5) * 5 + tokens[1:] % 5, minlength=25)

@@ -143,7 +143,7 @@ def check_conservation(kv: HybridManager, requests: Sequence[Request]) -> None:
 
 def test_two_groups_of_layers_share_a_pool() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(150):
+    for seed in range(100):
         rng = random.Random(seed)
         kv, contents = HybridManager(rng.randint(20, 36), 4), Contents()
         budget = rng.choice((5, 16, 64))
@@ -252,10 +252,9 @@ def run_with_drafts(seed: int, accuracy: float) -> tuple[list[list[int]], int, i
     return [r.output_token_ids for r in requests], num_steps, num_accepted
 
 
-@pytest.mark.parametrize("start", range(0, 300, 100))
-def test_drafts_change_no_token_and_save_steps(start: int) -> None:
+def test_drafts_change_no_token_and_save_steps() -> None:
     num_steps: Counter[str] = Counter()
-    for seed in range(start, start + 100):
+    for seed in range(100):
         plain, num_plain, _ = run_with_drafts(seed, accuracy=0)
         drafted, num_drafted, num_accepted = run_with_drafts(seed, accuracy=0.67)
         assert drafted == plain, seed
@@ -320,6 +319,7 @@ def serve(pipe: Connection, config: EngineConfig) -> None:
             pipe.send(error)
 
 
+@pytest.mark.slow
 def test_steps_in_another_process_give_the_same_tokens(checkpoint: Path) -> None:
     """Chunks, preemptions, penalties, choices and an abort, over pickled steps."""
     from mini_vllm.engine import LLMEngine

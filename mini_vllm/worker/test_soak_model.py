@@ -18,6 +18,7 @@ import torch
 
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.frontend.output_processor import CompletionOutput
+from mini_vllm.test_core_properties import a_third
 from mini_vllm.test_recovery import assert_idle
 
 pytestmark = pytest.mark.usefixtures("silent_log")
@@ -190,14 +191,14 @@ def soak(checkpoint: Path, variant: str, num_specs: int, seed: int) -> Counter[s
 @pytest.mark.parametrize(
     "variant", [pytest.param(name, marks=() if name == "v1" else pytest.mark.slow) for name in VARIANTS]
 )
-@pytest.mark.parametrize("num_specs", [24, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_specs", [24, pytest.param(a_third(300), marks=pytest.mark.slow)])
 def test_requests_whose_logits_are_no_numbers_spoil_nobody(checkpoint: Path, variant: str, num_specs: int) -> None:
     seen = soak(checkpoint, variant, num_specs, seed=1)
     assert seen["healthy"] > num_specs
     assert seen["logits"] > num_specs / 8
-    if num_specs > 100:
+    if num_specs >= 100:
         kinds = ["penalty", "NaN in the prompt", "layer raised", *(f"logits {value}" for value in VALUES)]
-        assert not [kind for kind in kinds if seen[kind] < 10]
+        assert not [kind for kind in kinds if seen[kind] < num_specs // 30]
 
 
 @pytest.mark.parametrize("variant", ["v1", "sequence_group"])

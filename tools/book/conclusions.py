@@ -5,8 +5,8 @@
 
 A figure comes from a steady state (mini_vllm/simulator/steady_state.py) of three seeds. It is simulated with so many
 requests of each seed, and again with twice as many (NUM_REQUESTS). A comparison has to hold at both lengths, and the
-95 % intervals have to leave no doubt. test_conclusions.py tries each sentence again, and looks whether its page still
-says it.
+95 % intervals have to leave no doubt. A p99 has no interval: each of the three runs has to be below each of the other
+three. test_conclusions.py tries each sentence again, and looks whether its page still says it.
 """
 
 import math
@@ -14,8 +14,8 @@ import re
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from datetime import date
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 from mini_vllm.simulator.fleet import policy_config  # noqa: E402
 from mini_vllm.simulator.metrics import SLO  # noqa: E402
-from mini_vllm.simulator.steady_state import Interval, SteadyState, random_traces, steady_state  # noqa: E402
+from mini_vllm.simulator.steady_state import Interval, Spread, SteadyState, random_traces, steady_state  # noqa: E402
 from mini_vllm.simulator.step_time import StepTimeModel  # noqa: E402
 from mini_vllm.simulator.workload import lognormal_lengths  # noqa: E402
 from tools.book.load import CALIBRATION, INPUT_LEN, LENGTH_CV, OUTPUT_LEN, SEEDS  # noqa: E402
@@ -57,7 +57,7 @@ States = Mapping[Load, SteadyState]
 
 
 class Less(NamedTuple):
-    """The first load's figure, `times` times, is below the second one's for certain: the intervals do not overlap."""
+    """The first load's figure, `times` times, is below the second one's: their intervals or runs do not overlap."""
 
     figure: str
     less: Load
@@ -74,13 +74,12 @@ class Less(NamedTuple):
         return f"{less}{self.figure} ({self.less}) < {more}{self.figure} ({self.more})"
 
     def found(self, states: States) -> tuple[bool, str]:
-        less, more = (states[load].figures[self.figure] for load in self.loads)
-        scaled = Interval(less.mean * self.times, less.half_width * self.times)
-        return scaled.is_below(more), f"{shown(less)} and {shown(more)}"
+        less, more = (figure(states[load], self.figure) for load in self.loads)
+        return is_below(type(less)(*(self.times * value for value in less)), more), f"{less} and {more}"
 
 
 class Alike(NamedTuple):
-    """The intervals of both loads overlap: the simulation does not tell which one is better."""
+    """The intervals or runs of both loads overlap: the simulation does not tell which one is better."""
 
     figure: str
     one: Load
@@ -94,8 +93,8 @@ class Alike(NamedTuple):
         return f"{self.figure} ({self.one}) ≈ {self.figure} ({self.other})"
 
     def found(self, states: States) -> tuple[bool, str]:
-        one, other = (states[load].figures[self.figure] for load in self.loads)
-        return not (one.is_below(other) or other.is_below(one)), f"{shown(one)} and {shown(other)}"
+        one, other = (figure(states[load], self.figure) for load in self.loads)
+        return not (is_below(one, other) or is_below(other, one)), f"{one} and {other}"
 
 
 class Bound(NamedTuple):
@@ -116,8 +115,8 @@ class Bound(NamedTuple):
         return f"{low}{self.figure} ({self.load}){high}"
 
     def found(self, states: States) -> tuple[bool, str]:
-        mean, width = figure = states[self.load].figures[self.figure]
-        return self.low <= mean - width and mean + width <= self.high, shown(figure)
+        mean, width = found = states[self.load].figures[self.figure]
+        return self.low <= mean - width and mean + width <= self.high, str(found)
 
 
 class Capacity(NamedTuple):
@@ -146,19 +145,31 @@ class Conclusion(NamedTuple):
     rests_on: tuple[Less | Alike | Bound | Capacity, ...]
 
 
-def shown(figure: Interval) -> str:
-    return f"{figure.mean:.3g} ± {figure.half_width:.2g}"
+def figure(state: SteadyState, name: str) -> Interval | Spread:
+    return state.tails[name] if name in state.tails else state.figures[name]
 
 
-@cache
+def is_below(one: Interval | Spread, other: Interval | Spread) -> bool:
+    assert type(one) is type(other)
+    return one.is_below(other)  # type: ignore[arg-type]
+
+
+def judged(state: SteadyState, slo: SLO) -> SteadyState:
+    """A state that was simulated with the default limits, with others: only shares of good requests depend on them."""
+    if slo == SLO():
+        return state
+    by_gaps, by_tpot = state.good_shares(slo)
+    return replace(state, figures={"good_share": by_gaps, "good_share_by_tpot": by_tpot}, tails={})
+
+
 def simulate_load(load: Load, num_requests: int) -> SteadyState:
-    """Its steady state, from num_requests requests of each seed."""
+    """The steady state of a load at the default limits, from num_requests requests of each seed."""
     model = StepTimeModel.from_json(CALIBRATION.read_text(encoding="utf-8"))
     config: dict[str, Any] = {**model.about["engine"], "max_num_batched_tokens": load.budget}
     if load.num_blocks is not None:
         config |= {"num_blocks": load.num_blocks, "max_model_len": 16_384}
     traces = random_traces(load.rate, num_requests, lognormal_lengths(*load.lengths), SEEDS)
-    return steady_state(traces, policy_config(load.scheduler, config), model, slo=load.slo)
+    return steady_state(traces, policy_config(load.scheduler, config), model)
 
 
 def says(page: str, sentence: str) -> bool:
@@ -235,12 +246,17 @@ CONCLUSIONS = (
 )
 
 
+def simulate_all(num_requests: int) -> States:
+    """Every load that a conclusion rests on. Loads that differ in their limits are simulated once."""
+    loads = {load for each in CONCLUSIONS for basis in each.rests_on for load in basis.loads}
+    simulated = {load: simulate_load(load, num_requests) for load in {each._replace(slo=SLO()) for each in loads}}
+    return {load: judged(simulated[load._replace(slo=SLO())], load.slo) for load in loads}
+
+
 def main() -> int:
     """The exit status: 1 if a comparison does not hold."""
-    loads = sorted({load for each in CONCLUSIONS for basis in each.rests_on for load in basis.loads}, key=str)
     with ProcessPoolExecutor() as pool:
-        jobs = {n: {load: pool.submit(simulate_load, load, n) for load in loads} for n in NUM_REQUESTS}
-        states = {n: {load: job.result() for load, job in by_load.items()} for n, by_load in jobs.items()}
+        states = dict(zip(NUM_REQUESTS, pool.map(simulate_all, NUM_REQUESTS), strict=True))
     lines, all_hold = [], True
     for page, sentence, rests_on in CONCLUSIONS:
         lines += ["", f"## {sentence}", "", f"In docs/{page}.", ""]
@@ -266,8 +282,9 @@ arrive at random, at three seeds. Step times are derived from an H100's data she
 The lengths of prompts and answers are means. A good request has its first token within 2 s and its gaps, or their mean
 (TPOT), within 0.1 s, where no other limits are named.
 
-Times are in seconds; ± is the half-width of a 95 % interval. "<" holds if the intervals do not overlap, at both
-lengths; "≈" holds if they do.
+Times are in seconds; ± is the half-width of a 95 % interval. A p99 has no interval; the lowest and the highest of the
+three runs stand in brackets. "<" holds if the intervals, or the runs, do not overlap, at both lengths; "≈" holds if
+they do.
 
 {date}; simulated, so any machine gives the same. Again: `python tools/book/conclusions.py --write`.
 """

@@ -1,10 +1,11 @@
 """The numbers behind docs/load.md: `python tools/book/load.py [--check]`, about half an hour of two cores.
 
 One simulated H100 (mini_vllm/simulator, the derived calibration) serves requests that arrive at random; for every
-scheduler, budget and load one point: TTFT and ITL of the steady state, each with the half-width of its interval, or
-that there is none, because the load is over the capacity. They are written to docs/assets/load.json, which the page's
-sliders move through, and a few of them as a table between `<!-- load: RATE -->` and `<!-- /load -->`. --check runs some
-of the points again and writes nothing; exit status 1 if one of them is not in the file, or the table is not from it.
+scheduler, budget and load one point: TTFT and ITL of the steady state, or that there is none, because the load is over
+the capacity. A p50 has the half-width of its interval. A p99 has none (mini_vllm/simulator/steady_state.py says why).
+They are written to docs/assets/load.json, which the page's sliders move through, and a few of them as a table between
+`<!-- load: RATE -->` and `<!-- /load -->`. --check runs some of the points again and writes nothing; exit status 1 if
+one of them is not in the file, or the table is not from it.
 """
 
 import json
@@ -34,7 +35,7 @@ FIGURES = ("ttft p50", "ttft p99", "itl p50", "itl p99")
 CHECKED = (("v1", 512, 8), ("prefill_first", 2048, 12))
 OVER = "over capacity"
 
-Point = list[list[float]]  # [figure, half-width] in milliseconds, in the order of FIGURES
+Point = list[list[float]]  # in milliseconds, in the order of FIGURES: [figure, half-width], of a p99 [figure]
 
 
 def point(scheduler: str, budget: int, rate: float) -> Point | None:
@@ -46,7 +47,8 @@ def point(scheduler: str, budget: int, rate: float) -> Point | None:
     state = steady_state(traces, policy_config(scheduler, config), model)
     if state.is_over_capacity:
         return None
-    return [[float(f"{1000 * value:.3g}") for value in state.figures[name]] for name in FIGURES]
+    found = ([state.tails[name].mean] if name in state.tails else state.figures[name] for name in FIGURES)
+    return [[float(f"{1000 * value:.3g}") for value in each] for each in found]
 
 
 def row(scheduler: str, budget: int) -> list[Point | None]:
@@ -64,11 +66,14 @@ def table_of(points: dict[str, dict[str, list[Point | None]]], rate: int) -> str
     for scheduler, by_budget in points.items():
         for budget in SHOWN:
             figures = by_budget[str(budget)][RATES.index(rate)]
-            cells = (
-                [f"{shown(mean, 3)} ± {shown(width, 2)}" for mean, width in figures] if figures else [OVER, "", "", ""]
-            )
+            cells = list(map(cell, figures)) if figures else [OVER, "", "", ""]
             lines.append(f"| {scheduler} | {budget:,} | {' | '.join(cells)} |")
     return f"<!-- load: {rate} -->\n" + "\n".join(lines) + "\n<!-- /load -->"
+
+
+def cell(figure: list[float]) -> str:
+    mean, *width = figure
+    return " ± ".join([shown(mean, 3), *(shown(each, 2) for each in width)])
 
 
 def shown(milliseconds: float, digits: int) -> str:

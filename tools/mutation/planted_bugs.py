@@ -176,7 +176,7 @@ def is_found(name: str, module: str, old: str, new: str, tests: Sequence[str]) -
             raise SystemExit(f"{name}: {module}.py has no longer {old!r}")
         path.write_text(source.replace(old, new))
         arguments = ["-q", "-x", "-p", "no:cacheprovider", "--import-mode=importlib", f"--rootdir={folder}"]
-        arguments += ["-m", "not slow", "-k", name]
+        arguments += ["-m", "not slow and not nightly", "-k", name]
         command = [sys.executable, "-m", "pytest", *arguments, *(str(copy / f"{stem}.py") for stem in tests)]
         environment = os.environ | {"PYTHONPATH": folder}
         try:

@@ -92,7 +92,7 @@ def is_found(file: str, old: str, new: str) -> bool:
             "--import-mode=importlib",
             f"--rootdir={folder}",
             "-m",
-            "not slow",
+            "not slow and not nightly",
         ]
         run = subprocess.run(
             [sys.executable, "-m", "pytest", *arguments, *(str(copy / name) for name in TESTS)],

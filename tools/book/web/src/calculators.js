@@ -263,9 +263,10 @@ const load = {
     return Object.entries(LOAD.points).map(([scheduler, budgets]) => {
       const point = budgets[v.budget][at];
       if (!point) return [scheduler, "over capacity: the queue grows for as long as requests arrive"];
-      const [ttft50, ttft99, itl50, itl99] = point.map(
-        ([figure, width]) => `${rounded(figure)} ± ${rounded(Number(width.toPrecision(2)))} ms`,
-      );
+      const [ttft50, ttft99, itl50, itl99] = point.map(([figure, ...width]) => {
+        const shown = [figure, ...width.map((each) => Number(each.toPrecision(2)))];
+        return `${shown.map((each) => rounded(each)).join(" ± ")} ms`;
+      });
       return [scheduler, `TTFT ${ttft50}, p99 ${ttft99}; ITL ${itl50}, p99 ${itl99}`];
     });
   },
