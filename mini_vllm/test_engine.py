@@ -96,7 +96,7 @@ def preempt(engine: LLMEngine) -> None:
 # --- the three laws -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("budget", [1, 2, 3, 5, 8, 20, 21, 22])
+@pytest.mark.parametrize("budget", [1, 8, 21])
 def test_chunked_prefill_matches_unchunked_output(make_engine: MakeEngine, budget: int) -> None:
     whole = make_engine(max_num_batched_tokens=64)
     chunked = make_engine(max_num_batched_tokens=budget)
@@ -105,7 +105,7 @@ def test_chunked_prefill_matches_unchunked_output(make_engine: MakeEngine, budge
     assert_idle(chunked)
 
 
-@pytest.mark.parametrize("block_size", [1, 3, 4, 7, 16])
+@pytest.mark.parametrize("block_size", [1, 4, 16])
 def test_prefix_caching_matches_no_caching_output(make_engine: MakeEngine, block_size: int) -> None:
     cold = make_engine(block_size=block_size, enable_prefix_caching=False)
     warm = make_engine(block_size=block_size)

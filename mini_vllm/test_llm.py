@@ -202,16 +202,7 @@ def test_a_checkpoint_without_tokenizer_works_with_token_ids(checkpoint: Path) -
 # --- bounds -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "template",
-    [
-        "{% for i in range(99999) %}{% for j in range(1500) %}{% endfor %}{% endfor %}",
-        "{{ 'a' * 10**7 }}",
-        "{{ 1 / 0 }}",
-        pytest.param("{{ nothing.nowhere }}", marks=pytest.mark.slow),
-        pytest.param("{% if %}", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("template", ["{{ 'a' * 10**7 }}", "{{ 1 / 0 }}"])
 def test_a_chat_template_has_limits_and_the_next_conversation_works(llm: LLM, template: str) -> None:
     with pytest.raises(RequestRefusedError, match="the chat template"):
         llm.chat(ask("What is a KV block?"), GREEDY, chat_template=template)

