@@ -431,7 +431,7 @@ def resident_bytes() -> int:
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_faults_of_every_kind_lose_nobody_and_change_nobody(scheduler: str) -> None:
-    seen = soak(scheduler, range(4), 25)
+    seen = soak(scheduler, range(4, 8), 25)
     assert seen["requests"] >= 100
     assert seen["ended"] > 80
     assert seen["failed steps"] > 30
