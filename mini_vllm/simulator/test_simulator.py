@@ -186,7 +186,7 @@ def conversations(num_requests: int, seed: int = 0) -> list[TraceRequest]:
 
 @pytest.mark.parametrize(("block_size", "num_blocks"), [(512, 30), (512, 60), (128, 200), (64, 20_000)])
 def test_hits_of_requests_one_by_one_are_those_of_an_lru_cache(block_size: int, num_blocks: int) -> None:
-    trace = conversations(250)
+    trace = conversations(150)
     config = {"block_size": block_size, "num_blocks": num_blocks, "max_num_seqs": 8, "max_num_batched_tokens": 8192}
     report = simulate(trace, config, StepTimeModel((0.01, 0, 0, 0, 0, 0))).report
     hits, bound = lru_hits(trace, block_size, num_blocks - 1)
