@@ -347,12 +347,11 @@ def test_a_test_that_kills_the_process_costs_itself_alone(tmp_path: Path) -> Non
 
 
 def test_other_limits_hold_in_the_process_too(tmp_path: Path) -> None:
+    """It ends what hangs by itself, and says where that was, before it is ended from outside."""
     file = tmp_path / "mine.py"
     file.write_text(Case(call="while num_new_tokens == 9: pass", answer=RIGHT).text)
     with limits(0.5, 0.2):
         results = isolated.grade(HOSTILE, file)
-    assert {result.outcome for result in results} == {PASSED, HANG}
-    file.write_text(Case(call="time.sleep(1000)").text)
-    with limits(0.5, 0.2):
-        results = isolated.grade(HOSTILE, file)
-    assert "it did not come back within 0.5 s" in results[0].message
+    hung = [result.message for result in results if result.outcome == HANG]
+    assert hung
+    assert all("it was at mine.py:" in message for message in hung)
