@@ -81,7 +81,7 @@ def test_the_page_says_it(each: Conclusion) -> None:
 
 @pytest.mark.slow
 def test_they_hold() -> None:
-    """At the shorter length by day, at the longer one at night. One test, and so one process: a load is simulated once."""
+    """At the shorter length by day, at the longer one at night; in one process, where a load is simulated once."""
     states = simulate_all(NUM_REQUESTS[bool(os.environ.get("NIGHTLY"))])
     found = {basis: basis.found(states) for each in CONCLUSIONS for basis in each.rests_on}
     assert [f"{basis}: {text}" for basis, (holds, text) in found.items() if not holds] == []
