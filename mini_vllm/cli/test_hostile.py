@@ -154,7 +154,8 @@ FOLDER |= {f"scenario-{name}": text for name, (text, _) in SCENARIOS.items()}
 FOLDER |= {f"calibration-{name}": text for name, (text, _) in CALIBRATIONS.items()}
 
 POISSON = ("simulate", "--poisson", "5", "--num-requests", "3", "--scheduler", "v1")
-TRACE = ("simulate", "--scheduler", "v1", "--trace")
+SMALL_POISSON = (*POISSON, "--num-kv-blocks", "99")
+TRACE = ("simulate", "--scheduler", "v1", "--num-kv-blocks", "99", "--trace")
 BENCH = ("bench",)
 NO_NUMBER = ("", "abc", "\x1b[31m", "0x10")
 NO_FLOAT = {  # options of simulate, and what each refuses
@@ -204,20 +205,20 @@ def named(value: str) -> str:
 def calls() -> Iterator[Call]:
     """The table."""
     for option, values in NO_FLOAT.items():
-        base = [part for part in POISSON if option != "--poisson" or part not in ("--poisson", "5")]
+        base = [part for part in SMALL_POISSON if option != "--poisson" or part not in ("--poisson", "5")]
         for value in values:
             yield (*base, option, value), 2, "got "
         for value in NO_NUMBER:
             yield (*base, option, value), 2, f"Invalid value for '{option}'"
     for option, values in NO_INTEGER.items():
         for value in (*values, "\x1b[31m"):
-            yield (*POISSON, option, value), 2, option.rpartition("-")[2]
+            yield (*SMALL_POISSON, option, value), 2, option.rpartition("-")[2]
     for option, values in NO_ENGINE.items():
         for value in values:
             yield (*BENCH, option, value), 2, option.removeprefix("--").partition("-")[0]
     for name in ("format", "scheduler", "routing", "calibration"):
         for value in ("", "\x1b[31m", LONG, "a\nb"):
-            yield (*POISSON, f"--{name}", value), 2, named(value)
+            yield (*SMALL_POISSON, f"--{name}", value), 2, named(value)
     for name, (_, message) in TRACES.items():
         yield (*TRACE, f"trace-{name}"), 2, message
     for name, (_, message) in SCENARIOS.items():

@@ -24,6 +24,9 @@ MOONCAKE = "".join(
 )
 
 
+FEW_BLOCKS = ("--num-kv-blocks", 2000)  # a pool as large as a GPU's takes longer to make than these traces to simulate
+
+
 def run(*arguments: object, status: int = 0) -> Any:
     result = CliRunner(env={"COLUMNS": "160"}).invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == status, result.output
@@ -45,7 +48,7 @@ def mooncake(tmp_path: Path) -> Path:
 
 
 def test_all_schedulers_side_by_side(azure: Path) -> None:
-    output = run("simulate", "--trace", azure).output
+    output = run("simulate", "--trace", azure, *FEW_BLOCKS).output
     header = output.splitlines()[0].split()
     assert header == ["figure", *policy_names()]
     for figure in ("goodput", "TTFT p99", "ITL p99", "preempted", "hit %", "makespan"):
@@ -53,7 +56,9 @@ def test_all_schedulers_side_by_side(azure: Path) -> None:
 
 
 def test_json_holds_the_report_of_each_scheduler(mooncake: Path) -> None:
-    reports = json.loads(run("simulate", "--trace", mooncake, "--scheduler", "v1,v1+swap", "--json").output)["reports"]
+    reports = json.loads(
+        run("simulate", "--trace", mooncake, "--scheduler", "v1,v1+swap", "--json", *FEW_BLOCKS).output
+    )["reports"]
     assert list(reports) == ["v1", "v1+swap"]
     assert reports["v1"]["requests"] == 12
     assert reports["v1"]["prefix_hits"] == 512 * 11 + 512 * 9  # the first block, and one in three
@@ -61,7 +66,7 @@ def test_json_holds_the_report_of_each_scheduler(mooncake: Path) -> None:
 
 def test_options_reach_the_simulator(mooncake: Path) -> None:
     def report(*options: object) -> dict[str, Any]:
-        command = ("simulate", "--trace", mooncake, "--scheduler", "v1", "--json", *options)
+        command = ("simulate", "--trace", mooncake, "--scheduler", "v1", "--json", *FEW_BLOCKS, *options)
         return dict(json.loads(run(*command).output)["reports"]["v1"])
 
     plain = report()
@@ -78,7 +83,7 @@ def test_options_reach_the_simulator(mooncake: Path) -> None:
 
 
 def test_it_says_what_was_simulated(azure: Path) -> None:
-    told = run("simulate", "--trace", azure, "--scheduler", "v1", "--rate-scale", 2).output
+    told = run("simulate", "--trace", azure, "--scheduler", "v1", "--rate-scale", 2, *FEW_BLOCKS).output
     arrivals, steps = ("azure.csv", "rate_scale 2.0"), ("calibration llama-3.1-8b-h100, kind derived", "not measured")
     engine, slo = (f"version {__version__}", "max_num_batched_tokens 2048"), ("TTFT within 2 s", "exact to 0.5 %")
     for part in (*arrivals, *steps, *engine, *slo):
@@ -91,7 +96,7 @@ def test_it_says_what_was_simulated(azure: Path) -> None:
 
 def test_a_line_for_every_request(azure: Path, tmp_path: Path) -> None:
     out = tmp_path / "requests.jsonl"
-    command = ("simulate", "--trace", azure, "--scheduler", "v1,prefill_first", "--out", out, "--json")
+    command = ("simulate", "--trace", azure, "--scheduler", "v1,prefill_first", "--out", out, "--json", *FEW_BLOCKS)
     reports = json.loads(run(*command).output)["reports"]
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     for policy, report in reports.items():
@@ -106,14 +111,14 @@ def test_a_line_for_every_request(azure: Path, tmp_path: Path) -> None:
 
 
 def test_random_arrivals_repeat(tmp_path: Path) -> None:
-    command = ("simulate", "--poisson", 5, "--num-requests", 30, "--input-len", 50, "--scheduler", "v1")
+    command = ("simulate", "--poisson", 5, "--num-requests", 30, "--input-len", 50, "--scheduler", "v1", *FEW_BLOCKS)
     first, again, other = (run(*command, "--seed", seed).output for seed in (1, 1, 2))
     assert first == again != other
 
 
 def test_plots_are_written(azure: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    run("simulate", "--trace", azure, "--scheduler", "v1", "--plots", tmp_path / "plots")
+    run("simulate", "--trace", azure, "--scheduler", "v1", "--plots", tmp_path / "plots", *FEW_BLOCKS)
     for name in ("load.png", "timeline.png"):
         assert (tmp_path / "plots" / name).read_bytes().startswith(b"\x89PNG")
 

@@ -95,7 +95,7 @@ PIECES += [
 
 
 @pytest.mark.parametrize("name", [*BOUNDED, *(name for name in UNBOUNDED if name != "none")])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.one_of(st.sampled_from(PIECES), st.characters(exclude_categories=["Cs"])), max_size=30),
     st.integers(1, 40),

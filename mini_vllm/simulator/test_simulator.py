@@ -265,7 +265,7 @@ def peak_memory(num_requests: int) -> int:
 def test_memory_does_not_grow_with_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # the watch over decisions would grow
     peak_memory(50)
-    assert peak_memory(600) < 1.3 * peak_memory(250)
+    assert peak_memory(400) < 1.3 * peak_memory(200)
 
 
 def test_a_scheduler_that_gets_nowhere_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
