@@ -236,7 +236,7 @@ def dot_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("dot_by_rows")
-@pytest.mark.parametrize("window", [None, 40])
+@pytest.mark.parametrize("window", [None, pytest.param(40, marks=pytest.mark.slow)])
 def test_trap_51_a_prefill_in_chunks_is_the_same_as_in_one(window: int | None) -> None:
     """Within 1e-6 of the largest result in fp32. Bit for bit, while no piece is so short that its keys are split: a row
     meets its keys in the same steps whatever rows it shares a tile with."""

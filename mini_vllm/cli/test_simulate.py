@@ -116,6 +116,7 @@ def test_random_arrivals_repeat(tmp_path: Path) -> None:
     assert first == again != other
 
 
+@pytest.mark.slow
 def test_plots_are_written(azure: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     run("simulate", "--trace", azure, "--scheduler", "v1", "--plots", tmp_path / "plots", *FEW_BLOCKS)

@@ -757,8 +757,8 @@ def test_the_bundled_model_says_the_same(make_engine: MakeEngine) -> None:
 def test_trap_23_24_swapped_out_at_every_step(
     make_engine: MakeEngine, expected: Tokens, num_kv_blocks: int, caching: bool
 ) -> None:
-    """Everybody goes out after step k and comes back; a budget of 7 lets that happen within a prompt, too."""
-    for k in itertools.count(1):
+    """Everybody goes out after step k, every other one, and comes back; a budget of 7 lets that be within a prompt."""
+    for k in itertools.count(1, 2):
         run = Run(make_engine(num_kv_blocks=num_kv_blocks, enable_prefix_caching=caching, max_num_batched_tokens=7))
         add_all(run.engine)
         for _ in range(k):
