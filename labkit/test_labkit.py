@@ -168,6 +168,37 @@ def test_a_hang_ends_with_its_line_and_the_rest_runs(lab: Lab, loop: str) -> Non
     assert "mine.py:" in results[0].message
 
 
+def test_a_trace_function_sees_each_line_once_after_a_hang() -> None:
+    """Python 3.11 went round and round in the first loop that was traced after one."""
+
+    def hang() -> None:
+        with limits(0.05, 0.05), watchdog():
+            while True:
+                pass
+
+    with pytest.raises(LabHang):
+        hang()
+    lines = 0
+
+    def count(frame: object, event: str, argument: object) -> object:
+        nonlocal lines
+        lines += event == "line"
+        assert lines < 100
+        return count
+
+    def loop() -> None:
+        for _ in range(3):
+            pass
+
+    before = sys.gettrace()
+    sys.settrace(count)  # type: ignore[arg-type]
+    try:
+        loop()
+    finally:
+        sys.settrace(before)
+    assert 0 < lines < 100
+
+
 def test_endless_recursion_is_named(lab: Lab) -> None:
     text = (
         HEAD
