@@ -28,7 +28,7 @@ from mini_vllm.errors import DuplicateRequestError, GroupTooLargeError, RequestF
 from mini_vllm.frontend.output_processor import REPLACEMENT, CompletionOutput, RequestOutput
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.step import StepInput, StepOutput
-from mini_vllm.test_core_properties import a_third
+from mini_vllm.test_core_properties import NIGHTLY, a_third
 from mini_vllm.test_recovery import Fault, FaultError, Injector, ShadowExecutor, assert_idle
 
 pytestmark = pytest.mark.usefixtures("silent_log")
@@ -459,7 +459,7 @@ def test_thousands_of_requests_among_faults_of_every_kind(scheduler: str) -> Non
     print(scheduler, f"{growth / 2**20:.1f} MiB more", dict(sorted(seen.items())))  # noqa: T201
     assert seen["requests"] >= a_third(2520)
     assert seen["ended"] > a_third(2000)
-    assert not [kind for kind in KINDS if not seen[kind]]
+    assert len([kind for kind in KINDS if not seen[kind]]) <= (0 if NIGHTLY else 2)  # by day a rare one may be missed
     assert bool(seen["swapped in"]) == ("num_cpu_blocks" in SCHEDULERS[scheduler] and scheduler != "sequence_group")
     assert bool(seen["forked"]) == scheduler.startswith("sequence_group")
     assert growth < 8 << 20
