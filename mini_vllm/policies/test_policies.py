@@ -451,12 +451,13 @@ def test_no_policy_changes_a_token(expected_tokens: list[list[list[int]]], varia
 def test_no_policy_changes_a_token_on_a_lattice(
     expected_tokens: list[list[list[int]]], variant: dict[str, Any]
 ) -> None:
-    """Points of the lattice for each variant, drawn by its name: a dozen at night."""
+    """A dozen points of the lattice for each variant, drawn by its name; by day the third with the least memory."""
     lattice = itertools.product(
         (1, 3, 4, 16), (3, 7, 16, 64), (112, 144, 400), (True, False), (0, 5), (True, False), (3, 6)
     )
     num_preemptions = 0
-    for point in random.Random(str(variant)).sample(list(lattice), a_third(12)):
+    points = sorted(random.Random(str(variant)).sample(list(lattice), 12), key=lambda point: point[2])
+    for point in points[: a_third(12)]:
         block_size, budget, num_tokens, caching, threshold, reserve, max_num_seqs = point
         tokens, n = generate(
             num_kv_blocks=num_tokens // block_size + 2,

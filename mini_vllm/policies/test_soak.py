@@ -459,7 +459,7 @@ def test_thousands_of_requests_among_faults_of_every_kind(scheduler: str) -> Non
     print(scheduler, f"{growth / 2**20:.1f} MiB more", dict(sorted(seen.items())))  # noqa: T201
     assert seen["requests"] >= a_third(2520)
     assert seen["ended"] > a_third(2000)
-    assert len([kind for kind in KINDS if not seen[kind]]) <= (0 if NIGHTLY else 3)  # by day the rarest may be missed
+    assert len([kind for kind in KINDS if not seen[kind]]) <= (0 if NIGHTLY else 2)  # by day a rare one may be missed
     assert bool(seen["swapped in"]) == ("num_cpu_blocks" in SCHEDULERS[scheduler] and scheduler != "sequence_group")
     assert bool(seen["forked"]) == scheduler.startswith("sequence_group")
     assert growth < 8 << 20

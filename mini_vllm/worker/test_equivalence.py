@@ -27,7 +27,7 @@ from mini_vllm.worker.sampler import Sampler
 
 EOS = 7  # of the checkpoint fixture
 NUM_COMBINATIONS = 520
-NUM_SLICES = 40  # of 13: so that test workers share the load
+NUM_SLICES = 26  # of 20: so that test workers share the load
 
 SHARED = [11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]  # 13 tokens: ends inside a block of every size but 1
 PROMPTS = {
@@ -180,8 +180,8 @@ def run_combination(checkpoint: Path, c: Combination) -> tuple[dict[str, list[li
 
 SLICES = [
     0,
-    *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 13)),
-    *(pytest.param(part, marks=pytest.mark.nightly) for part in range(13, NUM_SLICES)),
+    *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 9)),
+    *(pytest.param(part, marks=pytest.mark.nightly) for part in range(9, NUM_SLICES)),
 ]
 
 
@@ -197,4 +197,4 @@ def test_no_schedule_changes_a_token(checkpoint: Path, expected: dict[str, list[
         kv = engine.scheduler.kv_cache_manager
         assert kv.num_free_blocks == kv.num_usable_blocks, c
         num_preemptions += engine.scheduler.preempted_prefix_cache_stats.requests
-    assert num_preemptions > (10 if NIGHTLY else 0)  # the positive control: tight pools really preempt, in each slice
+    assert num_preemptions > 3  # the positive control: tight pools really preempt, in each slice
