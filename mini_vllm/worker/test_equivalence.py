@@ -22,7 +22,6 @@ from mini_vllm.models import DecoderModel, load_model
 from mini_vllm.models.checkpoint import load_hf_config
 from mini_vllm.params import SamplingParams
 from mini_vllm.step import SamplingRow
-from mini_vllm.test_core_properties import NIGHTLY
 from mini_vllm.worker.sampler import Sampler
 
 EOS = 7  # of the checkpoint fixture
