@@ -3,7 +3,7 @@
 A verdict (a lab is proven, a file of tests is green) need not be found again while the hash of its inputs is the same.
 Nobody lists the inputs by hand: an audit hook hears every file that is opened and every folder that is listed
 (docs.python.org/3/library/audit_events.html), and sys.modules has what was imported before. What another process reads
-is not heard, so a verdict that starts one depends on all modules of the packages, and on what its command names.
+is not heard, so a verdict that starts one depends on the packages without their tests, and on what its command names.
 """
 
 import hashlib
@@ -31,6 +31,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self._heard: list[tuple[str, tuple[Any, ...]]] = []
+        self._starters = starters()
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -48,8 +49,9 @@ class Recorder:
                 found.add(as_input(arguments[0]) + "/")
             else:
                 named = [as_input(word) for words in arguments if isinstance(words, list | tuple) for word in words]
-                rooms = tuple({f"{name.partition('/')[0]}/" for name in named if name} | {"labkit/", "mini_vllm/"})
-                found |= {name for name in known if name.startswith(rooms) and is_module(name)} | set(named)
+                found |= set(named) | read_by_processes({f"{name.partition('/')[0]}/" for name in named if name})
+        if starters() - self._starters:
+            found |= read_by_processes(set())
         folders = {f"{parent.as_posix()}/" for name in known for parent in Path(name).parents} - {"./"}
         folders -= {name for name in folders if f"{name}__init__.py" in known}  # every import lists these
         return sorted(found & (known | folders))
@@ -71,9 +73,15 @@ def as_input(path: Any) -> str:
         return ""
 
 
-def is_module(name: str) -> bool:
-    """Whether a process of ours may import it; tests it does not."""
-    return name.endswith(".py") and not Path(name).name.startswith("test_")
+def starters() -> set[str]:
+    """Modules that multiprocessing imports when it starts a process, of which no event tells."""
+    return {name for name in sys.modules if name.startswith("multiprocessing.popen_")}
+
+
+def read_by_processes(rooms: set[str]) -> set[str]:
+    """What a process of ours may read: these folders of the checkout and the packages, without their tests."""
+    homes = tuple(rooms | {"labkit/", "mini_vllm/"})
+    return {name for name in project_files() if name.startswith(homes) and not Path(name).name.startswith("test_")}
 
 
 @cache
