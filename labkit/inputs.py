@@ -4,6 +4,7 @@ A verdict (a lab is proven, a file of tests is green) need not be found again wh
 Nobody lists the inputs by hand: an audit hook hears every file that is opened and every folder that is listed
 (docs.python.org/3/library/audit_events.html), and sys.modules has what was imported before. What another process reads
 is not heard, so a verdict that starts one depends on the packages without their tests, and on what its command names.
+The labs that such a process grades are not among its inputs: `make nightly` finds all verdicts again.
 """
 
 import hashlib

@@ -33,15 +33,17 @@ NO_TESTS = 5  # pytest's exit status
 
 
 class Run(NamedTuple):
-    """One file's run. summary: pytest's closing line; inputs: what it read."""
+    """One file's run. inputs: what it read; seconds: of the processor, with its processes."""
 
     file: str
     status: int
     output: str
     inputs: list[str]
+    seconds: int
 
     @property
     def summary(self) -> str:
+        """Pytest's closing line."""
         return self.output.strip().splitlines()[-1].strip("= ") if self.output.strip() else ""
 
 
@@ -64,8 +66,8 @@ def run(file: str) -> Run:
         done = subprocess.run(
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
-        inputs = json.loads(record.read_text(encoding="utf-8")) if record.exists() else []
-    return Run(file, 0 if done.returncode == NO_TESTS else done.returncode, done.stdout, inputs)
+        inputs, seconds = json.loads(record.read_text(encoding="utf-8")) if record.exists() else ([], 0)
+    return Run(file, 0 if done.returncode == NO_TESTS else done.returncode, done.stdout, inputs, seconds)
 
 
 def record_into(record: Path, file: str) -> int:
@@ -74,7 +76,7 @@ def record_into(record: Path, file: str) -> int:
     import pytest
 
     status = pytest.main(["-q", "-m", "slow", "-p", "no:cacheprovider", file])
-    record.write_text(json.dumps(recorder.inputs()), encoding="utf-8")
+    record.write_text(json.dumps([recorder.inputs(), round(sum(os.times()[:4]))]), encoding="utf-8")
     return int(status)
 
 
@@ -92,13 +94,14 @@ def main() -> int:
     lock: dict[str, Any] = json.loads(LOCK.read_text(encoding="utf-8")) if LOCK.exists() else {}
     every = args.files or files_with_long_tests()
     due = [file for file in every if args.all or args.files or not is_current(lock.get(file))]
+    due.sort(key=lambda file: -lock.get(file, {}).get("seconds", 0))  # the longest first
     broken, counts = [], {"passed": 0, "failed": 0}
     with ThreadPoolExecutor(args.workers) as pool:
         for done in pool.map(run, due):
             unlisted = set(done.inputs) - set(lock.get(done.file, {}).get("inputs", done.inputs))
             if done.status:
                 print(done.output)
-            print(f"{done.file}: {done.summary}", flush=True)
+            print(f"{done.file}: {done.summary}, {done.seconds} CPU s", flush=True)
             for word in counts:
                 counts[word] += sum(map(int, re.findall(rf"(\d+) {word}", done.summary)))
             if unlisted and not args.write:
@@ -106,7 +109,7 @@ def main() -> int:
             if done.status or (unlisted and not args.write):
                 broken.append(done.file)
             elif args.write:
-                lock[done.file] = {"hash": digest(done.inputs), "inputs": done.inputs}
+                lock[done.file] = {"hash": digest(done.inputs), "seconds": done.seconds, "inputs": done.inputs}
     if args.write:
         kept = {file: lock[file] for file in files_with_long_tests() if file in lock}
         LOCK.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
