@@ -78,7 +78,7 @@ $(TRITON36)/numpy: | $(STAMP)
 
 test-triton36: $(STAMP) $(TRITON36)/numpy ## the kernels compiled for GPUs and tested at length, on Triton 3.6 (Linux)
 	@PYTHONPATH=$(TRITON36) $(BIN)/pytest -q -n $(WORKERS) -m slow mini_vllm/attention/test_triton.py \
-	  tools/test_compile_kernels.py
+	  mini_vllm/attention/test_triton_engine.py tools/test_compile_kernels.py
 
 lint: $(STAMP) ## ruff: rules and format
 	@$(BIN)/ruff check --output-format concise

@@ -42,7 +42,8 @@ run_part() {
     case $1 in
         tests)
             check "tests" 560 "$PYTHON" -m pytest -q -p no:cacheprovider --durations=10 \
-                mini_vllm/attention/test_attention.py mini_vllm/attention/test_triton.py -m "slow or not slow"
+                mini_vllm/attention/test_attention.py mini_vllm/attention/test_triton.py \
+                mini_vllm/attention/test_triton_engine.py -m "slow or not slow"
             ;;
         attention)
             check "attention" 560 "$PYTHON" benchmarks/bench_attention.py --device cuda --results "$RESULTS"

@@ -436,15 +436,15 @@ def choose(locked: Mapping[str, Entry], lot: random.Random) -> Iterator[tuple[st
         elif lab_id in drawn:
             yield lab_id, "by lot", None
         elif digest(others) != entry["others"]:
-            yield lab_id, "what it runs on changed", representatives(entry["bugs"], lot)
+            yield lab_id, "what it runs on changed", representatives(find_lab(lab_id), lot)
 
 
-def representatives(bugs: Mapping[str, Sequence[str]], lot: random.Random) -> set[str]:
-    """One bug of all that the same tests find, and one of those that are left to chance."""
-    alike = defaultdict(list)
-    for name, hashes in bugs.items():
-        alike[hashes[0] if hashes else ""].append(name)
-    return {lot.choice(names) for names in alike.values()}
+def representatives(lab: Lab, lot: random.Random) -> set[str]:
+    """One bug of each test that a bug was made for. Where other tests find it than before, all are tried."""
+    made_for = defaultdict(list)
+    for name, bug in seeded_bugs(lab).items():
+        made_for[bug.test].append(name)
+    return {lot.choice(names) for names in made_for.values()}
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

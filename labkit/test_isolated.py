@@ -1,7 +1,7 @@
 """`lab grade` on hostile files: the JSON is whole, the status is right, nothing on the disk is changed.
 
-Each is handed in for lab 03.1, beside a right answer to lab 03.3. It answers wrongly, except where it is said to be
-right, and would like to be called done.
+Each is handed in for lab 03.1, beside a right answer to lab 03.3, which by day only some have graded with it. It answers
+wrongly, except where it is said to be right, and would like to be called done.
 """
 
 import json
@@ -10,18 +10,20 @@ import re
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from labkit import isolated
-from labkit.catalog import ROOT, find_lab
+from labkit.catalog import ROOT, Lab, find_lab
 from labkit.implementations import other_ways
 from labkit.runner import FAILED, HANG, NOT_RUN, PASSED, TODO, read_tests
 from labkit.watchdog import limits
 
 HOSTILE, OTHER = find_lab("03.1"), find_lab("03.3")
+NIGHTLY = bool(os.environ.get("NIGHTLY"))
 MOST_SECONDS = 600.0  # a backstop: the grader itself ends what does not end, in seconds
 WRONG = "return num_new_tokens + 1"
 RIGHT = "return min(num_new_tokens, token_budget)"
@@ -272,16 +274,18 @@ def hand_in(submission: Path) -> Path:
     return files[0]
 
 
-def graded(submission: Path) -> dict[str, Any]:
-    """What `lab grade --json` says, as a teacher calls it."""
+def graded(submission: Path, labs: Sequence[Lab] = (HOSTILE, OTHER)) -> dict[str, Any]:
+    """What `lab grade --json` says of the hostile file, as a teacher calls it. The other lab's grade is what it was."""
     before = project()
-    command = [sys.executable, "-m", "labkit.cli", "grade", "03.1", "03.3", "--json", "--from", str(submission)]
+    ids = [lab.id for lab in labs]
+    command = [sys.executable, "-m", "labkit.cli", "grade", *ids, "--json", "--from", str(submission)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     run = subprocess.run(command, capture_output=True, text=True, cwd=submission, env=environment, timeout=MOST_SECONDS)
     report: dict[str, Any] = json.loads(run.stdout)
     assert project() == before
-    other, own = report[OTHER.id], report[HOSTILE.id]
-    assert other["passed"] == other["total"] > 20, "another lab's grade"
+    if OTHER in labs:
+        assert report[OTHER.id]["passed"] == report[OTHER.id]["total"] > 20, "another lab's grade"
+    own: dict[str, Any] = report[HOSTILE.id]
     assert own["total"] == len(read_tests(HOSTILE))
     assert set(own["tests"].values()) <= {PASSED, FAILED, TODO, HANG, NOT_RUN}
     assert own["passed"] == list(own["tests"].values()).count(PASSED)
@@ -295,7 +299,7 @@ def graded(submission: Path) -> dict[str, Any]:
 def test_a_hostile_file_is_graded(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     hand_in(tmp_path).write_text(case.text)
-    report = graded(tmp_path)
+    report = graded(tmp_path, (HOSTILE, OTHER) if case.is_quick or NIGHTLY else (HOSTILE,))
     said = "\n".join(report["messages"].values())
     assert (report["passed"] == report["total"]) == case.is_right, said
     assert re.search(case.says, said), said[:2000]

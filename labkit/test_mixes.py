@@ -33,8 +33,9 @@ def choices(lab: Lab, folder: object) -> list[Part | None]:
     return [None, Part(lab, file, is_learners=False), *variants]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(NUM_SLICES))
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=pytest.mark.nightly if part else pytest.mark.slow) for part in range(NUM_SLICES)]
+)
 def test_any_mix_of_parts_gives_the_same_tokens(part: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("mix")
     by_lab = [choices(lab, folder) for lab in labs() if lab.slots and not lab.needs]

@@ -26,7 +26,11 @@ from labkit.inputs import Recorder, digest, project_files  # noqa: E402
 
 LOCK = ROOT / "tools" / "long_tests.json"
 OLDEST_TRITON = ROOT / ".venv" / "triton-3.6"
-ON_OLDEST_TRITON = ("mini_vllm/attention/test_triton.py", "tools/test_compile_kernels.py")
+ON_OLDEST_TRITON = (
+    "mini_vllm/attention/test_triton.py",
+    "mini_vllm/attention/test_triton_engine.py",
+    "tools/test_compile_kernels.py",
+)
 INSTALLING = threading.Lock()
 RECORD = "--record-into"
 NO_TESTS = 5  # pytest's exit status

@@ -388,26 +388,28 @@ MORE_STREAMS = [
     ('"$@" >/dev/full', ("--version",), 1, "No space left on device"),
     ('"$@" >/dev/full', ("simulate", "--help"), 1, "No space left on device"),
     ('"$@" >/dev/full', SCENARIO_CALL, 1, "No space left on device"),
-    ('"$@" >/dev/full', ("doctor",), 1, "No space left on device"),
-    ('"$@" >/dev/full', ("demo",), 1, "No space left on device"),
     ('"$@" >/dev/full', ("generate", "hi"), 1, "No space left on device"),
-    ('"$@" >/dev/full', ("chat", "-m", "hi"), 1, "No space left on device"),
-    ('"$@" >/dev/full', ("bench", "--num-requests", "1"), 1, "No space left on device"),
-    ('"$@" >/dev/full', ("generate", ""), 2, "0 tokens"),
     ('"$@" 2>/dev/full', ("nosuch",), 2, ""),
     ('"$@" 2>/dev/full', ("simulate", "--poisson", "-1"), 2, ""),
     ('"$@" >&- 2>&-', SCENARIO_CALL, 1, ""),
     ('"$@" <&- >&- 2>&-', ("generate", "-"), 1, ""),
     ('"$@" <&-', ("generate", "-"), 1, "Bad file descriptor"),
-    ('"$@" <&-', ("chat",), 1, "Bad file descriptor"),
-    ('"$@" </dev/null', ("generate", "-"), 2, "0 tokens"),
     ('"$@" </dev/null', ("chat",), 0, "Ctrl-D ends"),
     ('"$@" </dev/zero', ("generate", "-"), 2, "more than 4,194,304 bytes"),
-    ('"$@" </dev/zero', ("chat",), 2, "more than 4,194,304 bytes"),
     ('"$@" <binary', ("generate", "-"), 2, "byte 0x80 at position 128"),
     ('"$@" | true', ("--help",), 1, ""),
     ('"$@" | head -1', ("simulate", "--poisson", "5", "--num-requests", "3"), 1, ""),
     ('"$@" | head -c 1', ("generate", "hi", "--max-tokens", "200"), 1, ""),
+]
+NIGHT_STREAMS = [  # each loads a model, as one of the others does
+    ('"$@" >/dev/full', ("doctor",), 1, "No space left on device"),
+    ('"$@" >/dev/full', ("demo",), 1, "No space left on device"),
+    ('"$@" >/dev/full', ("chat", "-m", "hi"), 1, "No space left on device"),
+    ('"$@" >/dev/full', ("bench", "--num-requests", "1"), 1, "No space left on device"),
+    ('"$@" >/dev/full', ("generate", ""), 2, "0 tokens"),
+    ('"$@" <&-', ("chat",), 1, "Bad file descriptor"),
+    ('"$@" </dev/null', ("generate", "-"), 2, "0 tokens"),
+    ('"$@" </dev/zero', ("chat",), 2, "more than 4,194,304 bytes"),
 ]
 ENVIRONMENTS: list[dict[str, str]] = [
     *({"TERM": ""}, {"TERM": "dumb"}, {"COLUMNS": "1"}, {"COLUMNS": "0"}, {"COLUMNS": "-1"}, {"COLUMNS": "x"}),
@@ -433,8 +435,14 @@ def test_broken_streams(case: Any, folder: Path) -> None:
     check_stream(case, folder)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", MORE_STREAMS, ids=lambda case: f"{case[1][0]} {case[0][5:]}")
+@pytest.mark.parametrize(
+    "case",
+    [
+        *(pytest.param(case, marks=pytest.mark.slow) for case in MORE_STREAMS),
+        *(pytest.param(case, marks=pytest.mark.nightly) for case in NIGHT_STREAMS),
+    ],
+    ids=lambda case: f"{case[1][0]} {case[0][5:]}",
+)
 def test_more_broken_streams(case: Any, folder: Path) -> None:
     pytest.importorskip("torch")
     check_stream(case, folder)
@@ -534,7 +542,7 @@ run_program(work)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [0.1, 1.5, 5.0])
+@pytest.mark.parametrize("seconds", [0.1, 1.5, pytest.param(5.0, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(
     "call", [("bench", "--num-requests", "5000"), ("simulate", "--poisson", "5", "--num-requests", "99999")]
 )

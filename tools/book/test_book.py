@@ -1,6 +1,7 @@
 """The book is true: what it repeats is what the files say, its cells run, its links arrive, its commands work.
 
-What needs the built site is in test_site.py. The slow tests here type every command of the pages into a scratch copy.
+What needs the built site is in test_site.py. The slow tests here type the commands of the pages into a scratch copy, those
+of seconds only at night.
 """
 
 import json
@@ -358,6 +359,7 @@ def commands(page: Path) -> Iterator[str]:
 
 
 ALL_COMMANDS = sorted({command for page in PAGES for command in commands(page)})
+LONG = r"lab test \d\d$|pytest phase|python (-m labkit\.prove|benchmarks/|tools/mutation/)|.*triton-simple|.* 2048$"
 INSTALLING = [command for command in ALL_COMMANDS if re.match(r"make |pip |source |python -m venv", command)]
 
 
@@ -406,9 +408,16 @@ def hand_in_the_reference(lab: Lab, folder: Path) -> None:
     assert run.returncode == 0, run.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not (shutil.which("git") and shutil.which("bash")), reason="needs git and bash")
-@pytest.mark.parametrize("command", [each for each in ALL_COMMANDS if each not in INSTALLING], ids=str)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(each, marks=pytest.mark.nightly if re.match(LONG, each) else pytest.mark.slow)
+        for each in ALL_COMMANDS
+        if each not in INSTALLING
+    ],
+    ids=str,
+)
 def test_a_command_works_as_typed(command: str, scratch: Path) -> None:
     if (passed := re.match(r"lab diff (\d\d\.\d+)$", command)) is not None:
         hand_in_the_reference(find_lab(passed[1]), scratch)
