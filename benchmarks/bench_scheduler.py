@@ -335,7 +335,7 @@ def measure_step(num_running: int, num_steps: int = 96) -> tuple[list[float], li
     """Microseconds of each of STEP_PARTS, and the bytes of every pickled StepInput."""
     import torch
 
-    from mini_vllm.engine_core import EngineCore
+    from mini_vllm.engine.runner_view import RunnerView
     from mini_vllm.worker.input_batch import InputBatch
 
     engine = Ours()
@@ -344,7 +344,7 @@ def measure_step(num_running: int, num_steps: int = 96) -> tuple[list[float], li
     for i in range(num_running):
         engine.add(request(i, STEP_CONTEXT - i % BLOCK_SIZE))
     scheduler, batch = engine.scheduler, InputBatch(BLOCK_SIZE, torch.device("cpu"))
-    core = EngineCore(scheduler, executor=None)  # type: ignore[arg-type]  # no step is executed
+    runner = RunnerView(scheduler)
     times: list[list[int]] = []
     sizes: list[int] = []
     for number in range(WARM_UP + num_steps):
@@ -354,7 +354,7 @@ def measure_step(num_running: int, num_steps: int = 96) -> tuple[list[float], li
         t0 = thread_time_ns()
         output = scheduler.schedule()
         t1 = thread_time_ns()
-        step = core.make_step_input(output, scheduler.kv_cache_manager.begin_step())
+        step = runner.make_step_input(output, scheduler.kv_cache_manager.begin_step())
         t2 = thread_time_ns()
         batch.update(step)
         t3 = thread_time_ns()

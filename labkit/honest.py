@@ -85,7 +85,7 @@ class HonestModel:
             each.request_id: [sample(each.request_id, [self.device.get((2, *slot), NOTHING) for slot in slots])]
             for request, n, slots in batch
             if self.scheduler.needs_sample(request, n)
-            for each in (request, *output.forks.get(request.request_id, ()))
+            for each in (request, *output.sampling_along.get(request.request_id, ()))
         }
 
     def slots(self, request: Any, num_tokens: int) -> list[tuple[int, int]]:

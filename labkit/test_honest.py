@@ -37,7 +37,7 @@ def request(name: str, computed: int = 0, tokens: list[int] = TOKENS) -> Any:
 
 
 def step(*scheduled: tuple[Any, int], **more: Any) -> Any:
-    asked: dict[str, Any] = {"forks": {}}
+    asked: dict[str, Any] = {"sampling_along": {}}
     counts = {each.request_id: n for each, n in scheduled}
     requests = [each for each, _ in scheduled]
     return SimpleNamespace(scheduled_requests=requests, num_scheduled_tokens=counts, **{**asked, **more})
@@ -81,7 +81,7 @@ def test_a_block_is_shared_in_the_step_that_fills_it() -> None:
 
 def test_a_fork_samples_from_the_same_logits() -> None:
     model = model_on(a=[3, 1, 2])
-    said = model.execute(step((request("a"), 5), forks={"a": [request("b")]}))
+    said = model.execute(step((request("a"), 5), sampling_along={"a": [request("b")]}))
     assert said == {"a": [TRUTH], "b": [next_token("b", TOKENS)]}
 
 

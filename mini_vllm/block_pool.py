@@ -185,14 +185,6 @@ class BlockPool:
         self.free_queue.prepend_n(useless)
         self.free_queue.append_n(cached)
 
-    def clear(self) -> None:
-        """Free every block and forget all content, whatever a call that was interrupted has left behind."""
-        self._cached.clear()
-        usable = [block for block in self.blocks if block is not self.null_block]
-        for block in usable:
-            block.ref_cnt, block.block_hash = 0, None
-        self.free_queue.__init__(usable)  # type: ignore[misc]  # the same object: groups share it
-
 
 class BlockPoolOfGroup(BlockPool):
     """A pool as one of several groups of layers sees it: the same blocks and the same queue, but names of its own.

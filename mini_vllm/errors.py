@@ -123,6 +123,10 @@ class RequestFailedError(MiniVllmError, RuntimeError):
     """A request has ended with finish reason "error": its logits were no numbers, or every step with it failed."""
 
 
+class EngineDeadError(MiniVllmError, RuntimeError):
+    """The engine has stopped at an error, or its request was dropped with it. LLMEngine.reset() begins again."""
+
+
 class EngineBusyError(MiniVllmError, RuntimeError):
     """A second thread calls an engine that is at work. One thread at a time may."""
 

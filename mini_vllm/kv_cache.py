@@ -220,12 +220,6 @@ class KVCacheManager:
             self.block_pool.uncache_block(block)
         return True
 
-    def clear(self) -> None:
-        """Forget every table and all content, whatever a call that was interrupted has left behind."""
-        self._tables.clear()
-        self._num_published.clear()
-        self.block_pool.clear()
-
     def cache_blocks(self, request: Request) -> None:
         """Publish the full blocks of computed tokens that are not yet: those that accepted drafts filled.
 

@@ -39,17 +39,12 @@ class SampledToken(NamedTuple):
 
 
 class TokenDelta(NamedTuple):
-    """What one step brought one request: its new tokens, and how it ended if it did. Text is made of it elsewhere.
-
-    start: how many tokens of the output came before these, so that a delta that is told twice is taken once; None:
-    as many as were told.
-    """
+    """What one step brought one request: its new tokens, and how it ended if it did. Text is made of it elsewhere."""
 
     request_id: str
     tokens: list[SampledToken]
     finish_reason: str | None = None
     num_cached_tokens: int = 0  # of the prompt, found in the prefix cache at first admission
-    start: int | None = None
     error: RequestFailedError | None = None  # why, if the reason is "error"
 
 
@@ -157,7 +152,7 @@ class StepInput:
     finished_req_ids: tuple[str, ...] = ()
     """Requests that the runner knows and that ended since the last step: what is kept of them goes, first of all."""
     forget_all: bool = False
-    """A step has failed, and how much of it the runner has taken in is unknown: forget everything; it is sent again."""
+    """The engine begins again, or a step has failed: whatever the runner has goes, first of all."""
     kv: KVPlan = KVPlan()
 
     @classmethod

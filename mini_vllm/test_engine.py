@@ -16,7 +16,7 @@ import torch
 
 from mini_vllm.block_hash import ExactBlockHash
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine import LLMEngine
+from mini_vllm.engine import EngineCore, LLMEngine, RecoveringCore
 from mini_vllm.errors import (
     ConnectorMissingError,
     DuplicateRequestError,
@@ -45,12 +45,15 @@ MakeEngine = Callable[..., LLMEngine]
 
 @pytest.fixture
 def make_engine(checkpoint: Path) -> MakeEngine:
-    def make(*, scheduler_cls: Any = None, kv_cache_manager_cls: Any = None, **config: Any) -> LLMEngine:
+    def make(
+        *, scheduler_cls: Any = None, kv_cache_manager_cls: Any = None, core_cls: Any = EngineCore, **config: Any
+    ) -> LLMEngine:
         options = {"dtype": "float32", "block_size": 4, "num_kv_blocks": 200, **config}
         return LLMEngine(
             EngineConfig(str(checkpoint), **options),
             scheduler_cls=scheduler_cls,
             kv_cache_manager_cls=kv_cache_manager_cls,
+            core_cls=core_cls,
         )
 
     return make
@@ -81,7 +84,7 @@ def assert_idle(engine: LLMEngine) -> None:
     kv = engine.scheduler.kv_cache_manager
     assert kv.num_free_blocks == kv.num_usable_blocks
     assert all(block.ref_cnt == 0 for block in kv.block_pool.blocks)
-    maps = [kv._tables, engine.scheduler._requests, engine.core._known, *vars(engine.output_processor).values()]
+    maps = [kv._tables, engine.scheduler._requests, engine.core.runner._known, *vars(engine.output_processor).values()]
     assert not [each for each in maps if isinstance(each, dict) and each]
     assert not engine.scheduler.running
     assert not engine.scheduler.waiting
@@ -368,7 +371,7 @@ def test_a_step_that_raises_is_undone_and_tried_again(
 ) -> None:
     prompts = {"a": PROMPT, "b": PROMPT, "c": PROMPT[4:]}
     expected = generate(make_engine(), prompts)
-    engine = make_engine(max_num_batched_tokens=30)
+    engine = make_engine(max_num_batched_tokens=30, core_cls=RecoveringCore)
     trace = TraceRecorder(engine.scheduler)
     engine.listeners.append(trace)
     for request_id, prompt in prompts.items():
@@ -382,8 +385,7 @@ def test_a_step_that_raises_is_undone_and_tried_again(
             raise RuntimeError("device lost")
 
         patch.setattr(engine.executor.runner.model.layers[layer].mlp, "forward", fail)
-        with pytest.raises(RuntimeError, match="device lost"):
-            engine.step()
+        assert engine.step() == []
     kv = engine.scheduler.kv_cache_manager
     assert kv.num_cached_blocks <= written  # nothing that the failed step published can be found
     assert not engine.scheduler.running or at > 0
@@ -404,7 +406,7 @@ def test_work_for_a_connector_that_nobody_does_is_an_error(make_engine: MakeEngi
     engine.add_request("a", PROMPT, GREEDY)
     with pytest.raises(ConnectorMissingError, match=r"\('load', 7\)"):
         engine.step()
-    engine.abort("a")
+    engine.reset()
     assert_idle(engine)
     engine.shutdown()
 

@@ -16,12 +16,12 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 
 IRREDUCIBLE_CORE = (
-    *("params.py", "request.py", "block_hash.py", "block_pool.py", "kv_cache.py", "scheduler.py", "step.py"),
-    *("engine_core.py", "worker/model_runner.py", "worker/input_batch.py"),
+    *("request.py", "step.py", "block_hash.py", "block_pool.py", "kv_cache.py"),
+    *("scheduler_interface.py", "scheduler.py", "engine/core.py", "engine/runner_view.py"),
 )
-MAX_IRREDUCIBLE_CORE = 1_250
+MAX_IRREDUCIBLE_CORE = 1_150
 MAX_PACKAGE = 14_000
-MAX_ENTRIES = 32  # files and folders that a reader sees in mini_vllm/
+MAX_ENTRIES = 34  # files and folders that a reader sees in mini_vllm/
 NOT_A_MODEL = ("models/__init__.py", "models/checkpoint.py", "models/layers/")
 MAX_MODEL_FILE = 150
 MAX_FUNCTION = 80

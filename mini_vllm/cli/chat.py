@@ -1,12 +1,10 @@
 """mini-vllm chat: a conversation in the terminal."""
 
-import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -35,9 +33,7 @@ def chat(
     params = sampling_params(llm, **{"max_tokens": 512, **sampling})
     start = [{"role": "system", "content": system}] if system else []
     if message is not None:
-        with interruptions() as presses:
-            answer(llm, [*start, {"role": "user", "content": message}], params, presses)
-        if presses:
+        if answer(llm, [*start, {"role": "user", "content": message}], params).is_stopped:
             raise KeyboardInterrupt
         return
     notes = console(stderr=True)
@@ -50,8 +46,7 @@ def chat(
         asked = [*messages, {"role": "user", "content": line}]
         try:
             check_text("the line", line)
-            with interruptions() as presses:
-                text, figures = answer(llm, asked, params, presses)
+            text, figures, _ = answer(llm, asked, params)
         except (InvalidParameterError, PromptTooLongError, RequestFailedError) as error:
             hint = "; /new starts a new conversation" if isinstance(error, PromptTooLongError) else ""
             notes.print(f"{legible(str(error))}{hint}", style="red", markup=False)
@@ -78,38 +73,32 @@ def read_lines() -> Iterator[str]:
             yield line.strip()
 
 
-def answer(llm: "LLM", messages: list[dict[str, str]], params: "SamplingParams", presses: list[int]) -> tuple[str, str]:
-    """Write the answer as it comes; returns what there is of it when Ctrl-C is pressed too, and a line of figures."""
+class Answer(NamedTuple):
+    """figures: a line about what it cost; is_stopped: by Ctrl-C."""
+
+    text: str
+    figures: str
+    is_stopped: bool
+
+
+def answer(llm: "LLM", messages: list[dict[str, str]], params: "SamplingParams") -> Answer:
+    """Write the answer as it comes; returns what there is of it when Ctrl-C is pressed, too."""
     began = time.perf_counter()
     prompt = llm.apply_chat_template(messages)
-    text, num_tokens, num_cached = "", 0, 0
-    for delta in llm.stream(prompt, params):
-        choice, num_cached = delta.outputs[0], delta.num_cached_tokens
-        typer.echo(choice.text, nl=False)
-        text += choice.text
-        num_tokens += len(choice.token_ids)
-        if presses:
-            typer.echo(" [stopped]", nl=False)
-            break
-    typer.echo()
-    if choice.error is not None:
-        raise choice.error
-    took = time.perf_counter() - began
-    return text, f"{len(prompt)} prompt tokens, {num_cached} of them cached; {num_tokens} new tokens in {took:.2f} s"
-
-
-@contextmanager
-def interruptions() -> Iterator[list[int]]:
-    """Collect Ctrl-C instead of raising it in the middle of a step. A second one is raised: it is meant."""
-    presses: list[int] = []
-
-    def press(number: int, frame: FrameType | None) -> None:
-        presses.append(number)
-        if len(presses) > 1:
-            raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, press)
+    text, num_tokens, num_cached, error, is_stopped = "", 0, 0, None, False
     try:
-        yield presses
-    finally:
-        signal.signal(signal.SIGINT, before)
+        for delta in llm.stream(prompt, params):
+            choice, num_cached = delta.outputs[0], delta.num_cached_tokens
+            typer.echo(choice.text, nl=False)
+            text += choice.text
+            num_tokens += len(choice.token_ids)
+            error = choice.error
+    except KeyboardInterrupt:
+        is_stopped = True
+        typer.echo(" [stopped]", nl=False)
+    typer.echo()
+    if error is not None:
+        raise error
+    took = time.perf_counter() - began
+    figures = f"{len(prompt)} prompt tokens, {num_cached} of them cached; {num_tokens} new tokens in {took:.2f} s"
+    return Answer(text, figures, is_stopped)

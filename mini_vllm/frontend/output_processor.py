@@ -8,7 +8,6 @@ Called by the engine, after each step. State lives from add_request until the la
 Source: vllm/v1/engine/output_processor.py, vllm/v1/engine/detokenizer.py.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,8 +16,6 @@ from typing import Any, NamedTuple
 from mini_vllm.errors import RequestFailedError
 from mini_vllm.params import SamplingParams
 from mini_vllm.step import Logprob, TokenDelta
-
-logger = logging.getLogger("mini_vllm")
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # what a decoder makes of bytes that are no character, or not one yet
 MAX_PENDING = 8  # tokens that may wait for the rest of a character; UTF-8 needs at most 3 bytes of patience
@@ -334,13 +331,10 @@ def find_borders(pattern: str) -> list[int]:
 
 @dataclass(slots=True)
 class _Choice:
-    """is_torn: tokens were being taken in, or still are: what detokenizer and transcript hold means nothing."""
-
     detokenizer: IncrementalDetokenizer
     transcript: Transcript
     finish_reason: str | None = None
     error: RequestFailedError | None = None
-    is_torn: bool = False
 
     @property
     def mark(self) -> Mark:
@@ -354,7 +348,6 @@ class _RequestState:
     prompt_token_ids: list[int]
     choices: dict[str, _Choice]  # by child request id
     transcripts: tuple[Transcript, ...]  # of the choices
-    params: SamplingParams
     on_output: OnOutput | None
     num_cached_tokens: int = 0
     is_being_told: bool = False
@@ -370,26 +363,14 @@ class _RequestState:
         )
 
     def tell(self, output: RequestOutput) -> None:
-        """Call on_output, unless this very call aborts the request. One that raises twice has missed an output."""
+        """Call on_output, unless this very call aborts the request."""
         if self.on_output is None or self.is_being_told:
             return
+        self.is_being_told = True
         try:
-            try:
-                self._tell(self.on_output, output)
-            finally:
-                self.is_being_told = False
-        finally:  # for an interruption of the first attempt
+            self.on_output(output)
+        finally:
             self.is_being_told = False
-
-    def _tell(self, on_output: OnOutput, output: RequestOutput) -> None:
-        for is_last in (False, True):
-            try:
-                self.is_being_told = True
-                return on_output(output)
-            except Exception:
-                if is_last:
-                    logger.exception("on_output of request %r has failed", self.request_id)
-        return None
 
 
 class OutputProcessor:
@@ -402,7 +383,6 @@ class OutputProcessor:
         self._tokenizer = tokenizer
         self._requests: dict[str, _RequestState] = {}  # by request id
         self._parents: dict[str, _RequestState] = {}  # by child request id
-        self._finished: list[_RequestState] = []  # of these, those that wait for drop_finished()
 
     def has_request(self, request_id: str) -> bool:
         """Whether a request, or a child of one, has this id and is still in flight."""
@@ -433,7 +413,7 @@ class OutputProcessor:
             transcript = Transcript(index, detokenizer.pieces, [], None if params.logprobs is None else [])
             choices[child_id] = _Choice(detokenizer, transcript)
         transcripts = tuple(choice.transcript for choice in choices.values())
-        state = _RequestState(request_id, prompt, list(prompt_token_ids), choices, transcripts, params, on_output)
+        state = _RequestState(request_id, prompt, list(prompt_token_ids), choices, transcripts, on_output)
         self._requests[request_id] = state
         self._parents.update(dict.fromkeys(child_ids, state))
 
@@ -445,45 +425,31 @@ class OutputProcessor:
         choices are dropped: a request that runs past its end leaves nothing behind. vLLM:
         OutputProcessor.process_outputs, whose reqs_to_abort are the stopped ones.
         """
-        result = self.take_in(deltas)
-        self.drop_finished()
-        return result
-
-    def take_in(self, deltas: Sequence[TokenDelta]) -> tuple[list[RequestOutput], list[str]]:
-        """The first half of process(). Whatever interrupts it, the same deltas may be given again: they count once."""
         changed: dict[str, _RequestState] = {}
-        stopped = []
+        stopped: list[str] = []
         for delta in deltas:
             state = self._parents.get(delta.request_id)
             if state is None or not (delta.tokens or delta.finish_reason):
                 continue
             choice = state.choices[delta.request_id]
-            num_tokens = len(choice.transcript.token_ids)
-            start = num_tokens if delta.start is None else delta.start
-            if choice.is_torn or num_tokens > start or delta.error is not None:
-                choice.is_torn = True
-            elif choice.finish_reason is not None or num_tokens < start:
+            if choice.finish_reason is not None:
                 continue
-            if choice.transcript.index == 0 and start == 0:
+            if choice.transcript.index == 0 and not choice.transcript.token_ids:
                 state.num_cached_tokens = delta.num_cached_tokens
-            self._take_or_fail(state, choice, start, delta)
+            self._take_or_fail(state, choice, delta)
             if choice.finish_reason is not None and delta.finish_reason is None:
                 stopped.append(delta.request_id)
             changed[state.request_id] = state
-            if state.finished:
-                self._finished.append(state)
         outputs = {request_id: state.to_output() for request_id, state in changed.items()}
         for request_id, state in changed.items():
             if self._requests.get(request_id) is state:  # else another on_output has aborted it
                 state.tell(outputs[request_id])
-        gone = [request_id for request_id, state in changed.items() if self._requests.get(request_id) is not state]
-        return [output for request_id, output in outputs.items() if request_id not in gone], stopped
-
-    def drop_finished(self) -> None:
-        """The second half: forget the requests that are finished. Their ids may be used again."""
-        for state in self._finished:
-            self._drop(state)
-        self._finished = []
+        for request_id, state in changed.items():
+            if self._requests.get(request_id) is not state:
+                del outputs[request_id]
+            elif state.finished:
+                self._drop(state)
+        return list(outputs.values()), stopped
 
     def abort(self, request_id: str) -> list[str]:
         """Forget a request. Choices that are not finished end with reason "abort", and on_output is told so.
@@ -500,35 +466,21 @@ class OutputProcessor:
         self._drop(state)
         return aborted
 
-    def forget(self, request_id: str) -> None:
-        """Forget a request that was never there: it was refused."""
-        state = self._requests.get(request_id)
-        if state is not None:
-            self._drop(state)
-
-    def _take_or_fail(self, state: _RequestState, choice: _Choice, start: int, delta: TokenDelta) -> None:
-        """Add a delta to a choice. A tokenizer that fails on it twice ends the choice with an error."""
-        transcript, cause = choice.transcript, None
-        for _ in range(2):  # a fault that comes and goes is no request's
-            try:
-                if choice.is_torn:
-                    self._rewind(choice, start, state.params)
-                choice.is_torn = True
-                stop_string = self._take(choice, delta)
-            except Exception as error:
-                cause = error
-            else:
-                choice.finish_reason = "stop" if stop_string is not None else delta.finish_reason
-                choice.error = delta.error
-                break
-        else:
+    def _take_or_fail(self, state: _RequestState, choice: _Choice, delta: TokenDelta) -> None:
+        """Add a delta to a choice. A tokenizer that fails on it ends the choice with an error."""
+        transcript, start = choice.transcript, len(choice.transcript.token_ids)
+        try:
+            stop_string = self._take(choice, delta)
+        except Exception as error:
             transcript.token_ids[start:] = [token.token_id for token in delta.tokens]
             if transcript.logprobs is not None:
                 transcript.logprobs[start:] = [token.logprobs or {} for token in delta.tokens]
             position = len(state.prompt_token_ids) + start
-            why = f"no text can be made of its tokens from token {position} on: {cause!r}"
+            why = f"no text can be made of its tokens from token {position} on: {error!r}"
             choice.finish_reason, choice.error = "error", RequestFailedError(f"request {delta.request_id!r}: {why}")
-        choice.is_torn = False
+        else:
+            choice.finish_reason = "stop" if stop_string is not None else delta.finish_reason
+            choice.error = delta.error
 
     def _take(self, choice: _Choice, delta: TokenDelta) -> str | None:
         """Add tokens to a choice, in order. A stop string ends it, whatever follows in the delta, and is returned."""
@@ -542,18 +494,6 @@ class OutputProcessor:
             if stop_string is not None:
                 return stop_string
         return None if delta.finish_reason is None else detokenizer.flush()
-
-    def _rewind(self, choice: _Choice, num_tokens: int, params: SamplingParams) -> None:
-        """Make a choice again as it was after its first num_tokens tokens, none of which had ended it."""
-        choice.is_torn = True
-        transcript = choice.transcript
-        del transcript.token_ids[num_tokens:]
-        if transcript.logprobs is not None:
-            del transcript.logprobs[num_tokens:]
-        choice.detokenizer = IncrementalDetokenizer(self._tokenizer, params)
-        choice.detokenizer.append(transcript.token_ids)
-        transcript.pieces[:] = choice.detokenizer.pieces
-        choice.detokenizer.pieces = transcript.pieces
 
     def _drop(self, state: _RequestState) -> None:
         for child_id in state.choices:

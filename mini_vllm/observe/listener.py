@@ -10,8 +10,8 @@ from mini_vllm.step import KVPlan
 class StepListener:
     """What the engine core calls in every step, in this order; a listener overrides what it wants to see.
 
-    A listener may add and abort requests, and must not step. One that raises changes nothing: the exception is logged,
-    and the listener is taken off the list. In a step that failed, after_update() may come without after_schedule().
+    A listener may add and abort requests, and must not step. What it raises is raised, and the engine stops until
+    LLMEngine.reset().
     """
 
     def before_schedule(self) -> None:

@@ -87,7 +87,7 @@ class ReplayRun(ScenarioRun):
             request.request_id: [self._sample(request)]
             for scheduled in output.scheduled_requests
             if scheduler.needs_sample(scheduled, output.num_scheduled_tokens[scheduled.request_id])
-            for request in (scheduled, *output.forks.get(scheduled.request_id, ()))
+            for request in (scheduled, *output.sampling_along.get(scheduled.request_id, ()))
         }
         record["aborted_during"] = self._abort("during")
         kv.end_step(KVResult())

@@ -92,7 +92,7 @@ class TraceRecorder(StepListener):
             "swapped_out": [list(pair) for pair in plan.swap_out],
             "swapped_in": [list(pair) for pair in plan.swap_in],
             "copied": [list(pair) for pair in plan.copy],
-            "forks": {name: [fork.request_id for fork in forks] for name, forks in output.forks.items()},
+            "forks": {name: [fork.request_id for fork in forks] for name, forks in output.sampling_along.items()},
             "stats": asdict(self.stats.record(output, plan)) if self.stats else {},
         }
         record.update({key: value for key, value in optional.items() if value})
@@ -234,7 +234,7 @@ class ScenarioRun:
             request.request_id: [self._sample(request)]
             for scheduled in output.scheduled_requests
             if scheduler.needs_sample(scheduled, output.num_scheduled_tokens[scheduled.request_id])
-            for request in (scheduled, *output.forks.get(scheduled.request_id, ()))
+            for request in (scheduled, *output.sampling_along.get(scheduled.request_id, ()))
         }
         during = self._abort("during")
         scheduler.kv_cache_manager.end_step(KVResult())

@@ -53,10 +53,6 @@ class KVConnector(ABC):
         """The request will not come back: nothing is kept or saved for it. Its load is made: others may share it."""
 
     @abstractmethod
-    def clear(self) -> None:
-        """Forget every request, whatever a call that was interrupted has left behind."""
-
-    @abstractmethod
     def begin_step(self) -> KVPlan:
         """What the worker has to copy in the coming step. vLLM: build_connector_meta."""
 

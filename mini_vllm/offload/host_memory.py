@@ -114,10 +114,6 @@ class HostMemoryConnector(KVConnector):
     def request_finished(self, request: Request) -> None:
         self._forget(request.request_id)
 
-    def clear(self) -> None:
-        self.pool = HostMemoryPool(self.pool.num_blocks)
-        self._num_tokens, self._saving, self._loading = {}, {}, {}
-
     def begin_step(self) -> KVPlan:
         return KVPlan(tuple(chain(*self._saving.values())), tuple(chain(*self._loading.values())))
 

@@ -118,11 +118,6 @@ class OffloadingKVCacheManager(KVCacheManager):
         _, num_hit = super().get_computed_blocks(request)
         return self.connector.get_num_new_matched_tokens(request, num_hit).is_ready
 
-    def clear(self) -> None:
-        super().clear()
-        self.connector.clear()
-        self._loads.clear()
-
     def begin_step(self) -> KVPlan:
         return self.connector.begin_step()
 

@@ -97,10 +97,6 @@ class NanoVllmKVCacheManager(KVCacheManager):
             super()._cache_blocks(request, start, end)
         self._unpublished.clear()
 
-    def clear(self) -> None:
-        self._unpublished.clear()
-        super().clear()
-
     def _cache_blocks(self, request: Request, start: int, end: int) -> None:
         if self.nano_vllm == FIRST:
             super()._cache_blocks(request, start, end)

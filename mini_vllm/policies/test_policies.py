@@ -153,7 +153,7 @@ class PolicyWorld(StepWorld):
             each
             for r in output.scheduled_requests
             if scheduler.needs_sample(r, output.num_scheduled_tokens[r.request_id])
-            for each in (r, *output.forks.get(r.request_id, ()))
+            for each in (r, *output.sampling_along.get(r.request_id, ()))
         ]
         sampled = {r.request_id: [next_token(r.all_token_ids)] for r in sampling}
         for choice in aborts:
@@ -203,7 +203,7 @@ class PolicyWorld(StepWorld):
         assert output.has_work == bool(self.live)  # (24)
         self.seen["preempted"] += len(output.preempted_req_ids)
         self.seen["swapped"] += len(self.plan.swap_in)
-        self.seen["forked"] += len(output.forks)
+        self.seen["forked"] += len(output.sampling_along)
         has_newcomer = bool(counts.keys() - running.keys())
         assert not has_newcomer or counts.keys() >= set(half_computed), "a half-computed request waits for a newcomer"
         self.seen["half-computed"] += len(half_computed)

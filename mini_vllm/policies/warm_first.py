@@ -135,10 +135,6 @@ class WarmFirstScheduler(Scheduler):
         self._since[request.request_id] = self._step
         super()._enqueue(request)
 
-    def restart(self, requests: Sequence[Request]) -> None:
-        self._since.clear()
-        super().restart(requests)
-
     def finish_request(self, request_id: str, reason: str) -> Request | None:
         self._since.pop(request_id, None)
         return super().finish_request(request_id, reason)

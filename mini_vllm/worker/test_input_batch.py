@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mini_vllm.attention import AttentionMetadata, PackedRequest
-from mini_vllm.engine_core import EngineCore
+from mini_vllm.engine import RecoveringCore
 from mini_vllm.errors import InvalidParameterError, RequestRefusedError
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies import SCHEDULERS, make_scheduler
@@ -202,7 +202,7 @@ def test_the_runner_knows_what_the_scheduler_knows(options: dict[str, Any]) -> N
         config = {"num_blocks": rng.randint(12, 30), "block_size": rng.choice((1, 2, 4)), "max_num_seqs": 6,
                   "max_num_batched_tokens": rng.choice((8, 20, 64)), "max_model_len": 24, **options}  # fmt: skip
         scheduler = make_scheduler(config)
-        core = EngineCore(scheduler, executor := CheckingExecutor(scheduler, rng))
+        core = RecoveringCore(scheduler, executor := CheckingExecutor(scheduler, rng))
         names: list[str] = []
         for step in range(150):
             gone: str | None = None
@@ -218,13 +218,15 @@ def test_the_runner_knows_what_the_scheduler_knows(options: dict[str, Any]) -> N
             if names and rng.random() < 0.1:
                 core.abort([rng.choice(names)])
             if core.has_unfinished_requests():
-                with contextlib.suppress(RuntimeError):
-                    output, future = core.begin_step()
-                    if names and rng.random() < 0.2:  # between the halves; the id may be used again at once
-                        gone = rng.choice(names)
-                        core.abort([gone])
-                        if rng.random() < 0.5:
-                            core.add([Request(gone, [1, 2, 3], SamplingParams(max_tokens=3), arrival_time=step)])
+                output, future = core.begin_step()
+                if names and rng.random() < 0.2:  # between the halves; the id may be used again at once
+                    gone = rng.choice(names)
+                    core.abort([gone])
+                    if rng.random() < 0.5:
+                        core.add([Request(gone, [1, 2, 3], SamplingParams(max_tokens=3), arrival_time=step)])
+                if error := future.exception():
+                    core.fail_step(output, error)
+                else:
                     assert all(delta.request_id != gone for delta in core.finish_step(output, future.result()))
             num_preempted += any(request.num_preemptions for request in scheduler.waiting)
         executor.may_fail = False
@@ -233,7 +235,8 @@ def test_the_runner_knows_what_the_scheduler_knows(options: dict[str, Any]) -> N
                 break
             core.step()
         assert not core.has_unfinished_requests()
-        assert not core._known
-        executor.batch.update(StepInput(finished_req_ids=tuple(core._finished_req_ids), forget_all=core._forget_all))
+        view = core.runner
+        assert not view._known
+        executor.batch.update(StepInput(finished_req_ids=tuple(view._finished_req_ids), forget_all=view.forget_all))
         assert not executor.batch.sampling_rows, "the runner remembers nobody who has finished"
     assert num_preempted

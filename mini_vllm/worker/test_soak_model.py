@@ -17,9 +17,10 @@ import pytest
 import torch
 
 from mini_vllm import LLM, SamplingParams
+from mini_vllm.engine import RecoveringCore
+from mini_vllm.engine.test_recovery import assert_idle
 from mini_vllm.frontend.output_processor import CompletionOutput
 from mini_vllm.test_core_properties import a_third
-from mini_vllm.test_recovery import assert_idle
 
 pytestmark = pytest.mark.usefixtures("silent_log")
 
@@ -57,7 +58,7 @@ def make_llm(checkpoint: Path, variant: str, **options: Any) -> LLM:
         "max_model_len": 60,
         "dtype": "float32",
     }
-    return LLM(str(checkpoint), device="cpu", **(sizes | VARIANTS[variant] | options))
+    return LLM(str(checkpoint), device="cpu", core_cls=RecoveringCore, **(sizes | VARIANTS[variant] | options))
 
 
 def random_specs(rng: random.Random, num_specs: int) -> list[Spec]:

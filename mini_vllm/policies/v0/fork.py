@@ -81,10 +81,6 @@ class ForkingKVCacheManager(KVCacheManager):
         """The blocks of the request that are full of its first num_tokens tokens, for another with the same ones."""
         return self._tables.get(request.request_id, [])[: num_tokens // self.block_size]
 
-    def clear(self) -> None:
-        super().clear()
-        self._copies.clear()
-
     def rebuild(self, tables: Mapping[str, Sequence[int]]) -> None:
         """Give requests that hold nothing tables of new blocks, shared as the numbers in `tables` are: one block each.
 

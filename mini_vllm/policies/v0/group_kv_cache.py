@@ -48,11 +48,6 @@ class GroupKVCacheManager(ForkingKVCacheManager):
         super().free(request)
         self.pool.free(request.request_id)
 
-    def clear(self) -> None:
-        super().clear()
-        self.pool = HostMemoryPool(self.num_cpu_blocks)
-        self._swap_out, self._swap_in, self._forked = {}, {}, []
-
     def store(self, requests: Sequence[Request]) -> bool:
         """Move the tables of a group to the pool; False, with nothing changed, if they do not all fit there."""
         tables = {request.request_id: self.get_block_ids(request.request_id) for request in requests}

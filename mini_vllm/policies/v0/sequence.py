@@ -51,4 +51,6 @@ class GroupSchedulerOutput(SchedulerOutput):
     groups: dict[SequenceGroup, None] = field(default_factory=dict)  # that rely on this step, in order
     prompts: dict[str, SequenceGroup] = field(default_factory=dict)  # that wait for what a request computes, by its id
     swapped_out: list[SequenceGroup] = field(default_factory=list)  # whose blocks this step copies away
-    left: dict[str, SequenceGroup] = field(default_factory=dict)  # of requests that ended since it was decided
+    sampling_along: dict[str, list[Request]] = field(
+        default_factory=dict
+    )  # sequences that fork from a request's prompt

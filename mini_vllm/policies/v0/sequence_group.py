@@ -92,7 +92,6 @@ class SequenceGroupScheduler(SchedulerInterface):
         self.strict_v0 = strict_v0
         self.num_watermark_blocks = int(self.watermark * kv_cache_manager.num_usable_blocks)  # V0 has no null block
         self._groups: dict[str, SequenceGroup] = {}  # of every live request
-        self._last = GroupSchedulerOutput()  # the step decided last; a restart may bring back what ended in it
         self._swapped_out: list[SequenceGroup] = []  # since the last step was decided
         self._given_up: list[Request] = []  # since update_from_output() has told of them
 
@@ -131,20 +130,6 @@ class SequenceGroupScheduler(SchedulerInterface):
                     f"{needed} {name}, there are {limit}"
                 )
 
-    def restart(self, requests: Sequence[Request]) -> None:
-        """As ever; who belongs together is kept. Sequences that have tokens of their own have forked."""
-        members: dict[SequenceGroup, list[Request]] = {}
-        for request in requests:
-            group = self._groups.get(request.request_id) or self._last.left[request.request_id]
-            members.setdefault(group, []).append(request)
-        for group, together in members.items():
-            group.sequences = [request for request in together if request.output_token_ids] or together[:1]
-            group.unforked = [request for request in together if request not in group.sequences]
-            group.is_swapped = False
-        self._groups = {request.request_id: group for group in members for request in group.requests}
-        self._swapped_out = []
-        super().restart([request for group in members for request in group.requests])
-
     def finish_request(self, request_id: str, reason: str) -> Request | None:
         """End one sequence of a group. If it is the one that computes the prompt, the next one takes over."""
         request = self._requests.get(request_id)
@@ -153,8 +138,7 @@ class SequenceGroupScheduler(SchedulerInterface):
         return super().finish_request(request_id, reason)
 
     def _leave_group(self, request: Request) -> None:
-        self._last.left[request.request_id] = group = self._groups[request.request_id]
-        del self._groups[request.request_id]
+        group = self._groups.pop(request.request_id)
         if request in group.unforked:
             group.unforked.remove(request)
             return
@@ -184,7 +168,7 @@ class SequenceGroupScheduler(SchedulerInterface):
 
     def schedule(self) -> GroupSchedulerOutput:
         """Decide the next step. It has prefills only, if there are any; else decodes, then groups that come back."""
-        self._last = output = GroupSchedulerOutput()
+        output = GroupSchedulerOutput()
         budget = SchedulingBudget(self.max_num_batched_tokens, self.max_num_seqs - len(self.running))
         self._schedule_prefills(budget, output)
         if not output.num_scheduled_tokens:
@@ -300,7 +284,7 @@ class SequenceGroupScheduler(SchedulerInterface):
         if group.unforked:
             output.prompts[request.request_id] = group
             if self.needs_sample(request, n):
-                output.forks[request.request_id] = list(group.unforked)
+                output.sampling_along[request.request_id] = list(group.unforked)
 
     def _schedule_decodes(self, budget: SchedulingBudget, output: GroupSchedulerOutput) -> None:
         """Give every running sequence one token. A group that finds no blocks preempts from the tail."""

@@ -10,12 +10,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, replace
-from functools import wraps
+from functools import partial, wraps
+from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine_core import EngineCore
+from mini_vllm.engine.core import EngineCore
 from mini_vllm.errors import (
     DuplicateRequestError,
     EmptyPromptError,
@@ -42,7 +44,8 @@ from mini_vllm.observe.stats import SchedulerStats, StatsListener
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies import get_classes, make_scheduler, options_of
 from mini_vllm.request import Request
-from mini_vllm.scheduler import SchedulerInterface
+from mini_vllm.scheduler_interface import SchedulerInterface
+from mini_vllm.step import TokenDelta
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.memory import plan_kv_cache
@@ -52,16 +55,26 @@ logger = logging.getLogger("mini_vllm")
 
 REQUEST_OPTIONS = ("priority", "arrival_time", "cache_salt")
 Method = TypeVar("Method", bound=Callable[..., Any])
+Result = TypeVar("Result")
 
 
 def one_thread(method: Method) -> Method:
-    """Raise EngineBusyError in a thread that calls the method while another thread is inside one of them."""
+    """One thread at a time is inside these methods; a second one gets EngineBusyError.
+
+    What breaks off in the middle, by an interrupt for instance, leaves a dead engine: half a change is no state.
+    """
 
     @wraps(method)
     def guarded(engine: "LLMEngine", *args: Any, **kwargs: Any) -> Any:
         engine.refuse_other_threads(method.__name__)
         with engine.lock:
-            return method(engine, *args, **kwargs)
+            try:
+                return method(engine, *args, **kwargs)
+            except (MiniVllmError, TypeError, ValueError):  # a refusal; the core knows whether it was more
+                raise
+            except BaseException:
+                engine.core.is_dead = True
+                raise
 
     return cast(Method, guarded)
 
@@ -69,12 +82,12 @@ def one_thread(method: Method) -> Method:
 class LLMEngine:
     """Owns the engine core, the tokenizer and the texts. step() serves every request in flight.
 
-    One thread at a time may call it. A call that is interrupted, wherever that may be, has happened or it has not: the
-    requests go on with the next step(), and their tokens and texts are those that they would have been.
+    One thread at a time may call it; another one may post(). An error of a step is raised at once, and so is an
+    interrupt. The engine then refuses to go on until reset().
 
     scheduler_cls and kv_cache_manager_cls: classes with the contract of SchedulerInterface and KVCacheManager; None is
-    ours. executor_cls: where steps run. Raises CheckpointError and its kin when the model cannot be loaded,
-    InvalidParameterError for a bad config.
+    ours. executor_cls: where steps run. core_cls: RecoveringCore goes on when a device has failed. Raises a
+    CheckpointError when the model cannot be loaded, InvalidParameterError for a bad config.
     """
 
     def __init__(
@@ -84,6 +97,7 @@ class LLMEngine:
         scheduler_cls: type[SchedulerInterface] | None = None,
         kv_cache_manager_cls: type[KVCacheManager] | None = None,
         executor_cls: type[Executor] = LocalExecutor,
+        core_cls: type[EngineCore] = EngineCore,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.clock = clock
@@ -101,24 +115,40 @@ class LLMEngine:
         self.kv_cache_plan = plan = plan_kv_cache(config, hf_config, info, executor.available_bytes, may_swap=may_swap)
         executor.allocate(plan)
         self.config = config = with_preemption_cost(config, executor, plan)
-        sizes = {name: getattr(plan, name) for name in ("num_blocks", "max_model_len", "num_cpu_blocks")}
-        scheduler = make_scheduler(
-            asdict(config) | sizes, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls
-        )
-        self.core = EngineCore(scheduler, executor)
-        self._stats = StatsListener(scheduler)
-        self.core.listeners.append(self._stats)
-        self.output_processor = OutputProcessor(self.tokenizer)
+        self._scheduler_cls, self._kv_cache_manager_cls, self._core_cls = scheduler_cls, kv_cache_manager_cls, core_cls
         self.text_bound = TextBound(self.tokenizer)
-        self.beam_searches: dict[str, BeamSearch] = {}  # of requests whose choices are beams, until it is done
         self._seeds = random.Random(config.seed)
-        self._outputs: list[RequestOutput] = []  # of the last step
-        self._taken: list[RequestOutput] = []  # of this step, while it is taken in
-        self._is_lost = False  # it was interrupted: its caller does not have them
+        self._posts: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
         self._is_stepping = False
         self.lock = threading.RLock()  # held by the thread that is at work here
+        self._begin()
         logger.info("%s: %s", config.model, executor)
         logger.info("%s", plan)
+
+    def _begin(self, listeners: Sequence[StepListener] = ()) -> None:
+        """A scheduler, a KV cache manager and a core without requests."""
+        sizes = {name: getattr(self.kv_cache_plan, name) for name in ("num_blocks", "max_model_len", "num_cpu_blocks")}
+        scheduler = make_scheduler(
+            asdict(self.config) | sizes,
+            scheduler_cls=self._scheduler_cls,
+            kv_cache_manager_cls=self._kv_cache_manager_cls,
+        )
+        core = self._core_cls(scheduler, self.executor)
+        core.runner.forget_all = hasattr(self, "core")  # the runner has what there was before
+        self._stats = StatsListener(scheduler)
+        core.listeners = [self._stats, *listeners]
+        self.output_processor = OutputProcessor(self.tokenizer)
+        self.beam_searches: dict[str, BeamSearch] = {}  # of requests whose choices are beams, until it is done
+        self._is_stepping = False
+        self.core = core
+
+    @one_thread
+    def reset(self) -> None:
+        """Drop all requests, whose callers hear nothing more, and begin again with an empty KV cache.
+
+        The model stays. So do the listeners, which see another scheduler from now on.
+        """
+        self._begin([listener for listener in self.listeners if listener is not self._stats])
 
     @property
     def scheduler(self) -> SchedulerInterface:
@@ -149,10 +179,10 @@ class LLMEngine:
         """Queue a prompt (text or token ids). request_options: priority, arrival_time, cache_salt.
 
         on_output: gets every output of the request, also the one that says that it was aborted. It may add and abort
-        requests, and must not step. What it raises is logged.
+        requests, and must not step. What it raises is raised by step().
 
         n > 1 becomes n requests over the same prompt: the first computes it, the others find it in the prefix cache
-        (vLLM V1's ParentRequest). Raises RequestRefusedError and its kin; then nothing has changed.
+        (vLLM V1's ParentRequest). Raises a RequestRefusedError; then nothing has changed.
         """
         for name in request_options:
             if name not in REQUEST_OPTIONS:
@@ -173,13 +203,10 @@ class LLMEngine:
         text = prompt if isinstance(prompt, str) else None
         try:
             requests = [Request(name, token_ids, params, choice_index=i, **options) for i, name in enumerate(child_ids)]
-            self.output_processor.add_request(request_id, text, token_ids, params, child_ids, on_output)
             self.core.add(requests)
-        except BaseException as error:
+            self.output_processor.add_request(request_id, text, token_ids, params, child_ids, on_output)
+        except BaseException:
             self._seeds.setstate(seeds_before)
-            if not isinstance(error, MiniVllmError):  # it is no refusal: some may have been added
-                self.core.abort(child_ids)
-            self.output_processor.forget(request_id)
             raise
 
     def tokenize(self, prompt: str | Sequence[int], *, add_special_tokens: bool = True) -> list[int]:
@@ -202,21 +229,33 @@ class LLMEngine:
     def abort(self, request_id: str) -> None:
         """Drop a request and all its choices; its blocks are free at once. Unknown ids are ignored."""
         check_request_id(request_id)
-        if request_id in self.beam_searches:
-            self.beam_searches[request_id].is_done = True
-        child_ids = self.output_processor.get_child_ids(request_id)
-        self.core.abort(child_ids)
-        self.core.deltas = [delta for delta in self.core.deltas if delta.request_id not in child_ids]
-        self._outputs, self._taken = (
-            [output for output in outputs if output.request_id != request_id]
-            for outputs in (self._outputs, self._taken)
-        )
+        if (search := self.beam_searches.pop(request_id, None)) is not None:
+            search.is_done = True
+        self.core.abort(self.output_processor.get_child_ids(request_id))
         self.output_processor.abort(request_id)
-        self.beam_searches.pop(request_id, None)
+
+    def post(self, call: Callable[..., Result], *args: Any, **kwargs: Any) -> "Future[Result]":
+        """Let the thread that steps make a call between two steps: post(engine.add_request, "a", prompt, params).
+
+        Any thread may post. The future has what the call returns or raises. vLLM: EngineCoreProc.input_queue.
+        """
+        future: Future[Result] = Future()
+        self._posts.put((partial(call, *args, **kwargs), future))
+        return future
+
+    def _make_posted_calls(self) -> None:
+        for _ in range(self._posts.qsize()):
+            call, future = self._posts.get()
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(call())
+            except Exception as error:
+                future.set_exception(error)
 
     def has_unfinished_requests(self) -> bool:
-        """Whether step() has anything to compute, or to tell."""
-        return self.core.has_unfinished_requests() or bool(self.core.deltas or (self._is_lost and self._outputs))
+        """Whether step() has anything to compute, or a posted call to make."""
+        return self.core.has_unfinished_requests() or not self._posts.empty()
 
     def refuse_other_threads(self, what: str) -> None:
         """Raises EngineBusyError if another thread is at work here. `what` is what the caller wants to do."""
@@ -233,66 +272,48 @@ class LLMEngine:
 
     # --- one step -------------------------------------------------------------------------------------------------
 
+    @one_thread
     def step(self) -> list[RequestOutput]:
         """One iteration. Returns, with all their text so far, the requests that got a token or finished.
 
-        If the model raises, every request of the step is preempted and tried again by the next call; the exception
-        is passed on. After EngineCore's MAX_FAILURES in a row the requests are run one by one, and those at fault end
-        with reason "error". Raises SchedulerStalledError if the scheduler has work but schedules none.
+        What the scheduler, a manager or the model raises is raised; then reset() begins again. Raises
+        SchedulerStalledError if the scheduler has work but schedules none.
         """
-        self.refuse_other_threads("step")
         if self._is_stepping:
             raise EngineBusyError("step: a listener or an on_output is called within a step, and must not step itself")
-        if not self._is_lost:
-            self._outputs = []
+        self._is_stepping = True
         try:
-            try:
-                with self.lock:
-                    self._is_stepping = True
-                    if not self._outputs:
-                        if not self.core.deltas:
-                            self._compute()
-                        self._outputs = self._take_in()
-                    self.core.deltas = []
-                    self.output_processor.drop_finished()
-                    self._is_lost = False
-                    return self._outputs
-            finally:
-                self._is_stepping = False
-        except BaseException:
-            self._is_lost, self._is_stepping = True, False
+            self._make_posted_calls()
+            return self._take_in(self._compute())
+        except Exception:
+            self.core.is_dead = True
             raise
+        finally:
+            self._is_stepping = False
 
-    def _compute(self) -> None:
-        """One step of the core. What it brings lies in core.deltas."""
-        beams_before = [(search, vars(search).copy()) for search in self.beam_searches.values()]
+    def _compute(self) -> list[TokenDelta]:
+        """One step of the core."""
+        output, future = self.core.begin_step()
         try:
-            output, future = self.core.begin_step()
             result = future.result()
-            for search in self.beam_searches.values():
-                if result.errors.keys().isdisjoint(search.request_ids):
-                    search.advance(result.tokens)
-            self.core.finish_step(output, result)
-        except BaseException as error:
-            try:
-                self.core.fail_step(error)
-            finally:
-                if not any(delta.tokens for delta in self.core.deltas):  # else it is the way back that was interrupted
-                    for search, before in beams_before:
-                        vars(search).update(before)
-            raise
+        except Exception as error:
+            return self.core.fail_step(output, error)
+        for search in self.beam_searches.values():
+            if result.errors.keys().isdisjoint(search.request_ids):
+                search.advance(result.tokens)
+        return self.core.finish_step(output, result)
 
-    def _take_in(self) -> list[RequestOutput]:
-        """Make text of what the core has brought. It may be interrupted, and called once more."""
-        for delta in self.core.deltas:
+    def _take_in(self, deltas: Sequence[TokenDelta]) -> list[RequestOutput]:
+        """Make text of what the core has brought, and end what a stop string or a beam search ends."""
+        for delta in deltas:
             for search in self.beam_searches.values() if delta.error else ():
                 if delta.request_id in search.request_ids:
                     search.error, search.is_done = delta.error, True
-        self._taken, stopped = self.output_processor.take_in(self.core.deltas)
+        outputs, stopped = self.output_processor.process(deltas)
         self.core.finish(stopped, "stop")
         for request_id in [name for name, search in self.beam_searches.items() if search.is_done]:
             self.abort(request_id)
-        return self._taken
+        return outputs
 
     def _check_request(self, request_id: str, token_ids: list[int], params: SamplingParams) -> list[int]:
         """The prompt's token ids, of which each is one of the model's."""

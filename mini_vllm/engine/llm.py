@@ -1,0 +1,232 @@
+"""LLM: generate text with one call. A thin layer over LLMEngine that waits for the requests it added.
+
+Source: vllm/entrypoints/llm.py.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, TaskID
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.core import EngineCore
+from mini_vllm.engine.interrupts import Interrupts
+from mini_vllm.engine.llm_engine import LLMEngine, make_child_ids
+from mini_vllm.errors import EngineDeadError, InvalidParameterError
+from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
+from mini_vllm.frontend.chat_template import ChatTemplateRenderer, as_conversations
+from mini_vllm.frontend.output_processor import RequestOutput
+from mini_vllm.frontend.prompts import Prompt, as_batch, check_params, one_each
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.models.config_fields import SAMPLING_FIELDS
+from mini_vllm.params import SamplingParams
+from mini_vllm.scheduler_interface import SchedulerInterface
+from mini_vllm.worker.executor import Executor
+from mini_vllm.worker.local_executor import LocalExecutor
+
+Message = Mapping[str, Any]
+
+
+class LLM:
+    """An engine for offline use. A prompt is a string or a list of token ids; **config are EngineConfig's fields.
+
+    What a step raises is raised by the call that made the step, and all requests in flight are dropped. The first
+    Ctrl-C ends a call after the step, a second one at once. Afterwards the next call finds an engine that is free.
+    """
+
+    def __init__(
+        self,
+        model: str = "tiny",
+        *,
+        scheduler_cls: type[SchedulerInterface] | None = None,
+        kv_cache_manager_cls: type[KVCacheManager] | None = None,
+        executor_cls: type[Executor] = LocalExecutor,
+        core_cls: type[EngineCore] = EngineCore,
+        **config: Any,
+    ) -> None:
+        self.engine = LLMEngine(
+            EngineConfig(model, **config),
+            scheduler_cls=scheduler_cls,
+            kv_cache_manager_cls=kv_cache_manager_cls,
+            executor_cls=executor_cls,
+            core_cls=core_cls,
+        )
+        self.chat_templates = ChatTemplateRenderer(self.engine.tokenizer)
+        self._ids = count()
+        self._latest: dict[str, RequestOutput | None] = {}  # of the requests for which a caller waits
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_progress: bool | None = None,
+    ) -> list[RequestOutput]:
+        """Complete one prompt or many; the results are in the order of the prompts.
+
+        sampling_params: one for all, one for each, or None for the checkpoint's generation_config. use_progress: a
+        progress bar; None shows one for several prompts on a terminal. If a prompt is refused, none is generated.
+        """
+        batch = as_batch(prompts)
+        params = self._one_each(sampling_params, len(batch))
+        show = sys.stderr.isatty() and len(batch) > 1 if use_progress is None else use_progress
+        with self._serving("generate") as (request_ids, interrupts):
+            for prompt, each in zip(batch, params, strict=True):
+                self._add(prompt, each, request_ids)
+            self._run(request_ids, interrupts, show)
+            return [output for request_id in request_ids if (output := self._latest[request_id])]
+
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        use_progress: bool | None = None,
+        **template_options: Any,
+    ) -> list[RequestOutput]:
+        """Answer one conversation or many. A message is {"role": ..., "content": ...}; the template is the model's."""
+        prompts = [self.apply_chat_template(each, **template_options) for each in as_conversations(messages)]
+        return self.generate(prompts, sampling_params, use_progress=use_progress)
+
+    def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> Iterator[RequestOutput]:
+        """Complete one prompt; every yield carries only what is new. Closing the iterator aborts the request."""
+        request_ids: list[str] = []
+        previous: RequestOutput | None = None
+        try:
+            with Interrupts():
+                request_id = self._add(prompt, self._one_each(sampling_params, 1)[0], request_ids)
+            while previous is None or not previous.finished:
+                if request_id not in self._latest:
+                    raise EngineDeadError("stream: its request was dropped when another call failed")
+                with Interrupts():
+                    self._step()
+                output = self._latest[request_id]
+                if output is not None and output is not previous:
+                    delta = output.delta_since(previous)  # of several steps, if another caller has stepped, too
+                    previous = output
+                    yield delta
+        finally:
+            self._drop(request_ids)
+
+    def beam_search(self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams) -> list[BeamSearchOutput]:
+        """The beam_width best completions of one prompt or many, with scheduler="sequence_group".
+
+        Others in flight go on beside them. If a prompt is refused, none is searched.
+        """
+        batch = [self.engine.tokenize(prompt) for prompt in as_batch(prompts)]
+        with self._serving("beam_search") as (request_ids, interrupts):
+            searches = [self._add_beam_search(token_ids, params, request_ids) for token_ids in batch]
+            while not all(search.is_done for search in searches):
+                self._step()
+                interrupts.check()
+        return [
+            BeamSearchOutput(
+                token_ids,
+                [replace(beam, text=self._decode(beam.token_ids)) for beam in search.finished],
+                search.error,
+            )
+            for token_ids, search in zip(batch, searches, strict=True)
+        ]
+
+    def apply_chat_template(self, messages: Sequence[Message], **template_options: Any) -> list[int]:
+        """Token ids of a conversation, ready for the assistant's turn. template_options: see ChatTemplateRenderer.
+
+        Raises a ChatTemplateError.
+        """
+        text = self.chat_templates.render(messages, **template_options)
+        return self.engine.tokenize(text, add_special_tokens=False)
+
+    def default_sampling_params(self) -> SamplingParams:
+        """What the checkpoint's generation_config.json asks for, as vLLM reads it."""
+        found = self.engine.generation_config
+        options = {ours: found[theirs] for theirs, ours in SAMPLING_FIELDS.items() if found.get(theirs) is not None}
+        if found.get("do_sample") is False:
+            options["temperature"] = 0.0
+        return SamplingParams(**options)
+
+    def _one_each(
+        self, sampling_params: SamplingParams | Sequence[SamplingParams] | None, num_prompts: int
+    ) -> Sequence[SamplingParams]:
+        return one_each(self.default_sampling_params() if sampling_params is None else sampling_params, num_prompts)
+
+    def _new_id(self, request_ids: list[str]) -> str:
+        """An id, which is noted before anything is done with it: whatever comes, the request will be dropped."""
+        request_id = f"llm-{next(self._ids)}"
+        request_ids.append(request_id)
+        self._latest[request_id] = None
+        return request_id
+
+    def _add(self, prompt: Prompt, sampling_params: SamplingParams, request_ids: list[str]) -> str:
+        request_id = self._new_id(request_ids)
+        keep = partial(self._latest.__setitem__, request_id)
+        self.engine.add_request(request_id, prompt, sampling_params, on_output=keep)
+        return request_id
+
+    def _add_beam_search(self, token_ids: list[int], params: BeamSearchParams, request_ids: list[str]) -> BeamSearch:
+        check_params("params", params, BeamSearchParams)
+        request_id = self._new_id(request_ids)
+        engine, scheduler = self.engine, self.engine.scheduler
+        if not scheduler.can_fork:
+            name = engine.config.scheduler
+            raise InvalidParameterError(f"beam_search needs scheduler='sequence_group', which forks; got {name!r}")
+        num_tokens = max(min(params.max_tokens, scheduler.max_model_len - len(token_ids)), 1)
+        child_ids = make_child_ids(request_id, params.beam_width)
+        search = BeamSearch(child_ids, params, num_tokens, engine.eos_token_ids, scheduler.fork_request)
+        engine.beam_searches[request_id] = search
+        engine.add_request(request_id, token_ids, search.sampling_params)
+        return search
+
+    def _decode(self, token_ids: Sequence[int]) -> str:
+        tokenizer = self.engine.tokenizer
+        return "" if tokenizer is None else str(tokenizer.decode(list(token_ids), skip_special_tokens=True))
+
+    @contextmanager
+    def _serving(self, what: str) -> Iterator[tuple[list[str], Interrupts]]:
+        """Around a call that steps: the ids that it notes are dropped at the end, whatever comes."""
+        request_ids: list[str] = []
+        self.engine.refuse_other_threads(what)
+        with self.engine.lock, Interrupts() as interrupts:
+            try:
+                yield request_ids, interrupts
+            finally:
+                interrupts.leave()
+                self._drop(request_ids)
+
+    def _drop(self, request_ids: Sequence[str]) -> None:
+        """Stop waiting for requests; those that are not finished are aborted. A dead engine drops all that it has."""
+        if self.engine.core.is_dead:
+            self.engine.reset()
+            self._latest.clear()
+        for request_id in request_ids:
+            self.engine.abort(request_id)
+            self._latest.pop(request_id, None)
+
+    def _step(self) -> None:
+        """One step for all callers: a stream and a generate() in flight together each find their own output."""
+        if not self.engine.core.has_unfinished_requests():  # another caller has ended them in the scheduler
+            for request_id in list(self._latest):
+                self.engine.abort(request_id)
+            return
+        self.engine.step()
+
+    def _run(self, request_ids: Sequence[str], interrupts: Interrupts, use_progress: bool) -> None:
+        waiting = set(request_ids)
+        with Progress(console=Console(stderr=True), disable=not use_progress) as progress:
+            task: TaskID = progress.add_task("generating", total=len(waiting))
+            while waiting:
+                self._step()
+                interrupts.check()
+                finished = {request_id for request_id in waiting if is_over(self._latest[request_id])}
+                waiting -= finished
+                progress.advance(task, len(finished))
+
+
+def is_over(output: RequestOutput | None) -> bool:
+    """Whether this is the last output of a request."""
+    return output is not None and output.finished

@@ -1,0 +1,95 @@
+"""RunnerView: what the runner has of each request, so that a step brings it only what is new.
+
+A request's sampling parameters travel once, and of its block table only what was added at the end. Where the table
+changed elsewhere, or the request was preempted, all of it travels again.
+Source: the bookkeeping of scheduled_new_reqs and scheduled_cached_reqs in Scheduler.schedule
+(vllm/v1/core/sched/scheduler.py).
+"""
+
+from mini_vllm.request import Request
+from mini_vllm.scheduler_interface import SchedulerInterface, SchedulerOutput
+from mini_vllm.step import BlockTable, KVPlan, SamplingRow, StepInput
+
+KnownTable = tuple[int, ...]  # preemptions at the time, blocks in each group; () is no use
+
+
+class RunnerView:
+    """forget_all: the runner may have requests that are not known here, so the next step tells it to forget all."""
+
+    def __init__(self, scheduler: SchedulerInterface, *, forget_all: bool = False) -> None:
+        self.scheduler = scheduler
+        self.forget_all = forget_all
+        self._known: dict[str, KnownTable] = {}
+        self._finished_req_ids: list[str] = []  # that the runner knows, and has not been told of
+
+    def forget(self, request_id: str) -> None:
+        """The request has ended."""
+        if self._known.pop(request_id, None) is not None:
+            self._finished_req_ids.append(request_id)
+
+    def make_step_input(self, output: SchedulerOutput, plan: KVPlan) -> StepInput:
+        """Freeze what is new in this step. Called for hundreds of requests in every step: one pass, no object each.
+
+        A chunk that catches up has one sample row, and one more for each draft behind it.
+        """
+        kv, known, needs_sample = self.scheduler.kv_cache_manager, self._known, self.scheduler.needs_sample
+        for request_id in plan.rewritten_req_ids:
+            if request_id in known:
+                known[request_id] = ()
+        token_ids: list[int] = []
+        sample_req_ids: list[str] = []
+        sample_rows: list[int] = []
+        new_rows: dict[str, SamplingRow] = {}
+        new_block_ids: dict[str, tuple[BlockTable, ...]] = {}
+        starts: list[int] = []
+        end = 0
+        for request, n in zip(output.scheduled_requests, output.num_scheduled_tokens.values(), strict=True):
+            request_id, start = request.request_id, request.num_computed_tokens
+            starts.append(start)
+            token_ids += request.all_token_ids[start : start + n]
+            num_drafts = end + n - len(token_ids)
+            if num_drafts:
+                token_ids += output.drafts[request_id][:num_drafts]
+            end += n
+            if needs_sample(request, n):
+                for row in range(end - 1 - num_drafts, end):
+                    sample_req_ids.append(request_id)
+                    sample_rows.append(row)
+            table = (request.num_preemptions, *kv.get_num_blocks(request_id))
+            old = known.get(request_id)
+            if table != old:
+                if not old or old[0] != table[0]:
+                    new_rows[request_id] = make_sampling_row(request)
+                    old = (0,) * len(table)
+                new_block_ids[request_id] = kv.get_block_tables(request_id, old[1:])
+                known[request_id] = table
+        for request_id, others in output.sampling_along.items():
+            row = sample_rows[sample_req_ids.index(request_id)]
+            for other in others:
+                sample_req_ids.append(other.request_id)
+                sample_rows.append(row)
+                new_rows[other.request_id] = make_sampling_row(other)
+                known[other.request_id] = ()  # it has no table before its own first step, which sends it again
+        finished_req_ids, self._finished_req_ids = tuple(self._finished_req_ids), []
+        forget_all, self.forget_all = self.forget_all, False
+        req_ids, sampled = tuple(output.num_scheduled_tokens), tuple(sample_req_ids)
+        return StepInput(
+            req_ids,
+            tuple(starts),
+            tuple(output.num_scheduled_tokens.values()),
+            tuple(token_ids),
+            req_ids if sampled == req_ids else sampled,  # a step of decodes: one tuple, which is pickled once
+            tuple(sample_rows),
+            new_rows,
+            new_block_ids,
+            finished_req_ids,
+            forget_all,
+            plan,
+        )
+
+
+def make_sampling_row(request: Request) -> SamplingRow:
+    """How a request samples, for a runner that does not know it yet."""
+    params = request.sampling_params
+    token_ids = tuple(request.all_token_ids) if params.has_penalties else ()
+    return SamplingRow(params, params.seed or 0, request.choice_index, request.num_prompt_tokens, token_ids)
