@@ -1,6 +1,6 @@
 """`lab grade` on hostile files: the JSON is whole, the status is right, nothing on the disk is changed.
 
-Each is handed in for lab 03.1, beside a right answer to lab 03.3, which by day only some have graded with it. It answers
+Each is handed in for lab 03.1, beside a right answer to lab 03.3; by day only some grade that one, too. It answers
 wrongly, except where it is said to be right, and would like to be called done.
 """
 
@@ -27,7 +27,7 @@ NIGHTLY = bool(os.environ.get("NIGHTLY"))
 MOST_SECONDS = 600.0  # a backstop: the grader itself ends what does not end, in seconds
 WRONG = "return num_new_tokens + 1"
 RIGHT = "return min(num_new_tokens, token_budget)"
-NOT_THE_PROJECT = {
+NOT_THE_PROJECT = {  # what others may write meanwhile: the book may be built beside these tests
     ".git",
     ".venv",
     "node_modules",
@@ -37,6 +37,8 @@ NOT_THE_PROJECT = {
     ".hypothesis",
     ".mypy_cache",
     ".ruff_cache",
+    ".import_linter_cache",
+    "dist",
     "site",
     "mutants",
 }

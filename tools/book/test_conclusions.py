@@ -1,4 +1,4 @@
-"""The pages say what is concluded from simulations. It holds at three seeds, and nightly at more than three times the length."""
+"""The pages say what is concluded from simulations. It holds at three seeds, at night with three times the requests."""
 
 import os
 import subprocess
