@@ -295,9 +295,13 @@ def graded(submission: Path, labs: Sequence[Lab] = (HOSTILE, OTHER)) -> dict[str
     return own
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if case.is_quick else pytest.mark.slow) for name, case in CASES.items()]
-)
+def mark_of(name: str) -> list[pytest.MarkDecorator]:
+    """Of the files that end with the same message, the first is tried by day and the others at night."""
+    case, same = CASES[name], [other for other, case in CASES.items() if case.says and case.says == CASES[name].says]
+    return [] if case.is_quick else [pytest.mark.nightly if name in same[1:] else pytest.mark.slow]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=mark_of(name)) for name in CASES])
 def test_a_hostile_file_is_graded(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     hand_in(tmp_path).write_text(case.text)
