@@ -77,7 +77,7 @@ $(TRITON36)/numpy: | $(STAMP)
 	@$(PIP) --no-deps --target $(TRITON36) triton==3.6.0 'numpy==2.3.5'
 
 test-triton36: $(STAMP) $(TRITON36)/numpy ## the kernels compiled for GPUs and tested at length, on Triton 3.6 (Linux)
-	@PYTHONPATH=$(TRITON36) $(BIN)/pytest -q -n $(WORKERS) -m slow mini_vllm/attention/test_triton.py \
+	@PYTHONPATH=$(TRITON36) $(BIN)/pytest -q -n $(WORKERS) -m "slow or nightly" mini_vllm/attention/test_triton.py \
 	  mini_vllm/attention/test_triton_engine.py tools/test_compile_kernels.py
 
 lint: $(STAMP) ## ruff: rules and format

@@ -1,6 +1,6 @@
 """`lab grade` on hostile files: the JSON is whole, the status is right, nothing on the disk is changed.
 
-Each is handed in for lab 03.1, beside a right answer to lab 03.3, which by day only some have graded with it. It answers
+Each is handed in for lab 03.1, beside a right answer to lab 03.3; by day only some grade that one, too. It answers
 wrongly, except where it is said to be right, and would like to be called done.
 """
 
@@ -27,7 +27,7 @@ NIGHTLY = bool(os.environ.get("NIGHTLY"))
 MOST_SECONDS = 600.0  # a backstop: the grader itself ends what does not end, in seconds
 WRONG = "return num_new_tokens + 1"
 RIGHT = "return min(num_new_tokens, token_budget)"
-NOT_THE_PROJECT = {
+NOT_THE_PROJECT = {  # what others may write meanwhile: the book may be built beside these tests
     ".git",
     ".venv",
     "node_modules",
@@ -37,6 +37,8 @@ NOT_THE_PROJECT = {
     ".hypothesis",
     ".mypy_cache",
     ".ruff_cache",
+    ".import_linter_cache",
+    "dist",
     "site",
     "mutants",
 }
@@ -293,9 +295,13 @@ def graded(submission: Path, labs: Sequence[Lab] = (HOSTILE, OTHER)) -> dict[str
     return own
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if case.is_quick else pytest.mark.slow) for name, case in CASES.items()]
-)
+def mark_of(name: str) -> list[pytest.MarkDecorator]:
+    """Of the files that end with the same message, the first is tried by day and the others at night."""
+    case, same = CASES[name], [other for other, case in CASES.items() if case.says and case.says == CASES[name].says]
+    return [] if case.is_quick else [pytest.mark.nightly if name in same[1:] else pytest.mark.slow]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=mark_of(name)) for name in CASES])
 def test_a_hostile_file_is_graded(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     hand_in(tmp_path).write_text(case.text)

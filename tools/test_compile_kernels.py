@@ -45,7 +45,7 @@ def test_attention_of_the_common_models_spills_nothing_and_fits() -> None:
     assert all(row["fits"] == ["sm_80", "sm_86", "sm_89"] for row in rows if row["capability"] == 80)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_kernel_spills_nothing_and_fits() -> None:
     rows = compile_kernels()
     check(rows)

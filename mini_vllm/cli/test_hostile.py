@@ -475,8 +475,11 @@ def test_the_lab_under_the_same(case: Any, folder: Path) -> None:
     check_stream(case, folder, LAB)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("env", ENVIRONMENTS, ids=str)
+@pytest.mark.parametrize(
+    "env",
+    [pytest.param(env, marks=pytest.mark.nightly if i % 3 else pytest.mark.slow) for i, env in enumerate(ENVIRONMENTS)],
+    ids=str,
+)
 def test_any_environment(env: dict[str, str], folder: Path) -> None:
     for call in (SCENARIO_CALL, ("simulate", "--poisson", "5", "--num-requests", "3")):
         status, out, err = program(MINI_VLLM, *call, cwd=folder, env=env)

@@ -4,9 +4,9 @@
     python tools/book/conclusions.py --write     and write the table to benchmarks/results/conclusions.md
 
 A figure comes from a steady state (mini_vllm/simulator/steady_state.py) of three seeds. It is simulated with so many
-requests of each seed, and again with more than three times as many (NUM_REQUESTS). A comparison has to hold at both lengths, and the
-95 % intervals have to leave no doubt. A p99 has no interval: each of the three runs has to be below each of the other
-three. test_conclusions.py tries each sentence again, and looks whether its page still says it.
+requests of each seed, and again with more than three times as many (NUM_REQUESTS). A comparison has to hold at both
+lengths, and the 95 % intervals have to leave no doubt. A p99 has no interval: each of the three runs has to be below
+each of the other three. test_conclusions.py tries each sentence again, and looks whether its page still says it.
 """
 
 import math

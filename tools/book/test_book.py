@@ -1,7 +1,7 @@
 """The book is true: what it repeats is what the files say, its cells run, its links arrive, its commands work.
 
-What needs the built site is in test_site.py. The slow tests here type the commands of the pages into a scratch copy, those
-of seconds only at night.
+What needs the built site is in test_site.py. The slow tests here type the commands of the pages into a scratch copy;
+those that take seconds wait for the night.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The pages say what is concluded from simulations. It holds at three seeds, and nightly at more than three times the length."""
+"""The pages say what is concluded from simulations. It holds at three seeds, at night with three times the requests."""
 
 import os
 import subprocess
@@ -87,7 +87,7 @@ def test_they_hold() -> None:
     assert [f"{basis}: {text}" for basis, (holds, text) in found.items() if not holds] == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_load_page_is_what_the_simulator_says() -> None:
     done = subprocess.run([sys.executable, "tools/book/load.py", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
