@@ -99,6 +99,7 @@ class LLM:
         request_ids: list[str] = []
         previous: RequestOutput | None = None
         try:
+            self._revive()
             with Interrupts():
                 request_id = self._add(prompt, self._one_each(sampling_params, 1)[0], request_ids)
             while previous is None or not previous.finished:
@@ -112,7 +113,9 @@ class LLM:
                     previous = output
                     yield delta
         finally:
-            self._drop(request_ids)
+            with Interrupts() as interrupts:
+                interrupts.leave()
+                self._drop(request_ids)
 
     def beam_search(self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams) -> list[BeamSearchOutput]:
         """The beam_width best completions of one prompt or many, with scheduler="sequence_group".
@@ -193,6 +196,7 @@ class LLM:
         self.engine.refuse_other_threads(what)
         with self.engine.lock, Interrupts() as interrupts:
             try:
+                self._revive()
                 yield request_ids, interrupts
             finally:
                 interrupts.leave()
@@ -200,12 +204,16 @@ class LLM:
 
     def _drop(self, request_ids: Sequence[str]) -> None:
         """Stop waiting for requests; those that are not finished are aborted. A dead engine drops all that it has."""
-        if self.engine.core.is_dead:
-            self.engine.reset()
-            self._latest.clear()
+        self._revive()
         for request_id in request_ids:
             self.engine.abort(request_id)
             self._latest.pop(request_id, None)
+
+    def _revive(self) -> None:
+        """A dead engine begins again, without its requests."""
+        if self.engine.core.is_dead:
+            self.engine.reset()
+            self._latest.clear()
 
     def _step(self) -> None:
         """One step for all callers: a stream and a generate() in flight together each find their own output."""

@@ -51,6 +51,4 @@ class GroupSchedulerOutput(SchedulerOutput):
     groups: dict[SequenceGroup, None] = field(default_factory=dict)  # that rely on this step, in order
     prompts: dict[str, SequenceGroup] = field(default_factory=dict)  # that wait for what a request computes, by its id
     swapped_out: list[SequenceGroup] = field(default_factory=list)  # whose blocks this step copies away
-    sampling_along: dict[str, list[Request]] = field(
-        default_factory=dict
-    )  # sequences that fork from a request's prompt
+    sampling_along: dict[str, list[Request]] = field(default_factory=dict)  # that fork behind a request's prompt
