@@ -695,12 +695,14 @@ def press() -> None:
 
 
 def on_step(llm: LLM, call: Callable[[int], Any]) -> None:
-    """Let the device make a call in each step, with the number of the step."""
+    """Let the device make a call in each step, with the number n of the step, and with ~n when it is done."""
     run, count = llm.engine.executor.run, iter(range(10_000))  # type: ignore[attr-defined]
 
     def watched(step: StepInput) -> StepOutput:
-        call(next(count))
-        return run(step)
+        call(number := next(count))
+        output = run(step)
+        call(~number)
+        return output
 
     llm.engine.executor.run = watched  # type: ignore[attr-defined]
 
@@ -728,7 +730,8 @@ def test_ctrl_c_ends_a_call_after_the_step_and_a_second_one_at_once(what: str, p
     }
     with pytest.raises(KeyboardInterrupt):
         calls[what]()
-    assert steps == list(range(at + 1)), "the step came to its end, and no other one began"
+    done = [number for step in range(at) for number in (step, ~step)]
+    assert steps == [*done, at, *([~at] if presses == 1 else [])], "a first press lets the step come to its end"
     assert signal.getsignal(signal.SIGINT) is before
     assert_idle(llm.engine)
     assert tokens_of(llm.generate(PROMPTS, PARAMS)) == expected

@@ -19,14 +19,14 @@ PACKAGE = Path(__file__).parent.parent.parent / "mini_vllm"
 TESTS = ("test_request", "test_block_pool", "test_kv_cache", "test_scheduler")
 
 BUGS = [  # name of the tests, module, what stands there, the bug
-    ("trap_01", "scheduler", "if num_prompt_tokens > limit:", "if False:"),
+    ("trap_01", "scheduler_interface", "if num_prompt_tokens > limit:", "if False:"),
     (
         "trap_02",
-        "scheduler",
+        "scheduler_interface",
         "self.kv_cache_manager = kv\n",
         "self.kv_cache_manager = kv; self.max_model_len = 10**9\n",
     ),
-    ("trap_03", "scheduler", "            raise PromptTooLongError(", "            return print("),
+    ("trap_03", "scheduler_interface", "            raise PromptTooLongError(", "            return print("),
     ("trap_04", "scheduler", "len(self.running) < self.max_num_seqs", "True"),
     ("trap_05", "kv_cache", "-(-num_tokens // self.block_size)", "num_tokens // self.block_size + 1"),
     ("trap_06", "kv_cache", "num_needed += sum(block.ref_cnt == 0 for block in computed_blocks)", "pass"),
@@ -81,7 +81,7 @@ BUGS = [  # name of the tests, module, what stands there, the bug
     ("trap_25", "scheduler", "return request.num_computed_tokens + num_scheduled >= request.num_tokens", "return True"),
     ("trap_26", "request", "        self.all_token_ids.append(token_id)\n", ""),
     ("trap_27", "scheduler", "token_budget += output.drop(victim)", "output.drop(victim)"),
-    ("trap_27", "scheduler", "self.num_scheduled_tokens.pop(request.request_id, 0)", "0"),
+    ("trap_27", "scheduler_interface", "self.num_scheduled_tokens.pop(request.request_id, 0)", "0"),
     ("trap_28", "scheduler", "return self.running.pop()", "return self.running.pop(0)"),
     ("trap_29", "scheduler", "max(self.running, key=", "min(self.running, key="),
     (
@@ -105,35 +105,24 @@ BUGS = [  # name of the tests, module, what stands there, the bug
 
 
 FAULTS = [  # part of the tests' names, module, what stands there, the bug; in test_recovery.py and test_soak.py
+    ("runner_forgets", "engine/recovery", "forget_all=True)", "forget_all=False)"),
+    ("requests_at_fault_one_after", "engine/recovery", "self._num_failures = ALIKE  #", "pass  #"),
+    ("fault_that_passes", "engine/recovery", "> MOST_FAILURES and", "> ALIKE and"),
+    ("faults_at_random", "engine/recovery", "self.scheduler.kv_cache_manager.end_step(None)", "pass"),
+    ("every_step_fail", "engine/recovery", "if self._num_failures < ALIKE:", "if True:"),
+    ("finds_no_block", "engine/core", "self.scheduler.kv_cache_manager.withdraw(request, request.num_tokens)", "pass"),
+    ("runner_forgets", "engine/core", " or self.runner.forget_all\n", "\n"),
+    ("may_abort_and_add", "engine/core", "if request.status is not RequestStatus.FINISHED_ABORTED", "if True"),
     (
-        "faults_of_every_kind",
-        "recovery",
-        "    del output_token_ids[num_output_tokens:],",
-        "    _ = output_token_ids[num_output_tokens:],",
+        "dead_engine",
+        "engine/core",
+        "        if self.is_dead:\n            raise",
+        "        if False:\n            raise",
     ),
-    ("runner_forgets", "recovery", "= {}, [], True\n", "= {}, [], False\n"),
-    (
-        "requests_at_fault_one_after",
-        "recovery",
-        "            self._num_failures = MAX_FAILURES  #",
-        "            pass  #",
-    ),
-    ("fault_that_passes", "recovery", "> 2 * MAX_FAILURES", "> MAX_FAILURES"),
-    ("listener_that_raises", "recovery", "self.listeners.remove(listener)", "pass"),
-    ("faults_of_every_kind", "recovery", "self.scheduler.kv_cache_manager.end_step(None)", "pass"),
-    ("every_step_fail", "recovery", "if self._num_failures < MAX_FAILURES:", "if True:"),
-    ("finds_no_block", "recovery", "self.scheduler.kv_cache_manager.withdraw(request, request.num_tokens)", "pass"),
-    (
-        "faults_of_every_kind",
-        "recovery",
-        "requests |= {request.request_id: request for",
-        "_ = {request.request_id: request for",
-    ),
-    ("passes_in_a_part", "worker/one_by_one", "NUM_TRIES = 4", "NUM_TRIES = 1"),
-    ("passes_in_a_part", "worker/one_by_one", "failed.pop(request_id, None)", "pass"),
-    ("interrupt", "frontend/output_processor", "                if choice.is_torn:\n", "                if False:\n"),
-    ("interrupt", "frontend/output_processor", "transcript.pieces[:] = choice.detokenizer.pieces", "pass"),
-    ("error_is_told", "frontend/output_processor", " or delta.error is not None:", ":"),
+    ("ctrl_c", "engine/interrupts", "if self._num_presses > 1 and", "if self._num_presses > 9 and"),
+    ("requests_are_dropped", "engine/llm", "                interrupts.leave()\n", "                pass\n"),
+    ("passes_in_a_part", "engine/one_by_one", "NUM_TRIES = 4", "NUM_TRIES = 1"),
+    ("passes_in_a_part", "engine/one_by_one", "failed.pop(request_id, None)", "pass"),
     (
         "tokens_without_a_text",
         "frontend/output_processor",
@@ -141,27 +130,10 @@ FAULTS = [  # part of the tests' names, module, what stands there, the bug; in t
         '            _, choice.error = "error"',
     ),
     ("may_abort_its_own", "frontend/output_processor", "if self._requests.get(request_id) is state:", "if True:"),
-    ("outputs_of_a_step", "engine", "self._is_lost, self._is_stepping = True, False", "self._is_stepping = False"),
-    ("id_is_free", "engine", "if delta.request_id not in child_ids]", "if True]"),
-    ("id_is_free", "engine", "if output.request_id != request_id]", "if True]"),
-    ("step_within_a_step", "engine", "                    self._is_stepping = True\n", ""),
-    ("runner_forgets", "engine_core", " or self._forget_all\n", "\n"),
-    ("faults_of_every_kind", "scheduler", "        self.waiting.clear()\n", ""),
-    (
-        "interrupted_anywhere",
-        "scheduler",
-        "            request.num_computed_tokens = 0\n            self._enqueue(request)",
-        "            self._enqueue(request)",
-    ),
-    ("interruption_at_any_line_of_llm", "kv_cache", "        self.block_pool.clear()\n", ""),
-    (
-        "faults_of_every_kind",
-        "offload/host_memory",
-        "        self._num_tokens, self._saving, self._loading = {}, {}, {}\n\n    def begin",
-        "\n    def begin",
-    ),
+    ("step_within_a_step", "engine/llm_engine", "        self._is_stepping = True\n", ""),
+    ("went_with_a_failed_call", "engine/llm", "            self._latest.clear()\n", ""),
 ]
-FAULT_TESTS = ("test_recovery", "policies/test_soak")
+FAULT_TESTS = ("engine/test_recovery", "policies/test_soak")
 
 
 def is_found(name: str, module: str, old: str, new: str, tests: Sequence[str]) -> bool:

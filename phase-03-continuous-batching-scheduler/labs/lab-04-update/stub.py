@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from labkit import todo
 from mini_vllm.request import Request, RequestStatus
-from mini_vllm.scheduler import Scheduler as ReferenceScheduler, SchedulerOutput
+from mini_vllm.scheduler import Scheduler as ReferenceScheduler
+from mini_vllm.scheduler_interface import SchedulerOutput as SchedulerOutput
 
 
 class Scheduler(ReferenceScheduler):

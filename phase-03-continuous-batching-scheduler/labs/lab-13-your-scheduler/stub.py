@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from labkit import todo
 from mini_vllm.request import Request, RequestStatus
-from mini_vllm.scheduler import Scheduler as ReferenceScheduler, SchedulerOutput as ReferenceSchedulerOutput
+from mini_vllm.scheduler import Scheduler as ReferenceScheduler
+from mini_vllm.scheduler_interface import SchedulerOutput as ReferenceSchedulerOutput
 
 
 class SchedulerOutput(ReferenceSchedulerOutput):
