@@ -4,6 +4,8 @@ A trial is 20 to 60 lines and no feature. It builds the smallest thing that uses
 that what the seam is for has happened. Each section is one trial and stands alone; another one is appended below.
 """
 
+import itertools
+import logging
 import multiprocessing
 import random
 from collections import Counter
@@ -182,8 +184,13 @@ def test_two_groups_of_layers_share_a_pool() -> None:
 class DraftingScheduler(Scheduler):
     """Verifies drafts, by running request. They are no tokens of it: nothing else knows them."""
 
-    drafts: Mapping[str, list[int]]
+    drafts: Mapping[str, list[int]] = {}
     publishes_at_once = False
+
+    def schedule(self) -> SchedulerOutput:
+        output = super().schedule()
+        output.drafts = dict(self.drafts)
+        return output
 
     def _target(self, request: Request) -> int:
         if request.status is not RequestStatus.RUNNING:
@@ -261,6 +268,86 @@ def test_drafts_change_no_token_and_save_steps() -> None:
         num_steps.update(plain=num_plain, drafted=num_drafted, accepted=num_accepted)
     assert num_steps["drafted"] < 0.8 * num_steps["plain"]
     assert num_steps["accepted"] > 1000
+
+
+# --- drafts through the whole engine: what followed the last token when it was seen before ---------------------------
+
+
+class NgramDrafts(DraftingScheduler):
+    """Proposes in schedule(). right_up_to: how much of a proposal is left as it is; the rest is made wrong."""
+
+    right_up_to = 3
+    num_accepted = num_proposed = 0
+
+    def schedule(self) -> SchedulerOutput:
+        self.drafts = {}
+        for request in self.running:
+            if request.num_tokens - request.num_computed_tokens == 1:
+                drafts = propose(request.all_token_ids)
+                wrong = [(token_id + 1) % 256 for token_id in drafts[self.right_up_to :]]
+                self.drafts[request.request_id] = drafts[: self.right_up_to] + wrong
+        return super().schedule()
+
+    def update_from_output(
+        self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
+    ) -> list[Request]:
+        for request_id, drafts in self.drafts.items():
+            type(self).num_proposed += len(drafts)
+            type(self).num_accepted += max(len(sampled_token_ids.get(request_id, ())) - 1, 0)
+        return super().update_from_output(output, sampled_token_ids)
+
+
+def propose(token_ids: Sequence[int]) -> list[int]:
+    for i in range(len(token_ids) - 2, -1, -1):
+        if token_ids[i] == token_ids[-1]:
+            return list(token_ids[i + 1 : i + 4])
+    return []
+
+
+QUICK_DRAFTS = [("v1", 0.0, 1), ("v1", 1.0, 3), ("prefill_first", 0.0, 3)]
+DRAFTS = itertools.product(("v1", "priority", "prefill_first", "warm_first", "swap"), (0.0, 1.0), (3, 1, 0))
+
+
+@pytest.mark.parametrize(
+    ("name", "temperature", "right_up_to"),
+    [pytest.param(*each, marks=[] if each in QUICK_DRAFTS else pytest.mark.slow) for each in DRAFTS],
+)
+def test_drafts_give_the_tokens_of_the_engine_without_drafts(
+    name: str, temperature: float, right_up_to: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Chunks, shared prefixes, penalties, log-probabilities, choices and preemptions, on the bundled model."""
+    from mini_vllm.llm import LLM
+    from mini_vllm.policies import SCHEDULERS
+
+    options: dict[str, Any] = {"priority": {"policy": "priority"}, "swap": SWAP}.get(name, {})
+    base = SCHEDULERS.get(name, Scheduler)
+    drafting = type("Drafting", (NgramDrafts, base), {"right_up_to": right_up_to})
+    results = []
+    for scheduler_cls in (base, drafting):
+        llm = LLM("tiny", dtype="float32", num_kv_blocks=36, block_size=4, scheduler_cls=scheduler_cls, **options)
+        texts = [
+            "A KV cache block is",
+            "Chunked prefill splits a prompt. Chunked prefill splits",
+            "one two three one two",
+        ]
+        params = [
+            SamplingParams(temperature=temperature, seed=7, max_tokens=60, ignore_eos=True),
+            SamplingParams(temperature=temperature, seed=8, max_tokens=50, ignore_eos=True, presence_penalty=0.3),
+            SamplingParams(temperature=temperature, seed=9, max_tokens=40, ignore_eos=True, n=2, logprobs=2),
+        ]
+        outputs = llm.generate(texts, params)
+        results.append(
+            [[(c.token_ids, c.text, c.logprobs and [*map(list, c.logprobs)]) for c in o.outputs] for o in outputs]
+        )
+        assert llm.engine.scheduler.kv_cache_manager.num_free_blocks == 35
+        assert llm.engine.scheduler.preempted_prefix_cache_stats.requests > 0
+    assert results[0] == results[1]
+    assert drafting.num_proposed > 20  # type: ignore[attr-defined]
+    assert bool(drafting.num_accepted) == bool(right_up_to)  # type: ignore[attr-defined]
+    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+SWAP = {"preemption_mode": "swap", "num_cpu_blocks": 40}
 
 
 # --- an executor in another process -------------------------------------------------------------------------------
