@@ -112,7 +112,8 @@ class LLMEngine:
         options = asdict(config)
         _, manager_cls = get_classes(options, scheduler_cls, kv_cache_manager_cls)
         may_swap = "num_cpu_blocks" in options_of(manager_cls)
-        self.kv_cache_plan = plan = plan_kv_cache(config, hf_config, info, executor.available_bytes, may_swap=may_swap)
+        plan = plan_kv_cache(config, hf_config, info, executor.available_bytes, may_swap=may_swap)
+        self.kv_cache_plan = plan = replace(plan, layer_groups=manager_cls.layer_groups(info.kv_specs))
         executor.allocate(plan)
         self.config = config = with_preemption_cost(config, executor, plan)
         self._scheduler_cls, self._kv_cache_manager_cls, self._core_cls = scheduler_cls, kv_cache_manager_cls, core_cls

@@ -33,13 +33,16 @@ class ModelRunner:
         dtype: torch.dtype,
         device: torch.device,
         num_cpu_blocks: int = 0,
+        layer_groups: Sequence[int] = (),
     ) -> None:
+        """layer_groups: the group of each layer, whose block tables it uses; () is one group for all."""
         self.model = model
         self.attention_backend = attention_backend
         self.block_size = block_size
         self.device = device
         self.sampler = Sampler()
-        self.batch = InputBatch(block_size, device)
+        self.layer_groups = layer_groups
+        self.batch = InputBatch(block_size, device, max(layer_groups, default=0) + 1)
         self.cache_engine = CacheEngine(
             model.num_layers,
             (block_size, model.num_kv_heads, model.head_dim),
@@ -66,8 +69,10 @@ class ModelRunner:
         if not step.req_ids:
             return StepOutput()
         packed = self.batch.pack(step)
-        attend = PagedAttention(self.attention_backend, self.kv_caches, packed.metadata, self.model.attention_specs)
-        hidden = self.model.forward(packed.input_ids, packed.metadata.positions, attend)
+        attend = PagedAttention(
+            self.attention_backend, self.kv_caches, packed.metadata, self.model.attention_specs, self.layer_groups
+        )
+        hidden = self.model.forward(packed.input_ids, packed.metadata[0].positions, attend)
         if not step.sample_req_ids:
             return StepOutput()
         logits = self.model.compute_logits(hidden[packed.sample_rows])

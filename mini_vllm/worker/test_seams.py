@@ -19,12 +19,13 @@ import pytest
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.config import EngineConfig
+from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import fake_token
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
-from mini_vllm.step import ModelInfo, StepInput, StepOutput
+from mini_vllm.step import LayerKVSpec, ModelInfo, StepInput, StepOutput
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.memory import KVCachePlan
 
@@ -130,8 +131,24 @@ class HybridManager(KVCacheManager):
         for group in self.groups:
             group.free(request)
 
-    def get_block_tables(self, request_id: str) -> tuple[tuple[int, ...], ...]:
-        return tuple(table for group in self.groups for table in group.get_block_tables(request_id))
+    @classmethod
+    def layer_groups(cls, kv_specs: Sequence[LayerKVSpec]) -> tuple[int, ...]:
+        windows = [spec.sliding_window for spec in kv_specs]
+        if {*windows} != {None, WindowManager.window}:
+            raise InvalidParameterError(
+                f"HybridManager needs layers with and without a window of {WindowManager.window}, got {windows}"
+            )
+        return tuple(int(window is not None) for window in windows)
+
+    def get_num_blocks(self, request_id: str) -> tuple[int, ...]:
+        return tuple(n for group in self.groups for n in group.get_num_blocks(request_id))
+
+    def get_block_tables(self, request_id: str, num_known: Sequence[int] = (0, 0)) -> tuple[tuple[int, ...], ...]:
+        return tuple(
+            table
+            for group, n in zip(self.groups, num_known, strict=True)
+            for table in group.get_block_tables(request_id, (n,))
+        )
 
 
 def check_conservation(kv: HybridManager, requests: Sequence[Request]) -> None:
@@ -176,6 +193,60 @@ def test_two_groups_of_layers_share_a_pool() -> None:
         assert kv.num_free_blocks == kv.num_usable_blocks
         seen["hits"] += scheduler.prefix_cache_stats.hits + scheduler.preempted_prefix_cache_stats.hits
     assert min(seen[name] for name in ("hits", "preemptions", "null blocks")) > 100, seen
+
+
+@pytest.fixture(scope="module")
+def hybrid_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Qwen3 with random weights whose layers have a window of 8 and none, by turns."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(5)
+    path = tmp_path_factory.mktemp("hybrid-qwen3")
+    config = transformers.Qwen3Config(
+        vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, max_position_embeddings=128, initializer_range=0.3, eos_token_id=7,
+        use_sliding_window=True, sliding_window=WindowManager.window,
+        layer_types=["sliding_attention", "full_attention"] * 2,
+    )  # fmt: skip
+    transformers.Qwen3ForCausalLM(config).save_pretrained(path)
+    return path
+
+
+def test_two_groups_of_layers_through_the_whole_engine(
+    hybrid_checkpoint: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The tokens of transformers, with chunks, shared prefixes and preemptions; blocks behind the window are given back."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from mini_vllm.llm import LLM
+
+    rng = random.Random(1)
+    shared = [rng.randrange(10, 96) for _ in range(24)]
+    prompts = [shared[:n] + [rng.randrange(10, 96) for _ in range(5)] for n in (24, 24, 0, 9, 24, 16)]
+    params = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
+    llm = LLM(
+        str(hybrid_checkpoint), dtype="float32", block_size=4, num_kv_blocks=60, max_num_batched_tokens=16,
+        max_model_len=64, kv_cache_manager_cls=HybridManager,
+    )  # fmt: skip
+    found = [llm.generate(prompts, params) for _ in range(2)]
+    model = AutoModelForCausalLM.from_pretrained(hybrid_checkpoint, dtype=torch.float32)
+    model.generation_config.eos_token_id = None
+    for prompt, *outputs in zip(prompts, *found, strict=True):
+        expected = model.generate(torch.tensor([prompt]), max_new_tokens=24, do_sample=False)
+        for output in outputs:
+            assert output.outputs[0].token_ids == expected[0, len(prompt) :].tolist()
+    scheduler = llm.engine.scheduler
+    assert scheduler.prefix_cache_stats.hits > 0
+    assert scheduler.preempted_prefix_cache_stats.requests > 0
+    assert scheduler.kv_cache_manager.num_free_blocks == 59
+    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+def test_a_model_without_the_groups_is_refused_by_name() -> None:
+    from mini_vllm.llm import LLM
+
+    with pytest.raises(InvalidParameterError, match="HybridManager needs layers with and without a window of 8, got"):
+        LLM("tiny", kv_cache_manager_cls=HybridManager)
 
 
 # --- drafts: a proposer that is right in two of three cases -----------------------------------------------------------
