@@ -214,7 +214,7 @@ def hybrid_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_groups_of_layers_through_the_whole_engine(
     hybrid_checkpoint: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The tokens of transformers, with chunks, shared prefixes and preemptions; blocks behind the window are given back."""
+    """The tokens of transformers, with chunks, shared prefixes and preemptions, and no block behind the window."""
     import torch
     from transformers import AutoModelForCausalLM
 
