@@ -15,7 +15,7 @@ from mini_vllm.block_hash import HASH_FUNCTIONS
 from mini_vllm.block_pool import BlockPool, BlockPoolOfGroup, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError, shown
 from mini_vllm.request import Request
-from mini_vllm.step import BlockTable, KVPlan, KVResult
+from mini_vllm.step import BlockTable, KVPlan, KVResult, LayerKVSpec
 
 
 @dataclass(slots=True)
@@ -98,6 +98,14 @@ class KVCacheManager:
     def get_block_ids(self, request_id: str) -> list[int]:
         """The block table of the request; [] when it holds nothing."""
         return [block.block_id for block in self._tables.get(request_id, ())]
+
+    @classmethod
+    def layer_groups(cls, kv_specs: Sequence[LayerKVSpec]) -> tuple[int, ...]:
+        """The group of each layer, whose block tables it uses; () is one group for all, as here.
+
+        A manager with several groups raises InvalidParameterError for a model that has other kinds of layers.
+        """
+        return ()
 
     def get_num_blocks(self, request_id: str) -> tuple[int, ...]:
         """How many blocks the table of the request has, in each group of layers: here there is one."""

@@ -73,29 +73,35 @@ class AttentionBackend(ABC):
 class PagedAttention:
     """One step's attention, as the model calls it: back end, KV cache of every layer, metadata of the batch, plans.
 
-    kv_caches and specs: one for each layer. The step is planned here, once for each distinct spec. Errors:
-    InvalidParameterError for a cache or block tables that do not fit; nothing was written.
+    kv_caches and specs: one for each layer. metadata: one for all layers, or one for each group of layers, whose block
+    tables differ; layer_groups then says the group of each layer. The step is planned here, once for each distinct
+    spec. Errors: InvalidParameterError for a cache or block tables that do not fit; nothing was written.
     """
 
     def __init__(
         self,
         backend: AttentionBackend,
         kv_caches: Sequence[tuple[Tensor, Tensor]],
-        metadata: AttentionMetadata,
+        metadata: AttentionMetadata | Sequence[AttentionMetadata],
         specs: Sequence[AttentionSpec],
+        layer_groups: Sequence[int] = (),
     ) -> None:
-        for caches, spec in zip(kv_caches, specs, strict=True):
-            check_cache(*caches, metadata, spec)
-        check_tables(metadata)
+        groups = [metadata] if isinstance(metadata, AttentionMetadata) else metadata
+        layer_groups = layer_groups or (0,) * len(specs)
+        self.metadata = [groups[group] for group in layer_groups]  # by layer
+        for caches, meta, spec in zip(kv_caches, self.metadata, specs, strict=True):
+            check_cache(*caches, meta, spec)
+        for each in groups:
+            check_tables(each)
         if backend.debug:
-            for key_cache, _ in kv_caches:
-                check_slots(key_cache, metadata)
+            for (key_cache, _), meta in zip(kv_caches, self.metadata, strict=True):
+                check_slots(key_cache, meta)
         self.backend = backend
         self.kv_caches = kv_caches
-        self.metadata = metadata
         self.specs = specs
-        plans = {spec: backend.plan(metadata, spec) for spec in dict.fromkeys(specs)}
-        self.plans = [plans[spec] for spec in specs]  # by layer
+        kinds = list(zip(layer_groups, specs, strict=True))
+        plans = {(group, spec): backend.plan(groups[group], spec) for group, spec in dict.fromkeys(kinds)}
+        self.plans = [plans[kind] for kind in kinds]  # by layer
 
     def __call__(
         self, layer_idx: int, query: Tensor, key: Tensor, value: Tensor, rotation: Rotation | None = None
@@ -108,11 +114,13 @@ class PagedAttention:
         reads it. Errors: InvalidParameterError for tensors that do not fit together; then nothing was written.
         """
         key_cache, value_cache = self.kv_caches[layer_idx]
-        check_layer(query, key, value, self.metadata, self.specs[layer_idx])
+        check_layer(query, key, value, self.metadata[layer_idx], self.specs[layer_idx])
         if rotation is None:
-            self.backend.write_kv(key, value, key_cache, value_cache, self.metadata)
+            self.backend.write_kv(key, value, key_cache, value_cache, self.metadata[layer_idx])
         else:
-            query = self.backend.rotate_and_write_kv(query, key, value, rotation, key_cache, value_cache, self.metadata)
+            query = self.backend.rotate_and_write_kv(
+                query, key, value, rotation, key_cache, value_cache, self.metadata[layer_idx]
+            )
         return self.backend.attend(query, key_cache, value_cache, self.plans[layer_idx])
 
 

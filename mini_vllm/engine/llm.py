@@ -4,7 +4,7 @@ Source: vllm/entrypoints/llm.py.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -17,20 +17,17 @@ from rich.progress import Progress, TaskID
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.interrupts import Interrupts
-from mini_vllm.engine.llm_engine import LLMEngine, make_child_ids
+from mini_vllm.engine.llm_engine import LLMEngine, Message, make_child_ids
 from mini_vllm.errors import EngineDeadError, InvalidParameterError
 from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
-from mini_vllm.frontend.chat_template import ChatTemplateRenderer, as_conversations
+from mini_vllm.frontend.chat_template import as_conversations
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.frontend.prompts import Prompt, as_batch, check_params, one_each
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.models.config_fields import SAMPLING_FIELDS
 from mini_vllm.params import SamplingParams
 from mini_vllm.scheduler_interface import SchedulerInterface
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.local_executor import LocalExecutor
-
-Message = Mapping[str, Any]
 
 
 class LLM:
@@ -57,7 +54,6 @@ class LLM:
             executor_cls=executor_cls,
             core_cls=core_cls,
         )
-        self.chat_templates = ChatTemplateRenderer(self.engine.tokenizer)
         self._ids = count()
         self._latest: dict[str, RequestOutput | None] = {}  # of the requests for which a caller waits
 
@@ -138,20 +134,12 @@ class LLM:
         ]
 
     def apply_chat_template(self, messages: Sequence[Message], **template_options: Any) -> list[int]:
-        """Token ids of a conversation, ready for the assistant's turn. template_options: see ChatTemplateRenderer.
-
-        Raises a ChatTemplateError.
-        """
-        text = self.chat_templates.render(messages, **template_options)
-        return self.engine.tokenize(text, add_special_tokens=False)
+        """LLMEngine.apply_chat_template."""
+        return self.engine.apply_chat_template(messages, **template_options)
 
     def default_sampling_params(self) -> SamplingParams:
-        """What the checkpoint's generation_config.json asks for, as vLLM reads it."""
-        found = self.engine.generation_config
-        options = {ours: found[theirs] for theirs, ours in SAMPLING_FIELDS.items() if found.get(theirs) is not None}
-        if found.get("do_sample") is False:
-            options["temperature"] = 0.0
-        return SamplingParams(**options)
+        """LLMEngine.default_sampling_params."""
+        return self.engine.default_sampling_params()
 
     def _one_each(
         self, sampling_params: SamplingParams | Sequence[SamplingParams] | None, num_prompts: int

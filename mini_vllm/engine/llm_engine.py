@@ -9,7 +9,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, replace
 from functools import partial, wraps
@@ -28,6 +28,7 @@ from mini_vllm.errors import (
     shown,
 )
 from mini_vllm.frontend.beam_search import BeamSearch
+from mini_vllm.frontend.chat_template import ChatTemplateRenderer
 from mini_vllm.frontend.output_processor import OnOutput, OutputProcessor, RequestOutput
 from mini_vllm.frontend.prompts import (
     TextBound,
@@ -39,6 +40,7 @@ from mini_vllm.frontend.prompts import (
 )
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
+from mini_vllm.models.config_fields import SAMPLING_FIELDS
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import SchedulerStats, StatsListener
 from mini_vllm.params import SamplingParams
@@ -53,6 +55,7 @@ from mini_vllm.worker.preemption_cost import with_preemption_cost
 
 logger = logging.getLogger("mini_vllm")
 
+Message = Mapping[str, Any]
 REQUEST_OPTIONS = ("priority", "arrival_time", "cache_salt")
 Method = TypeVar("Method", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -112,11 +115,13 @@ class LLMEngine:
         options = asdict(config)
         _, manager_cls = get_classes(options, scheduler_cls, kv_cache_manager_cls)
         may_swap = "num_cpu_blocks" in options_of(manager_cls)
-        self.kv_cache_plan = plan = plan_kv_cache(config, hf_config, info, executor.available_bytes, may_swap=may_swap)
+        plan = plan_kv_cache(config, hf_config, info, executor.available_bytes, may_swap=may_swap)
+        self.kv_cache_plan = plan = replace(plan, layer_groups=manager_cls.layer_groups(info.kv_specs))
         executor.allocate(plan)
         self.config = config = with_preemption_cost(config, executor, plan)
         self._scheduler_cls, self._kv_cache_manager_cls, self._core_cls = scheduler_cls, kv_cache_manager_cls, core_cls
         self.text_bound = TextBound(self.tokenizer)
+        self.chat_templates = ChatTemplateRenderer(self.tokenizer)
         self._seeds = random.Random(config.seed)
         self._posts: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
         self._is_stepping = False
@@ -219,6 +224,21 @@ class LLMEngine:
         self.text_bound.check(given, self.max_prompt_tokens)
         check_text("prompt", given)
         return list(self.tokenizer.encode(given, add_special_tokens=add_special_tokens))
+
+    def apply_chat_template(self, messages: Sequence[Message], **template_options: Any) -> list[int]:
+        """Token ids of a conversation, ready for the assistant's turn. template_options: see ChatTemplateRenderer.
+
+        Raises a ChatTemplateError.
+        """
+        return self.tokenize(self.chat_templates.render(messages, **template_options), add_special_tokens=False)
+
+    def default_sampling_params(self) -> SamplingParams:
+        """What the checkpoint's generation_config.json asks for, as vLLM reads it."""
+        found = self.generation_config
+        options = {ours: found[theirs] for theirs, ours in SAMPLING_FIELDS.items() if found.get(theirs) is not None}
+        if found.get("do_sample") is False:
+            options["temperature"] = 0.0
+        return SamplingParams(**options)
 
     @property
     def max_prompt_tokens(self) -> int:

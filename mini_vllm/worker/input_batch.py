@@ -24,7 +24,7 @@ class PackedStep(NamedTuple):
     """A step as the model takes it: T tokens end to end."""
 
     input_ids: Tensor  # [T] int64
-    metadata: AttentionMetadata
+    metadata: list[AttentionMetadata]  # of each group of layers: they differ in the block tables
     sample_rows: Tensor  # [S] int64: the rows whose logits are wanted
     sample_positions: list[int]  # [S]: the index that each sampled token will have in its sequence
 
@@ -70,16 +70,17 @@ class BlockTables:
 
 
 class InputBatch:
-    """The requests that one runner knows. Block tables are by group of layers; here there is one group."""
+    """The requests that one runner knows. Block tables are by group of layers."""
 
-    def __init__(self, block_size: int, device: torch.device) -> None:
+    def __init__(self, block_size: int, device: torch.device, num_groups: int = 1) -> None:
         self.block_size = block_size
         self.device = device
+        self.num_groups = num_groups
         self.clear()
 
     def clear(self) -> None:
         """Forget every request."""
-        self.block_tables: list[BlockTables] = [BlockTables()]
+        self.block_tables = [BlockTables() for _ in range(self.num_groups)]
         self.sampling_rows: dict[str, SamplingRow] = {}
         self.token_ids: dict[str, list[int]] = {}  # of requests with penalties, all that are known
         self._rows: dict[str, int] = {}
@@ -98,8 +99,8 @@ class InputBatch:
             self._remove(request_id)
             self._add(request_id, sampling_row)
         for request_id, tables in step.new_block_ids.items():
-            for group, block_ids in enumerate(tables):
-                self.block_tables[group].append(self._rows[request_id], block_ids)
+            for group, block_ids in zip(self.block_tables, tables, strict=True):
+                group.append(self._rows[request_id], block_ids)
         if self.token_ids:
             self._extend_tokens(step)
 
@@ -108,12 +109,16 @@ class InputBatch:
 
         Raises KeyError for a request that no step has brought, InvalidParameterError for one with too few blocks.
         """
-        rows = self._rows
-        tables, num_blocks = self.block_tables[0].gather([rows[request_id] for request_id in step.req_ids])
+        rows = [self._rows[request_id] for request_id in step.req_ids]
         num_computed_tokens = np.array(step.num_computed_tokens, np.int64)
         query_lens = np.array(step.num_scheduled_tokens, np.int64)
-        refuse_too_long(num_blocks, num_computed_tokens + query_lens, self.block_size)
-        metadata = AttentionMetadata.build(num_computed_tokens, query_lens, tables, self.block_size, self.device)
+        metadata = []
+        for group in self.block_tables:
+            tables, num_blocks = group.gather(rows)
+            refuse_too_long(num_blocks, num_computed_tokens + query_lens, self.block_size)
+            metadata.append(
+                AttentionMetadata.build(num_computed_tokens, query_lens, tables, self.block_size, self.device)
+            )
         sample_rows = np.array(step.sample_rows, np.int64)
         ends = query_lens.cumsum()
         owner = ends.searchsorted(sample_rows, side="right")

@@ -49,6 +49,7 @@ class LocalExecutor(Executor):
                 dtype=self.dtype,
                 device=self.device,
                 num_cpu_blocks=plan.num_cpu_blocks,
+                layer_groups=plan.layer_groups,
             )
         except (RuntimeError, MemoryError) as error:  # torch knows no class of its own for it
             raise KVCacheTooLargeError(

@@ -27,6 +27,8 @@ class KVCachePlan:
     bytes_per_block: int
     num_cpu_blocks: int = 0
     """Blocks of main memory to swap to; 0 where the scheduler never swaps."""
+    layer_groups: tuple[int, ...] = ()
+    """The group of each layer, whose block tables it uses; () is one group for all."""
 
     @property
     def num_slots(self) -> int:

@@ -6,6 +6,8 @@ paged KV cache and samples. It owns the KV cache's memory; which blocks are whos
 Source: vllm/v1/worker/gpu_model_runner.py (_update_states, _prepare_inputs, execute_model).
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -31,13 +33,16 @@ class ModelRunner:
         dtype: torch.dtype,
         device: torch.device,
         num_cpu_blocks: int = 0,
+        layer_groups: Sequence[int] = (),
     ) -> None:
+        """layer_groups: the group of each layer, whose block tables it uses; () is one group for all."""
         self.model = model
         self.attention_backend = attention_backend
         self.block_size = block_size
         self.device = device
         self.sampler = Sampler()
-        self.batch = InputBatch(block_size, device)
+        self.layer_groups = layer_groups
+        self.batch = InputBatch(block_size, device, max(layer_groups, default=0) + 1)
         self.cache_engine = CacheEngine(
             model.num_layers,
             (block_size, model.num_kv_heads, model.head_dim),
@@ -64,20 +69,39 @@ class ModelRunner:
         if not step.req_ids:
             return StepOutput()
         packed = self.batch.pack(step)
-        attend = PagedAttention(self.attention_backend, self.kv_caches, packed.metadata, self.model.attention_specs)
-        hidden = self.model.forward(packed.input_ids, packed.metadata.positions, attend)
-        tokens: dict[str, list[SampledToken]] = {}
-        errors: dict[str, str] = {}
-        if step.sample_req_ids:
-            logits = self.model.compute_logits(hidden[packed.sample_rows])
-            for request_id, token in zip(step.sample_req_ids, self._sample(step, packed, logits), strict=True):
-                if isinstance(token, SampledToken):
-                    tokens.setdefault(request_id, []).append(token)
-                else:
-                    errors[request_id] = token
-        return StepOutput(tokens, errors=errors)
+        attend = PagedAttention(
+            self.attention_backend, self.kv_caches, packed.metadata, self.model.attention_specs, self.layer_groups
+        )
+        hidden = self.model.forward(packed.input_ids, packed.metadata[0].positions, attend)
+        if not step.sample_req_ids:
+            return StepOutput()
+        logits = self.model.compute_logits(hidden[packed.sample_rows])
+        return accept(step, self._sample(step, packed, logits))
 
     def _sample(self, step: StepInput, packed: PackedStep, logits: Tensor) -> list[SampledToken | str]:
         rows = [self.batch.sampling_rows[request_id] for request_id in step.sample_req_ids]
         known_token_ids = self.batch.known_token_ids(step.sample_req_ids, packed.sample_positions)
         return self.sampler.sample_each(logits, rows, packed.sample_positions, known_token_ids)
+
+
+def accept(step: StepInput, sampled: Sequence[SampledToken | str]) -> StepOutput:
+    """The tokens of each request: after right drafts as many as these, and one more. sampled [S]: a token or an error.
+
+    The row behind a draft counts if the draft is the token that was sampled for its place. The noise depends on the
+    place alone, so these are the tokens that the request would get one by one. An error behind a right draft is left to
+    the next step, which meets it again.
+    """
+    tokens: dict[str, list[SampledToken]] = {}
+    errors: dict[str, str] = {}
+    done: set[str] = set()  # requests whose further rows follow a wrong draft
+    for request_id, row, token in zip(step.sample_req_ids, step.sample_rows, sampled, strict=True):
+        before = tokens.get(request_id)
+        if request_id in done or (before and before[-1].token_id != step.token_ids[row]):
+            done.add(request_id)
+        elif isinstance(token, SampledToken):
+            tokens.setdefault(request_id, []).append(token)
+        else:
+            done.add(request_id)
+            if not before:
+                errors[request_id] = token
+    return StepOutput(tokens, errors=errors)

@@ -72,9 +72,9 @@ def test_a_history_of_deltas_packs_like_whole_tables() -> None:
                 CPU,
             )
             for name in ("positions", "slot_mapping", "query_start_loc", "seq_lens"):
-                assert torch.equal(getattr(packed.metadata, name), getattr(whole, name)), name
+                assert torch.equal(getattr(packed.metadata[0], name), getattr(whole, name)), name
             assert packed.input_ids.tolist() == [token_id for c in chunks for token_id in c.token_ids]
-            positions = packed.metadata.positions[packed.sample_rows] + 1
+            positions = packed.metadata[0].positions[packed.sample_rows] + 1
             assert packed.sample_positions == positions.tolist()
             assert len(packed.sample_positions) == sum(len(c.samples) for c in chunks)
             for c in chunks:

@@ -4,6 +4,8 @@ A trial is 20 to 60 lines and no feature. It builds the smallest thing that uses
 that what the seam is for has happened. Each section is one trial and stands alone; another one is appended below.
 """
 
+import itertools
+import logging
 import multiprocessing
 import random
 from collections import Counter
@@ -17,12 +19,13 @@ import pytest
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.config import EngineConfig
+from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import fake_token
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
-from mini_vllm.step import ModelInfo, StepInput, StepOutput
+from mini_vllm.step import LayerKVSpec, ModelInfo, StepInput, StepOutput
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.memory import KVCachePlan
 
@@ -128,8 +131,24 @@ class HybridManager(KVCacheManager):
         for group in self.groups:
             group.free(request)
 
-    def get_block_tables(self, request_id: str) -> tuple[tuple[int, ...], ...]:
-        return tuple(table for group in self.groups for table in group.get_block_tables(request_id))
+    @classmethod
+    def layer_groups(cls, kv_specs: Sequence[LayerKVSpec]) -> tuple[int, ...]:
+        windows = [spec.sliding_window for spec in kv_specs]
+        if {*windows} != {None, WindowManager.window}:
+            raise InvalidParameterError(
+                f"HybridManager needs layers with and without a window of {WindowManager.window}, got {windows}"
+            )
+        return tuple(int(window is not None) for window in windows)
+
+    def get_num_blocks(self, request_id: str) -> tuple[int, ...]:
+        return tuple(n for group in self.groups for n in group.get_num_blocks(request_id))
+
+    def get_block_tables(self, request_id: str, num_known: Sequence[int] = (0, 0)) -> tuple[tuple[int, ...], ...]:
+        return tuple(
+            table
+            for group, n in zip(self.groups, num_known, strict=True)
+            for table in group.get_block_tables(request_id, (n,))
+        )
 
 
 def check_conservation(kv: HybridManager, requests: Sequence[Request]) -> None:
@@ -176,14 +195,73 @@ def test_two_groups_of_layers_share_a_pool() -> None:
     assert min(seen[name] for name in ("hits", "preemptions", "null blocks")) > 100, seen
 
 
+@pytest.fixture(scope="module")
+def hybrid_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Qwen3 with random weights whose layers have a window of 8 and none, by turns."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(5)
+    path = tmp_path_factory.mktemp("hybrid-qwen3")
+    config = transformers.Qwen3Config(
+        vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, max_position_embeddings=128, initializer_range=0.3, eos_token_id=7,
+        use_sliding_window=True, sliding_window=WindowManager.window,
+        layer_types=["sliding_attention", "full_attention"] * 2,
+    )  # fmt: skip
+    transformers.Qwen3ForCausalLM(config).save_pretrained(path)
+    return path
+
+
+def test_two_groups_of_layers_through_the_whole_engine(
+    hybrid_checkpoint: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The tokens of transformers, with chunks, shared prefixes and preemptions, and no block behind the window."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from mini_vllm.llm import LLM
+
+    rng = random.Random(1)
+    shared = [rng.randrange(10, 96) for _ in range(24)]
+    prompts = [shared[:n] + [rng.randrange(10, 96) for _ in range(5)] for n in (24, 24, 0, 9, 24, 16)]
+    params = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
+    llm = LLM(
+        str(hybrid_checkpoint), dtype="float32", block_size=4, num_kv_blocks=60, max_num_batched_tokens=16,
+        max_model_len=64, kv_cache_manager_cls=HybridManager,
+    )  # fmt: skip
+    found = [llm.generate(prompts, params) for _ in range(2)]
+    model = AutoModelForCausalLM.from_pretrained(hybrid_checkpoint, dtype=torch.float32)
+    model.generation_config.eos_token_id = None
+    for prompt, *outputs in zip(prompts, *found, strict=True):
+        expected = model.generate(torch.tensor([prompt]), max_new_tokens=24, do_sample=False)
+        for output in outputs:
+            assert output.outputs[0].token_ids == expected[0, len(prompt) :].tolist()
+    scheduler = llm.engine.scheduler
+    assert scheduler.prefix_cache_stats.hits > 0
+    assert scheduler.preempted_prefix_cache_stats.requests > 0
+    assert scheduler.kv_cache_manager.num_free_blocks == 59
+    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+def test_a_model_without_the_groups_is_refused_by_name() -> None:
+    from mini_vllm.llm import LLM
+
+    with pytest.raises(InvalidParameterError, match="HybridManager needs layers with and without a window of 8, got"):
+        LLM("tiny", kv_cache_manager_cls=HybridManager)
+
+
 # --- drafts: a proposer that is right in two of three cases -----------------------------------------------------------
 
 
 class DraftingScheduler(Scheduler):
     """Verifies drafts, by running request. They are no tokens of it: nothing else knows them."""
 
-    drafts: Mapping[str, list[int]]
+    drafts: Mapping[str, list[int]] = {}
     publishes_at_once = False
+
+    def schedule(self) -> SchedulerOutput:
+        output = super().schedule()
+        output.drafts = dict(self.drafts)
+        return output
 
     def _target(self, request: Request) -> int:
         if request.status is not RequestStatus.RUNNING:
@@ -261,6 +339,86 @@ def test_drafts_change_no_token_and_save_steps() -> None:
         num_steps.update(plain=num_plain, drafted=num_drafted, accepted=num_accepted)
     assert num_steps["drafted"] < 0.8 * num_steps["plain"]
     assert num_steps["accepted"] > 1000
+
+
+# --- drafts through the whole engine: what followed the last token when it was seen before ---------------------------
+
+
+class NgramDrafts(DraftingScheduler):
+    """Proposes in schedule(). right_up_to: how much of a proposal is left as it is; the rest is made wrong."""
+
+    right_up_to = 3
+    num_accepted = num_proposed = 0
+
+    def schedule(self) -> SchedulerOutput:
+        self.drafts = {}
+        for request in self.running:
+            if request.num_tokens - request.num_computed_tokens == 1:
+                drafts = propose(request.all_token_ids)
+                wrong = [(token_id + 1) % 256 for token_id in drafts[self.right_up_to :]]
+                self.drafts[request.request_id] = drafts[: self.right_up_to] + wrong
+        return super().schedule()
+
+    def update_from_output(
+        self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
+    ) -> list[Request]:
+        for request_id, drafts in self.drafts.items():
+            type(self).num_proposed += len(drafts)
+            type(self).num_accepted += max(len(sampled_token_ids.get(request_id, ())) - 1, 0)
+        return super().update_from_output(output, sampled_token_ids)
+
+
+def propose(token_ids: Sequence[int]) -> list[int]:
+    for i in range(len(token_ids) - 2, -1, -1):
+        if token_ids[i] == token_ids[-1]:
+            return list(token_ids[i + 1 : i + 4])
+    return []
+
+
+QUICK_DRAFTS = [("v1", 0.0, 1), ("v1", 1.0, 3), ("prefill_first", 0.0, 3)]
+DRAFTS = itertools.product(("v1", "priority", "prefill_first", "warm_first", "swap"), (0.0, 1.0), (3, 1, 0))
+
+
+@pytest.mark.parametrize(
+    ("name", "temperature", "right_up_to"),
+    [pytest.param(*each, marks=[] if each in QUICK_DRAFTS else pytest.mark.slow) for each in DRAFTS],
+)
+def test_drafts_give_the_tokens_of_the_engine_without_drafts(
+    name: str, temperature: float, right_up_to: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Chunks, shared prefixes, penalties, log-probabilities, choices and preemptions, on the bundled model."""
+    from mini_vllm.llm import LLM
+    from mini_vllm.policies import SCHEDULERS
+
+    options: dict[str, Any] = {"priority": {"policy": "priority"}, "swap": SWAP}.get(name, {})
+    base = SCHEDULERS.get(name, Scheduler)
+    drafting = type("Drafting", (NgramDrafts, base), {"right_up_to": right_up_to})
+    results = []
+    for scheduler_cls in (base, drafting):
+        llm = LLM("tiny", dtype="float32", num_kv_blocks=36, block_size=4, scheduler_cls=scheduler_cls, **options)
+        texts = [
+            "A KV cache block is",
+            "Chunked prefill splits a prompt. Chunked prefill splits",
+            "one two three one two",
+        ]
+        params = [
+            SamplingParams(temperature=temperature, seed=7, max_tokens=60, ignore_eos=True),
+            SamplingParams(temperature=temperature, seed=8, max_tokens=50, ignore_eos=True, presence_penalty=0.3),
+            SamplingParams(temperature=temperature, seed=9, max_tokens=40, ignore_eos=True, n=2, logprobs=2),
+        ]
+        outputs = llm.generate(texts, params)
+        results.append(
+            [[(c.token_ids, c.text, c.logprobs and [*map(list, c.logprobs)]) for c in o.outputs] for o in outputs]
+        )
+        assert llm.engine.scheduler.kv_cache_manager.num_free_blocks == 35
+        assert llm.engine.scheduler.preempted_prefix_cache_stats.requests > 0
+    assert results[0] == results[1]
+    assert drafting.num_proposed > 20  # type: ignore[attr-defined]
+    assert bool(drafting.num_accepted) == bool(right_up_to)  # type: ignore[attr-defined]
+    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+SWAP = {"preemption_mode": "swap", "num_cpu_blocks": 40}
 
 
 # --- an executor in another process -------------------------------------------------------------------------------
