@@ -33,6 +33,7 @@ class RunnerView:
         A chunk that catches up has one sample row, and one more for each draft behind it.
         """
         kv, known, needs_sample = self.scheduler.kv_cache_manager, self._known, self.scheduler.needs_sample
+        drafts = output.drafts
         for request_id in plan.rewritten_req_ids:
             if request_id in known:
                 known[request_id] = ()
@@ -47,14 +48,15 @@ class RunnerView:
             request_id, start = request.request_id, request.num_computed_tokens
             starts.append(start)
             token_ids += request.all_token_ids[start : start + n]
-            num_drafts = end + n - len(token_ids)
-            if num_drafts:
-                token_ids += output.drafts[request_id][:num_drafts]
             end += n
             if needs_sample(request, n):
-                for row in range(end - 1 - num_drafts, end):
-                    sample_req_ids.append(request_id)
-                    sample_rows.append(row)
+                if drafts and len(token_ids) < end:
+                    num_drafts = end - len(token_ids)
+                    token_ids += drafts[request_id][:num_drafts]
+                    sample_req_ids += [request_id] * num_drafts
+                    sample_rows += range(end - 1 - num_drafts, end - 1)
+                sample_req_ids.append(request_id)
+                sample_rows.append(end - 1)
             table = (request.num_preemptions, *kv.get_num_blocks(request_id))
             old = known.get(request_id)
             if table != old:
