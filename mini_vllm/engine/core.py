@@ -37,6 +37,7 @@ class EngineCore:
         self.num_steps = 0
         self.is_dead = False  # a call that changes the scheduler has raised
         self._starts: list[tuple[Request, int]] = []  # of the step: its requests, and how long their outputs were
+        self._ended: set[str] = set()  # by finish(), since the step was taken in
 
     # --- requests come and go -------------------------------------------------------------------------------------
 
@@ -54,6 +55,7 @@ class EngineCore:
             with self.changes("finish"):
                 request = self.scheduler.finish_request(request_id, reason)
                 self.runner.forget(request_id)
+                self._ended.add(request_id)
                 if request is not None:
                     self._tell("after_finish", request)
 
@@ -117,7 +119,8 @@ class EngineCore:
             finished = self.scheduler.update_from_output(output, token_ids)
             for request in finished:
                 self.runner.forget(request.request_id)
-            self._tell("after_update", token_ids, [*finished, *failed])
+            self._ended.clear()
+            self._tell("after_update", token_ids, [*finished, *failed])  # a listener may abort, and use an id again
             return [
                 TokenDelta(
                     name := request.request_id,
@@ -127,7 +130,7 @@ class EngineCore:
                     RequestFailedError(f"request {shown(name)}: {result.errors[name]}") if request in failed else None,
                 )
                 for request, start in running
-                if request.status is not RequestStatus.FINISHED_ABORTED  # by a listener, just now
+                if request.request_id not in self._ended
                 and (len(request.output_token_ids) > start or request in failed)
             ]
 

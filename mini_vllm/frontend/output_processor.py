@@ -447,6 +447,7 @@ class OutputProcessor:
         for request_id, state in changed.items():
             if self._requests.get(request_id) is not state:
                 del outputs[request_id]
+                stopped = [child_id for child_id in stopped if child_id not in state.choices]
             elif state.finished:
                 self._drop(state)
         return list(outputs.values()), stopped

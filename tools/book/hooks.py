@@ -108,8 +108,8 @@ def generated(config: MkDocsConfig, uri: str, path: Path) -> File:
 
 def sources_of_cells() -> dict[str, str]:
     """What a cell can import, and what the labs in a page are graded with: path to text."""
-    core = ("__init__", "errors", "params", "step", "request", "block_hash", "block_pool", "kv_cache", "scheduler")
-    paths = [ROOT / "mini_vllm" / f"{name}.py" for name in core]
+    core = ("__init__", "errors", "params", "step", "request", "block_hash", "block_pool", "kv_cache")
+    paths = [ROOT / "mini_vllm" / f"{name}.py" for name in (*core, "scheduler_interface", "scheduler")]
     for room in ("offload", "policies", "observe", "simulator"):
         found = (ROOT / "mini_vllm" / room).rglob("*.py")
         paths += [path for path in found if not path.name.startswith("test_")]
