@@ -12,6 +12,8 @@ WORKERS ?= 2
 
 BIN := .venv/bin
 STAMP := .venv/.installed
+# pip fetches the build backend into an environment of its own, which hears of constraints by these variables alone.
+PINNED := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_BUILD_CONSTRAINT=$(CURDIR)/constraints.txt
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --quiet --no-compile
 
 # With HASHED=1 pip first installs every pinned package by the hash of its file, and what follows may download nothing
@@ -46,7 +48,7 @@ $(STAMP): pyproject.toml constraints.txt $(KNOWN) | $(BIN)/pip
 	@echo "Installing torch into .venv (a few minutes the first time) ..."
 	@$(PIP) -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
 	@echo "Installing mini_vllm and its tools into .venv ..."
-	@$(PIP) $(OFFLINE) -c constraints.txt -e '.[engine,labs,dev]'
+	@$(PINNED) $(PIP) $(OFFLINE) -c constraints.txt -e '.[engine,labs,dev]'
 	@$(BIN)/python -m compileall -q -q -j 0 -x '/tests?/' .venv/lib || true # on all cores; pip uses one
 	@touch $@
 
@@ -111,7 +113,7 @@ WEB := tools/book/web/dist/book.js
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
 $(BOOK): pyproject.toml constraints.txt $(KNOWN) | $(BIN)/pip
-	@$(PIP) $(OFFLINE) -c constraints.txt -e '.[docs]'
+	@$(PINNED) $(PIP) $(OFFLINE) -c constraints.txt -e '.[docs]'
 	@touch $@
 
 $(WEB): tools/book/web/package-lock.json tools/book/web/build.mjs $(wildcard tools/book/web/src/*) mini_vllm/observe/timeline.js

@@ -29,7 +29,7 @@ from mini_vllm.errors import (
     TokenizerMissingError,
     UnknownParameterError,
 )
-from mini_vllm.frontend.output_processor import RequestOutput
+from mini_vllm.frontend.output_processor import RequestMetrics, RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.params import SamplingParams
@@ -553,3 +553,14 @@ def test_the_core_needs_no_torch() -> None:
         "assert not {'torch', 'transformers', 'numpy', 'rich'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[1])
+
+
+def test_outputs_say_when_their_tokens_came(checkpoint: Path) -> None:
+    """By the engine's clock; a request waits for its place, and its chunks bring no token."""
+    ticks = iter(range(1000))
+    config = EngineConfig(str(checkpoint), dtype="float32", block_size=4, max_num_seqs=1, max_num_batched_tokens=8)
+    engine = LLMEngine(config, clock=lambda: float(next(ticks)))
+    engine.add_request("a", PROMPT[:12], SamplingParams(temperature=0, max_tokens=3, ignore_eos=True))  # at 0
+    engine.add_request("b", [5], SamplingParams(temperature=0, max_tokens=1, ignore_eos=True), arrival_time=0.5)
+    metrics = {request_id: output.metrics for request_id, output in finish(engine).items()}
+    assert metrics == {"a": RequestMetrics(0.0, 3.0, 5.0), "b": RequestMetrics(0.5, 6.0, 6.0)}

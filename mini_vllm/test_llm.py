@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from mini_vllm import LLM, SamplingParams
 from mini_vllm.errors import (
     EmptyPromptError,
     InvalidParameterError,
+    InvalidPromptError,
     PromptTooLongError,
     RequestRefusedError,
     TokenizerMissingError,
@@ -252,3 +254,16 @@ def test_at_its_limits_no_parameter_overflows(
         ignore_eos=True,
     )
     assert len(llm.generate(prompt, params)[0].outputs[0].token_ids) == 4
+
+
+def test_a_prompt_that_the_tokenizer_cannot_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vocabulary without [UNK], for instance: tokenizers raises an Exception without a class of its own."""
+    llm = LLM("tiny")
+
+    def encode(*args: Any, **options: Any) -> list[int]:
+        raise Exception("WordLevel error: Missing [UNK] token from the vocabulary")
+
+    monkeypatch.setattr(llm.engine.tokenizer, "encode", encode)
+    with pytest.raises(InvalidPromptError, match=r"the tokenizer of tiny cannot read it: .*Missing \[UNK\]"):
+        llm.generate("hello")
+    assert not llm.engine.has_unfinished_requests()

@@ -90,7 +90,7 @@ def report(error: BaseException, refusal: type[Exception], prefix: str) -> int:
         case ModuleNotFoundError():
             status, message = WRONG_USE, NEEDS_ENGINE.format(error.name)
         case OSError():
-            where = f"cannot read or write {error.filename or 'a standard stream'}"
+            where = f"cannot read or write {error.filename or 'a standard stream or a temporary file'}"
             status, message = FAILED, f"{where}: {error.strerror or error}"
         case MemoryError():
             status, message = FAILED, "the memory of this machine does not suffice"

@@ -22,6 +22,7 @@ from mini_vllm.errors import (
     DuplicateRequestError,
     EmptyPromptError,
     EngineBusyError,
+    InvalidPromptError,
     MiniVllmError,
     TokenizerMissingError,
     UnknownParameterError,
@@ -209,7 +210,9 @@ class LLMEngine:
         try:
             requests = [Request(name, token_ids, params, choice_index=i, **options) for i, name in enumerate(child_ids)]
             self.core.add(requests)
-            self.output_processor.add_request(request_id, text, token_ids, params, child_ids, on_output)
+            self.output_processor.add_request(
+                request_id, text, token_ids, params, child_ids, on_output, requests[0].arrival_time
+            )
         except BaseException:
             self._seeds.setstate(seeds_before)
             raise
@@ -223,7 +226,10 @@ class LLMEngine:
             raise TokenizerMissingError(f"{self.config.model} has no tokenizer: give the prompt as token ids")
         self.text_bound.check(given, self.max_prompt_tokens)
         check_text("prompt", given)
-        return list(self.tokenizer.encode(given, add_special_tokens=add_special_tokens))
+        try:
+            return list(self.tokenizer.encode(given, add_special_tokens=add_special_tokens))
+        except Exception as error:  # of a class without a name, by tokenizers: a vocabulary without [UNK], for instance
+            raise InvalidPromptError(f"the tokenizer of {self.config.model} cannot read it: {shown(error)}") from error
 
     def apply_chat_template(self, messages: Sequence[Message], **template_options: Any) -> list[int]:
         """Token ids of a conversation, ready for the assistant's turn. template_options: see ChatTemplateRenderer.
@@ -304,7 +310,9 @@ class LLMEngine:
         self._is_stepping = True
         try:
             self._make_posted_calls()
-            return self._take_in(self._compute())
+            deltas = self._compute()
+            now = self.clock()
+            return self._take_in([delta._replace(time=now) for delta in deltas])
         except Exception:
             self.core.is_dead = True
             raise

@@ -97,6 +97,15 @@ class Snapshot:
         return list, (self.outputs,)
 
 
+@dataclass(frozen=True, slots=True)
+class RequestMetrics:
+    """When things happened to a request, in seconds of the engine's clock; None: not yet. vLLM: RequestStateStats."""
+
+    arrival_time: float = 0.0
+    first_token_time: float | None = None  # TTFT is the time from arrival to this one
+    last_token_time: float | None = None
+
+
 class Outputs:
     """The field RequestOutput.outputs: a list, made of a Snapshot when it is first read."""
 
@@ -124,6 +133,7 @@ class RequestOutput:
     finished: bool
     outputs: Outputs = Outputs()
     prompt: str | None = None
+    metrics: RequestMetrics = RequestMetrics()
 
     def delta_since(self, seen: "RequestOutput | None") -> "RequestOutput":
         """The same with only what is new since seen, an earlier output of this request; None: since the beginning.
@@ -349,6 +359,7 @@ class _RequestState:
     choices: dict[str, _Choice]  # by child request id
     transcripts: tuple[Transcript, ...]  # of the choices
     on_output: OnOutput | None
+    metrics: RequestMetrics
     num_cached_tokens: int = 0
     is_being_told: bool = False
 
@@ -359,7 +370,13 @@ class _RequestState:
     def to_output(self) -> RequestOutput:
         snapshot = Snapshot(self.transcripts, tuple(choice.mark for choice in self.choices.values()))
         return RequestOutput(
-            self.request_id, self.prompt_token_ids, self.num_cached_tokens, self.finished, snapshot, self.prompt
+            self.request_id,
+            self.prompt_token_ids,
+            self.num_cached_tokens,
+            self.finished,
+            snapshot,
+            self.prompt,
+            self.metrics,
         )
 
     def tell(self, output: RequestOutput) -> None:
@@ -401,6 +418,7 @@ class OutputProcessor:
         params: SamplingParams,
         child_ids: Sequence[str],
         on_output: OnOutput | None = None,
+        arrival_time: float = 0.0,
     ) -> None:
         """A request whose choice i the engine computes as child_ids[i]; with one choice that may be request_id.
 
@@ -413,7 +431,9 @@ class OutputProcessor:
             transcript = Transcript(index, detokenizer.pieces, [], None if params.logprobs is None else [])
             choices[child_id] = _Choice(detokenizer, transcript)
         transcripts = tuple(choice.transcript for choice in choices.values())
-        state = _RequestState(request_id, prompt, list(prompt_token_ids), choices, transcripts, on_output)
+        state = _RequestState(
+            request_id, prompt, list(prompt_token_ids), choices, transcripts, on_output, RequestMetrics(arrival_time)
+        )
         self._requests[request_id] = state
         self._parents.update(dict.fromkeys(child_ids, state))
 
@@ -436,6 +456,11 @@ class OutputProcessor:
                 continue
             if choice.transcript.index == 0 and not choice.transcript.token_ids:
                 state.num_cached_tokens = delta.num_cached_tokens
+            if delta.tokens and delta.time is not None:
+                first = state.metrics.first_token_time
+                state.metrics = replace(
+                    state.metrics, first_token_time=delta.time if first is None else first, last_token_time=delta.time
+                )
             self._take_or_fail(state, choice, delta)
             if choice.finish_reason is not None and delta.finish_reason is None:
                 stopped.append(delta.request_id)
