@@ -46,7 +46,6 @@ class TokenDelta(NamedTuple):
     finish_reason: str | None = None
     num_cached_tokens: int = 0  # of the prompt, found in the prefix cache at first admission
     error: RequestFailedError | None = None  # why, if the reason is "error"
-    time: float | None = None  # by the clock of LLMEngine, when the step was over; the core has none
 
 
 # --- the KV cache -------------------------------------------------------------------------------------------------

@@ -183,6 +183,7 @@ def test_ctrl_c_ends_the_answer_not_the_program(monkeypatch: pytest.MonkeyPatch)
         return step(engine)
 
     monkeypatch.setattr(LLMEngine, "step", interrupted_step)
+    at_first = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background a shell has it ignored
     before = signal.getsignal(signal.SIGINT)
     result = run("chat", input=f"{QUESTION}\nWhat is a slot?\n")
     first, second = result.stdout.splitlines()
@@ -190,6 +191,7 @@ def test_ctrl_c_ends_the_answer_not_the_program(monkeypatch: pytest.MonkeyPatch)
     assert ANSWER.startswith(first.removesuffix(" [stopped]"))
     assert second.startswith("A slot is the place of one token")
     assert signal.getsignal(signal.SIGINT) is before
+    signal.signal(signal.SIGINT, at_first)
 
 
 def test_bench_counts_what_it_ran() -> None:

@@ -310,9 +310,7 @@ class LLMEngine:
         self._is_stepping = True
         try:
             self._make_posted_calls()
-            deltas = self._compute()
-            now = self.clock()
-            return self._take_in([delta._replace(time=now) for delta in deltas])
+            return self._take_in(self._compute())
         except Exception:
             self.core.is_dead = True
             raise
@@ -337,7 +335,7 @@ class LLMEngine:
             for search in self.beam_searches.values() if delta.error else ():
                 if delta.request_id in search.request_ids:
                     search.error, search.is_done = delta.error, True
-        outputs, stopped = self.output_processor.process(deltas)
+        outputs, stopped = self.output_processor.process(deltas, self.clock())
         self.core.finish(stopped, "stop")
         for request_id in [name for name, search in self.beam_searches.items() if search.is_done]:
             self.abort(request_id)

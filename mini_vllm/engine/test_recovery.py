@@ -9,7 +9,7 @@ import hashlib
 import random
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -690,6 +690,14 @@ def test_a_stream_whose_request_went_with_a_failed_call_says_so() -> None:
 # --- Ctrl-C -------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def hears_ctrl_c() -> Iterator[None]:
+    """A program that a shell starts in the background ignores Ctrl-C from the beginning."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def press() -> None:
     signal.raise_signal(signal.SIGINT)
 
@@ -707,6 +715,7 @@ def on_step(llm: LLM, call: Callable[[int], Any]) -> None:
     llm.engine.executor.run = watched  # type: ignore[attr-defined]
 
 
+@pytest.mark.usefixtures("hears_ctrl_c")
 @pytest.mark.parametrize("presses", [1, 2, 3])
 @pytest.mark.parametrize("what", ["generate", "stream", "chat"])
 @pytest.mark.parametrize("at", [0, 3])
@@ -737,6 +746,7 @@ def test_ctrl_c_ends_a_call_after_the_step_and_a_second_one_at_once(what: str, p
     assert tokens_of(llm.generate(PROMPTS, PARAMS)) == expected
 
 
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_an_interrupt_that_comes_while_requests_are_dropped_waits() -> None:
     llm = make_llm("v1", core_cls=EngineCore)
     abort = llm.engine.abort

@@ -56,7 +56,7 @@ BUGS = [  # file, what stands there, the bug
     (TILES, "num_computed_tokens[chunk] + offset", "num_computed_tokens[chunk]"),
     (TILES, "np.maximum(-(-end // split) - begin // split, 1)", "-(-end // split) - begin // split"),
     (BACKEND, "short_queries=short.queries(spec.group_size)", "short_queries=short.rows"),
-    (INTERFACE, "[plans[spec] for spec in specs]", "[plans[specs[0]] for _ in specs]"),
+    (INTERFACE, "[plans[kind] for kind in kinds]", "[plans[kinds[0]] for _ in kinds]"),
     (FUSED, "rows // INNER * outer_stride + rows % INNER * inner_stride", "rows * inner_stride"),
     (FUSED, "tl.sum(x * x, axis=1) / SIZE", "tl.sum(x * x, axis=1) / BLOCK"),
     (FUSED, "        tl.store(residual_ptr + to, summed, mask=mask)\n", ""),
