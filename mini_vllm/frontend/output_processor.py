@@ -438,7 +438,8 @@ class OutputProcessor:
         self._parents.update(dict.fromkeys(child_ids, state))
 
     def process(self, deltas: Sequence[TokenDelta], now: float | None = None) -> tuple[list[RequestOutput], list[str]]:
-        """Take in what a step brought, which is over now. Returns an output of each request that changed, and the stopped child requests.
+        """Take in what a step brought, which is over now. Returns an output of each request that changed, and the
+        stopped child requests.
 
         These are the ids of the children that have ended here, but not in the scheduler, where the engine ends them: by
         a stop string, or with an error, since no text can be made of their tokens. Deltas of unknown and of finished
