@@ -72,5 +72,6 @@ class RecoveringCore(EngineCore):
                 self._num_failures = ALIKE  # they were found: those that remain are run one by one at once
             self._failed = {}
             self.runner = RunnerView(self.scheduler, forget_all=True)  # how much of the step it has taken in is unknown
+            self._ended.clear()
             self._tell("after_update", {}, (), failed=True)
-        return deltas
+        return [delta for delta in deltas if delta.request_id not in self._ended]
