@@ -19,7 +19,7 @@ import pytest
 
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.engine import EngineCore, LLMEngine, RecoveringCore
-from mini_vllm.errors import EmptyPromptError, EngineBusyError, EngineDeadError, RequestFailedError
+from mini_vllm.errors import EmptyPromptError, EngineBusyError, EngineDeadError, PromptTooLongError, RequestFailedError
 from mini_vllm.frontend.beam_search import BeamSearchParams
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
@@ -573,6 +573,7 @@ def test_a_runner_forgets_what_a_failed_step_brought_though_nothing_is_left_to_c
     engine.executor.run = run  # type: ignore[attr-defined]
     engine.abort("a")
     engine.step()  # nobody is in flight
+    assert "a" not in batch
     llm.generate([3], params_of(2))
     assert "a" not in batch
     assert_idle(engine)
@@ -757,8 +758,9 @@ def test_an_interrupt_that_comes_while_requests_are_dropped_waits() -> None:
         abort(request_id)
 
     llm.engine.abort = slow  # type: ignore[method-assign]
-    with pytest.raises(KeyboardInterrupt):
-        llm.generate(PROMPTS, PARAMS)
+    with pytest.raises((PromptTooLongError, KeyboardInterrupt)) as error:  # those before it are in flight
+        llm.generate([*PROMPTS, [1] * 500], params_of(3))
+    assert error.type is PromptTooLongError
     del llm.engine.abort
     assert_idle(llm.engine)
 

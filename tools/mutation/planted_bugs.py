@@ -108,7 +108,7 @@ FAULTS = [  # part of the tests' names, module, what stands there, the bug; in t
     ("runner_forgets", "engine/recovery", "forget_all=True)", "forget_all=False)"),
     ("requests_at_fault_one_after", "engine/recovery", "self._num_failures = ALIKE  #", "pass  #"),
     ("fault_that_passes", "engine/recovery", "> MOST_FAILURES and", "> ALIKE and"),
-    ("faults_at_random", "engine/recovery", "self.scheduler.kv_cache_manager.end_step(None)", "pass"),
+    ("faults_of_every_kind", "engine/recovery", "self.scheduler.kv_cache_manager.end_step(None)", "pass"),
     ("every_step_fail", "engine/recovery", "if self._num_failures < ALIKE:", "if True:"),
     ("finds_no_block", "engine/core", "self.scheduler.kv_cache_manager.withdraw(request, request.num_tokens)", "pass"),
     ("runner_forgets", "engine/core", " or self.runner.forget_all\n", "\n"),
