@@ -63,8 +63,8 @@ class EngineConfig(Params):
     """Let inner chunks of a prompt end at the edge of a block."""
     charge_cached_tokens: bool = False
     """Let the budget of prefill_first pay for cached tokens, too, as the first MinivLLM did."""
-    nano_vllm: str | None = None
-    """For prefill_first "first" or "newest": nano-vllm's own rules, as that version has them."""
+    nano_vllm: str = "newest"
+    """Which nano-vllm the scheduler of that name is: "first" or "newest"."""
     preemption_mode: str = "recompute"
     """ "recompute", "swap" (blocks go to main memory and come back) or "cheaper" (of the two, by a cost model)."""
     num_cpu_blocks: int | None = None
@@ -113,7 +113,8 @@ class EngineConfig(Params):
         self.require("gpu_memory_utilization", share, "in (0, 1]")
         known = isinstance(self.policy, str) and self.policy in ("fcfs", "priority")
         self.require("policy", known, "'fcfs' or 'priority'")
-        self.require("nano_vllm", self.nano_vllm in (None, "first", "newest"), "None, 'first' or 'newest'")
+        known = isinstance(self.nano_vllm, str) and self.nano_vllm in ("first", "newest")
+        self.require("nano_vllm", known, "'first' or 'newest'")
         self.require("watermark", is_number(self.watermark, 0, 1) and self.watermark < 1, "in [0, 1)")
         cost = self.preemption_cost
         names = isinstance(cost, Mapping) and all(isinstance(name, str) for name in cost)

@@ -8,8 +8,7 @@ Called by the scheduler. Source: vllm/v1/core/kv_cache_manager.py, single_type_k
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import KW_ONLY, InitVar, dataclass
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
 from mini_vllm.block_pool import BlockPool, BlockPoolOfGroup, KVCacheBlock
@@ -32,36 +31,36 @@ class PrefixCacheStats:
         self.hits += num_hits
 
 
+PART = {"part": True}  # metadata of a field that no configuration sets
+
+
+@dataclass(eq=False, repr=False)
 class KVCacheManager:
     """Owns the block table of every request that holds blocks; a request without a table holds none.
 
-    num_blocks counts the null block 0, so num_blocks - 1 are usable. hash_function: "exact" or "sha256". pool: several
-    managers may share one, each for a group of layers; what one group has published the others do not find.
+    num_blocks counts the null block 0, so num_blocks - 1 are usable. The fields are its options. pool: several managers
+    may share one, each for a group of layers; what one group has published the others do not find.
     """
 
-    refused_options: ClassVar[frozenset[str]] = frozenset({"pool", "group"})  # keywords that no configuration sets
+    num_blocks: int
+    block_size: int
+    _: KW_ONLY
+    enable_prefix_caching: bool = True
+    hash_function: str = "exact"
+    """ "exact" or "sha256"."""
+    pool: InitVar[BlockPool | None] = None
+    group: InitVar[int] = 0
 
-    def __init__(
-        self,
-        num_blocks: int,
-        block_size: int,
-        *,
-        enable_prefix_caching: bool = True,
-        hash_function: str = "exact",
-        pool: BlockPool | None = None,
-        group: int = 0,
-    ) -> None:
+    def __post_init__(self, pool: BlockPool | None, group: int) -> None:
+        num_blocks, hash_function = self.num_blocks, self.hash_function
         if num_blocks < 2:
             raise KVCacheTooSmallError(f"num_blocks must be at least 2 (block 0 is the null block), got {num_blocks}")
-        if block_size < 1:
-            raise InvalidParameterError(f"block_size must be at least 1, got {block_size}")
+        if self.block_size < 1:
+            raise InvalidParameterError(f"block_size must be at least 1, got {self.block_size}")
         if hash_function not in HASH_FUNCTIONS:
             raise InvalidParameterError(f"hash_function must be one of {[*HASH_FUNCTIONS]}, got {shown(hash_function)}")
         if pool is not None and len(pool.blocks) != num_blocks:
             raise InvalidParameterError(f"num_blocks must be that of the pool, {len(pool.blocks)}, got {num_blocks}")
-        self.num_blocks = num_blocks
-        self.block_size = block_size
-        self.enable_prefix_caching = enable_prefix_caching
         self.num_lookahead_tokens = 0  # slots behind the scheduled tokens, for a draft model; never published
         if pool is None:
             pool = BlockPool(num_blocks)

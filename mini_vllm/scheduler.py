@@ -8,11 +8,10 @@ Source: vllm/v1/core/sched/scheduler.py; the decisions are those of vLLM 0.33.0 
 
 from bisect import insort
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler_interface import SchedulerInterface as SchedulerInterface
 from mini_vllm.scheduler_interface import SchedulerOutput as SchedulerOutput
@@ -23,33 +22,25 @@ def urgency(request: Request) -> tuple[int, float, str]:
     return (request.priority, request.arrival_time, request.request_id)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Scheduler(SchedulerInterface):
     """The policy of vLLM V1: one token budget, running requests first, prompts in chunks.
-
-    long_prefill_token_threshold: the most tokens a request gets in one step while it is not alone; 0 is no limit.
-    reserve_full_sequence: admit only what fits as a whole now, though blocks are taken chunk by chunk.
-    block_aligned_chunks: an inner chunk ends at the edge of a block, if it reaches one.
-    options: those of SchedulerInterface.
 
     Raises InvalidParameterError for a threshold below 0, and what SchedulerInterface does.
     """
 
-    def __init__(
-        self,
-        kv_cache_manager: KVCacheManager,
-        *,
-        long_prefill_token_threshold: int = 0,
-        reserve_full_sequence: bool = True,
-        block_aligned_chunks: bool = False,
-        **options: Any,
-    ) -> None:
-        super().__init__(kv_cache_manager, **options)
-        if long_prefill_token_threshold < 0:
-            threshold = long_prefill_token_threshold
+    long_prefill_token_threshold: int = 0
+    """The most tokens a request gets in one step while it is not alone; 0 is no limit."""
+    reserve_full_sequence: bool = True
+    """Admit only what fits as a whole now, though blocks are taken chunk by chunk."""
+    block_aligned_chunks: bool = False
+    """An inner chunk ends at the edge of a block, if it reaches one."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.long_prefill_token_threshold < 0:
+            threshold = self.long_prefill_token_threshold
             raise InvalidParameterError(f"long_prefill_token_threshold must be at least 0, got {threshold}")
-        self.long_prefill_token_threshold = long_prefill_token_threshold
-        self.reserve_full_sequence = reserve_full_sequence
-        self.block_aligned_chunks = block_aligned_chunks
 
     # --- one step -------------------------------------------------------------------------------------------------
 

@@ -8,11 +8,11 @@ Source: SchedulerInterface in vllm/v1/core/sched/interface.py, SchedulerOutput i
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import KW_ONLY, dataclass, field
+from typing import ClassVar, cast
 
 from mini_vllm.errors import DuplicateRequestError, InvalidParameterError, PromptTooLongError, shown
-from mini_vllm.kv_cache import KVCacheManager, PrefixCacheStats
+from mini_vllm.kv_cache import PART, KVCacheManager, PrefixCacheStats
 from mini_vllm.request import FINISH_REASONS, Request, RequestStatus
 
 
@@ -52,58 +52,55 @@ class SchedulerOutput:
         return num_tokens
 
 
+@dataclass(eq=False, repr=False)
 class SchedulerInterface(ABC):
     """What an engine asks of any policy, and what all of them share: the requests, and the limits of a step.
 
-    It owns every unfinished request: it is in waiting (WAITING or PREEMPTED) or in running (RUNNING). Source:
-    SchedulerInterface in vllm/v1/core/sched/interface.py.
-
-    watermark: the share of all blocks that admission leaves free while anything runs.
+    It owns every unfinished request: it is in waiting (WAITING or PREEMPTED) or in running (RUNNING). A scheduler class
+    is a dataclass, and its fields are its options. Source: SchedulerInterface in vllm/v1/core/sched/interface.py.
 
     Raises InvalidParameterError for an unknown policy, a limit below 1, or, without chunked prefill, a budget that
     the longest request would exceed.
     """
 
     kv_cache_manager_cls: ClassVar[type[KVCacheManager]] = KVCacheManager
-    refused_options: ClassVar[frozenset[str]] = frozenset()  # inherited keywords that mean nothing to this policy
-    can_fork: ClassVar[bool] = False  # whether it has fork_request(), as beam search needs
 
-    def __init__(
-        self,
-        kv_cache_manager: KVCacheManager,
-        *,
-        max_num_seqs: int,
-        max_num_batched_tokens: int,
-        enable_chunked_prefill: bool = True,
-        policy: str = "fcfs",
-        max_model_len: int | None = None,
-        watermark: float = 0.0,
-    ) -> None:
-        kv = kv_cache_manager
+    kv_cache_manager: KVCacheManager = field(metadata=PART)
+    _: KW_ONLY
+    max_num_seqs: int
+    """Most requests running at once."""
+    max_num_batched_tokens: int
+    """The token budget of a step."""
+    enable_chunked_prefill: bool = True
+    """Whether a prompt may be computed in several steps."""
+    policy: str = "fcfs"
+    """The order of waiting and of victims: "fcfs" or "priority"."""
+    max_model_len: int = None  # type: ignore[assignment]  # it is an integer as soon as the scheduler is made
+    """Most tokens of a request, prompt and output; None: what fits into the KV cache."""
+    watermark: float = 0.0
+    """The share of all blocks that admission leaves free while anything runs."""
+
+    def __post_init__(self) -> None:
+        kv = self.kv_cache_manager
         # The last token of a request is never computed, so a request alone may have one token more than slots.
         self.num_slots = kv.num_usable_blocks * kv.block_size
-        most_tokens = self.num_slots + 1
-        self.max_model_len = most_tokens if max_model_len is None else min(max_model_len, most_tokens)
-        if policy not in ("fcfs", "priority"):
-            raise InvalidParameterError(f"policy must be 'fcfs' or 'priority', got {shown(policy)}")
-        if max_num_seqs < 1 or max_num_batched_tokens < 1:
-            limits = f"max_num_seqs {max_num_seqs}, max_num_batched_tokens {max_num_batched_tokens}"
+        given, most_tokens = cast(int | None, self.max_model_len), self.num_slots + 1
+        self.max_model_len = most_tokens if given is None else min(given, most_tokens)
+        if self.policy not in ("fcfs", "priority"):
+            raise InvalidParameterError(f"policy must be 'fcfs' or 'priority', got {shown(self.policy)}")
+        if self.max_num_seqs < 1 or self.max_num_batched_tokens < 1:
+            limits = f"max_num_seqs {self.max_num_seqs}, max_num_batched_tokens {self.max_num_batched_tokens}"
             raise InvalidParameterError(f"limits must be at least 1, got {limits}")
-        if not 0 <= watermark < 1 or self.max_model_len < 1:
-            limits = f"{watermark}, {self.max_model_len}"
+        if not 0 <= self.watermark < 1 or self.max_model_len < 1:
+            limits = f"{self.watermark}, {self.max_model_len}"
             raise InvalidParameterError(f"watermark must be in [0, 1), max_model_len at least 1, got {limits}")
-        if not enable_chunked_prefill and max_num_batched_tokens < min(self.max_model_len, self.num_slots):
+        longest = min(self.max_model_len, self.num_slots)
+        if not self.enable_chunked_prefill and self.max_num_batched_tokens < longest:
             raise InvalidParameterError(
                 f"without chunked prefill max_num_batched_tokens must be at least max_model_len {self.max_model_len}, "
-                f"got {max_num_batched_tokens}"
+                f"got {self.max_num_batched_tokens}"
             )
-        self.kv_cache_manager = kv
-        self.max_num_seqs = max_num_seqs
-        self.max_num_batched_tokens = max_num_batched_tokens
-        self.enable_chunked_prefill = enable_chunked_prefill
-        self.policy = policy
-        self.watermark = watermark
-        self.num_watermark_blocks = int(watermark * kv.num_blocks)
+        self.num_watermark_blocks = int(self.watermark * kv.num_blocks)
         self.waiting: deque[Request] = deque()  # front first
         self.running: list[Request] = []  # in order of admission
         self.prefix_cache_stats = PrefixCacheStats()  # of first admissions
@@ -151,10 +148,6 @@ class SchedulerInterface(ABC):
 
     def _max_model_len_of(self, request: Request) -> int:
         return self.max_model_len if request.max_model_len is None else min(request.max_model_len, self.max_model_len)
-
-    def fork_request(self, parent_id: str, child_id: str) -> None:
-        """Let a request go on as another one of its group does. Only a scheduler that can_fork has it."""
-        raise NotImplementedError(f"{type(self).__name__} does not fork")
 
     def finish_request(self, request_id: str, reason: str) -> Request | None:
         """End a request from outside: "stop" (a stop string was seen), "length" or "abort". Unknown ids are ignored.

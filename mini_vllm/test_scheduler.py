@@ -1180,10 +1180,3 @@ def test_a_request_catches_up_with_its_target() -> None:
     output = scheduler.schedule()
     assert output.num_scheduled_tokens == {"a": 3}
     assert [scheduler.needs_sample(request, n) for n in (0, 1, 3)] == [False, True, True]
-
-
-def test_v1_does_not_fork() -> None:
-    scheduler = make_scheduler()
-    assert not scheduler.can_fork
-    with pytest.raises(NotImplementedError, match="Scheduler does not fork"):
-        scheduler.fork_request("a", "b")

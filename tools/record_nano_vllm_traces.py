@@ -340,7 +340,7 @@ def draw_scenario(name: str, version: str, shape: Shape) -> Json:
     usable = max(-(-longest // block_size) + (version == "first"), int(demand * rng.uniform(*shape.memory)))
     budget = rng.randint(*shape.budget)
     config = {
-        "scheduler": "prefill_first",
+        "scheduler": "nano_vllm",
         "nano_vllm": version,
         "block_size": block_size,
         "num_blocks": usable + 1,

@@ -19,7 +19,7 @@ from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.interrupts import Interrupts
 from mini_vllm.engine.llm_engine import LLMEngine, Message, make_child_ids
 from mini_vllm.errors import EngineDeadError, InvalidParameterError
-from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
+from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams, ForkingScheduler
 from mini_vllm.frontend.chat_template import as_conversations
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.frontend.prompts import Prompt, as_batch, check_params, one_each
@@ -163,7 +163,7 @@ class LLM:
         check_params("params", params, BeamSearchParams)
         request_id = self._new_id(request_ids)
         engine, scheduler = self.engine, self.engine.scheduler
-        if not scheduler.can_fork:
+        if not isinstance(scheduler, ForkingScheduler):
             name = engine.config.scheduler
             raise InvalidParameterError(f"beam_search needs scheduler='sequence_group', which forks; got {name!r}")
         num_tokens = max(min(params.max_tokens, scheduler.max_model_len - len(token_ids)), 1)

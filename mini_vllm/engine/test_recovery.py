@@ -154,7 +154,7 @@ def assert_idle(engine: LLMEngine) -> None:
     if connector := getattr(kv, "connector", None):
         assert connector.pool.num_free_blocks == kv.num_cpu_blocks
     if isinstance(getattr(kv, "pool", None), object) and hasattr(kv, "pool"):
-        assert kv.pool.num_free_blocks == kv.num_cpu_blocks
+        assert kv.cpu_pool.num_free_blocks == kv.num_cpu_blocks
     scheduler = engine.scheduler
     maps = [kv._tables, scheduler._requests, scheduler.waiting, scheduler.running, engine.core.runner._known]
     maps += [value for value in vars(engine.output_processor).values() if isinstance(value, dict | list)]

@@ -11,11 +11,19 @@ BeamSearchParams of vllm/sampling_params.py. vLLM's own beam search ranks otherw
 import math
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from mini_vllm.errors import InvalidParameterError, Params, RequestFailedError, is_int, is_number
 from mini_vllm.params import SamplingParams
 from mini_vllm.step import SampledToken
+
+
+@runtime_checkable
+class ForkingScheduler(Protocol):
+    """A scheduler that can run a beam search."""
+
+    def fork_request(self, parent_id: str, child_id: str) -> None:
+        """Let a request go on as another one of its group does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ def assert_idle(llm: LLM) -> None:
     assert not engine.has_unfinished_requests()
     assert kv.num_free_blocks == kv.num_usable_blocks
     assert all(block.ref_cnt == 0 for block in kv.block_pool.blocks)
-    assert kv.pool.num_free_blocks == kv.num_cpu_blocks  # type: ignore[attr-defined]
+    assert kv.cpu_pool.num_free_blocks == kv.num_cpu_blocks  # type: ignore[attr-defined]
     assert (engine.core.runner._known, engine.beam_searches, engine.output_processor._requests) == ({}, {}, {})
 
 

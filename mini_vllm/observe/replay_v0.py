@@ -80,7 +80,7 @@ class ReplayRun(ScenarioRun):
             "running": [request.request_id for request in scheduler.running],
             "waiting": [request.request_id for request in scheduler.waiting],
             "free_sched": kv.num_free_blocks,
-            "free_cpu_sched": kv.pool.num_free_blocks,
+            "free_cpu_sched": kv.cpu_pool.num_free_blocks,
             "aborted_before": before,
         }
         sampled = {
@@ -94,7 +94,7 @@ class ReplayRun(ScenarioRun):
         finished = scheduler.update_from_output(output, sampled)
         record["finished"] = [[r.request_id, r.finish_reason] for r in finished if r.request_id in sampled]
         record["given_up"] = [r.request_id for r in finished if r.request_id not in sampled]
-        record |= {"free": kv.num_free_blocks, "free_cpu": kv.pool.num_free_blocks}
+        record |= {"free": kv.num_free_blocks, "free_cpu": kv.cpu_pool.num_free_blocks}
         self.step += 1
         return {name: value for name, value in record.items() if value != [] or name == "sched"}
 

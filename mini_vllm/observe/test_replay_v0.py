@@ -106,7 +106,7 @@ class RestoresWhatItUses(SequenceGroupScheduler):
 
         def num_blocks_to_restore(requests: Sequence[Request]) -> int:
             partial = [request for request in requests if request.num_computed_tokens % kv.block_size]
-            return count(requests) - len({kv.pool.get_block_ids(request.request_id)[-1] for request in partial})
+            return count(requests) - len({kv.cpu_pool.get_block_ids(request.request_id)[-1] for request in partial})
 
         kv.num_blocks_to_restore = num_blocks_to_restore  # type: ignore[method-assign]
 

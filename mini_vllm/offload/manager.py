@@ -19,11 +19,12 @@ place in KVCacheManager and Scheduler of vLLM V1.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from mini_vllm.block_pool import KVCacheBlock
+from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, shown
-from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.kv_cache import PART, KVCacheManager
 from mini_vllm.offload.connector import KVConnector
 from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.offload.host_memory import HostMemoryConnector
@@ -39,6 +40,7 @@ class Load(NamedTuple):
     end: int
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class OffloadingKVCacheManager(KVCacheManager):
     """A KVCacheManager whose preempted requests are kept by a connector.
 
@@ -46,36 +48,27 @@ class OffloadingKVCacheManager(KVCacheManager):
 
         [0, hit)  shared, found on the device     [hit, loaded)  new blocks, loaded     [loaded, ...)  to compute
 
-    preemption_mode: "swap", or "cheaper" of swapping and computing again, for each victim. num_cpu_blocks: the size of
-    the pool in main memory; a victim that does not fit in is computed again. preemption_cost: the figures of
-    PreemptionCost by name, None: its default. connector: another place in the stead of main memory. A request that a
-    failed step preempts is computed again, unless it was just coming back.
-    Raises InvalidParameterError for another mode, or a pool of less than 0 blocks.
+    A request that a failed step preempts is computed again, unless it was just coming back. Raises
+    InvalidParameterError for another mode, or a pool of less than 0 blocks.
     """
 
-    refused_options: ClassVar[frozenset[str]] = KVCacheManager.refused_options | {"connector"}
+    preemption_mode: str = "swap"
+    """ "swap", or "cheaper" of swapping and computing again, for each victim."""
+    num_cpu_blocks: int = 0
+    """The size of the pool in main memory; a victim that does not fit in is computed again."""
+    preemption_cost: Mapping[str, float] | None = None
+    """The figures of PreemptionCost by name; None: its default."""
+    connector: KVConnector = field(default=None, metadata=PART)  # type: ignore[assignment]
+    """Another place than main memory; None: main memory."""
 
-    def __init__(
-        self,
-        num_blocks: int,
-        block_size: int,
-        *,
-        preemption_mode: str = "swap",
-        num_cpu_blocks: int = 0,
-        preemption_cost: Mapping[str, float] | None = None,
-        connector: KVConnector | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(num_blocks, block_size, **options)
-        if preemption_mode not in ("swap", "cheaper"):
+    def __post_init__(self, pool: BlockPool | None, group: int) -> None:
+        super().__post_init__(pool, group)
+        if self.preemption_mode not in ("swap", "cheaper"):
             raise InvalidParameterError(
-                f"preemption_mode must be 'swap' or 'cheaper' here, got {shown(preemption_mode)}"
+                f"preemption_mode must be 'swap' or 'cheaper' here, got {shown(self.preemption_mode)}"
             )
-        self.preemption_mode = preemption_mode
-        self.num_cpu_blocks = num_cpu_blocks
-        self.preemption_cost = preemption_cost
-        self.cost = PreemptionCost(**(preemption_cost or {}))
-        self.connector = connector or HostMemoryConnector(num_cpu_blocks)
+        self.cost = PreemptionCost(**(self.preemption_cost or {}))
+        self.connector = self.connector or HostMemoryConnector(self.num_cpu_blocks)
         self._loads: dict[str, Load] = {}  # of the coming step, by request
 
     def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:

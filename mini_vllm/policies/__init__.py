@@ -1,23 +1,24 @@
 """The family of schedulers, all subclasses of mini_vllm.scheduler.SchedulerInterface, selectable by name.
 
     v1               vLLM V1: one token budget, running first, chunked prefill (mini_vllm/scheduler.py)
-    prefill_first    a step admits and prefills, or it decodes; with nano_vllm as nano-vllm does it
+    prefill_first    a step admits and prefills, or it decodes
+    nano_vllm        the same as nano-vllm does it, in its first or its newest version
     sequence_group   vLLM V0: prompts first; groups that fork, copy on write and swap
     warm_first       by a score: warm resumes, prefills, the tail of decodes; ageing
 
 `policy` is something else: the order within a scheduler, "fcfs" or "priority".
 
-An option is a parameter of a scheduler's or a KV cache manager's constructor, and is named nowhere else: make_scheduler
-picks from an engine's configuration or a trace's what the two classes take.
+A scheduler and a KV cache manager are dataclasses, and their fields are their options: make_scheduler picks from an
+engine's configuration or a trace's what the two classes have.
 """
 
 from collections.abc import Mapping
-from inspect import Parameter, signature
+from dataclasses import MISSING, Field, fields, is_dataclass
 from types import UnionType
 from typing import Any, get_args, get_origin
 
 from mini_vllm.errors import InvalidParameterError, is_int, is_number, plain, shown
-from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.kv_cache import PART, KVCacheManager
 from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.policies.nano_vllm import NanoVllmScheduler
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler
@@ -28,6 +29,7 @@ from mini_vllm.scheduler import Scheduler, SchedulerInterface
 SCHEDULERS: dict[str, type[SchedulerInterface]] = {
     "v1": Scheduler,
     "prefill_first": PrefillFirstScheduler,
+    "nano_vllm": NanoVllmScheduler,
     "sequence_group": SequenceGroupScheduler,
     "warm_first": WarmFirstScheduler,
 }
@@ -48,36 +50,18 @@ def get_kv_cache_manager_cls(scheduler_cls: type[SchedulerInterface], preemption
     return OffloadingKVCacheManager if own is KVCacheManager and preemption_mode != "recompute" else own
 
 
-def parameters_of(cls: type) -> dict[str, Parameter]:
-    """What the constructor of a scheduler or a KV cache manager takes by name.
-
-    A constructor that ends in **options hands them on to the next one in the order of the bases. What the class lists
-    in refused_options is none of its options.
-    """
-    found: dict[str, Parameter] = {}
-    for base in cls.__mro__:
-        if "__init__" in vars(base):
-            parameters = list(signature(vars(base)["__init__"]).parameters.values())[1:]
-            named = [p for p in parameters if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
-            found = {parameter.name: parameter for parameter in named} | found
-            if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
-                break
-    return {name: found[name] for name in found if name not in getattr(cls, "refused_options", ())}
+def options_of(cls: type) -> dict[str, Field[Any]]:
+    """The options of a scheduler or a KV cache manager: the fields of the dataclass, less those that are parts."""
+    found = fields(cls) if is_dataclass(cls) else ()
+    return {field.name: field for field in found if field.metadata != PART}
 
 
-def options_of(cls: type) -> dict[str, Any]:
-    """The options of a class, and the default of each (Parameter.empty: none)."""
-    return {name: parameter.default for name, parameter in parameters_of(cls).items()}
-
-
-def check_option(name: str, value: object, annotation: Any) -> None:
-    """Raise InvalidParameterError for a value that is not what the constructor's annotation says, if it says a kind."""
-    kinds = [get_origin(kind) or kind for kind in _members(annotation)]
-    if not all(isinstance(kind, type) and kind is not Parameter.empty for kind in kinds):
-        return
-    if not any(_is_a(value, kind) for kind in kinds):
+def check_option(option: Field[Any], value: object) -> None:
+    """Raise InvalidParameterError for a value that is not of the field's type. Its default will do, too."""
+    kinds = [get_origin(kind) or kind for kind in _members(option.type)]
+    if value != option.default and not any(_is_a(value, kind) for kind in kinds):
         names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
-        raise InvalidParameterError(f"{name} must be {names}, got {shown(value)}")
+        raise InvalidParameterError(f"{option.name} must be {names}, got {shown(value)}")
 
 
 def _members(annotation: Any) -> tuple[Any, ...]:
@@ -92,12 +76,12 @@ def _is_a(value: object, kind: type) -> bool:
 
 
 def all_options() -> dict[str, Any]:
-    """The options of all schedulers of the family and their KV cache managers, and what they are for the others."""
+    """The options of all schedulers of the family and their KV cache managers, each with its default or MISSING."""
     found: dict[str, Any] = {}
     for scheduler_cls in SCHEDULERS.values():
-        found |= options_of(scheduler_cls.kv_cache_manager_cls) | options_of(scheduler_cls)
-    found |= options_of(OffloadingKVCacheManager)
-    return found | {"preemption_mode": "recompute", "nano_vllm": None}  # a policy with the option has other values
+        for cls in (scheduler_cls.kv_cache_manager_cls, scheduler_cls, OffloadingKVCacheManager):
+            found |= {name: option.default for name, option in options_of(cls).items()}
+    return found | {"preemption_mode": "recompute"}  # which is to have no OffloadingKVCacheManager
 
 
 def get_classes(
@@ -106,10 +90,7 @@ def get_classes(
     kv_cache_manager_cls: type[KVCacheManager] | None = None,
 ) -> tuple[type[SchedulerInterface], type[KVCacheManager]]:
     """The scheduler and the KV cache manager that `options` name; a class that is given stands in for ours."""
-    if scheduler_cls is None:
-        scheduler_cls = get_scheduler_cls(options.get("scheduler", "v1"))
-        if scheduler_cls is PrefillFirstScheduler and options.get("nano_vllm") is not None:
-            scheduler_cls = NanoVllmScheduler
+    scheduler_cls = scheduler_cls or get_scheduler_cls(options.get("scheduler", "v1"))
     mode = options.get("preemption_mode", "recompute")
     return scheduler_cls, kv_cache_manager_cls or get_kv_cache_manager_cls(scheduler_cls, mode)
 
@@ -130,12 +111,11 @@ def make_scheduler(
         raise InvalidParameterError(f"options must be a mapping, got {shown(options)}")
     given = {VLLM_NAMES.get(name, name): plain(value) for name, value in options.items()}
     scheduler_cls, manager_cls = get_classes(given, scheduler_cls, kv_cache_manager_cls)
-    of_manager, of_scheduler = parameters_of(manager_cls), parameters_of(scheduler_cls)
-    for name, parameter in (of_manager | of_scheduler).items():
-        is_option = name in of_manager or parameter.kind is Parameter.KEYWORD_ONLY  # a scheduler's manager is none
+    of_manager, of_scheduler = options_of(manager_cls), options_of(scheduler_cls)
+    for name, option in (of_manager | of_scheduler).items():
         if name in given:
-            check_option(name, given[name], parameter.annotation)
-        elif is_option and parameter.default is Parameter.empty:
+            check_option(option, given[name])
+        elif option.default is MISSING:
             raise InvalidParameterError(f"{name} must be given: {scheduler_cls.__name__} has no default for it")
     for name, default in all_options().items():
         if given.get(name, default) != default and name not in of_manager and name not in of_scheduler:
@@ -147,13 +127,11 @@ def make_scheduler(
 
 def describe(scheduler: SchedulerInterface) -> dict[str, Any]:
     """What make_scheduler needs to build this scheduler again, less what has no default; {} for V1 as it comes."""
-    names = {cls: name for name, cls in SCHEDULERS.items() if name != "v1"} | {NanoVllmScheduler: "prefill_first"}
-    cls, manager = type(scheduler), scheduler.kv_cache_manager
-    described = {"scheduler": names[cls]} if cls in names else {}
-    for owner in (manager, scheduler):
-        defaults = options_of(type(owner)) | all_options()
-        for name in sorted(options_of(type(owner))):
-            value = getattr(owner, name, defaults[name])
-            if defaults[name] is not Parameter.empty and value != defaults[name]:
+    names = {cls: name for name, cls in SCHEDULERS.items() if name != "v1"}
+    described: dict[str, Any] = {"scheduler": names[type(scheduler)]} if type(scheduler) in names else {}
+    for owner in (scheduler.kv_cache_manager, scheduler):
+        for name, option in sorted(options_of(type(owner)).items()):
+            default, value = all_options().get(name, option.default), getattr(owner, name)
+            if default is not MISSING and value != default:
                 described[name] = value
     return described

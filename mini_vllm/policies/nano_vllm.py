@@ -1,7 +1,7 @@
-"""nano-vllm's own rules, where prefill_first as it comes has another: the option nano_vllm="first" or "newest".
+"""nano-vllm's own rules, where prefill_first has others. The option nano_vllm says whose: "first" or "newest".
 
-"first" is nano-vllm's commit a5a4909e6a01 (June 2025), "newest" its commit bb823b3e0698 (April 2026). With the option
-every decision, every block id and every prefix hit is theirs in the recorded traces (traces/nano-vllm). Theirs is:
+"first" is nano-vllm's commit a5a4909e6a01 (June 2025), "newest" its commit bb823b3e0698 (April 2026). Every
+decision, every block id and every prefix hit is theirs in the recorded traces (traces/nano-vllm). Theirs is:
 
     rule                                          first               newest              prefill_first
     max_num_seqs limits                           a step              a step              running requests
@@ -27,11 +27,11 @@ and sequence.py of https://github.com/GeeeekExplorer/nano-vllm.
 """
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from dataclasses import dataclass, field
 
 from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, shown
-from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.kv_cache import PART, KVCacheManager
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler, in_prefill
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerOutput
@@ -62,15 +62,19 @@ class NanoVllmBlockPool(BlockPool):
         self.free_queue.append_n(freed)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NanoVllmKVCacheManager(KVCacheManager):
     """nano-vllm's BlockManager. Raises InvalidParameterError for a version that is neither "first" nor "newest"."""
 
-    def __init__(self, num_blocks: int, block_size: int, *, nano_vllm: str = NEWEST, **options: Any) -> None:
-        super().__init__(num_blocks, block_size, **options)
+    nano_vllm: str = NEWEST
+    """Which version."""
+
+    def __post_init__(self, pool: BlockPool | None, group: int) -> None:
+        super().__post_init__(pool, group)
+        nano_vllm = self.nano_vllm
         if nano_vllm not in (FIRST, NEWEST):
             raise InvalidParameterError(f"nano_vllm must be 'first' or 'newest', got {shown(nano_vllm)}")
-        self.nano_vllm = nano_vllm
-        self.block_pool = NanoVllmBlockPool(num_blocks, head_first=nano_vllm == FIRST)
+        self.block_pool = NanoVllmBlockPool(self.num_blocks, head_first=nano_vllm == FIRST)
         self.num_lookahead_tokens = int(nano_vllm == NEWEST)  # what lies behind a chunk: num_slots() says how much
         self._unpublished: dict[str, tuple[Request, int, int]] = {}  # what the step in flight fills, in its order
 
@@ -104,18 +108,21 @@ class NanoVllmKVCacheManager(KVCacheManager):
             self._unpublished[request.request_id] = request, start, end
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NanoVllmScheduler(PrefillFirstScheduler):
     """nano-vllm's Scheduler. Raises InvalidParameterError for a KV cache manager of another version."""
 
     kv_cache_manager_cls = NanoVllmKVCacheManager
-    refused_options = frozenset({"charge_cached_tokens"})
 
-    def __init__(self, kv_cache_manager: KVCacheManager, *, nano_vllm: str = NEWEST, **options: Any) -> None:
-        super().__init__(kv_cache_manager, **options)
-        if getattr(kv_cache_manager, "nano_vllm", None) != nano_vllm:
-            name = type(kv_cache_manager).__name__
-            raise InvalidParameterError(f"nano_vllm {shown(nano_vllm)} needs a KV cache manager of it, got {name}")
-        self.nano_vllm = nano_vllm
+    nano_vllm: str = NEWEST
+    """Which version."""
+    charge_cached_tokens: bool = field(default=False, init=False, metadata=PART)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if getattr(self.kv_cache_manager, "nano_vllm", None) != self.nano_vllm:
+            name = type(self.kv_cache_manager).__name__
+            raise InvalidParameterError(f"nano_vllm {shown(self.nano_vllm)} needs a KV cache manager of it, got {name}")
 
     def _schedule_running(self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int) -> int:
         """As in V1, for the first max_num_seqs; decodes are not held to the budget."""

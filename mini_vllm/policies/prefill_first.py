@@ -6,17 +6,16 @@ arrive that fit. This policy shows what vLLM V1 gains by mixing the two.
 nano-vllm's are the two kinds of step; that only the first request of a prefill step is cut, and goes on before all
 others (in its newest version; its first cuts none); that the first which does not fit ends admission; that hits cost
 no budget; that the last of running is the victim, and waits at the front. V1's, and not nano-vllm's, are the limit of
-places, what a decode pays and which blocks are taken and found. With the option nano_vllm, "first" or "newest", these
-are nano-vllm's, too, rule by rule (mini_vllm/policies/nano_vllm.py has the list). Then every decision is that of
+places, what a decode pays and which blocks are taken and found. The scheduler nano_vllm has these
+of nano-vllm, too, rule by rule (mini_vllm/policies/nano_vllm.py has the list). Then every decision is that of
 nano-vllm's own Scheduler and BlockManager in 200 recorded runs (traces/nano-vllm): shared prefixes, tight pools with
 preemptions, budgets and places of all sizes, arrivals over time, ends by token and by length. Chunks of a fixed size,
 priorities, the watermark and aborts are not in them: nano-vllm has none.
 Source: Scheduler.schedule of nano-vllm (nanovllm/engine/scheduler.py), and of MinivLLM as it was at first.
 """
 
-from typing import Any
+from dataclasses import dataclass
 
-from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 
@@ -30,6 +29,7 @@ def in_prefill(request: Request) -> bool:
     return behind > 1 or request.num_computed_tokens < request.num_prefill_tokens
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrefillFirstScheduler(Scheduler):
     """Two queues, two kinds of step. Blocks, watermark, places, victims and the order of waiting are those of V1.
 
@@ -37,18 +37,17 @@ class PrefillFirstScheduler(Scheduler):
     fit whole into the budget. Only the first request of a step is cut by the budget; long_prefill_token_threshold cuts
     any.
 
-    charge_cached_tokens: whether the budget also pays for the tokens that the prefix cache has. They need not be
-    computed; the first MinivLLM charged them. nano-vllm charges the rest alone. In its first version the whole sequence
-    had to fit into what was left of the budget, all the same.
-
     nano-vllm asserts that something is scheduled. A prompt above the budget or the cache breaks that, and so does one
     sequence that outgrows the pool. This policy cuts the prompt, or add_request() has refused the request or lowered
     its max_model_len.
     """
 
-    def __init__(self, kv_cache_manager: KVCacheManager, *, charge_cached_tokens: bool = False, **options: Any) -> None:
-        super().__init__(kv_cache_manager, **options)
-        self.charge_cached_tokens = charge_cached_tokens
+    charge_cached_tokens: bool = False
+    """Whether the budget also pays for the tokens that the prefix cache has.
+
+    They need not be computed; the first MinivLLM charged them. nano-vllm charges the rest alone. In its first version
+    the whole sequence had to fit into what was left of the budget, all the same.
+    """
 
     def schedule(self) -> SchedulerOutput:
         """Prefill if there is any to do and room for it, else decode."""

@@ -11,7 +11,6 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from inspect import Parameter
 from typing import Any, ClassVar
 
 import pytest
@@ -19,7 +18,7 @@ import pytest
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import GroupTooLargeError, InvalidParameterError, RequestRefusedError
-from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.kv_cache import PART, KVCacheManager
 from mini_vllm.observe.trace import ScenarioRun, TraceRecorder, describe_config, run_trace
 from mini_vllm.offload.host_memory import HostMemoryPool
 from mini_vllm.policies import (
@@ -49,7 +48,6 @@ CHOICES_OF_OPTIONS: tuple[dict[str, Any], ...] = (
     {"block_aligned_chunks": True},
     {"charge_cached_tokens": True},
     {"nano_vllm": "first"},
-    {"nano_vllm": "newest"},
     {"num_cpu_blocks": 6},
     {"preemption_mode": "swap", "num_cpu_blocks": 6},
     {
@@ -67,7 +65,7 @@ CROWDED = {  # instead of the domains of the core
     "max_model_len": (None, None, 9),
     "watermark": (0.0, 0.0, 0.2),
 }
-STARVES_DECODES = {"prefill_first", "sequence_group"}  # by design: a step with a prefill has no decode
+STARVES_DECODES = {"prefill_first", "nano_vllm", "sequence_group"}  # by design: a step with a prefill has no decode
 
 
 def variants() -> Iterator[dict[str, Any]]:
@@ -104,7 +102,7 @@ class PolicyWorld(StepWorld):
     def __init__(self, options: Options, variant: dict[str, Any]) -> None:
         own = {name: value for name, value in variant.items() if name != "scheduler"}
         super().__init__(options, get_classes(variant)[0], **own)
-        self.nano_vllm = variant.get("nano_vllm")
+        self.nano_vllm = variant.get("nano_vllm", variant["scheduler"] == "nano_vllm" and "newest")
         self.goals: dict[str, int] = {}  # of those who run: how many tokens they had when they were admitted
         self.seen: Counter[str] = Counter()  # what happened, so that a test can say that it did
 
@@ -672,34 +670,32 @@ def test_trap_30_a_big_request_is_admitted_though_small_ones_keep_arriving(varia
 SIZES = {"num_blocks": 9, "block_size": 2, "max_num_seqs": 3, "max_num_batched_tokens": 8}
 
 
+@dataclasses.dataclass(eq=False, kw_only=True)
 class ScoringManager(KVCacheManager):
     """One from outside, with an option of its own."""
 
-    def __init__(self, num_blocks: int, block_size: int, *, decay: float = 0.5, **options: Any) -> None:
-        super().__init__(num_blocks, block_size, **options)
-        self.decay = decay
+    decay: float = 0.5
 
 
+@dataclasses.dataclass(eq=False, kw_only=True)
 class ScoringScheduler(Scheduler):
     """One from outside, with an option of its own."""
 
     kv_cache_manager_cls = ScoringManager
-
-    def __init__(self, kv_cache_manager: KVCacheManager, *, greed: int = 1, **options: Any) -> None:
-        super().__init__(kv_cache_manager, **options)
-        self.greed = greed
+    greed: int = 1
 
 
+@dataclasses.dataclass
 class PlainScheduler:
     """A class of the contract's names only, which inherits nothing and names the options that it takes."""
 
-    kv_cache_manager_cls = KVCacheManager
+    kv_cache_manager_cls: ClassVar = KVCacheManager
+    kv_cache_manager: KVCacheManager = dataclasses.field(metadata=PART)
+    max_num_seqs: int
+    max_num_batched_tokens: int
 
-    def __init__(self, kv_cache_manager: KVCacheManager, max_num_seqs: int, max_num_batched_tokens: int) -> None:
-        self.limits = (kv_cache_manager.num_blocks, max_num_seqs, max_num_batched_tokens)
 
-
-def test_an_option_is_named_in_a_constructor_and_arrives() -> None:
+def test_an_option_is_a_field_and_arrives() -> None:
     options = {**SIZES, "decay": 0.25, "greed": 3, "watermark": 0.2, "model": "nobody's option"}
     scheduler = make_scheduler(options, scheduler_cls=ScoringScheduler)
     assert isinstance(scheduler, ScoringScheduler)
@@ -733,7 +729,8 @@ def test_an_option_that_a_class_has_not_is_refused_unless_it_says_the_default() 
             make_scheduler({**SIZES, "scheduler": name, **options})
     defaults = {"charge_cached_tokens": False, "preemption_mode": "recompute", "num_cpu_blocks": 0, "watermark": 0.0}
     plain: Any = PlainScheduler
-    assert make_scheduler({**SIZES, **defaults}, scheduler_cls=plain).limits == (9, 3, 8)
+    made: Any = make_scheduler({**SIZES, **defaults}, scheduler_cls=plain)
+    assert (made.kv_cache_manager.num_blocks, made.max_num_seqs, made.max_num_batched_tokens) == (9, 3, 8)
     with pytest.raises(
         InvalidParameterError, match=r"PlainScheduler with KVCacheManager has no option watermark, got 0\.1"
     ):
@@ -800,14 +797,14 @@ def test_a_policy_on_the_interface_alone_can_be_traced() -> None:
 def test_the_engines_configuration_holds_every_option_of_the_family() -> None:
     """An option that somebody is to set on an engine needs a field there; the engine itself names none."""
     fields = {field.name for field in dataclasses.fields(EngineConfig)}
-    by_the_engine = {"kv_cache_manager", "num_blocks"}
+    by_the_engine = {"num_blocks"}
     for_traces = {"strict_v0"}  # it ends requests in a way that an engine cannot tell
     assert all_options().keys() - fields == by_the_engine | for_traces
     defaults = {field.name: field.default for field in dataclasses.fields(EngineConfig)}
     differing = {
         name: (default, defaults[name])
         for name, default in all_options().items()
-        if name in defaults and default is not Parameter.empty and default != defaults[name]
+        if name in defaults and default is not dataclasses.MISSING and default != defaults[name]
     }
     assert differing == {"num_cpu_blocks": (0, None)}  # None: the engine says how many, from the memory it has
 

@@ -478,8 +478,11 @@ def test_the_traces_notice_every_rule_of_nano_vllms(version: str, broken: type) 
 
 
 @every_version
-def test_without_the_option_the_rules_are_others(version: str) -> None:
-    traces = [trace | {"config": trace["config"] | {"nano_vllm": None}} for trace in recorded(version)]
+def test_the_rules_of_prefill_first_are_others(version: str) -> None:
+    traces = [
+        trace | {"config": trace["config"] | {"scheduler": "prefill_first", "nano_vllm": "newest"}}
+        for trace in recorded(version)
+    ]
     assert sum(replay(trace) is not None for trace in traces) > 50
 
 
@@ -489,7 +492,7 @@ SIZES = {"num_blocks": 9, "block_size": 4, "max_num_seqs": 2, "max_num_batched_t
 def sched(version: str, *prompts: list[int], **options: Any) -> list[dict[str, int]]:
     """What is scheduled of requests a, b, c, ..., which get two tokens each, with nano-vllm's rules."""
     requests = [{"id": "abc"[i], "prompt": prompt, "max_tokens": 2} for i, prompt in enumerate(prompts)]
-    config = {**SIZES, "scheduler": "prefill_first", "nano_vllm": version, **options}
+    config = {**SIZES, "scheduler": "nano_vllm", "nano_vllm": version, **options}
     return [dict(record["sched"]) for record in run_trace({"config": config, "requests": requests})["steps"]]
 
 
@@ -510,8 +513,8 @@ def test_a_prompt_that_nano_vllm_finds_whole_computes_its_last_block() -> None:
 
 
 def test_a_scheduler_of_nano_vllms_rules_can_be_made_again() -> None:
-    scheduler = make_by_options({**SIZES, "scheduler": "prefill_first", "nano_vllm": "first"})
-    assert describe(scheduler) == {"scheduler": "prefill_first", "nano_vllm": "first", "max_model_len": 33}
+    scheduler = make_by_options({**SIZES, "scheduler": "nano_vllm", "nano_vllm": "first"})
+    assert describe(scheduler) == {"scheduler": "nano_vllm", "nano_vllm": "first", "max_model_len": 33}
 
 
 @pytest.mark.parametrize(
@@ -526,7 +529,7 @@ def test_a_scheduler_of_nano_vllms_rules_can_be_made_again() -> None:
 )
 def test_what_goes_with_nano_vllms_rules(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
-        make_by_options({**SIZES, "scheduler": "prefill_first", **options})
+        make_by_options({**SIZES, "scheduler": "nano_vllm", **options})
 
 
 def test_scheduler_and_manager_are_of_one_version() -> None:

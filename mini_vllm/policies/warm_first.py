@@ -7,12 +7,11 @@ This is a design of this project; the vocabulary is vLLM V1's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from itertools import takewhile
-from typing import Any
 
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.policies.prefill_first import in_prefill
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
@@ -45,6 +44,7 @@ def score(state: State, age: int, warmth: float) -> float:
     return 0.0 if state is State.DECODE else 1 + min(warmth + age / PATIENCE, 1.0)
 
 
+@dataclass(eq=False, repr=False)
 class WarmFirstScheduler(Scheduler):
     """Requests are served by score. Among equals, running ones come before waiting ones, and resumed before new ones.
 
@@ -56,10 +56,10 @@ class WarmFirstScheduler(Scheduler):
     Raises InvalidParameterError for policy "priority": the score is the order.
     """
 
-    def __init__(self, kv_cache_manager: KVCacheManager, *, policy: str = "fcfs", **options: Any) -> None:
-        if policy == "priority":
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.policy == "priority":
             raise InvalidParameterError("warm_first has an order of its own: policy must be 'fcfs', got 'priority'")
-        super().__init__(kv_cache_manager, policy=policy, **options)
         self._step = 0
         self._since: dict[str, int] = {}  # request id -> the step in which it last got tokens, or began to wait
 

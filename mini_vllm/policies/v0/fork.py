@@ -9,7 +9,7 @@ PagedAttention paper (Kwon et al., 2023). V1 has no forks: there n > 1 meets in 
 
 from collections.abc import Mapping, Sequence
 
-from mini_vllm.block_pool import KVCacheBlock
+from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.request import Request
 from mini_vllm.step import BlockPair, KVPlan
@@ -18,12 +18,8 @@ from mini_vllm.step import BlockPair, KVPlan
 class ForkingKVCacheManager(KVCacheManager):
     """A KVCacheManager whose block tables may share a block that is still being filled."""
 
-    def __init__(
-        self, num_blocks: int, block_size: int, *, enable_prefix_caching: bool = True, hash_function: str = "exact"
-    ) -> None:
-        super().__init__(
-            num_blocks, block_size, enable_prefix_caching=enable_prefix_caching, hash_function=hash_function
-        )
+    def __post_init__(self, pool: BlockPool | None, group: int) -> None:
+        super().__post_init__(pool, group)
         self._copies: list[BlockPair] = []
 
     def fork(self, parent: Request, child: Request) -> None:

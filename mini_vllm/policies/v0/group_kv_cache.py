@@ -5,16 +5,17 @@ Source: swap_out and swap_in of BlockSpaceManager in vLLM V0 (vllm/core/block_ma
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
 
+from mini_vllm.block_pool import BlockPool
 from mini_vllm.offload.host_memory import HostMemoryPool
 from mini_vllm.policies.v0.fork import ForkingKVCacheManager
 from mini_vllm.request import Request
 from mini_vllm.step import CpuBlockId, KVPlan, SwapIn
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GroupKVCacheManager(ForkingKVCacheManager):
     """A ForkingKVCacheManager with num_cpu_blocks blocks of main memory for the groups that are preempted.
 
@@ -22,10 +23,12 @@ class GroupKVCacheManager(ForkingKVCacheManager):
     before which another one was stored: copies out come first.
     """
 
-    def __init__(self, num_blocks: int, block_size: int, *, num_cpu_blocks: int = 0, **options: Any) -> None:
-        super().__init__(num_blocks, block_size, **options)
-        self.num_cpu_blocks = num_cpu_blocks
-        self.pool = HostMemoryPool(num_cpu_blocks)
+    num_cpu_blocks: int = 0
+    """Blocks of main memory for the groups that are preempted."""
+
+    def __post_init__(self, pool: BlockPool | None, group: int) -> None:
+        super().__post_init__(pool, group)
+        self.cpu_pool = HostMemoryPool(self.num_cpu_blocks)
         self._swap_out: dict[CpuBlockId, int] = {}  # to block; a CPU block that was given up may be taken again
         self._swap_in: dict[SwapIn, None] = {}
         self._forked: list[str] = []  # requests that took over a table, since the last begin_step()
@@ -46,17 +49,17 @@ class GroupKVCacheManager(ForkingKVCacheManager):
     def free(self, request: Request) -> None:
         """Give back the request's blocks, and its CPU blocks too."""
         super().free(request)
-        self.pool.free(request.request_id)
+        self.cpu_pool.free(request.request_id)
 
     def store(self, requests: Sequence[Request]) -> bool:
         """Move the tables of a group to the pool; False, with nothing changed, if they do not all fit there."""
         tables = {request.request_id: self.get_block_ids(request.request_id) for request in requests}
-        if len(set(chain(*tables.values()))) > self.pool.num_free_blocks:
+        if len(set(chain(*tables.values()))) > self.cpu_pool.num_free_blocks:
             return False
         places: dict[int, CpuBlockId] = {}
         for request in requests:
             super().free(request)
-            pairs = self.pool.store(request.request_id, tables[request.request_id], places)
+            pairs = self.cpu_pool.store(request.request_id, tables[request.request_id], places)
             assert pairs is not None
             places.update(pairs)
         self._swap_out.update((cpu_block, block) for block, cpu_block in places.items())
@@ -67,13 +70,13 @@ class GroupKVCacheManager(ForkingKVCacheManager):
 
         A sequence whose last block has room for its next token goes on without a new one.
         """
-        tables = [self.pool.get_block_ids(request.request_id) for request in requests]
+        tables = [self.cpu_pool.get_block_ids(request.request_id) for request in requests]
         return len(set(chain(*tables))) + len(requests)
 
     def restore(self, requests: Sequence[Request]) -> None:
         """Bring a stored group back, into new blocks. Raises ValueError, with nothing changed, if too few are free."""
-        self.rebuild({request.request_id: self.pool.get_block_ids(request.request_id) for request in requests})
+        self.rebuild({request.request_id: self.cpu_pool.get_block_ids(request.request_id) for request in requests})
         for request in requests:
-            pairs = self.pool.fetch(request.request_id, self.get_block_ids(request.request_id))
+            pairs = self.cpu_pool.fetch(request.request_id, self.get_block_ids(request.request_id))
             self._swap_in.update(dict.fromkeys(pairs))
-            self.pool.free(request.request_id)
+            self.cpu_pool.free(request.request_id)

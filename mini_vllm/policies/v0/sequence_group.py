@@ -46,7 +46,7 @@ vllm/sequence.py (vLLM 0.5.5).
 from bisect import insort
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import (
@@ -54,43 +54,37 @@ from mini_vllm.errors import (
     InvalidParameterError,
     shown,
 )
+from mini_vllm.kv_cache import PART
 from mini_vllm.policies.v0.group_kv_cache import GroupKVCacheManager
 from mini_vllm.policies.v0.sequence import GroupSchedulerOutput, SchedulingBudget, SequenceGroup
 from mini_vllm.request import FINISH_REASONS, Request, RequestStatus
 from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 
 
+@dataclass(eq=False, repr=False)
 class SequenceGroupScheduler(SchedulerInterface):
-    """V0's policy, which shares no decision with V1's.
-
-    strict_v0: V0's rules hold for a group that is alone, too. It may be preempted with no other group there, or given
-    up. This option is for traces: the engine has no end for a request that is not in its step, so EngineConfig lacks
-    it.
-
-    Raises InvalidParameterError for a manager that cannot fork.
-    """
+    """V0's policy, which shares no decision with V1's. Raises InvalidParameterError for a manager that cannot fork."""
 
     kv_cache_manager_cls = GroupKVCacheManager
-    can_fork = True
-    kv_cache_manager: GroupKVCacheManager
 
-    def __init__(
-        self,
-        kv_cache_manager: GroupKVCacheManager,
-        *,
-        long_prefill_token_threshold: int = 0,
-        reserve_full_sequence: bool = True,
-        strict_v0: bool = False,
-        **options: Any,
-    ) -> None:
-        super().__init__(kv_cache_manager, **options)
-        self.long_prefill_token_threshold = long_prefill_token_threshold
-        self.reserve_full_sequence = reserve_full_sequence
-        if not isinstance(kv_cache_manager, GroupKVCacheManager):
-            name = type(kv_cache_manager).__name__
+    kv_cache_manager: GroupKVCacheManager = field(metadata=PART)
+    _: KW_ONLY
+    long_prefill_token_threshold: int = 0
+    reserve_full_sequence: bool = True
+    strict_v0: bool = False
+    """Whether V0's rules hold for a group that is alone, too.
+
+    It may be preempted with no other group there, or given up. This option is for traces: the engine has no end for a
+    request that is not in its step, so EngineConfig lacks it.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.kv_cache_manager, GroupKVCacheManager):
+            name = type(self.kv_cache_manager).__name__
             raise InvalidParameterError(f"sequence_group needs a KV cache manager that forks groups, got {name}")
-        self.strict_v0 = strict_v0
-        self.num_watermark_blocks = int(self.watermark * kv_cache_manager.num_usable_blocks)  # V0 has no null block
+        num_usable = self.kv_cache_manager.num_usable_blocks  # V0 has no null block
+        self.num_watermark_blocks = int(self.watermark * num_usable)
         self._groups: dict[str, SequenceGroup] = {}  # of every live request
         self._swapped_out: list[SequenceGroup] = []  # since the last step was decided
         self._given_up: list[Request] = []  # since update_from_output() has told of them

@@ -182,7 +182,7 @@ class GroupWorld:
             request_id = list(self.live)[choice % len(self.live)]
             self.scheduler.abort_request(request_id)
             assert self.live.pop(request_id).finish_reason == "abort"
-            assert self.kv.get_block_ids(request_id) == self.kv.pool.get_block_ids(request_id) == []  # (32)
+            assert self.kv.get_block_ids(request_id) == self.kv.cpu_pool.get_block_ids(request_id) == []  # (32)
 
     def preempt(self, choice: int) -> None:
         """From outside, as tests of the engine do."""
@@ -198,7 +198,7 @@ class GroupWorld:
                 break
             self.step()
         assert not self.live  # (25)
-        scheduler, space = self.scheduler, self.kv.pool
+        scheduler, space = self.scheduler, self.kv.cpu_pool
         maps = scheduler._requests, scheduler._groups, self.kv._tables, space._tables, +space._ref_cnt
         assert not any((*maps, scheduler.waiting, scheduler.running))  # (34)
         assert sorted(self.kv.free_block_ids()) == list(range(1, self.kv.num_blocks))  # (34)
@@ -327,7 +327,7 @@ class GroupWorld:
         return sampled
 
     def check(self) -> None:
-        scheduler, kv, space = self.scheduler, self.kv, self.kv.pool
+        scheduler, kv, space = self.scheduler, self.kv, self.kv.cpu_pool
         check_pool(kv.block_pool, [[block.block_id for block in table] for table in kv._tables.values()])  # (2, 3)
         held = Counter(i for table in space._tables.values() for i in table)
         assert held == +space._ref_cnt
@@ -511,7 +511,7 @@ def test_a_group_of_several_is_swapped_and_comes_back_before_those_who_wait() ->
     assert sorted(output.num_scheduled_tokens) == ["0_b", "1_b"]
     assert plan.swap_in
     assert [r.num_computed_tokens for r in b] == [n + 1 for n in num_computed], "nothing is computed again"
-    assert scheduler.kv_cache_manager.pool.num_free_blocks == 50
+    assert scheduler.kv_cache_manager.cpu_pool.num_free_blocks == 50
 
 
 def test_one_sequence_is_computed_again() -> None:
@@ -524,7 +524,7 @@ def test_one_sequence_is_computed_again() -> None:
         output, plan = step_with_plan(scheduler)
     assert output.preempted_req_ids == ["0_b"]
     assert (plan.swap_out, b[0].num_computed_tokens) == ((), 0)
-    assert scheduler.kv_cache_manager.pool.num_free_blocks == 50
+    assert scheduler.kv_cache_manager.cpu_pool.num_free_blocks == 50
 
 
 def test_without_room_in_main_memory_a_group_is_computed_again_and_decodes_in_step() -> None:
@@ -683,7 +683,7 @@ def finish(engine: LLMEngine, aborts: dict[int, str] | None = None, fail_at: int
     kv = engine.scheduler.kv_cache_manager
     assert isinstance(kv, GroupKVCacheManager)
     assert kv.num_free_blocks == kv.num_usable_blocks
-    assert kv.pool.num_free_blocks == kv.num_cpu_blocks
+    assert kv.cpu_pool.num_free_blocks == kv.num_cpu_blocks
     return {name: [choice.token_ids for choice in output.outputs] for name, output in done.items()}, sums
 
 
