@@ -4,7 +4,7 @@
     python benchmarks/bench_text.py             print the table
     python benchmarks/bench_text.py --write     and into results/text.md
 
-OutputProcessor.process() with one new token for each of 64 requests a step, and delta_since() of each output, as for 64
+OutputProcessor.process() with one new token for each of 64 requests a step, whose outputs are deltas, as for 64
 streams: no model, the tokenizer of the bundled one, the text of the glossary. CPU time of the thread, since the machine
 may be shared. The law is also a test that counts bytes instead of time: mini_vllm/frontend/test_output_processor.py.
 """
@@ -34,8 +34,8 @@ CASES = [(stop, num_logprobs) for stop in ((), STOP) for num_logprobs in (None, 
 
 HEAD = """# Cost of text
 
-`OutputProcessor.process()` with one new token a step for each of {num_requests} requests, and `delta_since()` of every
-output, as {num_requests} streams would ask for: µs a token, averaged over answers of the length at the top. There is no
+`OutputProcessor.process()` with one new token a step for each of {num_requests} requests, whose outputs are deltas, as
+{num_requests} streams ask for: µs a token, averaged over answers of the length at the top. There is no
 model; the tokenizer is that of the bundled one, the text is the glossary. Of the three stop strings none is ever
 complete; the {num_logprobs} log-probabilities beside each token are decoded, too. CPU time of the thread, without
 garbage collection. The lengths of a row take turns of {turn} steps until the longest answer is there, so that all
@@ -57,18 +57,18 @@ def answers(tokenizer: Any, length: int) -> list[list[int]]:
 
 def steps(tokenizer: Any, length: int, stop: tuple[str, ...], num_logprobs: int | None) -> Iterator[int]:
     """Answer after answer of this length; yields the nanoseconds of each step."""
-    from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput
+    from mini_vllm.frontend.output_processor import OutputProcessor
     from mini_vllm.params import SamplingParams
     from mini_vllm.step import Logprob, SampledToken, TokenDelta
 
     processor = OutputProcessor(tokenizer)
-    params = SamplingParams(max_tokens=length, stop=stop, logprobs=num_logprobs)
+    params = SamplingParams(max_tokens=length, stop=stop, logprobs=num_logprobs, output_kind="delta")
     names = [f"request-{i}" for i in range(NUM_REQUESTS)]
     rows = answers(tokenizer, length)
     while True:
         for name in names:
             processor.add_request(name, None, [1, 2, 3], params, [name])
-        latest: dict[str, RequestOutput | None] = dict.fromkeys(names)
+        first: list[str] = []  # the text of one answer, piece by piece
         for i in range(length):
             deltas = []
             for name, row in zip(names, rows, strict=True):
@@ -77,14 +77,10 @@ def steps(tokenizer: Any, length: int, stop: tuple[str, ...], num_logprobs: int 
                 deltas.append(TokenDelta(name, [SampledToken(row[i], logprobs)], "length" if i == length - 1 else None))
             start = thread_time_ns()
             outputs, stopped = processor.process(deltas)
-            for output in outputs:
-                output.delta_since(latest[output.request_id])
-                latest[output.request_id] = output
             yield thread_time_ns() - start
+            first.append(outputs[0].outputs[0].text)
             assert (len(outputs), stopped) == (NUM_REQUESTS, []), "every request is to get its token in every step"
-        last = latest[names[0]]
-        assert last is not None
-        assert last.outputs[0].text == tokenizer.decode(rows[0], skip_special_tokens=True), "the text is to be whole"
+        assert "".join(first) == tokenizer.decode(rows[0], skip_special_tokens=True), "the text is to be whole"
 
 
 def measure(tokenizer: Any, stop: tuple[str, ...], num_logprobs: int | None) -> dict[int, float]:

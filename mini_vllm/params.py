@@ -8,6 +8,8 @@ from typing import ClassVar
 
 from mini_vllm.errors import Params, is_int, is_number
 
+OUTPUT_KINDS = ("cumulative", "delta", "final_only")
+
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams(Params):
@@ -43,6 +45,9 @@ class SamplingParams(Params):
     logprobs: int | None = None
     """How many most likely tokens to report at each position, beside the sampled one."""
 
+    output_kind: str = "cumulative"
+    """What an output tells: "cumulative" (all so far), "delta" (what is new), "final_only". vLLM: RequestOutputKind."""
+
     @property
     def has_penalties(self) -> bool:
         """Whether the tokens so far change the logits of the next one."""
@@ -67,5 +72,7 @@ class SamplingParams(Params):
         self.require("presence_penalty", is_number(self.presence_penalty, -2, 2), "in [-2, 2]")
         self.require("frequency_penalty", is_number(self.frequency_penalty, -2, 2), "in [-2, 2]")
         self.require("repetition_penalty", is_number(self.repetition_penalty, 1e-6, 1e6), "in [1e-6, 1e6]")
+        known = isinstance(self.output_kind, str) and self.output_kind in OUTPUT_KINDS
+        self.require("output_kind", known, f"one of {OUTPUT_KINDS}")
         bounded = self.logprobs is None or is_int(self.logprobs, 0, self.MAX_LOGPROBS)
         self.require("logprobs", bounded, f"None or an integer in [0, {self.MAX_LOGPROBS}]")

@@ -137,7 +137,6 @@ def test_a_stream_beside_a_generate_sees_everything_once(llm: LLM, prompt: list[
     pieces = [next(stream).outputs[0]]
     llm.generate(prompt, dataclasses.replace(GREEDY, max_tokens=7, ignore_eos=True))
     rest = [output.outputs[0] for output in stream]
-    assert len(rest[0].token_ids) >= 7
     pieces += rest
     assert "".join(piece.text for piece in pieces) == whole.text
     assert [token for piece in pieces for token in piece.token_ids] == whole.token_ids

@@ -41,6 +41,7 @@ ALLOWED = {
     "frequency_penalty": (-2.0, 2.0),
     "repetition_penalty": (1e-6, 1e6),
     "logprobs": (None, 0, 20),
+    "output_kind": ("cumulative", "delta", "final_only"),
 }
 REFUSED = {
     "max_tokens": (0, -1, 1.5, "1", True, None),
@@ -57,13 +58,16 @@ REFUSED = {
     "frequency_penalty": (-2.1, 2.1, "0"),
     "repetition_penalty": (0, 1e-9, 0.99e-6, -1, 2e6, math.inf, math.nan),
     "logprobs": (-1, 21, 1.0, True),
+    "output_kind": ("all", 1, None, "DELTA"),
 }
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in ALLOWED.items() for value in values])
 def test_a_value_within_its_limits_is_taken(name: str, value: Any) -> None:
     taken = getattr(SamplingParams(**{name: value}), name)
-    assert taken == ((value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value)
+    assert taken == (
+        (value,) if name == "stop" and isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+    )
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in REFUSED.items() for value in values])

@@ -4,6 +4,7 @@ Source: vllm/entrypoints/llm.py.
 """
 
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +22,7 @@ from mini_vllm.engine.llm_engine import LLMEngine, Message, make_child_ids
 from mini_vllm.errors import EngineDeadError, InvalidParameterError
 from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams, ForkingScheduler
 from mini_vllm.frontend.chat_template import as_conversations
-from mini_vllm.frontend.output_processor import RequestOutput
+from mini_vllm.frontend.output_processor import OnOutput, RequestOutput
 from mini_vllm.frontend.prompts import Prompt, as_batch, check_params, one_each
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import SamplingParams
@@ -55,7 +56,7 @@ class LLM:
             core_cls=core_cls,
         )
         self._ids = count()
-        self._latest: dict[str, RequestOutput | None] = {}  # of the requests for which a caller waits
+        self._results: dict[str, RequestOutput | None] = {}  # of the requests for which a caller waits
 
     def generate(
         self,
@@ -74,9 +75,9 @@ class LLM:
         show = sys.stderr.isatty() and len(batch) > 1 if use_progress is None else use_progress
         with self._serving("generate") as (request_ids, interrupts):
             for prompt, each in zip(batch, params, strict=True):
-                self._add(prompt, each, request_ids)
+                self._add(prompt, each, "final_only", request_ids)
             self._run(request_ids, interrupts, show)
-            return [output for request_id in request_ids if (output := self._latest[request_id])]
+            return [output for request_id in request_ids if (output := self._results[request_id])]
 
     def chat(
         self,
@@ -93,20 +94,22 @@ class LLM:
     def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> Iterator[RequestOutput]:
         """Complete one prompt; every yield carries only what is new. Closing the iterator aborts the request."""
         request_ids: list[str] = []
-        previous: RequestOutput | None = None
+        deltas: deque[RequestOutput] = deque()  # of several steps, if another caller has stepped, too
+        params = self._one_each(sampling_params, 1)[0]
+        is_finished = False
         try:
             self._revive()
             with Interrupts():
-                request_id = self._add(prompt, self._one_each(sampling_params, 1)[0], request_ids)
-            while previous is None or not previous.finished:
-                if request_id not in self._latest:
-                    raise EngineDeadError("stream: its request was dropped when another call failed")
-                with Interrupts():
-                    self._step()
-                output = self._latest[request_id]
-                if output is not None and output is not previous:
-                    delta = output.delta_since(previous)  # of several steps, if another caller has stepped, too
-                    previous = output
+                request_id = self._add(prompt, params, "delta", request_ids, deltas.append)
+            while not is_finished:
+                if not deltas:
+                    if request_id not in self._results:
+                        raise EngineDeadError("stream: its request was dropped when another call failed")
+                    with Interrupts():
+                        self._step()
+                while deltas:
+                    delta = deltas.popleft()
+                    is_finished = delta.finished
                     yield delta
         finally:
             with Interrupts() as interrupts:
@@ -150,13 +153,22 @@ class LLM:
         """An id, which is noted before anything is done with it: whatever comes, the request will be dropped."""
         request_id = f"llm-{next(self._ids)}"
         request_ids.append(request_id)
-        self._latest[request_id] = None
+        self._results[request_id] = None
         return request_id
 
-    def _add(self, prompt: Prompt, sampling_params: SamplingParams, request_ids: list[str]) -> str:
+    def _add(
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams,
+        output_kind: str,
+        request_ids: list[str],
+        on_output: OnOutput | None = None,
+    ) -> str:
+        check_params("sampling_params", sampling_params, SamplingParams)
+        params = replace(sampling_params, output_kind=output_kind)
         request_id = self._new_id(request_ids)
-        keep = partial(self._latest.__setitem__, request_id)
-        self.engine.add_request(request_id, prompt, sampling_params, on_output=keep)
+        keep = on_output or partial(self._results.__setitem__, request_id)
+        self.engine.add_request(request_id, prompt, params, on_output=keep)
         return request_id
 
     def _add_beam_search(self, token_ids: list[int], params: BeamSearchParams, request_ids: list[str]) -> BeamSearch:
@@ -195,18 +207,18 @@ class LLM:
         self._revive()
         for request_id in request_ids:
             self.engine.abort(request_id)
-            self._latest.pop(request_id, None)
+            self._results.pop(request_id, None)
 
     def _revive(self) -> None:
         """A dead engine begins again, without its requests."""
         if self.engine.core.is_dead:
             self.engine.reset()
-            self._latest.clear()
+            self._results.clear()
 
     def _step(self) -> None:
         """One step for all callers: a stream and a generate() in flight together each find their own output."""
         if not self.engine.core.has_unfinished_requests():  # another caller has ended them in the scheduler
-            for request_id in list(self._latest):
+            for request_id in list(self._results):
                 self.engine.abort(request_id)
             return
         self.engine.step()
@@ -218,11 +230,6 @@ class LLM:
             while waiting:
                 self._step()
                 interrupts.check()
-                finished = {request_id for request_id in waiting if is_over(self._latest[request_id])}
+                finished = {request_id for request_id in waiting if self._results[request_id] is not None}
                 waiting -= finished
                 progress.advance(task, len(finished))
-
-
-def is_over(output: RequestOutput | None) -> bool:
-    """Whether this is the last output of a request."""
-    return output is not None and output.finished

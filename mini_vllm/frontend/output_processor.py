@@ -3,14 +3,13 @@
 What: one detokenizer per choice, and the RequestOutputs that collect the choices of a request.
 Why: a token is not a piece of text. A character may span tokens, a stop string too; what is shown must never be taken
 back. Invariant: the text of a choice only ever grows, and holds neither half a character nor a part of a stop string.
-Cost: a step touches its new tokens and nothing older. What came before is copied only for a caller who reads it.
+Cost: a step touches its new tokens and nothing older, unless its caller asks for the whole text after each step.
 Called by the engine, after each step. State lives from add_request until the last choice has finished.
 Source: vllm/v1/engine/output_processor.py, vllm/v1/engine/detokenizer.py.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from mini_vllm.errors import RequestFailedError
@@ -33,70 +32,6 @@ class CompletionOutput:
     error: RequestFailedError | None = None  # why, if the reason is "error"
 
 
-class Mark(NamedTuple):
-    """How far a choice had come when a step was over."""
-
-    num_tokens: int
-    num_pieces: int
-    finish_reason: str | None
-    error: RequestFailedError | None = None
-
-
-START = Mark(0, 0, None)
-OnOutput = Callable[["RequestOutput"], None]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Transcript:
-    """All that a choice has produced. The lists only ever grow at their ends, so a Mark is a snapshot of them."""
-
-    index: int
-    pieces: list[str]  # joined they are the text
-    token_ids: list[int]
-    logprobs: list[dict[int, Logprob]] | None
-
-    def between(self, start: Mark, end: Mark) -> CompletionOutput:
-        """What came after start and not after end. It costs as much as that is long."""
-        return CompletionOutput(
-            self.index,
-            "".join(self.pieces[start.num_pieces : end.num_pieces]),
-            self.token_ids[start.num_tokens : end.num_tokens],
-            end.finish_reason,
-            None if self.logprobs is None else self.logprobs[start.num_tokens : end.num_tokens],
-            end.error,
-        )
-
-
-class Snapshot:
-    """The choices of a request as they were after a step. It is O(1) to take, however much they had produced."""
-
-    def __init__(self, transcripts: tuple[Transcript, ...], marks: tuple[Mark, ...]) -> None:
-        self._transcripts = transcripts
-        self._marks = marks
-
-    @cached_property
-    def outputs(self) -> list[CompletionOutput]:
-        """All that the choices had produced."""
-        return [each.between(START, mark) for each, mark in zip(self._transcripts, self._marks, strict=True)]
-
-    def is_of_the_request_of(self, other: "Snapshot") -> bool:
-        """Whether both count the same transcripts."""
-        return self._transcripts is other._transcripts
-
-    def since(self, seen: "Snapshot | None") -> list[CompletionOutput]:
-        """What is new since an earlier snapshot of the request, without the choices that have nothing new."""
-        starts = seen._marks if seen else (START,) * len(self._marks)
-        return [
-            transcript.between(start, end)
-            for transcript, start, end in zip(self._transcripts, starts, self._marks, strict=True)
-            if start != end
-        ]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, in another process or here, is the plain list."""
-        return list, (self.outputs,)
-
-
 @dataclass(frozen=True, slots=True)
 class RequestMetrics:
     """When things happened to a request, in seconds of the engine's clock; None: not yet. vLLM: RequestStateStats."""
@@ -106,64 +41,23 @@ class RequestMetrics:
     last_token_time: float | None = None
 
 
-class Outputs:
-    """The field RequestOutput.outputs: a list, made of a Snapshot when it is first read."""
-
-    def __get__(self, output: "RequestOutput | None", owner: type) -> list[CompletionOutput]:
-        if output is None:
-            raise AttributeError("outputs: the field has no default")  # what a dataclass looks for in a descriptor
-        value = _unread(output)
-        return value.outputs if isinstance(value, Snapshot) else value
-
-    def __set__(self, output: "RequestOutput", value: list[CompletionOutput] | Snapshot) -> None:
-        vars(output)["_outputs"] = value
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RequestOutput:
-    """What a request has produced, all its choices in order. prompt is None when it came as token ids.
+    """What a request has produced: all of it so far, or what is new, as SamplingParams.output_kind says.
 
-    The output of a step is a snapshot: outputs (a list of CompletionOutput) is made when it is first read, and shows
-    the choices as they were after that step, also when the request has gone on.
+    outputs: its choices in order; of a delta those with something new. prompt is None when it came as token ids.
     """
 
     request_id: str
     prompt_token_ids: list[int]
     num_cached_tokens: int  # of the prompt, found in the prefix cache when the first choice was admitted
     finished: bool
-    outputs: Outputs = Outputs()
+    outputs: list[CompletionOutput]
     prompt: str | None = None
     metrics: RequestMetrics = RequestMetrics()
 
-    def delta_since(self, seen: "RequestOutput | None") -> "RequestOutput":
-        """The same with only what is new since seen, an earlier output of this request; None: since the beginning.
 
-        Choices with nothing new are left out. Between the outputs of two steps it costs as much as is new.
-        """
-        mine, theirs = _unread(self), None if seen is None else _unread(seen)
-        if isinstance(mine, Snapshot) and theirs is None:
-            return replace(self, outputs=mine.since(None))
-        if isinstance(mine, Snapshot) and isinstance(theirs, Snapshot) and mine.is_of_the_request_of(theirs):
-            return replace(self, outputs=mine.since(theirs))
-        before = {choice.index: choice for choice in seen.outputs} if seen else {}
-        return replace(self, outputs=[_delta(c, before.get(c.index)) for c in self.outputs if c != before.get(c.index)])
-
-
-def _unread(output: RequestOutput) -> list[CompletionOutput] | Snapshot:
-    """The field outputs as it was set."""
-    value: list[CompletionOutput] | Snapshot = vars(output)["_outputs"]
-    return value
-
-
-def _delta(choice: CompletionOutput, seen: CompletionOutput | None) -> CompletionOutput:
-    if seen is None:
-        return choice
-    return replace(
-        choice,
-        text=choice.text[len(seen.text) :],
-        token_ids=choice.token_ids[len(seen.token_ids) :],
-        logprobs=None if choice.logprobs is None else choice.logprobs[len(seen.logprobs or ()) :],
-    )
+OnOutput = Callable[[RequestOutput], None]
 
 
 # --- text of one choice -------------------------------------------------------------------------------------------
@@ -341,14 +235,31 @@ def find_borders(pattern: str) -> list[int]:
 
 @dataclass(slots=True)
 class _Choice:
+    """All that a choice has produced, and how much of it the last output has told. The lists grow at their ends."""
+
+    index: int
     detokenizer: IncrementalDetokenizer
-    transcript: Transcript
+    logprobs: list[dict[int, Logprob]] | None
+    token_ids: list[int] = field(default_factory=list)
     finish_reason: str | None = None
     error: RequestFailedError | None = None
+    has_news: bool = False
+    num_told_tokens: int = 0
+    num_told_pieces: int = 0
 
-    @property
-    def mark(self) -> Mark:
-        return Mark(len(self.transcript.token_ids), len(self.transcript.pieces), self.finish_reason, self.error)
+    def to_output(self, is_delta: bool) -> CompletionOutput:
+        """It costs as much as it tells."""
+        pieces, start = self.detokenizer.pieces, self.num_told_tokens if is_delta else 0
+        output = CompletionOutput(
+            self.index,
+            "".join(pieces[self.num_told_pieces if is_delta else 0 :]),
+            self.token_ids[start:],
+            self.finish_reason,
+            None if self.logprobs is None else self.logprobs[start:],
+            self.error,
+        )
+        self.num_told_tokens, self.num_told_pieces, self.has_news = len(self.token_ids), len(pieces), False
+        return output
 
 
 @dataclass(slots=True)
@@ -357,7 +268,7 @@ class _RequestState:
     prompt: str | None
     prompt_token_ids: list[int]
     choices: dict[str, _Choice]  # by child request id
-    transcripts: tuple[Transcript, ...]  # of the choices
+    output_kind: str
     on_output: OnOutput | None
     metrics: RequestMetrics
     num_cached_tokens: int = 0
@@ -367,21 +278,24 @@ class _RequestState:
     def finished(self) -> bool:
         return all(choice.finish_reason for choice in self.choices.values())
 
-    def to_output(self) -> RequestOutput:
-        snapshot = Snapshot(self.transcripts, tuple(choice.mark for choice in self.choices.values()))
+    def to_output(self) -> RequestOutput | None:
+        """What the caller is to see now; None: nothing before the end."""
+        if self.output_kind == "final_only" and not self.finished:
+            return None
+        is_delta = self.output_kind == "delta"
         return RequestOutput(
             self.request_id,
             self.prompt_token_ids,
             self.num_cached_tokens,
             self.finished,
-            snapshot,
+            [choice.to_output(is_delta) for choice in self.choices.values() if choice.has_news or not is_delta],
             self.prompt,
             self.metrics,
         )
 
-    def tell(self, output: RequestOutput) -> None:
+    def tell(self, output: RequestOutput | None) -> None:
         """Call on_output, unless this very call aborts the request."""
-        if self.on_output is None or self.is_being_told:
+        if output is None or self.on_output is None or self.is_being_told:
             return
         self.is_being_told = True
         try:
@@ -428,18 +342,22 @@ class OutputProcessor:
         choices, borders = {}, [find_borders(stop) for stop in params.stop]
         for index, child_id in enumerate(child_ids):
             detokenizer = IncrementalDetokenizer(self._tokenizer, params, borders)
-            transcript = Transcript(index, detokenizer.pieces, [], None if params.logprobs is None else [])
-            choices[child_id] = _Choice(detokenizer, transcript)
-        transcripts = tuple(choice.transcript for choice in choices.values())
+            choices[child_id] = _Choice(index, detokenizer, None if params.logprobs is None else [])
         state = _RequestState(
-            request_id, prompt, list(prompt_token_ids), choices, transcripts, on_output, RequestMetrics(arrival_time)
+            request_id,
+            prompt,
+            list(prompt_token_ids),
+            choices,
+            params.output_kind,
+            on_output,
+            RequestMetrics(arrival_time),
         )
         self._requests[request_id] = state
         self._parents.update(dict.fromkeys(child_ids, state))
 
     def process(self, deltas: Sequence[TokenDelta], now: float | None = None) -> tuple[list[RequestOutput], list[str]]:
-        """Take in what a step brought, which is over now. Returns an output of each request that changed, and the
-        stopped child requests.
+        """Take in what a step brought, which is over now. Returns what callers are to see of the requests that changed,
+        and the stopped child requests.
 
         These are the ids of the children that have ended here, but not in the scheduler, where the engine ends them: by
         a stop string, or with an error, since no text can be made of their tokens. Deltas of unknown and of finished
@@ -455,7 +373,7 @@ class OutputProcessor:
             choice = state.choices[delta.request_id]
             if choice.finish_reason is not None:
                 continue
-            if choice.transcript.index == 0 and not choice.transcript.token_ids:
+            if choice.index == 0 and not choice.token_ids:
                 state.num_cached_tokens = delta.num_cached_tokens
             if delta.tokens and now is not None:
                 first = state.metrics.first_token_time
@@ -476,7 +394,7 @@ class OutputProcessor:
                 stopped = [child_id for child_id in stopped if child_id not in state.choices]
             elif state.finished:
                 self._drop(state)
-        return list(outputs.values()), stopped
+        return [output for output in outputs.values() if output is not None], stopped
 
     def abort(self, request_id: str) -> list[str]:
         """Forget a request. Choices that are not finished end with reason "abort", and on_output is told so.
@@ -489,19 +407,20 @@ class OutputProcessor:
         aborted = [child_id for child_id, choice in state.choices.items() if choice.finish_reason is None]
         for child_id in aborted:
             state.choices[child_id].finish_reason = "abort"
+            state.choices[child_id].has_news = True
         state.tell(state.to_output())
         self._drop(state)
         return aborted
 
     def _take_or_fail(self, state: _RequestState, choice: _Choice, delta: TokenDelta) -> None:
         """Add a delta to a choice. A tokenizer that fails on it ends the choice with an error."""
-        transcript, start = choice.transcript, len(choice.transcript.token_ids)
+        start, choice.has_news = len(choice.token_ids), True
         try:
             stop_string = self._take(choice, delta)
         except Exception as error:
-            transcript.token_ids[start:] = [token.token_id for token in delta.tokens]
-            if transcript.logprobs is not None:
-                transcript.logprobs[start:] = [token.logprobs or {} for token in delta.tokens]
+            choice.token_ids[start:] = [token.token_id for token in delta.tokens]
+            if choice.logprobs is not None:
+                choice.logprobs[start:] = [token.logprobs or {} for token in delta.tokens]
             position = len(state.prompt_token_ids) + start
             why = f"no text can be made of its tokens from token {position} on: {error!r}"
             choice.finish_reason, choice.error = "error", RequestFailedError(f"request {delta.request_id!r}: {why}")
@@ -511,11 +430,11 @@ class OutputProcessor:
 
     def _take(self, choice: _Choice, delta: TokenDelta) -> str | None:
         """Add tokens to a choice, in order. A stop string ends it, whatever follows in the delta, and is returned."""
-        detokenizer, transcript = choice.detokenizer, choice.transcript
+        detokenizer = choice.detokenizer
         for number, token in enumerate(delta.tokens, start=1):
-            transcript.token_ids.append(token.token_id)
-            if transcript.logprobs is not None:
-                transcript.logprobs.append(self._with_text(token.logprobs or {}))
+            choice.token_ids.append(token.token_id)
+            if choice.logprobs is not None:
+                choice.logprobs.append(self._with_text(token.logprobs or {}))
             finished_by_token = delta.finish_reason == "stop" and number == len(delta.tokens)
             stop_string = detokenizer.append([token.token_id], finished_by_token)
             if stop_string is not None:

@@ -1,10 +1,9 @@
 """Text that grows and is never taken back, and requests that leave nothing behind."""
 
 import copy
-import json
 import statistics
 import tracemalloc
-from dataclasses import FrozenInstanceError, asdict, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -362,11 +361,11 @@ def test_without_a_tokenizer_there_is_no_text():
 # --- requests -----------------------------------------------------------------------------------------------------
 
 
-def start(processor, request_id="r", prompt=(1, 2), n=1, **params):
+def start(processor, request_id="r", prompt=(1, 2), n=1, on_output=None, **params):
     """Add a request to the processor; returns its child requests."""
     sampling_params = SamplingParams(n=n, **{"max_tokens": 1000, **params})
     child_ids = [request_id] if n == 1 else [f"{i}_{request_id}" for i in range(n)]
-    processor.add_request(request_id, "prompt", prompt, sampling_params, child_ids)
+    processor.add_request(request_id, "prompt", prompt, sampling_params, child_ids, on_output)
     return [Request(child_id, list(prompt), sampling_params, eos_token_ids=[EOS_ID]) for child_id in child_ids]
 
 
@@ -404,25 +403,6 @@ def test_outputs_are_cumulative_snapshots():
     assert two == RequestOutput(
         "r", [1, 2], 1, False, [CompletionOutput(0, "hi", [first, second], None, None)], "prompt"
     )
-
-
-def test_an_output_is_a_plain_frozen_dataclass_to_its_reader():
-    processor = OutputProcessor(BYTES)
-    (request,) = start(processor, logprobs=0)
-    token_id = in_bytes("h")[0]
-    output, _ = feed(processor, request, [token_id], {token_id: Logprob(-0.5, 1)})
-    choice = CompletionOutput(0, "h", [token_id], None, [{token_id: Logprob(-0.5, 1, "h")}])
-    plain = RequestOutput("r", [1, 2], 0, False, [choice], "prompt")
-    assert repr(output) == repr(plain)
-    assert json.dumps(asdict(output)) == json.dumps(asdict(plain))
-    assert type(output.outputs) is list
-    assert output.outputs is output.outputs
-    assert replace(output, prompt=None) == replace(plain, prompt=None)
-    assert copy.deepcopy(output) == plain
-    with pytest.raises(FrozenInstanceError):
-        output.outputs = []
-    with pytest.raises(TypeError, match="outputs"):
-        RequestOutput("r", [1, 2], 0, False)
 
 
 @pytest.mark.parametrize(
@@ -534,22 +514,22 @@ CUT = "ab👍 the end\n\n é"
 @fast
 def test_outputs_do_not_depend_on_how_tokens_are_cut_into_deltas_nor_on_when_they_are_read(sizes, stop):
     token_ids, at_once, late, joined = in_bytes(CUT), [], [], ["", [], 0]
-    one_by_one, several = OutputProcessor(BYTES), OutputProcessor(BYTES)
+    one_by_one, several, in_deltas = OutputProcessor(BYTES), OutputProcessor(BYTES), OutputProcessor(BYTES)
     for processor in (one_by_one, several):
         (request,) = start(processor, stop=stop, logprobs=0)
+    start(in_deltas, stop=stop, logprobs=0, output_kind="delta")
     texts = {}
     for token_id in token_ids:
         outputs, _ = one_by_one.process([delta_of(request, [token_id])])
         texts |= {len(output.outputs[0].token_ids): output.outputs[0] for output in outputs}
-    previous = None
     while token_ids:
         size = sizes[len(token_ids) % len(sizes)]
         for output in several.process([delta_of(request, token_ids[:size])])[0]:
             late.append(output)
             at_once.append(copy.deepcopy(output))
-            (new,) = output.delta_since(previous).outputs
+        for output in in_deltas.process([delta_of(request, token_ids[:size])])[0]:
+            (new,) = output.outputs
             joined = [joined[0] + new.text, joined[1] + new.token_ids, joined[2] + len(new.logprobs)]
-            previous = output
         token_ids = token_ids[size:]
     assert late == at_once
     for output in late:
@@ -571,39 +551,56 @@ def test_logprobs_are_collected_with_their_text():
 
 
 def test_deltas_join_to_the_whole():
-    processor = OutputProcessor(BYTES)
-    children = start(processor, n=2, max_tokens=6, stop=("!",), logprobs=0)
-    texts, token_ids, num_logprobs, seen = ["", ""], [[], []], [0, 0], None
+    whole, processor = OutputProcessor(BYTES), OutputProcessor(BYTES)
+    asked = {"n": 2, "max_tokens": 6, "stop": ("!",), "logprobs": 0}
+    start(whole, **asked)
+    children = start(processor, output_kind="delta", **asked)
+    texts, token_ids, num_logprobs = ["", ""], [[], []], [0, 0]
     for tokens in zip(in_bytes("a👍b"), in_bytes("hello!"), strict=True):
         for child, token_id in zip(children, tokens, strict=True):
-            output, _ = feed(processor, child, [token_id], {token_id: Logprob(0.0, 1)})
-        for choice in output.delta_since(seen).outputs:
+            delta, _ = feed(processor, child, [token_id], {token_id: Logprob(0.0, 1)})
+            ((output,), _) = whole.process([delta_of(child, [token_id], {token_id: Logprob(0.0, 1)})])
+            (choice,) = delta.outputs  # the other one has nothing new
             texts[choice.index] += choice.text
             token_ids[choice.index] += choice.token_ids
             num_logprobs[choice.index] += len(choice.logprobs)
-        seen = output
+            assert delta.finished == output.finished
     assert texts == [choice.text for choice in output.outputs] == ["a👍b", "hello"]
     assert token_ids == [choice.token_ids for choice in output.outputs]
     assert num_logprobs == [6, 6]
-    assert output.delta_since(seen).outputs == []
-    assert output.delta_since(None) == output
 
 
 def test_a_delta_may_carry_only_the_finish():
-    before = RequestOutput("r", [1], 0, False, [CompletionOutput(0, "ab", [1, 2], None, None)])
-    after = RequestOutput("r", [1], 0, True, [CompletionOutput(0, "ab", [1, 2, 3], "stop", None)])
-    (delta,) = after.delta_since(before).outputs
-    assert delta == CompletionOutput(0, "", [3], "stop", None)
-
-
-def test_deltas_of_copied_outputs_are_the_same():
     processor = OutputProcessor(BYTES)
-    children = start(processor, n=2, logprobs=0)
-    one, _ = feed(processor, children[0], in_bytes("ab"))
-    two, _ = feed(processor, children[0], in_bytes("c"))
-    for mine in (two, copy.deepcopy(two)):  # a copy is a plain list, as after a process boundary
-        for seen in (one, copy.deepcopy(one)):
-            assert mine.delta_since(seen).outputs == [CompletionOutput(0, "c", in_bytes("c"), None, [{}])]
+    (request,) = start(processor, output_kind="delta")
+    feed(processor, request, in_bytes("ab"))
+    ((delta,), _) = processor.process([TokenDelta("r", [SampledToken(EOS_ID, None)], "stop")])
+    assert delta.outputs == [CompletionOutput(0, "", [EOS_ID], "stop", None)]
+
+
+def test_the_last_delta_of_an_abort_tells_who_was_aborted():
+    told = []
+    processor = OutputProcessor(BYTES)
+    children = start(processor, n=2, output_kind="delta", on_output=told.append)
+    feed(processor, children[0], in_bytes("a"))
+    feed(processor, children[1], [*in_bytes("b"), EOS_ID])
+    processor.abort("r")
+    assert [[choice.index for choice in output.outputs] for output in told] == [[0], [1], [1], [0]]
+    assert told[-1].finished
+    assert told[-1].outputs == [CompletionOutput(0, "", [], "abort", None)]
+
+
+def test_of_final_only_there_is_one_output_when_the_last_choice_has_ended():
+    told = []
+    processor = OutputProcessor(BYTES)
+    children = start(processor, n=2, output_kind="final_only", max_tokens=2, on_output=told.append)
+    assert feed(processor, children[0], in_bytes("ab")) == (None, [])
+    assert feed(processor, children[1], in_bytes("c")) == (None, [])
+    output, _ = feed(processor, children[1], in_bytes("d"))
+    assert output.finished
+    assert [choice.text for choice in output.outputs] == ["ab", "cd"]
+    assert told == [output]
+    assert_empty(processor)
 
 
 def test_abort_names_the_unfinished_choices_and_forgets_the_request():
@@ -658,25 +655,23 @@ def test_an_id_is_free_again_after_the_end():
 
 
 def bytes_of_a_step(processor, children, token_ids):
-    """The most memory that a step and the delta of its output hold above what was held before, in bytes."""
-    peaks, previous = [], None
+    """The most memory that a step and its output hold above what was held before, in bytes."""
+    peaks = []
     tracemalloc.start()
     for token_id in token_ids:
         deltas = [delta_of(child, [token_id], {token_id: Logprob(-1.0, 1)}) for child in children]
         before, _ = tracemalloc.get_traced_memory()
         tracemalloc.reset_peak()
         (output,), _ = processor.process(deltas)
-        delta = output.delta_since(previous) if previous else None
         peaks.append(tracemalloc.get_traced_memory()[1] - before)
-        assert delta is None or [len(choice.token_ids) for choice in delta.outputs] == [1, 1]
-        previous = output
+        assert [len(choice.token_ids) for choice in output.outputs] == [1, 1]
     tracemalloc.stop()
     return statistics.median(peaks)  # now and then a list that grows moves to a larger place
 
 
 def test_a_step_copies_only_what_is_new():
     processor = OutputProcessor(BYTES)
-    children = start(processor, n=2, logprobs=0, max_tokens=10**6, stop=("never", "no play, and"))
+    children = start(processor, n=2, logprobs=0, max_tokens=10**6, stop=("never", "no play, and"), output_kind="delta")
     token_ids = in_bytes("all work and no play ")
     bytes_of_a_step(processor, children, token_ids)  # what is made once
     short = bytes_of_a_step(processor, children, token_ids)
