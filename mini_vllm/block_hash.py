@@ -1,52 +1,50 @@
 """The name of a full block's content: equal names mean equal tokens in the block and in all blocks before it.
 
-Two ways to make one: ExactBlockHash compares tokens, sha256_block_hash gives 32 bytes that outlive the process.
+Two ways to make one: ExactBlockHash is found by the tokens themselves, sha256_block_hash gives 32 bytes that outlive
+the process.
 Source: hash_block_tokens in vllm/v1/core/kv_cache_utils.py, which hashes a block with its parent's hash.
 """
 
 import struct
 from collections.abc import Callable, Hashable
 from hashlib import sha256
+from threading import Lock
+from weakref import WeakValueDictionary
 
 
 class ExactBlockHash:
     """The name of a full block's content: its tokens and, through its parent, all before them.
 
-    Two names are equal if and only if the whole prefix and the salt are: a collision of the hash only costs time.
-    Comparing walks up both chains until they meet. Then the other name joins the chain of this one (in a dictionary:
-    of the one that was there first), so that the next block of the same prefix meets after one step: looking up a
-    prefix stays linear in its length, however many requests share it.
+    One content has one name in a process: who asks for it again gets the same object, as long as anybody holds it. So
+    two names are equal if and only if they are the same object. Comparing them looks at no token, and a collision of
+    a hash only costs time.
     """
 
-    __slots__ = ("_hash", "cache_salt", "parent", "token_ids")
+    __slots__ = ("__weakref__", "cache_salt", "parent", "token_ids")
 
-    def __init__(self, parent: "ExactBlockHash | None", token_ids: tuple[int, ...], cache_salt: str | None) -> None:
-        self.parent = parent
-        self.token_ids = token_ids
-        self.cache_salt = cache_salt
-        self._hash = self.combine(parent, token_ids, cache_salt)
+    parent: "ExactBlockHash | None"
+    token_ids: tuple[int, ...]
+    cache_salt: str | None
 
-    @staticmethod
-    def combine(parent: "ExactBlockHash | None", token_ids: tuple[int, ...], cache_salt: str | None) -> int:
-        return hash((parent, token_ids, cache_salt))
+    def __new__(
+        cls, parent: "ExactBlockHash | None", token_ids: tuple[int, ...], cache_salt: str | None
+    ) -> "ExactBlockHash":
+        content = (parent, token_ids, cache_salt)
+        with _lock:
+            name = _names.get(content)
+            if name is None:
+                name = _names[content] = super().__new__(cls)
+                name.parent, name.token_ids, name.cache_salt = content
+        return name
 
-    def __hash__(self) -> int:
-        return self._hash
+    def __deepcopy__(self, memo: object) -> "ExactBlockHash":
+        """A copy of a request has the same names."""
+        return self
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ExactBlockHash):
-            return NotImplemented
-        a, b = self, other
-        while a is not b:
-            if a._hash != b._hash or a.token_ids != b.token_ids or a.cache_salt != b.cache_salt:
-                return False
-            if a.parent is None or b.parent is None:
-                if a.parent is not b.parent:
-                    return False
-                break
-            a, b = a.parent, b.parent
-        other.parent = self.parent
-        return True
+
+_names: WeakValueDictionary[tuple[ExactBlockHash | None, tuple[int, ...], str | None], ExactBlockHash]
+_names = WeakValueDictionary()
+_lock = Lock()  # two threads, each with an engine of its own, must not make two names of one content
 
 
 def sha256_block_hash(parent: bytes | None, token_ids: tuple[int, ...], cache_salt: str | None) -> bytes:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import torch
 
-from mini_vllm.block_hash import ExactBlockHash
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine import EngineCore, LLMEngine, RecoveringCore
 from mini_vllm.errors import (
@@ -157,20 +156,6 @@ def test_tight_memory_preempts_and_changes_no_token(make_engine: MakeEngine) -> 
     assert generate(tight, prompts, params) == expected
     assert tight.scheduler.preempted_prefix_cache_stats.requests > 0
     assert_idle(tight)
-
-
-def test_trap_16_hash_cut_to_8_bits_still_gives_right_outputs(
-    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prompts = {str(i): [(i * 7 + j * j) % 90 for j in range(30)] for i in range(20)}
-    expected = generate(make_engine(block_size=1, enable_prefix_caching=False, num_kv_blocks=900), prompts)
-    full = ExactBlockHash.combine
-    monkeypatch.setattr(ExactBlockHash, "combine", staticmethod(lambda *content: full(*content) & 0xFF))
-    engine = make_engine(block_size=1, num_kv_blocks=900)
-    assert generate(engine, prompts) == expected
-    cached = engine.scheduler.kv_cache_manager.num_cached_blocks
-    assert cached > 256  # more contents than hashes: collisions were certain
-    assert generate(engine, prompts) == expected
 
 
 def test_sha256_gives_the_same_tokens(make_engine: MakeEngine) -> None:

@@ -49,7 +49,7 @@ BUGS = [  # name of the tests, module, what stands there, the bug
     ("trap_13", "kv_cache", "[i * size : (i + 1) * size]", "[i * size : (i + 1) * size - 1]"),
     ("trap_14", "kv_cache", "self._hash_block(hashes[-1], token_ids, None)", "self._hash_block(None, token_ids, None)"),
     ("trap_15", "kv_cache", "request.cache_salt)", "None)"),
-    ("trap_16", "block_hash", " or a.token_ids != b.token_ids", ""),
+    ("told_apart", "block_hash", "content = (parent, token_ids,", "content = (parent, hash(token_ids),"),
     ("trap_17", "block_pool", "            self.uncache_block(block)\n", ""),
     ("trap_18", "block_pool", "del same[block.block_id]", "same.clear()"),
     (
@@ -99,8 +99,7 @@ BUGS = [  # name of the tests, module, what stands there, the bug
     ("trap_62", "errors", "in sorted(kwargs.keys() - known)", "in ()"),
     ("quirk_stale_hit", "kv_cache", "if not request.is_finished:", "if False:"),
     ("fail_step", "scheduler", "            elif request.is_finished:\n", "            elif False:\n"),
-    ("linear", "block_hash", "other.parent = self.parent", "pass"),
-    ("deep_recursion", "block_hash", "        a, b = self, other\n", "        return self.parent == other.parent\n"),
+    ("last_who_holds", "block_hash", "_names = WeakValueDictionary()", "_names = {}"),
 ]
 
 
