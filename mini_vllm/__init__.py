@@ -1,6 +1,6 @@
 """mini_vllm: a small, readable LLM inference engine.
 
-The names below are loaded when they are first used: importing the core (mini_vllm.scheduler and its kin) needs
+The names below are loaded when they are first used: importing the core (mini_vllm.scheduler and what it imports) needs
 nothing but the standard library.
 """
 

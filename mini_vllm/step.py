@@ -46,6 +46,7 @@ class TokenDelta(NamedTuple):
     finish_reason: str | None = None
     num_cached_tokens: int = 0  # of the prompt, found in the prefix cache at first admission
     error: RequestFailedError | None = None  # why, if the reason is "error"
+    time: float | None = None  # when the step was over, in seconds of the engine's clock; the core has none
 
 
 # --- the KV cache -------------------------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ def attend_keys(
 
 @triton.jit
 def gather(ptrs, is_key, is_dim, MASK_KEYS: tl.constexpr, MASK_DIMS: tl.constexpr):
-    """What the pointers show, 0 where a mask that is needed hides it: a masked load is dearer than a plain one."""
+    """What the pointers show, 0 where a mask that is needed hides it: a masked load costs more than a plain one."""
     if MASK_KEYS and MASK_DIMS:
         return tl.load(ptrs, mask=is_key & is_dim, other=0.0)
     if MASK_KEYS:

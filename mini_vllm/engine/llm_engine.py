@@ -335,7 +335,8 @@ class LLMEngine:
             for search in self.beam_searches.values() if delta.error else ():
                 if delta.request_id in search.request_ids:
                     search.error, search.is_done = delta.error, True
-        outputs, stopped = self.output_processor.process(deltas, self.clock())
+        now = self.clock()
+        outputs, stopped = self.output_processor.process([delta._replace(time=now) for delta in deltas])
         self.core.finish(stopped, "stop")
         for request_id in [name for name, search in self.beam_searches.items() if search.is_done]:
             self.abort(request_id)

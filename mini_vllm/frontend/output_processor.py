@@ -355,8 +355,8 @@ class OutputProcessor:
         self._requests[request_id] = state
         self._parents.update(dict.fromkeys(child_ids, state))
 
-    def process(self, deltas: Sequence[TokenDelta], now: float | None = None) -> tuple[list[RequestOutput], list[str]]:
-        """Take in what a step brought, which is over now. Returns what callers are to see of the requests that changed,
+    def process(self, deltas: Sequence[TokenDelta]) -> tuple[list[RequestOutput], list[str]]:
+        """Take in what a step brought. Returns what callers are to see of the requests that changed,
         and the stopped child requests.
 
         These are the ids of the children that have ended here, but not in the scheduler, where the engine ends them: by
@@ -375,10 +375,10 @@ class OutputProcessor:
                 continue
             if choice.index == 0 and not choice.token_ids:
                 state.num_cached_tokens = delta.num_cached_tokens
-            if delta.tokens and now is not None:
+            if delta.tokens and delta.time is not None:
                 first = state.metrics.first_token_time
                 state.metrics = replace(
-                    state.metrics, first_token_time=now if first is None else first, last_token_time=now
+                    state.metrics, first_token_time=delta.time if first is None else first, last_token_time=delta.time
                 )
             self._take_or_fail(state, choice, delta)
             if choice.finish_reason is not None and delta.finish_reason is None:

@@ -39,7 +39,7 @@ class Replica:
         return not (self.now or self.num_requests)
 
     def add(self, request: SimRequest) -> None:
-        """Queue a request that arrives at or before the next step. Raises PromptTooLongError and its kin."""
+        """Queue a request that arrives at or before the next step. Raises a RequestRefusedError."""
         self.scheduler.add_request(request)
         self.now = max(self.now, request.arrival_time)
         self.num_live_tokens += request.num_prompt_tokens

@@ -21,7 +21,7 @@ class Executor(ABC):
 
     @abstractmethod
     def load(self) -> ModelInfo:
-        """Load the weights. Raises CheckpointError and its kin, InvalidParameterError for a bad config."""
+        """Load the weights. Raises a CheckpointError, InvalidParameterError for a bad config."""
 
     @abstractmethod
     def available_bytes(self) -> int:

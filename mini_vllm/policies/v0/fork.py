@@ -37,7 +37,7 @@ class ForkingKVCacheManager(KVCacheManager):
         return copies
 
     def begin_step(self) -> KVPlan:
-        """The copies of the step, and the requests whose tables name a copy in the stead of what they named before."""
+        """The copies of the step, and the requests whose tables name a copy instead of what they named before."""
         copies = self.take_copies()
         new = {self.block_pool.blocks[block_id] for _, block_id in copies}
         rewritten = tuple(name for name, table in self._tables.items() if new and not new.isdisjoint(table))
