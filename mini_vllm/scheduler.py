@@ -79,20 +79,29 @@ class Scheduler(SchedulerInterface):
 
     def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
         """Admit from the head of the queue; a head that does not fit blocks those behind it, so no request starves."""
-        kv = self.kv_cache_manager
-        while token_budget > 0 and len(self.running) < self.max_num_seqs:
-            request = self._next_waiting()
-            if request is None:
-                break
-            computed_blocks, num_computed = kv.get_computed_blocks(request)
+        while token_budget > 0 and len(self.running) < self.max_num_seqs and (request := self._next_waiting()):
+            computed_blocks, num_computed = self.kv_cache_manager.get_computed_blocks(request)
             n = self._chunk_size(request, num_computed, token_budget if self.enable_chunked_prefill else self.num_slots)
-            if n > token_budget or not self._may_admit(request, num_computed + n, computed_blocks):
+            if n > token_budget or not self._try_admit(output, request, n, num_computed, computed_blocks):
                 break
-            if kv.allocate_slots(request, n, computed_blocks) is None:
-                break
-            self._admit(request, num_computed)
-            output.add(request, n)
             token_budget -= n
+
+    def _try_admit(
+        self,
+        output: SchedulerOutput,
+        request: Request,
+        num_new_tokens: int,
+        num_computed_tokens: int,
+        computed_blocks: Sequence[KVCacheBlock],
+    ) -> bool:
+        """Admit a request with its first chunk, if it may come in and there are blocks for it. False: no change."""
+        if not self._may_admit(request, num_computed_tokens + num_new_tokens, computed_blocks):
+            return False
+        if self.kv_cache_manager.allocate_slots(request, num_new_tokens, computed_blocks) is None:
+            return False
+        self._admit(request, num_computed_tokens)
+        output.add(request, num_new_tokens)
+        return True
 
     def _target(self, request: Request) -> int:
         """The length that a request has to catch up with. A scheduler that speculates adds the request's drafts."""

@@ -131,27 +131,13 @@ class NanoVllmScheduler(PrefillFirstScheduler):
             token_budget = max(token_budget, len(requests))
         return super()._schedule_running(requests, output, token_budget)
 
-    def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
-        """Admit from the front of waiting, as long as the step has places. The first that does not fit ends it."""
-        kv = self.kv_cache_manager
-        while token_budget > 0 and len(output.scheduled_requests) < self.max_num_seqs:
-            request = self._next_waiting()
-            if request is None:
-                break
-            computed_blocks, num_computed = kv.get_computed_blocks(request)
-            n = self._chunk_size(request, num_computed, request.num_tokens)
-            num_hits = num_computed if self.nano_vllm == FIRST else 0  # they have to fit, too, and cost nothing
-            if n + num_hits > token_budget:
-                if output.num_scheduled_tokens:
-                    break
-                n = self._chunk_size(request, num_computed, token_budget)
-            if not self._may_admit(request, num_computed + n, computed_blocks):
-                break
-            if kv.allocate_slots(request, n, computed_blocks) is None:
-                break
-            self._admit(request, num_computed)
-            output.add(request, n)
-            token_budget -= n
+    def _has_place(self, output: SchedulerOutput) -> bool:
+        """A place is taken for one step, so more requests may run than there are places."""
+        return len(output.scheduled_requests) < self.max_num_seqs
+
+    def _hits_must_fit(self) -> bool:
+        """In the first version the hits have to fit, and cost nothing all the same."""
+        return self.nano_vllm == FIRST
 
     def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
         """The first version wants as many free blocks as the sequence has, as if no request held any of them."""

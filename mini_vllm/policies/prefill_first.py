@@ -62,25 +62,25 @@ class PrefillFirstScheduler(Scheduler):
 
     def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
         """Admit from the front of waiting what fits whole. The first that does not fit stays there, and ends it."""
-        kv = self.kv_cache_manager
-        while token_budget > 0 and len(self.running) < self.max_num_seqs:
-            request = self._next_waiting()
-            if request is None:
-                break
-            computed_blocks, num_computed = kv.get_computed_blocks(request)
+        while token_budget > 0 and self._has_place(output) and (request := self._next_waiting()):
+            computed_blocks, num_computed = self.kv_cache_manager.get_computed_blocks(request)
             n = self._chunk_size(request, num_computed, request.num_tokens)
-            num_charged = num_computed if self.charge_cached_tokens else 0
-            if n + num_charged > token_budget:
+            num_hits = num_computed if self._hits_must_fit() else 0
+            if n + num_hits > token_budget:
                 if output.num_scheduled_tokens:
                     break
                 n = self._chunk_size(request, num_computed, token_budget)  # the first of its step may be cut
-            if not self._may_admit(request, num_computed + n, computed_blocks):
+            if not self._try_admit(output, request, n, num_computed, computed_blocks):
                 break
-            if kv.allocate_slots(request, n, computed_blocks) is None:
-                break
-            self._admit(request, num_computed)
-            output.add(request, n)
-            token_budget -= n + num_charged
+            token_budget -= n + (num_hits if self.charge_cached_tokens else 0)
+
+    def _has_place(self, output: SchedulerOutput) -> bool:
+        """Whether one more request may be in this step. Here a place is taken as long as a request runs."""
+        return len(self.running) < self.max_num_seqs
+
+    def _hits_must_fit(self) -> bool:
+        """Whether the hits of a request have to fit into the budget, too. Here they have to if they are charged."""
+        return self.charge_cached_tokens
 
     def _admit(self, request: Request, num_computed_tokens: int) -> None:
         super()._admit(request, num_computed_tokens)

@@ -105,14 +105,10 @@ class WarmFirstScheduler(Scheduler):
             n = self._chunk_size(request, num_computed, limit)
             num_blocks = kv.num_blocks_needed(request, num_computed + n, computed_blocks) + num_spare
             fits = n <= token_budget and num_blocks <= kv.num_free_blocks
-            if not fits or not self._may_admit(request, num_computed + n, computed_blocks):
+            if not fits or not self._try_admit(output, request, n, num_computed, computed_blocks):
                 break
-            if kv.allocate_slots(request, n, computed_blocks) is None:
-                break
-            self._admit(request, num_computed)
             if resumed and resumed[0][1] is request:
                 del resumed[0]
-            output.add(request, n)
             token_budget -= n
         return token_budget
 

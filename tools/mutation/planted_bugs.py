@@ -55,8 +55,8 @@ BUGS = [  # name of the tests, module, what stands there, the bug
     (
         "trap_20",
         "scheduler",
-        "self._admit(request, num_computed)",
-        "self._admit(request, num_computed); token_budget -= num_computed",
+        "token_budget -= n\n\n    def _try_admit",
+        "token_budget -= n + num_computed\n\n    def _try_admit",
     ),
     ("trap_20", "scheduler", "request.num_computed_tokens = num_computed_tokens", "request.num_computed_tokens = 0"),
     (

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from labkit import todo
+from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler as ReferenceScheduler
 from mini_vllm.scheduler_interface import SchedulerOutput as SchedulerOutput
