@@ -123,7 +123,7 @@ class TextBound:
 
     max_chars_per_token is None where nothing can be said: a tokenizer may drop spaces, or make one token of a word that
     it does not know, however long. It is known for BPE over bytes, where no character is lost: byte-level (GPT-2 and
-    many others) or with byte fallback (Llama 2 and others). A token then stands for no more characters than it has itself.
+    others) or with byte fallback (Llama 2 and others). A token then stands for no more characters than it has itself.
     NFC may compose four characters into one, and no more (Unicode Standard Annex 15), but leaves ASCII as it is.
     """
 

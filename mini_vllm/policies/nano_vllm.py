@@ -85,7 +85,7 @@ class NanoVllmKVCacheManager(KVCacheManager):
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
     ) -> list[KVCacheBlock] | None:
-        """As in KVCacheManager; in the first version a decode also wants a free block, needed or not, unless it is alone."""
+        """In the first version a decode also wants a free block, needed or not, unless it is alone."""
         is_decode = request.request_id in self._tables and not in_prefill(request)
         if self.nano_vllm == FIRST and is_decode and not self.num_free_blocks and len(self._tables) > 1:
             return None
