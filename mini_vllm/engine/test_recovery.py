@@ -153,7 +153,7 @@ def assert_idle(engine: LLMEngine) -> None:
     assert sorted(block.block_id for block in cached) == [b.block_id for b in pool.blocks if b.block_hash is not None]
     if connector := getattr(kv, "connector", None):
         assert connector.pool.num_free_blocks == kv.num_cpu_blocks
-    if isinstance(getattr(kv, "pool", None), object) and hasattr(kv, "pool"):
+    if hasattr(kv, "cpu_pool"):
         assert kv.cpu_pool.num_free_blocks == kv.num_cpu_blocks
     scheduler = engine.scheduler
     maps = [kv._tables, scheduler._requests, scheduler.waiting, scheduler.running, engine.core.runner._known]

@@ -23,8 +23,8 @@ BUGS = [  # name of the tests, module, what stands there, the bug
     (
         "trap_02",
         "scheduler_interface",
-        "self.kv_cache_manager = kv\n",
-        "self.kv_cache_manager = kv; self.max_model_len = 10**9\n",
+        "        self.waiting: deque[Request]",
+        "        self.max_model_len = 10**9; self.waiting: deque[Request]",
     ),
     ("trap_03", "scheduler_interface", "            raise PromptTooLongError(", "            return print("),
     ("trap_04", "scheduler", "len(self.running) < self.max_num_seqs", "True"),
@@ -130,7 +130,7 @@ FAULTS = [  # part of the tests' names, module, what stands there, the bug; in t
     ),
     ("may_abort_its_own", "frontend/output_processor", "if self._requests.get(request_id) is state:", "if True:"),
     ("step_within_a_step", "engine/llm_engine", "        self._is_stepping = True\n", ""),
-    ("went_with_a_failed_call", "engine/llm", "            self._latest.clear()\n", ""),
+    ("went_with_a_failed_call", "engine/llm", "            self._results.clear()\n", ""),
 ]
 FAULT_TESTS = ("engine/test_recovery", "policies/test_soak")
 
