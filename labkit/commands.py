@@ -296,11 +296,10 @@ def merge_stub(lab: Lab) -> str:
     """Merge the change of the stub into mine.py, and say what was done. Errors: LabkitError without git."""
     if shutil.which("git") is None:
         raise LabkitError("lab update merges with git, which is not installed here.")
-    mine = lab.mine.read_bytes()
-    newline = "\r\n" if b"\r\n" in mine else "\n"
+    texts = (source.read(lab.mine), source.read(lab.base), source.render_stub(lab))
+    newline = "\r\n" if b"\r\n" in lab.mine.read_bytes() else "\n"
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / name for name in ("mine", "base", "stub")]
-        texts = (source.read(lab.mine), source.read(lab.base), source.render_stub(lab))
         for file, text in zip(files, texts, strict=True):
             file.write_text(text.replace("\n", BETWEEN), encoding="utf-8", newline="\n")
         call = ["git", "merge-file", "-p", "--ours", *map(str, files)]

@@ -12,7 +12,6 @@ import queue
 import secrets
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from labkit import source
 from labkit.catalog import ROOT, TRACES, Lab, LabkitError, labs
 from labkit.confined import OURS, describe
 from labkit.deadline import Deadline, ThreadOfLinux
@@ -34,7 +34,7 @@ from mini_vllm.observe.files import printable
 START_SECONDS = 120.0  # to import torch
 GRACE_SECONDS = 1.0  # beyond the time in which the watchdog ends what it can end
 MOST_DEATHS = 2  # processes that a file may end; then the tests that are left have not run
-MOST_BYTES = 1 << 20  # of a learner's file, and of a line of the answer
+MOST_BYTES = 1 << 20  # of a line of the answer
 BEGIN = "import sys; sys.path[:] = sys.argv[1:]; from labkit.confined import serve; serve()"
 
 
@@ -147,7 +147,7 @@ def grade(
     order: dict[str, Any] = {"share": share, "hung": False, "limits": [limit(), limit(hung=True)]}
     reason = ""
     try:
-        order["files"] = {lab.typed: read_file(file)} | files_of_company(lab, file)
+        order["files"] = {lab.typed: source.read(file)} | files_of_company(lab, file)
     except LabkitError as error:
         reason = str(error)
     for turn in range(MOST_DEATHS):
@@ -217,25 +217,6 @@ def how_it_ended(status: int) -> str:
     return f"it was killed by signal {-status}"
 
 
-def read_file(file: Path) -> str:
-    """The text of a learner's file. Errors: LabkitError for what is none: a folder, a pipe, a device, no UTF-8."""
-    try:
-        with open(os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as opened:
-            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                raise LabkitError(f"{file.name} is no file but a pipe or a device.")
-            data = opened.read(MOST_BYTES + 1)
-    except IsADirectoryError:
-        raise LabkitError(f"{file.name} is a folder, not a file.") from None
-    except OSError as error:
-        raise LabkitError(f"{file.name}: {error.strerror}") from None
-    if len(data) > MOST_BYTES:
-        raise LabkitError(f"{file.name} is longer than {MOST_BYTES:,} bytes.")
-    try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise LabkitError(f"{file.name}: {error}\nA file of Python is UTF-8 text.") from None
-
-
 def files_of_company(lab: Lab, file: Path) -> dict[str, str]:
     """The learner's files of other labs, for a lab that grades them together; one that cannot be read is left out."""
     found = {}
@@ -243,7 +224,7 @@ def files_of_company(lab: Lab, file: Path) -> dict[str, str]:
     for other in labs() if lab.together and file.name == lab.mine.name else ():
         with suppress(LabkitError):
             if other.id != lab.id:
-                found[other.typed] = read_file(root / other.typed)
+                found[other.typed] = source.read(root / other.typed)
     return found
 
 

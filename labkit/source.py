@@ -6,7 +6,9 @@ names at hand.
 """
 
 import ast
+import os
 import re
+import stat
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +16,8 @@ from functools import cache
 from pathlib import Path
 
 from labkit.catalog import ROOT, Lab, LabkitError, Slot
+
+MOST_BYTES = 1 << 20  # of a learner's file
 
 Definition = ast.FunctionDef | ast.ClassDef
 LINE = 120
@@ -242,13 +246,29 @@ def import_line(module: str, names: list[str]) -> str:
 
 
 def read(file: Path) -> str:
-    """A learner's file as text, its line ends as "\\n". Errors: LabkitError if it is none."""
+    """A learner's file as text, its line ends as "\\n".
+
+    Errors: LabkitError for what is none: a folder, a pipe, a device, no UTF-8, a NUL byte, more than a mebibyte.
+    """
     try:
-        return file.read_text(encoding="utf-8")
+        with open(os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as opened:  # a pipe would wait
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise LabkitError(f"{file.name} is no file but a pipe or a device.")
+            data = opened.read(MOST_BYTES + 1)
+    except IsADirectoryError:
+        raise LabkitError(f"{file.name} is a folder, not a file.") from None
     except OSError as error:
-        raise LabkitError(f"{file}: {error.strerror}") from None
+        raise LabkitError(f"{file.name}: {error.strerror}") from None
+    if len(data) > MOST_BYTES:
+        raise LabkitError(f"{file.name} is longer than {MOST_BYTES:,} bytes.")
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
-        raise LabkitError(f"{file}: {error}\nA file of Python is UTF-8 text.") from None
+        raise LabkitError(f"{file.name}: {error}\nA file of Python is UTF-8 text.") from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise LabkitError(f"{file.name}:{line}: a NUL byte\nA file of Python has none.")
+    return text
 
 
 def parse(file: Path, text: str | None = None) -> ast.Module:

@@ -252,6 +252,7 @@ FILES = {  # what may stand where mine.py is expected: how it is made, and what 
     "link_to_itself": (lambda file: file.symlink_to("mine.py"), "symbolic links"),
     "large": (lambda file: file.write_text("#" * (2 << 20)), "is longer than"),
     "empty": (lambda file: file.write_text(""), "has no Scheduler"),
+    "nul": (lambda file: file.write_bytes(b"x = 1\n\0\n"), "mine.py:2: a NUL byte"),
 }
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the files are written for POSIX")
 

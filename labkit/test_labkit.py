@@ -996,6 +996,24 @@ def test_update_leaves_what_the_learner_changed(
     assert "<<<<" not in lab.mine.read_text()
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
+@pytest.mark.parametrize("call", [("update", "99.1"), ("diff", "99.1", "--give-up")], ids=["update", "diff"])
+@pytest.mark.parametrize("kind", ["NUL byte", "a pipe"])
+def test_what_is_no_file_of_python_is_refused_by_what_reads_it(
+    command: Callable[..., int], lab: Lab, capsys: pytest.CaptureFixture[str], call: tuple[str, ...], kind: str
+) -> None:
+    begin_with_an_older_stub(lab)
+    text = lab.mine.read_bytes()
+    lab.mine.unlink()
+    if kind == "a pipe":
+        os.mkfifo(lab.mine)
+    else:
+        lab.mine.write_bytes(text + b"\0")
+    assert command(*call) == 2
+    assert kind in capsys.readouterr().err
+    assert not lab.mine.with_name("mine.py.bak1").exists()
+
+
 def test_a_file_that_python_cannot_read_says_so_and_how_many_tests_there_are(
     command: Callable[..., int], lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
