@@ -59,7 +59,8 @@ WHERE_NEXT = """\
 [cyan]README.md[/]                          what is here, and where the labs begin
 [cyan]docs/glossary.md[/]                   every word used above
 [cyan]mini_vllm/[/]                         the engine: read request.py, block_pool.py,
-                                   kv_cache.py, scheduler.py, in this order"""
+                                   kv_cache.py, scheduler_interface.py, scheduler.py,
+                                   engine/core.py, in this order"""
 
 
 class Demo:
