@@ -61,6 +61,13 @@ def make_llm(checkpoint: Path, variant: str, **options: Any) -> LLM:
     return LLM(str(checkpoint), device="cpu", core_cls=RecoveringCore, **(sizes | VARIANTS[variant] | options))
 
 
+class Unchecked(SamplingParams):
+    """What no caller may ask for, such as a penalty that overflows."""
+
+    def __post_init__(self) -> None:
+        pass
+
+
 def random_specs(rng: random.Random, num_specs: int) -> list[Spec]:
     stems = [[rng.randrange(90) for _ in range(16)] for _ in range(3)]
     specs = []
@@ -70,18 +77,15 @@ def random_specs(rng: random.Random, num_specs: int) -> list[Spec]:
         options |= {"temperature": rng.choice((0, 1.0)), "ignore_eos": rng.random() < 0.7}
         options["logprobs"] = rng.choice((None, None, 2))
         options["repetition_penalty"] = rng.choice((1.0, 1.0, 1.0, 1.2))
-        bad_at, penalty = None, None
+        bad_at, kind = None, SamplingParams
         match rng.randrange(12):
             case 0:
-                penalty, options["n"] = 1e-40, 1
+                kind, options["n"], options["repetition_penalty"] = Unchecked, 1, 1e-40
             case 1:
                 prompt.insert(rng.randint(0, len(prompt)), NAN_TOKEN)
             case 2 | 3:
                 bad_at = rng.randrange(6)
-        params = SamplingParams(**options)
-        if penalty is not None:
-            object.__setattr__(params, "repetition_penalty", penalty)  # no caller may ask for it: it overflows
-        specs.append(Spec(tuple(prompt), params, bad_at, rng.choice(VALUES)))
+        specs.append(Spec(tuple(prompt), kind(**options), bad_at, rng.choice(VALUES)))
     return specs
 
 
