@@ -48,7 +48,7 @@ $(STAMP): pyproject.toml constraints.txt $(KNOWN) | $(BIN)/pip
 	@echo "Installing torch into .venv (a few minutes the first time) ..."
 	@$(PIP) -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
 	@echo "Installing mini_vllm and its tools into .venv ..."
-	@$(PINNED) $(PIP) $(OFFLINE) -c constraints.txt -e '.[engine,labs,dev]'
+	@$(PINNED) $(PIP) $(OFFLINE) -c constraints.txt -e '.[engine,serve,labs,dev]'
 	@$(BIN)/python -m compileall -q -q -j 0 -x '/tests?/' .venv/lib || true # on all cores; pip uses one
 	@touch $@
 

@@ -59,6 +59,7 @@ def steps(tokenizer: Any, length: int, stop: tuple[str, ...], num_logprobs: int 
     """Answer after answer of this length; yields the nanoseconds of each step."""
     from mini_vllm.frontend.output_processor import OutputProcessor
     from mini_vllm.params import SamplingParams
+    from mini_vllm.request import Request
     from mini_vllm.step import Logprob, SampledToken, TokenDelta
 
     processor = OutputProcessor(tokenizer)
@@ -67,7 +68,7 @@ def steps(tokenizer: Any, length: int, stop: tuple[str, ...], num_logprobs: int 
     rows = answers(tokenizer, length)
     while True:
         for name in names:
-            processor.add_request(name, None, [1, 2, 3], params, [name])
+            processor.add_request(name, None, [Request(name, [1, 2, 3], params)])
         first: list[str] = []  # the text of one answer, piece by piece
         for i in range(length):
             deltas = []

@@ -31,7 +31,7 @@ class PrefixCacheStats:
         self.hits += num_hits
 
 
-PART = {"part": True}  # metadata of a field that no configuration sets
+PART = {"part": True}  # metadata of a field that is a part handed in, and no option
 
 
 @dataclass(eq=False, repr=False)
@@ -61,7 +61,7 @@ class KVCacheManager:
             raise InvalidParameterError(f"hash_function must be one of {[*HASH_FUNCTIONS]}, got {shown(hash_function)}")
         if pool is not None and len(pool.blocks) != num_blocks:
             raise InvalidParameterError(f"num_blocks must be that of the pool, {len(pool.blocks)}, got {num_blocks}")
-        self.num_lookahead_tokens = 0  # slots behind the scheduled tokens, for a draft model; never published
+        self.num_lookahead_tokens = 0  # slots behind the scheduled ones, set by who has a draft model
         if pool is None:
             pool = BlockPool(num_blocks)
         else:
@@ -69,7 +69,8 @@ class KVCacheManager:
         self.block_pool = BlockPoolOfGroup(pool, group) if group else pool
         self._hash_block = HASH_FUNCTIONS[hash_function]
         self._tables: dict[str, list[KVCacheBlock]] = {}
-        # Of requests with full blocks that are not published yet: how many are. For all others the counter says it.
+        # Of requests with full blocks that are not published yet, the number of those that are; of all others it is
+        # num_computed_tokens // block_size.
         self._num_published: dict[str, int] = {}
 
     @property
@@ -115,7 +116,7 @@ class KVCacheManager:
         return (tuple(block.block_id for block in self._tables.get(request_id, ())[num_known[0] :]),)
 
     def num_slots(self, request: Request, num_tokens: int) -> int:
-        """How many slots the first num_tokens tokens take and the lookahead behind them; no limit has to hold that."""
+        """How many slots the first num_tokens tokens take and the lookahead behind them, which is cut at the limits."""
         limit = self.num_usable_blocks * self.block_size
         if request.max_model_len is not None:
             limit = min(limit, request.max_model_len)

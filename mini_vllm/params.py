@@ -3,10 +3,11 @@
 Source: vllm/sampling_params.py, OpenAI's completion API.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from mini_vllm.errors import Params, is_int, is_number
+from mini_vllm.errors import Params, is_int, is_number, plain
 
 OUTPUT_KINDS = ("cumulative", "delta", "final_only")
 
@@ -23,6 +24,7 @@ class SamplingParams(Params):
     MAX_STOP: ClassVar[int] = 64
     MAX_STOP_CHARS: ClassVar[int] = 1024
     MAX_LOGPROBS: ClassVar[int] = 20
+    MAX_BIASES: ClassVar[int] = 1024
 
     max_tokens: int = 16
     temperature: float = 1.0
@@ -42,11 +44,24 @@ class SamplingParams(Params):
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
+    min_tokens: int = 0
+    """So many tokens come before one that ends the text."""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """What is added to the logits of some tokens: pairs of token id and number, or a mapping, stored as pairs."""
+    allowed_token_ids: tuple[int, ...] | None = None
+    """Only these tokens can be sampled."""
     logprobs: int | None = None
     """How many most likely tokens to report at each position, beside the sampled one."""
+    prompt_logprobs: int | None = None
+    """The same for the tokens of the prompt, beside the one that is there. The prompt is computed whole."""
 
     output_kind: str = "cumulative"
     """What an output tells: "cumulative" (all so far), "delta" (what is new), "final_only". vLLM: RequestOutputKind."""
+
+    @property
+    def changes_logits(self) -> bool:
+        """Whether a row of logits is changed before a token is sampled from it."""
+        return bool(self.has_penalties or self.min_tokens or self.logit_bias or self.allowed_token_ids is not None)
 
     @property
     def has_penalties(self) -> bool:
@@ -55,6 +70,7 @@ class SamplingParams(Params):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else self.stop)
+        object.__setattr__(self, "logit_bias", as_pairs(self.logit_bias))
         self.normalise()
         self.require("max_tokens", is_int(self.max_tokens, 1), "an integer of at least 1")
         self.require("temperature", is_number(self.temperature, 0, 1e6), "a number in [0, 1e6]")
@@ -66,13 +82,33 @@ class SamplingParams(Params):
         few = isinstance(self.stop, tuple) and len(self.stop) <= self.MAX_STOP
         short = few and all(isinstance(s, str) and 0 < len(s) <= self.MAX_STOP_CHARS for s in self.stop)
         self.require("stop", short, f"at most {self.MAX_STOP} strings of 1 to {self.MAX_STOP_CHARS} characters")
-        few = isinstance(ids := self.stop_token_ids, tuple) and len(ids) <= 1024 and all(is_int(i, 0) for i in ids)
+        stops = self.stop_token_ids
+        few = isinstance(stops, tuple) and len(stops) <= 1024 and all(is_int(i, 0) for i in stops)
         self.require("stop_token_ids", few, "at most 1024 token ids of at least 0")
         self.require("ignore_eos", isinstance(self.ignore_eos, bool), "True or False")
         self.require("presence_penalty", is_number(self.presence_penalty, -2, 2), "in [-2, 2]")
         self.require("frequency_penalty", is_number(self.frequency_penalty, -2, 2), "in [-2, 2]")
         self.require("repetition_penalty", is_number(self.repetition_penalty, 1e-6, 1e6), "in [1e-6, 1e6]")
+        self.require("min_tokens", is_int(self.min_tokens, 0, self.max_tokens), f"in [0, max_tokens {self.max_tokens}]")
+        pairs = self.logit_bias
+        few = isinstance(pairs, tuple) and len(pairs) <= self.MAX_BIASES
+        good = few and all(len(pair) == 2 and is_int(pair[0], 0) and is_number(pair[1], -100, 100) for pair in pairs)
+        self.require("logit_bias", good, f"at most {self.MAX_BIASES} token ids with a number in [-100, 100] for each")
+        ids = self.allowed_token_ids
+        good = ids is None or (isinstance(ids, tuple) and bool(ids) and all(is_int(i, 0) for i in ids))
+        self.require("allowed_token_ids", good, "None or token ids of at least 0, at least one of them")
+        bounded = self.prompt_logprobs is None or is_int(self.prompt_logprobs, 0, self.MAX_LOGPROBS)
+        self.require("prompt_logprobs", bounded, f"None or an integer in [0, {self.MAX_LOGPROBS}]")
         known = isinstance(self.output_kind, str) and self.output_kind in OUTPUT_KINDS
         self.require("output_kind", known, f"one of {OUTPUT_KINDS}")
         bounded = self.logprobs is None or is_int(self.logprobs, 0, self.MAX_LOGPROBS)
         self.require("logprobs", bounded, f"None or an integer in [0, {self.MAX_LOGPROBS}]")
+
+
+def as_pairs(bias: Any) -> Any:
+    """A mapping, or a list of pairs, as a tuple of pairs in the order of the ids; anything else as it is."""
+    given = list(bias.items()) if isinstance(bias, Mapping) else bias
+    if not isinstance(given, list | tuple) or not all(isinstance(pair, list | tuple) for pair in given):
+        return given
+    pairs = [tuple(map(plain, pair)) for pair in given]
+    return tuple(sorted(pairs)) if all(len(pair) == 2 and is_int(pair[0], 0) for pair in pairs) else tuple(pairs)

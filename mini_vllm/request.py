@@ -32,7 +32,7 @@ FINISH_REASONS = tuple(status.value for status in RequestStatus if status not in
 class Request:
     """One prompt on its way to one output. Owned by the scheduler from add_request until it is finished.
 
-    Stored: the tokens and num_computed_tokens. Derived: everything else. Always
+    What a step changes: the tokens, num_computed_tokens, status and two counts. Always
     0 <= num_computed_tokens <= num_tokens = num_prompt_tokens + len(output_token_ids).
 
     Raises EmptyPromptError for a prompt without tokens, InvalidParameterError for an option of the wrong kind: found

@@ -150,7 +150,7 @@ class SchedulerInterface(ABC):
         return self.max_model_len if request.max_model_len is None else min(request.max_model_len, self.max_model_len)
 
     def finish_request(self, request_id: str, reason: str) -> Request | None:
-        """End a request from outside: "stop" (a stop string was seen), "length" or "abort". Unknown ids are ignored.
+        """End a request from outside: "stop" (a stop string), "length", "abort" or "error". Unknown ids are ignored.
 
         Returns the request that has ended, if there was one. Call it between steps, or between execution and
         update_from_output: that token is then dropped.

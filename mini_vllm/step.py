@@ -38,6 +38,13 @@ class SampledToken(NamedTuple):
     logprobs: dict[int, Logprob] | None
 
 
+class PromptLogprobs(NamedTuple):
+    """How likely the tokens of a prompt from index start on were, each after those before it."""
+
+    start: int
+    logprobs: list[dict[int, Logprob]]
+
+
 class TokenDelta(NamedTuple):
     """What one step brought one request: its new tokens, and how it ended if it did. Text is made of it elsewhere."""
 
@@ -46,7 +53,11 @@ class TokenDelta(NamedTuple):
     finish_reason: str | None = None
     num_cached_tokens: int = 0  # of the prompt, found in the prefix cache at first admission
     error: RequestFailedError | None = None  # why, if the reason is "error"
-    time: float | None = None  # when the step was over, in seconds of the engine's clock; the core has none
+    prompt_logprobs: PromptLogprobs | None = None  # of what the step computed of the prompt, if they were asked for
+    # What the core does not know and those around it add, in seconds of the engine's clock:
+    time: float | None = None  # when the step was over
+    scheduled_time: float | None = None  # when the request was first in a step
+    num_preemptions: int = 0
 
 
 # --- the KV cache -------------------------------------------------------------------------------------------------
@@ -87,6 +98,7 @@ class SamplingRow:
     """How a request samples its tokens. It travels once, when its request is new to the runner.
 
     token_ids: all tokens known by then, prompt and output, if penalties look at them; the runner keeps them up to date.
+    ending_token_ids: those that would end the request, if it has min_tokens.
     """
 
     params: SamplingParams
@@ -94,6 +106,7 @@ class SamplingRow:
     choice_index: int = 0
     num_prompt_tokens: int = 0
     token_ids: tuple[int, ...] = ()
+    ending_token_ids: tuple[int, ...] = ()
 
     @property
     def is_greedy(self) -> bool:
@@ -150,6 +163,8 @@ class StepInput:
     """Requests that the runner does not know, or no longer knows aright: whatever it has of that name goes."""
     new_block_ids: Mapping[str, tuple[BlockTable, ...]] = field(default_factory=dict)
     """By request, by group of layers: the block ids behind those that the runner has; of a new request, all."""
+    prompt_targets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By request: the prompt's tokens whose log-probabilities are wanted. The first rows of its chunk predict them."""
     finished_req_ids: tuple[str, ...] = ()
     """Requests that the runner knows and that ended since the last step: what is kept of them goes, first of all."""
     forget_all: bool = False
@@ -204,6 +219,7 @@ class StepOutput:
     tokens: dict[str, list[SampledToken]] = field(default_factory=dict)  # by request, in order; several after drafts
     kv: KVResult = KVResult()
     errors: dict[str, str] = field(default_factory=dict)  # by request: why no token can be sampled for it
+    prompt_logprobs: dict[str, PromptLogprobs] = field(default_factory=dict)  # by request
 
 
 # --- what the engine asks of a worker at start --------------------------------------------------------------------

@@ -83,7 +83,12 @@ def assert_idle(engine: LLMEngine) -> None:
     kv = engine.scheduler.kv_cache_manager
     assert kv.num_free_blocks == kv.num_usable_blocks
     assert all(block.ref_cnt == 0 for block in kv.block_pool.blocks)
-    maps = [kv._tables, engine.scheduler._requests, engine.core.runner._known, *vars(engine.output_processor).values()]
+    maps = [
+        kv._tables,
+        engine.scheduler._requests,
+        engine.core.runner_view._known,
+        *vars(engine.output_processor).values(),
+    ]
     assert not [each for each in maps if isinstance(each, dict) and each]
     assert not engine.scheduler.running
     assert not engine.scheduler.waiting
@@ -274,7 +279,7 @@ def test_trap_31_every_eos_id_ends_a_request(make_engine: MakeEngine) -> None:
     first = {token: tokens.index(token) for token in tokens}
     for token, index in first.items():
         engine = make_engine()
-        engine.eos_token_ids = frozenset((95, token))
+        engine.input_processor.eos_token_ids = frozenset((95, token))
         engine.add_request("a", PROMPT, dataclasses.replace(GREEDY, ignore_eos=False))
         choice = finish(engine)["a"].outputs[0]
         assert choice.token_ids == tokens[: index + 1]
@@ -282,7 +287,7 @@ def test_trap_31_every_eos_id_ends_a_request(make_engine: MakeEngine) -> None:
 
 
 def test_eos_ids_come_from_the_generation_config(checkpoint: Path, make_engine: MakeEngine) -> None:
-    assert make_engine().eos_token_ids == {7}
+    assert make_engine().input_processor.eos_token_ids == {7}
 
 
 def test_trap_33_finish_reason_is_length_at_max_tokens(make_engine: MakeEngine) -> None:

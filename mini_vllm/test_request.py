@@ -42,6 +42,10 @@ ALLOWED = {
     "repetition_penalty": (1e-6, 1e6),
     "logprobs": (None, 0, 20),
     "output_kind": ("cumulative", "delta", "final_only"),
+    "min_tokens": (0, 16),
+    "logit_bias": ((), ((0, -100.0), (7, 100.0))),
+    "allowed_token_ids": (None, (0,), [5, 7]),
+    "prompt_logprobs": (None, 0, 20),
 }
 REFUSED = {
     "max_tokens": (0, -1, 1.5, "1", True, None),
@@ -59,6 +63,10 @@ REFUSED = {
     "repetition_penalty": (0, 1e-9, 0.99e-6, -1, 2e6, math.inf, math.nan),
     "logprobs": (-1, 21, 1.0, True),
     "output_kind": ("all", 1, None, "DELTA"),
+    "min_tokens": (-1, 17, 1.5, None),
+    "logit_bias": ("x", 7, ((0, 101),), ((-1, 1.0),), ((0,),), ((0, math.nan),), tuple((i, 1.0) for i in range(1025))),
+    "allowed_token_ids": ((), "ab", (-1,), 7),
+    "prompt_logprobs": (-1, 21, 1.5, True),
 }
 
 
@@ -92,6 +100,12 @@ def test_trap_62_a_parameter_that_does_not_exist_is_refused() -> None:
         SamplingParams(zzz=5)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="best_of"):  # the same, as Python's own class of error
         SamplingParams(best_of=5)  # type: ignore[call-arg]
+
+
+def test_biases_may_be_a_mapping() -> None:
+    pairs = ((3, -1.0), (5, 2.0))
+    for given in ({5: 2, 3: -1.0}, [[5, 2.0], [3, -1]], pairs):
+        assert SamplingParams(logit_bias=given).logit_bias == pairs  # type: ignore[arg-type]
 
 
 def test_parameters_are_frozen_and_compare_by_value() -> None:

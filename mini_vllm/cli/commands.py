@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from mini_vllm import __version__
-from mini_vllm.cli import bench, calibrate, chat, demo, doctor, generate, simulate, trace
+from mini_vllm.cli import bench, calibrate, chat, demo, doctor, generate, serve, simulate, trace
 from mini_vllm.cli.common import command
 from mini_vllm.cli.exits import exit_status
 
@@ -37,6 +37,7 @@ for function in (
     demo.demo,
     generate.generate,
     chat.chat,
+    serve.serve,
     bench.bench,
     trace.trace,
     simulate.simulate,

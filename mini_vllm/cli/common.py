@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, fields, replace
@@ -130,7 +131,10 @@ class _DimHandler(logging.Handler):
         self.screen = screen
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.screen.print(legible(record.getMessage()), style="dim", markup=False, soft_wrap=True)
+        text = legible(record.getMessage())
+        if record.exc_info and record.exc_info[1] is not None:  # a fault, not a refusal
+            text += "\n" + "".join(traceback.format_exception(record.exc_info[1]))
+        self.screen.print(text, style="dim", markup=False, soft_wrap=True)
 
 
 def busy(text: str, screen: Console | None = None) -> AbstractContextManager[object]:

@@ -16,11 +16,22 @@ from io import TextIOWrapper
 from types import FrameType
 from typing import Any, TextIO
 
-from mini_vllm.errors import InvalidLogitsError, MiniVllmError, RequestFailedError, SchedulerStalledError
+from mini_vllm.errors import (
+    EngineDeadError,
+    InvalidLogitsError,
+    MiniVllmError,
+    RequestFailedError,
+    SchedulerStalledError,
+)
 from mini_vllm.observe.files import printable
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
-FAILURES = (InvalidLogitsError, RequestFailedError, SchedulerStalledError)  # no call is the cause of these
+FAILURES = (
+    EngineDeadError,
+    InvalidLogitsError,
+    RequestFailedError,
+    SchedulerStalledError,
+)  # no call is the cause of these
 MAX_LINE = 1000  # characters of a line of a message
 NEEDS_ENGINE = (
     "this command runs a model and needs {}, which is not installed.\n"

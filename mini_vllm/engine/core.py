@@ -33,11 +33,11 @@ class EngineCore:
         self.scheduler = scheduler
         self.executor = executor
         self.listeners: list[StepListener] = []
-        self.runner = RunnerView(scheduler)
+        self.runner_view = RunnerView(scheduler)
         self.num_steps = 0
         self.is_dead = False  # a call that changes the scheduler has raised
         self._starts: list[tuple[Request, int]] = []  # of the step: its requests, and how long their outputs were
-        self._ended: set[str] = set()  # by finish(), since the step was taken in
+        self._ended: set[str] = set()  # by a listener in after_update: no delta tells of them
 
     # --- requests come and go -------------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ class EngineCore:
         for request_id in request_ids:
             with self.changes("finish"):
                 request = self.scheduler.finish_request(request_id, reason)
-                self.runner.forget(request_id)
+                self.runner_view.forget(request_id)
                 self._ended.add(request_id)
                 if request is not None:
                     self._tell("after_finish", request)
@@ -89,8 +89,8 @@ class EngineCore:
             plan = self.scheduler.kv_cache_manager.begin_step()
             requests = chain(output.scheduled_requests, *output.sampling_along.values())
             self._starts = [(request, len(request.output_token_ids)) for request in requests]
-            has_work = output.num_scheduled_tokens or plan or self.runner.forget_all
-            step = self.runner.make_step_input(output, plan) if has_work else None
+            is_needed = output.num_scheduled_tokens or plan or self.runner_view.forget_all
+            step = self.runner_view.make_step_input(output, plan) if is_needed else None
             self._tell("after_schedule", output, plan)  # it may abort requests: what they get is dropped
             if step is not None:
                 return output, self._execute(step)
@@ -118,7 +118,7 @@ class EngineCore:
             token_ids = {name: [token.token_id for token in tokens] for name, tokens in result.tokens.items()}
             finished = self.scheduler.update_from_output(output, token_ids)
             for request in finished:
-                self.runner.forget(request.request_id)
+                self.runner_view.forget(request.request_id)
             self._ended.clear()
             self._tell("after_update", token_ids, [*finished, *failed])  # a listener may abort, and use an id again
             return [
@@ -128,10 +128,15 @@ class EngineCore:
                     request.finish_reason,
                     request.num_cached_tokens,
                     RequestFailedError(f"request {shown(name)}: {result.errors[name]}") if request in failed else None,
+                    result.prompt_logprobs.get(name),
                 )
                 for request, start in running
                 if request.request_id not in self._ended
-                and (len(request.output_token_ids) > start or request in failed)
+                and (
+                    len(request.output_token_ids) > start
+                    or request in failed
+                    or request.request_id in result.prompt_logprobs
+                )
             ]
 
     def fail_step(self, output: SchedulerOutput, error: Exception) -> list[TokenDelta]:
@@ -142,7 +147,7 @@ class EngineCore:
     def end_with_error(self, request: Request) -> None:
         """End a request, and let no request find what it has computed: the same K and V may spoil another request."""
         self.scheduler.finish_request(request.request_id, "error")
-        self.runner.forget(request.request_id)
+        self.runner_view.forget(request.request_id)
         request.num_computed_tokens = 0
         self.scheduler.kv_cache_manager.withdraw(request, request.num_tokens)
 
@@ -154,7 +159,7 @@ class EngineCore:
 
     @contextmanager
     def changes(self, what: str) -> Iterator[None]:
-        """Around what changes the scheduler: nothing after it has raised, unless it was to refuse a request."""
+        """Around what changes the scheduler. What raises in it kills the core, except for the refusal of a request."""
         if self.is_dead:
             raise EngineDeadError(f"{what}: the engine has stopped at an earlier error; LLMEngine.reset() begins again")
         try:

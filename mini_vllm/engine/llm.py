@@ -18,10 +18,11 @@ from rich.progress import Progress, TaskID
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.interrupts import Interrupts
-from mini_vllm.engine.llm_engine import LLMEngine, Message, make_child_ids
+from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.errors import EngineDeadError, InvalidParameterError
 from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams, ForkingScheduler
 from mini_vllm.frontend.chat_template import as_conversations
+from mini_vllm.frontend.input_processor import Message, make_child_ids
 from mini_vllm.frontend.output_processor import OnOutput, RequestOutput
 from mini_vllm.frontend.prompts import Prompt, as_batch, check_params, one_each
 from mini_vllm.kv_cache import KVCacheManager
@@ -180,7 +181,7 @@ class LLM:
             raise InvalidParameterError(f"beam_search needs scheduler='sequence_group', which forks; got {name!r}")
         num_tokens = max(min(params.max_tokens, scheduler.max_model_len - len(token_ids)), 1)
         child_ids = make_child_ids(request_id, params.beam_width)
-        search = BeamSearch(child_ids, params, num_tokens, engine.eos_token_ids, scheduler.fork_request)
+        search = BeamSearch(child_ids, params, num_tokens, engine.input_processor.eos_token_ids, scheduler.fork_request)
         engine.beam_searches[request_id] = search
         engine.add_request(request_id, token_ids, search.sampling_params)
         return search

@@ -1,63 +1,38 @@
 """LLMEngine: text on both sides of the engine core.
 
-A prompt becomes token ids and a Request; what the core brings back becomes text. Seeds are drawn here, stop strings are
-found here, and beams are steered here, so that the core knows none of them. Any scheduler and KV cache manager with the
-contract's names plug in. Source: vllm/v1/engine/llm_engine.py.
+The input processor makes Requests of a prompt, and the output processor makes text of what the core brings back. Stop
+strings are found here, and beams are steered here, so that the core knows none of them. Any scheduler and KV cache
+manager with the contract's names plug in. Source: vllm/v1/engine/llm_engine.py.
 """
 
 import logging
-import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, replace
 from functools import partial, wraps
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core import EngineCore
-from mini_vllm.errors import (
-    DuplicateRequestError,
-    EmptyPromptError,
-    EngineBusyError,
-    InvalidPromptError,
-    MiniVllmError,
-    TokenizerMissingError,
-    UnknownParameterError,
-    shown,
-)
+from mini_vllm.engine.core_factory import CoreFactory
+from mini_vllm.errors import DuplicateRequestError, EngineBusyError, MiniVllmError, shown
 from mini_vllm.frontend.beam_search import BeamSearch
-from mini_vllm.frontend.chat_template import ChatTemplateRenderer
+from mini_vllm.frontend.input_processor import InputProcessor, Message, ModelLimits
 from mini_vllm.frontend.output_processor import OnOutput, OutputProcessor, RequestOutput
-from mini_vllm.frontend.prompts import (
-    TextBound,
-    as_prompt,
-    check_params,
-    check_request_id,
-    check_text,
-    check_token_ids,
-)
+from mini_vllm.frontend.prompts import check_request_id
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
-from mini_vllm.models.config_fields import SAMPLING_FIELDS
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import SchedulerStats, StatsListener
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies import get_classes, make_scheduler, options_of
-from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import SchedulerInterface
 from mini_vllm.step import TokenDelta
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.local_executor import LocalExecutor
-from mini_vllm.worker.memory import plan_kv_cache
-from mini_vllm.worker.preemption_cost import with_preemption_cost
 
 logger = logging.getLogger("mini_vllm")
 
-Message = Mapping[str, Any]
-REQUEST_OPTIONS = ("priority", "arrival_time", "cache_salt")
 Method = TypeVar("Method", bound=Callable[..., Any])
 Result = TypeVar("Result")
 
@@ -105,43 +80,27 @@ class LLMEngine:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.clock = clock
-        path = resolve_model(config.model)
-        hf_config = load_hf_config(path)
-        self.tokenizer = load_tokenizer(path)
-        self.generation_config = load_generation_config(path)
-        self.eos_token_ids = find_eos_token_ids(self.generation_config, hf_config, self.tokenizer)
-        self.executor = executor = executor_cls(config)
-        info = executor.load()
-        self.vocab_size = info.vocab_size
-        options = asdict(config)
-        _, manager_cls = get_classes(options, scheduler_cls, kv_cache_manager_cls)
-        may_swap = "num_cpu_blocks" in options_of(manager_cls)
-        plan = plan_kv_cache(config, hf_config, info, executor.available_bytes, may_swap=may_swap)
-        self.kv_cache_plan = plan = replace(plan, layer_groups=manager_cls.layer_groups(info.kv_specs))
-        executor.allocate(plan)
-        self.config = config = with_preemption_cost(config, executor, plan)
-        self._scheduler_cls, self._kv_cache_manager_cls, self._core_cls = scheduler_cls, kv_cache_manager_cls, core_cls
-        self.text_bound = TextBound(self.tokenizer)
-        self.chat_templates = ChatTemplateRenderer(self.tokenizer)
-        self._seeds = random.Random(config.seed)
-        self._posts: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
-        self._is_stepping = False
-        self.lock = threading.RLock()  # held by the thread that is at work here
-        self._begin()
-        logger.info("%s: %s", config.model, executor)
-        logger.info("%s", plan)
-
-    def _begin(self, listeners: Sequence[StepListener] = ()) -> None:
-        """A scheduler, a KV cache manager and a core without requests."""
-        sizes = {name: getattr(self.kv_cache_plan, name) for name in ("num_blocks", "max_model_len", "num_cpu_blocks")}
-        scheduler = make_scheduler(
-            asdict(self.config) | sizes,
-            scheduler_cls=self._scheduler_cls,
-            kv_cache_manager_cls=self._kv_cache_manager_cls,
+        self._factory = CoreFactory(
+            config,
+            scheduler_cls=scheduler_cls,
+            kv_cache_manager_cls=kv_cache_manager_cls,
+            executor_cls=executor_cls,
+            core_cls=core_cls,
         )
-        core = self._core_cls(scheduler, self.executor)
-        core.runner.forget_all = hasattr(self, "core")  # the runner has what there was before
-        self._stats = StatsListener(scheduler)
+        self.config = self._factory.config
+        self.kv_cache_plan = self._factory.kv_cache_plan
+        self.executor = self._factory.executor
+        self.vocab_size = self._factory.model_info.vocab_size
+        self._posts: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
+        self.lock = threading.RLock()  # held by the thread that is at work here
+        core = self._factory.make()
+        limits = ModelLimits(self.vocab_size, core.scheduler.max_model_len, core.scheduler.num_slots)
+        self.input_processor = InputProcessor(config.model, config.seed, limits)
+        self._begin(core)
+
+    def _begin(self, core: EngineCore, listeners: Sequence[StepListener] = ()) -> None:
+        """Go on with a core that has no requests."""
+        self._stats = StatsListener(core.scheduler)
         core.listeners = [self._stats, *listeners]
         self.output_processor = OutputProcessor(self.tokenizer)
         self.beam_searches: dict[str, BeamSearch] = {}  # of requests whose choices are beams, until it is done
@@ -154,7 +113,12 @@ class LLMEngine:
 
         The model stays. So do the listeners, which see another scheduler from now on.
         """
-        self._begin([listener for listener in self.listeners if listener is not self._stats])
+        self._begin(self._factory.make(), [listener for listener in self.listeners if listener is not self._stats])
+
+    @property
+    def tokenizer(self) -> Any | None:
+        """The model's; None if the checkpoint has none."""
+        return self.input_processor.tokenizer
 
     @property
     def scheduler(self) -> SchedulerInterface:
@@ -190,66 +154,28 @@ class LLMEngine:
         n > 1 becomes n requests over the same prompt: the first computes it, the others find it in the prefix cache
         (vLLM V1's ParentRequest). Raises a RequestRefusedError; then nothing has changed.
         """
-        for name in request_options:
-            if name not in REQUEST_OPTIONS:
-                raise UnknownParameterError(
-                    f"unknown request option {shown(name)}; known: {', '.join(REQUEST_OPTIONS)}"
-                )
-        check_request_id(request_id)
-        check_params("sampling_params", sampling_params, SamplingParams)
-        token_ids = self._check_request(request_id, self.tokenize(prompt), sampling_params)
-        child_ids = make_child_ids(request_id, sampling_params.n)
-        for child_id in (request_id, *child_ids):
-            if self.output_processor.has_request(child_id):
-                raise DuplicateRequestError(f"request {shown(child_id)} is still in flight")
-        options = {"arrival_time": self.clock(), "eos_token_ids": self.eos_token_ids, **request_options}
-        params, seeds_before = sampling_params, self._seeds.getstate()
-        if params.seed is None:
-            params = replace(params, seed=self._seeds.getrandbits(64))
-        text = prompt if isinstance(prompt, str) else None
-        try:
-            requests = [Request(name, token_ids, params, choice_index=i, **options) for i, name in enumerate(child_ids)]
+        options = {"arrival_time": self.clock(), **request_options}
+        with self.input_processor.seeds_of_what_is_added():
+            requests = self.input_processor.process(request_id, prompt, sampling_params, **options)
+            child_ids = [request.request_id for request in requests]
+            for name in (request_id, *child_ids):
+                if self.output_processor.has_request(name):
+                    raise DuplicateRequestError(f"request {shown(name)} is still in flight")
             self.core.add(requests)
-            self.output_processor.add_request(
-                request_id, text, token_ids, params, child_ids, on_output, requests[0].arrival_time
-            )
-        except BaseException:
-            self._seeds.setstate(seeds_before)
-            raise
+            text = prompt if isinstance(prompt, str) else None
+            self.output_processor.add_request(request_id, text, requests, on_output)
 
-    def tokenize(self, prompt: str | Sequence[int], *, add_special_tokens: bool = True) -> list[int]:
-        """Token ids of a prompt; token ids pass as they are. A text that can never fit is refused before it is read."""
-        given = as_prompt(prompt)
-        if not isinstance(given, str):
-            return list(given)
-        if self.tokenizer is None:
-            raise TokenizerMissingError(f"{self.config.model} has no tokenizer: give the prompt as token ids")
-        self.text_bound.check(given, self.max_prompt_tokens)
-        check_text("prompt", given)
-        try:
-            return list(self.tokenizer.encode(given, add_special_tokens=add_special_tokens))
-        except Exception as error:  # of a class without a name, by tokenizers: a vocabulary without [UNK], for instance
-            raise InvalidPromptError(f"the tokenizer of {self.config.model} cannot read it: {shown(error)}") from error
+    def tokenize(self, prompt: str | Sequence[int]) -> list[int]:
+        """InputProcessor.tokenize."""
+        return self.input_processor.tokenize(prompt)
 
     def apply_chat_template(self, messages: Sequence[Message], **template_options: Any) -> list[int]:
-        """Token ids of a conversation, ready for the assistant's turn. template_options: see ChatTemplateRenderer.
-
-        Raises a ChatTemplateError.
-        """
-        return self.tokenize(self.chat_templates.render(messages, **template_options), add_special_tokens=False)
+        """InputProcessor.apply_chat_template."""
+        return self.input_processor.apply_chat_template(messages, **template_options)
 
     def default_sampling_params(self) -> SamplingParams:
-        """What the checkpoint's generation_config.json asks for, as vLLM reads it."""
-        found = self.generation_config
-        options = {ours: found[theirs] for theirs, ours in SAMPLING_FIELDS.items() if found.get(theirs) is not None}
-        if found.get("do_sample") is False:
-            options["temperature"] = 0.0
-        return SamplingParams(**options)
-
-    @property
-    def max_prompt_tokens(self) -> int:
-        """The longest prompt that the scheduler takes."""
-        return min(self.scheduler.max_model_len, self.scheduler.num_slots)
+        """InputProcessor.default_sampling_params."""
+        return self.input_processor.default_sampling_params()
 
     @one_thread
     def abort(self, request_id: str) -> None:
@@ -341,30 +267,3 @@ class LLMEngine:
         for request_id in [name for name, search in self.beam_searches.items() if search.is_done]:
             self.abort(request_id)
         return outputs
-
-    def _check_request(self, request_id: str, token_ids: list[int], params: SamplingParams) -> list[int]:
-        """The prompt's token ids, of which each is one of the model's."""
-        if not token_ids:
-            raise EmptyPromptError(f"request {shown(request_id)}: the prompt has 0 tokens, at least 1 is needed")
-        self.scheduler.check_prompt_len(request_id, len(token_ids), self.scheduler.max_model_len)
-        check_token_ids(request_id, "stop_token_ids", params.stop_token_ids, self.vocab_size)
-        if params.stop and self.tokenizer is None:
-            raise TokenizerMissingError(
-                f"{self.config.model} has no tokenizer: stop strings {shown(params.stop)} need one"
-            )
-        return check_token_ids(request_id, "prompt", token_ids, self.vocab_size)
-
-
-def make_child_ids(request_id: str, n: int) -> list[str]:
-    """The ids of a request's choices; one choice is the request itself."""
-    return [f"{index}_{request_id}" for index in range(n)] if n > 1 else [request_id]
-
-
-def find_eos_token_ids(generation_config: dict[str, Any], hf_config: Any, tokenizer: Any) -> frozenset[int]:
-    """All ids that end a text: a checkpoint may name several (generation_config), the tokenizer adds its own."""
-    found = generation_config.get("eos_token_id")
-    if found is None:
-        found = getattr(hf_config, "eos_token_id", None)
-    ids = set(found if isinstance(found, list | tuple) else [found])
-    ids.add(getattr(tokenizer, "eos_token_id", None))
-    return frozenset(token_id for token_id in ids if token_id is not None)

@@ -1,6 +1,6 @@
 """A step, one request at a time: how the engine finds out whose fault it is that steps fail."""
 
-from mini_vllm.step import SampledToken, StepInput, StepOutput
+from mini_vllm.step import PromptLogprobs, SampledToken, StepInput, StepOutput
 from mini_vllm.worker.executor import Executor
 
 NUM_TRIES = 4  # of each request: a fault that comes and goes is no request's
@@ -17,11 +17,14 @@ def execute_one_by_one(executor: Executor, step: StepInput) -> tuple[StepOutput,
     kv = executor.execute(first).result().kv
     tokens: dict[str, list[SampledToken]] = {}
     errors: dict[str, str] = {}
+    prompt_logprobs: dict[str, PromptLogprobs] = {}
     failed: dict[str, Exception] = {}
     for chunk in step.chunks():
         request_id = chunk.request_id
         names = {request_id, *(sample.request_id for sample in chunk.samples)}
-        part = StepInput.of([chunk], {name: row for name, row in step.new_rows.items() if name in names})
+        targets = {request_id: step.prompt_targets[request_id]} if request_id in step.prompt_targets else {}
+        rows = {name: row for name, row in step.new_rows.items() if name in names}
+        part = StepInput.of([chunk], rows, prompt_targets=targets)
         for _ in range(NUM_TRIES):
             try:
                 result = executor.execute(part).result()
@@ -31,5 +34,6 @@ def execute_one_by_one(executor: Executor, step: StepInput) -> tuple[StepOutput,
                 failed.pop(request_id, None)
                 tokens |= result.tokens
                 errors |= result.errors
+                prompt_logprobs |= result.prompt_logprobs
                 break
-    return StepOutput(tokens, kv, errors), failed
+    return StepOutput(tokens, kv, errors, prompt_logprobs), failed

@@ -71,7 +71,7 @@ class RecoveringCore(EngineCore):
             if self._failed:
                 self._num_failures = ALIKE  # they were found: those that remain are run one by one at once
             self._failed = {}
-            self.runner = RunnerView(self.scheduler, forget_all=True)  # how much of the step it has taken in is unknown
+            self.runner_view = RunnerView(self.scheduler, forget_all=True)  # what it has taken in is unknown
             self._ended.clear()
             self._tell("after_update", {}, (), failed=True)
         return [delta for delta in deltas if delta.request_id not in self._ended]

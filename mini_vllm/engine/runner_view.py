@@ -10,7 +10,7 @@ from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import SchedulerInterface, SchedulerOutput
 from mini_vllm.step import BlockTable, KVPlan, SamplingRow, StepInput
 
-KnownTable = tuple[int, ...]  # preemptions at the time, blocks in each group; () is no use
+KnownTable = tuple[int, ...]  # preemptions at the time, blocks in each group; (): send everything again
 
 
 class RunnerView:
@@ -42,6 +42,7 @@ class RunnerView:
         sample_rows: list[int] = []
         new_rows: dict[str, SamplingRow] = {}
         new_block_ids: dict[str, tuple[BlockTable, ...]] = {}
+        prompt_targets: dict[str, tuple[int, ...]] = {}
         starts: list[int] = []
         end = 0
         for request, n in zip(output.scheduled_requests, output.num_scheduled_tokens.values(), strict=True):
@@ -57,6 +58,9 @@ class RunnerView:
                     sample_rows += range(end - 1 - num_drafts, end - 1)
                 sample_req_ids.append(request_id)
                 sample_rows.append(end - 1)
+            if request.sampling_params.prompt_logprobs is not None and start + 1 < request.num_prompt_tokens:
+                last = min(start + n, request.num_prompt_tokens - 1)
+                prompt_targets[request_id] = tuple(request.prompt_token_ids[start + 1 : last + 1])
             table = (request.num_preemptions, *kv.get_num_blocks(request_id))
             old = known.get(request_id)
             if table != old:
@@ -84,6 +88,7 @@ class RunnerView:
             tuple(sample_rows),
             new_rows,
             new_block_ids,
+            prompt_targets,
             finished_req_ids,
             forget_all,
             plan,
@@ -94,4 +99,5 @@ def make_sampling_row(request: Request) -> SamplingRow:
     """How a request samples, for a runner that does not know it yet."""
     params = request.sampling_params
     token_ids = tuple(request.all_token_ids) if params.has_penalties else ()
-    return SamplingRow(params, params.seed or 0, request.choice_index, request.num_prompt_tokens, token_ids)
+    ending = tuple(request.eos_token_ids.union(params.stop_token_ids)) if params.min_tokens else ()
+    return SamplingRow(params, params.seed or 0, request.choice_index, request.num_prompt_tokens, token_ids, ending)

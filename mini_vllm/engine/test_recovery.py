@@ -156,7 +156,7 @@ def assert_idle(engine: LLMEngine) -> None:
     if hasattr(kv, "cpu_pool"):
         assert kv.cpu_pool.num_free_blocks == kv.num_cpu_blocks
     scheduler = engine.scheduler
-    maps = [kv._tables, scheduler._requests, scheduler.waiting, scheduler.running, engine.core.runner._known]
+    maps = [kv._tables, scheduler._requests, scheduler.waiting, scheduler.running, engine.core.runner_view._known]
     maps += [value for value in vars(engine.output_processor).values() if isinstance(value, dict | list)]
     maps += [engine.beam_searches]
     assert not any(maps), maps
@@ -723,7 +723,8 @@ def on_step(llm: LLM, call: Callable[[int], Any]) -> None:
 def test_ctrl_c_ends_a_call_after_the_step_and_a_second_one_at_once(what: str, presses: int, at: int) -> None:
     expected = tokens_of(make_llm("v1", core_cls=EngineCore).generate(PROMPTS, PARAMS))
     llm, before = make_llm("v1", core_cls=EngineCore), signal.getsignal(signal.SIGINT)
-    llm.engine.vocab_size = llm.engine.tokenizer.vocab_size
+    limits = llm.engine.input_processor.limits._replace(vocab_size=llm.engine.tokenizer.vocab_size)
+    llm.engine.input_processor.limits = limits
     steps: list[int] = []
 
     def interrupt(number: int) -> None:

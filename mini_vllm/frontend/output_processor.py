@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from mini_vllm.errors import RequestFailedError
+from mini_vllm.frontend.token_bytes import TokenBytes
 from mini_vllm.params import SamplingParams
-from mini_vllm.step import Logprob, TokenDelta
+from mini_vllm.request import Request
+from mini_vllm.step import Logprob, PromptLogprobs, TokenDelta
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # what a decoder makes of bytes that are no character, or not one yet
 MAX_PENDING = 8  # tokens that may wait for the rest of a character; UTF-8 needs at most 3 bytes of patience
@@ -39,6 +41,8 @@ class RequestMetrics:
     arrival_time: float = 0.0
     first_token_time: float | None = None  # TTFT is the time from arrival to this one
     last_token_time: float | None = None
+    scheduled_time: float | None = None  # when it was first in a step
+    num_preemptions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,30 @@ class RequestOutput:
     outputs: list[CompletionOutput]
     prompt: str | None = None
     metrics: RequestMetrics = RequestMetrics()
+    prompt_logprobs: list[dict[int, Logprob] | None] | None = None
+    """One for each token of the prompt, None for the first. Of deltas, the first has them."""
+
+    @staticmethod
+    def joined(deltas: "Sequence[RequestOutput]") -> "RequestOutput":
+        """Deltas of one request that followed each other, as one. A whole output, which is the only one, stays."""
+        if len(deltas) == 1:
+            return deltas[0]
+        choices: dict[int, list[CompletionOutput]] = {}
+        for delta in deltas:
+            for choice in delta.outputs:
+                choices.setdefault(choice.index, []).append(choice)
+        outputs = [
+            CompletionOutput(
+                index,
+                "".join(part.text for part in parts),
+                [token_id for part in parts for token_id in part.token_ids],
+                parts[-1].finish_reason,
+                None if parts[0].logprobs is None else [each for part in parts for each in part.logprobs or ()],
+                parts[-1].error,
+            )
+            for index, parts in sorted(choices.items())
+        ]
+        return replace(deltas[-1], outputs=outputs, prompt_logprobs=deltas[0].prompt_logprobs)
 
 
 OnOutput = Callable[[RequestOutput], None]
@@ -272,6 +300,7 @@ class _RequestState:
     on_output: OnOutput | None
     metrics: RequestMetrics
     num_cached_tokens: int = 0
+    prompt_logprobs: list[dict[int, Logprob] | None] | None = None
     is_being_told: bool = False
 
     @property
@@ -283,6 +312,9 @@ class _RequestState:
         if self.output_kind == "final_only" and not self.finished:
             return None
         is_delta = self.output_kind == "delta"
+        prompt_logprobs = self.prompt_logprobs
+        if is_delta:
+            self.prompt_logprobs = None  # they are told once
         return RequestOutput(
             self.request_id,
             self.prompt_token_ids,
@@ -291,6 +323,7 @@ class _RequestState:
             [choice.to_output(is_delta) for choice in self.choices.values() if choice.has_news or not is_delta],
             self.prompt,
             self.metrics,
+            prompt_logprobs,
         )
 
     def tell(self, output: RequestOutput | None) -> None:
@@ -312,12 +345,18 @@ class OutputProcessor:
 
     def __init__(self, tokenizer: Any | None) -> None:
         self._tokenizer = tokenizer
+        self.token_bytes = TokenBytes(tokenizer)
         self._requests: dict[str, _RequestState] = {}  # by request id
         self._parents: dict[str, _RequestState] = {}  # by child request id
 
     def has_request(self, request_id: str) -> bool:
         """Whether a request, or a child of one, has this id and is still in flight."""
         return request_id in self._requests or request_id in self._parents
+
+    def parent_of(self, child_id: str) -> str | None:
+        """The request of which this is a choice; None if it is none in flight."""
+        state = self._parents.get(child_id)
+        return None if state is None else state.request_id
 
     def get_child_ids(self, request_id: str) -> list[str]:
         """The ids of the choices of a request in flight; [] for one that is not."""
@@ -328,29 +367,23 @@ class OutputProcessor:
         self,
         request_id: str,
         prompt: str | None,
-        prompt_token_ids: Sequence[int],
-        params: SamplingParams,
-        child_ids: Sequence[str],
+        requests: Sequence[Request],
         on_output: OnOutput | None = None,
-        arrival_time: float = 0.0,
     ) -> None:
-        """A request whose choice i the engine computes as child_ids[i]; with one choice that may be request_id.
+        """A request whose choice i the engine computes as requests[i]; the one of one choice may have the same id.
 
         on_output: gets every output of the request, the last one also when it is aborted. vLLM: RequestOutputCollector.
         """
+        first, child_ids = requests[0], [request.request_id for request in requests]
         assert not any(self.has_request(name) for name in (request_id, *child_ids)), request_id
+        params = first.sampling_params
         choices, borders = {}, [find_borders(stop) for stop in params.stop]
         for index, child_id in enumerate(child_ids):
             detokenizer = IncrementalDetokenizer(self._tokenizer, params, borders)
             choices[child_id] = _Choice(index, detokenizer, None if params.logprobs is None else [])
+        metrics = RequestMetrics(first.arrival_time)
         state = _RequestState(
-            request_id,
-            prompt,
-            list(prompt_token_ids),
-            choices,
-            params.output_kind,
-            on_output,
-            RequestMetrics(arrival_time),
+            request_id, prompt, first.prompt_token_ids, choices, params.output_kind, on_output, metrics
         )
         self._requests[request_id] = state
         self._parents.update(dict.fromkeys(child_ids, state))
@@ -368,6 +401,8 @@ class OutputProcessor:
         stopped: list[str] = []
         for delta in deltas:
             state = self._parents.get(delta.request_id)
+            if state is not None and delta.prompt_logprobs is not None:
+                self._take_prompt_logprobs(state, delta.prompt_logprobs)
             if state is None or not (delta.tokens or delta.finish_reason):
                 continue
             choice = state.choices[delta.request_id]
@@ -377,8 +412,12 @@ class OutputProcessor:
                 state.num_cached_tokens = delta.num_cached_tokens
             if delta.tokens and delta.time is not None:
                 first = state.metrics.first_token_time
-                state.metrics = replace(
-                    state.metrics, first_token_time=delta.time if first is None else first, last_token_time=delta.time
+                state.metrics = RequestMetrics(
+                    state.metrics.arrival_time,
+                    delta.time if first is None else first,
+                    delta.time,
+                    delta.scheduled_time if state.metrics.scheduled_time is None else state.metrics.scheduled_time,
+                    max(state.metrics.num_preemptions, delta.num_preemptions),
                 )
             self._take_or_fail(state, choice, delta)
             if choice.finish_reason is not None and delta.finish_reason is None:
@@ -411,6 +450,12 @@ class OutputProcessor:
         state.tell(state.to_output())
         self._drop(state)
         return aborted
+
+    def _take_prompt_logprobs(self, state: _RequestState, found: PromptLogprobs) -> None:
+        """Put them in their place: a request that was preempted computes some of its prompt again."""
+        if state.prompt_logprobs is None:
+            state.prompt_logprobs = [None]
+        state.prompt_logprobs[found.start :] = [self._with_text(logprobs) for logprobs in found.logprobs]
 
     def _take_or_fail(self, state: _RequestState, choice: _Choice, delta: TokenDelta) -> None:
         """Add a delta to a choice. A tokenizer that fails on it ends the choice with an error."""
@@ -452,6 +497,6 @@ class OutputProcessor:
         if self._tokenizer is None:
             return logprobs
         return {
-            token_id: logprob._replace(decoded_token=self._tokenizer.decode([token_id]))
+            token_id: logprob._replace(decoded_token=self.token_bytes.text(token_id))
             for token_id, logprob in logprobs.items()
         }

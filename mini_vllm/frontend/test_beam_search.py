@@ -82,7 +82,7 @@ def test_transformers_finds_the_same_beams(checkpoint: Path, hf_random: Any) -> 
     llm = make_llm(checkpoint, block_size=4)
     num_early = 0
     for (penalty, early_stopping), eos in zip(RULES, itertools.cycle(eos_sets(llm)), strict=False):
-        llm.engine.eos_token_ids = frozenset(eos)
+        llm.engine.input_processor.eos_token_ids = frozenset(eos)
         params = BeamSearchParams(4, 14, length_penalty=penalty, early_stopping=early_stopping)
         for prompt, output in zip(PROMPTS, llm.beam_search(PROMPTS, params), strict=True):
             assert_same_beams(output, hf_beams(hf_random, prompt, params, list(eos)))
@@ -98,7 +98,7 @@ def test_transformers_finds_the_same_beams_by_every_rule(checkpoint: Path, hf_ra
     llm = make_llm(checkpoint, block_size=4)
     rng = random.Random(width)
     for (penalty, early_stopping), eos in itertools.product(RULES, eos_sets(llm)):
-        llm.engine.eos_token_ids = frozenset(eos)
+        llm.engine.input_processor.eos_token_ids = frozenset(eos)
         params = BeamSearchParams(width, rng.choice((1, 5, 20)), length_penalty=penalty, early_stopping=early_stopping)
         prompts = [[rng.randrange(96) for _ in range(rng.randint(1, 20))] for _ in range(8)]
         for prompt, output in zip(prompts, llm.beam_search(prompts, params), strict=True):
@@ -113,7 +113,7 @@ def test_transformers_finds_the_same_beams_on_the_bundled_model(hf_tiny: Any) ->
     ]
     params = BeamSearchParams(4, 24)
     for prompt, output in zip(prompts, llm.beam_search(prompts, params), strict=True):
-        assert_same_beams(output, hf_beams(hf_tiny, prompt, params, sorted(llm.engine.eos_token_ids)))
+        assert_same_beams(output, hf_beams(hf_tiny, prompt, params, sorted(llm.engine.input_processor.eos_token_ids)))
     assert output.sequences[0].text == llm._decode(output.sequences[0].token_ids) != ""
 
 
@@ -131,7 +131,7 @@ def assert_idle(llm: LLM) -> None:
     assert kv.num_free_blocks == kv.num_usable_blocks
     assert all(block.ref_cnt == 0 for block in kv.block_pool.blocks)
     assert kv.cpu_pool.num_free_blocks == kv.num_cpu_blocks  # type: ignore[attr-defined]
-    assert (engine.core.runner._known, engine.beam_searches, engine.output_processor._requests) == ({}, {}, {})
+    assert (engine.core.runner_view._known, engine.beam_searches, engine.output_processor._requests) == ({}, {}, {})
 
 
 @pytest.mark.parametrize(("num_cpu_blocks", "caching"), [(60, True), (0, False)])

@@ -365,8 +365,9 @@ def start(processor, request_id="r", prompt=(1, 2), n=1, on_output=None, **param
     """Add a request to the processor; returns its child requests."""
     sampling_params = SamplingParams(n=n, **{"max_tokens": 1000, **params})
     child_ids = [request_id] if n == 1 else [f"{i}_{request_id}" for i in range(n)]
-    processor.add_request(request_id, "prompt", prompt, sampling_params, child_ids, on_output)
-    return [Request(child_id, list(prompt), sampling_params, eos_token_ids=[EOS_ID]) for child_id in child_ids]
+    requests = [Request(child_id, list(prompt), sampling_params, eos_token_ids=[EOS_ID]) for child_id in child_ids]
+    processor.add_request(request_id, "prompt", requests, on_output)
+    return requests
 
 
 def feed(processor, request, token_ids, logprobs=None):

@@ -7,6 +7,7 @@ Source: vllm/v1/worker/gpu_model_runner.py (_update_states, _prepare_inputs, exe
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,10 +15,12 @@ from torch import Tensor
 from mini_vllm.attention import AttentionBackend, PagedAttention
 from mini_vllm.errors import ConnectorMissingError
 from mini_vllm.models import DecoderModel
-from mini_vllm.step import SampledToken, StepInput, StepOutput
+from mini_vllm.step import PromptLogprobs, SampledToken, StepInput, StepOutput
 from mini_vllm.worker.cache_engine import CacheEngine
 from mini_vllm.worker.input_batch import InputBatch, PackedStep
-from mini_vllm.worker.sampler import Sampler
+from mini_vllm.worker.sampler import Sampler, gather_logprobs
+
+PROMPT_ROWS = 64  # of logits, for the log-probabilities of a prompt
 
 
 class ModelRunner:
@@ -73,10 +76,27 @@ class ModelRunner:
             self.attention_backend, self.kv_caches, packed.metadata, self.model.attention_specs, self.layer_groups
         )
         hidden = self.model.forward(packed.input_ids, packed.metadata[0].positions, attend)
+        prompt_logprobs = self._prompt_logprobs(step, hidden) if step.prompt_targets else {}
         if not step.sample_req_ids:
-            return StepOutput()
+            return StepOutput(prompt_logprobs=prompt_logprobs)
         logits = self.model.compute_logits(hidden[packed.sample_rows])
-        return accept(step, self._sample(step, packed, logits))
+        return replace(accept(step, self._sample(step, packed, logits)), prompt_logprobs=prompt_logprobs)
+
+    def _prompt_logprobs(self, step: StepInput, hidden: Tensor) -> dict[str, PromptLogprobs]:
+        """How likely the tokens of prompts are. So many rows of logits at a time that a long prompt needs little."""
+        found, row = {}, 0
+        for request_id, start, n in zip(step.req_ids, step.num_computed_tokens, step.num_scheduled_tokens, strict=True):
+            targets, logprobs = step.prompt_targets.get(request_id, ()), []
+            for i in range(0, len(targets), PROMPT_ROWS):
+                part = targets[i : i + PROMPT_ROWS]
+                logits = self.model.compute_logits(hidden[row + i : row + i + len(part)])
+                k = self.batch.sampling_rows[request_id].params.prompt_logprobs
+                gathered = gather_logprobs(logits, part, [k] * len(part))
+                logprobs += [gathered[place] for place in range(len(part))]
+            if targets:
+                found[request_id] = PromptLogprobs(start + 1, logprobs)
+            row += n
+        return found
 
     def _sample(self, step: StepInput, packed: PackedStep, logits: Tensor) -> list[SampledToken | str]:
         rows = [self.batch.sampling_rows[request_id] for request_id in step.sample_req_ids]

@@ -44,14 +44,16 @@ class Sampler:
         assert logits.shape[0] == len(rows), (logits.shape, len(rows))
         groups: defaultdict[tuple[bool, bool], list[int]] = defaultdict(list)
         for i, row in enumerate(rows):
-            groups[row.is_greedy, row.params.has_penalties].append(i)
+            groups[row.is_greedy, row.params.changes_logits].append(i)
         token_ids = [0] * len(rows)
         bad: dict[int, str] = {}
-        for (is_greedy, is_penalised), indices in groups.items():
+        for (is_greedy, is_changed), indices in groups.items():
             chosen = [rows[i] for i in indices]
             part = logits if len(chosen) == len(rows) else logits[indices]
-            if is_penalised:
-                part = penalise(part, chosen, [known_token_ids[i] for i in indices])
+            if is_changed:
+                part = process_logits(part, chosen, [positions[i] for i in indices])
+                penalised = [n for n, row in enumerate(chosen) if row.params.has_penalties]
+                penalise(part, chosen, {n: known_token_ids[indices[n]] for n in penalised})
             peaks, tokens = part.max(-1)
             if not bool(peaks.isfinite().all()):  # a maximum tells it all: NaN passes on, -inf is that of -inf only
                 bad |= {i: _reason(logits[i], rows[i], peak) for i, peak in zip(indices, peaks, strict=True)}
@@ -99,14 +101,33 @@ def _reason(logits: torch.Tensor, row: SamplingRow, peak: torch.Tensor) -> str:
     return f"{cause}, it must be finite"
 
 
-def penalise(logits: torch.Tensor, rows: Sequence[SamplingRow], token_ids: Sequence[Sequence[int]]) -> torch.Tensor:
-    """A float32 copy of logits [R, V] with repetition, frequency and presence penalties (vLLM: apply_penalties).
+def process_logits(logits: torch.Tensor, rows: Sequence[SamplingRow], positions: Sequence[int]) -> torch.Tensor:
+    """A float32 copy of logits [R, V], in which each row is changed as its own request asks (vLLM: LogitsProcessor).
 
-    token_ids [R]: the tokens so far. Repetition looks at the prompt and the output, the other two at the output only.
-    Only seen tokens are touched.
+    What is done depends on the request and the position alone: nothing here has a state that a failed step could spoil.
     """
     logits = logits.to(torch.float32, copy=True)
-    for scores, row, tokens in zip(logits, rows, token_ids, strict=True):
+    for scores, row, position in zip(logits, rows, positions, strict=True):
+        params = row.params
+        if params.allowed_token_ids is not None:
+            forbidden = torch.ones_like(scores, dtype=torch.bool)
+            forbidden[list(params.allowed_token_ids)] = False
+            scores.masked_fill_(forbidden, -torch.inf)
+        if position - row.num_prompt_tokens < params.min_tokens:
+            scores[list(row.ending_token_ids)] = -torch.inf
+        for token_id, bias in params.logit_bias:
+            scores[token_id] += bias
+    return logits
+
+
+def penalise(logits: torch.Tensor, rows: Sequence[SamplingRow], token_ids: Mapping[int, Sequence[int]]) -> None:
+    """Repetition, frequency and presence penalties in rows of logits [R, V], in place (vLLM: apply_penalties).
+
+    token_ids: by row, the tokens so far. Repetition looks at the prompt and the output, the other two at the output
+    only. Only seen tokens are touched.
+    """
+    for n, tokens in token_ids.items():
+        scores, row = logits[n], rows[n]
         counts = Counter(tokens[row.num_prompt_tokens :])
         prompt = set(tokens[: row.num_prompt_tokens])
         seen = torch.tensor([*counts, *prompt - counts.keys()], dtype=torch.int64).to(logits.device)
@@ -115,7 +136,6 @@ def penalise(logits: torch.Tensor, rows: Sequence[SamplingRow], token_ids: Seque
         output, times = seen[: len(counts)], torch.tensor(list(counts.values()), dtype=torch.float32).to(logits.device)
         scores[output] -= row.params.frequency_penalty * times
         scores[output] -= row.params.presence_penalty
-    return logits
 
 
 # --- the candidates -----------------------------------------------------------------------------------------------

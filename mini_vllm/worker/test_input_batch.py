@@ -235,7 +235,7 @@ def test_the_runner_knows_what_the_scheduler_knows(options: dict[str, Any]) -> N
                 break
             core.step()
         assert not core.has_unfinished_requests()
-        view = core.runner
+        view = core.runner_view
         assert not view._known
         executor.batch.update(StepInput(finished_req_ids=tuple(view._finished_req_ids), forget_all=view.forget_all))
         assert not executor.batch.sampling_rows, "the runner remembers nobody who has finished"

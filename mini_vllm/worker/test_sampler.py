@@ -365,9 +365,9 @@ def test_penalties_are_the_plain_formula():
             prompt=prompt.tolist(),
             output=output.tolist(),
         )
-        assert penalise(torch.from_numpy(logits)[None], [row.how], [row.token_ids]).numpy()[0] == pytest.approx(
-            wanted, abs=1e-5
-        )
+        changed = torch.from_numpy(logits)[None].clone()
+        penalise(changed, [row.how], {0: row.token_ids})
+        assert changed.numpy()[0] == pytest.approx(wanted, abs=1e-5)
         assert sample(torch.from_numpy(logits)[None], [row]) == [int(wanted.argmax())]
 
 

@@ -110,7 +110,7 @@ FAULTS = [  # part of the tests' names, module, what stands there, the bug; in t
     ("faults_of_every_kind", "engine/recovery", "self.scheduler.kv_cache_manager.end_step(None)", "pass"),
     ("every_step_fail", "engine/recovery", "if self._num_failures < ALIKE:", "if True:"),
     ("finds_no_block", "engine/core", "self.scheduler.kv_cache_manager.withdraw(request, request.num_tokens)", "pass"),
-    ("runner_forgets", "engine/core", " or self.runner.forget_all\n", "\n"),
+    ("runner_forgets", "engine/core", " or self.runner_view.forget_all\n", "\n"),
     ("may_abort_and_add", "engine/core", "if request.request_id not in self._ended", "if True"),
     (
         "dead_engine",

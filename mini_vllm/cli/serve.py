@@ -1,0 +1,51 @@
+"""mini-vllm serve: the engine behind OpenAI's API."""
+
+import asyncio
+import logging
+from typing import Annotated
+
+import typer
+
+from mini_vllm.cli.common import _DimHandler, console
+from mini_vllm.config import EngineConfig
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")  # a server on these answers to no other name
+
+
+def serve(
+    config: EngineConfig,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any free one.")] = 8000,
+    served_model_name: Annotated[str | None, typer.Option(help="The model's name in the API.")] = None,
+    api_key: Annotated[list[str] | None, typer.Option(help="A key that clients need; may be given again.")] = None,
+    allowed_origin: Annotated[
+        list[str] | None, typer.Option(help="A page that may call from a browser, such as http://localhost:3000.")
+    ] = None,
+    max_queue: Annotated[int, typer.Option(min=1, help="Most choices that wait for their first token.")] = 1024,
+    queue_timeout: Annotated[float | None, typer.Option(min=0, help="Seconds to wait for a first token.")] = None,
+    request_timeout: Annotated[float | None, typer.Option(min=0, help="Seconds that a request may take.")] = None,
+    shutdown_timeout: Annotated[float, typer.Option(min=0, help="Seconds for what is in flight at the end.")] = 30,
+) -> None:
+    """Serve the model to OpenAI's clients, on this machine."""
+    logger = logging.getLogger("mini_vllm")
+    logger.handlers, logger.propagate = [_DimHandler(console(stderr=True))], False
+    logger.setLevel(logging.INFO)
+    from mini_vllm.serving.app import Server, ServerOptions
+    from mini_vllm.serving.async_engine import AsyncEngine
+    from mini_vllm.serving.run import run
+
+    name = served_model_name or config.model
+    options = ServerOptions(
+        name,
+        tuple(api_key or ()),
+        tuple(allowed_origin or ()),
+        LOOPBACK if host in LOOPBACK else (),
+        queue_timeout,
+        request_timeout,
+    )
+    server = Server(AsyncEngine(config, max_queue=max_queue, metrics_name=name), options)
+
+    def tell(opened: int) -> None:
+        console().print(f"{name} is served at http://{host}:{opened}/v1, Ctrl-C ends it", markup=False, soft_wrap=True)
+
+    asyncio.run(run(server, host=host, port=port, shutdown_timeout=shutdown_timeout, on_open=tell))

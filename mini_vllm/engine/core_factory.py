@@ -1,0 +1,64 @@
+"""CoreFactory: the model is loaded and the KV cache allocated once; then engine cores are made on them.
+
+Source: EngineCore.__init__ and _initialize_kv_caches in vllm/v1/engine/core.py.
+"""
+
+import logging
+from dataclasses import asdict, replace
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.core import EngineCore
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.models.checkpoint import load_hf_config, resolve_model
+from mini_vllm.policies import get_classes, make_scheduler, options_of
+from mini_vllm.scheduler_interface import SchedulerInterface
+from mini_vllm.worker.executor import Executor
+from mini_vllm.worker.local_executor import LocalExecutor
+from mini_vllm.worker.memory import plan_kv_cache
+from mini_vllm.worker.preemption_cost import with_preemption_cost
+
+logger = logging.getLogger("mini_vllm")
+
+
+class CoreFactory:
+    """Owns the executor. Classes: as in LLMEngine.
+
+    Raises a CheckpointError when the model cannot be loaded, InvalidParameterError for a bad config.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        scheduler_cls: type[SchedulerInterface] | None = None,
+        kv_cache_manager_cls: type[KVCacheManager] | None = None,
+        executor_cls: type[Executor] = LocalExecutor,
+        core_cls: type[EngineCore] = EngineCore,
+    ) -> None:
+        hf_config = load_hf_config(resolve_model(config.model))
+        self.executor = executor = executor_cls(config)
+        self.model_info = info = executor.load()
+        _, manager_cls = get_classes(asdict(config), scheduler_cls, kv_cache_manager_cls)
+        may_swap = "num_cpu_blocks" in options_of(manager_cls)
+        plan = plan_kv_cache(config, hf_config, info, executor.available_bytes, may_swap=may_swap)
+        self.kv_cache_plan = plan = replace(plan, layer_groups=manager_cls.layer_groups(info.kv_specs))
+        executor.allocate(plan)
+        self.config = with_preemption_cost(config, executor, plan)
+        self._scheduler_cls, self._kv_cache_manager_cls = scheduler_cls, kv_cache_manager_cls
+        self._core_cls = core_cls
+        self._is_first = True
+        logger.info("%s: %s", config.model, executor)
+        logger.info("%s", plan)
+
+    def make(self) -> EngineCore:
+        """A scheduler, a KV cache manager and a core without requests. An earlier core must not be used again."""
+        sizes = {name: getattr(self.kv_cache_plan, name) for name in ("num_blocks", "max_model_len", "num_cpu_blocks")}
+        scheduler = make_scheduler(
+            asdict(self.config) | sizes,
+            scheduler_cls=self._scheduler_cls,
+            kv_cache_manager_cls=self._kv_cache_manager_cls,
+        )
+        core = self._core_cls(scheduler, self.executor)
+        core.runner_view.forget_all = not self._is_first  # the runner has what there was before
+        self._is_first = False
+        return core

@@ -1,0 +1,181 @@
+"""What a caller gives becomes Requests of token ids: texts and conversations are read, and everything is checked.
+
+Called by LLMEngine, and by a server in a process that has no model: it knows of the model what is said to it.
+Source: vllm/v1/engine/input_processor.py (Processor).
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from mini_vllm.errors import (
+    EmptyPromptError,
+    InvalidPromptError,
+    PromptTooLongError,
+    TokenizerMissingError,
+    UnknownParameterError,
+    shown,
+)
+from mini_vllm.frontend.chat_template import ChatTemplateRenderer
+from mini_vllm.frontend.prompts import (
+    TextBound,
+    as_prompt,
+    check_params,
+    check_request_id,
+    check_text,
+    check_token_ids,
+)
+from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
+from mini_vllm.models.config_fields import SAMPLING_FIELDS
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import Request
+
+Message = Mapping[str, Any]
+REQUEST_OPTIONS = ("priority", "arrival_time", "cache_salt")
+
+
+class ModelLimits(NamedTuple):
+    """What the front must know of a model and its KV cache, which may be in another process. In tokens."""
+
+    vocab_size: int
+    max_model_len: int  # of prompt and output
+    num_slots: int  # of the KV cache
+
+    @property
+    def max_prompt_tokens(self) -> int:
+        """The longest prompt that the scheduler takes."""
+        return min(self.max_model_len, self.num_slots)
+
+
+class InputProcessor:
+    """Reads prompts for one model. model: as in EngineConfig. seed: from which requests without a seed get theirs."""
+
+    def __init__(self, model: str, seed: int, limits: ModelLimits) -> None:
+        path = resolve_model(model)
+        self.model = model
+        self.limits = limits
+        self.tokenizer = load_tokenizer(path)
+        self.generation_config = load_generation_config(path)
+        self.eos_token_ids = find_eos_token_ids(self.generation_config, load_hf_config(path), self.tokenizer)
+        self._text_bound = TextBound(self.tokenizer)
+        self._chat_templates = ChatTemplateRenderer(self.tokenizer)
+        self._seeds = random.Random(seed)
+
+    def process(
+        self,
+        request_id: str,
+        prompt: str | Sequence[int],
+        params: SamplingParams,
+        *,
+        arrival_time: float,
+        **options: Any,
+    ) -> list[Request]:
+        """The requests that compute the n choices of a prompt. options: priority, cache_salt.
+
+        Raises a RequestRefusedError, UnknownParameterError or InvalidParameterError.
+        """
+        for name in options:
+            if name not in REQUEST_OPTIONS:
+                known = ", ".join(REQUEST_OPTIONS)
+                raise UnknownParameterError(f"unknown request option {shown(name)}; known: {known}")
+        check_request_id(request_id)
+        check_params("sampling_params", params, SamplingParams)
+        token_ids = self._check(request_id, self.tokenize(prompt), params)
+        options |= {"arrival_time": arrival_time, "eos_token_ids": self.eos_token_ids}
+        if params.seed is None:
+            params = replace(params, seed=self._seeds.getrandbits(64))
+        if params.prompt_logprobs is not None:  # all of the prompt has to be computed: no block of others may serve
+            options["cache_salt"] = f"prompt_logprobs of {request_id} {options.get('cache_salt')}"
+        names = make_child_ids(request_id, params.n)
+        others = replace(params, prompt_logprobs=None)  # the first choice tells them for all
+        return [
+            Request(name, token_ids, others if i else params, choice_index=i, **options) for i, name in enumerate(names)
+        ]
+
+    @contextmanager
+    def seeds_of_what_is_added(self) -> Iterator[None]:
+        """Around process() and what adds its requests: one that is refused takes no seed from those that follow."""
+        before = self._seeds.getstate()
+        try:
+            yield
+        except BaseException:
+            self._seeds.setstate(before)
+            raise
+
+    def tokenize(self, prompt: str | Sequence[int], *, add_special_tokens: bool = True) -> list[int]:
+        """Token ids of a prompt; token ids pass as they are. A text that can never fit is refused before it is read."""
+        given = as_prompt(prompt)
+        if not isinstance(given, str):
+            return list(given)
+        if self.tokenizer is None:
+            raise TokenizerMissingError(f"{self.model} has no tokenizer: give the prompt as token ids")
+        self._text_bound.check(given, self.limits.max_prompt_tokens)
+        check_text("prompt", given)
+        try:
+            return list(self.tokenizer.encode(given, add_special_tokens=add_special_tokens))
+        except Exception as error:  # of a class without a name, by tokenizers: a vocabulary without [UNK], for instance
+            raise InvalidPromptError(f"the tokenizer of {self.model} cannot read it: {shown(error)}") from error
+
+    def detokenize(self, token_ids: Sequence[int]) -> str:
+        """The text of token ids, special tokens included. Raises TokenIdOutOfRangeError, TokenizerMissingError."""
+        ids = check_token_ids("detokenize", "tokens", token_ids, self.limits.vocab_size)
+        if self.tokenizer is None:
+            raise TokenizerMissingError(f"{self.model} has no tokenizer")
+        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def apply_chat_template(self, messages: Sequence[Message], **template_options: Any) -> list[int]:
+        """Token ids of a conversation, ready for the assistant's turn. template_options: see ChatTemplateRenderer.
+
+        Raises a ChatTemplateError.
+        """
+        return self.tokenize(self._chat_templates.render(messages, **template_options), add_special_tokens=False)
+
+    def default_sampling_params(self, **others: Any) -> SamplingParams:
+        """What the checkpoint's generation_config.json asks for, as vLLM reads it; others go before it."""
+        found = self.generation_config
+        options = {ours: found[theirs] for theirs, ours in SAMPLING_FIELDS.items() if found.get(theirs) is not None}
+        if found.get("do_sample") is False:
+            options["temperature"] = 0.0
+        return SamplingParams(**options | others)
+
+    def _check(self, request_id: str, token_ids: list[int], params: SamplingParams) -> list[int]:
+        """The prompt's token ids, of which each is one of the model's."""
+        if not token_ids:
+            raise EmptyPromptError(f"request {shown(request_id)}: the prompt has 0 tokens, at least 1 is needed")
+        check_prompt_len(request_id, len(token_ids), self.limits.max_model_len, self.limits.num_slots)
+        for name, ids in (
+            ("stop_token_ids", params.stop_token_ids),
+            ("allowed_token_ids", params.allowed_token_ids or ()),
+            ("logit_bias", [token_id for token_id, _ in params.logit_bias]),
+        ):
+            check_token_ids(request_id, name, ids, self.limits.vocab_size)
+        if params.stop and self.tokenizer is None:
+            raise TokenizerMissingError(f"{self.model} has no tokenizer: stop strings {shown(params.stop)} need one")
+        return check_token_ids(request_id, "prompt", token_ids, self.limits.vocab_size)
+
+
+def check_prompt_len(request_id: str, num_prompt_tokens: int, max_model_len: int, num_slots: int) -> None:
+    """Raises PromptTooLongError for a prompt that could never be computed."""
+    limit = min(max_model_len, num_slots)
+    if num_prompt_tokens > limit:
+        raise PromptTooLongError(
+            f"request {shown(request_id)}: the prompt has {num_prompt_tokens} tokens, "
+            f"at most {limit} fit (max_model_len {max_model_len}, KV cache {num_slots} tokens)"
+        )
+
+
+def make_child_ids(request_id: str, n: int) -> list[str]:
+    """The ids of a request's choices; one choice is the request itself."""
+    return [f"{index}_{request_id}" for index in range(n)] if n > 1 else [request_id]
+
+
+def find_eos_token_ids(generation_config: dict[str, Any], hf_config: Any, tokenizer: Any) -> frozenset[int]:
+    """All ids that end a text: a checkpoint may name several (generation_config), the tokenizer adds its own."""
+    found = generation_config.get("eos_token_id")
+    if found is None:
+        found = getattr(hf_config, "eos_token_id", None)
+    ids = set(found if isinstance(found, list | tuple) else [found])
+    ids.add(getattr(tokenizer, "eos_token_id", None))
+    return frozenset(token_id for token_id in ids if token_id is not None)

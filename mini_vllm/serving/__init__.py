@@ -1,0 +1,11 @@
+"""The engine as a service: the engine in a process of its own, and an HTTP server in front of it.
+
+In the order of a request:
+
+app.py             routes, keys, errors: HTTP on one side, AsyncEngine.generate() on the other
+protocol.py        what a client may send, and what it gets: OpenAI's shapes
+async_engine.py    one async iterator for each request; text is made here
+engine_client.py   how commands and events travel, to a thread or to a process
+messages.py        what crosses the boundary between the two processes
+engine_process.py  the busy loop: take every command, one step, one message out
+"""

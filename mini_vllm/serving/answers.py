@@ -1,0 +1,235 @@
+"""Answers on their way out: what an output of the engine is in OpenAI's shapes, whole or as chunks of a stream.
+
+Source: OpenAI's API reference; serving_chat.py and serving_completion.py in vllm/entrypoints/openai.
+"""
+
+import codecs
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
+from mini_vllm.frontend.token_bytes import TokenBytes
+from mini_vllm.serving.protocol import ChatCompletionRequest, CompletionRequest, SharedRequest
+from mini_vllm.step import Logprob
+
+LEAST_LOGPROB = -9999.0  # what -inf is in JSON, which has none
+Json = dict[str, Any]
+
+
+def event(data: Json) -> bytes:
+    """A server-sent event."""
+    return b"data: " + orjson.dumps(data) + b"\n\n"
+
+
+class Answer:
+    """What all answers have in common: the head, and the count of tokens. One for each HTTP request."""
+
+    kind = ""
+    chunk_kind = ""
+    prompt_field = ""  # of the request
+
+    def __init__(self, answer_id: str, created: int, model: str, asked: SharedRequest, token_bytes: TokenBytes) -> None:
+        self.id = answer_id
+        self._head = {"id": answer_id, "created": created, "model": model}
+        self._tells_usage = asked.stream_options is not None and asked.stream_options.include_usage
+        self._names = TokenNames(token_bytes)
+        self._prompts: dict[int, RequestOutput] = {}  # by prompt, its last output: it has the prompt's counts
+        self._num_tokens = 0
+
+    def whole(self, outputs: Iterable[tuple[int, RequestOutput]]) -> Json:
+        """The body of an answer that is not streamed. outputs: by prompt, in order."""
+        choices = [
+            self._choice(prompt, output, choice) for prompt, output in outputs for choice in self._count(prompt, output)
+        ]
+        return self._head | {"object": self.kind, "choices": choices, "usage": self._usage()}
+
+    def chunks(self, prompt: int, output: RequestOutput) -> list[Json]:
+        """The chunks of a delta: one for each choice."""
+        return [self._chunk([self._part(prompt, output, each)]) for each in self._count(prompt, output)]
+
+    def last_chunks(self) -> list[Json]:
+        """What stands behind all deltas: the usage, if it was asked for."""
+        return [self._chunk([]) | {"usage": self._usage()}] if self._tells_usage else []
+
+    def _count(self, prompt: int, output: RequestOutput) -> list[CompletionOutput]:
+        self._prompts[prompt] = output
+        self._num_tokens += sum(len(choice.token_ids) for choice in output.outputs)
+        return output.outputs
+
+    def _chunk(self, choices: list[Json]) -> Json:
+        usage = {"usage": None} if self._tells_usage else {}
+        return self._head | {"object": self.chunk_kind, "choices": choices} | usage
+
+    def _usage(self) -> Json:
+        num_prompt = sum(len(output.prompt_token_ids) for output in self._prompts.values())
+        num_cached = sum(output.num_cached_tokens for output in self._prompts.values())
+        return {
+            "prompt_tokens": num_prompt,
+            "completion_tokens": self._num_tokens,
+            "total_tokens": num_prompt + self._num_tokens,
+            "prompt_tokens_details": {"cached_tokens": num_cached},
+        }
+
+    def _choice(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
+        """A choice of a whole answer."""
+        raise NotImplementedError
+
+    def _part(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
+        """A choice of a chunk."""
+        raise NotImplementedError
+
+
+class ChatAnswer(Answer):
+    """A chat completion."""
+
+    kind, chunk_kind = "chat.completion", "chat.completion.chunk"
+    prompt_field = "messages"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        asked: ChatCompletionRequest = args[3]
+        self._num_top = asked.top_logprobs or 0
+        self._has_begun: set[int] = set()
+
+    def _choice(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
+        message = {"role": "assistant", "content": choice.text, "refusal": None}
+        return self._around({"message": message}, choice)
+
+    def _part(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
+        delta: Json = {"content": choice.text}
+        if choice.index not in self._has_begun:
+            self._has_begun.add(choice.index)
+            delta = {"role": "assistant"} | delta
+        return self._around({"delta": delta}, choice)
+
+    def _around(self, text: Json, choice: CompletionOutput) -> Json:
+        return (
+            {"index": choice.index} | text | {"logprobs": self._logprobs(choice), "finish_reason": choice.finish_reason}
+        )
+
+    def _logprobs(self, choice: CompletionOutput) -> Json | None:
+        if choice.logprobs is None:
+            return None
+        pairs = zip(choice.token_ids, choice.logprobs, strict=True)
+        return {"content": [self._entry(token_id, logprobs) for token_id, logprobs in pairs], "refusal": None}
+
+    def _entry(self, token_id: int, logprobs: dict[int, Logprob]) -> Json:
+        """One token. The end of a turn has no text and no bytes: joined, the bytes are the text."""
+        top = sorted(logprobs, key=lambda each: logprobs[each].rank)[: self._num_top]
+        data = self._names.shown_bytes(token_id)
+        return {
+            "token": data.decode(errors="replace"),
+            "logprob": finite(logprobs[token_id]) if token_id in logprobs else LEAST_LOGPROB,
+            "bytes": list(data),
+            "top_logprobs": [
+                {
+                    "token": self._names.text(each),
+                    "logprob": finite(logprobs[each]),
+                    "bytes": list(self._names.all_bytes(each)),
+                }
+                for each in top
+            ],
+        }
+
+
+class CompletionAnswer(Answer):
+    """A text completion. The choices of prompt i have the indices from i * n on."""
+
+    kind = chunk_kind = "text_completion"
+    prompt_field = "prompt"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._asked: CompletionRequest = args[3]
+        self._offsets: dict[int, TextOffset] = {}  # by index, in the text so far
+
+    def _choice(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
+        return self._part(prompt, output, choice)
+
+    def _part(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
+        index = prompt * (self._asked.n or 1) + choice.index
+        token_ids, logprobs, text = list(choice.token_ids), list(choice.logprobs or ()), choice.text
+        if self._asked.max_tokens == 0:  # one was generated, since the engine cannot do without
+            token_ids, logprobs, text = [], [], ""
+        ids, known = token_ids, [*logprobs]
+        is_first = index not in self._offsets
+        offset = self._offsets.setdefault(index, TextOffset())
+        entries: list[dict[int, Logprob] | None] = list(known)
+        if is_first and self._asked.echo:
+            ids = [*output.prompt_token_ids, *token_ids]
+            text = self._names.text_of(output) + text
+            entries = [*(output.prompt_logprobs or [None] * len(output.prompt_token_ids)), *known]
+        return {
+            "index": index,
+            "text": text,
+            "logprobs": None if self._asked.logprobs is None else self._logprobs(ids, entries, offset),
+            "finish_reason": choice.finish_reason,
+        }
+
+    def _logprobs(self, token_ids: list[int], entries: list[dict[int, Logprob] | None], offset: "TextOffset") -> Json:
+        num_top = self._asked.logprobs or 0
+        names: list[str] = []
+        found: list[float | None] = []
+        top: list[dict[str, float] | None] = []
+        offsets: list[int] = []
+        for token_id, logprobs in zip(token_ids, entries, strict=True):
+            names.append(self._names.text(token_id))
+            offsets.append(offset.before(self._names.shown_bytes(token_id)))
+            if logprobs is None:  # the first token of a prompt follows none
+                found.append(None)
+                top.append(None)
+                continue
+            best = sorted(logprobs, key=lambda each: logprobs[each].rank)[:num_top]
+            found.append(finite(logprobs[token_id]))
+            top.append({self._names.text(each): finite(logprobs[each]) for each in dict.fromkeys([*best, token_id])})
+        return {"tokens": names, "token_logprobs": found, "top_logprobs": top, "text_offset": offsets}
+
+
+class TokenNames:
+    """How tokens are shown."""
+
+    def __init__(self, token_bytes: TokenBytes) -> None:
+        self._bytes = token_bytes
+
+    def all_bytes(self, token_id: int) -> bytes:
+        """All that it stands for, a special token for its name."""
+        return self._bytes[token_id]
+
+    def shown_bytes(self, token_id: int) -> bytes:
+        """What it adds to a text: nothing, if it is a special token."""
+        return b"" if self._bytes.is_special(token_id) else self._bytes[token_id]
+
+    def text(self, token_id: int) -> str:
+        """A name that no other token has: of a part of a character, the bytes. OpenAI writes them so, too."""
+        data = self._bytes[token_id]
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
+
+    def text_of(self, output: RequestOutput) -> str:
+        """The prompt as text."""
+        if output.prompt is not None:
+            return output.prompt
+        return b"".join(map(self.shown_bytes, output.prompt_token_ids)).decode(errors="replace")
+
+
+class TextOffset:
+    """Where in a text each token begins, in characters. A part of a character begins where its character does."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._num_characters = 0
+
+    def before(self, data: bytes) -> int:
+        """Where a token of these bytes begins. Call it for each token in turn."""
+        at = self._num_characters
+        self._num_characters += len(self._decoder.decode(data))
+        return at
+
+
+def finite(logprob: Logprob) -> float:
+    """The number, which JSON can hold."""
+    return max(logprob.logprob, LEAST_LOGPROB)

@@ -1,0 +1,289 @@
+"""AsyncEngine: a request is an async iterator of what is new, and leaving it in any way ends the request.
+
+Texts become token ids here and token ids become text, stop strings included; the engine itself runs elsewhere
+(engine_process.py). Registration and submission are one act, without an await between them, so that nothing can come
+between. All methods belong to one event loop.
+Source: vllm/v1/engine/async_llm.py.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.errors import DuplicateRequestError, EngineDeadError, MiniVllmError, RequestFailedError, shown
+from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput
+from mini_vllm.params import SamplingParams
+from mini_vllm.serving.engine_client import EngineClient, ProcessClient, ThreadClient
+from mini_vllm.serving.messages import Add, Delta, Died, Event, Finish, Ready, StepDone
+from mini_vllm.serving.metrics import ServerMetrics
+from mini_vllm.step import TokenDelta
+
+if TYPE_CHECKING:
+    from mini_vllm.frontend.input_processor import InputProcessor
+
+
+class QueueFullError(MiniVllmError, RuntimeError):
+    """So many requests wait already that this one is refused. retry_after: seconds."""
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class QueueTimeoutError(MiniVllmError, RuntimeError):
+    """A request has waited too long for its first token."""
+
+
+class RequestTimeoutError(MiniVllmError, RuntimeError):
+    """A request has taken longer than the server allows."""
+
+
+class Stream:
+    """The outputs of one request that its reader has not fetched, as one: a slow reader holds its own text alone."""
+
+    def __init__(self) -> None:
+        self._outputs: list[RequestOutput] = []
+        self._has_news = asyncio.Event()
+        self._error: Exception | None = None
+
+    def put(self, output: RequestOutput) -> None:
+        self._outputs.append(output)
+        self._has_news.set()
+
+    def fail(self, error: Exception) -> None:
+        self._error = error
+        self._has_news.set()
+
+    async def get(self) -> RequestOutput:
+        await self._has_news.wait()
+        self._has_news.clear()
+        if self._error is not None:
+            raise self._error
+        outputs, self._outputs = self._outputs, []
+        return RequestOutput.joined(outputs)
+
+
+class AsyncEngine:
+    """The front of an engine. Wait for start() before any request; close() ends what runs.
+
+    in_process: run the engine in a thread and not in a process. max_queue: choices that may wait for their first token.
+    metrics_name: the model's name in the metrics.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        in_process: bool = False,
+        max_queue: int = 1024,
+        metrics_name: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.config = config
+        self.max_queue = max_queue
+        self.clock = clock
+        self.is_dead = False
+        self.why_dead = ""
+        self.metrics = ServerMetrics(metrics_name or config.model)
+        self.listeners: list[Callable[[StepDone, list[RequestOutput]], None]] = []
+        self.last: StepDone | None = None  # how the engine stood when it spoke last
+        self._client_cls: type[ThreadClient] | type[ProcessClient] = ThreadClient if in_process else ProcessClient
+        self._client: EngineClient | None = None
+        self._streams: dict[str, Stream] = {}
+        self._waiting: dict[str, int] = {}  # by request that has no token yet: its choices
+        self._first_tokens: deque[float] = deque(maxlen=64)  # when the last choices got their first tokens
+
+    async def start(self) -> None:
+        """Load the model. Raises EngineDeadError with the reason if it cannot be loaded."""
+        self._loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[Ready] = self._loop.create_future()
+        self._client = self._client_cls(self.config, self._in_loop(self._on_event), self._in_loop(self._on_death))
+        if self._client_cls is ThreadClient:
+            await asyncio.wait([self._ready])  # two threads must not import the same library at once
+        reading = asyncio.to_thread(make_input_processor, self.config)
+        ready, processor = await asyncio.gather(self._ready, reading, return_exceptions=True)
+        if isinstance(ready, BaseException):
+            raise ready
+        if isinstance(processor, BaseException):
+            raise EngineDeadError(f"the tokenizer cannot be loaded: {processor}") from processor
+        self.facts = ready.facts
+        self.input_processor = processor
+        processor.limits = processor.limits._replace(
+            vocab_size=ready.vocab_size, max_model_len=ready.max_model_len, num_slots=ready.num_slots
+        )
+        self.output_processor = OutputProcessor(processor.tokenizer)
+
+    async def close(self, timeout: float = 10) -> None:
+        """Stop the engine; requests in flight get an error."""
+        if self._client is not None:
+            await asyncio.to_thread(self._client.close, timeout)
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    async def generate(
+        self, request_id: str, prompt: str | Sequence[int], params: SamplingParams, **options: Any
+    ) -> AsyncGenerator[RequestOutput]:
+        """What is new of a request, as params.output_kind says, until it is finished. options: priority, cache_salt.
+
+        Leaving the iterator aborts the request: use contextlib.aclosing. Raises a RequestRefusedError or QueueFullError
+        before the first output, RequestFailedError or EngineDeadError when it or the engine fails.
+        """
+        stream = Stream()
+        child_ids = self._submit(request_id, prompt, params, stream, options)
+        try:
+            is_finished = False
+            while not is_finished:
+                output = await stream.get()
+                is_finished = output.finished
+                if is_finished:
+                    self.metrics.ended(request_id, child_ids, output.outputs[-1].finish_reason or "abort")
+                yield output
+        finally:
+            self.abort(request_id)
+            self.metrics.ended(request_id, child_ids, "abort")
+
+    def _submit(
+        self,
+        request_id: str,
+        prompt: str | Sequence[int],
+        params: SamplingParams,
+        stream: Stream,
+        options: dict[str, Any],
+    ) -> list[str]:
+        """Check, register and send a request, or raise and change nothing. Returns the ids of its choices."""
+        if self.is_dead:
+            raise EngineDeadError(f"the engine has stopped: {self.why_dead}")
+        assert self._client is not None
+        self.check_queue(params.n)
+        with self.input_processor.seeds_of_what_is_added():
+            requests = self.input_processor.process(request_id, prompt, params, arrival_time=self.clock(), **options)
+            for name in (request_id, *(request.request_id for request in requests)):
+                if self.output_processor.has_request(name):
+                    raise DuplicateRequestError(f"request {shown(name)} is still in flight")
+            self.output_processor.add_request(
+                request_id, prompt if isinstance(prompt, str) else None, requests, stream.put
+            )
+        self._streams[request_id] = stream
+        self._waiting[request_id] = len(requests)
+        self._client.send(Add.of(requests))
+        self.metrics.started(request_id, len(requests[0].prompt_token_ids), requests[0].arrival_time)
+        return [request.request_id for request in requests]
+
+    def check_queue(self, num_choices: int) -> None:
+        """Raises QueueFullError unless so many more may wait."""
+        num_waiting = self.num_waiting
+        if num_waiting + num_choices > self.max_queue:
+            raise QueueFullError(
+                f"{num_waiting} choices wait for their first token and {num_choices} more do not fit: at most "
+                f"{self.max_queue} may wait",
+                self._seconds_to_wait(num_waiting),
+            )
+
+    @property
+    def num_waiting(self) -> int:
+        """Choices without a token."""
+        return sum(self._waiting.values())
+
+    def _seconds_to_wait(self, num_waiting: int) -> int:
+        """How long the queue takes at the rate of late."""
+        if len(self._first_tokens) < 2:
+            return 1
+        seconds = max(self.clock() - self._first_tokens[0], 1e-3)
+        return max(1, min(60, round(num_waiting * seconds / len(self._first_tokens))))
+
+    def abort(self, request_id: str) -> None:
+        """End a request at once, in whatever state it is. One that has ended is ignored."""
+        stream = self._streams.pop(request_id, None)
+        self._waiting.pop(request_id, None)
+        if stream is not None and (child_ids := self.output_processor.abort(request_id)):
+            self._send(Finish(child_ids, "abort"))
+
+    def _send(self, command: Finish) -> None:
+        if self._client is not None and not self.is_dead:
+            self._client.send(command)
+
+    def abort_all(self) -> None:
+        """End every request in flight; their readers get a last output with finish reason "abort"."""
+        for request_id in list(self._streams):
+            if child_ids := self.output_processor.abort(request_id):
+                self._send(Finish(child_ids, "abort"))
+
+    @property
+    def request_ids(self) -> list[str]:
+        """Of the requests in flight."""
+        return list(self._streams)
+
+    # --- events ---------------------------------------------------------------------------------------------------
+
+    def _in_loop(self, function: Callable[..., None]) -> Callable[..., None]:
+        """The function, to be called from any thread."""
+
+        def call(*args: Any) -> None:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(function, *args)
+
+        return call
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, Ready):
+            self._ready.set_result(event)
+        elif isinstance(event, Died):
+            self.why_dead = event.error
+        else:
+            self._take_in(event)
+
+    def _take_in(self, done: StepDone) -> None:
+        """Make text of what a step brought, and give each stream its own."""
+        self.last = done
+        self.metrics.stepped(done)
+        for delta in done.deltas:
+            self._count(delta)
+        outputs, stopped = self.output_processor.process([to_token_delta(delta) for delta in done.deltas])
+        if stopped:
+            self._send(Finish(stopped, "stop"))
+        for listener in self.listeners:
+            listener(done, outputs)
+
+    def _count(self, delta: Delta) -> None:
+        request_id = self.output_processor.parent_of(delta.request_id)
+        if request_id is None:
+            return
+        self.metrics.took(request_id, delta)
+        if request_id in self._waiting:
+            num_choices = self._waiting.pop(request_id)
+            self._first_tokens.extend([delta.time] * num_choices)
+
+    def _on_death(self) -> None:
+        self.is_dead = True
+        self.why_dead = self.why_dead or "its process has ended"
+        error = EngineDeadError(f"the engine has stopped: {self.why_dead}")
+        if not self._ready.done():
+            self._ready.set_exception(error)
+        for stream in self._streams.values():
+            stream.fail(error)
+
+
+def to_token_delta(delta: Delta) -> TokenDelta:
+    """As the output processor knows it."""
+    error = None if delta.error is None else RequestFailedError(delta.error)
+    return TokenDelta(
+        delta.request_id,
+        delta.tokens,
+        delta.finish_reason,
+        delta.num_cached_tokens,
+        error,
+        delta.prompt_logprobs,
+        delta.time,
+        delta.scheduled_time,
+        delta.num_preemptions,
+    )
+
+
+def make_input_processor(config: EngineConfig) -> "InputProcessor":
+    """One that does not know the model's limits yet. Its import takes seconds, in which the engine loads the model."""
+    from mini_vllm.frontend.input_processor import InputProcessor, ModelLimits
+
+    return InputProcessor(config.model, config.seed, ModelLimits(0, 0, 0))

@@ -1,0 +1,110 @@
+"""A live server for tests: uvicorn in a thread, the engine in another one, on a free port of this machine."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import uvicorn
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.serving.app import Server, ServerOptions
+from mini_vllm.serving.async_engine import AsyncEngine
+from mini_vllm.serving.engine_client import ThreadClient
+
+
+class LiveServer:
+    """A server that runs until stop(). **options: of AsyncEngine and ServerOptions; config: of the engine."""
+
+    def __init__(self, config: dict[str, Any], options: dict[str, Any], server_options: dict[str, Any]) -> None:
+        self.engine = AsyncEngine(EngineConfig("tiny", device="cpu", **config), in_process=True, **options)
+        self.server = Server(self.engine, ServerOptions(**{"served_model_name": "tiny", **server_options}))
+        self._web = uvicorn.Server(
+            uvicorn.Config(self.server, port=0, loop="asyncio", http="h11", lifespan="on", log_level="warning")
+        )
+        self._is_open = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        self._thread.start()
+        assert self._is_open.wait(60), "the server has not started"
+
+    async def _run(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        serving = asyncio.create_task(self._web.serve())
+        while not (self._web.started and (self.server.is_ready or self.engine.is_dead)):
+            await asyncio.sleep(0.01)
+        self.port = self._web.servers[0].sockets[0].getsockname()[1]
+        self._is_open.set()
+        await serving
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def core(self) -> Any:
+        """The engine core, which the thread of the engine owns: look at it when it is idle."""
+        client = self.engine._client
+        assert isinstance(client, ThreadClient)
+        return client.loop.core
+
+    def in_loop(self, function: Callable[[], Any]) -> Any:
+        """Call a function where the server runs."""
+
+        async def call() -> Any:
+            return function()
+
+        return asyncio.run_coroutine_threadsafe(call(), self.loop).result(60)
+
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        """Wait until something holds in the loop; a minute is for ever."""
+
+        async def wait() -> None:
+            while not holds():
+                await asyncio.sleep(0.005)
+
+        try:
+            asyncio.run_coroutine_threadsafe(wait(), self.loop).result(60)
+        except TimeoutError:
+            raise AssertionError(f"it never came to this: {what}") from None
+
+    def assert_idle(self) -> None:
+        """No request, block, stream or row is held."""
+        self.until(lambda: self.server.num_in_flight == 0 and not self.core.has_unfinished_requests(), "idle")
+        engine, core = self.engine, self.core
+        kv = core.scheduler.kv_cache_manager
+        assert kv.num_free_blocks == kv.num_usable_blocks
+        assert (engine.request_ids, engine.num_waiting, kv._tables, core.scheduler._requests) == ([], 0, {}, {})
+        assert not any(value for value in vars(engine.output_processor).values() if isinstance(value, dict))
+
+    def stop(self) -> None:
+        self._web.should_exit = True
+        self._thread.join(60)
+        assert not self._thread.is_alive(), "the server has not ended"
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., LiveServer]]:
+    """Makes servers: serve(config, options of AsyncEngine, options of the server)."""
+    made: list[LiveServer] = []
+
+    def make(
+        config: dict[str, Any] | None = None,
+        options: dict[str, Any] | None = None,
+        server_options: dict[str, Any] | None = None,
+    ) -> LiveServer:
+        made.append(LiveServer(config or {"num_kv_blocks": 200}, options or {}, server_options or {}))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.stop()
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[LiveServer]:
+    """One server for the tests of a file that leave it as it was."""
+    server = LiveServer({"num_kv_blocks": 200}, {}, {})
+    yield server
+    server.assert_idle()
+    server.stop()

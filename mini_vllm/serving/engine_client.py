@@ -1,0 +1,127 @@
+"""The front's end of the engine: how commands and events travel, to a thread or to a process.
+
+The front needs no torch: what runs the model is imported where it runs.
+Source: vllm/v1/engine/core_client.py.
+"""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+import msgspec
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.errors import MiniVllmError
+from mini_vllm.serving.messages import Command, Died, Event, Stop
+
+
+class EngineClient(Protocol):
+    """The front's end of a transport. on_event is called in any thread, on_death once, when no more events come."""
+
+    def send(self, command: Command) -> None:
+        """Never waits for the engine."""
+
+    def close(self, timeout: float) -> None:
+        """Stop the engine, and wait for its end; after `timeout` seconds it is killed."""
+
+
+class ThreadClient:
+    """The loop in a thread of this process."""
+
+    def __init__(self, config: EngineConfig, on_event: Callable[[Event], None], on_death: Callable[[], None]) -> None:
+        self._commands: SimpleQueue[Command] = SimpleQueue()
+        self._on_event, self._on_death = on_event, on_death
+        self._thread = threading.Thread(target=self._run, args=(config,), name="engine", daemon=True)
+        self._thread.start()
+
+    def _run(self, config: EngineConfig) -> None:
+        from mini_vllm.serving.engine_process import EngineLoop
+
+        try:
+            self.loop = EngineLoop(config)
+            self.loop.run(self._take, self._on_event)
+        except MiniVllmError as error:
+            self._on_event(Died(f"{type(error).__name__}: {error}"))
+        finally:
+            self._on_death()
+
+    def _take(self, wait: bool) -> list[Command]:
+        taken = [self._commands.get()] if wait else []
+        while not self._commands.empty():
+            taken.append(self._commands.get())
+        return taken
+
+    def send(self, command: Command) -> None:
+        self._commands.put(command)
+
+    def close(self, timeout: float) -> None:
+        self._commands.put(Stop())
+        self._thread.join(timeout)
+
+
+class ProcessClient:
+    """The loop in a process of its own, over two pipes of one direction each.
+
+    A thread writes, so that a full pipe holds up no event loop; another one reads, and tells when the process is gone.
+    """
+
+    def __init__(self, config: EngineConfig, on_event: Callable[[Event], None], on_death: Callable[[], None]) -> None:
+        context = multiprocessing.get_context("spawn")
+        commands, self._writer = context.Pipe(duplex=False)
+        self._reader, events = context.Pipe(duplex=False)
+        options = {**asdict(config), "model": os.fspath(config.model)}
+        self._process: SpawnProcess = context.Process(
+            target=_engine_main, args=(options, commands, events), name="mini-vllm engine", daemon=True
+        )
+        self._process.start()
+        commands.close()
+        events.close()
+        self._commands: SimpleQueue[Command | None] = SimpleQueue()
+        self._on_event, self._on_death = on_event, on_death
+        threading.Thread(target=self._write, name="to the engine", daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, name="from the engine", daemon=True)
+        self._listener.start()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the engine process."""
+        return self._process.pid
+
+    def send(self, command: Command) -> None:
+        self._commands.put(command)
+
+    def close(self, timeout: float) -> None:
+        self._commands.put(Stop())
+        self._process.join(timeout)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._commands.put(None)
+        self._listener.join()
+
+    def _write(self) -> None:
+        encode = msgspec.msgpack.Encoder().encode
+        with suppress(OSError):  # the process is gone, which the listener tells
+            while (command := self._commands.get()) is not None:
+                self._writer.send_bytes(encode(command))
+
+    def _listen(self) -> None:
+        decode = msgspec.msgpack.Decoder(Event).decode
+        try:
+            while True:
+                self._on_event(decode(self._reader.recv_bytes()))
+        except (EOFError, OSError):
+            self._on_death()
+
+
+def _engine_main(options: dict[str, Any], commands: Connection, events: Connection) -> None:
+    from mini_vllm.serving.engine_process import engine_main
+
+    engine_main(options, commands, events)

@@ -1,0 +1,173 @@
+"""The busy loop around an engine core: take every command, one step, one message out.
+
+It runs in a process of its own, so that no token waits for a socket and no socket for a token; or in a thread, for
+tests and labs: the same loop, another transport. Only what a device raises is tried again (RecoveringCore). Any other
+error ends the loop, since half a step is no state to go on from.
+Source: EngineCoreProc.run_busy_loop in vllm/v1/engine/core.py.
+"""
+
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.core_factory import CoreFactory
+from mini_vllm.engine.recovery import RecoveringCore
+from mini_vllm.errors import MiniVllmError, shown
+from mini_vllm.observe.listener import StepListener
+from mini_vllm.observe.stats import StatsListener
+from mini_vllm.request import Request
+from mini_vllm.scheduler_interface import SchedulerOutput
+from mini_vllm.serving.messages import Add, Command, Delta, Died, Event, Finish, Ready, StepDone, StepPlan, Stop
+from mini_vllm.step import KVPlan, TokenDelta
+
+logger = logging.getLogger("mini_vllm")
+
+Take = Callable[[bool], list[Command]]  # take(wait): the commands that are there; with wait, at least one
+Send = Callable[[Event], None]
+
+
+class Planner(StepListener):
+    """Notes what each step computes, and when a request was scheduled for the first time."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.plan: StepPlan | None = None
+        self.scheduled_times: dict[str, float] = {}  # of requests that are unfinished
+        self.num_preemptions: dict[str, int] = {}
+        self._num_steps = 0
+
+    def after_schedule(self, output: SchedulerOutput, plan: KVPlan) -> None:
+        now, participants, num_expected = self._clock(), [], 0
+        for request in output.scheduled_requests:
+            name, n = request.request_id, output.num_scheduled_tokens[request.request_id]
+            self.scheduled_times.setdefault(name, now)
+            self.num_preemptions[name] = request.num_preemptions
+            participants.append((name, bucket_of(request), n))
+            num_expected += request.num_computed_tokens + n >= request.num_tokens
+        self._num_steps += 1
+        is_uniform = bool(participants) and all(n == 1 for _, _, n in participants)
+        graph = f"decode {len(participants)}" if is_uniform else ""
+        self.plan = StepPlan(self._num_steps, participants, num_expected, graph)
+
+    def after_finish(self, request: Request) -> None:
+        self.forget(request.request_id)
+
+    def forget(self, request_id: str) -> None:
+        self.scheduled_times.pop(request_id, None)
+        self.num_preemptions.pop(request_id, None)
+
+
+def bucket_of(request: Request) -> str:
+    """Why a request is in a step: it computes its prompt, or what it has lost by a preemption, or its next token."""
+    if request.num_computed_tokens + 1 >= request.num_tokens and request.output_token_ids:
+        return "decode"
+    return "resumed" if request.num_preemptions else "prefill"
+
+
+class EngineLoop:
+    """An engine core that commands steer. One thread runs it.
+
+    Raises what CoreFactory raises.
+    """
+
+    def __init__(self, config: EngineConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        factory = CoreFactory(config, core_cls=RecoveringCore)
+        self.clock = clock
+        self.executor = factory.executor
+        self.core = factory.make()
+        self._stats = StatsListener(self.core.scheduler)
+        self._planner = Planner(clock)
+        self.core.listeners = [self._stats, self._planner]
+        scheduler = self.core.scheduler
+        facts = [f"{config.model}: {factory.executor}", str(factory.kv_cache_plan)]
+        self.ready = Ready(factory.model_info.vocab_size, scheduler.max_model_len, scheduler.num_slots, facts)
+
+    def run(self, take: Take, send: Send) -> None:
+        """Until a Stop. What the engine raises is sent as Died, and raised."""
+        try:
+            send(self.ready)
+            while True:
+                refused: list[Delta] = []
+                for command in take(not self.core.has_unfinished_requests()):
+                    if isinstance(command, Stop):
+                        return
+                    refused += self._obey(command)
+                if self.core.has_unfinished_requests():
+                    deltas = [self._to_delta(delta) for delta in self.core.step()]
+                    send(self._state([*refused, *deltas], self._stats.last, self._planner.plan))
+                else:
+                    send(self._state(refused, None, None))
+        except Exception as error:
+            logger.exception("the engine has stopped")
+            with suppress(OSError):
+                send(Died(f"{type(error).__name__}: {shown(error)}"))
+            raise
+        finally:
+            self.executor.shutdown()
+
+    def _obey(self, command: Add | Finish) -> list[Delta]:
+        """Do it. The deltas say which requests were refused; the front has checked them, so there are few."""
+        if isinstance(command, Finish):
+            self.core.finish(command.request_ids, command.reason)
+            return []
+        try:
+            self.core.add(command.requests())
+        except MiniVllmError as error:
+            return [
+                Delta(name, [], "error", 0, str(error), None, self.clock(), None, 0) for name in command.request_ids
+            ]
+        return []
+
+    def _to_delta(self, delta: TokenDelta) -> Delta:
+        name = delta.request_id
+        times, counts = self._planner.scheduled_times, self._planner.num_preemptions
+        error = None if delta.error is None else str(delta.error)
+        told = (self.clock(), times.get(name), counts.get(name, 0))
+        if delta.finish_reason is not None:
+            self._planner.forget(name)
+        return Delta(
+            name, delta.tokens, delta.finish_reason, delta.num_cached_tokens, error, delta.prompt_logprobs, *told
+        )
+
+    def _state(self, deltas: list[Delta], stats: Any, plan: StepPlan | None) -> StepDone:
+        scheduler = self.core.scheduler
+        usage = scheduler.kv_cache_manager.usage
+        return StepDone(deltas, stats, plan, len(scheduler.running), len(scheduler.waiting), usage)
+
+
+def engine_main(options: Mapping[str, Any], commands: Connection, events: Connection) -> None:
+    """The engine process, from its first line to its last. It ends when the front does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group, and the front says what to do
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Command).decode
+
+    def take(wait: bool) -> list[Command]:
+        taken: list[Command] = []
+        try:
+            while commands.poll(None if wait and not taken else 0):
+                taken.append(decode(commands.recv_bytes()))
+        except EOFError:  # the front is gone
+            taken.append(Stop())
+        return taken
+
+    def send(event: Event) -> None:
+        events.send_bytes(encode(event))
+
+    try:
+        EngineLoop(EngineConfig(**options)).run(take, send)
+    except BrokenPipeError:  # the front is gone
+        pass
+    except MiniVllmError as error:
+        with suppress(OSError):
+            send(Died(f"{type(error).__name__}: {error}"))
+        sys.exit(1)
+    except Exception:  # it was logged and sent
+        sys.exit(1)

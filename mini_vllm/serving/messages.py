@@ -1,0 +1,137 @@
+"""What crosses the boundary between the front process and the engine process: commands there, events back.
+
+Token ids only, no text and no pickle: msgpack, which msgspec checks against these types when it reads.
+Source: EngineCoreRequest, EngineCoreOutputs and EngineCoreRequestType in vllm/v1/engine/__init__.py.
+"""
+
+from dataclasses import fields
+
+import msgspec
+
+from mini_vllm.observe.stats import SchedulerStats
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import Request
+from mini_vllm.step import PromptLogprobs, SampledToken
+
+
+class Message(msgspec.Struct, tag=True, array_like=True):
+    """Base of all: a tagged array."""
+
+
+# --- commands -----------------------------------------------------------------------------------------------------
+
+
+class Add(Message):
+    """The choices of one prompt, one request id each."""
+
+    request_ids: list[str]
+    prompt_token_ids: list[int]
+    sampling_params: dict[str, object]
+    eos_token_ids: list[int]
+    arrival_time: float
+    priority: int
+    cache_salt: str | None
+
+    @classmethod
+    def of(cls, requests: list[Request]) -> "Add":
+        """The command that adds these requests, which differ in nothing but their ids and places."""
+        first = requests[0]
+        return cls(
+            [request.request_id for request in requests],
+            first.prompt_token_ids,
+            {field.name: getattr(first.sampling_params, field.name) for field in fields(SamplingParams)},
+            sorted(first.eos_token_ids),
+            first.arrival_time,
+            first.priority,
+            first.cache_salt,
+        )
+
+    def requests(self) -> list[Request]:
+        """The requests again."""
+        params = SamplingParams(**self.sampling_params)  # type: ignore[arg-type]
+        return [
+            Request(
+                request_id,
+                self.prompt_token_ids,
+                params,
+                eos_token_ids=self.eos_token_ids,
+                priority=self.priority,
+                arrival_time=self.arrival_time,
+                cache_salt=self.cache_salt,
+                choice_index=index,
+            )
+            for index, request_id in enumerate(self.request_ids)
+        ]
+
+
+class Finish(Message):
+    """End requests: "abort", or "stop" when a stop string was seen. Unknown ids are ignored."""
+
+    request_ids: list[str]
+    reason: str
+
+
+class Stop(Message):
+    """End the process."""
+
+
+Command = Add | Finish | Stop
+
+
+# --- events -------------------------------------------------------------------------------------------------------
+
+
+class Ready(Message):
+    """The model is loaded. Sizes in tokens; facts: what the log says of model and KV cache."""
+
+    vocab_size: int
+    max_model_len: int
+    num_slots: int
+    facts: list[str]
+
+
+class Delta(Message):
+    """A TokenDelta as it travels, with the request's times so far, in seconds of the monotonic clock."""
+
+    request_id: str
+    tokens: list[SampledToken]
+    finish_reason: str | None
+    num_cached_tokens: int
+    error: str | None
+    prompt_logprobs: PromptLogprobs | None
+    time: float
+    scheduled_time: float | None
+    num_preemptions: int
+
+
+class StepPlan(Message):
+    """What a step computes. participants: (request id, bucket, tokens); a bucket is prefill, decode or resumed.
+
+    num_expected: how many requests are to get tokens. graph: "decode 8" for a step of one token for each of 8 requests,
+    which a CUDA graph could replay; "" for any other.
+    """
+
+    step: int
+    participants: list[tuple[str, str, int]]
+    num_expected: int
+    graph: str
+
+
+class StepDone(Message):
+    """What one step brought, and how the engine stands after it; without a step, how it stands now."""
+
+    deltas: list[Delta]
+    stats: SchedulerStats | None
+    plan: StepPlan | None
+    num_running: int
+    num_waiting: int
+    kv_cache_usage: float
+
+
+class Died(Message):
+    """The engine has raised. The process ends."""
+
+    error: str
+
+
+Event = Ready | StepDone | Died

@@ -1,0 +1,133 @@
+"""What GET /metrics tells, under vLLM's names, so that dashboards for vLLM show this server, too.
+
+A request is counted once, whatever its n, when its last token was read or when it was aborted. Gauges are those of the
+last word of the engine, which speaks after each step and after each abort: 0 when it is idle.
+Source: vllm/v1/metrics/loggers.py (PrometheusStatLogger), vllm/v1/metrics/stats.py.
+"""
+
+from dataclasses import dataclass
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from mini_vllm.serving.messages import Delta, StepDone
+
+__all__ = ["CONTENT_TYPE_LATEST", "ServerMetrics"]
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+HISTOGRAMS = {
+    "time_to_first_token_seconds": "From the arrival of a request to its first token.",
+    "inter_token_latency_seconds": "Between two steps that gave a choice tokens.",
+    "e2e_request_latency_seconds": "From the arrival of a request to its last token.",
+    "request_queue_time_seconds": "From the arrival of a request to its first step.",
+    "request_prefill_time_seconds": "From the first step of a request to its first token.",
+    "request_decode_time_seconds": "From the first token of a request to its last.",
+}
+COUNTERS = {
+    "prompt_tokens": "Tokens of prompts, of requests with a token.",
+    "generation_tokens": "Tokens that were generated.",
+    "num_preemptions": "Requests that gave their blocks back.",
+    "prefix_cache_queries": "Tokens that were looked up in the prefix cache.",
+    "prefix_cache_hits": "Tokens that were found there.",
+}
+GAUGES = {
+    "num_requests_running": "Requests that hold blocks.",
+    "num_requests_waiting": "Requests that wait for blocks or a place.",
+    "kv_cache_usage_perc": "The share of the KV cache that is held, from 0 to 1.",
+}
+
+
+@dataclass(slots=True)
+class Flight:
+    """A request on its way. Times in seconds of the engine's clock."""
+
+    num_prompt_tokens: int
+    arrival_time: float
+    scheduled_time: float | None = None
+    first_token_time: float | None = None
+    last_token_time: float | None = None
+
+
+class ServerMetrics:
+    """The figures of one server. Its event loop calls it."""
+
+    def __init__(self, model_name: str) -> None:
+        self._registry = CollectorRegistry()
+        names = ["model_name"]
+        self._histograms = {
+            name: Histogram(f"vllm:{name}", text, names, registry=self._registry, buckets=SECONDS).labels(model_name)
+            for name, text in HISTOGRAMS.items()
+        }
+        self._counters = {
+            name: Counter(f"vllm:{name}", text, names, registry=self._registry).labels(model_name)
+            for name, text in COUNTERS.items()
+        }
+        self._gauges = {
+            name: Gauge(f"vllm:{name}", text, names, registry=self._registry).labels(model_name)
+            for name, text in GAUGES.items()
+        }
+        text, labels = "Requests that have ended.", [*names, "finished_reason"]
+        self._success = Counter("vllm:request_success", text, labels, registry=self._registry)
+        self._model_name = model_name
+        for reason in ("stop", "length", "abort", "error"):
+            self._success.labels(model_name, reason)
+        self._flights: dict[str, Flight] = {}
+        self._last_times: dict[str, float] = {}  # by choice: when its last token came
+
+    def started(self, request_id: str, num_prompt_tokens: int, arrival_time: float) -> None:
+        """A request was sent to the engine."""
+        self._flights[request_id] = Flight(num_prompt_tokens, arrival_time)
+
+    def stepped(self, done: StepDone) -> None:
+        """The engine has spoken."""
+        self._gauges["num_requests_running"].set(done.num_running)
+        self._gauges["num_requests_waiting"].set(done.num_waiting)
+        self._gauges["kv_cache_usage_perc"].set(done.kv_cache_usage)
+        if done.stats is not None:
+            self._counters["num_preemptions"].inc(done.stats.num_preempted_reqs)
+            self._counters["prefix_cache_queries"].inc(done.stats.prefix_cache_queries)
+            self._counters["prefix_cache_hits"].inc(done.stats.prefix_cache_hits)
+
+    def took(self, request_id: str, delta: Delta) -> None:
+        """A choice of a request has got something."""
+        flight = self._flights.get(request_id)
+        if flight is None or not delta.tokens:
+            return
+        self._counters["generation_tokens"].inc(len(delta.tokens))
+        if flight.scheduled_time is None:
+            flight.scheduled_time = delta.scheduled_time
+        if flight.first_token_time is None:
+            flight.first_token_time = delta.time
+            self._counters["prompt_tokens"].inc(flight.num_prompt_tokens)
+            self._histograms["time_to_first_token_seconds"].observe(delta.time - flight.arrival_time)
+        before = self._last_times.get(delta.request_id)
+        if before is not None:
+            self._histograms["inter_token_latency_seconds"].observe(delta.time - before)
+        flight.last_token_time = delta.time
+        if delta.finish_reason is None:
+            self._last_times[delta.request_id] = delta.time
+        else:
+            self._last_times.pop(delta.request_id, None)
+
+    def ended(self, request_id: str, child_ids: list[str], reason: str) -> None:
+        """A request is over. It may be said several times, and the first counts."""
+        flight = self._flights.pop(request_id, None)
+        if flight is None:
+            return
+        for child_id in child_ids:
+            self._last_times.pop(child_id, None)
+        self._success.labels(self._model_name, reason).inc()
+        scheduled, first, last = flight.scheduled_time, flight.first_token_time, flight.last_token_time
+        if first is None or last is None:
+            return
+        scheduled = first if scheduled is None else scheduled
+        for name, seconds in (
+            ("e2e_request_latency_seconds", last - flight.arrival_time),
+            ("request_queue_time_seconds", scheduled - flight.arrival_time),
+            ("request_prefill_time_seconds", first - scheduled),
+            ("request_decode_time_seconds", last - first),
+        ):
+            self._histograms[name].observe(max(seconds, 0.0))
+
+    def render(self) -> bytes:
+        """All figures, in Prometheus' text format."""
+        return generate_latest(self._registry)

@@ -1,0 +1,245 @@
+"""What a client may send and what it gets, in OpenAI's shapes.
+
+Requests are strict: a field that is not here, true for 1, or a value beyond its limit is refused with the field's name.
+Source: OpenAI's API reference; vllm/entrypoints/openai/protocol.py for the fields that OpenAI does not have.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from mini_vllm.errors import shown
+from mini_vllm.params import SamplingParams
+
+ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+class ApiError(Exception):
+    """An answer that says no. param: the field at fault; code: what a program may look for."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers or {}
+        kind = "server_error" if status >= 500 else ERROR_TYPES.get(status, "invalid_request_error")
+        self.body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+class Strict(BaseModel):
+    """Base of what a client sends."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def as_biases(given: dict[str, float]) -> dict[int, float]:
+    """The biases by token id. Raises ApiError for a key that is none."""
+    for key in given:
+        if not key.isascii() or not key.isdigit() or len(key) > 10:
+            raise ApiError(400, f"logit_bias: a key must be a token id, got {shown(key)}", param="logit_bias")
+    if len(given) > SamplingParams.MAX_BIASES:
+        message = f"logit_bias has {len(given)} entries, at most {SamplingParams.MAX_BIASES} are allowed"
+        raise ApiError(400, message, param="logit_bias")
+    return {int(key): bias for key, bias in given.items()}
+
+
+class StreamOptions(Strict):
+    """include_usage: the last chunk of a stream tells the usage."""
+
+    include_usage: bool = False
+
+
+Stop = str | Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=4)]
+TokenId = Annotated[int, Field(ge=0)]
+MAX_PROMPTS = 1024
+Prompts = Field(min_length=1, max_length=1 << 20)
+
+
+class ModelRequest(Strict):
+    """What every request may say: for which model it is. None is as good as absent."""
+
+    model: str | None = None
+
+
+class SharedRequest(ModelRequest):
+    """The fields of chats and completions."""
+
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Field(ge=1, le=SamplingParams.MAX_N)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1)] | None = None
+    """0 and -1 keep all."""
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    """What is added to the logits of tokens, by token id as text."""
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    seed: Annotated[int, Field(ge=-(1 << 63), le=(1 << 64) - 1)] | None = None
+    stop: Stop | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    ignore_eos: bool | None = None
+    user: str | None = None
+    """The client's name for its user. The server does not look at it."""
+    cache_salt: Annotated[str, Field(min_length=1)] | None = None
+    """Requests with other salts share no blocks with this one."""
+    priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = None
+    """Lower is sooner, with --policy priority."""
+
+    @field_validator("stop")
+    @classmethod
+    def _not_empty(cls, stop: Stop | None) -> Stop | None:
+        if stop == "":
+            raise ValueError("must not be empty")
+        return stop
+
+    def sampling_options(self) -> dict[str, Any]:
+        """What of the fields is one of SamplingParams."""
+        names = (
+            *("n", "temperature", "top_p", "min_p", "seed", "presence_penalty", "frequency_penalty"),
+            *("repetition_penalty", "ignore_eos"),
+        )
+        options = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.logit_bias is not None:
+            options["logit_bias"] = as_biases(self.logit_bias)
+        if self.top_k is not None:
+            options["top_k"] = max(self.top_k, 0)
+        if self.stop is not None:
+            options["stop"] = self.stop if isinstance(self.stop, str) else tuple(self.stop)
+        return options
+
+    def request_options(self) -> dict[str, Any]:
+        """What of the fields is an option of the request."""
+        options = {"cache_salt": self.cache_salt, "priority": self.priority}
+        return {name: value for name, value in options.items() if value is not None}
+
+
+class TextPart(Strict):
+    """A part of a message. There are no others than text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(Strict):
+    """One message of a conversation; "developer" is OpenAI's newer word for "system"."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[TextPart] | None = None
+    name: str | None = None
+
+    def for_template(self) -> dict[str, Any]:
+        """As chat templates know messages."""
+        role = "system" if self.role == "developer" else self.role
+        content = self.content
+        text = "\n".join(part.text for part in content) if isinstance(content, list) else content or ""
+        return {"role": role, "content": text} | ({} if self.name is None else {"name": self.name})
+
+
+class ChatCompletionRequest(SharedRequest):
+    """The body of POST /v1/chat/completions."""
+
+    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    """The newer name of max_tokens. Absent: what fits."""
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
+
+    def sampling_options(self) -> dict[str, Any]:
+        options = super().sampling_options()
+        if self.top_logprobs is not None and not self.logprobs:
+            raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
+        if self.logprobs:
+            options["logprobs"] = self.top_logprobs or 0
+        return options
+
+    @property
+    def asked_max_tokens(self) -> int | None:
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+
+class CompletionRequest(SharedRequest):
+    """The body of POST /v1/completions. prompt: a text, token ids, or a list of these."""
+
+    prompt: str | Annotated[list[str] | list[TokenId] | list[Annotated[list[TokenId], Field(min_length=1)]], Prompts]
+    max_tokens: Annotated[int, Field(ge=0)] | None = None
+    """Absent: 16. 0 only with echo."""
+    echo: bool | None = None
+    """Whether the prompt stands before the completion, its tokens among the logprobs."""
+    logprobs: Annotated[int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
+
+    @property
+    def prompts(self) -> list[str | list[int]]:
+        """The prompts, one or several."""
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        if isinstance(self.prompt[0], int):
+            return [[each for each in self.prompt if isinstance(each, int)]]
+        return [each for each in self.prompt if not isinstance(each, int)]
+
+    def sampling_options(self) -> dict[str, Any]:
+        options = super().sampling_options()
+        if self.max_tokens == 0 and not self.echo:
+            raise ApiError(400, "max_tokens must be at least 1 without echo, got 0", param="max_tokens")
+        if self.logprobs is not None:
+            options["logprobs"] = self.logprobs
+            if self.echo:
+                options["prompt_logprobs"] = self.logprobs
+        return options
+
+
+class TokenizeRequest(ModelRequest):
+    """The body of POST /tokenize: a text or a conversation. Source: vllm's TokenizeCompletionRequest."""
+
+    prompt: str | None = None
+    messages: Annotated[list[ChatMessage], Field(min_length=1)] | None = None
+    add_special_tokens: bool = True
+    add_generation_prompt: bool = True
+    return_token_strs: bool | None = None
+
+
+class DetokenizeRequest(ModelRequest):
+    """The body of POST /detokenize."""
+
+    tokens: list[TokenId]
+
+
+def parse(kind: type[ModelRequest], body: object) -> Any:
+    """The body of a request as one of these. Raises ApiError that names the field, the value and the limit."""
+    try:
+        request = kind.model_validate(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        param = _path(first["loc"])
+        if first["type"] == "extra_forbidden":
+            message = f"{param} is no field that this server knows"
+        elif first["type"] == "missing":
+            message = f"{param} is missing"
+        else:
+            message = f"{param}: {first['msg']}, got {shown(first['input'])}"
+        raise ApiError(400, message, param=param or None) from None
+    if isinstance(request, TokenizeRequest) and (request.prompt is None) == (request.messages is None):
+        raise ApiError(400, "one of prompt and messages must be given", param="prompt")
+    if isinstance(request, SharedRequest) and request.stream_options is not None and not request.stream:
+        raise ApiError(400, "stream_options needs stream: true", param="stream_options")
+    return request
+
+
+def _path(loc: tuple[int | str, ...]) -> str:
+    """messages[0].role; of a value of several possible types what pydantic adds is left out."""
+    path = ""
+    for part in loc:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part.isidentifier() and part not in ("str", "int", "float", "bool", "list"):
+            path += f".{part}" if path else part
+    return path

@@ -1,0 +1,87 @@
+"""A server from its first signal to its last: uvicorn around the application, and an end without loss.
+
+At SIGTERM or Ctrl-C the port stays open, so that /health and new requests are answered with 503 while those in flight
+finish. What is not over at the deadline ends with finish reason "abort". A second signal ends everything at once.
+"""
+
+import asyncio
+import logging
+import math
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from mini_vllm.errors import EngineDeadError
+from mini_vllm.serving.app import Server
+
+logger = logging.getLogger("mini_vllm")
+
+GRACE = 3.0  # seconds that a server whose engine has died goes on to say so
+POLL = 0.05
+
+
+class _Uvicorn(uvicorn.Server):
+    """It leaves signals alone: they are run()'s."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    @property
+    def port(self) -> int:
+        """The port that was opened, also when the system chose it."""
+        return int(self.servers[0].sockets[0].getsockname()[1])
+
+
+async def run(
+    server: Server,
+    *,
+    host: str,
+    port: int,
+    shutdown_timeout: float,
+    on_open: Callable[[int], None],
+) -> None:
+    """Serve until a signal. on_open: gets the port when it is open and the model is loaded.
+
+    Raises EngineDeadError if the engine cannot start or has died, OSError if the port cannot be opened.
+    """
+    config = uvicorn.Config(
+        server, host=host, port=port, loop="asyncio", http="h11", lifespan="on", log_level="warning", access_log=False
+    )
+    web = _Uvicorn(config)
+    signals: list[int] = []
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signals.append, number)
+    serving = asyncio.create_task(web.serve())
+    try:
+        await _until(lambda: serving.done() or (web.started and (server.is_ready or server.engine.is_dead)), signals)
+        if web.started and server.is_ready:
+            on_open(web.port)
+        await _until(lambda: serving.done() or server.engine.is_dead, signals)
+        if server.engine.is_dead and not signals:
+            await _until(lambda: False, signals, timeout=GRACE)
+        server.is_draining = True
+        is_idle = lambda: serving.done() or not server.num_in_flight  # noqa: E731
+        await _until(is_idle, signals, most=2, timeout=shutdown_timeout)
+        server.engine.abort_all()
+        await _until(is_idle, signals, most=2, timeout=GRACE)
+        web.should_exit = True
+        web.force_exit = len(signals) > 1
+        await serving
+    finally:
+        await server.engine.close(0 if len(signals) > 1 else GRACE)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+    if server.engine.is_dead and not signals:
+        raise EngineDeadError(f"the engine has stopped: {server.engine.why_dead}")
+
+
+async def _until(holds: Callable[[], bool], signals: list[int], *, most: int = 1, timeout: float = math.inf) -> None:
+    """Wait until something holds, `most` signals have come, or the time in seconds is over."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + timeout
+    while not holds() and len(signals) < most and loop.time() < end:
+        await asyncio.sleep(POLL)
