@@ -74,19 +74,19 @@ def bare() -> None:
 # --- the client -------------------------------------------------------------------------------------------------------
 
 
-async def read_stream(port: int, number: int, num_tokens: int, model: str | None) -> int:
-    """One stream of completions on a raw socket; returns how many events had text."""
+async def read_stream(port: int, number: int, num_tokens: int) -> None:
+    """One stream of completions on a raw socket, to its end."""
     body: dict[str, Any] = {"prompt": f"{number}: {PROMPT}", "max_tokens": num_tokens, "stream": True, "temperature": 0}
-    body |= {"ignore_eos": True} if model is None else {"model": model}
+    body["ignore_eos"] = True
     data = json.dumps(body).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
     writer.write(head % len(data) + data)
-    num_events = 0
+    end = b""
     while chunk := await reader.read(1 << 16):
-        num_events += chunk.count(b"data: {")
+        end = (end + chunk)[-200:]
     writer.close()
-    return num_events
+    assert b"data: [DONE]" in end, end
 
 
 def client() -> None:
@@ -96,10 +96,8 @@ def client() -> None:
 
         async def run(port: int = port, num_streams: int = num_streams, num_tokens: int = num_tokens) -> float:
             start = time.perf_counter()
-            counts = await asyncio.gather(*(read_stream(port, i, num_tokens, None) for i in range(num_streams)))
-            seconds = time.perf_counter() - start
-            assert min(counts) > num_tokens // 2, counts
-            return seconds
+            await asyncio.gather(*(read_stream(port, i, num_tokens) for i in range(num_streams)))
+            return time.perf_counter() - start
 
         print(asyncio.run(run()), flush=True)
 
@@ -178,7 +176,7 @@ def page(num_rounds: int) -> Iterator[str]:
         for num_streams in STREAMS:
             costs = []
             for _ in range(num_rounds):
-                before, num_tokens = server.cpu_seconds(), max(64, 4096 // num_streams)
+                before, num_tokens = server.cpu_seconds(), min(512, max(64, 4096 // num_streams))
                 reader.ask(f"{server.port} {num_streams} {num_tokens}")
                 costs.append((server.cpu_seconds() - before) / (num_streams * num_tokens) * 1e6)
             yield f"| {num_streams} | {statistics.median(costs):.0f} |\n"

@@ -252,8 +252,8 @@ def test_the_tables_of_choices_have_each_choice() -> None:
 def test_commands_and_models_are_listed() -> None:
     text = " ".join(section(README, "As a library").split())
     listed = text.partition("The command line has ")[2]
-    commands = [command.callback.__name__ for command in app.registered_commands if command.callback]
-    assert re.findall(r"`(?:mini-vllm )?(\w+)`", listed) == commands
+    commands = [command.callback.__name__.replace("_", " ") for command in app.registered_commands if command.callback]
+    assert re.findall(r"`(?:mini-vllm )?(\w[\w ]*)`", listed) == commands
     families = re.search(r"The supported families are ([^.]*?),? and any other", text)
     assert families
     models = keys_of("mini_vllm/models/config_fields.py", "MODEL_TYPES")

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from mini_vllm import __version__
-from mini_vllm.cli import bench, calibrate, chat, demo, doctor, generate, serve, simulate, trace
+from mini_vllm.cli import bench, bench_serve, calibrate, chat, demo, doctor, generate, serve, simulate, trace
 from mini_vllm.cli.common import command
 from mini_vllm.cli.exits import exit_status
 
@@ -21,6 +21,11 @@ class Commands(TyperGroup):
         run = super().main
         options["standalone_mode"] = False
         sys.exit(exit_status(lambda: run(args, *positional, **options), debug="--debug" in given))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """A command of two words, as `bench serve`, is found before that of its first word."""
+        two = " ".join(args[:2])
+        return super().resolve_command(ctx, [two, *args[2:]] if two in self.commands else args)
 
 
 app = typer.Typer(
@@ -39,12 +44,13 @@ for function in (
     chat.chat,
     serve.serve,
     bench.bench,
+    bench_serve.bench_serve,
     trace.trace,
     simulate.simulate,
     calibrate.calibrate,
     doctor.doctor,
 ):
-    app.command()(command(function))
+    app.command(function.__name__.replace("_", " "))(command(function))
 
 
 def _show_version(wanted: bool) -> None:

@@ -32,6 +32,7 @@ class CompletionOutput:
     finish_reason: str | None  # "stop", "length", "abort", "error" or None: not finished
     logprobs: list[dict[int, Logprob]] | None  # one per token, if asked for
     error: RequestFailedError | None = None  # why, if the reason is "error"
+    stop_reason: str | int | None = None  # which stop string or which of stop_token_ids, if one of them ended it
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class RequestOutput:
                 parts[-1].finish_reason,
                 None if parts[0].logprobs is None else [each for part in parts for each in part.logprobs or ()],
                 parts[-1].error,
+                parts[-1].stop_reason,
             )
             for index, parts in sorted(choices.items())
         ]
@@ -102,7 +104,8 @@ class IncrementalDetokenizer:
     The context, the tokens that were settled last, is decoded along because the text of a token depends on the one
     before it (SentencePiece drops the very first space). Joined, the text is decode(all tokens,
     skip_special_tokens=True). A byte-fallback decoder can void whole characters by an invalid byte later in the
-    same run; what was shown is then not taken back. The prompt is not part of the text's context.
+    same run; what was shown is then not taken back. The prompt is not part of the text's context. (The DecodeStream of
+    tokenizers is not used: it holds back bytes that are no character for as long as nothing else follows.)
 
     Of the decoded text nothing is looked at again. What may be the beginning of a stop string is held back:
 
@@ -271,6 +274,7 @@ class _Choice:
     token_ids: list[int] = field(default_factory=list)
     finish_reason: str | None = None
     error: RequestFailedError | None = None
+    stop_reason: str | int | None = None
     has_news: bool = False
     num_told_tokens: int = 0
     num_told_pieces: int = 0
@@ -285,6 +289,7 @@ class _Choice:
             self.finish_reason,
             None if self.logprobs is None else self.logprobs[start:],
             self.error,
+            self.stop_reason,
         )
         self.num_told_tokens, self.num_told_pieces, self.has_news = len(self.token_ids), len(pieces), False
         return output
@@ -297,6 +302,7 @@ class _RequestState:
     prompt_token_ids: list[int]
     choices: dict[str, _Choice]  # by child request id
     output_kind: str
+    stop_token_ids: tuple[int, ...]
     on_output: OnOutput | None
     metrics: RequestMetrics
     num_cached_tokens: int = 0
@@ -383,7 +389,14 @@ class OutputProcessor:
             choices[child_id] = _Choice(index, detokenizer, None if params.logprobs is None else [])
         metrics = RequestMetrics(first.arrival_time)
         state = _RequestState(
-            request_id, prompt, first.prompt_token_ids, choices, params.output_kind, on_output, metrics
+            request_id,
+            prompt,
+            first.prompt_token_ids,
+            choices,
+            params.output_kind,
+            params.stop_token_ids,
+            on_output,
+            metrics,
         )
         self._requests[request_id] = state
         self._parents.update(dict.fromkeys(child_ids, state))
@@ -472,6 +485,9 @@ class OutputProcessor:
         else:
             choice.finish_reason = "stop" if stop_string is not None else delta.finish_reason
             choice.error = delta.error
+            choice.stop_reason = stop_string
+            if stop_string is None and delta.finish_reason == "stop" and choice.token_ids[-1] in state.stop_token_ids:
+                choice.stop_reason = choice.token_ids[-1]
 
     def _take(self, choice: _Choice, delta: TokenDelta) -> str | None:
         """Add tokens to a choice, in order. A stop string ends it, whatever follows in the delta, and is returned."""

@@ -427,13 +427,32 @@ def test_trap_33_finish_reasons_pass_through(params, tokens, reason, text):
     assert not stopped
     output, stopped = feed(processor, request, tokens[-1:])
     assert output.finished
-    assert output.outputs == [CompletionOutput(0, text, tokens, reason, None)]
+    assert [replace(choice, stop_reason=None) for choice in output.outputs] == [
+        CompletionOutput(0, text, tokens, reason, None)
+    ]
     assert stopped == ([] if request.is_finished else ["r"])
     assert_empty(processor)
     whole = OutputProcessor(BYTES)  # all tokens in one step
     start(whole, **params)
     assert whole.process([delta_of(request, tokens)]) == ([output], stopped)
     assert_empty(whole)
+
+
+@pytest.mark.parametrize(
+    ("params", "tokens", "reason"),
+    [
+        ({"stop": ("b!", "c")}, in_bytes("abc"), "c"),
+        ({"stop_token_ids": tuple(in_bytes("!"))}, in_bytes("ab!"), in_bytes("!")[0]),
+        ({}, [*in_bytes("ab"), EOS_ID], None),
+        ({"max_tokens": 1}, in_bytes("a"), None),
+    ],
+)
+def test_an_output_tells_what_ended_it(params, tokens, reason):
+    processor = OutputProcessor(BYTES)
+    (request,) = start(processor, **params)
+    output, _ = feed(processor, request, tokens)
+    assert output.finished
+    assert output.outputs[0].stop_reason == reason
 
 
 def test_choices_are_collected_and_the_request_finishes_with_the_last():
@@ -491,7 +510,7 @@ def test_what_follows_a_stop_string_in_a_delta_is_dropped(finish_reason, text, t
     start(processor, stop=("b!",), logprobs=0)
     tokens = [SampledToken(token_id, None) for token_id in [*in_bytes("ab!cd"), EOS_ID]]
     (output,), stopped = processor.process([TokenDelta("r", tokens, finish_reason)])
-    assert output.outputs == [CompletionOutput(0, text, in_bytes(token_ids), reason, [{}] * 3)]
+    assert output.outputs == [CompletionOutput(0, text, in_bytes(token_ids), reason, [{}] * 3, stop_reason="b!")]
     assert stopped == (["r"] if finish_reason is None else [])
     assert_empty(processor)
 
@@ -629,7 +648,7 @@ def test_trap_36_a_choice_that_runs_on_gets_no_more_tokens():
     processor = OutputProcessor(BYTES)
     children = start(processor, n=2, stop=("b",))
     output, _ = feed(processor, children[0], in_bytes("abcd"))
-    assert output.outputs[0] == CompletionOutput(0, "a", in_bytes("ab"), "stop", None)
+    assert output.outputs[0] == CompletionOutput(0, "a", in_bytes("ab"), "stop", None, stop_reason="b")
 
 
 def test_trap_36_1000_requests_leave_every_map_empty():

@@ -3,6 +3,7 @@
 In the order of a request:
 
 app.py             routes, keys, errors: HTTP on one side, AsyncEngine.generate() on the other
+live.py, page.html a chat in the browser, and beside it what the engine does in each step
 protocol.py        what a client may send, and what it gets: OpenAI's shapes
 async_engine.py    one async iterator for each request; text is made here
 engine_client.py   how commands and events travel, to a thread or to a process

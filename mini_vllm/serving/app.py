@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -33,6 +34,7 @@ from mini_vllm.errors import (
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.frontend.token_bytes import TokenBytes
 from mini_vllm.params import SamplingParams
+from mini_vllm.serving import live
 from mini_vllm.serving.answers import Answer, ChatAnswer, CompletionAnswer, TokenNames, event
 from mini_vllm.serving.async_engine import AsyncEngine, QueueFullError, QueueTimeoutError, RequestTimeoutError
 from mini_vllm.serving.metrics import CONTENT_TYPE_LATEST
@@ -52,8 +54,9 @@ from mini_vllm.serving.protocol import (
 logger = logging.getLogger("mini_vllm")
 
 MAX_BODY_BYTES = 8 << 20
-PUBLIC_PATHS = frozenset({"/health"})  # that need no key; every other one does
 OWN_FIELDS = ("logit_bias", "stop_token_ids", "allowed_token_ids")  # besides the prompt, that hold token ids
+PUBLIC_PATHS = frozenset({"/", "/health"})  # that need no key; every other one does
+UNCOUNTED_PATHS = PUBLIC_PATHS | {"/engine/steps"}  # whose requests hold up no shutdown
 SUFFIX = ":mini-vllm-async"  # of the model's name in answers
 Job = tuple[str | Sequence[int], SamplingParams]  # a prompt and how to sample
 Handler = Callable[[HttpRequest], Awaitable[Response]]
@@ -90,10 +93,12 @@ class Server:
         self.options = options
         self.is_ready = False
         self.is_draining = False
-        self.num_in_flight = 0  # requests that are being answered, /health apart
+        self.num_in_flight = 0  # requests that are being answered, those of UNCOUNTED_PATHS apart
         self._last_created = 0
         self._started = int(time.time())
         self.routes: dict[str, dict[str, Handler]] = {
+            "/": {"GET": live.page},
+            "/engine/steps": {"GET": self.engine_steps},
             "/health": {"GET": self.health},
             "/metrics": {"GET": self.metrics},
             "/openapi.json": {"GET": self.openapi},
@@ -112,7 +117,7 @@ class Server:
             return
         assert scope["type"] == "http"
         request = HttpRequest(scope, receive)
-        counts = scope["path"] not in PUBLIC_PATHS
+        counts = scope["path"] not in UNCOUNTED_PATHS
         self.num_in_flight += counts
         try:
             await until_the_client_goes(self._answer(request, send), receive, request)
@@ -146,6 +151,8 @@ class Server:
             response = self._preflight(request) or await self._handler(request)(request)
         except ApiError as error:
             response = JsonResponse(error.body, error.status, error.headers)
+        except ClientDisconnect:  # in the middle of its own request
+            return
         except Exception:
             logger.exception("%s %s", request.method, shown(request.scope["path"]))
             response = JsonResponse(ApiError(500, "the server has failed at this request").body, 500)
@@ -239,6 +246,14 @@ class Server:
         asked: DetokenizeRequest = await self._asked(request, DetokenizeRequest)
         with refusals("tokens"):
             return JsonResponse({"prompt": self.engine.input_processor.detokenize(asked.tokens)})
+
+    async def engine_steps(self, request: HttpRequest) -> Response:
+        """The engine's steps as a stream of events, as long as the client listens and the engine can run."""
+        self._check_ready()
+        async for _ in request.stream():  # whether the client leaves is heard behind its body alone
+            pass
+        is_over = lambda: request.method == "HEAD" or self.is_draining or self.engine.is_dead  # noqa: E731
+        return EventStream(live.steps(self.engine, is_over))
 
     async def models(self, request: HttpRequest) -> Response:
         """The one model, by its served name."""
@@ -336,10 +351,10 @@ class Server:
         limit = self.engine.input_processor.limits.max_model_len
         room = limit - num_prompt_tokens
         if room < 1 or (max_tokens or 1) > room:
-            wanted = "" if max_tokens is None else f" and max_tokens {max_tokens}"
+            wanted = "" if max_tokens is None else f", and max_tokens is {max_tokens}"
             raise ApiError(
                 400,
-                f"the prompt's {num_prompt_tokens} tokens{wanted} are more than the {limit} of this model's context",
+                f"this model's maximum context length is {limit} tokens; the prompt has {num_prompt_tokens}{wanted}",
                 param=prompt_field if room < 1 else "max_tokens",
                 code="context_length_exceeded",
             )

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import msgspec
+import torch
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core_factory import CoreFactory
@@ -161,6 +162,8 @@ def engine_main(options: Mapping[str, Any], commands: Connection, events: Connec
     def send(event: Event) -> None:
         events.send_bytes(encode(event))
 
+    if options["model"] == "tiny":
+        torch.set_num_threads(1)  # its matrices are so small that threads would only wait for each other
     try:
         EngineLoop(EngineConfig(**options)).run(take, send)
     except BrokenPipeError:  # the front is gone

@@ -54,6 +54,27 @@ CHAT_CHOICE: Json = {
     "finish_reason": or_null(FINISH_REASON),
 }
 ANSWER: Json = {"id": TEXT, "created": INTEGER, "model": TEXT, "object": TEXT}
+COMPLETION_CHOICE = an_object(
+    index=INTEGER,
+    text=TEXT,
+    logprobs=or_null(
+        an_object(
+            tokens=a_list(TEXT),
+            token_logprobs=a_list(or_null(NUMBER)),
+            top_logprobs=a_list(or_null({"type": "object", "additionalProperties": NUMBER})),
+            text_offset=a_list(INTEGER),
+        )
+    ),
+    finish_reason=or_null(FINISH_REASON),
+)
+
+
+def a_chunk(choice: Json) -> Json:
+    """A chunk of a stream. It has a usage if the usage was asked for: null, and in the last chunk the figures."""
+    chunk = an_object(**ANSWER, choices=a_list(choice))
+    return chunk | {"properties": chunk["properties"] | {"usage": or_null(ref("Usage"))}}
+
+
 SCHEMAS: Json = {
     "Error": an_object(error=an_object(message=TEXT, type=TEXT, param=or_null(TEXT), code=or_null(TEXT))),
     "Usage": an_object(
@@ -74,25 +95,11 @@ SCHEMAS: Json = {
         ),
         usage=ref("Usage"),
     ),
-    "Completion": an_object(
-        **ANSWER,
-        choices=a_list(
-            an_object(
-                index=INTEGER,
-                text=TEXT,
-                logprobs=or_null(
-                    an_object(
-                        tokens=a_list(TEXT),
-                        token_logprobs=a_list(or_null(NUMBER)),
-                        top_logprobs=a_list(or_null({"type": "object", "additionalProperties": NUMBER})),
-                        text_offset=a_list(INTEGER),
-                    )
-                ),
-                finish_reason=or_null(FINISH_REASON),
-            )
-        ),
-        usage=ref("Usage"),
+    "ChatCompletionChunk": a_chunk(
+        an_object(delta=an_object(content=TEXT) | {"properties": {"content": TEXT, "role": TEXT}}, **CHAT_CHOICE)
     ),
+    "Completion": an_object(**ANSWER, choices=a_list(COMPLETION_CHOICE), usage=ref("Usage")),
+    "CompletionChunk": a_chunk(COMPLETION_CHOICE),
     "Tokens": an_object(count=INTEGER, max_model_len=INTEGER, tokens=a_list(INTEGER))
     | {"additionalProperties": a_list(TEXT)},
     "Text": an_object(prompt=TEXT),

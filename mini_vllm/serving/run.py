@@ -69,7 +69,7 @@ async def run(
         server.engine.abort_all()
         await _until(is_idle, signals, most=2, timeout=GRACE)
         web.should_exit = True
-        web.force_exit = len(signals) > 1
+        web.force_exit = len(signals) > 1 or server.num_in_flight > 0  # a client that does not read ends nothing
         await serving
     finally:
         await server.engine.close(0 if len(signals) > 1 else GRACE)

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -15,6 +17,7 @@ from mini_vllm import LLM, SamplingParams
 from mini_vllm.serving.conftest import LiveServer
 
 PROMPT = "A KV block is a fixed-size piece of"
+NAMES = re.compile(r"vllm:\w+")
 REASONS = ("stop", "length", "abort", "error")
 QUESTION = [{"role": "user", "content": "What is a KV block?"}]
 
@@ -187,6 +190,15 @@ def test_metrics_count_each_request_once(serve: Any) -> None:
     assert found["vllm:prefix_cache_queries_total"] > found["vllm:prefix_cache_hits_total"] > 0
     for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"):
         assert found[f"vllm:{name}"] == 0
+
+
+def test_the_dashboard_asks_for_figures_that_there_are(live: LiveServer) -> None:
+    dashboard = json.loads((Path(__file__).parents[2] / "examples" / "grafana" / "mini_vllm.json").read_text())
+    asked = {name for panel in dashboard["panels"] for t in panel["targets"] for name in NAMES.findall(t["expr"])}
+    with urlopen(f"{live.url}/metrics", timeout=60) as answer:
+        known = set(NAMES.findall(answer.read().decode()))
+    assert len(asked) > 10
+    assert asked <= known
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------

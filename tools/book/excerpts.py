@@ -36,7 +36,7 @@ def cut(file: str, name: str) -> str:
         if not found:
             raise KeyError(f"{file} has no {qualname}")
         node = found[-1]
-    assert isinstance(node, ast.FunctionDef | ast.ClassDef)
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     has_docstring = ast.get_docstring(node) is not None
     end_of_head = (node.body[0].end_lineno or 0) if has_docstring else node.body[0].lineno - 1

@@ -12,6 +12,9 @@ Its trace is written to docs/figures/NAME.json, which the figure in the page dra
 
     </div>
 
+A scenario that names a "recorder" was run elsewhere, by that script, which has written the trace. Here its decisions
+have to be those of the scheduler alone.
+
 --check writes nothing; exit status 1 if a figure or its text is not what the scheduler does.
 """
 
@@ -19,6 +22,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -29,12 +33,32 @@ from mini_vllm.observe.trace import run_trace  # noqa: E402
 SCENARIOS, TRACES = ROOT / "tools" / "book" / "figures", ROOT / "docs" / "figures"
 FIGURE = re.compile(r"<!-- figure: (?P<name>[\w-]+) -->\n.*?<!-- /figure -->", re.DOTALL)
 WIDTH = 78
+DECISIONS = (
+    *("step", "sched", "computed", "running", "free_sched", "new", "resumed", "preempted", "waiting"),
+    *("blocks", "tables"),
+)
 
 
-def trace_of(name: str) -> dict[str, object]:
-    """Run a scenario. Raises FileNotFoundError if there is none of that name."""
+def trace_of(name: str) -> dict[str, Any]:
+    """Run a scenario, or read its recording.
+
+    Raises FileNotFoundError if there is none of that name, ValueError if the scheduler decides otherwise by now.
+    """
     scenario = json.loads((SCENARIOS / f"{name}.json").read_text(encoding="utf-8"))
-    return {**run_trace({"name": name, **scenario}), "caption": scenario["caption"]}
+    trace = {**run_trace({"name": name, **scenario}), "caption": scenario["caption"]}
+    if "recorder" not in scenario:
+        return trace
+    recorded: dict[str, Any] = json.loads((TRACES / f"{name}.json").read_text(encoding="utf-8"))
+    is_same = recorded["caption"] == trace["caption"] and recorded["requests"] == trace["requests"]
+    if not is_same or decisions_of(recorded) != decisions_of(trace):
+        raise ValueError(f"docs/figures/{name}.json is stale: python {scenario['recorder']} records it again")
+    return recorded
+
+
+def decisions_of(trace: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the scheduler has decided in each step, as JSON has it. Which tokens came of it is the model's affair."""
+    steps: list[dict[str, Any]] = json.loads(json.dumps(trace["steps"]))
+    return [{name: step.get(name) for name in DECISIONS} for step in steps]
 
 
 def text_of(name: str) -> str:
@@ -45,17 +69,27 @@ def text_of(name: str) -> str:
     return f"<!-- figure: {name} -->\n```text\n{body}\n```\n<!-- /figure -->"
 
 
+def wanted() -> dict[Path, str]:
+    """Every file that has a figure, as it must be."""
+    files = {TRACES / f"{file.stem}.json": json.dumps(trace_of(file.stem)) + "\n" for file in SCENARIOS.glob("*.json")}
+    for file in sorted((ROOT / "docs").rglob("*.md")):
+        files[file] = FIGURE.sub(lambda m: text_of(m["name"]), file.read_text(encoding="utf-8"))
+    return files
+
+
 def main() -> int:
     """The exit status."""
-    wanted = {TRACES / f"{file.stem}.json": json.dumps(trace_of(file.stem)) + "\n" for file in SCENARIOS.glob("*.json")}
-    for file in sorted((ROOT / "docs").rglob("*.md")):
-        wanted[file] = FIGURE.sub(lambda m: text_of(m["name"]), file.read_text(encoding="utf-8"))
-    stale = [file for file, text in wanted.items() if not file.exists() or file.read_text(encoding="utf-8") != text]
+    try:
+        files = wanted()
+    except ValueError as error:
+        print(error)
+        return 1
+    stale = [file for file, text in files.items() if not file.exists() or file.read_text(encoding="utf-8") != text]
     for file in stale:
         print(f"{file.relative_to(ROOT).as_posix()}: {'stale' if '--check' in sys.argv else 'written'}")
         if "--check" not in sys.argv:
             file.parent.mkdir(exist_ok=True)
-            file.write_text(wanted[file], encoding="utf-8")
+            file.write_text(files[file], encoding="utf-8")
     return 1 if stale and "--check" in sys.argv else 0
 
 

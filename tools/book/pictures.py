@@ -7,6 +7,7 @@ benchmarks/results/. --check writes nothing; exit status 1 if a picture is not w
 import json
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -351,6 +352,106 @@ def four_schedulers() -> Drawing:
     return d
 
 
+# --- serving ------------------------------------------------------------------------------------------------------
+
+
+def path_of_a_request() -> Drawing:
+    """There above, back below."""
+    d = Drawing(
+        760,
+        300,
+        "The way of a request through the server",
+        "In the front process a request passes HTTP and its fields, the chat template and the tokenizer, the limit of "
+        "the queue and the registration. An Add goes to the engine process, whose loop takes commands, runs one step "
+        "and sends one message. Back in the front, text is made and stop strings are found, the stream merges what is "
+        "unread, and an event goes to the client.",
+    )
+    d.rect(92, 30, 428, 240, PALE, LINE)
+    d.text(104, 50, "front process: one event loop", size=13, bold=True)
+    d.rect(590, 30, 158, 240, PALE, LINE)
+    d.text(602, 50, "engine process", size=13, bold=True)
+    d.box(12, 66, 62, 184, "client")
+    top = [
+        ("HTTP, fields", "protocol.py"),
+        ("template, ids", "input_processor.py"),
+        ("queue, register", "async_engine.py"),
+    ]
+    bottom = [("event", "answers.py"), ("one delta", "async_engine.py"), ("text, stop strings", "output_processor.py")]
+    for y, boxes, fill in ((66, top, WHITE), (190, bottom, "#9cc3ff")):
+        for i, lines in enumerate(boxes):
+            d.box(104 + 138 * i, y, 126, 60, *lines, fill=fill, size=12)
+    d.box(602, 66, 134, 44, "all commands", "take()", size=12)
+    d.box(602, 128, 134, 64, "one step", "schedule(), model,", "update", fill=ORANGE, size=12)
+    d.box(602, 210, 134, 40, "one message", "send()", fill="#9cc3ff", size=12)
+    for x in (74, 230, 368):
+        d.arrow((x, 96), (x + (30 if x == 74 else 12), 96))
+        d.arrow((x + (30 if x == 74 else 12), 220), (x, 220))
+    d.arrow((506, 88), (602, 88))
+    d.text(555, 80, "Add, Finish", size=12, anchor="middle", fill=MUTED)
+    d.arrow((602, 230), (506, 230))
+    d.text(555, 222, "StepDone", size=12, anchor="middle", fill=MUTED)
+    d.arrow((669, 110), (669, 128))
+    d.arrow((669, 192), (669, 210))
+    d.text(555, 160, "msgpack", size=12, anchor="middle", fill=MUTED)
+    d.text(
+        104,
+        290,
+        "There above, back below. A step never waits for a socket, and a socket never waits for a step.",
+        size=12,
+    )
+    return d
+
+
+def times_of_requests() -> Drawing:
+    """What the metrics count, of two requests of the recorded run."""
+    times = json.loads((DOCS / "figures" / "serving.json").read_text(encoding="utf-8"))["times"]
+    d = Drawing(
+        760,
+        344,
+        "The times of two requests of the recorded run",
+        "; ".join(
+            f"{name} arrives at {times[name]['arrival']}, is first in a step at {times[name]['scheduled']} and gets "
+            f"its tokens at {', '.join(map(str, times[name]['tokens']))}"
+            for name in ("e", "d")
+        )
+        + ".",
+    )
+    x = Axis([4, 14], 70, 724)
+    for tick in range(4, 15):
+        d.line([(x(tick), 28), (x(tick), 292)], PALE, 1)
+        d.text(x(tick), 308, str(tick), size=12, anchor="middle", fill=MUTED)
+    d.text(24, 308, "clock", size=12, fill=MUTED)
+    for top, name in ((46, "e"), (178, "d")):
+        arrival, scheduled, tokens = (times[name][key] for key in ("arrival", "scheduled", "tokens"))
+        d.text(24, top + 5, name, bold=True)
+        d.line([(x(arrival), top), (x(tokens[-1]), top)], INK, 1.5)
+        d.line([(x(arrival), top - 9), (x(arrival), top + 9)], INK, 2.5)
+        d.rect(x(scheduled) - 5, top - 5, 10, 10, ORANGE)
+        for token in tokens:
+            d.circle(x(token), top, 5, BLUE)
+        spans = [
+            ("queue", arrival, scheduled, 0),
+            ("prefill", scheduled, tokens[0], 0),
+            ("decode", tokens[0], tokens[-1], 0),
+        ]
+        spans += [("TTFT", arrival, tokens[0], 1)]
+        spans += [("ITL", before, after, 1) for before, after in pairwise(tokens)]
+        spans += [("e2e", arrival, tokens[-1], 2)]
+        for words, start, end, row in spans:
+            if start == end:
+                continue
+            y = top + 18 + 28 * row
+            d.rect(x(start) + 1, y, x(end) - x(start) - 2, 22, "#9cc3ff" if words in ("TTFT", "ITL") else WHITE, LINE)
+            d.text((x(start) + x(end)) / 2, y + 15, f"{words} {end - start}", size=12, anchor="middle")
+    d.line([(90, 318), (90, 328)], INK, 2.5)
+    d.text(98, 327, "arrives", size=12)
+    d.rect(168, 318, 10, 10, ORANGE)
+    d.text(184, 327, "first in a step", size=12)
+    d.circle(300, 323, 5, BLUE)
+    d.text(312, 327, "the step that brings a token is over", size=12)
+    return d
+
+
 # --- what was measured --------------------------------------------------------------------------------------------
 
 
@@ -554,6 +655,8 @@ PICTURES: dict[str, Callable[[], Drawing]] = {
     f"{PHASE_3}/queues": queues,
     f"{PHASE_3}/groups": queues_of_groups,
     f"{PHASE_3}/four": four_schedulers,
+    "serving/path": path_of_a_request,
+    "serving/times": times_of_requests,
     "measured/scheduler": scheduler_cost,
     "measured/growth": engine_growth,
     "measured/engines": engines,

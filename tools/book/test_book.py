@@ -64,6 +64,17 @@ def test_figures_are_runs_of_the_scheduler() -> None:
         assert json.loads(read(figures.TRACES / f"{name}.json")) == figures.trace_of(name), name
 
 
+def test_a_recorded_run_is_what_the_engine_loop_does() -> None:
+    """The tables of the chapter, too."""
+    pytest.importorskip("torch", reason="the recording runs the bundled model")
+    pytest.importorskip("msgspec", reason="the recording encodes the messages of the server")
+    from tools.book import record_serving
+
+    trace, tables = record_serving.record()
+    assert trace == json.loads(read(record_serving.TRACE)), "python tools/book/record_serving.py"
+    assert tables == read(record_serving.TABLES), "python tools/book/record_serving.py"
+
+
 @each_page()
 def test_a_figures_text_is_what_it_draws(page: Path) -> None:
     text = read(page)

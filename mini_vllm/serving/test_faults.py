@@ -1,0 +1,103 @@
+"""What fails in the engine, as clients see it: a request ends by itself, and the others get their own tokens."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mini_vllm import LLM, SamplingParams
+from mini_vllm.frontend.output_processor import RequestOutput
+from mini_vllm.serving.conftest import LiveServer
+
+PROMPTS = [f"{i}: a KV block holds" for i in range(64)]
+CONFIG: dict[str, Any] = {"num_kv_blocks": 900, "dtype": "float32"}  # no rounding that a batch could change
+PARAMS = SamplingParams(temperature=0, max_tokens=10, ignore_eos=True, output_kind="final_only")
+
+
+@pytest.fixture(scope="module")
+def wanted() -> list[list[int]]:
+    outputs = LLM("tiny", device="cpu", **CONFIG).generate(PROMPTS, PARAMS)
+    return [output.outputs[0].token_ids for output in outputs]
+
+
+def generate_all(server: LiveServer, prompts: list[str]) -> list[RequestOutput]:
+    """All prompts at once; the last output of each."""
+
+    async def one(number: int, prompt: str) -> RequestOutput:
+        return [output async for output in server.engine.generate(f"r{number}", prompt, PARAMS)][-1]
+
+    async def all_of_them() -> list[RequestOutput]:
+        return list(await asyncio.gather(*(one(*each) for each in enumerate(prompts))))
+
+    return asyncio.run_coroutine_threadsafe(all_of_them(), server.loop).result(60)
+
+
+def test_one_bad_row_among_64_ends_alone(serve: Any, wanted: list[list[int]]) -> None:
+    server: LiveServer = serve(CONFIG)
+    runner = server.core.executor.runner
+    sample = runner._sample
+
+    def spoil(step: Any, packed: Any, logits: Any) -> Any:
+        for row, (request_id, position) in enumerate(zip(step.sample_req_ids, packed.sample_positions, strict=True)):
+            if request_id == "r17" and position > 12:
+                logits[row] = float("nan")
+        return sample(step, packed, logits)
+
+    runner._sample = spoil
+    outputs = generate_all(server, PROMPTS)
+    assert outputs[17].outputs[0].finish_reason == "error"
+    assert "r17" in str(outputs[17].outputs[0].error)
+    for i, output in enumerate(outputs):
+        assert i == 17 or output.outputs[0].token_ids == wanted[i]
+    server.assert_idle()
+
+
+def test_a_step_that_fails_is_tried_again(serve: Any, wanted: list[list[int]]) -> None:
+    server: LiveServer = serve(CONFIG)
+    runner, calls = server.core.executor.runner, iter(range(10**6))
+    execute = runner.execute
+
+    def fail_now_and_then(step: Any) -> Any:
+        if next(calls) % 4 == 1:
+            raise RuntimeError("the device has failed")
+        return execute(step)
+
+    runner.execute = fail_now_and_then
+    assert [output.outputs[0].token_ids for output in generate_all(server, PROMPTS[:8])] == wanted[:8]
+    server.assert_idle()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_fault_of_the_scheduler_ends_the_engine_and_every_client_hears_of_it(serve: Any, stream: bool) -> None:
+    import openai
+
+    server: LiveServer = serve()
+
+    def slip() -> Any:
+        raise AttributeError("a slip")
+
+    server.core.scheduler.schedule = slip
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+        for _ in range(2):
+            with pytest.raises(openai.APIStatusError) as refusal:
+                client.completions.create(model="tiny", prompt="a", stream=stream)
+            assert refusal.value.status_code == 503
+            assert "AttributeError: AttributeError('a slip')" in str(refusal.value)
+
+
+@pytest.mark.parametrize("stop", ["piece", " of the KV", "s and v", "KV cache that", "ck is a fi", "zzz"])
+def test_a_stop_string_ends_the_text_before_it_streamed_or_not(live: LiveServer, stop: str) -> None:
+    import openai
+
+    with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as client:
+        asked: dict[str, Any] = {"model": "tiny", "prompt": "A KV block", "max_tokens": 30, "temperature": 0}
+        text = client.completions.create(**asked).choices[0].text
+        (choice,) = client.completions.create(**asked, stop=[stop, "never"]).choices
+        assert choice.text == text.partition(stop)[0]
+        assert choice.finish_reason == ("stop" if stop in text else "length")
+        streamed, reason = "", None
+        for chunk in client.completions.create(**asked, stop=stop, stream=True):
+            streamed += chunk.choices[0].text
+            reason = chunk.choices[0].finish_reason
+            assert text.startswith(streamed)
+        assert (streamed, reason) == (choice.text, choice.finish_reason)

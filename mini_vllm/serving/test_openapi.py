@@ -1,0 +1,111 @@
+"""What the server says of itself in /openapi.json holds for what it takes and gives."""
+
+import json
+import random
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from mini_vllm.serving.conftest import LiveServer
+from mini_vllm.serving.openapi import openapi_document
+
+QUESTION = [{"role": "user", "content": "What is a KV block?"}]
+
+
+def validator(name: str) -> Draft202012Validator:
+    document = openapi_document()
+    return Draft202012Validator({"$ref": f"#/components/schemas/{name}", "components": document["components"]})
+
+
+def call(live: LiveServer, path: str, body: Any = None) -> tuple[int, bytes]:
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        with urlopen(Request(live.url + path, data), timeout=60) as answer:
+            return answer.status, answer.read()
+    except HTTPError as error:
+        return error.code, error.read()
+
+
+def test_the_document_is_served_and_its_schemas_are_schemas(live: LiveServer) -> None:
+    status, text = call(live, "/openapi.json")
+    assert status == 200
+    document = json.loads(text)
+    assert document["paths"].keys() == live.server.routes.keys() - {"/metrics", "/openapi.json", "/", "/engine/steps"}
+    for name in document["components"]["schemas"]:
+        Draft202012Validator.check_schema(validator(name).schema)
+    answers = {"/health": "Health", "/v1/models": "Models"}
+    for path, name in answers.items():
+        validator(name).validate(json.loads(call(live, path)[1]))
+
+
+@pytest.mark.parametrize("logprobs", [False, True])
+@pytest.mark.parametrize("n", [1, 2])
+def test_answers_and_chunks_are_as_it_says(live: LiveServer, logprobs: bool, n: int) -> None:
+    shared: dict[str, Any] = {"n": n, "max_tokens": 6, "seed": 1}
+    chat = {**shared, "messages": QUESTION} | ({"logprobs": True, "top_logprobs": 2} if logprobs else {})
+    text = {**shared, "prompt": ["A KV block", "A step"], "echo": True} | ({"logprobs": 2} if logprobs else {})
+    for path, body, name in (("chat/completions", chat, "ChatCompletion"), ("completions", text, "Completion")):
+        status, answer = call(live, f"/v1/{path}", body)
+        assert status == 200
+        validator(name).validate(json.loads(answer))
+        for options in ({}, {"stream_options": {"include_usage": True}}):
+            status, stream = call(live, f"/v1/{path}", body | options | {"stream": True})
+            events = [line[6:] for line in stream.splitlines() if line]
+            assert (status, events[-1]) == (200, b"[DONE]")
+            for event in events[:-1]:
+                validator(f"{name}Chunk").validate(json.loads(event))
+    for path, small, name in (("tokenize", {"prompt": "a b"}, "Tokens"), ("detokenize", {"tokens": [70]}, "Text")):
+        validator(name).validate(json.loads(call(live, f"/{path}", small)[1]))
+
+
+ODD: list[Any] = [
+    None,
+    True,
+    -1,
+    0,
+    1,
+    1.5,
+    1e300,
+    2**63,
+    2**64,
+    "",
+    "a",
+    "\ud800",
+    [],
+    [1],
+    ["a"],
+    [[1]],
+    {},
+    {"a": 1},
+]
+
+
+@pytest.mark.parametrize("num_bodies", [60, pytest.param(1000, marks=pytest.mark.slow)])
+def test_any_body_gets_an_answer_or_a_refusal(live: LiveServer, num_bodies: int) -> None:
+    """Fields of any value: never a failure of the server, and a refusal has the shape that clients know."""
+    rng = random.Random(num_bodies)
+    schemas = openapi_document()["components"]["schemas"]
+    routes = {
+        "/v1/chat/completions": ("ChatCompletionRequest", {"messages": QUESTION, "max_tokens": 2}),
+        "/v1/completions": ("CompletionRequest", {"prompt": "a", "max_tokens": 2}),
+        "/tokenize": ("TokenizeRequest", {"prompt": "a"}),
+        "/detokenize": ("DetokenizeRequest", {"tokens": [70]}),
+    }
+    statuses = set()
+    for _ in range(num_bodies):
+        path = rng.choice(list(routes))
+        name, base = routes[path]
+        fields = [*schemas[name]["properties"], "surprise"]
+        body = base | {field: rng.choice(ODD) for field in rng.sample(fields, rng.randint(1, 3))}
+        if body.get("max_tokens") in (None, 2**63, 2**64) or body.get("max_completion_tokens"):
+            body["max_tokens"] = 2
+            body.pop("max_completion_tokens", None)
+        status, answer = call(live, path, body)
+        statuses.add(status)
+        assert status in (200, 400, 404), (body, answer)
+        if status != 200:
+            validator("Error").validate(json.loads(answer))
+    assert statuses >= {200, 400}
