@@ -58,11 +58,12 @@ def answers(tokenizer: Any, length: int) -> list[list[int]]:
 def steps(tokenizer: Any, length: int, stop: tuple[str, ...], num_logprobs: int | None) -> Iterator[int]:
     """Answer after answer of this length; yields the nanoseconds of each step."""
     from mini_vllm.frontend.output_processor import OutputProcessor
+    from mini_vllm.frontend.tokenizer import HFTokenizer
     from mini_vllm.params import SamplingParams
     from mini_vllm.request import Request
     from mini_vllm.step import Logprob, SampledToken, TokenDelta
 
-    processor = OutputProcessor(tokenizer)
+    processor = OutputProcessor(HFTokenizer(tokenizer))
     params = SamplingParams(max_tokens=length, stop=stop, logprobs=num_logprobs, output_kind="delta")
     names = [f"request-{i}" for i in range(NUM_REQUESTS)]
     rows = answers(tokenizer, length)

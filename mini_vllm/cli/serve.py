@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import re
 from typing import Annotated
 
 import typer
 
 from mini_vllm.cli.common import _DimHandler, console
 from mini_vllm.config import EngineConfig
+from mini_vllm.errors import shown
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")  # a server on these answers to no other name
 
@@ -34,6 +36,12 @@ def serve(
     from mini_vllm.serving.async_engine import AsyncEngine
     from mini_vllm.serving.run import run
 
+    for option, given in (("--api-key", api_key), ("--allowed-origin", allowed_origin)):
+        for value in given or ():
+            if not value.strip() or (option == "--allowed-origin" and not re.fullmatch(r"https?://[^/\s]+", value)):
+                raise typer.BadParameter(f"{option} is no key or page: {shown(value)}")
+    if served_model_name is not None and not served_model_name.strip():
+        raise typer.BadParameter(f"--served-model-name is no name: {shown(served_model_name)}")
     name = served_model_name or config.model
     options = ServerOptions(
         name,

@@ -244,7 +244,7 @@ def test_trace_of_prompts_has_the_texts_and_the_schema(tmp_path: Path) -> None:
     assert "peak KV cache use" in result.stdout
     schema = Path(timeline.__file__).with_name("trace.schema.json")
     pytest.importorskip("jsonschema").validate(record, json.loads(schema.read_text(encoding="utf-8")))
-    assert out.stat().st_size < 30_000, "the free queue of 7,999 blocks is not in it"
+    assert out.stat().st_size < 40_000, "the free queue of 7,999 blocks is not in it"
     run("trace", QUESTION, "--out", str(out), "--free-queue", *large)
     assert len(json.loads(out.read_text(encoding="utf-8"))["totals"]["final_free_queue"]) == 7999
 

@@ -102,7 +102,7 @@ class LLMEngine:
         """Go on with a core that has no requests."""
         self._stats = StatsListener(core.scheduler)
         core.listeners = [self._stats, *listeners]
-        self.output_processor = OutputProcessor(self.tokenizer)
+        self.output_processor = OutputProcessor(self.input_processor.text_reader)
         self.beam_searches: dict[str, BeamSearch] = {}  # of requests whose choices are beams, until it is done
         self._is_stepping = False
         self.core = core

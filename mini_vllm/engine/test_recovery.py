@@ -544,7 +544,7 @@ def test_tokens_without_a_text_end_their_request_alone(call: str, at: int) -> No
     llm = make_llm("v1")
     expected = tokens_of(llm.generate(PROMPTS, PARAMS))
     token_ids = expected[0][0][0]
-    llm.engine.output_processor._tokenizer = NoText(llm.engine.tokenizer, token_ids[at])
+    llm.engine.output_processor.tokenizer = NoText(llm.engine.tokenizer, token_ids[at])  # type: ignore[assignment]
     stream = llm.stream(PROMPTS[0], PARAMS[0]) if call == "stream" else iter(())
     pieces = [next(stream)] if call == "stream" else []
     outputs = llm.generate(PROMPTS, PARAMS)

@@ -27,6 +27,7 @@ from mini_vllm.frontend.prompts import (
     check_text,
     check_token_ids,
 )
+from mini_vllm.frontend.tokenizer import HFTokenizer, Tokenizer
 from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
 from mini_vllm.models.config_fields import SAMPLING_FIELDS
 from mini_vllm.params import SamplingParams
@@ -57,6 +58,7 @@ class InputProcessor:
         self.model = model
         self.limits = limits
         self.tokenizer = load_tokenizer(path)
+        self.text_reader: Tokenizer | None = None if self.tokenizer is None else HFTokenizer(self.tokenizer)
         self.generation_config = load_generation_config(path)
         self.eos_token_ids = find_eos_token_ids(self.generation_config, load_hf_config(path), self.tokenizer)
         self._text_bound = TextBound(self.tokenizer)
@@ -109,21 +111,25 @@ class InputProcessor:
         given = as_prompt(prompt)
         if not isinstance(given, str):
             return list(given)
-        if self.tokenizer is None:
+        if self.text_reader is None:
             raise TokenizerMissingError(f"{self.model} has no tokenizer: give the prompt as token ids")
         self._text_bound.check(given, self.limits.max_prompt_tokens)
         check_text("prompt", given)
         try:
-            return list(self.tokenizer.encode(given, add_special_tokens=add_special_tokens))
+            return self.text_reader.encode(given, add_special_tokens=add_special_tokens)
         except Exception as error:  # of a class without a name, by tokenizers: a vocabulary without [UNK], for instance
             raise InvalidPromptError(f"the tokenizer of {self.model} cannot read it: {shown(error)}") from error
+
+    def check_vocabulary(self, name: str, token_ids: Sequence[int]) -> None:
+        """Raise TokenIdOutOfRangeError unless each is one of the model's."""
+        check_token_ids(name, name, token_ids, self.limits.vocab_size)
 
     def detokenize(self, token_ids: Sequence[int]) -> str:
         """The text of token ids, special tokens included. Raises TokenIdOutOfRangeError, TokenizerMissingError."""
         ids = check_token_ids("detokenize", "tokens", token_ids, self.limits.vocab_size)
-        if self.tokenizer is None:
+        if self.text_reader is None:
             raise TokenizerMissingError(f"{self.model} has no tokenizer")
-        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        return self.text_reader.decode(ids, skip_special_tokens=False)
 
     def apply_chat_template(self, messages: Sequence[Message], **template_options: Any) -> list[int]:
         """Token ids of a conversation, ready for the assistant's turn. template_options: see ChatTemplateRenderer.

@@ -10,10 +10,10 @@ Source: vllm/v1/engine/output_processor.py, vllm/v1/engine/detokenizer.py.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mini_vllm.errors import RequestFailedError
-from mini_vllm.frontend.token_bytes import TokenBytes
+from mini_vllm.frontend.tokenizer import Tokenizer
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.step import Logprob, PromptLogprobs, TokenDelta
@@ -113,7 +113,7 @@ class IncrementalDetokenizer:
     """
 
     def __init__(
-        self, tokenizer: Any | None, params: SamplingParams, borders: Sequence[list[int]] | None = None
+        self, tokenizer: Tokenizer | None, params: SamplingParams, borders: Sequence[list[int]] | None = None
     ) -> None:
         self._tokenizer = tokenizer
         self._stop = StopStrings(params.stop, borders)
@@ -188,7 +188,7 @@ class IncrementalDetokenizer:
     def _decode(self, token_ids: list[int]) -> str:
         if not token_ids or self._tokenizer is None:
             return ""
-        return str(self._tokenizer.decode(token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+        return self._tokenizer.decode(token_ids, skip_special_tokens=True)
 
     # --- characters to shown text
 
@@ -349,9 +349,8 @@ class OutputProcessor:
     The engine runs a request with n > 1 as n child requests. Only here do they belong together again.
     """
 
-    def __init__(self, tokenizer: Any | None) -> None:
-        self._tokenizer = tokenizer
-        self.token_bytes = TokenBytes(tokenizer)
+    def __init__(self, tokenizer: Tokenizer | None) -> None:
+        self.tokenizer = tokenizer
         self._requests: dict[str, _RequestState] = {}  # by request id
         self._parents: dict[str, _RequestState] = {}  # by child request id
 
@@ -385,7 +384,7 @@ class OutputProcessor:
         params = first.sampling_params
         choices, borders = {}, [find_borders(stop) for stop in params.stop]
         for index, child_id in enumerate(child_ids):
-            detokenizer = IncrementalDetokenizer(self._tokenizer, params, borders)
+            detokenizer = IncrementalDetokenizer(self.tokenizer, params, borders)
             choices[child_id] = _Choice(index, detokenizer, None if params.logprobs is None else [])
         metrics = RequestMetrics(first.arrival_time)
         state = _RequestState(
@@ -510,9 +509,10 @@ class OutputProcessor:
             del self._requests[state.request_id]
 
     def _with_text(self, logprobs: dict[int, Logprob]) -> dict[int, Logprob]:
-        if self._tokenizer is None:
+        tokenizer = self.tokenizer
+        if tokenizer is None:
             return logprobs
         return {
-            token_id: logprob._replace(decoded_token=self.token_bytes.text(token_id))
+            token_id: logprob._replace(decoded_token=tokenizer.token_bytes(token_id).decode(errors="replace"))
             for token_id, logprob in logprobs.items()
         }

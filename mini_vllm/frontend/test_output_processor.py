@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from mini_vllm.frontend.output_processor import CompletionOutput, IncrementalDetokenizer, OutputProcessor, RequestOutput
+from mini_vllm.frontend.tokenizer import HFTokenizer
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.step import Logprob, SampledToken, TokenDelta
@@ -65,6 +66,7 @@ def metaspace():
 
 TOKENIZERS = {"byte_level": byte_level(), "byte_fallback": byte_fallback(), "metaspace": metaspace()}
 BYTES = TOKENIZERS["byte_level"]
+READER = HFTokenizer(BYTES)
 by_tokenizer = pytest.mark.parametrize("tokenizer", TOKENIZERS.values(), ids=TOKENIZERS.keys())
 fast = settings(max_examples=75, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
@@ -88,7 +90,8 @@ def decode(tokenizer, token_ids):
 
 def run(tokenizer, token_ids, stop=(), *, flush=True):
     """Append one by one; returns the texts after each token (and the flush), and the stop string that ended it."""
-    detokenizer = IncrementalDetokenizer(tokenizer, SamplingParams(stop=stop))
+    reader = HFTokenizer(tokenizer) if isinstance(tokenizer, PreTrainedTokenizerFast) else tokenizer
+    detokenizer = IncrementalDetokenizer(reader, SamplingParams(stop=stop))
     texts = []
     for token_id in token_ids:
         stop_string = detokenizer.append([token_id])
@@ -191,7 +194,7 @@ def test_invalid_runs_of_a_byte_fallback_only_ever_grow(data):
 @fast
 def test_appending_several_tokens_at_once_is_the_same(text, sizes):
     token_ids = in_bytes(text)
-    detokenizer = IncrementalDetokenizer(BYTES, SamplingParams())
+    detokenizer = IncrementalDetokenizer(READER, SamplingParams())
     while token_ids:
         size = sizes[len(token_ids) % len(sizes)]
         detokenizer.append(token_ids[:size])
@@ -269,7 +272,7 @@ def test_a_character_costs_two_looks_at_a_stop_string_however_long_it_is(length,
 @pytest.mark.parametrize("num_choices", [1, 8])
 def test_the_choices_of_a_request_prepare_its_stop_strings_once(num_choices):
     stop = CountingString("ab" * 500)
-    start(OutputProcessor(BYTES), n=num_choices, stop=(stop,))
+    start(OutputProcessor(READER), n=num_choices, stop=(stop,))
     assert 0 < getattr(stop, "num_looked_at", 0) <= 4 * len(stop)
 
 
@@ -301,7 +304,7 @@ STOPS = [
 @pytest.mark.parametrize(("text", "stop", "wanted"), STOPS)
 def test_trap_32_text_ends_before_the_stop_string_for_every_split(text, stop, wanted):
     for groups in splits(in_bytes(text)):
-        detokenizer = IncrementalDetokenizer(BYTES, SamplingParams(stop=stop))
+        detokenizer = IncrementalDetokenizer(READER, SamplingParams(stop=stop))
         texts = []
         for group in groups:
             hit = detokenizer.append(group)
@@ -348,7 +351,7 @@ def test_a_stop_string_that_only_the_flush_completes_counts():
 
 def test_the_token_that_ended_the_request_has_no_text():
     stop_token_id = in_bytes("!")[0]
-    detokenizer = IncrementalDetokenizer(BYTES, SamplingParams(stop_token_ids=(stop_token_id,), stop=("!",)))
+    detokenizer = IncrementalDetokenizer(READER, SamplingParams(stop_token_ids=(stop_token_id,), stop=("!",)))
     assert detokenizer.append([*in_bytes("hi!"[:2]), stop_token_id], finished_by_token=True) is None
     assert detokenizer.flush() is None
     assert detokenizer.text == "hi"
@@ -392,7 +395,7 @@ def assert_empty(processor):
 
 
 def test_outputs_are_cumulative_snapshots():
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     (request,) = start(processor)
     request.num_cached_tokens = 1
     first, second = in_bytes("hi")
@@ -420,7 +423,7 @@ def test_outputs_are_cumulative_snapshots():
     ],
 )
 def test_trap_33_finish_reasons_pass_through(params, tokens, reason, text):
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     (request,) = start(processor, **params)
     before, stopped = feed(processor, request, tokens[:-1])
     assert before is None or not before.finished
@@ -432,7 +435,7 @@ def test_trap_33_finish_reasons_pass_through(params, tokens, reason, text):
     ]
     assert stopped == ([] if request.is_finished else ["r"])
     assert_empty(processor)
-    whole = OutputProcessor(BYTES)  # all tokens in one step
+    whole = OutputProcessor(READER)  # all tokens in one step
     start(whole, **params)
     assert whole.process([delta_of(request, tokens)]) == ([output], stopped)
     assert_empty(whole)
@@ -448,7 +451,7 @@ def test_trap_33_finish_reasons_pass_through(params, tokens, reason, text):
     ],
 )
 def test_an_output_tells_what_ended_it(params, tokens, reason):
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     (request,) = start(processor, **params)
     output, _ = feed(processor, request, tokens)
     assert output.finished
@@ -456,7 +459,7 @@ def test_an_output_tells_what_ended_it(params, tokens, reason):
 
 
 def test_choices_are_collected_and_the_request_finishes_with_the_last():
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     children = start(processor, n=3, stop=("!",), max_tokens=5)
     for child, num_cached_tokens in zip(children, [0, 1, 2], strict=True):
         child.num_cached_tokens = num_cached_tokens
@@ -479,7 +482,7 @@ def test_choices_are_collected_and_the_request_finishes_with_the_last():
 
 
 def test_a_step_gives_one_output_for_all_choices_of_a_request():
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     (other,) = start(processor, "other")
     children = start(processor, n=2, stop=("!",))
     outputs, stopped = processor.process(
@@ -506,7 +509,7 @@ def test_a_step_gives_one_output_for_all_choices_of_a_request():
     ],
 )
 def test_what_follows_a_stop_string_in_a_delta_is_dropped(finish_reason, text, token_ids, reason):
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     start(processor, stop=("b!",), logprobs=0)
     tokens = [SampledToken(token_id, None) for token_id in [*in_bytes("ab!cd"), EOS_ID]]
     (output,), stopped = processor.process([TokenDelta("r", tokens, finish_reason)])
@@ -516,7 +519,7 @@ def test_what_follows_a_stop_string_in_a_delta_is_dropped(finish_reason, text, t
 
 
 def test_a_finish_without_a_token_shows_what_was_held_back():
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     (request,) = start(processor, stop=("bX",))
     before, _ = feed(processor, request, in_bytes("ab"))
     assert processor.process([TokenDelta("r", [], "length")]) == (
@@ -534,7 +537,7 @@ CUT = "ab👍 the end\n\n é"
 @fast
 def test_outputs_do_not_depend_on_how_tokens_are_cut_into_deltas_nor_on_when_they_are_read(sizes, stop):
     token_ids, at_once, late, joined = in_bytes(CUT), [], [], ["", [], 0]
-    one_by_one, several, in_deltas = OutputProcessor(BYTES), OutputProcessor(BYTES), OutputProcessor(BYTES)
+    one_by_one, several, in_deltas = OutputProcessor(READER), OutputProcessor(READER), OutputProcessor(READER)
     for processor in (one_by_one, several):
         (request,) = start(processor, stop=stop, logprobs=0)
     start(in_deltas, stop=stop, logprobs=0, output_kind="delta")
@@ -559,7 +562,7 @@ def test_outputs_do_not_depend_on_how_tokens_are_cut_into_deltas_nor_on_when_the
 
 
 def test_logprobs_are_collected_with_their_text():
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     (request,) = start(processor, logprobs=1)
     a, b = in_bytes("ab")
     output, _ = feed(processor, request, [a], {a: Logprob(-0.5, 2), b: Logprob(-0.1, 1)})
@@ -571,7 +574,7 @@ def test_logprobs_are_collected_with_their_text():
 
 
 def test_deltas_join_to_the_whole():
-    whole, processor = OutputProcessor(BYTES), OutputProcessor(BYTES)
+    whole, processor = OutputProcessor(READER), OutputProcessor(READER)
     asked = {"n": 2, "max_tokens": 6, "stop": ("!",), "logprobs": 0}
     start(whole, **asked)
     children = start(processor, output_kind="delta", **asked)
@@ -591,7 +594,7 @@ def test_deltas_join_to_the_whole():
 
 
 def test_a_delta_may_carry_only_the_finish():
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     (request,) = start(processor, output_kind="delta")
     feed(processor, request, in_bytes("ab"))
     ((delta,), _) = processor.process([TokenDelta("r", [SampledToken(EOS_ID, None)], "stop")])
@@ -600,7 +603,7 @@ def test_a_delta_may_carry_only_the_finish():
 
 def test_the_last_delta_of_an_abort_tells_who_was_aborted():
     told = []
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     children = start(processor, n=2, output_kind="delta", on_output=told.append)
     feed(processor, children[0], in_bytes("a"))
     feed(processor, children[1], [*in_bytes("b"), EOS_ID])
@@ -612,7 +615,7 @@ def test_the_last_delta_of_an_abort_tells_who_was_aborted():
 
 def test_of_final_only_there_is_one_output_when_the_last_choice_has_ended():
     told = []
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     children = start(processor, n=2, output_kind="final_only", max_tokens=2, on_output=told.append)
     assert feed(processor, children[0], in_bytes("ab")) == (None, [])
     assert feed(processor, children[1], in_bytes("c")) == (None, [])
@@ -624,7 +627,7 @@ def test_of_final_only_there_is_one_output_when_the_last_choice_has_ended():
 
 
 def test_abort_names_the_unfinished_choices_and_forgets_the_request():
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     children = start(processor, n=3, max_tokens=1)
     feed(processor, children[1], in_bytes("a"))
     assert all(processor.has_request(name) for name in ("r", "0_r", "1_r", "2_r"))
@@ -635,7 +638,7 @@ def test_abort_names_the_unfinished_choices_and_forgets_the_request():
 
 
 def test_trap_36_a_token_after_the_end_leaves_nothing_behind():
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     (request,) = start(processor, stop=("b",))
     output, stopped = feed(processor, request, in_bytes("ab"))
     assert stopped == ["r"]
@@ -645,14 +648,14 @@ def test_trap_36_a_token_after_the_end_leaves_nothing_behind():
 
 
 def test_trap_36_a_choice_that_runs_on_gets_no_more_tokens():
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     children = start(processor, n=2, stop=("b",))
     output, _ = feed(processor, children[0], in_bytes("abcd"))
     assert output.outputs[0] == CompletionOutput(0, "a", in_bytes("ab"), "stop", None, stop_reason="b")
 
 
 def test_trap_36_1000_requests_leave_every_map_empty():
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     ends = [in_bytes("a!"), [*in_bytes("a"), EOS_ID], in_bytes("abc"), None]
     for i in range(1000):
         children = start(processor, f"r{i}", n=1 + i % 2, stop=("!",), max_tokens=3)
@@ -664,7 +667,7 @@ def test_trap_36_1000_requests_leave_every_map_empty():
 
 
 def test_an_id_is_free_again_after_the_end():
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     for text in ("one", "two"):
         (request,) = start(processor, max_tokens=3)
         output, _ = feed(processor, request, in_bytes(text))
@@ -690,7 +693,7 @@ def bytes_of_a_step(processor, children, token_ids):
 
 
 def test_a_step_copies_only_what_is_new():
-    processor = OutputProcessor(BYTES)
+    processor = OutputProcessor(READER)
     children = start(processor, n=2, logprobs=0, max_tokens=10**6, stop=("never", "no play, and"), output_kind="delta")
     token_ids = in_bytes("all work and no play ")
     bytes_of_a_step(processor, children, token_ids)  # what is made once
@@ -702,3 +705,34 @@ def test_a_step_copies_only_what_is_new():
     for child in children:
         detokenizer = processor._parents[child.request_id].choices[child.request_id].detokenizer
         assert detokenizer._held == ""  # all that is kept of the text beside what is shown
+
+
+class ByteReader:
+    """Another reader: a token is a byte, and 256 ends a turn."""
+
+    def encode(self, text, *, add_special_tokens):
+        return [*text.encode(), *([256] if add_special_tokens else [])]
+
+    def decode(self, token_ids, *, skip_special_tokens):
+        kept = [i for i in token_ids if i != 256 or not skip_special_tokens]
+        return b"".join(map(self.token_bytes, kept)).decode(errors="replace")
+
+    def token_bytes(self, token_id):
+        return b"<end>" if token_id == 256 else bytes([token_id])
+
+    def is_special(self, token_id):
+        return token_id == 256
+
+
+def test_another_reader_of_tokens_takes_the_place_of_transformers():
+    from mini_vllm import LLM
+
+    llm = LLM("tiny", device="cpu", num_kv_blocks=64)
+    engine, reader, text = llm.engine, ByteReader(), "à la carte"
+    engine.input_processor.text_reader = engine.output_processor.tokenizer = reader
+    (output,) = llm.generate([text], SamplingParams(max_tokens=12, logprobs=0, allowed_token_ids=(*"日".encode(), 256)))
+    assert output.prompt_token_ids == reader.encode(text, add_special_tokens=True)
+    (choice,) = output.outputs
+    assert choice.text == reader.decode(choice.token_ids, skip_special_tokens=True)
+    shown = [logprobs[i].decoded_token for i, logprobs in zip(choice.token_ids, choice.logprobs, strict=True)]
+    assert shown == [reader.token_bytes(i).decode(errors="replace") for i in choice.token_ids]

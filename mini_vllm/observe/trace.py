@@ -6,7 +6,7 @@ traces, the book draws them, the labs diff them. Only the public contract of the
 scheduler that honours it can be traced.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsRecorder
+from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies import VLLM_NAMES, describe, make_scheduler
 from mini_vllm.request import Request
@@ -32,7 +33,7 @@ Record = dict[str, Any]
 class TraceRecorder(StepListener):
     """Watches one scheduler, as a listener of an engine or in the hands of the code that drives the scheduler.
 
-    stats: whether every step also carries its SchedulerStats.
+    stats: whether every step also carries its SchedulerStats and what it computes by bucket (StepPlan).
     """
 
     def __init__(self, scheduler: SchedulerInterface, *, stats: bool = False) -> None:
@@ -94,6 +95,7 @@ class TraceRecorder(StepListener):
             "copied": [list(pair) for pair in plan.copy],
             "forks": {name: [fork.request_id for fork in forks] for name, forks in output.sampling_along.items()},
             "stats": asdict(self.stats.record(output, plan)) if self.stats else {},
+            "plan": describe_plan(StepPlan.of(step, output)) if self.stats else {},
         }
         record.update({key: value for key, value in optional.items() if value})
         self.steps.append(record)
@@ -178,6 +180,13 @@ def describe_request(request: Request) -> Record:
         "priority": request.priority,
         "ignore_eos": request.sampling_params.ignore_eos,
     }
+
+
+def describe_plan(plan: StepPlan) -> Record:
+    """What a step computes, by bucket: requests and tokens."""
+    num_requests = Counter(bucket for _, bucket, _ in plan.participants)
+    buckets = {bucket: [num_requests[bucket], n] for bucket, n in plan.num_tokens.items() if n}
+    return {"buckets": buckets, "expected": plan.num_expected, "graph": plan.graph}
 
 
 # --- traces without a model ---------------------------------------------------------------------------------------

@@ -120,6 +120,8 @@ class NanoVllmScheduler(PrefillFirstScheduler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.policy == "priority":
+            raise InvalidParameterError("nano_vllm serves in order of arrival: policy must be 'fcfs', got 'priority'")
         if getattr(self.kv_cache_manager, "nano_vllm", None) != self.nano_vllm:
             name = type(self.kv_cache_manager).__name__
             raise InvalidParameterError(f"nano_vllm {shown(self.nano_vllm)} needs a KV cache manager of it, got {name}")

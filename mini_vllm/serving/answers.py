@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
-from mini_vllm.frontend.token_bytes import TokenBytes
+from mini_vllm.frontend.tokenizer import Tokenizer
 from mini_vllm.serving.protocol import ChatCompletionRequest, CompletionRequest, SharedRequest
 from mini_vllm.step import Logprob
 
@@ -30,13 +30,16 @@ class Answer:
     chunk_kind = ""
     prompt_field = ""  # of the request
 
-    def __init__(self, answer_id: str, created: int, model: str, asked: SharedRequest, token_bytes: TokenBytes) -> None:
+    def __init__(
+        self, answer_id: str, created: int, model: str, asked: SharedRequest, tokenizer: Tokenizer | None
+    ) -> None:
         self.id = answer_id
         self._head = {"id": answer_id, "created": created, "model": model}
         self._tells_usage = asked.stream_options is not None and asked.stream_options.include_usage
-        self._names = TokenNames(token_bytes)
+        self._names = TokenNames(tokenizer)
         self._prompts: dict[int, RequestOutput] = {}  # by prompt, its last output: it has the prompt's counts
         self._num_tokens = 0
+        self._is_silent = asked.asked_max_tokens == 0  # one token was generated, since the engine cannot do without
 
     def whole(self, outputs: Iterable[tuple[int, RequestOutput]]) -> Json:
         """The body of an answer that is not streamed. outputs: by prompt, in order."""
@@ -55,7 +58,8 @@ class Answer:
 
     def _count(self, prompt: int, output: RequestOutput) -> list[CompletionOutput]:
         self._prompts[prompt] = output
-        self._num_tokens += sum(len(choice.token_ids) for choice in output.outputs)
+        if not self._is_silent:
+            self._num_tokens += sum(len(choice.token_ids) for choice in output.outputs)
         return output.outputs
 
     def _chunk(self, choices: list[Json]) -> Json:
@@ -151,7 +155,7 @@ class CompletionAnswer(Answer):
     def _part(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
         index = prompt * (self._asked.n or 1) + choice.index
         token_ids, logprobs, text = list(choice.token_ids), list(choice.logprobs or ()), choice.text
-        if self._asked.max_tokens == 0:  # one was generated, since the engine cannot do without
+        if self._is_silent:
             token_ids, logprobs, text = [], [], ""
         ids, known = token_ids, [*logprobs]
         is_first = index not in self._offsets
@@ -188,22 +192,23 @@ class CompletionAnswer(Answer):
 
 
 class TokenNames:
-    """How tokens are shown."""
+    """How tokens are shown. Without a tokenizer none has a text."""
 
-    def __init__(self, token_bytes: TokenBytes) -> None:
-        self._bytes = token_bytes
+    def __init__(self, tokenizer: Tokenizer | None) -> None:
+        self._tokenizer = tokenizer
 
     def all_bytes(self, token_id: int) -> bytes:
         """All that it stands for, a special token for its name."""
-        return self._bytes[token_id]
+        return b"" if self._tokenizer is None else self._tokenizer.token_bytes(token_id)
 
     def shown_bytes(self, token_id: int) -> bytes:
         """What it adds to a text: nothing, if it is a special token."""
-        return b"" if self._bytes.is_special(token_id) else self._bytes[token_id]
+        is_hidden = self._tokenizer is None or self._tokenizer.is_special(token_id)
+        return b"" if is_hidden else self.all_bytes(token_id)
 
     def text(self, token_id: int) -> str:
         """A name that no other token has: of a part of a character, the bytes. OpenAI writes them so, too."""
-        data = self._bytes[token_id]
+        data = self.all_bytes(token_id)
         try:
             return data.decode()
         except UnicodeDecodeError:

@@ -32,7 +32,7 @@ from mini_vllm.errors import (
     shown,
 )
 from mini_vllm.frontend.output_processor import RequestOutput
-from mini_vllm.frontend.token_bytes import TokenBytes
+from mini_vllm.frontend.tokenizer import Tokenizer
 from mini_vllm.params import SamplingParams
 from mini_vllm.serving import live
 from mini_vllm.serving.answers import Answer, ChatAnswer, CompletionAnswer, TokenNames, event
@@ -139,8 +139,8 @@ class Server:
     async def _start(self) -> None:
         try:
             await self.engine.start()
-        except EngineDeadError as error:
-            logger.error("%s", error)
+        except EngineDeadError:
+            pass  # run() tells
         else:
             self.is_ready = True
             for fact in self.engine.facts:
@@ -158,14 +158,16 @@ class Server:
             response = JsonResponse(ApiError(500, "the server has failed at this request").body, 500)
         origin = request.headers.get("origin")
         if origin in self.options.allowed_origins:
-            response.headers.update({"Access-Control-Allow-Origin": origin, "Vary": "Origin"})
+            seen = {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": "*", "Vary": "Origin"}
+            response.headers.update(seen)
         await response(request.scope, nothing_more, send)
 
     def _preflight(self, request: HttpRequest) -> Response | None:
         """The answer to a browser that asks whether a page may call; it has no key yet."""
         if request.method != "OPTIONS" or request.headers.get("origin") not in self.options.allowed_origins:
             return None
-        allowed = {"Methods": "GET, POST", "Headers": "authorization, content-type", "Max-Age": "600"}
+        asked = request.headers.get("access-control-request-headers", "authorization, content-type")
+        allowed = {"Methods": "GET, POST", "Headers": asked, "Max-Age": "600"}
         return Response(status_code=204, headers={f"Access-Control-Allow-{k}": v for k, v in allowed.items()})
 
     def _handler(self, request: HttpRequest) -> Handler:
@@ -174,6 +176,7 @@ class Server:
         if path not in PUBLIC_PATHS:
             self._check_key(request)
             self._check_host(request)
+            self._check_origin(request)
         methods = self.routes.get(path)
         if methods is None and path.startswith("/v1/models/"):
             methods = {"GET": self.model}
@@ -200,6 +203,14 @@ class Server:
             raise ApiError(
                 403, f"the host {shown(host)} is none of this server's: {', '.join(self.options.allowed_hosts)}"
             )
+
+    def _check_origin(self, request: HttpRequest) -> None:
+        """What a browser sends for a page of another host without asking first is no JSON, and is not answered."""
+        origin, kind = request.headers.get("origin"), request.headers.get("content-type", "")
+        own = [f"{scheme}://{request.headers.get('host', '')}" for scheme in ("http", "https")]
+        is_foreign = origin not in (None, *own, *self.options.allowed_origins)
+        if is_foreign and request.method == "POST" and kind.partition(";")[0].strip().lower() != "application/json":
+            raise ApiError(403, f"a page of {shown(origin)} may not call this server: see --allowed-origin")
 
     # --- handlers -------------------------------------------------------------------------------------------------
 
@@ -237,7 +248,7 @@ class Server:
                 tokens = await asyncio.to_thread(reader.tokenize, asked.prompt or "", add_special_tokens=special)
         found = {"count": len(tokens), "max_model_len": reader.limits.max_model_len, "tokens": tokens}
         if asked.return_token_strs:
-            names = TokenNames(self._token_bytes)
+            names = TokenNames(self._tokenizer)
             found["token_strs"] = [names.text(token_id) for token_id in tokens]
         return JsonResponse(found)
 
@@ -285,10 +296,11 @@ class Server:
         asked: ChatCompletionRequest = await self._asked(request, ChatCompletionRequest)
         messages = [message.for_template() for message in asked.messages]
         with refusals("messages"):
+            self.engine.check_queue(asked.n or 1)  # before any work on a prompt that cannot be taken
             prompt = await asyncio.to_thread(self.engine.input_processor.apply_chat_template, messages)
         params = self._sampling_params(asked, len(prompt), asked.asked_max_tokens, "messages")
         return await self._respond(
-            ChatAnswer(*self._head("chatcmpl"), asked, self._token_bytes), [(prompt, params)], asked
+            ChatAnswer(*self._head("chatcmpl"), asked, self._tokenizer), [(prompt, params)], asked
         )
 
     async def completions(self, request: HttpRequest) -> Response:
@@ -298,18 +310,25 @@ class Server:
         if len(prompts) > MAX_PROMPTS:
             raise ApiError(400, f"prompt has {len(prompts)} prompts, at most {MAX_PROMPTS} are allowed", param="prompt")
         with refusals("prompt"):
+            self.engine.check_queue(len(prompts) * (asked.n or 1))
             read = await asyncio.to_thread(lambda: [self.engine.input_processor.tokenize(each) for each in prompts])
-        max_tokens = 16 if asked.max_tokens is None else asked.max_tokens
+        for number, token_ids in enumerate(read):
+            if not token_ids:
+                raise ApiError(400, f"prompt {number} has 0 tokens, at least 1 is needed", param="prompt")
+            with refusals("prompt"):
+                self.engine.input_processor.check_vocabulary("prompt", token_ids)
+        max_tokens = 16 if asked.asked_max_tokens is None else asked.asked_max_tokens
         jobs: list[Job] = []
         for given, token_ids in zip(prompts, read, strict=True):
-            params = self._sampling_params(asked, len(token_ids), max(max_tokens, 1), "prompt")
+            params = self._sampling_params(asked, len(token_ids), max_tokens, "prompt")
             jobs.append((given if asked.echo and isinstance(given, str) else token_ids, params))
-        return await self._respond(CompletionAnswer(*self._head("cmpl"), asked, self._token_bytes), jobs, asked)
+        return await self._respond(CompletionAnswer(*self._head("cmpl"), asked, self._tokenizer), jobs, asked)
 
     async def _asked(self, request: HttpRequest, kind: type[ModelRequest]) -> Any:
         """What a client asks for. Raises ApiError while nothing can be answered, and for what is no such request."""
         self._check_ready()
-        asked = parse(kind, await read_json(request))
+        limits = self.engine.input_processor.limits
+        asked = parse(kind, await read_json(request, max(MAX_PROMPTS, limits.max_model_len)))
         self._check_model(asked.model)
         return asked
 
@@ -328,8 +347,8 @@ class Server:
         return JsonResponse(answer.whole(sorted(last.items())))
 
     @property
-    def _token_bytes(self) -> TokenBytes:
-        return self.engine.output_processor.token_bytes
+    def _tokenizer(self) -> Tokenizer | None:
+        return self.engine.output_processor.tokenizer
 
     def _head(self, prefix: str) -> tuple[str, int, str]:
         """Id, time and model of an answer."""
@@ -350,7 +369,7 @@ class Server:
         """How to sample. Raises ApiError if prompt and max_tokens do not fit, or a value is beyond its limit."""
         limit = self.engine.input_processor.limits.max_model_len
         room = limit - num_prompt_tokens
-        if room < 1 or (max_tokens or 1) > room:
+        if room < 1 or max(max_tokens or 1, 1) > room:
             wanted = "" if max_tokens is None else f", and max_tokens is {max_tokens}"
             raise ApiError(
                 400,
@@ -536,8 +555,12 @@ class refusals:  # noqa: N801  # a context manager
 # --- the client ---------------------------------------------------------------------------------------------------
 
 
-async def read_json(request: HttpRequest) -> Any:
-    """The body of a request. Raises ApiError for one that is too large, no JSON, or nested too deeply."""
+async def read_json(request: HttpRequest, max_entries: int) -> Any:
+    """The body of a request. Raises ApiError for one that is too large, no JSON, or nested too deeply.
+
+    max_entries: of a list or an object among its fields; what has more is not looked at, since that takes time in which
+    no other client is served.
+    """
     chunks, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
@@ -545,9 +568,14 @@ async def read_json(request: HttpRequest) -> Any:
             raise ApiError(413, f"the body has more than {MAX_BODY_BYTES:,} bytes")
         chunks.append(chunk)
     try:
-        return orjson.loads(b"".join(chunks))
+        body = orjson.loads(b"".join(chunks))
     except orjson.JSONDecodeError as error:
         raise ApiError(400, f"the body is no JSON: {error}") from None
+    for name, value in body.items() if isinstance(body, dict) else ():
+        if isinstance(value, list | dict) and len(value) > max_entries:
+            message = f"{shown(name)} has {len(value)} entries, at most {max_entries} are allowed"
+            raise ApiError(400, message, param=name[:100])
+    return body
 
 
 async def nothing_more() -> Any:

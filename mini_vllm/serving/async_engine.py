@@ -13,7 +13,13 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import DuplicateRequestError, EngineDeadError, MiniVllmError, RequestFailedError, shown
+from mini_vllm.errors import (
+    DuplicateRequestError,
+    EngineDeadError,
+    MiniVllmError,
+    RequestFailedError,
+    shown,
+)
 from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput
 from mini_vllm.params import SamplingParams
 from mini_vllm.serving.engine_client import EngineClient, ProcessClient, ThreadClient
@@ -59,10 +65,12 @@ class Stream:
 
     async def get(self) -> RequestOutput:
         await self._has_news.wait()
-        self._has_news.clear()
-        if self._error is not None:
+        if not self._outputs:
+            assert self._error is not None
             raise self._error
         outputs, self._outputs = self._outputs, []
+        if self._error is None:
+            self._has_news.clear()
         return RequestOutput.joined(outputs)
 
 
@@ -114,7 +122,7 @@ class AsyncEngine:
         processor.limits = processor.limits._replace(
             vocab_size=ready.vocab_size, max_model_len=ready.max_model_len, num_slots=ready.num_slots
         )
-        self.output_processor = OutputProcessor(processor.tokenizer)
+        self.output_processor = OutputProcessor(processor.text_reader)
 
     async def close(self, timeout: float = 10) -> None:
         """Stop the engine; requests in flight get an error."""
@@ -229,7 +237,8 @@ class AsyncEngine:
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Ready):
-            self._ready.set_result(event)
+            if not self._ready.done():  # nobody waits any more
+                self._ready.set_result(event)
         elif isinstance(event, Died):
             self.why_dead = event.error
         else:

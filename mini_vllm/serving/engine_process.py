@@ -24,9 +24,10 @@ from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import MiniVllmError, shown
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsListener
+from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import SchedulerOutput
-from mini_vllm.serving.messages import Add, Command, Delta, Died, Event, Finish, Ready, StepDone, StepPlan, Stop
+from mini_vllm.serving.messages import Add, Command, Delta, Died, Event, Finish, Ready, StepDone, Stop
 from mini_vllm.step import KVPlan, TokenDelta
 
 logger = logging.getLogger("mini_vllm")
@@ -46,17 +47,12 @@ class Planner(StepListener):
         self._num_steps = 0
 
     def after_schedule(self, output: SchedulerOutput, plan: KVPlan) -> None:
-        now, participants, num_expected = self._clock(), [], 0
+        now = self._clock()
         for request in output.scheduled_requests:
-            name, n = request.request_id, output.num_scheduled_tokens[request.request_id]
-            self.scheduled_times.setdefault(name, now)
-            self.num_preemptions[name] = request.num_preemptions
-            participants.append((name, bucket_of(request), n))
-            num_expected += request.num_computed_tokens + n >= request.num_tokens
+            self.scheduled_times.setdefault(request.request_id, now)
+            self.num_preemptions[request.request_id] = request.num_preemptions
         self._num_steps += 1
-        is_uniform = bool(participants) and all(n == 1 for _, _, n in participants)
-        graph = f"decode {len(participants)}" if is_uniform else ""
-        self.plan = StepPlan(self._num_steps, participants, num_expected, graph)
+        self.plan = StepPlan.of(self._num_steps, output)
 
     def after_finish(self, request: Request) -> None:
         self.forget(request.request_id)
@@ -64,13 +60,6 @@ class Planner(StepListener):
     def forget(self, request_id: str) -> None:
         self.scheduled_times.pop(request_id, None)
         self.num_preemptions.pop(request_id, None)
-
-
-def bucket_of(request: Request) -> str:
-    """Why a request is in a step: it computes its prompt, or what it has lost by a preemption, or its next token."""
-    if request.num_computed_tokens + 1 >= request.num_tokens and request.output_token_ids:
-        return "decode"
-    return "resumed" if request.num_preemptions else "prefill"
 
 
 class EngineLoop:
@@ -106,6 +95,8 @@ class EngineLoop:
                     send(self._state([*refused, *deltas], self._stats.last, self._planner.plan))
                 else:
                     send(self._state(refused, None, None))
+        except BrokenPipeError:  # the front is gone
+            raise
         except Exception as error:
             logger.exception("the engine has stopped")
             with suppress(OSError):

@@ -18,9 +18,10 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from mini_vllm.frontend.output_processor import RequestOutput
+from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.serving.answers import event
 from mini_vllm.serving.async_engine import AsyncEngine
-from mini_vllm.serving.messages import StepDone, StepPlan
+from mini_vllm.serving.messages import StepDone
 
 PAGE = Path(__file__).with_name("page.html")
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; img-src data:"

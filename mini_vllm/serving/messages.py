@@ -9,6 +9,7 @@ from dataclasses import fields
 import msgspec
 
 from mini_vllm.observe.stats import SchedulerStats
+from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.step import PromptLogprobs, SampledToken
@@ -102,19 +103,6 @@ class Delta(Message):
     time: float
     scheduled_time: float | None
     num_preemptions: int
-
-
-class StepPlan(Message):
-    """What a step computes. participants: (request id, bucket, tokens); a bucket is prefill, decode or resumed.
-
-    num_expected: how many requests are to get tokens. graph: "decode 8" for a step of one token for each of 8 requests,
-    which a CUDA graph could replay; "" for any other.
-    """
-
-    step: int
-    participants: list[tuple[str, str, int]]
-    num_expected: int
-    graph: str
 
 
 class StepDone(Message):

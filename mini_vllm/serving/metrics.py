@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from mini_vllm.observe.step_plan import BUCKETS
 from mini_vllm.serving.messages import Delta, StepDone
 
 __all__ = ["CONTENT_TYPE_LATEST", "ServerMetrics"]
@@ -67,6 +68,13 @@ class ServerMetrics:
         }
         text, labels = "Requests that have ended.", [*names, "finished_reason"]
         self._success = Counter("vllm:request_success", text, labels, registry=self._registry)
+        text, labels = (
+            "Tokens of steps: of prompts, next ones, and what preempted requests had lost.",
+            [*names, "bucket"],
+        )
+        self._step_tokens = Counter("mini_vllm:step_tokens", text, labels, registry=self._registry)
+        for bucket in BUCKETS:
+            self._step_tokens.labels(model_name, bucket)
         self._model_name = model_name
         for reason in ("stop", "length", "abort", "error"):
             self._success.labels(model_name, reason)
@@ -86,6 +94,9 @@ class ServerMetrics:
             self._counters["num_preemptions"].inc(done.stats.num_preempted_reqs)
             self._counters["prefix_cache_queries"].inc(done.stats.prefix_cache_queries)
             self._counters["prefix_cache_hits"].inc(done.stats.prefix_cache_hits)
+        if done.plan is not None:
+            for bucket, num_tokens in done.plan.num_tokens.items():
+                self._step_tokens.labels(self._model_name, bucket).inc(num_tokens)
 
     def took(self, request_id: str, delta: Delta) -> None:
         """A choice of a request has got something."""

@@ -6,12 +6,20 @@ Source: OpenAI's API reference; vllm/entrypoints/openai/protocol.py for the fiel
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mini_vllm.errors import shown
 from mini_vllm.params import SamplingParams
 
 ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+# Fields of OpenAI's API that are taken as null, and refused by name as anything else.
+NOT_HERE = frozenset(
+    "annotations audio best_of function_call functions metadata modalities parallel_tool_calls prediction "
+    "reasoning_effort refusal response_format service_tier store suffix tool_calls tool_choice tools verbosity "
+    "web_search_options".split()
+)
 
 
 class ApiError(Exception):
@@ -38,11 +46,19 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        """OpenAI's clients write null for what is absent, and send the server's own messages back, nulls included."""
+        if isinstance(given, dict) and any(name in NOT_HERE and given[name] is None for name in given):
+            return {name: value for name, value in given.items() if value is not None or name not in NOT_HERE}
+        return given
+
 
 def as_biases(given: dict[str, float]) -> dict[int, float]:
     """The biases by token id. Raises ApiError for a key that is none."""
     for key in given:
-        if not key.isascii() or not key.isdigit() or len(key) > 10:
+        if not key.isascii() or not key.isdigit() or len(key) > 10 or str(int(key)) != key:
             raise ApiError(400, f"logit_bias: a key must be a token id, got {shown(key)}", param="logit_bias")
     if len(given) > SamplingParams.MAX_BIASES:
         message = f"logit_bias has {len(given)} entries, at most {SamplingParams.MAX_BIASES} are allowed"
@@ -86,7 +102,9 @@ class SharedRequest(ModelRequest):
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=0)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=0)] | None = None
+    """The newer name of max_tokens."""
     ignore_eos: bool | None = None
     user: str | None = None
     """The client's name for its user. The server does not look at it."""
@@ -101,6 +119,11 @@ class SharedRequest(ModelRequest):
         if stop == "":
             raise ValueError("must not be empty")
         return stop
+
+    @property
+    def asked_max_tokens(self) -> int | None:
+        """By either name."""
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
     def sampling_options(self) -> dict[str, Any]:
         """What of the fields is one of SamplingParams."""
@@ -137,6 +160,12 @@ class ChatMessage(Strict):
     content: str | list[TextPart] | None = None
     name: str | None = None
 
+    @model_validator(mode="after")
+    def _says_something(self) -> "ChatMessage":
+        if self.role != "assistant" and not self.content and self.content != "":
+            raise ValueError(f"content of the role {self.role} must be a text or parts")
+        return self
+
     def for_template(self) -> dict[str, Any]:
         """As chat templates know messages."""
         role = "system" if self.role == "developer" else self.role
@@ -149,8 +178,7 @@ class ChatCompletionRequest(SharedRequest):
     """The body of POST /v1/chat/completions."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
-    """The newer name of max_tokens. Absent: what fits."""
+    """max_tokens is absent: what fits."""
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
 
@@ -162,17 +190,12 @@ class ChatCompletionRequest(SharedRequest):
             options["logprobs"] = self.top_logprobs or 0
         return options
 
-    @property
-    def asked_max_tokens(self) -> int | None:
-        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
-
 
 class CompletionRequest(SharedRequest):
     """The body of POST /v1/completions. prompt: a text, token ids, or a list of these."""
 
     prompt: str | Annotated[list[str] | list[TokenId] | list[Annotated[list[TokenId], Field(min_length=1)]], Prompts]
-    max_tokens: Annotated[int, Field(ge=0)] | None = None
-    """Absent: 16. 0 only with echo."""
+    """max_tokens is absent: 16."""
     echo: bool | None = None
     """Whether the prompt stands before the completion, its tokens among the logprobs."""
     logprobs: Annotated[int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
@@ -188,8 +211,6 @@ class CompletionRequest(SharedRequest):
 
     def sampling_options(self) -> dict[str, Any]:
         options = super().sampling_options()
-        if self.max_tokens == 0 and not self.echo:
-            raise ApiError(400, "max_tokens must be at least 1 without echo, got 0", param="max_tokens")
         if self.logprobs is not None:
             options["logprobs"] = self.logprobs
             if self.echo:
@@ -221,7 +242,8 @@ def parse(kind: type[ModelRequest], body: object) -> Any:
         first = error.errors(include_url=False)[0]
         param = _path(first["loc"])
         if first["type"] == "extra_forbidden":
-            message = f"{param} is no field that this server knows"
+            message = f"{shown(param)} is no field that this server knows"
+            param = param[:100]
         elif first["type"] == "missing":
             message = f"{param} is missing"
         else:
@@ -229,9 +251,21 @@ def parse(kind: type[ModelRequest], body: object) -> Any:
         raise ApiError(400, message, param=param or None) from None
     if isinstance(request, TokenizeRequest) and (request.prompt is None) == (request.messages is None):
         raise ApiError(400, "one of prompt and messages must be given", param="prompt")
-    if isinstance(request, SharedRequest) and request.stream_options is not None and not request.stream:
-        raise ApiError(400, "stream_options needs stream: true", param="stream_options")
+    if isinstance(request, SharedRequest):
+        _check_together(request)
     return request
+
+
+def _check_together(request: SharedRequest) -> None:
+    """Fields that go together, or do not. Raises ApiError."""
+    if request.stream_options is not None and not request.stream:
+        raise ApiError(400, "stream_options needs stream: true", param="stream_options")
+    old, new = request.max_tokens, request.max_completion_tokens
+    if old is not None and new is not None and old != new:
+        raise ApiError(400, f"max_tokens is {old} and max_completion_tokens {new}: give one", param="max_tokens")
+    if request.asked_max_tokens == 0 and not getattr(request, "echo", None):
+        name = "max_tokens" if new is None else "max_completion_tokens"
+        raise ApiError(400, f"{name} must be at least 1 without echo, got 0", param=name)
 
 
 def _path(loc: tuple[int | str, ...]) -> str:

@@ -8,17 +8,19 @@ import asyncio
 import logging
 import math
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
 
-from mini_vllm.errors import EngineDeadError
+from mini_vllm.errors import EngineDeadError, InvalidParameterError, shown
 from mini_vllm.serving.app import Server
 
 logger = logging.getLogger("mini_vllm")
 
 GRACE = 3.0  # seconds that a server whose engine has died goes on to say so
+FLUSH = 0.5  # seconds for the last words of what was ended
 POLL = 0.05
 
 
@@ -45,8 +47,9 @@ async def run(
 ) -> None:
     """Serve until a signal. on_open: gets the port when it is open and the model is loaded.
 
-    Raises EngineDeadError if the engine cannot start or has died, OSError if the port cannot be opened.
+    Raises EngineDeadError if the engine cannot start or has died, InvalidParameterError if the port cannot be opened.
     """
+    listening = listen(host, port)
     config = uvicorn.Config(
         server, host=host, port=port, loop="asyncio", http="h11", lifespan="on", log_level="warning", access_log=False
     )
@@ -55,28 +58,45 @@ async def run(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.append, number)
-    serving = asyncio.create_task(web.serve())
+    serving = asyncio.create_task(web.serve([listening]))
     try:
         await _until(lambda: serving.done() or (web.started and (server.is_ready or server.engine.is_dead)), signals)
         if web.started and server.is_ready:
             on_open(web.port)
         await _until(lambda: serving.done() or server.engine.is_dead, signals)
-        if server.engine.is_dead and not signals:
+        if server.engine.is_dead and server.is_ready and not signals:
             await _until(lambda: False, signals, timeout=GRACE)
         server.is_draining = True
         is_idle = lambda: serving.done() or not server.num_in_flight  # noqa: E731
         await _until(is_idle, signals, most=2, timeout=shutdown_timeout)
         server.engine.abort_all()
-        await _until(is_idle, signals, most=2, timeout=GRACE)
+        await _until(is_idle, signals, most=2, timeout=FLUSH)
+        await server.engine.close(GRACE if server.is_ready and len(signals) < 2 else 0)
         web.should_exit = True
-        web.force_exit = len(signals) > 1 or server.num_in_flight > 0  # a client that does not read ends nothing
+        await _until(serving.done, signals, most=2, timeout=FLUSH)
+        while not serving.done():  # a client that does not read, or has not sent all, ends nothing
+            for connection in list(web.server_state.connections):
+                connection.transport.abort()
+            await asyncio.sleep(POLL)
         await serving
     finally:
-        await server.engine.close(0 if len(signals) > 1 else GRACE)
+        await server.engine.close(0)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
     if server.engine.is_dead and not signals:
         raise EngineDeadError(f"the engine has stopped: {server.engine.why_dead}")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """The open port. Raises InvalidParameterError if it cannot be opened."""
+    if not host:
+        raise InvalidParameterError("host must be an address or a name, got '': 0.0.0.0 is every interface")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        message = f"host {shown(host)}, port {port} cannot be opened: {error.strerror or error}"
+        raise InvalidParameterError(message) from error
 
 
 async def _until(holds: Callable[[], bool], signals: list[int], *, most: int = 1, timeout: float = math.inf) -> None:

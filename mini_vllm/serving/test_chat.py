@@ -149,3 +149,18 @@ def status_of(server: LiveServer, head: bytes) -> int:
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(head + b"Connection: close\r\n\r\n")
         return int(connection.recv(65536).split()[1])
+
+
+def test_an_answer_is_the_next_request(client: openai.OpenAI) -> None:
+    """As programs write it: the message that came is appended, with the fields that the server gave it."""
+    first = ask(client, max_tokens=5).choices[0].message
+    messages: list[Any] = [*QUESTION, first, {"role": "user", "content": "Go on"}]
+    assert client.chat.completions.create(model="tiny", messages=messages, max_tokens=5).choices[0].message.content
+    whole = {"role": "assistant", "content": "a", "refusal": None, "tool_calls": None, "audio": None}
+    nulls: dict[str, Any] = {"tools": None, "response_format": None, "store": None, "reasoning_effort": None}
+    messages = [*QUESTION, whole, {"role": "user", "content": "Go on"}]
+    assert client.chat.completions.create(model="tiny", messages=messages, max_tokens=5, extra_body=nulls).choices
+    for field, value in (("store", True), ("service_tier", "auto"), ("audio", {})):
+        with pytest.raises(openai.BadRequestError) as refusal:
+            ask(client, extra_body={field: value})
+        assert refusal.value.param == field

@@ -258,3 +258,44 @@ def test_a_slow_reader_holds_up_nobody_and_loses_nothing(live: LiveServer, llm: 
     num_parts, text = asyncio.run_coroutine_threadsafe(read_late(), live.loop).result(60)
     assert seen.is_set()
     assert (num_parts, text) == (2, wanted.outputs[0].text)
+
+
+def test_a_list_of_prompts_is_refused_before_one_of_them_starts(live: LiveServer) -> None:
+    def ended() -> float:
+        lines = live.engine.metrics.render().decode().splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:request_success_total"))
+
+    before = ended()
+    with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as client:
+        for prompt in (["x", ""], [[1], [2048]], [[1], [10**6]]):
+            for stream in (False, True):
+                with pytest.raises(openai.BadRequestError) as refusal:
+                    client.completions.create(model="tiny", prompt=prompt, stream=stream)  # type: ignore[call-overload]
+                assert refusal.value.param == "prompt"
+                assert "cmpl-" not in str(refusal.value)
+    live.assert_idle()
+    assert ended() == before
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("prompt", list(range(3000))), ("logit_bias", {str(i): 1 for i in range(3000)}), ("max_tokens", 0)),
+        *(("logit_bias", {"05": 1}), ("max_completion_tokens", 7), ("anything" * 1000, 1)),
+    ],
+)
+def test_a_value_beyond_its_limit_is_named(live: LiveServer, field: str, value: Any) -> None:
+    body = {"prompt": "a", "max_tokens": 5, field: value}
+    with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as client:
+        with pytest.raises(openai.BadRequestError) as refusal:
+            client.post("/completions", body=body, cast_to=object)
+        assert refusal.value.param in (field[:100], "max_tokens")
+        assert len(str(refusal.value)) < 1000
+
+
+def test_a_prompt_that_is_only_scored_counts_no_completion(live: LiveServer) -> None:
+    with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as client:
+        answer = client.completions.create(model="tiny", prompt="a b c", max_tokens=0, echo=True, logprobs=1)
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 0
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from mini_vllm import LLM, SamplingParams
+from mini_vllm.errors import EngineDeadError
 from mini_vllm.frontend.output_processor import RequestOutput
+from mini_vllm.serving.async_engine import Stream
 from mini_vllm.serving.conftest import LiveServer
 
 PROMPTS = [f"{i}: a KV block holds" for i in range(64)]
@@ -67,6 +69,7 @@ def test_a_step_that_fails_is_tried_again(serve: Any, wanted: list[list[int]]) -
     server.assert_idle()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # it is raised where it is seen
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_fault_of_the_scheduler_ends_the_engine_and_every_client_hears_of_it(serve: Any, stream: bool) -> None:
     import openai
@@ -101,3 +104,17 @@ def test_a_stop_string_ends_the_text_before_it_streamed_or_not(live: LiveServer,
             reason = chunk.choices[0].finish_reason
             assert text.startswith(streamed)
         assert (streamed, reason) == (choice.text, choice.finish_reason)
+
+
+def test_what_has_come_is_read_before_the_error_that_ended_it() -> None:
+    async def read() -> None:
+        stream = Stream()
+        output = RequestOutput("a", [1], 0, False, [])
+        stream.put(output)
+        stream.fail(EngineDeadError("the engine has stopped"))
+        assert await stream.get() == output
+        for _ in range(2):
+            with pytest.raises(EngineDeadError):
+                await stream.get()
+
+    asyncio.run(read())

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
+from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.serving.conftest import LiveServer
 from mini_vllm.serving.live import MAX_ENTRIES, PAGE, StepBuffer, short_name
-from mini_vllm.serving.messages import StepDone, StepPlan
+from mini_vllm.serving.messages import StepDone
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]

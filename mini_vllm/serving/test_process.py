@@ -3,11 +3,13 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -38,6 +40,10 @@ class Program:
 
     def status(self, path: str, body: Any = None) -> int:
         return status_of(self.url + path, body)
+
+    def get(self, path: str) -> str:
+        with urlopen(self.url + path, timeout=60) as answer:
+            return str(answer.read().decode())
 
     def children(self) -> list[int]:
         """The processes that it has started."""
@@ -152,3 +158,38 @@ def test_ctrl_c_twice_ends_it_at_once(program: Program) -> None:
             pass
         assert program.end(signal.SIGINT) == 0
         assert stream.exception() is not None or stream.result()[-1]["choices"][0]["finish_reason"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("program", "num_signals"), [(("--shutdown-timeout", "1"), 1), ((), 2)], indirect=["program"])
+def test_clients_that_do_not_read_or_send_hold_up_no_end(program: Program, num_signals: int) -> None:
+    """One reads none of a long answer in a piece, one none of a stream, and one has sent half a request."""
+    logprobs = {"logprobs": True, "top_logprobs": 20, "max_tokens": 1500}
+    port = int(program.url.rpartition(":")[2])
+    with ExitStack() as stack:
+        for stream, share in ((False, 1.0), (True, 1.0), (True, 0.5)):
+            data = json.dumps(ENDLESS | logprobs | {"stream": stream}).encode()
+            head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(data)
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            client.connect(("127.0.0.1", port))
+            client.sendall(head + data[: int(len(data) * share)])
+        while 'vllm:generation_tokens_total{model_name="tiny"} 3000.0' not in program.get("/metrics"):
+            pass
+        for _ in range(num_signals - 1):
+            program.process.send_signal(signal.SIGTERM)
+            while program.status("/health") == 200:
+                pass
+        assert program.end(signal.SIGTERM) == 0
+    assert "Traceback" not in "".join(program.lines)
+
+
+def test_a_port_that_is_taken_is_named_before_a_model_is_loaded() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for options in (("--port", port), ("--host", ""), ("--host", "nosuch.invalid"), ("--api-key", " ")):
+            command = [sys.executable, "-c", SERVE, "serve", "--port", "0", *options]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode in (1, 2), done
+            assert "Traceback" not in done.stderr
+            assert options[0].strip("-") in done.stderr.lower(), done.stderr

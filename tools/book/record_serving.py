@@ -122,7 +122,7 @@ class Front:
         if isinstance(read, Ready):
             limits = ModelLimits(read.vocab_size, read.max_model_len, read.num_slots)
             self.inputs = InputProcessor("tiny", 0, limits)
-            self.outputs = OutputProcessor(self.inputs.tokenizer)
+            self.outputs = OutputProcessor(self.inputs.text_reader)
         elif isinstance(read, StepDone):
             self._events.append(read)
             self.rows.append(self._row(read, len(data)))

@@ -1,4 +1,4 @@
-"""The bytes that each token stands for, as far as one token by itself stands for any.
+"""What the engine asks of a tokenizer: text to tokens, tokens to text, and the bytes that each token stands for.
 
 A decoder of single tokens would say U+FFFD for a part of a character; the bytes of all tokens, joined, are the text.
 Source: bytes_to_unicode of GPT-2 for byte-level BPE, the byte fallback of SentencePiece; vllm's decoded_token.
@@ -6,45 +6,58 @@ Source: bytes_to_unicode of GPT-2 for byte-level BPE, the byte fallback of Sente
 
 import json
 import re
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's sign for a space
 
 
-class TokenBytes:
-    """A table of one tokenizer, filled as tokens are asked for. tokenizer: of transformers; None: no token has text."""
+class Tokenizer(Protocol):
+    """A reader of a checkpoint's tokenizer.json. What has these four methods can take the place of transformers'."""
 
-    def __init__(self, tokenizer: Any | None) -> None:
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        """The tokens of a text; with add_special_tokens, also those that the model expects around it."""
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        """The text of tokens; U+FFFD stands for bytes that are no character."""
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes of a token by itself, of a special one its name; b"" for one that the tokenizer does not have."""
+
+    def is_special(self, token_id: int) -> bool:
+        """Whether it is one of the tokens that no text shows, such as the end of a turn."""
+
+
+class HFTokenizer:
+    """The Tokenizer that transformers reads. The table of bytes is filled as tokens are asked for."""
+
+    def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._known: dict[int, bytes] = {}
-        self._added: dict[str, str] = {}
-        self._special: frozenset[int] = frozenset()
-        self._is_byte_level = self._has_fallback = False
-        if tokenizer is not None:
-            self._special = frozenset(tokenizer.all_special_ids)
-            self._added = {str(token): str(token) for token in tokenizer.get_added_vocab()}
-            self._is_byte_level, self._has_fallback = kinds_of_decoder(tokenizer)
+        self._special = frozenset(tokenizer.all_special_ids)
+        self._added = {str(token) for token in tokenizer.get_added_vocab()}
+        self._is_byte_level, self._has_fallback = kinds_of_decoder(tokenizer)
 
-    def __getitem__(self, token_id: int) -> bytes:
-        """The bytes of a token; b"" for one that the tokenizer does not have."""
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens))
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
+        options = {"skip_special_tokens": skip_special_tokens, "clean_up_tokenization_spaces": False}
+        return str(self._tokenizer.decode(list(token_ids), **options))
+
+    def token_bytes(self, token_id: int) -> bytes:
         found = self._known.get(token_id)
         if found is None:
             found = self._known[token_id] = self._find(token_id)
         return found
 
     def is_special(self, token_id: int) -> bool:
-        """Whether it is one of the tokens that no text shows, such as the end of a turn."""
         return token_id in self._special
 
-    def text(self, token_id: int) -> str:
-        """The bytes as text; what is no whole character is U+FFFD."""
-        return self[token_id].decode(errors="replace")
-
     def _find(self, token_id: int) -> bytes:
-        tokenizer = self._tokenizer
-        piece = None if tokenizer is None else tokenizer.convert_ids_to_tokens(token_id)
+        piece = self._tokenizer.convert_ids_to_tokens(token_id)
         if piece is None:
             return b""
         if piece in self._added:
@@ -56,8 +69,7 @@ class TokenBytes:
             if match := BYTE_TOKEN.fullmatch(piece):
                 return bytes([int(match[1], 16)])
             return str(piece).replace(SPACE, " ").encode(errors="replace")
-        assert tokenizer is not None
-        return str(tokenizer.decode([token_id])).encode(errors="replace")
+        return self.decode([token_id], skip_special_tokens=False).encode(errors="replace")
 
 
 def kinds_of_decoder(tokenizer: Any) -> tuple[bool, bool]:

@@ -1,0 +1,48 @@
+"""What one step computes, by the state that its requests are in: prompts, next tokens, and what a preemption lost."""
+
+from collections import Counter
+from typing import NamedTuple
+
+from mini_vllm.request import Request
+from mini_vllm.scheduler import SchedulerOutput
+
+BUCKETS = ("prefill", "decode", "resumed")
+
+
+class StepPlan(NamedTuple):
+    """A step as it was decided. participants: (request id, bucket, number of tokens), in scheduling order.
+
+    num_expected: how many requests are to get a token. graph: "decode 8" for a step of one token for each of 8
+    requests, which a CUDA graph could replay; "" for any other. Source: BatchDescriptor in vllm/forward_context.py.
+    """
+
+    step: int
+    participants: list[tuple[str, str, int]]
+    num_expected: int
+    graph: str
+
+    @classmethod
+    def of(cls, step: int, output: SchedulerOutput) -> "StepPlan":
+        """Call it after schedule() and before the step is computed. O(batch size)."""
+        participants, num_expected = [], 0
+        for request in output.scheduled_requests:
+            n = output.num_scheduled_tokens[request.request_id]
+            participants.append((request.request_id, bucket_of(request), n))
+            num_expected += request.num_computed_tokens + n >= request.num_tokens
+        is_uniform = bool(participants) and all(n == 1 for _, _, n in participants)
+        return cls(step, participants, num_expected, f"decode {len(participants)}" if is_uniform else "")
+
+    @property
+    def num_tokens(self) -> dict[str, int]:
+        """Tokens that are computed, by bucket."""
+        counts = Counter(dict.fromkeys(BUCKETS, 0))
+        for _, bucket, n in self.participants:
+            counts[bucket] += n
+        return counts
+
+
+def bucket_of(request: Request) -> str:
+    """Why a request is in a step: it computes its prompt, or its next token, or what it has lost by a preemption."""
+    if request.num_computed_tokens + 1 >= request.num_tokens and request.output_token_ids:
+        return "decode"
+    return "resumed" if request.num_preemptions else "prefill"
