@@ -245,7 +245,7 @@ def test_the_tables_of_choices_have_each_choice() -> None:
     def names(heading: str) -> list[str]:
         return [row[0].strip("`") for row in rows(section(README, heading))]
 
-    assert names("Four back ends for attention") == keys_of("mini_vllm/attention/backend.py", "BACKENDS")
+    assert names("Five back ends for attention") == keys_of("mini_vllm/attention/backend.py", "BACKENDS")
     assert names("A family of schedulers, and a simulator") == list(SCHEDULERS)
 
 

@@ -4,12 +4,13 @@ metadata.py describes a layer and a packed batch; backend.py is the interface an
 end:
 
     reference.py        plain torch, one query and one block at a time: reads like the chapter, the oracle of the tests
-    torch_backend.py    torch's own operators over gathered pages: the fast one on a CPU
+    torch_backend.py    torch's own operators over gathered pages: the fast one on a CPU without a C compiler
+    c_backend.py        the fast one on a CPU: paged_attention.c, which c_compiler.py builds at first use
     triton_simple.py    the reference as a Triton kernel, one row and one head a program
     triton_backend.py   the fast one on a GPU: write_kv.py and paged_attention.py, over work cut by tiles.py
 """
 
-from mini_vllm.attention.backend import BACKENDS, AttentionBackend, PagedAttention, get_backend, why_not
+from mini_vllm.attention.backend import BACKENDS, AttentionBackend, PagedAttention, fastest, get_backend, why_not
 from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec, PackedRequest
 from mini_vllm.attention.rotary import Rotation, apply_rotary
 
@@ -22,6 +23,7 @@ __all__ = [
     "PagedAttention",
     "Rotation",
     "apply_rotary",
+    "fastest",
     "get_backend",
     "why_not",
 ]

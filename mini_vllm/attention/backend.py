@@ -21,15 +21,20 @@ from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
 from mini_vllm.attention.rotary import Rotation, apply_rotary
 from mini_vllm.errors import InvalidParameterError, shown
 
+StrideOrder = tuple[int, int, int, int]
+
 
 class AttentionBackend(ABC):
     """Causal attention of a packed batch over a paged KV cache.
 
-    The cache of a layer is two tensors [num_blocks, block_size, num_kv_heads, head_dim]. A back end keeps nothing of a
-    step but scratch memory to use again: what it knows of the step is in the plan, which the caller holds.
+    The cache of a layer is two tensors [num_blocks, block_size, num_kv_heads, head_dim]; how they lie in memory is the
+    back end's choice. A back end keeps nothing of a step but scratch memory to use again: what it knows of the step is
+    in the plan, which the caller holds.
     """
 
     name: ClassVar[str]
+    stride_order: ClassVar[StrideOrder] = (0, 1, 2, 3)
+    """The cache's dimensions as they follow in memory, the outermost first (vLLM: get_kv_cache_stride_order)."""
     debug: bool = False  # look at every slot and block id before it is used, which makes the host wait for the device
 
     @abstractmethod
@@ -70,6 +75,13 @@ class AttentionBackend(ABC):
         return apply_rotary(query, rotation)
 
 
+def make_cache(shape: Sequence[int], stride_order: StrideOrder, **options: Any) -> Tensor:
+    """Zeros of that shape, [num_blocks, block_size, num_kv_heads, head_dim], whose dimensions follow in memory as
+    stride_order says, without gaps. options: those of torch.zeros."""
+    memory = torch.zeros([shape[dim] for dim in stride_order], **options)
+    return memory.permute([stride_order.index(dim) for dim in range(len(shape))])
+
+
 class PagedAttention:
     """One step's attention, as the model calls it: back end, KV cache of every layer, metadata of the batch, plans.
 
@@ -90,7 +102,7 @@ class PagedAttention:
         layer_groups = layer_groups or (0,) * len(specs)
         self.metadata = [groups[group] for group in layer_groups]  # by layer
         for caches, meta, spec in zip(kv_caches, self.metadata, specs, strict=True):
-            check_cache(*caches, meta, spec)
+            check_cache(*caches, meta, spec, backend.stride_order)
         for each in groups:
             check_tables(each)
         if backend.debug:
@@ -130,20 +142,26 @@ class PagedAttention:
 BACKENDS: Mapping[str, str] = {
     "reference": "mini_vllm.attention.reference:ReferenceBackend",
     "torch": "mini_vllm.attention.torch_backend:TorchBackend",
+    "c": "mini_vllm.attention.c_backend:CBackend",
     "triton-simple": "mini_vllm.attention.triton_simple:SimpleTritonBackend",
     "triton": "mini_vllm.attention.triton_backend:TritonBackend",
 }
 
 
+def fastest(device: torch.device) -> str:
+    """The name of the fastest back end for a device; why_not() says whether it runs here."""
+    return "triton" if device.type == "cuda" else "c"
+
+
 def get_backend(name: str, device: torch.device) -> AttentionBackend:
-    """The back end of that name; "auto" takes the fastest for the device: "triton" on a GPU, else "torch".
+    """The back end of that name; "auto" takes the fastest for the device, or "torch" where that one cannot run.
 
     The Triton rungs run on a CPU as well, in Triton's interpreter, if TRITON_INTERPRET=1 is in the environment when the
     process starts; MINI_VLLM_DEBUG=1 there turns on the back end's debug checks. Errors: InvalidParameterError for an
     unknown name, and for one that cannot run here.
     """
     if name == "auto":
-        name = "triton" if device.type == "cuda" and why_not("triton", device) is None else "torch"
+        name = "torch" if why_not(fastest(device), device) else fastest(device)
     if name not in BACKENDS:
         raise InvalidParameterError(f"attention backend {shown(name)} is not one of: auto, {', '.join(BACKENDS)}")
     if reason := why_not(name, device):
@@ -155,7 +173,14 @@ def get_backend(name: str, device: torch.device) -> AttentionBackend:
 
 
 def why_not(name: str, device: torch.device) -> str | None:
-    """What keeps the back end of that name from running on the device; None when nothing does."""
+    """What keeps the back end of that name from running on the device; None when nothing does.
+
+    For "c" the kernels are built if they have not been: a second or two, once for each machine.
+    """
+    if name == "c":
+        from mini_vllm.attention import c_backend
+
+        return c_backend.why_not(device)
     if not name.startswith("triton"):
         return None
     if find_spec("triton") is None:

@@ -11,8 +11,14 @@ from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
 from mini_vllm.errors import InvalidParameterError
 
 
-def check_cache(key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata, spec: AttentionSpec) -> None:
-    """The cache of a layer is what the layer and the batch's block tables take it for."""
+def check_cache(
+    key_cache: Tensor,
+    value_cache: Tensor,
+    metadata: AttentionMetadata,
+    spec: AttentionSpec,
+    stride_order: tuple[int, ...] = (0, 1, 2, 3),
+) -> None:
+    """The cache of a layer is what the layer, the batch's block tables and the back end take it for."""
     num_blocks, block_size, *_ = key_cache.shape
     if value_cache.shape != key_cache.shape or value_cache.dtype != key_cache.dtype:
         raise InvalidParameterError(
@@ -28,8 +34,11 @@ def check_cache(key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetad
         raise InvalidParameterError(
             f"key_cache is {list(key_cache.shape)} {key_cache.dtype}, the layer needs {list(expected)} {spec.dtype}"
         )
-    if not (key_cache.is_contiguous() and value_cache.is_contiguous()):
-        raise InvalidParameterError(f"key_cache and value_cache must be contiguous, strides are {key_cache.stride()}")
+    if not (key_cache.permute(stride_order).is_contiguous() and value_cache.permute(stride_order).is_contiguous()):
+        raise InvalidParameterError(
+            f"key_cache and value_cache have strides {key_cache.stride()} and {value_cache.stride()}; the back end "
+            f"needs their dimensions in memory in the order {stride_order}, without gaps"
+        )
 
 
 def check_tables(metadata: AttentionMetadata) -> None:

@@ -27,13 +27,20 @@ from mini_vllm.attention import (
     backend,
     get_backend,
 )
+from mini_vllm.attention.backend import make_cache
 from mini_vllm.attention.torch_backend import attend_chunk
 from mini_vllm.errors import InvalidParameterError
 
 CPU = torch.device("cpu")
 GPU = torch.device("cuda" if torch.cuda.is_available() else "cpu")  # where the Triton rungs run
 TRITON = ("triton-simple", "triton") if find_spec("triton") else ()
-BACKENDS = tuple(name for name in backend.BACKENDS if TRITON or not name.startswith("triton"))
+NO_C = backend.why_not("c", CPU)
+NEEDS_C = pytest.mark.skipif(bool(NO_C), reason=f"the rung c cannot run here: {NO_C}")
+BACKENDS = tuple(
+    pytest.param(name, marks=NEEDS_C) if name == "c" else name
+    for name in backend.BACKENDS
+    if TRITON or not name.startswith("triton")
+)
 
 
 @dataclass
@@ -54,9 +61,19 @@ class Batch:
         """Plan, write, then attend, as a step of one layer does."""
         if isinstance(rung, str):
             rung = get_backend(rung, self.query.device)
+        self.lay_out(rung)
         spec = replace(self.spec, sliding_window=sliding_window)
         attend = PagedAttention(rung, [(self.key_cache, self.value_cache)], self.metadata, [spec])
         return attend(0, self.query, self.key, self.value)
+
+    def lay_out(self, rung: AttentionBackend) -> None:
+        """Bring the caches into the back end's layout, if they have the plain one."""
+        self.key_cache, self.value_cache = (
+            make_cache(cache.shape, rung.stride_order, dtype=cache.dtype, device=cache.device).copy_(cache)
+            if cache.is_contiguous()
+            else cache
+            for cache in (self.key_cache, self.value_cache)
+        )
 
     def to(self, device: torch.device) -> "Batch":
         """The batch on a device; on its own it is returned as it is."""
@@ -307,8 +324,10 @@ def test_rotation_before_the_write_is_that_of_the_torch_form(name: str) -> None:
     rotation = Rotation(torch.cat((cos, cos), -1).to(device_of(name)), torch.cat((-sin, sin), -1).to(device_of(name)))
     plain.query, plain.key = apply_rotary(plain.query, rotation), apply_rotary(plain.key, rotation)
     qkv = torch.cat((fused.query, fused.key, fused.value), dim=1)
+    rung = get_backend(name, device_of(name))
+    fused.lay_out(rung)
     caches = [(fused.key_cache, fused.value_cache)]
-    attend = PagedAttention(get_backend(name, device_of(name)), caches, fused.metadata, [fused.spec])
+    attend = PagedAttention(rung, caches, fused.metadata, [fused.spec])
     output = attend(0, *qkv.split([4, 2, 2], dim=1), rotation)
     torch.testing.assert_close(output, plain.run(name), atol=1e-5, rtol=0)
     torch.testing.assert_close(fused.key_cache, plain.key_cache, atol=1e-6, rtol=0, equal_nan=True)
@@ -320,6 +339,7 @@ def test_a_step_is_planned_once_for_layers_that_are_alike(name: str) -> None:
     """Three layers, the second with a window: two plans, made before the first layer runs; each layer has its own."""
     batch = make_batch([(20, 1), (5, 3)]).to(device_of(name))
     rung = get_backend(name, device_of(name))
+    batch.lay_out(rung)
     planned = []
 
     class Watched(type(rung)):  # type: ignore[misc]
@@ -340,7 +360,7 @@ def test_a_step_is_planned_once_for_layers_that_are_alike(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("error::UserWarning")  # torch warns when it has to resize a buffer that is too small
-@pytest.mark.parametrize("name", ["torch", *TRITON[1:]])
+@pytest.mark.parametrize("name", ["torch", pytest.param("c", marks=NEEDS_C), *TRITON[1:]])
 def test_one_back_end_object_serves_caches_of_several_kinds(name: str) -> None:
     """It may meet longer requests, other dtypes and other head shapes later."""
     rung = get_backend(name, device_of(name))
@@ -412,7 +432,7 @@ def spoil(**changes: Any) -> Callable[[Batch], None]:
         ),
         (spoil(query=lambda x: x[..., :6]), "query has shape [4, 4, 6], the batch's 4 slots and the layer need"),
         (spoil(value_cache=lambda x: x.half()), "value_cache is [6, 16, 2, 8] torch.float16, key_cache [6, 16, 2, 8]"),
-        (spoil(key_cache=lambda x: x.transpose(0, 1).contiguous().transpose(0, 1)), "must be contiguous"),
+        (spoil(key_cache=lambda x: x.transpose(0, 1).contiguous().transpose(0, 1)), "have strides (16, 96, 8, 1)"),
         (
             spoil(spec=lambda spec: replace(spec, num_kv_heads=4)),
             "key_cache is [6, 16, 2, 8] torch.float32, the layer needs [6, 16, 4, 8] torch.float32",
@@ -475,9 +495,10 @@ def test_debug_mode_looks_at_every_slot_and_block(name: str, monkeypatch: pytest
 
 
 def test_backend_is_chosen_by_name() -> None:
-    assert get_backend("auto", CPU).name == "torch"
-    for name in BACKENDS:
-        assert get_backend(name, device_of(name)).name == name
+    assert get_backend("auto", CPU).name == ("torch" if NO_C else "c")
+    for name in backend.BACKENDS:
+        if backend.why_not(name, device_of(name)) is None:
+            assert get_backend(name, device_of(name)).name == name
     known = re.escape(", ".join(("auto", *backend.BACKENDS)))
     with pytest.raises(InvalidParameterError, match=f"'flash' is not one of: {known}"):
         get_backend("flash", CPU)

@@ -82,8 +82,8 @@ class TorchBackend(AttentionBackend):
         real = slots >= 0  # padding is dropped: as an index, -1 would be the last slot of the cache
         if not real.all():
             slots, key, value = slots[real], key[real], value[real]
-        key_cache.flatten(0, 1).index_copy_(0, slots, key)
-        value_cache.flatten(0, 1).index_copy_(0, slots, value)
+        for cache, new in ((key_cache, key), (value_cache, value)):
+            cache.view(-1, *cache.shape[2:]).index_copy_(0, slots, new)
 
     def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: TorchPlan) -> Tensor:
         """One request after the other: a decode in one fused call, a longer chunk in slices."""

@@ -174,8 +174,9 @@ def seconds_per_block(engine: "LLMEngine", num_blocks: int = 64, repeats: int = 
     model, device = runner.model, runner.device
     shape, dtype = (runner.block_size, model.num_kv_heads, model.head_dim), runner.kv_caches[0][0].dtype
     cache = CacheEngine(
-        model.num_layers, shape, num_blocks=num_blocks, num_cpu_blocks=num_blocks, dtype=dtype, device=device
-    )
+        model.num_layers, shape, num_blocks=num_blocks, num_cpu_blocks=num_blocks, dtype=dtype, device=device,
+        stride_order=runner.attention_backend.stride_order,
+    )  # fmt: skip
     pairs = [(i, CpuBlockId(i)) for i in range(num_blocks)]
     times = []
     for _ in range(repeats):

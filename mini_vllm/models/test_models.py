@@ -15,7 +15,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
-from mini_vllm.attention import AttentionMetadata, PackedRequest, PagedAttention, get_backend
+from mini_vllm.attention import AttentionMetadata, PackedRequest, PagedAttention, get_backend, why_not
+from mini_vllm.attention.backend import make_cache
 from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError
 from mini_vllm.models import DecoderModel, load_model
 from mini_vllm.models.checkpoint import load_hf_config
@@ -140,8 +141,11 @@ class Runner:
         widths = [-(-len(sequence) // BLOCK_SIZE) for sequence in sequences]
         free = torch.randperm(sum(widths), generator=torch.Generator().manual_seed(1)).tolist()
         self.block_tables = [[free.pop() for _ in range(width)] for width in widths]
-        shape = (sum(widths), BLOCK_SIZE, model.num_kv_heads, model.head_dim)
-        self.kv_caches = [(torch.full(shape, torch.nan), torch.full(shape, torch.nan)) for _ in range(model.num_layers)]
+        shape, order = (sum(widths), BLOCK_SIZE, model.num_kv_heads, model.head_dim), self.backend.stride_order
+        self.kv_caches = [
+            (make_cache(shape, order).fill_(torch.nan), make_cache(shape, order).fill_(torch.nan))
+            for _ in range(model.num_layers)
+        ]
 
     def step(self, spans: dict[int, tuple[int, int]]) -> dict[int, Tensor]:
         """Compute tokens [start, end) of each sequence named, as one batch; logits [end - start, vocab] of each."""
@@ -166,6 +170,10 @@ def expected_logits(pair: Pair, sequence: list[int]) -> Tensor:
     return logits
 
 
+NO_C = why_not("c", CPU)
+BACKENDS = ("torch", pytest.param("c", marks=pytest.mark.skipif(bool(NO_C), reason=f"no rung c: {NO_C}")))
+
+
 @torch.inference_mode()
 def test_packed_prompts_give_the_logits_of_transformers(pair: Pair, sequences: list[list[int]]) -> None:
     logits = Runner(pair.model, sequences).step({i: (0, len(s)) for i, s in enumerate(sequences)})
@@ -174,9 +182,12 @@ def test_packed_prompts_give_the_logits_of_transformers(pair: Pair, sequences: l
 
 
 @torch.inference_mode()
-def test_chunks_and_decodes_give_the_logits_of_transformers(pair: Pair, sequences: list[list[int]]) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_chunks_and_decodes_give_the_logits_of_transformers(
+    pair: Pair, sequences: list[list[int]], backend: str
+) -> None:
     """Two sequences computed piece by piece, in different order and in mixed batches, down to single tokens."""
-    runner = Runner(pair.model, sequences)
+    runner = Runner(pair.model, sequences, backend)
     steps = [{0: (0, 6)}, {2: (0, 4), 0: (6, 7)}, {0: (7, 19), 2: (4, 13)}]
     steps += [{0: (19 + i, 20 + i), 2: (13 + i, 14 + i)} for i in range(3)]
     for spans in steps:
@@ -186,12 +197,13 @@ def test_chunks_and_decodes_give_the_logits_of_transformers(pair: Pair, sequence
 
 
 @torch.inference_mode()
-def test_greedy_decoding_gives_the_tokens_of_transformers(pair: Pair, sequences: list[list[int]]) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_greedy_decoding_gives_the_tokens_of_transformers(pair: Pair, sequences: list[list[int]], backend: str) -> None:
     prompt, num_tokens = sequences[2], 6
     expected = pair.expected.generate(
         torch.tensor([prompt]), do_sample=False, max_new_tokens=num_tokens, eos_token_id=-1, pad_token_id=0
     )[0].tolist()
-    runner = Runner(pair.model, [[*prompt, *[0] * num_tokens]])
+    runner = Runner(pair.model, [[*prompt, *[0] * num_tokens]], backend)
     start = 0
     for end in range(len(prompt), len(prompt) + num_tokens):
         runner.sequences[0][end] = int(runner.step({0: (start, end)})[0][-1].argmax())

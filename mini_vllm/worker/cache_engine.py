@@ -6,18 +6,21 @@ neither swapping nor forks.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from mini_vllm.attention.backend import StrideOrder, make_cache
 from mini_vllm.step import BlockPair, SwapIn, SwapOut
 
 
 class CacheEngine:
     """Owns per layer K and V, each [num_blocks, *block_shape] on the device, and [num_cpu_blocks, *block_shape] beside.
 
-    block_shape: (block_size, num_kv_heads, head_dim). The CPU pool is pinned beside a GPU, so that the copies run at
-    the speed of the bus.
+    block_shape: (block_size, num_kv_heads, head_dim). How a block lies in memory is the attention back end's choice,
+    and the same in both pools; its shape hides it. The CPU pool is pinned beside a GPU, so that the copies run at the
+    speed of the bus.
     """
 
     def __init__(
@@ -29,21 +32,14 @@ class CacheEngine:
         num_cpu_blocks: int = 0,
         dtype: torch.dtype,
         device: torch.device,
+        stride_order: StrideOrder = (0, 1, 2, 3),
     ) -> None:
-        self.kv_caches = [
-            (
-                torch.zeros((num_blocks, *block_shape), dtype=dtype, device=device),
-                torch.zeros((num_blocks, *block_shape), dtype=dtype, device=device),
-            )
-            for _ in range(num_layers)
-        ]
+        make = partial(make_cache, stride_order=stride_order, dtype=dtype)
+        shape, cpu_shape = (num_blocks, *block_shape), (num_cpu_blocks, *block_shape)
         pinned = device.type == "cuda"
+        self.kv_caches = [(make(shape, device=device), make(shape, device=device)) for _ in range(num_layers)]
         self.cpu_caches = [
-            (
-                torch.zeros((num_cpu_blocks, *block_shape), dtype=dtype, pin_memory=pinned),
-                torch.zeros((num_cpu_blocks, *block_shape), dtype=dtype, pin_memory=pinned),
-            )
-            for _ in range(num_layers)
+            (make(cpu_shape, pin_memory=pinned), make(cpu_shape, pin_memory=pinned)) for _ in range(num_layers)
         ]
 
     def swap_out(self, pairs: Sequence[SwapOut]) -> None:

@@ -4,7 +4,7 @@ from concurrent.futures import Future
 
 import torch
 
-from mini_vllm.attention import get_backend
+from mini_vllm.attention import fastest, get_backend, why_not
 from mini_vllm.errors import KVCacheTooLargeError
 from mini_vllm.models import load_model
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
@@ -73,4 +73,7 @@ class LocalExecutor(Executor):
         """Nothing runs; the memory goes with the object."""
 
     def __str__(self) -> str:
-        return f"{self.dtype} on {self.device}, attention {self.attention_backend.name}"
+        name = fastest(self.device)
+        reason = why_not(name, self.device) if self.config.attention_backend == "auto" else None
+        slower = f" (not {name}, which is faster: {reason})" if reason else ""
+        return f"{self.dtype} on {self.device}, attention {self.attention_backend.name}{slower}"

@@ -53,6 +53,7 @@ class ModelRunner:
             num_cpu_blocks=num_cpu_blocks,
             dtype=dtype,
             device=device,
+            stride_order=attention_backend.stride_order,
         )
         self.kv_caches = self.cache_engine.kv_caches
 

@@ -1,0 +1,196 @@
+"""The fast rung on a CPU: paged_attention.c, built at first use (c_compiler.py) and called by ctypes.
+
+The plan of a step is that of the Triton rung, tiles of queries over spans of keys (tiles.py); a thread takes one tile
+and one KV head at a time, as a program of a GPU does.
+"""
+
+import ctypes
+import math
+from ctypes import c_float, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from mini_vllm.attention.backend import AttentionBackend
+from mini_vllm.attention.c_compiler import CannotBuildError, load_library
+from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
+from mini_vllm.attention.rotary import Rotation
+from mini_vllm.attention.tiles import Tiles, make_tiles
+
+SOURCE = Path(__file__).with_name("paged_attention.c")
+DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+LOG2E = 1 / math.log(2)  # exp(x) = exp2(x * LOG2E)
+ROWS = 64  # of a tile: queries times the heads of a group
+
+
+class PlanStruct(ctypes.Structure):
+    """Plan in paged_attention.c."""
+
+    _fields_: ClassVar = [
+        *((name, c_void_p) for name in ("output", "query", "key_cache", "value_cache")),
+        *((name, c_void_p) for name in ("block_tables", "chunk_tiles", "short_tiles", "merges")),
+        *((name, c_void_p) for name in ("partial", "partial_sums")),
+        *((name, c_int64) for name in ("query_stride", "table_stride")),
+        *((name, c_int64) for name in ("num_chunk_tiles", "num_short_tiles", "num_merges", "partial_rows")),
+        *((name, c_int64) for name in ("num_kv_heads", "group_size", "head_dim", "block_size", "window")),
+        ("num_threads", c_int64),
+        ("scale", c_float),
+    ]
+
+
+class WriteStruct(ctypes.Structure):
+    """Write in paged_attention.c."""
+
+    _fields_: ClassVar = [
+        *((name, c_void_p) for name in ("rotated", "key_cache", "value_cache", "query", "key", "value")),
+        *((name, c_void_p) for name in ("cos", "signed_sin", "slot_mapping")),
+        *((name, c_int64) for name in ("query_stride", "key_stride", "value_stride")),
+        *((name, c_int64) for name in ("num_tokens", "num_heads", "num_kv_heads", "head_dim", "block_size")),
+        ("num_threads", c_int64),
+    ]
+
+
+@cache
+def load_kernels() -> ctypes.CDLL | str:
+    """The library, or why there is none. Looked for once a process: a compiler does not come while an engine runs."""
+    try:
+        return load_library(SOURCE)
+    except CannotBuildError as error:
+        return str(error)
+
+
+def why_not(device: torch.device) -> str | None:
+    """What keeps this rung from running on the device; builds the library if there is none yet."""
+    if device.type != "cpu":
+        return "it runs on a CPU"
+    kernels = load_kernels()
+    return kernels if isinstance(kernels, str) else None
+
+
+class CPlan(NamedTuple):
+    """One step's work as C takes it, and the tensors that its pointers lead to."""
+
+    struct: PlanStruct  # its last call's layer, too
+    num_rows: int  # rows of the batch that belong to a request
+    tensors: tuple[Tiles, Tensor, Tensor, Tensor]
+
+
+class CBackend(AttentionBackend):
+    """Tiles of queries over spans of keys on the threads of torch; rotation and cache write in one call.
+
+    Keys of a head lie side by side in a block, so that a tile reads memory in long runs.
+    """
+
+    name = "c"
+    stride_order = (0, 2, 1, 3)
+
+    def __init__(self) -> None:
+        kernels = load_kernels()
+        assert not isinstance(kernels, str), kernels
+        self._attention = {dtype: kernels[f"attention_{name}"] for dtype, name in DTYPES.items()}
+        self._write_kv = {dtype: kernels[f"write_kv_{name}"] for dtype, name in DTYPES.items()}
+        for function in (*self._attention.values(), *self._write_kv.values()):
+            function.restype = None
+
+    def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> CPlan:
+        """Cut the batch into tiles. Keys come to a tile in any number, so a span begins where it must."""
+        queries = max(1, ROWS // spec.group_size)
+        tiles = make_tiles(
+            metadata,
+            short_queries=queries,
+            chunk_queries=queries,
+            key_steps=(1, 1),
+            sliding_window=spec.sliding_window,
+        )
+        partial_rows = tiles.max_short_queries * spec.group_size
+        partial = torch.empty(tiles.num_partials, spec.num_kv_heads, partial_rows, spec.head_dim)
+        partial_sums = torch.empty(tiles.num_partials, spec.num_kv_heads, partial_rows, 2)
+        block_tables = metadata.block_tables
+        struct = PlanStruct(
+            block_tables=block_tables.data_ptr(),
+            chunk_tiles=tiles.chunk_tiles.data_ptr(),
+            short_tiles=tiles.short_tiles.data_ptr(),
+            merges=tiles.merges.data_ptr(),
+            partial=partial.data_ptr(),
+            partial_sums=partial_sums.data_ptr(),
+            table_stride=block_tables.stride(0),
+            num_chunk_tiles=len(tiles.chunk_tiles),
+            num_short_tiles=len(tiles.short_tiles),
+            num_merges=len(tiles.merges),
+            partial_rows=partial_rows,
+            num_kv_heads=spec.num_kv_heads,
+            group_size=spec.group_size,
+            head_dim=spec.head_dim,
+            block_size=metadata.block_size,
+            window=spec.sliding_window or 0,
+            num_threads=torch.get_num_threads(),
+            scale=spec.scale * LOG2E,
+        )
+        return CPlan(struct, tiles.num_rows, (tiles, block_tables, partial, partial_sums))
+
+    def write_kv(
+        self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
+    ) -> None:
+        """One call for keys and values."""
+        self._write(WriteStruct(), key, value, key_cache, value_cache, metadata)
+
+    def rotate_and_write_kv(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        rotation: Rotation,
+        key_cache: Tensor,
+        value_cache: Tensor,
+        metadata: AttentionMetadata,
+    ) -> Tensor:
+        """One call for all of it."""
+        query, rotated = with_plain_rows(query), torch.empty(query.shape, dtype=query.dtype)
+        cos, signed_sin = rotation.cos.contiguous(), rotation.signed_sin.contiguous()
+        turning = WriteStruct(
+            rotated=rotated.data_ptr(),
+            query=query.data_ptr(),
+            query_stride=query.stride(0),
+            num_heads=query.shape[1],
+            cos=cos.data_ptr(),
+            signed_sin=signed_sin.data_ptr(),
+        )
+        self._write(turning, key, value, key_cache, value_cache, metadata)
+        return rotated
+
+    def _write(
+        self,
+        struct: WriteStruct,
+        key: Tensor,
+        value: Tensor,
+        key_cache: Tensor,
+        value_cache: Tensor,
+        metadata: AttentionMetadata,
+    ) -> None:
+        key, value = with_plain_rows(key), with_plain_rows(value)
+        struct.key, struct.value = key.data_ptr(), value.data_ptr()
+        struct.key_stride, struct.value_stride = key.stride(0), value.stride(0)
+        struct.key_cache, struct.value_cache = key_cache.data_ptr(), value_cache.data_ptr()
+        struct.slot_mapping = metadata.slot_mapping.data_ptr()
+        struct.num_tokens, struct.num_kv_heads, struct.head_dim = key.shape
+        struct.block_size, struct.num_threads = metadata.block_size, torch.get_num_threads()
+        self._write_kv[key.dtype](ctypes.byref(struct))
+
+    def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: CPlan) -> Tensor:
+        """One call: chunks, decodes, and the merge of decodes whose keys were split."""
+        query, output = with_plain_rows(query), torch.empty(query.shape, dtype=query.dtype)
+        if plan.num_rows < len(output):
+            output[plan.num_rows :] = 0
+        call = plan.struct
+        call.output, call.query, call.query_stride = output.data_ptr(), query.data_ptr(), query.stride(0)
+        call.key_cache, call.value_cache = key_cache.data_ptr(), value_cache.data_ptr()
+        self._attention[query.dtype](ctypes.byref(call))
+        return output
+
+
+def with_plain_rows(x: Tensor) -> Tensor:
+    """x [T, heads, head_dim], each of whose rows is one piece of memory: itself, as a model's views are, or a copy."""
+    return x if x.stride()[1:] == (x.shape[2], 1) else x.contiguous()
