@@ -130,8 +130,8 @@ class Helper:
 class Server:
     """`mini-vllm serve`."""
 
-    def __init__(self) -> None:
-        options = [f"--{name.replace('_', '-')}={value}" for name, value in OPTIONS.items()]
+    def __init__(self, *more: str) -> None:
+        options = [*(f"--{name.replace('_', '-')}={value}" for name, value in OPTIONS.items()), *more]
         self.process = subprocess.Popen(
             [sys.executable, "-c", "from mini_vllm.cli import main; main()", "serve", "--port=0", *options],
             stdout=subprocess.PIPE,

@@ -13,6 +13,7 @@ from mini_vllm.block_hash import HASH_FUNCTIONS
 from mini_vllm.errors import InvalidParameterError, Params, is_int, is_number
 from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS
+from mini_vllm.structured import BACKENDS
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 MOST = (1 << 31) - 1  # of tokens, blocks and requests
@@ -72,6 +73,8 @@ class EngineConfig(Params):
     preemption_cost: Mapping[str, float] | None = None
     """Figures of PreemptionCost by name, for "cheaper"; None: measured when the engine starts."""
     attention_backend: str = "auto"
+    structured_outputs_backend: str = "auto"
+    """What compiles grammars: "xgrammar", "guidance", or "auto", the first of these that takes one exactly."""
     seed: int = 0
     """From which requests without a seed get theirs: the same run twice gives the same tokens."""
 
@@ -87,6 +90,7 @@ class EngineConfig(Params):
             ("hash_function", tuple(HASH_FUNCTIONS)),
             ("scheduler", tuple(SCHEDULERS)),
             ("preemption_mode", PREEMPTION_MODES),
+            ("structured_outputs_backend", BACKENDS),
         ):
             value = getattr(self, name)
             self.require(name, isinstance(value, str) and value in choices, f"one of {choices}")

@@ -123,6 +123,10 @@ class RequestFailedError(MiniVllmError, RuntimeError):
     """A request has ended with finish reason "error": its logits were no numbers, or every step with it failed."""
 
 
+class GrammarError(RequestRefusedError, RequestFailedError):
+    """The form that a request asks for its text cannot be compiled: it is wrong, or takes too long or too much."""
+
+
 class EngineDeadError(MiniVllmError, RuntimeError):
     """The engine has stopped at an error, or its request was dropped with it. LLMEngine.reset() begins again."""
 

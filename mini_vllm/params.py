@@ -3,13 +3,80 @@
 Source: vllm/sampling_params.py, OpenAI's completion API.
 """
 
+import json as json_text
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mini_vllm.errors import Params, is_int, is_number, plain
+from mini_vllm.errors import InvalidParameterError, Params, is_int, is_number, plain, shown
 
 OUTPUT_KINDS = ("cumulative", "delta", "final_only")
+
+
+@dataclass(frozen=True, slots=True)
+class StructuredOutputs(Params):
+    """What form a text has to have; one of the fields is given. Whether it can be compiled is found out later.
+
+    Raises InvalidParameterError if none or several are given, or one is of the wrong kind.
+    Source: StructuredOutputsParams in vllm/sampling_params.py.
+    """
+
+    json: Any = None
+    """A JSON schema: a mapping, a pydantic model, or text. It is stored as text."""
+    regex: str | None = None
+    """The whole text matches it."""
+    choice: tuple[str, ...] | None = None
+    """The text is one of these."""
+    grammar: str | None = None
+    """EBNF (root ::= ...) for xgrammar, Lark (start: ...) for guidance."""
+    json_object: bool | None = None
+    """True: any JSON object."""
+
+    def __post_init__(self) -> None:
+        self.normalise()
+        given = [name for name in self.__slots__ if getattr(self, name) not in (None, False)]
+        if len(given) != 1:
+            names = ", ".join(self.__slots__)
+            raise InvalidParameterError(f"StructuredOutputs: structured must be one of {names}, got {given or 'none'}")
+        object.__setattr__(self, "json", None if self.json is None else as_schema_text(self.json))
+        for name in ("regex", "grammar"):
+            value = getattr(self, name)
+            self.require(name, value is None or (isinstance(value, str) and value != ""), "a text")
+        choices = self.choice
+        texts = isinstance(choices, tuple) and bool(choices) and all(isinstance(c, str) and c for c in choices)
+        self.require("choice", choices is None or texts, "a list of texts, none of them empty")
+        self.require("json_object", isinstance(self.json_object, bool | None), "True")
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Which of the fields is given, and its value as text: two requests with one key want the same."""
+        if self.json_object:
+            return "json", '{"type": "object"}'
+        name = next(name for name in self.__slots__ if getattr(self, name) not in (None, False))
+        value = getattr(self, name)
+        return name, json_text.dumps(value) if name == "choice" else value
+
+
+def as_schema_text(schema: Any) -> str:
+    """A JSON schema as text. Raises InvalidParameterError for what is none."""
+    if hasattr(schema, "model_json_schema"):
+        schema = schema.model_json_schema()
+    try:
+        found = json_text.loads(schema) if isinstance(schema, str) else schema
+        text = json_text.dumps(found, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidParameterError(f"StructuredOutputs: json must be a JSON schema: {str(error)[:100]}") from error
+    if not isinstance(found, Mapping | bool):
+        raise InvalidParameterError(f"StructuredOutputs: json must be an object or a bool, got {shown(found)}")
+    return text
+
+
+def as_structured(given: Any) -> Any:
+    """A mapping of fields, or a pydantic model, as StructuredOutputs; anything else as it is."""
+    if isinstance(given, Mapping):
+        return StructuredOutputs(**given)
+    return StructuredOutputs(json=given) if hasattr(given, "model_json_schema") else given
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +122,9 @@ class SamplingParams(Params):
     prompt_logprobs: int | None = None
     """The same for the tokens of the prompt, beside the one that is there. The prompt is computed whole."""
 
+    structured: StructuredOutputs | None = None
+    """The form of the text: StructuredOutputs, a mapping of its fields, or a pydantic model."""
+
     output_kind: str = "cumulative"
     """What an output tells: "cumulative" (all so far), "delta" (what is new), "final_only". vLLM: RequestOutputKind."""
 
@@ -71,6 +141,7 @@ class SamplingParams(Params):
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else self.stop)
         object.__setattr__(self, "logit_bias", as_pairs(self.logit_bias))
+        object.__setattr__(self, "structured", as_structured(self.structured))
         self.normalise()
         self.require("max_tokens", is_int(self.max_tokens, 1), "an integer of at least 1")
         self.require("temperature", is_number(self.temperature, 0, 1e6), "a number in [0, 1e6]")
@@ -99,6 +170,8 @@ class SamplingParams(Params):
         self.require("allowed_token_ids", good, "None or token ids of at least 0, at least one of them")
         bounded = self.prompt_logprobs is None or is_int(self.prompt_logprobs, 0, self.MAX_LOGPROBS)
         self.require("prompt_logprobs", bounded, f"None or an integer in [0, {self.MAX_LOGPROBS}]")
+        known = isinstance(self.structured, StructuredOutputs | None)
+        self.require("structured", known, "StructuredOutputs, a mapping of its fields, or a pydantic model")
         known = isinstance(self.output_kind, str) and self.output_kind in OUTPUT_KINDS
         self.require("output_kind", known, f"one of {OUTPUT_KINDS}")
         bounded = self.logprobs is None or is_int(self.logprobs, 0, self.MAX_LOGPROBS)

@@ -9,9 +9,15 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
-from mini_vllm.errors import DuplicateRequestError, InvalidParameterError, PromptTooLongError, shown
+from mini_vllm.errors import (
+    DuplicateRequestError,
+    InvalidParameterError,
+    PromptTooLongError,
+    RequestFailedError,
+    shown,
+)
 from mini_vllm.kv_cache import PART, KVCacheManager, PrefixCacheStats
 from mini_vllm.request import FINISH_REASONS, Request, RequestStatus
 
@@ -25,6 +31,12 @@ class SchedulerOutput:
     preempted_req_ids: list[str] = field(default_factory=list)
     drafts: dict[str, list[int]] = field(default_factory=dict)
     """By request: tokens behind those it has, that the step computes and the worker verifies."""
+    masks: dict[str, list[Any]] = field(default_factory=dict)
+    """By request: a mask for each of its samples, as StepInput has them."""
+    blocked: dict[str, str] = field(default_factory=dict)
+    """By request: what it waits for in the queue, though there may be room for it."""
+    errors: dict[str, RequestFailedError] = field(default_factory=dict)
+    """By request: why the scheduler ends it in update_from_output()."""
 
     @property
     def sampling_along(self) -> Mapping[str, Sequence[Request]]:

@@ -7,7 +7,7 @@ vllm/v1/outputs.py).
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, pairwise
 from typing import Any, NamedTuple, NewType
@@ -170,6 +170,8 @@ class StepInput:
     forget_all: bool = False
     """The engine begins again, or a step has failed: whatever the runner has goes, first of all."""
     kv: KVPlan = KVPlan()
+    masks: Mapping[str, Sequence[bytes | None]] = field(default_factory=dict)
+    """By request: for each of its samples which tokens it may be, bit i of byte i // 8 for token i; None: any token."""
 
     @classmethod
     def of(cls, chunks: Iterable[Chunk], new_rows: Mapping[str, SamplingRow] | None = None, **rest: Any) -> "StepInput":

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from mini_vllm import LLM, SamplingParams
+from mini_vllm.attention import c_backend
 from mini_vllm.errors import (
     EmptyPromptError,
     InvalidParameterError,
@@ -268,3 +269,16 @@ def test_a_prompt_that_the_tokenizer_cannot_read_is_refused(monkeypatch: pytest.
     with pytest.raises(InvalidPromptError, match=r"the tokenizer of tiny cannot read it: .*Missing \[UNK\]"):
         llm.generate("hello")
     assert not llm.engine.has_unfinished_requests()
+
+
+@pytest.mark.parametrize(
+    ("backend", "said"),
+    [("auto", "attention torch (not c, which is faster: no compiler)"), ("torch", "attention torch\n")],
+)
+def test_the_start_says_why_the_fastest_attention_does_not_run(
+    backend: str, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(c_backend, "load_kernels", lambda: "no compiler")
+    with caplog.at_level("INFO", "mini_vllm"):
+        LLM("tiny", device="cpu", num_kv_blocks=8, attention_backend=backend)
+    assert said in caplog.text

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mini_vllm.errors import EmptyPromptError, InvalidParameterError, MiniVllmError, UnknownParameterError, shown
-from mini_vllm.params import SamplingParams
+from mini_vllm.params import SamplingParams, StructuredOutputs
 from mini_vllm.request import FINISH_REASONS, UNFINISHED, Request, RequestStatus
 
 
@@ -41,6 +41,7 @@ ALLOWED = {
     "frequency_penalty": (-2.0, 2.0),
     "repetition_penalty": (1e-6, 1e6),
     "logprobs": (None, 0, 20),
+    "structured": (None, StructuredOutputs(regex="a+"), StructuredOutputs(json_object=True)),
     "output_kind": ("cumulative", "delta", "final_only"),
     "min_tokens": (0, 16),
     "logit_bias": ((), ((0, -100.0), (7, 100.0))),
@@ -62,6 +63,7 @@ REFUSED = {
     "frequency_penalty": (-2.1, 2.1, "0"),
     "repetition_penalty": (0, 1e-9, 0.99e-6, -1, 2e6, math.inf, math.nan),
     "logprobs": (-1, 21, 1.0, True),
+    "structured": (5, "a+", ("regex", "a+")),
     "output_kind": ("all", 1, None, "DELTA"),
     "min_tokens": (-1, 17, 1.5, None),
     "logit_bias": ("x", 7, ((0, 101),), ((-1, 1.0),), ((0,),), ((0, math.nan),), tuple((i, 1.0) for i in range(1025))),

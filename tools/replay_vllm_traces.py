@@ -5,21 +5,23 @@
 
 PATHS are files (.json with one trace, .jsonl with one a line) or folders, which are searched for both; JSON in a folder
 that is no trace is passed over. Every trace that differs gets a line with the first step and field, one whose feature
-is not in mini_vllm a line with the feature. A file that cannot be read counts as a trace that differs. The last line is
-"N of M equal". The exit status is 0 if there are traces and all are equal, else 1.
+is not in mini_vllm a line with the feature. A file that cannot be read counts as a trace that differs. The last lines
+say how many traces need which feature, and "N of M equal". The exit status is 0 if there are traces and all are equal,
+else 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from mini_vllm.errors import BrokenTraceError
-from mini_vllm.observe.replay import find_trace_files, read_traces, replay
+from mini_vllm.observe.replay import NOT_REPLAYED, find_trace_files, read_traces, replay
 
 MAX_LINE = 400
 
@@ -44,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--max-lines", type=int, metavar="N", help="of the traces that differ list only the first N")
     args = parser.parse_args(arguments)
     num_traces = num_equal = 0
+    not_replayed: Counter[str] = Counter()
     complete = True
     for path in args.paths:
         before = num_traces
@@ -51,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             num_traces += 1
             num_equal += difference is None
             num_differing = num_traces - num_equal
+            if difference is not None and difference.startswith(NOT_REPLAYED):
+                not_replayed[difference] += 1
             if difference is None:
                 if args.verbose:
                     print(f"{name}: equal")
@@ -59,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if num_traces == before:
             complete = False
             print(f"{path}: no trace in it")
+    for difference, number in not_replayed.items():
+        print(f"{number} {difference}")
     print(f"{num_equal} of {num_traces} equal")
     return int(not complete or num_equal < num_traces)
 

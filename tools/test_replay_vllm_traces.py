@@ -74,7 +74,11 @@ def test_a_feature_that_is_not_here_is_named(run, tmp_path: Path) -> None:
     status, lines = run(tmp_path)
     assert (status, lines) == (
         1,
-        ["spec_chunked_003: not replayed: speculative decoding (spec)", "0 of 1 equal"],
+        [
+            "spec_chunked_003: not replayed: speculative decoding (spec)",
+            "1 not replayed: speculative decoding (spec)",
+            "0 of 1 equal",
+        ],
     )
 
 
@@ -102,7 +106,7 @@ def test_lines_are_bounded_in_length_and_number(run, tmp_path: Path) -> None:
     (tmp_path / "long.jsonl").write_text("\n".join(map(json.dumps, traces)))
     status, lines = run(tmp_path, "--max-lines", "2")
     assert status == 1
-    assert [line[0] for line in lines] == ["0", "1", "0"]
+    assert [line[0] for line in lines] == ["0", "1", "5", "0"]
     assert max(map(len, lines)) <= replay_vllm_traces.MAX_LINE
 
 

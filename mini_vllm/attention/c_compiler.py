@@ -44,21 +44,23 @@ def load_library(source: Path) -> ctypes.CDLL:
     With OpenMP if the compiler and this process have it, else without. Environment: CC, XDG_CACHE_HOME.
     Errors: CannotBuildError where there is no compiler, and where it does not take the file.
     """
-    reason = NONE_FOUND.format(shown(os.environ["CC"]) if os.environ.get("CC") else ", ".join(COMPILERS))
     compiler = find_compiler()
     code = [file.read_bytes() for file in (source, *sorted(source.parent.glob("*.h")))]
+    ways = {}  # flags by the beginning of a library's name
     for flags in ((*FLAGS, *OPENMP), FLAGS):
         name = f"{source.stem}-{short_hash(*code, repr((flags, LINK)).encode(), processor())}"
-        if compiler:
-            name += f"-{short_hash(version_of(compiler))}"
+        ways[f"{name}-{short_hash(version_of(compiler))}" if compiler else name] = flags
+    for name in ways:
         for folder in filter(is_safe, cache_folders()):
             for path in sorted(folder.glob(f"{name}-*.so")):
                 if library := load_if_whole(path):
                     return library
+    reason = NONE_FOUND.format(shown(os.environ["CC"]) if os.environ.get("CC") else ", ".join(COMPILERS))
+    for name, flags in ways.items():
         try:
             if compiler:
                 return build(source, compiler, flags, name)
-        except CannotBuildError as error:
+        except (CannotBuildError, OSError) as error:  # such as no place for temporary files
             reason = str(error)
     raise CannotBuildError(reason)
 

@@ -13,7 +13,7 @@ are float32, whatever the cache holds. A dtype is a constant where it is used, a
 INLINE become a part of one kernel for each dtype.
 
 Sources: FlashAttention-2 (Dao 2023) for the loop, flash-decoding (Dao et al. 2023) for the split, Goto and van de Geijn
-2008 for a matrix product in registers. vLLM's counterpart: csrc/cpu/cpu_attn.cpp. */
+2008 for a matrix product in registers. vLLM: cpu_attention_with_kv_cache (csrc/cpu/cpu_attn.cpp), over this layout. */
 
 #include "numerics.h"
 

@@ -41,6 +41,7 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "block_aligned_chunks": "Let chunks of a prompt end at the edge of a block.",
     "charge_cached_tokens": "Let the budget of prefill_first pay for cached tokens, too.",
     "attention_backend": "auto, reference, torch, c, triton-simple or triton; doctor says which run here.",
+    "structured_outputs_backend": "auto, xgrammar or guidance.",
     "seed": "From which every request draws its own.",
 }
 SAMPLING_OPTIONS = {  # fields of SamplingParams; by default what the checkpoint asks for

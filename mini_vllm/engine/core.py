@@ -94,7 +94,8 @@ class EngineCore:
             self._tell("after_schedule", output, plan)  # it may abort requests: what they get is dropped
             if step is not None:
                 return output, self._execute(step)
-            if not output.preempted_req_ids and self.scheduler.has_unfinished_requests():
+            is_stalled = not output.preempted_req_ids and not output.blocked
+            if is_stalled and self.scheduler.has_unfinished_requests():
                 raise SchedulerStalledError("requests are unfinished, but schedule() gave no tokens to any of them")
         nothing: Future[StepOutput] = Future()
         nothing.set_result(StepOutput())
@@ -107,7 +108,8 @@ class EngineCore:
         """Take in what came of a step; returns what it brought to each request, in step order.
 
         Tokens of a request that was ended meanwhile are dropped, and so are those behind a token that ends one. A
-        request from which no token could be sampled ends with reason "error".
+        request from which no token could be sampled ends with reason "error". One that the scheduler has ended out of
+        its queue comes last.
         """
         with self.changes("step"):
             running = [each for each in self._starts if each[0].status is RequestStatus.RUNNING]
@@ -121,20 +123,25 @@ class EngineCore:
                 self.runner_view.forget(request.request_id)
             self._ended.clear()
             self._tell("after_update", token_ids, [*finished, *failed])  # a listener may abort, and use an id again
+            why = {request.request_id: result.errors[request.request_id] for request in failed}
+            errors = {name: RequestFailedError(f"request {shown(name)}: {text}") for name, text in why.items()}
+            errors |= output.errors
+            started = {request.request_id for request, _ in self._starts}
+            running += [(request, 0) for request in finished if request.request_id not in started]
             return [
                 TokenDelta(
                     name := request.request_id,
                     result.tokens.get(name, [])[: len(request.output_token_ids) - start],
                     request.finish_reason,
                     request.num_cached_tokens,
-                    RequestFailedError(f"request {shown(name)}: {result.errors[name]}") if request in failed else None,
+                    errors.get(name),
                     result.prompt_logprobs.get(name),
                 )
                 for request, start in running
                 if request.request_id not in self._ended
                 and (
                     len(request.output_token_ids) > start
-                    or request in failed
+                    or request.request_id in errors
                     or request.request_id in result.prompt_logprobs
                 )
             ]

@@ -5,13 +5,17 @@ Source: EngineCore.__init__ and _initialize_kv_caches in vllm/v1/engine/core.py.
 
 import logging
 from dataclasses import asdict, replace
+from functools import partial
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core import EngineCore
+from mini_vllm.frontend.input_processor import load_vocabulary
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
 from mini_vllm.policies import get_classes, make_scheduler, options_of
 from mini_vllm.scheduler_interface import SchedulerInterface
+from mini_vllm.structured.compiler import GrammarCompiler
+from mini_vllm.structured.scheduler import GrammarGate
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.memory import plan_kv_cache
@@ -47,6 +51,9 @@ class CoreFactory:
         self._scheduler_cls, self._kv_cache_manager_cls = scheduler_cls, kv_cache_manager_cls
         self._core_cls = core_cls
         self._is_first = True
+        # It loads the tokenizer when a request first wants a grammar, and never else.
+        make_vocabulary = partial(load_vocabulary, config.model, info.vocab_size)
+        self.grammars = GrammarCompiler(make_vocabulary, config.structured_outputs_backend)
         logger.info("%s: %s", config.model, executor)
         logger.info("%s", plan)
 
@@ -58,7 +65,13 @@ class CoreFactory:
             scheduler_cls=self._scheduler_cls,
             kv_cache_manager_cls=self._kv_cache_manager_cls,
         )
+        GrammarGate(scheduler, self.grammars)
         core = self._core_cls(scheduler, self.executor)
         core.runner_view.forget_all = not self._is_first  # the runner has what there was before
         self._is_first = False
         return core
+
+    def shutdown(self) -> None:
+        """Give back what the executor and the compiler hold, such as processes."""
+        self.executor.shutdown()
+        self.grammars.close()

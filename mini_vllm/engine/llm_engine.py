@@ -220,7 +220,7 @@ class LLMEngine:
 
     def shutdown(self) -> None:
         """Give back what the executor holds, such as processes. Call it when no request is in flight."""
-        self.executor.shutdown()
+        self._factory.shutdown()
 
     # --- one step -------------------------------------------------------------------------------------------------
 

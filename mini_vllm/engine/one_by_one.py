@@ -24,7 +24,8 @@ def execute_one_by_one(executor: Executor, step: StepInput) -> tuple[StepOutput,
         names = {request_id, *(sample.request_id for sample in chunk.samples)}
         targets = {request_id: step.prompt_targets[request_id]} if request_id in step.prompt_targets else {}
         rows = {name: row for name, row in step.new_rows.items() if name in names}
-        part = StepInput.of([chunk], rows, prompt_targets=targets)
+        masks = {name: mask for name, mask in step.masks.items() if name in names}
+        part = StepInput.of([chunk], rows, prompt_targets=targets, masks=masks)
         for _ in range(NUM_TRIES):
             try:
                 result = executor.execute(part).result()

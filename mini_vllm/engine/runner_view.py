@@ -92,6 +92,7 @@ class RunnerView:
             finished_req_ids,
             forget_all,
             plan,
+            output.masks,
         )
 
 

@@ -32,6 +32,8 @@ from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, 
 from mini_vllm.models.config_fields import SAMPLING_FIELDS
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
+from mini_vllm.structured.backends import Vocabulary
+from mini_vllm.structured.schema import check
 
 Message = Mapping[str, Any]
 REQUEST_OPTIONS = ("priority", "arrival_time", "cache_salt")
@@ -157,8 +159,11 @@ class InputProcessor:
             ("logit_bias", [token_id for token_id, _ in params.logit_bias]),
         ):
             check_token_ids(request_id, name, ids, self.limits.vocab_size)
-        if params.stop and self.tokenizer is None:
-            raise TokenizerMissingError(f"{self.model} has no tokenizer: stop strings {shown(params.stop)} need one")
+        for what, value in (("stop strings", params.stop), ("structured outputs", params.structured)):
+            if value and self.tokenizer is None:
+                raise TokenizerMissingError(f"{self.model} has no tokenizer: {what} {shown(value)} need one")
+        if params.structured is not None:
+            check(params.structured)
         return check_token_ids(request_id, "prompt", token_ids, self.limits.vocab_size)
 
 
@@ -175,6 +180,18 @@ def check_prompt_len(request_id: str, num_prompt_tokens: int, max_model_len: int
 def make_child_ids(request_id: str, n: int) -> list[str]:
     """The ids of a request's choices; one choice is the request itself."""
     return [f"{index}_{request_id}" for index in range(n)] if n > 1 else [request_id]
+
+
+def load_vocabulary(model: str, vocab_size: int) -> Vocabulary:
+    """What the tokens of a model stand for. Raises a CheckpointError, TokenizerMissingError."""
+    path = resolve_model(model)
+    tokenizer = load_tokenizer(path)
+    if tokenizer is None:
+        raise TokenizerMissingError(f"{model} has no tokenizer: structured outputs need one")
+    reader = HFTokenizer(tokenizer)
+    texts = [b"" if reader.is_special(i) else reader.token_bytes(i) for i in range(vocab_size)]
+    ends = find_eos_token_ids(load_generation_config(path), load_hf_config(path), tokenizer)
+    return Vocabulary(texts, sorted(ends))
 
 
 def find_eos_token_ids(generation_config: dict[str, Any], hf_config: Any, tokenizer: Any) -> frozenset[int]:

@@ -7,22 +7,27 @@ watches each replay for stale reads. The tests, tools/trace_power.py and tools/r
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mini_vllm.errors import BrokenTraceError
+from mini_vllm.errors import BrokenTraceError, GrammarError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder
+from mini_vllm.params import StructuredOutputs
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 from mini_vllm.step import KVPlan
+from mini_vllm.structured.scheduler import GrammarGate, NewGrammar
 
 STEP_FIELDS = (  # what is compared of a step, in order of time
-    *("step", "aborted_before", "sched", "preempted", "new", "resumed", "blocks", "waiting", "free_sched"),
-    *("sampled", "aborted_during", "finished", "free", "cached", "computed"),
+    *("step", "aborted_before", "sched", "preempted", "new", "resumed", "blocks", "waiting", "blocked", "free_sched"),
+    *("bitmask", "sampled", "aborted_during", "finished", "free", "cached", "computed"),
 )
-ONLY_SCHEMA_2 = frozenset({"sampled", "computed"})  # of these
+ONLY_SCHEMA_2 = frozenset({"blocked", "bitmask", "sampled", "computed"})  # of these
 CONFIG_FIELDS = frozenset(
     "block_size num_blocks max_num_seqs max_num_batched_tokens long_prefill_token_threshold enable_chunked_prefill "
     "enable_prefix_caching policy max_model_len scheduler_reserve_full_isl watermark vocab_size eos_token_id "
@@ -34,6 +39,7 @@ REQUEST_FIELDS = frozenset(
     "stop_token_ids accept grammar kv".split()  # schema 2; accept says how often a draft is right
 )
 MOST_EXTRA_STEPS = 1000  # of a run that is not compared, and may take longer than vLLM's
+NOT_REPLAYED = "not replayed: "  # how the verdict on a trace begins whose features are not here
 WIDTH = 120  # characters shown of a value that differs
 
 
@@ -95,9 +101,8 @@ def _missing_features(trace: Record) -> Iterator[str]:
         yield "KV connectors (connector)"
     if config.get("async_scheduling"):
         yield "asynchronous scheduling (async_scheduling)"
-    for name, feature in (("grammar", "structured output"), ("kv", "KV from outside")):
-        if any(request.get(name) is not None for request in trace["requests"]):
-            yield f"{feature} ({name} of a request)"
+    if any(request.get("kv") is not None for request in trace["requests"]):
+        yield "KV from outside (kv of a request)"
     for name in ("raises", "hangs"):
         if trace.get(name):
             yield f"a run that vLLM did not finish ({name})"
@@ -157,6 +162,59 @@ class SlotShadow:
         return None
 
 
+class RecordedGrammar:
+    """The grammar that stands in for a real one in the traces. Its mask is its state: how many tokens it has taken.
+
+    In state n it takes a token t iff n < length and (t + 3 n + shift) mod modulus is not 0.
+    """
+
+    def __init__(self, shift: int, modulus: int, length: int) -> None:
+        self._shift, self._modulus, self._length, self._state = shift, modulus, length, 0
+
+    @property
+    def is_terminated(self) -> bool:
+        return self._state >= self._length
+
+    def mask(self) -> int:
+        return self._state
+
+    def accept(self, token_id: int) -> bool:
+        is_allowed = not self.is_terminated and (token_id + 3 * self._state + self._shift) % self._modulus != 0
+        self._state += is_allowed
+        return is_allowed
+
+    def rollback(self, num_tokens: int) -> None:
+        self._state -= num_tokens
+
+
+class GrammarOfStep(Future[NewGrammar]):
+    """Compiled from a step on, or failed. recorded: as a trace has it."""
+
+    def __init__(self, recorded: Record, now: Callable[[], int]) -> None:
+        super().__init__()
+        self._recorded, self._now = recorded, now
+
+    def done(self) -> bool:
+        return self._now() >= int(self._recorded["ready_step"])
+
+    def result(self, timeout: float | None = None) -> NewGrammar:
+        if error := self._recorded.get("error"):
+            raise GrammarError(error)
+        return partial(RecordedGrammar, *(self._recorded[name] for name in ("shift", "modulus", "length")))
+
+
+class RecordedGrammars:
+    """Where a replay's requests get their grammars from: each has its record as text."""
+
+    idle_seconds = 0.0
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+
+    def compile(self, wanted: StructuredOutputs) -> "Future[NewGrammar]":
+        return GrammarOfStep(json.loads(wanted.key[1]), self._now)
+
+
 class ReplayRecorder(TraceRecorder):
     """Records what schema 2 has beside schema 1, and keeps the shadow."""
 
@@ -167,7 +225,13 @@ class ReplayRecorder(TraceRecorder):
 
     def after_schedule(self, output: SchedulerOutput, plan: KVPlan, step: int | None = None, **extra: Any) -> Record:
         self.stale_read = self.shadow.stale_read(self.scheduler.kv_cache_manager, output)
-        return super().after_schedule(output, plan, step, **extra)
+        if output.masks:
+            rows = list(output.masks.values())
+            num_rows, acceptable = sum(map(len, rows)), [len(each) - 1 for each in rows]
+            extra["bitmask"] = {
+                "ids": list(output.masks), "rows": rows, "num_rows": num_rows, "acceptable": acceptable,
+            }  # fmt: skip
+        return super().after_schedule(output, plan, step, blocked=dict(output.blocked), **extra)
 
     def after_update(self, *args: Any, **extra: Any) -> Record:
         """Here `computed` counts after the update, for all of running."""
@@ -190,6 +254,8 @@ class ReplayRun(ScenarioRun):
         kv_cache_manager_cls: type[KVCacheManager] | None = None,
     ) -> None:
         super().__init__(trace, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
+        if any(request.get("grammar") for request in trace["requests"]):
+            GrammarGate(self.scheduler, RecordedGrammars(lambda: self.step))
         self.trace = trace
         self.original = trace.get("recorded_from", "vLLM").split()[0]
         self.recorder = self.watch = ReplayRecorder(self.scheduler)
@@ -241,6 +307,13 @@ class ReplayRun(ScenarioRun):
         )
         return f"{name}: ours {mine}, {self.original} {recorded}"
 
+    def _make_request(self, spec: Record) -> Request:
+        request = super()._make_request(spec)
+        if grammar := spec.get("grammar"):
+            structured = StructuredOutputs(grammar=json.dumps(grammar))
+            request.sampling_params = replace(request.sampling_params, structured=structured)
+        return request
+
     def _sample(self, request: Request) -> int:
         """The recorded token, where tokens are recorded: they are an input."""
         token_ids = self._inputs.get(self.step, {}).get("sampled", {}).get(request.request_id)
@@ -257,7 +330,7 @@ def replay(
     run = None
     try:
         if missing := unsupported(trace):
-            return f"not replayed: {missing}"
+            return NOT_REPLAYED + missing
         run = ReplayRun(trace, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
         return run.first_difference()
     except Exception as error:  # whatever is raised, the caller goes on to the next trace

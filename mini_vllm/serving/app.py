@@ -24,6 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from mini_vllm.errors import (
     EngineDeadError,
+    GrammarError,
     InvalidParameterError,
     PromptTooLongError,
     RequestFailedError,
@@ -137,11 +138,8 @@ class Server:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _start(self) -> None:
-        try:
+        with suppress(EngineDeadError):  # run() tells
             await self.engine.start()
-        except EngineDeadError:
-            pass  # run() tells
-        else:
             self.is_ready = True
             for fact in self.engine.facts:
                 logger.info("%s", fact)
@@ -423,12 +421,16 @@ class Server:
     ) -> AsyncGenerator[RequestOutput]:
         """The outputs of a request, in time. An error that ends it is raised."""
         outputs = self.engine.generate(request_id, prompt, params, **asked.request_options())
-        async with aclosing(outputs):
-            async for output in within(outputs, self.options.queue_timeout, self.options.request_timeout):
-                for choice in output.outputs:
-                    if choice.error is not None:
-                        raise choice.error
-                yield output
+        try:
+            async with aclosing(outputs):
+                async for output in within(outputs, self.options.queue_timeout, self.options.request_timeout):
+                    for choice in output.outputs:
+                        if choice.error is not None:
+                            raise choice.error
+                    yield output
+        except GrammarError as error:
+            form = asked.form()
+            raise ApiError(400, str(error), param=form and form[0]) from error
 
     async def _events(
         self, answer: Answer, outputs: AsyncGenerator[tuple[int, RequestOutput]]

@@ -16,6 +16,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.errors import (
     DuplicateRequestError,
     EngineDeadError,
+    GrammarError,
     MiniVllmError,
     RequestFailedError,
     shown,
@@ -277,7 +278,8 @@ class AsyncEngine:
 
 def to_token_delta(delta: Delta) -> TokenDelta:
     """As the output processor knows it."""
-    error = None if delta.error is None else RequestFailedError(delta.error)
+    kind = GrammarError if delta.is_grammar_error else RequestFailedError
+    error = None if delta.error is None else kind(delta.error)
     return TokenDelta(
         delta.request_id,
         delta.tokens,

@@ -21,7 +21,7 @@ import torch
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core_factory import CoreFactory
 from mini_vllm.engine.recovery import RecoveringCore
-from mini_vllm.errors import MiniVllmError, shown
+from mini_vllm.errors import GrammarError, MiniVllmError, shown
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsListener
 from mini_vllm.observe.step_plan import StepPlan
@@ -69,9 +69,8 @@ class EngineLoop:
     """
 
     def __init__(self, config: EngineConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        factory = CoreFactory(config, core_cls=RecoveringCore)
+        self._factory = factory = CoreFactory(config, core_cls=RecoveringCore)
         self.clock = clock
-        self.executor = factory.executor
         self.core = factory.make()
         self._stats = StatsListener(self.core.scheduler)
         self._planner = Planner(clock)
@@ -103,7 +102,7 @@ class EngineLoop:
                 send(Died(f"{type(error).__name__}: {shown(error)}"))
             raise
         finally:
-            self.executor.shutdown()
+            self._factory.shutdown()
 
     def _obey(self, command: Add | Finish) -> list[Delta]:
         """Do it. The deltas say which requests were refused; the front has checked them, so there are few."""
@@ -113,8 +112,10 @@ class EngineLoop:
         try:
             self.core.add(command.requests())
         except MiniVllmError as error:
+            is_grammar_error = isinstance(error, GrammarError)
             return [
-                Delta(name, [], "error", 0, str(error), None, self.clock(), None, 0) for name in command.request_ids
+                Delta(name, [], "error", 0, str(error), is_grammar_error, None, self.clock(), None, 0)
+                for name in command.request_ids
             ]
         return []
 
@@ -122,11 +123,19 @@ class EngineLoop:
         name = delta.request_id
         times, counts = self._planner.scheduled_times, self._planner.num_preemptions
         error = None if delta.error is None else str(delta.error)
+        is_grammar_error = isinstance(delta.error, GrammarError)
         told = (self.clock(), times.get(name), counts.get(name, 0))
         if delta.finish_reason is not None:
             self._planner.forget(name)
         return Delta(
-            name, delta.tokens, delta.finish_reason, delta.num_cached_tokens, error, delta.prompt_logprobs, *told
+            name,
+            delta.tokens,
+            delta.finish_reason,
+            delta.num_cached_tokens,
+            error,
+            is_grammar_error,
+            delta.prompt_logprobs,
+            *told,
         )
 
     def _state(self, deltas: list[Delta], stats: Any, plan: StepPlan | None) -> StepDone:

@@ -99,6 +99,7 @@ class Delta(Message):
     finish_reason: str | None
     num_cached_tokens: int
     error: str | None
+    is_grammar_error: bool
     prompt_logprobs: PromptLogprobs | None
     time: float
     scheduled_time: float | None

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from mini_vllm.errors import shown
-from mini_vllm.params import SamplingParams
+from mini_vllm.errors import InvalidParameterError, shown
+from mini_vllm.params import SamplingParams, StructuredOutputs
 
 ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
@@ -17,7 +17,7 @@ ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_l
 # Fields of OpenAI's API that are taken as null, and refused by name as anything else.
 NOT_HERE = frozenset(
     "annotations audio best_of function_call functions metadata modalities parallel_tool_calls prediction "
-    "reasoning_effort refusal response_format service_tier store suffix tool_calls tool_choice tools verbosity "
+    "reasoning_effort refusal service_tier store suffix tool_calls tool_choice tools verbosity "
     "web_search_options".split()
 )
 
@@ -72,6 +72,32 @@ class StreamOptions(Strict):
     include_usage: bool = False
 
 
+class JsonSchema(Strict):
+    """A schema by a name, which the server does not look at. strict: the schema holds in any case."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    description: str | None = None
+    schema_: Annotated[dict[str, Any], Field(alias="schema")]
+    strict: bool | None = None
+
+
+class ResponseFormat(Strict):
+    """The form of the text: anything, a JSON object, or JSON of a schema."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
+class StructuredOutputsField(Strict):
+    """The form of the text, in vLLM's words; one of these. grammar: EBNF or Lark."""
+
+    json_: Annotated[dict[str, Any] | str | None, Field(alias="json")] = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+
+
 Stop = str | Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=4)]
 TokenId = Annotated[int, Field(ge=0)]
 MAX_PROMPTS = 1024
@@ -112,6 +138,13 @@ class SharedRequest(ModelRequest):
     """Requests with other salts share no blocks with this one."""
     priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = None
     """Lower is sooner, with --policy priority."""
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputsField | None = None
+    guided_json: dict[str, Any] | str | None = None
+    """This and the next three: vLLM's older names for the fields of structured_outputs."""
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
 
     @field_validator("stop")
     @classmethod
@@ -138,7 +171,36 @@ class SharedRequest(ModelRequest):
             options["top_k"] = max(self.top_k, 0)
         if self.stop is not None:
             options["stop"] = self.stop if isinstance(self.stop, str) else tuple(self.stop)
+        if (form := self.form()) is not None:
+            name, wanted = form
+            try:
+                options["structured"] = StructuredOutputs(**wanted)
+            except InvalidParameterError as error:
+                raise ApiError(400, str(error), param=name) from error
         return options
+
+    def form(self) -> tuple[str, dict[str, Any]] | None:
+        """The field that says which form the text has to have, and StructuredOutputs' options. None: any form.
+
+        Raises ApiError if there are several, or a json_schema is missing or has no use.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        asked = self.response_format
+        if asked is not None and (asked.type == "json_schema") != (asked.json_schema is not None):
+            param = "response_format.json_schema"
+            raise ApiError(400, f"{param} belongs to the type json_schema, got type {asked.type!r}", param=param)
+        if asked is not None and asked.json_schema is not None:
+            found["response_format"] = {"json": asked.json_schema.schema_}
+        elif asked is not None and asked.type == "json_object":
+            found["response_format"] = {"json_object": True}
+        if self.structured_outputs is not None:
+            found["structured_outputs"] = self.structured_outputs.model_dump(by_alias=True)
+        for kind in ("json", "regex", "choice", "grammar"):
+            if (value := getattr(self, f"guided_{kind}")) is not None:
+                found[f"guided_{kind}"] = {kind: value}
+        if len(found) > 1:
+            raise ApiError(400, f"{' and '.join(found)} cannot be combined", param=[*found][1])
+        return next(iter(found.items()), None)
 
     def request_options(self) -> dict[str, Any]:
         """What of the fields is an option of the request."""
@@ -264,8 +326,7 @@ def _check_together(request: SharedRequest) -> None:
     if old is not None and new is not None and old != new:
         raise ApiError(400, f"max_tokens is {old} and max_completion_tokens {new}: give one", param="max_tokens")
     if request.asked_max_tokens == 0 and not getattr(request, "echo", None):
-        name = "max_tokens" if new is None else "max_completion_tokens"
-        raise ApiError(400, f"{name} must be at least 1 without echo, got 0", param=name)
+        raise ApiError(400, "max_tokens must be at least 1 without echo, got 0", param="max_tokens")
 
 
 def _path(loc: tuple[int | str, ...]) -> str:

@@ -6,9 +6,10 @@ paged KV cache and samples. It owns the KV cache's memory; which blocks are whos
 Source: vllm/v1/worker/gpu_model_runner.py (_update_states, _prepare_inputs, execute_model).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -81,6 +82,8 @@ class ModelRunner:
         if not step.sample_req_ids:
             return StepOutput(prompt_logprobs=prompt_logprobs)
         logits = self.model.compute_logits(hidden[packed.sample_rows])
+        if step.masks:
+            apply_masks(logits, step.sample_req_ids, step.masks)
         return replace(accept(step, self._sample(step, packed, logits)), prompt_logprobs=prompt_logprobs)
 
     def _prompt_logprobs(self, step: StepInput, hidden: Tensor) -> dict[str, PromptLogprobs]:
@@ -103,6 +106,22 @@ class ModelRunner:
         rows = [self.batch.sampling_rows[request_id] for request_id in step.sample_req_ids]
         known_token_ids = self.batch.known_token_ids(step.sample_req_ids, packed.sample_positions)
         return self.sampler.sample_each(logits, rows, packed.sample_positions, known_token_ids)
+
+
+def apply_masks(logits: Tensor, req_ids: Sequence[str], masks: Mapping[str, Sequence[bytes | None]]) -> None:
+    """Set to -inf, in place, in rows of logits [S, V] what the masks of StepInput leave out. req_ids [S]: whose rows.
+
+    What is behind a mask's last bit is left out, too: a model may have more tokens than its tokenizer. Source:
+    apply_grammar_bitmask in vllm/v1/structured_output/utils.py.
+    """
+    upcoming = {request_id: iter(rows) for request_id, rows in masks.items()}
+    found = [(i, next(upcoming[request_id])) for i, request_id in enumerate(req_ids) if request_id in upcoming]
+    rows, packed = [i for i, mask in found if mask is not None], [mask for _, mask in found if mask is not None]
+    if rows:
+        bits = np.frombuffer(b"".join(packed), np.uint8).reshape(len(rows), -1)
+        allowed = np.unpackbits(bits, axis=1, count=logits.shape[1], bitorder="little").view(np.bool_)
+        forbidden = torch.from_numpy(~allowed).to(logits.device)
+        logits[rows] = logits[rows].masked_fill_(forbidden, -torch.inf)
 
 
 def accept(step: StepInput, sampled: Sequence[SampledToken | str]) -> StepOutput:

@@ -421,6 +421,64 @@ def test_drafts_give_the_tokens_of_the_engine_without_drafts(
 SWAP = {"preemption_mode": "swap", "num_cpu_blocks": 40}
 
 
+# --- a mask that differs from step to step ------------------------------------------------------------------------
+
+
+class DictatingScheduler(Scheduler):
+    """What a request writes is dictated to it, token by token; the mask of a step allows that token alone."""
+
+    dictated: Mapping[str, Sequence[int]] = {}
+
+    def schedule(self) -> SchedulerOutput:
+        output = super().schedule()
+        for request in output.scheduled_requests:
+            n = output.num_scheduled_tokens[request.request_id]
+            if request.request_id in self.dictated and self.needs_sample(request, n):
+                token_id = self.dictated[request.request_id][len(request.output_token_ids)]
+                output.masks[request.request_id] = [(1 << token_id).to_bytes(256, "little")]
+        return output
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_mask_in_each_step_says_what_a_request_writes(temperature: float) -> None:
+    """Chunks, preemptions and choices; requests without a mask write what they would have written."""
+    from mini_vllm.llm import LLM
+
+    rng = random.Random(5)
+    texts = ["A KV cache block is", "Chunked prefill splits a prompt. Chunked prefill splits", "one two three one two"]
+    params = SamplingParams(temperature=temperature, seed=3, max_tokens=40, ignore_eos=True, logprobs=1)
+    sizes = {"num_kv_blocks": 32, "block_size": 4, "max_num_batched_tokens": 8}
+    expected = LLM("tiny", dtype="float32", **sizes).generate(texts, params)
+    dictated = {f"llm-{i}": [rng.randrange(3, 2048) for _ in range(40)] for i in (0, 2)}
+    scheduler_cls = type("Dictating", (DictatingScheduler,), {"dictated": dictated})
+    llm = LLM("tiny", dtype="float32", scheduler_cls=scheduler_cls, **sizes)
+    outputs = llm.generate(texts, params)
+    assert outputs[1].outputs[0].token_ids == expected[1].outputs[0].token_ids
+    for i in (0, 2):
+        choice = outputs[i].outputs[0]
+        assert choice.token_ids == dictated[f"llm-{i}"]
+        assert choice.logprobs is not None
+        assert all(
+            entry[token_id].logprob == 0 for entry, token_id in zip(choice.logprobs, choice.token_ids, strict=True)
+        )
+    assert llm.engine.scheduler.preempted_prefix_cache_stats.requests > 0
+
+
+def test_a_mask_that_allows_nothing_ends_its_request_alone() -> None:
+    from mini_vllm.llm import LLM
+
+    class Forbidding(Scheduler):
+        def schedule(self) -> SchedulerOutput:
+            output = super().schedule()
+            output.masks["llm-1"] = [bytes(256)]
+            return output
+
+    llm = LLM("tiny", scheduler_cls=Forbidding)
+    good, bad = llm.generate(["A KV block is"] * 2, SamplingParams(temperature=0, max_tokens=5))
+    assert (len(good.outputs[0].token_ids), bad.outputs[0].finish_reason) == (5, "error")
+    assert "the largest logit is -inf" in str(bad.outputs[0].error)
+
+
 # --- an executor in another process -------------------------------------------------------------------------------
 
 

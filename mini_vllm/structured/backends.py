@@ -1,0 +1,212 @@
+"""xgrammar and llguidance: each compiles text into a grammar, and makes matchers of it.
+
+compile() runs in the worker, load() in the engine; between them travels text. xgrammar's compiled grammar is written
+out and read again. llguidance cannot write its own out, so the worker tries whether it can be built, and what travels
+is its text: the engine builds it once more, which takes as long as the trial did, and lets other threads run meanwhile.
+Source: vllm/v1/structured_output/backend_xgrammar.py, backend_guidance.py.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from mini_vllm.structured.scheduler import Grammar, NewGrammar
+
+MAX_WHITESPACE = 20  # characters between two tokens of JSON: a model that likes them would write nothing else
+PACKAGES = {"xgrammar": "xgrammar", "guidance": "llguidance"}
+
+
+class Vocabulary(NamedTuple):
+    """What the tokens of a model stand for. token_bytes [V]: b"" for one that is no part of a text."""
+
+    token_bytes: Sequence[bytes]
+    end_token_ids: Sequence[int]
+
+    @property
+    def num_mask_bytes(self) -> int:
+        """A mask is a row of 32-bit words."""
+        return (len(self.token_bytes) + 31) // 32 * 4
+
+
+class Backend(Protocol):
+    """One library."""
+
+    def compile(self, kind: str, text: str) -> str:
+        """The compiled grammar as text, for load(). Raises an error whose text says what is wrong."""
+
+    def load(self, compiled: str) -> tuple[NewGrammar, int]:
+        """What makes matchers at their beginning, and about how many bytes the grammar takes."""
+
+
+def is_installed(name: str) -> bool:
+    """Whether the package of a back end is there."""
+    return find_spec(PACKAGES[name]) is not None
+
+
+def make_backend(name: str, vocabulary: Vocabulary) -> Backend:
+    """The back end of a name. Its package is imported here and not before."""
+    return (XGrammar if name == "xgrammar" else Guidance)(vocabulary)
+
+
+# --- xgrammar -----------------------------------------------------------------------------------------------------
+
+
+class XGrammar:
+    """xgrammar: all masks of a grammar's states that do not depend on the stack are computed when it is compiled."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        import xgrammar
+
+        self._xgrammar: Any = xgrammar
+        self._num_words = vocabulary.num_mask_bytes // 4
+        self._info = xgrammar.TokenizerInfo(
+            list(vocabulary.token_bytes),
+            vocab_type=xgrammar.VocabType.RAW,
+            vocab_size=len(vocabulary.token_bytes),
+            stop_token_ids=list(vocabulary.end_token_ids),
+        )
+
+    def compile(self, kind: str, text: str) -> str:
+        compiler = self._xgrammar.GrammarCompiler(self._info, max_threads=1, cache_enabled=False)
+        if kind == "json":
+            compiled = compiler.compile_json_schema(text, max_whitespace_cnt=MAX_WHITESPACE)
+        elif kind == "regex":
+            compiled = compiler.compile_regex(text)
+        elif kind == "choice":
+            literals = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in json.loads(text))
+            compiled = compiler.compile_grammar(f"root ::= {literals}")
+        else:
+            compiled = compiler.compile_grammar(text)
+        return str(compiled.serialize_json())
+
+    def load(self, compiled: str) -> tuple[NewGrammar, int]:
+        grammar = self._xgrammar.CompiledGrammar.deserialize_json(compiled, self._info)
+        make = self._xgrammar.GrammarMatcher
+        return lambda: XGrammarMatcher(make(grammar), self._num_words), int(grammar.memory_size_bytes)
+
+
+class XGrammarMatcher:
+    """A Grammar (scheduler.py)."""
+
+    def __init__(self, matcher: Any, num_words: int) -> None:
+        self._matcher = matcher
+        self._row = np.empty((1, num_words), np.int32)
+
+    @property
+    def is_terminated(self) -> bool:
+        return bool(self._matcher.is_terminated())
+
+    def mask(self) -> bytes | None:
+        return self._row.tobytes() if self._matcher.fill_next_token_bitmask(self._row, 0) else None
+
+    def accept(self, token_id: int) -> bool:
+        return not self.is_terminated and bool(self._matcher.accept_token(token_id))
+
+    def rollback(self, num_tokens: int) -> None:
+        self._matcher.rollback(num_tokens)
+
+
+# --- llguidance ---------------------------------------------------------------------------------------------------
+
+
+class Guidance:
+    """llguidance: a lexer of derivatives and an Earley parser; masks are computed when they are asked for."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        import llguidance
+
+        self._matcher_cls: Any = llguidance.LLMatcher
+        self._end_token_ids = frozenset(vocabulary.end_token_ids)
+        self._num_mask_bytes = vocabulary.num_mask_bytes
+        self._tokenizer = llguidance.LLTokenizer(
+            llguidance.TokenizerWrapper(LongestMatch(vocabulary)),
+            n_vocab=len(vocabulary.token_bytes),
+            eos_token=list(vocabulary.end_token_ids),
+        )
+
+    def compile(self, kind: str, text: str) -> str:
+        matcher = self._matcher_cls
+        if kind == "json":
+            whitespace = rf"[\x20\x0A\x0D\x09]{{0,{MAX_WHITESPACE}}}"
+            grammar = matcher.grammar_from_json_schema(text, overrides={"whitespace_pattern": whitespace})
+        elif kind == "regex":
+            grammar = matcher.grammar_from_regex(text)
+        elif kind == "choice":
+            literals = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in json.loads(text))
+            grammar = matcher.grammar_from_lark(f"start: {literals}")
+        else:
+            grammar = matcher.grammar_from_lark(text)
+        self._build(grammar)
+        return str(grammar)
+
+    def load(self, compiled: str) -> tuple[NewGrammar, int]:
+        first = self._build(compiled)
+        new = lambda: GuidanceMatcher(first.deep_copy(), self._end_token_ids, self._num_mask_bytes)  # noqa: E731
+        return new, 100 * len(compiled)  # it does not say
+
+    def _build(self, grammar: str) -> Any:
+        matcher = self._matcher_cls(self._tokenizer, grammar, log_level=0)
+        if matcher.is_error():
+            raise ValueError(matcher.get_error())
+        return matcher
+
+
+class GuidanceMatcher:
+    """A Grammar (scheduler.py). A grammar that grows too complex for llguidance allows nothing any more."""
+
+    def __init__(self, matcher: Any, end_token_ids: frozenset[int], num_mask_bytes: int) -> None:
+        self._matcher = matcher
+        self._end_token_ids = end_token_ids
+        self._num_mask_bytes = num_mask_bytes
+        self.is_terminated = False
+
+    def mask(self) -> bytes:
+        mask: bytes = self._matcher.compute_bitmask()  # it may have a word more than the vocabulary needs
+        return bytes(self._num_mask_bytes) if self._matcher.is_error() else mask[: self._num_mask_bytes]
+
+    def accept(self, token_id: int) -> bool:
+        if self.is_terminated or self._matcher.is_error():
+            return False
+        if token_id in self._end_token_ids:
+            self.is_terminated = bool(self._matcher.is_accepting())
+            return self.is_terminated
+        # A token that it does not take would leave it unusable, so it is asked first.
+        return self._matcher.validate_tokens([token_id]) == 1 and bool(self._matcher.consume_token(token_id))
+
+    def rollback(self, num_tokens: int) -> None:
+        num_tokens -= self.is_terminated
+        self.is_terminated = False
+        if num_tokens:
+            self._matcher.rollback(num_tokens)
+
+
+class LongestMatch:
+    """The tokenizer that llguidance asks how a forced text is best written: the longest token each time."""
+
+    bos_token_id = None
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.tokens = list(vocabulary.token_bytes)
+        self.eos_token_id = vocabulary.end_token_ids[0]
+        self.special_token_ids = [i for i, data in enumerate(self.tokens) if not data]
+        self._ids = {data: i for i, data in reversed([*enumerate(self.tokens)]) if data}
+        self._longest = max(map(len, self._ids), default=1)
+
+    def __call__(self, text: bytes) -> list[int]:
+        found: list[int] = []
+        start = 0
+        while start < len(text):
+            ends = range(min(len(text), start + self._longest), start, -1)
+            end = next((end for end in ends if text[start:end] in self._ids), None)
+            if end is None:
+                return found
+            found.append(self._ids[text[start:end]])
+            start = end
+        return found
+
+
+MakeVocabulary = Callable[[], Vocabulary]
+Matcher = Grammar  # both of the matchers above are one

@@ -1,0 +1,259 @@
+"""GrammarCompiler: grammars by the text that they were compiled from, and the process that compiles them.
+
+A grammar is compiled in a process of its own (worker.py), since a library cannot be stopped within a long call: the
+process has so many seconds of the processor for each grammar and so much memory, and is killed when it takes more.
+A thread here asks it, one grammar after the other, and reads the answer; the thread that steps only looks at futures.
+What was compiled is kept in bounded bytes, those that were used last; so are refusals, or a bad one could be sent again
+and again. Source: StructuredOutputManager in vllm/v1/structured_output/__init__.py, which compiles in threads.
+"""
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+from mini_vllm.errors import GrammarError, MiniVllmError
+from mini_vllm.params import StructuredOutputs
+from mini_vllm.structured.backends import Backend, MakeVocabulary, Vocabulary, is_installed, make_backend
+from mini_vllm.structured.scheduler import NewGrammar
+from mini_vllm.structured.schema import LARGE, check, is_lark, measure, xgrammar_would_ignore
+
+MAX_SECONDS = 5.0
+MAX_MEMORY_BYTES = 2 << 30  # beyond what the process has when it begins
+MAX_CACHE_BYTES = 256 << 20
+INSTALL = "pip install -e '.[structured]' in the folder of the repository"
+LENGTH = struct.Struct("<Q")  # of the JSON that follows, both ways
+
+Key = tuple[str, str]
+Outcome = NewGrammar | GrammarError
+
+
+class GrammarCompiler:
+    """A GrammarSource (scheduler.py). backend: of EngineConfig.structured_outputs_backend.
+
+    make_vocabulary is called once, when a grammar is first asked for; the process starts then, too. Any thread may call
+    it. It ends with close(), with this object, or with the process that made it.
+    """
+
+    idle_seconds = 0.01
+
+    def __init__(
+        self,
+        make_vocabulary: MakeVocabulary,
+        backend: str = "auto",
+        *,
+        max_seconds: float = MAX_SECONDS,
+        max_memory_bytes: int = MAX_MEMORY_BYTES,
+        max_cache_bytes: int = MAX_CACHE_BYTES,
+    ) -> None:
+        self._backend = backend
+        self._compiled = BoundedCache(max_cache_bytes)
+        self._jobs: SimpleQueue[tuple[StructuredOutputs, Future[NewGrammar]] | None] = SimpleQueue()
+        self._process = CompilerProcess(make_vocabulary, max_seconds, max_memory_bytes)
+        self._thread: threading.Thread | None = None
+
+    def compile(self, wanted: StructuredOutputs) -> "Future[NewGrammar]":
+        """The grammar, now if it was compiled before. Raises GrammarError for what is refused at sight."""
+        future: Future[NewGrammar] = Future()
+        if (known := self._compiled.get(wanted.key)) is not None:
+            fulfil(future, known)
+            return future
+        check(wanted)
+        self.backends_for(wanted)
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=work, args=(self._jobs, self._process, self._compiled, self.backends_for), daemon=True
+            )
+            self._thread.start()
+            weakref.finalize(self, self._jobs.put, None)
+        self._jobs.put((wanted, future))
+        return future
+
+    def backends_for(self, wanted: StructuredOutputs) -> list[str]:
+        """The back ends to try, in this order. Raises GrammarError if there is none."""
+        kind, text = wanted.key
+        names = ["xgrammar", "guidance"] if self._backend == "auto" else [self._backend]
+        ignored = xgrammar_would_ignore(wanted) if "xgrammar" in names else None
+        if ignored:
+            names.remove("xgrammar")
+        if self._backend == "auto" and kind == "grammar":
+            names = ["guidance" if is_lark(text) else "xgrammar"]
+        elif self._backend == "auto" and sum(measure(wanted)) > LARGE:
+            names.reverse()
+        if not names:
+            raise GrammarError(f"structured: json has {ignored}, which xgrammar would ignore; guidance may take it")
+        found = [name for name in names if is_installed(name)]
+        if not found:
+            raise GrammarError(f"structured: {kind} needs {' or '.join(names)}, which is not installed: {INSTALL}")
+        return found
+
+    def close(self) -> None:
+        """End the thread and the process."""
+        self._jobs.put(None)
+        self._process.close()
+
+
+class BoundedCache:
+    """What came of texts, in bounded bytes: the outcome that was used longest ago goes first. Any thread may call."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes, self.num_bytes = max_bytes, 0
+        self._entries: OrderedDict[Key, tuple[Outcome, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Key) -> Outcome | None:
+        with self._lock:
+            if key not in self._entries:
+                return None
+            self._entries.move_to_end(key)
+            return self._entries[key][0]
+
+    def put(self, key: Key, outcome: Outcome, num_bytes: int) -> None:
+        """Keep it. One that is larger than all the room is not kept."""
+        num_bytes += len(key[1])
+        with self._lock:
+            self.num_bytes += num_bytes - self._entries.pop(key, (None, 0))[1]
+            self._entries[key] = outcome, num_bytes
+            while self.num_bytes > self.max_bytes:
+                self.num_bytes -= self._entries.popitem(last=False)[1][1]
+
+
+# --- the thread ---------------------------------------------------------------------------------------------------
+
+
+def work(
+    jobs: "SimpleQueue[tuple[StructuredOutputs, Future[NewGrammar]] | None]",
+    process: "CompilerProcess",
+    compiled: BoundedCache,
+    backends_for: Callable[[StructuredOutputs], Sequence[str]],
+) -> None:
+    """Compile what is asked for, one after the other, until there is None."""
+    while (job := jobs.get()) is not None:
+        wanted, future = job
+        outcome = compiled.get(wanted.key)
+        if outcome is None:
+            outcome, num_bytes = compile_with(process, wanted, backends_for(wanted))
+            compiled.put(wanted.key, outcome, num_bytes)
+        fulfil(future, outcome)
+        del job, wanted, future, outcome
+
+
+def compile_with(process: "CompilerProcess", wanted: StructuredOutputs, names: Sequence[str]) -> tuple[Outcome, int]:
+    """The grammar by the first of these back ends that can compile it, and its bytes; or why none can."""
+    kind, text = wanted.key
+    errors = []
+    for name in names:
+        try:
+            return process.compile(name, kind, text)
+        except Exception as error:  # a thread that ends would let all later requests wait for ever
+            is_ours = isinstance(error, MiniVllmError)
+            errors.append(f"{name}: {error}" if is_ours else f"{name}: {type(error).__name__}: {str(error)[:200]}")
+    return GrammarError(f"structured: {kind} cannot be compiled ({'; '.join(errors)})"), 0
+
+
+def fulfil(future: "Future[NewGrammar]", outcome: Outcome) -> None:
+    """Tell whoever waits."""
+    if isinstance(outcome, GrammarError):
+        future.set_exception(GrammarError(str(outcome)))  # one that was raised holds the frames it was raised in
+    else:
+        future.set_result(outcome)
+
+
+# --- the process --------------------------------------------------------------------------------------------------
+
+
+class CompilerProcess:
+    """The process, from this side, and the back ends of this side, which make matchers of what it has compiled."""
+
+    def __init__(self, make_vocabulary: MakeVocabulary, max_seconds: float, max_memory_bytes: int) -> None:
+        self._make_vocabulary = make_vocabulary
+        self._max_seconds, self._max_memory_bytes = max_seconds, max_memory_bytes
+        self._vocabulary: Vocabulary | None = None
+        self._backends: dict[str, Backend] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stop: weakref.finalize[Any, Any] | None = None
+
+    def compile(self, backend: str, kind: str, text: str) -> tuple[NewGrammar, int]:
+        """The grammar and its bytes. Raises GrammarError if it cannot be compiled, or takes too much."""
+        if self._vocabulary is None:
+            self._vocabulary = self._make_vocabulary()
+        process = self._process
+        if process is None or process.poll() is not None:
+            process = self._start(self._vocabulary)
+        try:
+            answer = ask(process, {"backend": backend, "kind": kind, "text": text})
+        except (OSError, EOFError) as error:
+            self.close()
+            raise GrammarError(self._cause_of_death(process)) from error
+        if "spent" in answer:  # what it has left of its memory is in pieces
+            self.close()
+        if "error" in answer:
+            raise GrammarError(answer["error"])
+        if backend not in self._backends:
+            self._backends[backend] = make_backend(backend, self._vocabulary)
+        return self._backends[backend].load(answer["compiled"])
+
+    def _start(self, vocabulary: Vocabulary) -> subprocess.Popen[bytes]:
+        paths = os.pathsep.join(path for path in sys.path if path)
+        self._process = process = subprocess.Popen(
+            [sys.executable, "-P", "-m", f"{__package__}.worker", str(self._max_seconds), str(self._max_memory_bytes)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": paths},  # it finds the packages where this process does
+        )
+        self._stop = weakref.finalize(self, end, process)
+        tell(process, {"tokens": [data.hex() for data in vocabulary.token_bytes], "ends": [*vocabulary.end_token_ids]})
+        return process
+
+    def _cause_of_death(self, process: subprocess.Popen[bytes]) -> str:
+        if process.returncode in (-signal.SIGPROF, -signal.SIGALRM):
+            return f"it takes more than {self._max_seconds:g} seconds to compile"
+        return f"its process has ended (status {process.returncode})"
+
+    def close(self) -> None:
+        """End the process. The next grammar starts it again."""
+        if self._stop is not None:
+            self._stop()
+        self._process = self._stop = None
+
+
+def tell(process: subprocess.Popen[bytes], question: dict[str, Any]) -> None:
+    """Send a question."""
+    assert process.stdin is not None
+    sent = json.dumps(question).encode()
+    process.stdin.write(LENGTH.pack(len(sent)) + sent)
+    process.stdin.flush()
+
+
+def ask(process: subprocess.Popen[bytes], question: dict[str, Any]) -> dict[str, str]:
+    """One question, one answer. Raises EOFError or OSError if the process ends first."""
+    tell(process, question)
+    assert process.stdout is not None
+    header = process.stdout.read(LENGTH.size)
+    body = process.stdout.read(LENGTH.unpack(header)[0]) if len(header) == LENGTH.size else b""
+    if not body:
+        process.wait()
+        raise EOFError
+    answer: dict[str, str] = json.loads(body)
+    return answer
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill it, and wait for its end."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):  # what it was about to write goes nowhere
+                pipe.close()
+    process.kill()
+    process.wait()

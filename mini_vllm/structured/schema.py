@@ -1,0 +1,153 @@
+"""What of a wanted form is refused before anything is compiled, and which back end can take the rest exactly.
+
+xgrammar compiles some schemas into a grammar that allows more than they do: it passes over keywords that it does not
+know. Here are the keywords that it takes exactly, so a schema with others goes to llguidance, which refuses by name
+what it does not know. What a stranger sends is bounded in bytes, depth, alternatives and values.
+Source: has_xgrammar_unsupported_json_features in vllm/v1/structured_output/backend_xgrammar.py.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from mini_vllm.errors import GrammarError, shown
+from mini_vllm.params import StructuredOutputs
+
+MAX_BYTES = 1 << 17  # of the schema, the regex, the grammar, or all choices
+MAX_DEPTH = 32  # of schemas within schemas
+MAX_BRANCHES = 1024  # alternatives and properties, all together
+MAX_VALUES = 1024  # of enums, all together, and choices
+LARGE = 256  # alternatives, properties and values, from which on xgrammar takes seconds and llguidance does not
+
+TO_ONE = ("additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then")
+TO_ONE_MORE = ("additionalItems", "unevaluatedItems", "unevaluatedProperties")
+TO_LIST = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
+TO_MAP = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
+SAY_NOTHING = frozenset(
+    "$comment $defs $schema default definitions deprecated description examples readOnly title writeOnly".split()
+)
+ALONE = ("$ref", "anyOf", "const", "enum")  # beside these xgrammar looks at nothing
+OF_TYPE = {
+    "object": {"properties", "required", "additionalProperties"},
+    "array": {"items", "prefixItems", "minItems", "maxItems"},
+    "string": {"minLength", "maxLength", "pattern"},
+    "integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
+    "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
+    "boolean": set(),
+    "null": set(),
+}
+JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+
+Schema = Mapping[str, Any]
+
+
+class Size(NamedTuple):
+    """How large a schema is."""
+
+    depth: int = 0  # of schemas within schemas
+    num_branches: int = 0  # alternatives and properties
+    num_values: int = 0  # in enums
+
+
+def check(wanted: StructuredOutputs) -> None:
+    """Raises GrammarError, with the value and the limit, for what is too large to be compiled at all, or no regex."""
+    kind, text = wanted.key
+    if (num_bytes := len(text.encode(errors="replace"))) > MAX_BYTES:
+        raise GrammarError(f"structured: {kind} has {num_bytes:,} bytes, at most {MAX_BYTES:,} are allowed")
+    if kind == "choice" and len(wanted.choice or ()) > MAX_VALUES:
+        raise GrammarError(f"structured: choice has {len(wanted.choice or ()):,} texts, at most {MAX_VALUES:,} can be")
+    measure(wanted)
+    schemas = (schema for schema, _ in schemas_in(json.loads(text))) if kind == "json" else ()
+    for regex in (text,) if kind == "regex" else (schema.get("pattern") for schema in schemas):
+        _check_regex(regex)
+
+
+def measure(wanted: StructuredOutputs) -> Size:
+    """How large a schema is; nothing for another kind. Raises GrammarError at the first limit that it breaks."""
+    kind, text = wanted.key
+    size = Size()
+    for schema, depth in schemas_in(json.loads(text)) if kind == "json" else ():
+        lists = [schema.get(name) for name in (*TO_LIST, *TO_MAP)]
+        num_branches = sum(len(each) for each in lists if isinstance(each, list | dict))
+        num_values = len(schema["enum"]) if isinstance(schema.get("enum"), list) else 0
+        size = Size(max(size.depth, depth), size.num_branches + num_branches, size.num_values + num_values)
+        for what, value, limit in (
+            ("levels of schemas", size.depth, MAX_DEPTH),
+            ("alternatives and properties", size.num_branches, MAX_BRANCHES),
+            ("values in enums", size.num_values, MAX_VALUES),
+        ):
+            if value > limit:
+                raise GrammarError(f"structured: json has at least {value:,} {what}, at most {limit:,} are allowed")
+    return size
+
+
+def _check_regex(regex: object) -> None:
+    """Raises GrammarError for what a library would take without a word, though it is no regex: foo**."""
+    with suppress(RecursionError, OverflowError):
+        try:
+            re.compile(regex if isinstance(regex, str) else "")
+        except re.error as error:
+            if error.msg == "multiple repeat":  # other regexes may be right in another dialect
+                raise GrammarError(f"structured: regex {shown(regex)}: {error}") from error
+
+
+def schemas_in(schema: Any) -> Iterator[tuple[Schema, int]]:
+    """A schema and those within it, each with its depth. The outer ones come first, so a limit ends the walk early."""
+    stack = [(schema, 1)]
+    while stack:
+        found, depth = stack.pop()
+        if not isinstance(found, Mapping):
+            continue
+        yield found, depth
+        inner = [found.get(name) for name in (*TO_ONE, *TO_ONE_MORE)]
+        for name in TO_LIST:
+            inner += found[name] if isinstance(found.get(name), list) else ()
+        for name in TO_MAP:
+            inner += found[name].values() if isinstance(found.get(name), Mapping) else ()
+        stack += [(each, depth + 1) for each in inner]
+
+
+def xgrammar_would_ignore(wanted: StructuredOutputs) -> str | None:
+    """What of a schema xgrammar may not take exactly, by name; None if it takes all."""
+    kind, text = wanted.key
+    if kind != "json":
+        return None
+    return next((name for schema, _ in schemas_in(json.loads(text)) if (name := _inexact(schema))), None)
+
+
+def _inexact(schema: Schema) -> str | None:
+    """The first keyword of one schema, not of those within it, that xgrammar may not take exactly."""
+    names = [name for name in schema if name not in SAY_NOTHING]
+    if alone := next((name for name in ALONE if name in schema), None):
+        beside = [name for name in names if name != alone]
+        if beside == ["type"] and alone in ("const", "enum") and _are_of_type(schema, alone):
+            return None
+        return f"{beside[0]} beside {alone}" if beside else None
+    if "type" not in schema:
+        return names[0] if names else None
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    known = OF_TYPE.get(types[0], set()) if len(types) == 1 and isinstance(types[0], str) else set()
+    if unknown := [name for name in names if name not in known and name != "type"]:
+        return unknown[0]
+    if isinstance(schema.get("items"), list):
+        return "items"
+    properties = schema.get("properties")
+    if properties and schema.get("additionalProperties", False) is not False:
+        return "additionalProperties beside properties"
+    missing = set(schema.get("required") or ()) - set(properties or ())
+    return "required" if missing else None
+
+
+def _are_of_type(schema: Schema, name: str) -> bool:
+    """Whether every value of an enum, or the const, is of the schema's type."""
+    values = schema[name] if name == "enum" else [schema[name]]
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    found = {JSON_TYPES.get(type(value), "object") for value in values}
+    return found <= ({*types} | ({"integer"} if "number" in types else set()))
+
+
+def is_lark(grammar: str) -> bool:
+    """Whether a grammar is Lark and not EBNF. Source: grammar_is_likely_lark of vLLM."""
+    return "::=" not in grammar
