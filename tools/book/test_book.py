@@ -6,6 +6,7 @@ those that take seconds wait for the night.
 
 import json
 import os
+import pydoc
 import re
 import shutil
 import subprocess
@@ -55,6 +56,15 @@ def each_page(argument: str = "page") -> pytest.MarkDecorator:
 def test_code_is_cut_from_the_source(page: Path) -> None:
     assert excerpts.typed_code(read(page)) == [], "code is an excerpt (tools/book/excerpts.py) or a cell"
     assert excerpts.mend(read(page)) == read(page), "python tools/book/excerpts.py writes what the source says"
+
+
+def test_what_the_api_pages_show_is_there() -> None:
+    """mkdocs would find it, too, but only when the book is built."""
+    pytest.importorskip("torch", reason="the engine is imported")
+    pytest.importorskip("msgspec", reason="the server is imported")
+    for page in sorted((ROOT / "docs" / "api").glob("*.md")):
+        for name in re.findall(r"^:::+ *([\w.]+)", read(page), re.MULTILINE):
+            assert pydoc.locate(name) is not None, f"{page.name}: {name}"
 
 
 def test_figures_are_runs_of_the_scheduler() -> None:
