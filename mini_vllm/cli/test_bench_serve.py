@@ -451,7 +451,7 @@ def test_a_run_against_a_live_server(live: LiveServer, tmp_path: Path) -> None:
     result = json.loads(out.read_text())
     assert result["input_lens"] == [40] * 6  # a word is a token of the bundled model
     assert result["output_lens"] == [5] * 6
-    assert all(1 <= len(each) <= 4 for each in result["itls"])  # a busy server puts several tokens into one chunk
+    assert all(len(each) <= 4 for each in result["itls"])  # a busy server puts several tokens, or all, into one chunk
     assert (result["completed"], result["model_id"], result["request_rate"], result["ignore_eos"]) == (
         6,
         "tiny",

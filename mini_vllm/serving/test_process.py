@@ -16,6 +16,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from mini_vllm.errors import InvalidParameterError
+from mini_vllm.serving.run import listen
+
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the signals are those of POSIX")
 SERVE = "from mini_vllm.cli import main; main()"
 ENDLESS = {"messages": [{"role": "user", "content": "Go on"}], "ignore_eos": True, "stream": True}
@@ -187,9 +190,15 @@ def test_clients_that_do_not_read_or_send_hold_up_no_end(program: Program, num_s
 def test_a_port_that_is_taken_is_named_before_a_model_is_loaded() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        for options in (("--port", port), ("--host", ""), ("--host", "nosuch.invalid"), ("--api-key", " ")):
+        for options in (("--port", port), ("--api-key", " ")):
             command = [sys.executable, "-c", SERVE, "serve", "--port", "0", *options]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode in (1, 2), done
             assert "Traceback" not in done.stderr
             assert options[0].strip("-") in done.stderr.lower(), done.stderr
+
+
+def test_a_host_that_is_none_is_named() -> None:
+    for host in ("", "nosuch.invalid", "1.2.3.4"):
+        with pytest.raises(InvalidParameterError, match="host"):
+            listen(host, 0)

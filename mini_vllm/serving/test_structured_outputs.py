@@ -5,11 +5,15 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
+import msgspec
 import openai
 import pydantic
 import pytest
 
+from mini_vllm import SamplingParams
+from mini_vllm.request import Request
 from mini_vllm.serving.conftest import LiveServer
+from mini_vllm.serving.messages import Add, Command
 
 pytest.importorskip("xgrammar")
 pytest.importorskip("llguidance")
@@ -121,6 +125,14 @@ def test_a_request_whose_grammar_fails_ends_alone(live: LiveServer, client: open
         ask(client, extra_body={"guided_regex": "ab", "ignore_eos": True})
     assert "".join(chunk.choices[0].delta.content for chunk in stream) == expected
     live.assert_idle()
+
+
+@pytest.mark.parametrize("form", [Block, {"regex": "a+"}, {"choice": ["a", "b"]}, {"json_object": True}])
+def test_a_form_is_the_same_in_the_engine_process(form: Any) -> None:
+    params = SamplingParams(structured=form)
+    data = msgspec.msgpack.encode(Add.of([Request("a", [1], params)]))
+    (request,) = msgspec.msgpack.decode(data, type=Command).requests()
+    assert request.sampling_params == params
 
 
 def test_the_document_says_so(client: openai.OpenAI, live: LiveServer) -> None:

@@ -62,6 +62,7 @@ class XGrammar:
 
         self._xgrammar: Any = xgrammar
         self._num_words = vocabulary.num_mask_bytes // 4
+        self._end_token_ids = frozenset(vocabulary.end_token_ids)
         self._info = xgrammar.TokenizerInfo(
             list(vocabulary.token_bytes),
             vocab_type=xgrammar.VocabType.RAW,
@@ -85,28 +86,31 @@ class XGrammar:
     def load(self, compiled: str) -> tuple[NewGrammar, int]:
         grammar = self._xgrammar.CompiledGrammar.deserialize_json(compiled, self._info)
         make = self._xgrammar.GrammarMatcher
-        return lambda: XGrammarMatcher(make(grammar), self._num_words), int(grammar.memory_size_bytes)
+        new = lambda: XGrammarMatcher(make(grammar), self._end_token_ids, self._num_words)  # noqa: E731
+        return new, int(grammar.memory_size_bytes)
 
 
 class XGrammarMatcher:
     """A Grammar (scheduler.py)."""
 
-    def __init__(self, matcher: Any, num_words: int) -> None:
+    def __init__(self, matcher: Any, end_token_ids: frozenset[int], num_words: int) -> None:
         self._matcher = matcher
+        self._end_token_ids = end_token_ids
         self._row = np.empty((1, num_words), np.int32)
-
-    @property
-    def is_terminated(self) -> bool:
-        return bool(self._matcher.is_terminated())
+        self.is_terminated = False  # at hand: it is asked for three times a token
 
     def mask(self) -> bytes | None:
         return self._row.tobytes() if self._matcher.fill_next_token_bitmask(self._row, 0) else None
 
     def accept(self, token_id: int) -> bool:
-        return not self.is_terminated and bool(self._matcher.accept_token(token_id))
+        if self.is_terminated or not self._matcher.accept_token(token_id):
+            return False
+        self.is_terminated = token_id in self._end_token_ids
+        return True
 
     def rollback(self, num_tokens: int) -> None:
         self._matcher.rollback(num_tokens)
+        self.is_terminated = False
 
 
 # --- llguidance ---------------------------------------------------------------------------------------------------

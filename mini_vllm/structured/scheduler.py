@@ -176,6 +176,8 @@ class GrammarGate:
         """
         grammar, num_accepted = self._grammars[request.request_id], 0
         rows = [None if grammar.is_terminated else grammar.mask()]
+        if not drafts:
+            return rows
         end = parent.num_computed_tokens + output.num_scheduled_tokens[parent.request_id]
         drafts = drafts[: end - parent.num_tokens]
         for draft in drafts:
@@ -229,6 +231,8 @@ class GrammarGate:
 
 def until_its_end(request: Request, token_ids: Sequence[int]) -> Sequence[int]:
     """Those of the tokens that a request takes: none behind the one that ends it."""
+    if len(token_ids) < 2:
+        return token_ids
     room = request.max_tokens - len(request.output_token_ids)
     if request.max_model_len is not None:
         room = min(room, request.max_model_len - request.num_tokens)

@@ -402,6 +402,7 @@ def test_what_takes_too_long_is_killed_and_the_next_one_is_compiled() -> None:
     bomb, good = StructuredOutputs(json=schema), StructuredOutputs(regex="[0-9]")
     with pytest.raises(GrammarError, match=r"it takes more than 0\.02 seconds to compile"):
         compiler.compile(bomb).result()
+    compiler._process._max_seconds = 5.0  # of the process that is started now: a busy machine refuses nothing
     assert compiler.compile(good).result()().accept(20)  # "1"
     again = compiler.compile(bomb)
     assert again.done(), "that it takes too long is remembered"

@@ -94,7 +94,7 @@ def main() -> None:
     seconds, max_bytes = float(sys.argv[1]), int(sys.argv[2])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process in front
     with suppress(AttributeError, OSError):
-        os.nice(10)  # requests that have their grammars go first
+        os.nice(5)  # requests that have their grammars go first
     questions, out = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     answers: Answers | None = None

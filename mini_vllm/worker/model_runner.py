@@ -111,17 +111,19 @@ class ModelRunner:
 def apply_masks(logits: Tensor, req_ids: Sequence[str], masks: Mapping[str, Sequence[bytes | None]]) -> None:
     """Set to -inf, in place, in rows of logits [S, V] what the masks of StepInput leave out. req_ids [S]: whose rows.
 
-    What is behind a mask's last bit is left out, too: a model may have more tokens than its tokenizer. Source:
-    apply_grammar_bitmask in vllm/v1/structured_output/utils.py.
+    A mask has at least V bits. Source: apply_grammar_bitmask in vllm/v1/structured_output/utils.py.
     """
     upcoming = {request_id: iter(rows) for request_id, rows in masks.items()}
     found = [(i, next(upcoming[request_id])) for i, request_id in enumerate(req_ids) if request_id in upcoming]
     rows, packed = [i for i, mask in found if mask is not None], [mask for _, mask in found if mask is not None]
     if rows:
         bits = np.frombuffer(b"".join(packed), np.uint8).reshape(len(rows), -1)
-        allowed = np.unpackbits(bits, axis=1, count=logits.shape[1], bitorder="little").view(np.bool_)
-        forbidden = torch.from_numpy(~allowed).to(logits.device)
-        logits[rows] = logits[rows].masked_fill_(forbidden, -torch.inf)
+        forbidden = np.unpackbits(~bits, axis=1, count=logits.shape[1], bitorder="little").view(np.bool_)
+        forbidden_rows = torch.from_numpy(forbidden).to(logits.device)
+        if len(rows) == len(logits):
+            logits.masked_fill_(forbidden_rows, -torch.inf)
+        else:
+            logits[rows] = logits[rows].masked_fill_(forbidden_rows, -torch.inf)
 
 
 def accept(step: StepInput, sampled: Sequence[SampledToken | str]) -> StepOutput:
