@@ -79,7 +79,7 @@ def record_into(record: Path, file: str) -> int:
     recorder = Recorder()
     import pytest
 
-    status = pytest.main(["-q", "-m", "slow", "-p", "no:cacheprovider", file])
+    status = pytest.main(["-q", "-m", "slow and not nightly", "-p", "no:cacheprovider", file])
     record.write_text(json.dumps([recorder.inputs(), round(sum(os.times()[:4]))]), encoding="utf-8")
     return int(status)
 

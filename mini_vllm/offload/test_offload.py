@@ -44,7 +44,6 @@ from mini_vllm.test_core_properties import (
     Cache,
     Options,
     StepWorld,
-    a_third,
     check_pool,
     explore,
     prefix,
@@ -244,7 +243,7 @@ def test_laws_of_the_swapping_scheduler() -> None:
 
 @pytest.mark.slow
 def test_laws_of_the_swapping_scheduler_at_length() -> None:
-    explore(SwapMachine, a_third(1000))
+    explore(SwapMachine, 1000 if NIGHTLY else 200)
 
 
 # --- the scheduler, step by step --------------------------------------------------------------------------------------

@@ -164,7 +164,11 @@ def test_ctrl_c_twice_ends_it_at_once(program: Program) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("program", "num_signals"), [(("--shutdown-timeout", "1"), 1), ((), 2)], indirect=["program"])
+@pytest.mark.parametrize(
+    ("program", "num_signals"),
+    [(("--shutdown-timeout", "1"), 1), pytest.param((), 2, marks=pytest.mark.nightly)],
+    indirect=["program"],
+)
 def test_clients_that_do_not_read_or_send_hold_up_no_end(program: Program, num_signals: int) -> None:
     """One reads none of a long answer in a piece, one none of a stream, and one has sent half a request."""
     logprobs = {"logprobs": True, "top_logprobs": 20, "max_tokens": 1500}

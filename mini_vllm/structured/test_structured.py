@@ -186,7 +186,7 @@ def test_outputs_validate(auto: LLM) -> None:
     assert num_refused == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_outputs_validate_at_length(llm: LLM) -> None:
     wrong, num_whole, num_refused = not_valid(llm, range(100, 600), seeds=3)
     assert not wrong, "\n".join(wrong)
