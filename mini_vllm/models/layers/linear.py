@@ -5,6 +5,7 @@ large matrix product replaces two or three small ones. shard.py tells which laye
 QKVParallelLinear, MergedColumnParallelLinear, RowParallelLinear.
 """
 
+import os
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -13,6 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mini_vllm.models.weights import WeightLoader
+
+# oneDNN and torch keep 1,024 products that they have prepared, each for one number of rows. Steps have every number, so
+# a server grew by gigabytes; 64 of each are as fast. The two read this at the first product.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
 
 
 class Linear(nn.Module):
