@@ -15,6 +15,7 @@ from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS
 from mini_vllm.structured import BACKENDS
 
+QUANTIZATIONS = (None, "int8")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 MOST = (1 << 31) - 1  # of tokens, blocks and requests
 
@@ -32,6 +33,8 @@ class EngineConfig(Params):
     """ "auto" (cuda if there is one), "cpu", "cuda" or "cuda:1"."""
     dtype: str = "auto"
     """ "auto" is the checkpoint's own."""
+    quantization: str | None = None
+    """ "int8" stores the weights of linear layers as integers with a scale for each output channel, made at load."""
     block_size: int = 16
     """Tokens per KV block."""
     num_kv_blocks: int | None = None
@@ -87,13 +90,14 @@ class EngineConfig(Params):
         self.require("device", bool(is_device), "'auto', 'cpu', 'cuda' or 'cuda:N'")
         for name, choices in (
             ("dtype", DTYPES),
+            ("quantization", QUANTIZATIONS),
             ("hash_function", tuple(HASH_FUNCTIONS)),
             ("scheduler", tuple(SCHEDULERS)),
             ("preemption_mode", PREEMPTION_MODES),
             ("structured_outputs_backend", BACKENDS),
         ):
             value = getattr(self, name)
-            self.require(name, isinstance(value, str) and value in choices, f"one of {choices}")
+            self.require(name, isinstance(value, str | None) and value in choices, f"one of {choices}")
         for field in fields(self):
             if isinstance(field.default, bool):
                 self.require(field.name, isinstance(getattr(self, field.name), bool), "True or False")

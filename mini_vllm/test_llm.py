@@ -83,6 +83,21 @@ def test_bfloat16_gives_the_same_text(llm: LLM, prompt: list[int]) -> None:
     assert half.generate(prompt, GREEDY)[0].outputs[0].text == llm.generate(prompt, GREEDY)[0].outputs[0].text
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_int8_weights_give_the_same_answer_and_the_start_says_so(
+    dtype: str, llm: LLM, prompt: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "mini_vllm"):
+        quantized = LLM("tiny", dtype=dtype, device="cpu", num_kv_blocks=100, quantization="int8")
+    assert f"tiny: torch.{dtype} on cpu, int8 weights, attention" in caplog.text
+    assert quantized.generate(prompt, GREEDY)[0].outputs[0].text == llm.generate(prompt, GREEDY)[0].outputs[0].text
+
+
+def test_an_unknown_quantization_is_refused_by_name() -> None:
+    with pytest.raises(InvalidParameterError, match=r"quantization must be one of \(None, 'int8'\), got 'awq'"):
+        LLM("no such model", quantization="awq")
+
+
 def test_results_are_in_the_order_of_the_prompts_with_params_of_their_own(llm: LLM, prompt: list[int]) -> None:
     params = [dataclasses.replace(GREEDY, max_tokens=n, ignore_eos=True) for n in (9, 3, 6)]
     outputs = llm.generate([prompt, "What is a token?", prompt[:5]], params)

@@ -27,6 +27,7 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "model": "'tiny' (bundled), a folder, or a name on the Hugging Face hub.",
     "device": "auto, cpu, cuda or cuda:N.",
     "dtype": "auto (the checkpoint's own), float32, bfloat16 or float16.",
+    "quantization": "int8: weights of linear layers in eight bits, quantised at load.",
     "block_size": "Tokens per KV block.",
     "num_kv_blocks": "KV blocks, the null block included; by default what the memory allows.",
     "max_model_len": "Most tokens of a request; by default the model's limit.",

@@ -28,9 +28,17 @@ MODELS: Mapping[str, type[DecoderModel]] = {
 
 
 def load_model(
-    path: Path, hf_config: Any, *, dtype: torch.dtype, device: torch.device, shard: Shard = WHOLE
+    path: Path,
+    hf_config: Any,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    shard: Shard = WHOLE,
+    quantization: str | None = None,
 ) -> DecoderModel:
     """The checkpoint's model, its weights in dtype on device; of layers that are cut, the part of this shard.
+
+    quantization: "int8" quantises the weights of linear layers as they are loaded, one layer at a time.
 
     Errors, all of them before memory is taken: UnsupportedModelError; InvalidParameterError for heads that cannot be
     shared out among the shards; WeightsMismatchError when model and checkpoint do not have exactly the same tensors;
@@ -47,6 +55,6 @@ def load_model(
         )
     for place in (torch.device("meta"), device):  # the meta device has shapes and no memory: what is wrong shows there
         checkpoint = Checkpoint(path, headers_only=place.type == "meta")
-        model = model_class(hf_config, WeightLoader(checkpoint, dtype, place, shard))
+        model = model_class(hf_config, WeightLoader(checkpoint, dtype, place, shard, quantization=quantization))
         checkpoint.finish()
     return model.eval()

@@ -90,8 +90,12 @@ class DecoderModel(nn.Module, ABC):
             self.lm_head = Linear(loader, {"lm_head": self.vocab_size}, self.hidden_size)
         elif "lm_head.weight" in loader.checkpoint:
             self._check_tied(loader)
-        # Tied weights are kept twice where packing makes a second form of them: rows to look up, and the head.
-        self.head_weight = pack_weight(self.embed_tokens.weight) if self.lm_head is None else self.lm_head.weight
+        # Tied weights are kept twice where packing makes a second form of them: rows to look up, and the head. So with
+        # int8 weights the table stays as it is, since a step looks up few of its rows, and the head, of which a step
+        # reads all, is int8: a quarter of the weights of a small model.
+        self.head_weight = (
+            pack_weight(self.embed_tokens.weight, loader.quantization) if self.lm_head is None else self.lm_head.weight
+        )
         loader.checkpoint.ignore(".rotary_emb.inv_freq")  # old checkpoints store what the configuration determines
 
     @abstractmethod

@@ -121,7 +121,7 @@ def _read(handle: Any, name: str, part: tuple[slice, ...], path: Path) -> Tensor
 class WeightLoader:
     """A checkpoint as one layer sees it: the prefix of its names, and the dtype and device its parameters live in.
 
-    shard: which part of a layer that is cut this process holds.
+    shard: which part of a layer that is cut this process holds. quantization: what linear layers make of a weight.
     """
 
     checkpoint: Checkpoint
@@ -129,6 +129,7 @@ class WeightLoader:
     device: torch.device
     shard: Shard = WHOLE
     prefix: str = ""
+    quantization: str | None = None
 
     def at(self, name: str) -> "WeightLoader":
         """The loader of a part: `at("layers.0")` finds "weight" as "layers.0.weight"."""

@@ -26,7 +26,9 @@ class LocalExecutor(Executor):
         self.device = pick_device(config.device)
         self.dtype = pick_dtype(config.dtype, self.hf_config, path)
         self.attention_backend = get_backend(config.attention_backend, self.device)
-        self.model = load_model(path, self.hf_config, dtype=self.dtype, device=self.device)
+        self.model = load_model(
+            path, self.hf_config, dtype=self.dtype, device=self.device, quantization=config.quantization
+        )
         size = self.dtype.itemsize
         kv_specs = [
             LayerKVSpec(spec.num_kv_heads, spec.head_dim, size, spec.sliding_window)
@@ -76,4 +78,5 @@ class LocalExecutor(Executor):
         name = fastest(self.device)
         reason = why_not(name, self.device) if self.config.attention_backend == "auto" else None
         slower = f" (not {name}, which is faster: {reason})" if reason else ""
-        return f"{self.dtype} on {self.device}, attention {self.attention_backend.name}{slower}"
+        weights = f", {self.config.quantization} weights" if self.config.quantization else ""
+        return f"{self.dtype} on {self.device}{weights}, attention {self.attention_backend.name}{slower}"

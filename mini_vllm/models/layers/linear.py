@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mini_vllm.models.layers.quantization import Int8Weight
 from mini_vllm.models.weights import WeightLoader
 
 # oneDNN and torch keep 1,024 products that they have prepared, each for one number of rows. Steps have every number, so
@@ -34,7 +35,7 @@ class Linear(nn.Module):
     ) -> None:
         super().__init__()
         weights = {f"{name}.weight": (rows, in_features) for name, rows in out_features.items()}
-        self.weight = pack_weight(loader.load(weights, self.cut))
+        self.weight = pack_weight(loader.load(weights, self.cut), loader.quantization)
         self.bias = self.load_bias(loader, out_features) if bias else None
 
     def load_bias(self, loader: WeightLoader, out_features: Mapping[str, int]) -> nn.Parameter | None:
@@ -63,12 +64,15 @@ class RowParallelLinear(Linear):
         return bias if loader.shard.rank == 0 else None
 
 
-def pack_weight(weight: Tensor) -> Tensor:
+def pack_weight(weight: Tensor, quantization: str | None = None) -> Tensor | Int8Weight:
     """The weight as `linear` takes it best: for bfloat16 on a CPU a copy in the tiled layout of oneDNN, else itself.
 
-    A matrix product on a CPU reads its weight in tiles. A plain weight is rearranged into them again in every call,
-    which for a few tokens costs as much as the product (vLLM: dispatch_cpu_unquantized_gemm).
+    quantization: "int8" makes an Int8Weight of it instead. A matrix product on a CPU reads its weight in tiles. A plain
+    weight is rearranged into them again in every call, which for a few tokens costs as much as the product (vLLM:
+    dispatch_cpu_unquantized_gemm).
     """
+    if quantization == "int8":
+        return Int8Weight.quantize(weight)
     mkldnn = torch.ops.mkldnn  # what torch.compile calls for the same purpose
     if (
         weight.device.type == "cpu"
@@ -81,8 +85,11 @@ def pack_weight(weight: Tensor) -> Tensor:
     return weight
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(x: Tensor, weight: Tensor | Int8Weight, bias: Tensor | None = None) -> Tensor:
     """F.linear, for a weight from `pack_weight`."""
+    if isinstance(weight, Int8Weight):
+        output: Tensor = weight(x)
+        return output if bias is None else output.add_(bias)
     if weight.is_mkldnn:
         product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
         return product
