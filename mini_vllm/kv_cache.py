@@ -69,8 +69,8 @@ class KVCacheManager:
         self.block_pool = BlockPoolOfGroup(pool, group) if group else pool
         self._hash_block = HASH_FUNCTIONS[hash_function]
         self._tables: dict[str, list[KVCacheBlock]] = {}
-        # Of requests with full blocks that are not published yet, the number of those that are; of all others it is
-        # num_computed_tokens // block_size.
+        # By request, how many of its blocks are published. A request whose full blocks all are is not in here: its
+        # number is num_computed_tokens // block_size.
         self._num_published: dict[str, int] = {}
 
     @property

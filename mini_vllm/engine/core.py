@@ -37,7 +37,7 @@ class EngineCore:
         self.num_steps = 0
         self.is_dead = False  # a call that changes the scheduler has raised
         self._starts: list[tuple[Request, int]] = []  # of the step: its requests, and how long their outputs were
-        self._ended: set[str] = set()  # by a listener in after_update: no delta tells of them
+        self._ended: set[str] = set()  # since after_update was called, by a listener: no delta tells of them
 
     # --- requests come and go -------------------------------------------------------------------------------------
 

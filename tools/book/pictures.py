@@ -30,6 +30,7 @@ from tools.book.drawing import (  # noqa: E402
 DOCS = ROOT / "docs"
 PHASE_1, PHASE_2, PHASE_3 = "phase-01-paged-kv", "phase-02-kv-manager", "phase-03-continuous-batching-scheduler"
 Cells = list[dict[str, str]]
+LIKING = (3, 2, 5, 3, 4, 6, 0, 2, 9, 7)  # logits of the cell "mask" in docs/serving.md
 
 
 # --- the card of the site -----------------------------------------------------------------------------------------
@@ -645,6 +646,52 @@ def verdicts() -> Drawing:
     return d
 
 
+def mask_of_a_grammar() -> Drawing:
+    """A schema, its automaton, the mask in one of its states, and the token that is chosen. As in the cell below it."""
+    texts, state = ['"yes"', '"no"'], '"'
+    vocabulary = dict(zip(['"', "y", "n", "es", "yes", 'no"', "o", '"y', "KV", "<end>"], LIKING, strict=True))
+    allowed = [token for token in vocabulary if any(text.startswith(state + token) for text in texts)]
+    chosen = max(allowed, key=vocabulary.__getitem__)
+    d = Drawing(
+        760,
+        372,
+        "From a schema to a token",
+        f"The schema allows two texts. Its automaton has a state for each beginning of one. After the first quotation "
+        f"mark {len(allowed)} of {len(vocabulary)} tokens lead on: {', '.join(allowed)}. The logits of the others "
+        f"become minus infinity, and {chosen} is chosen, though KV had the largest logit.",
+    )
+    d.text(24, 34, "Schema", bold=True)
+    d.box(24, 48, 190, 34, '{"enum": ["yes", "no"]}', fill=PALE)
+    d.text(24, 122, "Automaton: a state for each beginning of a text", bold=True)
+
+    def place(beginning: str) -> Point:
+        """Of the middle of a state."""
+        return 40 + 78 * len(beginning), 210 if len(beginning) < 2 else 168 + 84 * (beginning[1] == "n")
+
+    states = sorted({text[:i] for text in texts for i in range(len(text) + 1)})
+    for name in states[1:]:
+        (x1, y1), (x2, y2) = place(name[:-1]), place(name)
+        corner = [(x1, y2)] if y1 != y2 else []
+        d.arrow((x1, y1), *corner, (x2 - 14, y2), label=name[-1], at=((x1 + x2) / 2 - 4, y2 - 7))
+    for name in states:
+        d.circle(*place(name), 14, INK)
+        d.circle(*place(name), 12.5, BLUE if name == state else WHITE)
+        if name in texts:
+            d.circle(*place(name), 7, INK)
+    d.text(24, 296, "Blue: the state after a quotation mark. A dot: a text ends here.", size=13)
+    d.text(24, 314, "A token may cross several states: from the blue one", size=13)
+    d.text(24, 332, "the token of n, o and a quotation mark leads to an end.", size=13)
+    d.text(500, 34, "Mask of the blue state", bold=True)
+    d.text(590, 58, "logit", size=12, anchor="middle", fill=MUTED)
+    d.text(672, 58, "masked", size=12, anchor="middle", fill=MUTED)
+    for i, (token, logit) in enumerate(vocabulary.items()):
+        y = 68 + 28 * i
+        d.box(500, y, 60, 24, token, fill=ORANGE if token == chosen else WHITE)
+        d.text(590, y + 17, str(logit), anchor="middle")
+        d.text(672, y + 17, str(logit) if token in allowed else "-∞", anchor="middle", bold=token == chosen)
+    return d
+
+
 PICTURES: dict[str, Callable[[], Drawing]] = {
     "assets/card": card,
     f"{PHASE_1}/address": address,
@@ -657,6 +704,7 @@ PICTURES: dict[str, Callable[[], Drawing]] = {
     f"{PHASE_3}/four": four_schedulers,
     "serving/path": path_of_a_request,
     "serving/times": times_of_requests,
+    "serving/mask": mask_of_a_grammar,
     "measured/scheduler": scheduler_cost,
     "measured/growth": engine_growth,
     "measured/engines": engines,
