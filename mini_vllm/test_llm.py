@@ -19,6 +19,7 @@ from mini_vllm.errors import (
     RequestRefusedError,
     TokenizerMissingError,
 )
+from mini_vllm.models.layers import int8_linear
 
 GREEDY = SamplingParams(temperature=0, max_tokens=120)
 ANSWER = "A KV block is a fixed-size piece of the KV cache"
@@ -91,6 +92,15 @@ def test_int8_weights_give_the_same_answer_and_the_start_says_so(
         quantized = LLM("tiny", dtype=dtype, device="cpu", num_kv_blocks=100, quantization="int8")
     assert f"tiny: torch.{dtype} on cpu, int8 weights, attention" in caplog.text
     assert quantized.generate(prompt, GREEDY)[0].outputs[0].text == llm.generate(prompt, GREEDY)[0].outputs[0].text
+
+
+def test_the_start_says_why_int8_weights_are_slow(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(int8_linear, "load_kernels", lambda: "no compiler")
+    with caplog.at_level("INFO", "mini_vllm"):
+        LLM("tiny", device="cpu", num_kv_blocks=8, quantization="int8")
+    assert "int8 weights (slow: no compiler), attention" in caplog.text
 
 
 def test_an_unknown_quantization_is_refused_by_name() -> None:

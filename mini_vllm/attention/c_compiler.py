@@ -39,13 +39,13 @@ class CannotBuildError(Exception):
 
 
 def load_library(source: Path) -> ctypes.CDLL:
-    """The functions of a C file, which may include the headers beside it; built if no such build is in the cache.
+    """The functions of a C file, which may include the headers of this folder; built if no such build is in the cache.
 
     With OpenMP if the compiler and this process have it, else without. Environment: CC, XDG_CACHE_HOME.
     Errors: CannotBuildError where there is no compiler, and where it does not take the file.
     """
     compiler = find_compiler()
-    code = [file.read_bytes() for file in (source, *sorted(source.parent.glob("*.h")))]
+    code = [file.read_bytes() for file in (source, *sorted(Path(__file__).parent.glob("*.h")))]
     ways = {}  # flags by the beginning of a library's name
     for flags in ((*FLAGS, *OPENMP), FLAGS):
         name = f"{source.stem}-{short_hash(*code, repr((flags, LINK)).encode(), processor())}"

@@ -57,10 +57,11 @@ def examine() -> Iterator[Finding]:
 
 
 def examine_engine() -> Iterator[Finding]:
-    """Devices, the attention back end, memory, and the self test."""
+    """Devices, the attention back end, what serves int8 weights, memory, and the self test."""
     import torch
 
     from mini_vllm.attention import BACKENDS, get_backend, why_not
+    from mini_vllm.models.layers.int8_linear import why_slow
     from mini_vllm.worker.device import available_host_memory, pick_device
 
     device = pick_device("auto")
@@ -74,6 +75,8 @@ def examine_engine() -> Iterator[Finding]:
     for name in BACKENDS:
         reason = why_not(name, device)
         yield ABSENT if reason else OK, "", name, reason or f"can run on {device}"
+    slow = why_slow(device)
+    yield ABSENT if slow else OK, "int8 weights", "torch" if slow else "c", slow or "what serves --quantization int8"
     yield OK, "main memory", f"{available_host_memory() / (1 << 30):.1f} GiB", "available"
     try:
         text = ask()

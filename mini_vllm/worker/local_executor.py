@@ -8,6 +8,7 @@ from mini_vllm.attention import fastest, get_backend, why_not
 from mini_vllm.errors import KVCacheTooLargeError
 from mini_vllm.models import load_model
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
+from mini_vllm.models.layers.int8_linear import why_slow
 from mini_vllm.step import LayerKVSpec, ModelInfo, StepInput, StepOutput
 from mini_vllm.worker.device import available_bytes, available_host_memory, free_memory, pick_device, pick_dtype
 from mini_vllm.worker.executor import Executor
@@ -78,5 +79,8 @@ class LocalExecutor(Executor):
         name = fastest(self.device)
         reason = why_not(name, self.device) if self.config.attention_backend == "auto" else None
         slower = f" (not {name}, which is faster: {reason})" if reason else ""
-        weights = f", {self.config.quantization} weights" if self.config.quantization else ""
+        weights = ""
+        if self.config.quantization:
+            slow = why_slow(self.device)
+            weights = f", {self.config.quantization} weights" + (f" (slow: {slow})" if slow else "")
         return f"{self.dtype} on {self.device}{weights}, attention {self.attention_backend.name}{slower}"

@@ -1,13 +1,20 @@
 """Weights in eight bits against the same product in float64."""
 
+import platform
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mini_vllm.attention import c_compiler
+from mini_vllm.models.layers import int8_linear, quantization
 from mini_vllm.models.layers.linear import linear, pack_weight
-from mini_vllm.models.layers.quantization import FEW_ROWS, MOST, TILE, Int8Weight
+from mini_vllm.models.layers.quantization import MOST, TILE, Int8Weight
 
+KERNELS = int8_linear.load_kernels()
+NEEDS_C = pytest.mark.skipif(isinstance(KERNELS, str), reason=str(KERNELS))
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -18,6 +25,18 @@ def random(*shape: int, dtype: torch.dtype) -> Tensor:
 
 def dequantized(weight: Int8Weight) -> Tensor:
     return weight.values.double() * weight.scale.double()[:, None]
+
+
+def check(weight: Tensor, x: Tensor) -> None:
+    """The product with and without a bias, against that of the dequantised weight in float64."""
+    packed, bias = pack_weight(weight, "int8"), random(len(weight), dtype=x.dtype)
+    assert isinstance(packed, Int8Weight)
+    for each in (None, bias):
+        product = linear(x, packed, each)
+        assert product.dtype == x.dtype
+        expected = F.linear(x.double(), dequantized(packed), None if each is None else each.double())
+        tolerance = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}[x.dtype]
+        torch.testing.assert_close(product.double(), expected, atol=tolerance, rtol=tolerance / 8)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -37,18 +56,62 @@ def test_a_row_of_nothing_but_zeros_stays_so() -> None:
     assert (linear(x, Int8Weight.quantize(weight))[:, 1] == 0).all()
 
 
+@pytest.fixture(params=["kernel", "no compiler"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "no compiler":
+        monkeypatch.setattr(quantization, "load_kernels", lambda: "no compiler")
+    elif isinstance(KERNELS, str):
+        pytest.skip(KERNELS)
+
+
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("num_rows", [0, 1, 3, FEW_ROWS, FEW_ROWS + 1, 64])
-@pytest.mark.parametrize("has_bias", [False, True])
-def test_the_product_is_that_of_the_dequantised_weight(dtype: torch.dtype, num_rows: int, has_bias: bool) -> None:
+@pytest.mark.parametrize("num_rows", [0, 1, 2, 3, 4, 7, 48, 49, 257])
+@pytest.mark.parametrize("size", [(64, 128), (70, 192), (1, 64), (131, 70), (TILE + 3, 64)], ids=str)
+def test_the_product_is_that_of_the_dequantised_weight(
+    dtype: torch.dtype, num_rows: int, size: tuple[int, int]
+) -> None:
     """For few rows and for many, whatever serves them, and over more than one tile."""
-    weight = pack_weight(random(TILE + 70, 96, dtype=dtype), "int8")
-    assert isinstance(weight, Int8Weight)
-    x = random(num_rows, 96, dtype=dtype)
-    bias = random(TILE + 70, dtype=dtype) if has_bias else None
-    product = linear(x, weight, bias)
-    assert product.dtype == dtype
-    assert product.shape == (num_rows, TILE + 70)
-    expected = F.linear(x.double(), dequantized(weight), None if bias is None else bias.double())
-    tolerance = 1e-4 if dtype == torch.float32 else 0.1 if dtype == torch.bfloat16 else 0.02
-    torch.testing.assert_close(product.double(), expected, atol=tolerance, rtol=tolerance / 10)
+    check(random(*size, dtype=dtype), random(num_rows, size[1], dtype=dtype))
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_row_that_is_no_number_spoils_no_other(dtype: torch.dtype) -> None:
+    weight = Int8Weight.quantize(random(64, 64, dtype=dtype))
+    for num_rows in (2, 6):
+        x = random(num_rows, 64, dtype=dtype)
+        expected = weight(x)
+        x[1] = torch.nan
+        product = weight(x)
+        assert product[1].isnan().all()
+        assert torch.equal(product[0], expected[0])
+
+
+@pytest.mark.slow
+@NEEDS_C
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the names of the processors are those of x86")
+@pytest.mark.parametrize("machine", ["x86-64", "haswell"])
+def test_vectors_of_other_widths_compute_the_same(
+    machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processors without AVX-512, and without AVX."""
+    if machine == "haswell" and "avx2" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("this processor has no AVX2")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    flags = tuple(flag.replace("native", machine) for flag in c_compiler.FLAGS)
+    monkeypatch.setattr(c_compiler, "FLAGS", flags)
+    library = c_compiler.load_library(int8_linear.SOURCE)
+    monkeypatch.setattr(quantization, "load_kernels", lambda: library)
+    for dtype in DTYPES:
+        for num_rows in (1, 2, 3, 4, 7):
+            check(random(70, 192, dtype=dtype), random(num_rows, 192, dtype=dtype))
+
+
+@NEEDS_C
+def test_the_structure_has_the_fields_of_the_c_file() -> None:
+    """By name and in order: ctypes cannot know."""
+    text = int8_linear.SOURCE.read_text(encoding="utf-8")
+    body = text[: text.index("} Linear;")].rpartition("typedef struct {")[2]
+    declared = [word.split()[-1].lstrip("*") for word in body.replace(";", ",").split(",") if word.strip()]
+    assert [field for field, _ in int8_linear.LinearStruct._fields_] == declared
