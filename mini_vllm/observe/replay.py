@@ -264,6 +264,8 @@ class ReplayRun(ScenarioRun):
             scheduler_cls = scheduler_cls or SpeculativeScheduler
             kv_cache_manager_cls = kv_cache_manager_cls or EagleKVCacheManager if spec["method"] == "eagle" else None
         super().__init__(scenario, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
+        if isinstance(self.scheduler, SpeculativeScheduler):
+            self.scheduler.proposer = None
         if any(request.get("grammar") for request in trace["requests"]):
             GrammarGate(self.scheduler, RecordedGrammars(lambda: self.step))
         self.trace = trace

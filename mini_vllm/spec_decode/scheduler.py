@@ -12,8 +12,10 @@ from typing import Any, ClassVar
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, is_int, shown
+from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.request import Request, RequestStatus
-from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
+from mini_vllm.spec_decode.proposers import NgramProposer, Pace, Proposer, SuffixProposer
 from mini_vllm.structured.scheduler import until_its_end
 
 PADDING = -1  # a draft that stands for none, and that no token equals
@@ -54,6 +56,10 @@ class SpeculativeScheduler(Scheduler):
     """Where drafts come from: "ngram", "suffix", "draft_model" or "eagle"."""
     num_speculative_tokens: int = 4
     """Most drafts of a request in one step."""
+    prompt_lookup_min: int = 2
+    """ "ngram" looks for at least so many of the last tokens."""
+    prompt_lookup_max: int = 5
+    """ "ngram" and "suffix" look for at most so many of the last tokens."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,10 +72,19 @@ class SpeculativeScheduler(Scheduler):
             raise InvalidParameterError(
                 f"num_speculative_tokens must be at least 1 and below max_num_batched_tokens {budget}, got {shown(k)}"
             )
+        if not 1 <= self.prompt_lookup_min <= self.prompt_lookup_max:
+            limits = f"{self.prompt_lookup_min} and {self.prompt_lookup_max}"
+            raise InvalidParameterError(f"1 <= prompt_lookup_min <= prompt_lookup_max must hold, got {limits}")
         self.kv_cache_manager.num_lookahead_tokens = num_lookahead
+        self.proposer: Proposer | None = None  # None: drafts come by update_draft_token_ids() alone
+        if self.speculative == "ngram":
+            self.proposer = NgramProposer(self.prompt_lookup_min, self.prompt_lookup_max)
+        elif self.speculative == "suffix":
+            self.proposer = SuffixProposer(self.prompt_lookup_max)
         self.speculation_stats = SpeculationStats()
         self._drafts: dict[str, list[int]] = {}  # of running requests, until a step verifies them
         self._chunks: set[str] = set()  # requests whose last step did not catch up
+        self._paces: dict[str, Pace] = {}  # of requests that have asked for drafts
         self._num_decided = 0  # requests of the coming step that were running before it
 
     # --- one step -------------------------------------------------------------------------------------------------
@@ -164,15 +179,29 @@ class SpeculativeScheduler(Scheduler):
             if request.status is RequestStatus.RUNNING:
                 self.kv_cache_manager.cache_blocks(request)
         for request in finished:
-            self._forget(request.request_id)
+            self._forget(request)
+        if self.proposer is not None:
+            self._propose(output, self.proposer)
         return finished
+
+    def _propose(self, output: SchedulerOutput, proposer: Proposer) -> None:
+        drafts = {}
+        for request in output.scheduled_requests:
+            if request.status is RequestStatus.RUNNING and request.request_id not in self._chunks:
+                pace = self._paces.setdefault(request.request_id, Pace(self.num_speculative_tokens))
+                if length := pace.next_length():
+                    drafts[request.request_id] = proposer.propose(request, length)
+        self.update_draft_token_ids(drafts)
 
     def _take_in_accepted(self, request: Request, output: SchedulerOutput, sampled: dict[str, Sequence[int]]) -> None:
         """Make accepted drafts tokens of the request, and leave the last token, which may end it, in `sampled`."""
         request_id = request.request_id
         token_ids = sampled.get(request_id, ())
         if token_ids:
-            self.speculation_stats.record(len(output.drafts[request_id]), len(token_ids) - 1)
+            num_drafts, num_accepted = len(output.drafts[request_id]), len(token_ids) - 1
+            self.speculation_stats.record(num_drafts, num_accepted)
+            if request_id in self._paces:  # padding tells nothing, and comes before the first drafts
+                self._paces[request_id].learn(num_drafts, num_accepted)
         token_ids = until_its_end(request, token_ids)
         request.num_computed_tokens = request.num_tokens
         output.num_scheduled_tokens[request_id] = 0
@@ -191,9 +220,28 @@ class SpeculativeScheduler(Scheduler):
                 self._drafts[request_id] = [] if is_chunk else list(token_ids[: self.num_speculative_tokens])
 
     def finish_request(self, request_id: str, reason: str) -> Request | None:
-        self._forget(request_id)
-        return super().finish_request(request_id, reason)
+        request = super().finish_request(request_id, reason)
+        if request is not None:
+            self._forget(request)
+        return request
 
-    def _forget(self, request_id: str) -> None:
-        self._drafts.pop(request_id, None)
-        self._chunks.discard(request_id)
+    def _forget(self, request: Request) -> None:
+        self._drafts.pop(request.request_id, None)
+        self._paces.pop(request.request_id, None)
+        self._chunks.discard(request.request_id)
+        if self.proposer is not None:
+            self.proposer.forget(request)
+
+
+def with_drafts(base: type[SchedulerInterface]) -> type[SpeculativeScheduler]:
+    """The scheduler `base` with drafts; V1 alone pads. Raises InvalidParameterError for one that shares too little."""
+    if issubclass(base, SpeculativeScheduler):
+        return base
+    if base is Scheduler:
+        return SpeculativeScheduler
+    if not issubclass(base, Scheduler) or base.kv_cache_manager_cls is not KVCacheManager:
+        raise InvalidParameterError(
+            f"speculative needs a scheduler that decides as Scheduler does, got {base.__name__}"
+        )
+    mixed = type(f"Speculative{base.__name__}", (SpeculativeScheduler, base), {"pads_admissions": False})
+    return dataclass(eq=False, repr=False, kw_only=True)(mixed)
