@@ -13,6 +13,7 @@ from mini_vllm.block_hash import HASH_FUNCTIONS
 from mini_vllm.errors import InvalidParameterError, Params, is_int, is_number
 from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS
+from mini_vllm.spec_decode import SPECULATIVE
 from mini_vllm.structured import BACKENDS
 
 QUANTIZATIONS = (None, "int8")
@@ -75,6 +76,16 @@ class EngineConfig(Params):
     """Blocks of main memory to swap to; None: as many as the KV cache has, at most 4 GiB, where the scheduler swaps."""
     preemption_cost: Mapping[str, float] | None = None
     """Figures of PreemptionCost by name, for "cheaper"; None: measured when the engine starts."""
+    speculative: str | None = None
+    """Where drafts come from: "ngram", "suffix" or "draft_model"; None: there are none."""
+    num_speculative_tokens: int = 4
+    """Most drafts of a request in one step."""
+    prompt_lookup_min: int = 2
+    """ "ngram" looks for at least so many of the last tokens."""
+    prompt_lookup_max: int = 5
+    """ "ngram" and "suffix" look for at most so many."""
+    draft_model: str | None = None
+    """For "draft_model": a folder, or a hub name."""
     attention_backend: str = "auto"
     structured_outputs_backend: str = "auto"
     """What compiles grammars: "xgrammar", "guidance", or "auto", the first of these that takes one exactly."""
@@ -95,12 +106,19 @@ class EngineConfig(Params):
             ("scheduler", tuple(SCHEDULERS)),
             ("preemption_mode", PREEMPTION_MODES),
             ("structured_outputs_backend", BACKENDS),
+            ("speculative", (None, *SPECULATIVE)),
         ):
             value = getattr(self, name)
             self.require(name, isinstance(value, str | None) and value in choices, f"one of {choices}")
         for field in fields(self):
             if isinstance(field.default, bool):
                 self.require(field.name, isinstance(getattr(self, field.name), bool), "True or False")
+        has_draft_model = isinstance(self.draft_model, str) and self.draft_model != ""
+        self.require(
+            "draft_model",
+            has_draft_model if self.speculative == "draft_model" else self.draft_model is None,
+            "a name or a folder if speculative is 'draft_model', else None",
+        )
         self.require("attention_backend", isinstance(self.attention_backend, str), "a name")
         for name, low, most in (
             ("num_kv_blocks", 2, MOST),
@@ -115,6 +133,9 @@ class EngineConfig(Params):
             ("max_num_seqs", 1),
             ("max_num_batched_tokens", 1),
             ("long_prefill_token_threshold", 0),
+            ("num_speculative_tokens", 1),
+            ("prompt_lookup_min", 1),
+            ("prompt_lookup_max", self.prompt_lookup_min),
         ):
             self.require(name, is_int(getattr(self, name), low, MOST), f"an integer in [{low}, {MOST}]")
         share = is_number(self.gpu_memory_utilization, 0, 1) and self.gpu_memory_utilization > 0

@@ -41,6 +41,9 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "num_cpu_blocks": "Blocks of main memory to swap to; by default as many as the KV cache has.",
     "block_aligned_chunks": "Let chunks of a prompt end at the edge of a block.",
     "charge_cached_tokens": "Let the budget of prefill_first pay for cached tokens, too.",
+    "speculative": "ngram, suffix or draft_model, which draft tokens; by default there are no drafts.",
+    "num_speculative_tokens": "Most drafts of a request in one step.",
+    "draft_model": "For --speculative draft_model: a folder, or a name on the Hugging Face hub.",
     "attention_backend": "auto, reference, torch, c, triton-simple or triton; doctor says which run here.",
     "structured_outputs_backend": "auto, xgrammar or guidance.",
     "seed": "From which every request draws its own.",
@@ -52,7 +55,7 @@ SAMPLING_OPTIONS = {  # fields of SamplingParams; by default what the checkpoint
     "top_k": "Keep this many of the most likely tokens; 0 keeps all.",
     "min_p": "Drop tokens below this share of the likeliest one's probability.",
 }
-PATHS = ("model", "calibration")  # options that are text, and may name a file in any encoding
+PATHS = ("model", "draft_model", "calibration")  # options that are text, and may name a file in any encoding
 MAX_PROMPT_BYTES = 4 << 20  # of a prompt or a line from stdin
 
 

@@ -12,8 +12,9 @@ from mini_vllm.engine.core import EngineCore
 from mini_vllm.frontend.input_processor import load_vocabulary
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
-from mini_vllm.policies import get_classes, make_scheduler, options_of
+from mini_vllm.policies import get_classes, get_scheduler_cls, make_scheduler, options_of
 from mini_vllm.scheduler_interface import SchedulerInterface
+from mini_vllm.spec_decode.scheduler import with_drafts
 from mini_vllm.structured.compiler import GrammarCompiler
 from mini_vllm.structured.scheduler import GrammarGate
 from mini_vllm.worker.executor import Executor
@@ -39,6 +40,8 @@ class CoreFactory:
         executor_cls: type[Executor] = LocalExecutor,
         core_cls: type[EngineCore] = EngineCore,
     ) -> None:
+        if config.speculative is not None:
+            scheduler_cls = with_drafts(scheduler_cls or get_scheduler_cls(config.scheduler))
         hf_config = load_hf_config(resolve_model(config.model))
         self.executor = executor = executor_cls(config)
         self.model_info = info = executor.load()

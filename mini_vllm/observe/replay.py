@@ -20,14 +20,16 @@ from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder
 from mini_vllm.params import StructuredOutputs
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
+from mini_vllm.spec_decode.kv_cache import EagleKVCacheManager
+from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
 from mini_vllm.step import KVPlan
 from mini_vllm.structured.scheduler import GrammarGate, NewGrammar
 
 STEP_FIELDS = (  # what is compared of a step, in order of time
-    *("step", "aborted_before", "sched", "preempted", "new", "resumed", "blocks", "waiting", "blocked", "free_sched"),
-    *("bitmask", "sampled", "aborted_during", "finished", "free", "cached", "computed"),
+    *("step", "aborted_before", "sched", "spec", "preempted", "new", "resumed", "blocks", "waiting", "blocked"),
+    *("free_sched", "bitmask", "sampled", "aborted_during", "finished", "free", "cached", "computed"),
 )
-ONLY_SCHEMA_2 = frozenset({"blocked", "bitmask", "sampled", "computed"})  # of these
+ONLY_SCHEMA_2 = frozenset({"spec", "blocked", "bitmask", "sampled", "computed"})  # of these
 CONFIG_FIELDS = frozenset(
     "block_size num_blocks max_num_seqs max_num_batched_tokens long_prefill_token_threshold enable_chunked_prefill "
     "enable_prefix_caching policy max_model_len scheduler_reserve_full_isl watermark vocab_size eos_token_id "
@@ -87,8 +89,6 @@ def _missing_features(trace: Record) -> Iterator[str]:
     config, schema = trace["config"], trace.get("schema", 1)
     if schema not in (1, 2):
         yield f"a form of traces not known here (schema {schema})"
-    if config.get("spec") is not None:
-        yield "speculative decoding (spec)"
     group = {"kind": "full", "block_size": config["block_size"]}
     groups = config.get("groups", [group])
     if groups != [group]:
@@ -114,7 +114,7 @@ def _unknown_fields(trace: Record) -> Iterator[str]:
         yield f"options not known here ({', '.join(sorted(unknown))})"
     if unknown := set().union(*trace["requests"]) - REQUEST_FIELDS:
         yield f"fields of a request not known here ({', '.join(sorted(unknown))})"
-    if unknown := set().union(*trace["steps"]) - {"cached", *_compared_fields(trace)}:
+    if unknown := set().union(*trace["steps"]) - {"cached", "drafts", *_compared_fields(trace)}:
         yield f"fields of a step not known here ({', '.join(sorted(unknown))})"
 
 
@@ -150,7 +150,8 @@ class SlotShadow:
             start = request.num_computed_tokens
             end = start + output.num_scheduled_tokens[request.request_id]
             content = 0
-            for position, token_id in enumerate(request.all_token_ids[:end]):
+            known = [*request.all_token_ids, *output.drafts.get(request.request_id, ())]
+            for position, token_id in enumerate(known[:end]):
                 content = hash((content, token_id))
                 slot = (table[position // kv.block_size], position % kv.block_size)
                 slots_read.append((request.request_id, position, slot, content))
@@ -225,9 +226,12 @@ class ReplayRecorder(TraceRecorder):
 
     def after_schedule(self, output: SchedulerOutput, plan: KVPlan, step: int | None = None, **extra: Any) -> Record:
         self.stale_read = self.shadow.stale_read(self.scheduler.kv_cache_manager, output)
+        if output.drafts:
+            extra["spec"] = output.drafts
         if output.masks:
             rows = list(output.masks.values())
-            num_rows, acceptable = sum(map(len, rows)), [len(each) - 1 for each in rows]
+            num_rows = len(rows) * (1 + getattr(self.scheduler, "num_speculative_tokens", 0))
+            acceptable = [sum(draft >= 0 for draft in output.drafts.get(name, ())) for name in output.masks]
             extra["bitmask"] = {
                 "ids": list(output.masks), "rows": rows, "num_rows": num_rows, "acceptable": acceptable,
             }  # fmt: skip
@@ -253,7 +257,15 @@ class ReplayRun(ScenarioRun):
         scheduler_cls: type[SchedulerInterface] | None = None,
         kv_cache_manager_cls: type[KVCacheManager] | None = None,
     ) -> None:
-        super().__init__(trace, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
+        scenario = trace
+        if (spec := trace["config"].get("spec")) is not None:
+            named = {"speculative": spec["method"], "num_speculative_tokens": spec["k"]}
+            scenario = trace | {"config": trace["config"] | named | {"eagle_block_drop": spec["eagle_block_drop"]}}
+            scheduler_cls = scheduler_cls or SpeculativeScheduler
+            kv_cache_manager_cls = kv_cache_manager_cls or EagleKVCacheManager if spec["method"] == "eagle" else None
+        super().__init__(scenario, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
+        if isinstance(self.scheduler, SpeculativeScheduler):
+            self.scheduler.proposer = None
         if any(request.get("grammar") for request in trace["requests"]):
             GrammarGate(self.scheduler, RecordedGrammars(lambda: self.step))
         self.trace = trace
@@ -279,6 +291,14 @@ class ReplayRun(ScenarioRun):
         if self.follows and len(self.recorder.steps) < len(recorded):
             return f"step {recorded[len(self.recorder.steps)]['step']}: finished, and {self.original} is not"
         return self._end_difference()
+
+    def run_step(self) -> SchedulerOutput:
+        """Recorded drafts are an input, too: they come when the step is over."""
+        output = super().run_step()
+        drafts = self._inputs.get(self.step - 1, {}).get("drafts", {})
+        if isinstance(self.scheduler, SpeculativeScheduler):
+            self.scheduler.update_draft_token_ids(drafts)
+        return output
 
     def _step_difference(self, recorded: Record) -> str | None:
         ours, theirs = comparable(self.recorder.steps[-1], 1), comparable(recorded, self.trace.get("schema", 1))
@@ -314,10 +334,10 @@ class ReplayRun(ScenarioRun):
             request.sampling_params = replace(request.sampling_params, structured=structured)
         return request
 
-    def _sample(self, request: Request) -> int:
-        """The recorded token, where tokens are recorded: they are an input."""
+    def _sample(self, request: Request) -> list[int]:
+        """The recorded tokens, where tokens are recorded: they are an input."""
         token_ids = self._inputs.get(self.step, {}).get("sampled", {}).get(request.request_id)
-        return token_ids[0] if token_ids else super()._sample(request)
+        return token_ids or super()._sample(request)
 
 
 def replay(

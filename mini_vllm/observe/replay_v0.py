@@ -84,7 +84,7 @@ class ReplayRun(ScenarioRun):
             "aborted_before": before,
         }
         sampled = {
-            request.request_id: [self._sample(request)]
+            request.request_id: self._sample(request)
             for scheduled in output.scheduled_requests
             if scheduler.needs_sample(scheduled, output.num_scheduled_tokens[scheduled.request_id])
             for request in (scheduled, *output.sampling_along.get(scheduled.request_id, ()))

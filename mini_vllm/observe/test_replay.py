@@ -136,7 +136,6 @@ FULL, SLIDING = {"kind": "full", "block_size": 4}, {"kind": "sliding", "block_si
 @pytest.mark.parametrize(
     ("config", "request_fields", "feature"),
     [
-        ({"spec": {"method": "ngram", "k": 1}}, {}, "speculative decoding (spec)"),
         ({"groups": [SLIDING]}, {}, "KV cache groups other than one with full attention (groups)"),
         ({"groups": [FULL, FULL]}, {}, "KV cache groups other than one with full attention (groups)"),
         ({"groups": [FULL, SLIDING], "retention": None}, {}, "retention of blocks behind a window (retention)"),

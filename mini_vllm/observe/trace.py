@@ -240,7 +240,7 @@ class ScenarioRun:
         plan = scheduler.kv_cache_manager.begin_step()
         recorder.after_schedule(output, plan, self.step, **({"aborted_before": before} if before else {}))
         sampled = {
-            request.request_id: [self._sample(request)]
+            request.request_id: self._sample(request)
             for scheduled in output.scheduled_requests
             if scheduler.needs_sample(scheduled, output.num_scheduled_tokens[scheduled.request_id])
             for request in (scheduled, *output.sampling_along.get(scheduled.request_id, ()))
@@ -293,8 +293,8 @@ class ScenarioRun:
             max_model_len=self.config.get("max_model_len"),
         )
 
-    def _sample(self, request: Request) -> int:
-        return fake_token(self._seeds[request.request_id], request.num_tokens, self.config.get("vocab_size", 1000))
+    def _sample(self, request: Request) -> list[int]:
+        return [fake_token(self._seeds[request.request_id], request.num_tokens, self.config.get("vocab_size", 1000))]
 
     def _abort(self, phase: str) -> list[str]:
         aborted = []

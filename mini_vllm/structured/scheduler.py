@@ -10,7 +10,7 @@ vllm/v1/structured_output/__init__.py (grammar_bitmask).
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any, Protocol
 
 from mini_vllm.errors import GrammarError, RequestFailedError, shown
@@ -59,6 +59,7 @@ class GrammarGate:
 
     HOOKS = ("add_request", "add_group", "finish_request", "schedule", "update_from_output")
     ADMISSION = ("_schedule_waiting", "_next_waiting")
+    DRAFTS = "update_draft_token_ids"
 
     def __init__(self, scheduler: SchedulerInterface, grammars: GrammarSource) -> None:
         self.scheduler = scheduler
@@ -68,6 +69,7 @@ class GrammarGate:
         self._set_aside: list[Request] = []  # by the admission of this step, in the order of the queue
         self._failed: dict[str, RequestFailedError] = {}  # requests that this step has found without a grammar
         hooks = self.HOOKS + (self.ADMISSION if hasattr(scheduler, "_next_waiting") else ())
+        hooks += (self.DRAFTS,) if hasattr(scheduler, self.DRAFTS) else ()
         self._behind: dict[str, Callable[..., Any]] = {name: getattr(scheduler, name) for name in hooks}
         for name in hooks:
             setattr(scheduler, name, getattr(self, name))
@@ -221,6 +223,19 @@ class GrammarGate:
             for request in finished:
                 self._forget(request.request_id)
         return finished
+
+    def update_draft_token_ids(self, drafts: Mapping[str, Sequence[int]]) -> None:
+        """New drafts: those of a request up to the first that its grammar does not allow."""
+        allowed = {name: self._allowed(self._grammars.get(name), token_ids) for name, token_ids in drafts.items()}
+        self._behind[self.DRAFTS](allowed)
+
+    @staticmethod
+    def _allowed(grammar: Grammar | None, drafts: Sequence[int]) -> Sequence[int]:
+        if grammar is None:
+            return drafts
+        allowed = list(takewhile(lambda draft: draft >= 0 and grammar.accept(draft), drafts))
+        grammar.rollback(len(allowed))
+        return allowed
 
     @staticmethod
     def _in_step(output: SchedulerOutput) -> Iterator[Request]:

@@ -238,3 +238,19 @@ def test_no_token_behind_the_end_is_told_to_the_grammar() -> None:
 def test_a_scheduler_with_grammars_is_of_its_own_class(name: str) -> None:
     scheduler, _ = make(name)
     assert (type(scheduler), describe(scheduler)) == (SCHEDULERS[name], describe(make_scheduler(options_of(name))))
+
+
+def test_drafts_behind_one_that_the_grammar_does_not_allow_are_dropped() -> None:
+    class Drafting(Scheduler):
+        def update_draft_token_ids(self, drafts: Any) -> None:
+            self.drafts = drafts
+
+    grammars = Grammars()
+    scheduler: Any = Drafting(KVCacheManager(40, 4), max_num_seqs=4, max_num_batched_tokens=64)
+    GrammarGate(scheduler, grammars)
+    add(scheduler, "a", "g", max_tokens=20)
+    grammars.is_ready("g", length=6)
+    step(scheduler)
+    scheduler.update_draft_token_ids({"a": [4, 5, 4], "b": [9]})  # 5 + 3 * 2 + 1 is a multiple of 3
+    assert scheduler.drafts == {"a": [4], "b": [9]}
+    assert step(scheduler)[0].masks == {"a": [1]}

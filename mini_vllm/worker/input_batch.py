@@ -124,7 +124,7 @@ class InputBatch:
         owner = ends.searchsorted(sample_rows, side="right")
         positions = (num_computed_tokens + query_lens - ends)[owner] + sample_rows
         return PackedStep(
-            to_device(np.array(step.token_ids, np.int64), self.device),
+            to_device(np.array(step.token_ids, np.int64).clip(min=0), self.device),  # -1: a draft that stands for none
             metadata,
             to_device(sample_rows, self.device),
             (positions + 1).tolist(),

@@ -1,0 +1,130 @@
+"""Where drafts come from without a model: what followed the last tokens when they were seen before.
+
+Both proposers are deterministic and look at each token of a request once. So what they cost does not grow with the
+length of the text, and the tokens of a request do not depend on them (worker/model_runner.py, accept).
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Protocol
+
+from mini_vllm.request import Request
+
+MOST_NGRAMS = 1 << 18  # that SuffixProposer remembers
+LEAST_PROBABILITY = 0.1  # of a draft and of those before it, as SuffixProposer counts
+
+
+class Proposer(Protocol):
+    """Guesses the next tokens of requests that have caught up."""
+
+    def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
+        """At most num_tokens drafts for the tokens behind those that the request has; often none."""
+
+    def forget(self, request: Request) -> None:
+        """The request has ended."""
+
+
+def ngrams(token_ids: Sequence[int], end: int, min_n: int, max_n: int) -> Iterator[tuple[int, ...]]:
+    """The last n of the first `end` tokens, for each n from max_n down to min_n that there is."""
+    for n in range(min(max_n, end), min_n - 1, -1):
+        yield tuple(token_ids[end - n : end])
+
+
+class NgramProposer:
+    """Prompt lookup: the tokens behind the first place where the last n tokens stand, for the largest n that has one.
+
+    min_n <= n <= max_n. Source: NgramProposer (vllm/v1/spec_decode/ngram_proposer.py); Saxena 2023, "Prompt Lookup
+    Decoding".
+    """
+
+    def __init__(self, min_n: int, max_n: int) -> None:
+        self.min_n, self.max_n = min_n, max_n
+        self._places: dict[str, dict[tuple[int, ...], int]] = {}  # by request: where the token behind an n-gram stands
+        self._num_seen: dict[str, int] = {}
+
+    def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
+        name, token_ids = request.request_id, request.all_token_ids
+        places = self._places.setdefault(name, {})
+        for end in range(self._num_seen.get(name, 1), len(token_ids)):
+            for ngram in ngrams(token_ids, end, self.min_n, self.max_n):
+                places.setdefault(ngram, end)
+        self._num_seen[name] = len(token_ids)
+        for ngram in ngrams(token_ids, len(token_ids), self.min_n, self.max_n):
+            if place := places.get(ngram):
+                return token_ids[place : place + num_tokens]
+        return ()
+
+    def forget(self, request: Request) -> None:
+        self._places.pop(request.request_id, None)
+        self._num_seen.pop(request.request_id, None)
+
+
+class SuffixProposer:
+    """The likeliest tokens one by one, by how often each followed the same n tokens, for the largest n that was seen.
+
+    It counts in the texts of all requests with the same cache_salt, in those that have ended, too. It stops where what
+    it would propose is improbable. Source: Oliaro et al. 2024, "SuffixDecoding" (arXiv 2411.04975).
+    """
+
+    def __init__(self, max_n: int) -> None:
+        self.max_n = max_n
+        self._counts: dict[tuple[str | None, *tuple[int, ...]], dict[int, int]] = {}  # of what followed (salt, *n-gram)
+        self._num_seen: dict[str, int] = {}
+
+    def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
+        self._learn(request)
+        tail, drafts, probability = request.all_token_ids[-self.max_n :], list[int](), 1.0
+        while len(drafts) < num_tokens:
+            known = (self._counts.get((request.cache_salt, *ngram)) for ngram in ngrams(tail, len(tail), 1, self.max_n))
+            counts = next(filter(None, known), None)
+            if counts is None:
+                break
+            token_id = max(counts, key=counts.__getitem__)
+            probability *= counts[token_id] / sum(counts.values())
+            if probability < LEAST_PROBABILITY:
+                break
+            drafts.append(token_id)
+            tail.append(token_id)
+        return drafts
+
+    def _learn(self, request: Request) -> None:
+        token_ids = request.all_token_ids
+        for end in range(self._num_seen.get(request.request_id, 1), len(token_ids)):
+            for ngram in ngrams(token_ids, end, 1, self.max_n):
+                counts = self._counts.setdefault((request.cache_salt, *ngram), {})
+                counts[token_ids[end]] = counts.get(token_ids[end], 0) + 1
+        self._num_seen[request.request_id] = len(token_ids)
+        if len(self._counts) > MOST_NGRAMS:
+            for key in list(islice(self._counts, MOST_NGRAMS // 8)):
+                del self._counts[key]
+
+    def forget(self, request: Request) -> None:
+        if request.request_id in self._num_seen:
+            self._learn(request)
+            del self._num_seen[request.request_id]
+
+
+class Pace:
+    """How many drafts a request asks for: fewer where they are wrong, none where that goes on, and then again one.
+
+    It doubles and halves. After n steps in a row that accept nothing, beyond those that bring it down to none, it waits
+    2 ** n steps, at most 64, before it tries one.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = self.length = most
+        self._num_misses = self._num_steps_to_wait = 0
+
+    def next_length(self) -> int:
+        """For the coming step; called once a step."""
+        if self._num_steps_to_wait:
+            self._num_steps_to_wait -= 1
+            return 0
+        self.length = max(self.length, 1)
+        return self.length
+
+    def learn(self, num_drafts: int, num_accepted: int) -> None:
+        floor = self.length if num_accepted == num_drafts else self.length // 2
+        self.length = min(self.most, max(2 * num_accepted, floor))
+        self._num_misses = 0 if self.length else min(self._num_misses + 1, 6)
+        self._num_steps_to_wait = 1 << self._num_misses if self._num_misses else 0

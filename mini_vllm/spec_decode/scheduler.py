@@ -1,0 +1,247 @@
+"""A scheduler whose running requests have drafts: guesses of their next tokens, which one step verifies together.
+
+A request with drafts asks for more tokens, and that is all that the step sees of them. The model says how many were
+right. The counter goes back by the others, whose slots are written again; what ends a request among accepted drafts
+ends it there. Only tokens that the model has confirmed are published in the prefix cache.
+Source: Scheduler.schedule, update_from_output and update_draft_token_ids in vllm/v1/core/sched/scheduler.py.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from mini_vllm.block_pool import KVCacheBlock
+from mini_vllm.errors import InvalidParameterError, is_int, shown
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.request import Request, RequestStatus
+from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
+from mini_vllm.spec_decode.proposers import NgramProposer, Pace, Proposer, SuffixProposer
+from mini_vllm.structured.scheduler import until_its_end
+
+PADDING = -1  # a draft that stands for none, and that no token equals
+WITH_LOOKAHEAD = ("draft_model", "eagle")  # their own K and V of drafts need slots
+METHODS = ("ngram", "suffix", *WITH_LOOKAHEAD)
+
+
+@dataclass(slots=True)
+class SpeculationStats:
+    """Counted once for each request and step that verifies drafts. Source: SpecDecodingStats of vLLM."""
+
+    num_drafts: int = 0  # times that drafts were verified
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    num_accepted_tokens_per_pos: list[int] = field(default_factory=list)
+
+    def record(self, num_drafts: int, num_accepted: int) -> None:
+        self.num_drafts += 1
+        self.num_draft_tokens += num_drafts
+        self.num_accepted_tokens += num_accepted
+        per_pos = self.num_accepted_tokens_per_pos
+        per_pos += [0] * (num_accepted - len(per_pos))
+        for i in range(num_accepted):
+            per_pos[i] += 1
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SpeculativeScheduler(Scheduler):
+    """V1 with drafts. It holds those that wait to be verified; the core sees them in SchedulerOutput.drafts alone.
+
+    Raises InvalidParameterError for an unknown method, or a number of drafts for which the budget of a step has no
+    room.
+    """
+
+    pads_admissions: ClassVar[bool] = True
+
+    speculative: str = "ngram"
+    """Where drafts come from: "ngram", "suffix", "draft_model" or "eagle"."""
+    num_speculative_tokens: int = 4
+    """Most drafts of a request in one step."""
+    prompt_lookup_min: int = 2
+    """ "ngram" looks for at least so many of the last tokens."""
+    prompt_lookup_max: int = 5
+    """ "ngram" and "suffix" look for at most so many of the last tokens."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        k, budget = self.num_speculative_tokens, self.max_num_batched_tokens
+        if self.speculative not in METHODS:
+            raise InvalidParameterError(f"speculative must be one of {METHODS}, got {shown(self.speculative)}")
+        num_lookahead = k if self.speculative in WITH_LOOKAHEAD else 0
+        self.num_draft_slots = int(self.speculative == "draft_model")  # rows of the draft model's batch, by request
+        if not is_int(k, 1) or budget <= max(num_lookahead, self.num_draft_slots):
+            raise InvalidParameterError(
+                f"num_speculative_tokens must be at least 1 and below max_num_batched_tokens {budget}, got {shown(k)}"
+            )
+        if not 1 <= self.prompt_lookup_min <= self.prompt_lookup_max:
+            limits = f"{self.prompt_lookup_min} and {self.prompt_lookup_max}"
+            raise InvalidParameterError(f"1 <= prompt_lookup_min <= prompt_lookup_max must hold, got {limits}")
+        self.kv_cache_manager.num_lookahead_tokens = num_lookahead
+        self.proposer: Proposer | None = None  # None: drafts come by update_draft_token_ids() alone
+        if self.speculative == "ngram":
+            self.proposer = NgramProposer(self.prompt_lookup_min, self.prompt_lookup_max)
+        elif self.speculative == "suffix":
+            self.proposer = SuffixProposer(self.prompt_lookup_max)
+        self.speculation_stats = SpeculationStats()
+        self._drafts: dict[str, list[int]] = {}  # of running requests, until a step verifies them
+        self._chunks: set[str] = set()  # requests whose last step did not catch up
+        self._paces: dict[str, Pace] = {}  # of requests that have asked for drafts
+        self._num_decided = 0  # requests of the coming step that were running before it
+
+    # --- one step -------------------------------------------------------------------------------------------------
+
+    def schedule(self) -> SchedulerOutput:
+        """Decide the next step, and which drafts it verifies. Drafts that the budget has cut off are gone."""
+        output = super().schedule()
+        for request, n in zip(output.scheduled_requests, output.num_scheduled_tokens.values(), strict=True):
+            request_id = request.request_id
+            num_drafts = request.num_computed_tokens + n - request.num_tokens
+            drafts = self._drafts.pop(request_id, None)
+            if num_drafts > 0:
+                output.drafts[request_id] = drafts[:num_drafts] if drafts else [PADDING] * num_drafts
+            if num_drafts < 0:
+                self._chunks.add(request_id)
+            else:
+                self._chunks.discard(request_id)
+        return output
+
+    def _schedule_running(self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int) -> int:
+        self._output = output
+        token_budget = super()._schedule_running(requests, output, token_budget)
+        self._num_decided = len(output.scheduled_requests)
+        return token_budget
+
+    def _target(self, request: Request) -> int:
+        """Known tokens and drafts. The token behind the last draft must have a place below max_model_len, too."""
+        drafts = self._drafts.get(request.request_id)
+        if not drafts:
+            return request.num_tokens
+        return min(request.num_tokens + len(drafts), max(request.max_model_len - 1, request.num_tokens))  # type: ignore[operator]
+
+    def _chunk_size(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
+        """Each request of the step also takes the draft model's rows out of the budget."""
+        is_running = request.status is RequestStatus.RUNNING
+        if not is_running and self._pads(request, num_computed_tokens):
+            return 1 + self.num_speculative_tokens
+        if is_running or self.enable_chunked_prefill:
+            token_budget -= self.num_draft_slots * (1 + len(self._output.scheduled_requests))
+        return max(super()._chunk_size(request, num_computed_tokens, token_budget), 0)
+
+    def _pads(self, request: Request, num_computed_tokens: int) -> bool:
+        """Whether a request with one token to compute is admitted as if it had drafts, like the running ones.
+
+        So all requests of a step of decodes have equally many tokens. Not beside a running request that was in a chunk
+        at its last step, and only where so many tokens fit; vLLM 0.33.0 stops or hangs where they never fit.
+        """
+        size = 1 + self.num_speculative_tokens
+        threshold = self.long_prefill_token_threshold if len(self._requests) > 1 else 0
+        return (
+            self.pads_admissions
+            and request.num_tokens - num_computed_tokens == 1
+            and num_computed_tokens + size + 1 <= self._max_model_len_of(request)
+            and size <= self.max_num_batched_tokens - self.num_draft_slots
+            and not 0 < threshold < size
+            and bool(self._num_decided or num_computed_tokens)
+            and not any(r.request_id in self._chunks for r in self._output.scheduled_requests[: self._num_decided])
+        )
+
+    def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
+        """The first chunk, with padding and lookahead, leaves the watermark free, too."""
+        kv = self.kv_cache_manager
+        num_spare = self.num_watermark_blocks if self.running else 0
+        num_needed = kv.num_blocks_needed(request, kv.num_slots(request, num_tokens), computed_blocks)
+        fits = num_needed + num_spare <= kv.num_free_blocks
+        return fits and super()._may_admit(request, num_tokens, computed_blocks)
+
+    def _try_admit(self, output: SchedulerOutput, request: Request, num_new_tokens: int, *rest: Any) -> bool:
+        if self.num_draft_slots:
+            num_rows = self.num_draft_slots * (1 + len(output.scheduled_requests))
+            budget = self.max_num_batched_tokens - output.total_num_scheduled_tokens - num_rows
+            if not 0 < num_new_tokens <= budget:
+                return False
+        return super()._try_admit(output, request, num_new_tokens, *rest)
+
+    def _preempt(self, request: Request) -> None:
+        self._drafts.pop(request.request_id, None)
+        super()._preempt(request)
+
+    # --- after the step -------------------------------------------------------------------------------------------
+
+    def update_from_output(
+        self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
+    ) -> list[Request]:
+        """Take in accepted drafts and the token behind them; the rest of what was computed is taken back."""
+        sampled = dict(sampled_token_ids)
+        for request in output.scheduled_requests if output.drafts else ():
+            if request.request_id in output.drafts and request.status is RequestStatus.RUNNING:
+                self._take_in_accepted(request, output, sampled)
+        finished = super().update_from_output(output, sampled)
+        for request in output.scheduled_requests:
+            if request.status is RequestStatus.RUNNING:
+                self.kv_cache_manager.cache_blocks(request)
+        for request in finished:
+            self._forget(request)
+        if self.proposer is not None:
+            self._propose(output, self.proposer)
+        return finished
+
+    def _propose(self, output: SchedulerOutput, proposer: Proposer) -> None:
+        drafts = {}
+        for request in output.scheduled_requests:
+            if request.status is RequestStatus.RUNNING and request.request_id not in self._chunks:
+                pace = self._paces.setdefault(request.request_id, Pace(self.num_speculative_tokens))
+                if length := pace.next_length():
+                    drafts[request.request_id] = proposer.propose(request, length)
+        self.update_draft_token_ids(drafts)
+
+    def _take_in_accepted(self, request: Request, output: SchedulerOutput, sampled: dict[str, Sequence[int]]) -> None:
+        """Make accepted drafts tokens of the request, and leave the last token, which may end it, in `sampled`."""
+        request_id = request.request_id
+        token_ids = sampled.get(request_id, ())
+        if token_ids:
+            num_drafts, num_accepted = len(output.drafts[request_id]), len(token_ids) - 1
+            self.speculation_stats.record(num_drafts, num_accepted)
+            if request_id in self._paces:  # padding tells nothing, and comes before the first drafts
+                self._paces[request_id].learn(num_drafts, num_accepted)
+        token_ids = until_its_end(request, token_ids)
+        request.num_computed_tokens = request.num_tokens
+        output.num_scheduled_tokens[request_id] = 0
+        for token_id in token_ids[:-1]:
+            request.append_output_token(token_id)
+            request.num_computed_tokens += 1
+        self.kv_cache_manager.cache_blocks(request)
+        sampled[request_id] = token_ids[-1:]
+
+    def update_draft_token_ids(self, drafts: Mapping[str, Sequence[int]]) -> None:
+        """New drafts, by request: at most num_speculative_tokens each. A request in a chunk has none."""
+        for request_id, token_ids in drafts.items():
+            request = self._requests.get(request_id)
+            if request is not None and request.status is RequestStatus.RUNNING:
+                is_chunk = request_id in self._chunks
+                self._drafts[request_id] = [] if is_chunk else list(token_ids[: self.num_speculative_tokens])
+
+    def finish_request(self, request_id: str, reason: str) -> Request | None:
+        request = super().finish_request(request_id, reason)
+        if request is not None:
+            self._forget(request)
+        return request
+
+    def _forget(self, request: Request) -> None:
+        self._drafts.pop(request.request_id, None)
+        self._paces.pop(request.request_id, None)
+        self._chunks.discard(request.request_id)
+        if self.proposer is not None:
+            self.proposer.forget(request)
+
+
+def with_drafts(base: type[SchedulerInterface]) -> type[SpeculativeScheduler]:
+    """The scheduler `base` with drafts; V1 alone pads. Raises InvalidParameterError for one that shares too little."""
+    if issubclass(base, SpeculativeScheduler):
+        return base
+    if base is Scheduler:
+        return SpeculativeScheduler
+    if not issubclass(base, Scheduler) or base.kv_cache_manager_cls is not KVCacheManager:
+        raise InvalidParameterError(
+            f"speculative needs a scheduler that decides as Scheduler does, got {base.__name__}"
+        )
+    mixed = type(f"Speculative{base.__name__}", (SpeculativeScheduler, base), {"pads_admissions": False})
+    return dataclass(eq=False, repr=False, kw_only=True)(mixed)

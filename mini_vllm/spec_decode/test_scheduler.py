@@ -1,0 +1,193 @@
+"""Drafts: the decisions of vLLM 0.33.0, and which of its rules the traces notice."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mini_vllm.errors import InvalidParameterError
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.observe.replay import find_trace_files, read_traces, replay
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import Request
+from mini_vllm.scheduler import Scheduler
+from mini_vllm.spec_decode.kv_cache import EagleKVCacheManager
+from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
+
+FILES = find_trace_files(Path(__file__).parents[2] / "traces" / "vllm-0.33.0-spec")
+TRACES = list(itertools.chain(*map(read_traces, FILES)))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_decision_is_vllms(file: Path) -> None:
+    failed = [f"{trace['name']}: {difference}" for trace in read_traces(file) if (difference := replay(trace))]
+    assert not failed, "\n".join(failed)
+
+
+class Broken(SpeculativeScheduler):
+    """A scheduler that one of the RULES breaks."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.spoil()
+
+    def spoil(self) -> None:
+        pass
+
+
+def without(method: str) -> dict[str, Any]:
+    return {method: getattr(Scheduler, method)}
+
+
+def leave_counter(self: Any, request: Request, output: Any, sampled: Any) -> None:
+    sampled[request.request_id] = sampled[request.request_id][-1:]
+
+
+def keep_drafts(self: Any, request: Request) -> None:
+    drafts = self._drafts.get(request.request_id)
+    SpeculativeScheduler._preempt(self, request)
+    if drafts:
+        self._drafts[request.request_id] = drafts
+
+
+def to_max_model_len(self: Any, request: Request) -> int:
+    return min(request.num_tokens + len(self._drafts.get(request.request_id, ())), self.max_model_len)
+
+
+def first_draft_for_all(self: Any, drafts: dict[str, list[int]]) -> None:
+    self._chunks.clear()
+    SpeculativeScheduler.update_draft_token_ids(self, drafts)
+
+
+RULES: dict[str, dict[str, Any]] = {
+    "no lookahead": {"spoil": lambda self: setattr(self.kv_cache_manager, "num_lookahead_tokens", 0)},
+    "the draft model's rows are free": {"spoil": lambda self: setattr(self, "num_draft_slots", 0)},
+    "no padding": {"_pads": lambda self, request, num_computed: False},
+    "padding is for a request alone, too": {
+        "_pads": lambda self, request, n: (
+            setattr(self, "_num_decided", self._num_decided or -1) or SpeculativeScheduler._pads(self, request, n)
+        )
+    },
+    "a chunk has drafts": {"update_draft_token_ids": first_draft_for_all},
+    "drafts up to max_model_len": {"_target": to_max_model_len},
+    "no roll-back": {"_take_in_accepted": leave_counter},
+    "the watermark has no lookahead": without("_may_admit"),
+}
+
+
+def notices(trace: dict[str, Any], rule: dict[str, Any]) -> bool:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mini_vllm.observe.replay.SpeculativeScheduler", type("Broken", (Broken,), rule))
+        return replay(trace) is not None
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_broken_rule_is_noticed(rule: str) -> None:
+    assert any(notices(trace, RULES[rule]) for trace in TRACES)
+
+
+@pytest.mark.parametrize(
+    ("method", "spoilt"),
+    [
+        ("_block_hashes", KVCacheManager._block_hashes),
+        ("get_computed_blocks", KVCacheManager.get_computed_blocks),
+        ("free", KVCacheManager.free),
+    ],
+)
+def test_a_broken_rule_of_eagle_is_noticed(method: str, spoilt: Any) -> None:
+    broken = type("Broken", (EagleKVCacheManager,), {method: spoilt})
+    eagle = [trace for trace in TRACES if trace["config"]["spec"]["method"] == "eagle"]
+    assert any(replay(trace, kv_cache_manager_cls=broken) for trace in eagle)
+
+
+# --- without a trace --------------------------------------------------------------------------------------------------
+
+
+def make(num_blocks: int = 40, block_size: int = 4, **options: Any) -> SpeculativeScheduler:
+    return SpeculativeScheduler(
+        KVCacheManager(num_blocks, block_size), **{"max_num_seqs": 8, "max_num_batched_tokens": 64, **options}
+    )
+
+
+def add(scheduler: SpeculativeScheduler, name: str, prompt: Sequence[int], **options: Any) -> Request:
+    request = Request(name, prompt, SamplingParams(**{"max_tokens": 30, "ignore_eos": True, **options}))
+    scheduler.add_request(request)
+    return request
+
+
+def test_drafts_are_no_tokens_until_they_are_accepted() -> None:
+    scheduler = make()
+    request = add(scheduler, "a", [1, 2, 3])
+    scheduler.update_from_output(scheduler.schedule(), {"a": [4]})
+    scheduler.update_draft_token_ids({"a": [5, 6, 7, 8]})
+    output = scheduler.schedule()
+    assert output.drafts == {"a": [5, 6, 7, 8]}
+    assert output.num_scheduled_tokens == {"a": 5}
+    assert request.all_token_ids == [1, 2, 3, 4]
+    assert scheduler.kv_cache_manager.num_cached_blocks == 1
+    scheduler.update_from_output(output, {"a": [5, 6, 9]})
+    assert request.all_token_ids == [1, 2, 3, 4, 5, 6, 9]
+    assert request.num_computed_tokens == 6
+    assert scheduler.kv_cache_manager.num_cached_blocks == 1
+    stats = scheduler.speculation_stats
+    assert (stats.num_drafts, stats.num_draft_tokens, stats.num_accepted_tokens) == (1, 4, 2)
+    assert stats.num_accepted_tokens_per_pos == [1, 1]
+
+
+def test_what_ends_a_request_among_accepted_drafts_ends_it_there() -> None:
+    scheduler = make()
+    request = add(scheduler, "a", [1, 2, 3], stop_token_ids=(6,))
+    scheduler.update_from_output(scheduler.schedule(), {"a": [4]})
+    scheduler.update_draft_token_ids({"a": [5, 6, 7, 8]})
+    finished = scheduler.update_from_output(scheduler.schedule(), {"a": [5, 6, 7, 8, 9]})
+    assert finished == [request]
+    assert (request.output_token_ids, request.finish_reason) == ([4, 5, 6], "stop")
+    assert scheduler.kv_cache_manager.num_free_blocks == 39
+
+
+def test_a_step_that_failed_drops_the_drafts() -> None:
+    scheduler = make()
+    request = add(scheduler, "a", [1, 2, 3])
+    scheduler.update_from_output(scheduler.schedule(), {"a": [4]})
+    scheduler.update_draft_token_ids({"a": [5, 6]})
+    scheduler.fail_step(scheduler.schedule())
+    assert request.num_computed_tokens == 0
+    assert not scheduler.schedule().drafts
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"long_prefill_token_threshold": 3, "num_speculative_tokens": 4},
+        {"max_num_batched_tokens": 6, "num_speculative_tokens": 6},
+    ],
+)
+def test_padding_that_never_fits_is_left_out(options: dict[str, Any]) -> None:
+    """vLLM 0.33.0 raises an AssertionError at the first, and waits for ever at the second."""
+    scheduler = make(block_size=1, **options)
+    add(scheduler, "a", [1, 2, 3, 4, 5], max_tokens=2)
+    add(scheduler, "b", [1, 2, 3, 4, 5], max_tokens=2)
+    for _ in range(20):
+        output = scheduler.schedule()
+        sampled = {
+            r.request_id: [7]
+            for r in output.scheduled_requests
+            if scheduler.needs_sample(r, output.num_scheduled_tokens[r.request_id])
+        }
+        scheduler.update_from_output(output, sampled)
+    assert not scheduler.has_unfinished_requests()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"speculative": "medusa"}, "speculative must be one of .*, got 'medusa'"),
+        ({"num_speculative_tokens": 0}, "num_speculative_tokens must be at least 1 .* got 0"),
+        ({"speculative": "draft_model", "num_speculative_tokens": 64}, "below max_num_batched_tokens 64, got 64"),
+    ],
+)
+def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
+        make(**options)

@@ -1,0 +1,238 @@
+"""Drafts through the whole engine: the tokens are those without drafts, whatever proposes, and steps are saved."""
+
+import itertools
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mini_vllm.errors import InvalidParameterError
+from mini_vllm.llm import LLM
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import Request
+from mini_vllm.spec_decode.proposers import NgramProposer, Pace, SuffixProposer
+
+TEXTS = ["A KV cache block is", "Chunked prefill splits a prompt. Chunked prefill splits", "one two three one two"]
+
+
+class Scripted:
+    """Knows the answers, and is right with probability `accuracy`, by a draw of its own for each draft."""
+
+    def __init__(self, answers: dict[Any, list[int]], accuracy: float, seed: int = 0) -> None:
+        self.answers, self.accuracy, self.rng = answers, accuracy, random.Random(seed)
+
+    def propose(self, request: Request, num_tokens: int) -> list[int]:
+        done = len(request.output_token_ids)
+        answer = self.answers[tuple(request.prompt_token_ids), request.choice_index][done : done + num_tokens]
+        return [token_id if self.rng.random() < self.accuracy else (token_id + 1) % 2048 for token_id in answer]
+
+    def forget(self, request: Request) -> None:
+        pass
+
+
+def sampling(temperature: float, max_tokens: int = 30, **options: Any) -> list[SamplingParams]:
+    """Log-probabilities, penalties, choices and a cut vocabulary."""
+    common = {"temperature": temperature, "max_tokens": max_tokens, "ignore_eos": True, **options}
+    return [
+        SamplingParams(seed=7, logprobs=2, **common),
+        SamplingParams(seed=8, presence_penalty=0.3, repetition_penalty=1.2, top_p=0.9, **common),
+        SamplingParams(seed=9, n=2, min_p=0.02, top_k=40, **common),
+    ]
+
+
+def shown(outputs: Sequence[Any]) -> list[Any]:
+    """Logits of a batch of another shape differ in the last bits, and so do log-probabilities."""
+    return [
+        [
+            (c.token_ids, c.text, c.finish_reason, c.logprobs and [next(iter(entry)) for entry in c.logprobs])
+            for c in output.outputs
+        ]
+        for output in outputs
+    ]
+
+
+def answers_of(llm: LLM, outputs: Sequence[Any]) -> dict[Any, list[int]]:
+    return {
+        (tuple(output.prompt_token_ids), choice.index): choice.token_ids
+        for output in outputs
+        for choice in output.outputs
+    }
+
+
+def compare(proposer: str | float, k: int, params: list[SamplingParams], **options: Any) -> tuple[LLM, int]:
+    """The same tokens with and without drafts; returns the engine with drafts, and how many steps were saved."""
+    plain = LLM("tiny", dtype="float32", **options)
+    expected = plain.generate(TEXTS, params)
+    method = proposer if isinstance(proposer, str) else "ngram"
+    llm = LLM("tiny", dtype="float32", speculative=method, num_speculative_tokens=k, **options)
+    if not isinstance(proposer, str):
+        scheduler: Any = llm.engine.scheduler
+        scheduler.proposer = Scripted(answers_of(llm, expected), proposer)
+    assert shown(llm.generate(TEXTS, params)) == shown(expected)
+    assert llm.engine.scheduler.kv_cache_manager.num_free_blocks == llm.engine.kv_cache_plan.num_blocks - 1
+    return llm, plain.engine.core.num_steps - llm.engine.core.num_steps
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("proposer", ["ngram", "suffix", 0.0, 0.6, 1.0])
+def test_tokens_are_those_without_drafts(proposer: str | float, temperature: float) -> None:
+    """At any temperature: a draft is accepted if it is the token that its place gets anyway."""
+    llm, num_saved = compare(proposer, 4, sampling(temperature), num_kv_blocks=64)
+    stats: Any = llm.engine.scheduler.speculation_stats  # type: ignore[attr-defined]
+    if proposer == 1.0:
+        assert num_saved > 20
+        assert stats.num_accepted_tokens == stats.num_draft_tokens
+    if proposer == 0.0:
+        assert (num_saved, stats.num_accepted_tokens) == (0, 0)
+        assert stats.num_draft_tokens < 4 * 15  # four requests soon stop to try, though 29 steps of each could
+
+
+AXES: dict[str, Sequence[Any]] = {
+    "proposer": ["ngram", "suffix", 0.0, 0.5, 0.9, 1.0],
+    "temperature": [0.0, 0.8],
+    "k": [1, 2, 4, 7],
+    "max_num_batched_tokens": [9, 24, 2048],
+    "block_size": [1, 4, 16],
+    "num_kv_tokens": [112, 240],
+    "enable_prefix_caching": [True, False],
+    "policy": ["fcfs", "priority"],
+    "scheduler": ["v1", "prefill_first", "warm_first"],
+    "preemption_mode": ["recompute", "swap"],
+    "stop": [(), ("e",), ("s a",)],
+    "long_prefill_token_threshold": [0, 5],
+}
+
+
+def lattice(number: int, seed: int = 0) -> list[dict[str, Any]]:
+    """Combinations drawn at random, without those that an engine without drafts refuses, too."""
+    rng, found = random.Random(seed), []
+    while len(found) < number:
+        point = {name: rng.choice(values) for name, values in AXES.items()}
+        if point["scheduler"] == "warm_first" and point["policy"] == "priority":
+            continue
+        found.append(point)
+    return found
+
+
+POINTS = lattice(400)
+
+
+def check_point(point: dict[str, Any]) -> None:
+    options = dict(point)
+    proposer, k = options.pop("proposer"), options.pop("k")
+    params = sampling(options.pop("temperature"), 24, stop=options.pop("stop"))
+    options["num_kv_blocks"] = 1 + options.pop("num_kv_tokens") // options["block_size"]
+    if options["preemption_mode"] == "swap":
+        options["num_cpu_blocks"] = 64
+    compare(proposer, k, params, **options)
+
+
+@pytest.mark.parametrize("number", range(0, 400, 67))
+def test_a_slice_of_the_lattice(number: int) -> None:
+    check_point(POINTS[number])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(5, 400, 13))
+def test_a_larger_slice_of_the_lattice(number: int) -> None:
+    check_point(POINTS[number])
+
+
+@pytest.mark.nightly
+def test_the_lattice() -> None:
+    for point in POINTS:
+        try:
+            check_point(point)
+        except AssertionError as error:
+            raise AssertionError(f"{point}: {error}") from error
+
+
+@pytest.mark.parametrize("scheduler", ["sequence_group", "nano_vllm"])
+def test_a_policy_that_cannot_carry_drafts_is_refused_by_name(scheduler: str) -> None:
+    with pytest.raises(
+        InvalidParameterError, match="speculative needs a scheduler that decides as Scheduler does, got"
+    ):
+        LLM("tiny", speculative="ngram", scheduler=scheduler)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"speculative": "eagle"},
+        {"speculative": "draft_model"},
+        {"draft_model": "tiny"},
+        {"num_speculative_tokens": 0},
+        {"prompt_lookup_min": 4, "prompt_lookup_max": 3},
+    ],
+)
+def test_a_bad_option_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(
+        InvalidParameterError, match=list(options)[-1].replace("speculative", "(speculative|draft_model)")
+    ):
+        LLM("tiny", **options)
+
+
+# --- proposers ------------------------------------------------------------------------------------------------------
+
+
+def request_of(token_ids: Sequence[int], name: str = "a", **options: Any) -> Request:
+    return Request(name, token_ids, SamplingParams(), **options)
+
+
+def look_up(token_ids: Sequence[int], min_n: int, max_n: int, k: int) -> list[int]:
+    """Prompt lookup, said in four lines."""
+    for n in range(min(max_n, len(token_ids) - 1), min_n - 1, -1):
+        for end in range(n, len(token_ids)):
+            if token_ids[end - n : end] == token_ids[-n:]:
+                return list(token_ids[end : end + k])
+    return []
+
+
+def test_ngram_finds_what_a_search_finds() -> None:
+    rng = random.Random(1)
+    for min_n, max_n in itertools.product((1, 2, 3), (3, 5)):
+        proposer = NgramProposer(min_n, max_n)
+        request = request_of([rng.randrange(3)], f"{min_n} {max_n}")
+        for _ in range(120):
+            expected = look_up(request.all_token_ids, min_n, max_n, 4)
+            assert list(proposer.propose(request, 4)) == expected
+            for _ in range(rng.randrange(3)):
+                request.append_output_token(rng.randrange(3))
+        proposer.forget(request)
+        assert not proposer._places
+
+
+def test_suffix_proposes_what_followed_most_often() -> None:
+    proposer = SuffixProposer(2)
+    assert proposer.propose(request_of([1, 2, 3, 9, 1, 2, 4, 9, 1, 2, 3, 9, 1, 2]), 3) == [3, 9, 1]
+    finished = request_of([5, 6, 7, 8], "b")
+    proposer.propose(finished, 1)
+    finished.append_output_token(0)
+    proposer.forget(finished)
+    assert proposer.propose(request_of([6, 7], "c"), 4) == [8, 0]
+    assert proposer.propose(request_of([6, 7], "d", cache_salt="x"), 4) == []
+
+
+def test_suffix_stops_where_it_is_unsure() -> None:
+    proposer = SuffixProposer(1)
+    followers = [token_id for i in range(20) for token_id in (1, 2 + i)]
+    assert proposer.propose(request_of([*followers, 1]), 4) == []
+
+
+def test_pace_shrinks_to_none_and_tries_again() -> None:
+    pace = Pace(4)
+    lengths = []
+    for _ in range(60):
+        lengths.append(pace.next_length())
+        if lengths[-1]:
+            pace.learn(lengths[-1], 0)
+    assert lengths[:9] == [4, 2, 1, 0, 0, 1, 0, 0, 0]
+    assert 0 < sum(lengths[9:]) < 6
+    while not (length := pace.next_length()):
+        pass
+    assert length == 1
+    for expected in (2, 4, 4):
+        pace.learn(length, length)
+        length = pace.next_length()
+        assert length == expected
