@@ -41,5 +41,5 @@ def test_no_body_is_an_error_of_the_server(url: str, tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    print(ran.stdout)  # noqa: T201
+    print(ran.stdout)
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-1000:]
