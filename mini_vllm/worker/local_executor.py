@@ -79,8 +79,8 @@ class LocalExecutor(Executor):
         name = fastest(self.device)
         reason = why_not(name, self.device) if self.config.attention_backend == "auto" else None
         slower = f" (not {name}, which is faster: {reason})" if reason else ""
-        weights = ""
-        if self.config.quantization:
-            slow = why_slow(self.device)
-            weights = f", {self.config.quantization} weights" + (f" (slow: {slow})" if slow else "")
+        kind = self.model.quantization
+        slow = why_slow(self.device) if kind == "int8" else None
+        weights = f", {kind} weights" if kind else ""
+        weights += f" (slow: {slow})" if slow else f" (dequantised to {self.dtype})" if kind == "float8" else ""
         return f"{self.dtype} on {self.device}{weights}, attention {self.attention_backend.name}{slower}"
