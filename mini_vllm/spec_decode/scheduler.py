@@ -189,8 +189,7 @@ class SpeculativeScheduler(Scheduler):
         for request in output.scheduled_requests:
             if request.status is RequestStatus.RUNNING and request.request_id not in self._chunks:
                 pace = self._paces.setdefault(request.request_id, Pace(self.num_speculative_tokens))
-                if length := pace.next_length():
-                    drafts[request.request_id] = proposer.propose(request, length)
+                drafts[request.request_id] = proposer.propose(request, pace.next_length())
         self.update_draft_token_ids(drafts)
 
     def _take_in_accepted(self, request: Request, output: SchedulerOutput, sampled: dict[str, Sequence[int]]) -> None:

@@ -74,8 +74,16 @@ def compare(proposer: str | float, k: int, params: list[SamplingParams], **optio
     return llm, plain.engine.core.num_steps - llm.engine.core.num_steps
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("proposer", ["ngram", "suffix", 0.0, 0.6, 1.0])
+QUICK = (("ngram", 0.0), ("suffix", 1.0), (0.0, 0.0), (0.6, 1.0), (1.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("proposer", "temperature"),
+    [
+        pytest.param(*each, marks=[] if each in QUICK else pytest.mark.slow)
+        for each in itertools.product(("ngram", "suffix", 0.0, 0.6, 1.0), (0.0, 1.0))
+    ],
+)
 def test_tokens_are_those_without_drafts(proposer: str | float, temperature: float) -> None:
     """At any temperature: a draft is accepted if it is the token that its place gets anyway."""
     llm, num_saved = compare(proposer, 4, sampling(temperature), num_kv_blocks=64)

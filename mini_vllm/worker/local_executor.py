@@ -63,10 +63,13 @@ class LocalExecutor(Executor):
     def execute(self, step: StepInput) -> "Future[StepOutput]":
         future: Future[StepOutput] = Future()
         try:
-            future.set_result(self.runner.execute(step))
+            future.set_result(self.run(step))
         except Exception as error:
             future.set_exception(error)
         return future
+
+    def run(self, step: StepInput) -> StepOutput:
+        return self.runner.execute(step)
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":
