@@ -99,11 +99,7 @@ class CBackend(AttentionBackend):
         """Cut the batch into tiles. Keys come to a tile in any number, so a span begins where it must."""
         queries = max(1, ROWS // spec.group_size)
         tiles = make_tiles(
-            metadata,
-            short_queries=queries,
-            chunk_queries=queries,
-            key_steps=(1, 1),
-            sliding_window=spec.sliding_window,
+            metadata, short_queries=queries, chunk_queries=queries, key_steps=(1, 1), sliding_window=spec.sliding_window
         )
         partial_rows = tiles.max_short_queries * spec.group_size
         partial = torch.empty(tiles.num_partials, spec.num_kv_heads, partial_rows, spec.head_dim)

@@ -116,13 +116,7 @@ def attend_decode(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Te
     return F.scaled_dot_product_attention(grouped, key[None], value[None], scale=scale).view(query.shape)
 
 
-def attend_chunk(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    sliding_window: int | None,
-) -> Tensor:
+def attend_chunk(query: Tensor, key: Tensor, value: Tensor, scale: float, sliding_window: int | None) -> Tensor:
     """Consecutive tokens of a request, [n, num_heads, head_dim], the last of which stands at the last key.
 
     Written out, and not one fused call, for the sake of the CPU: scores are taken in float32 for a slice of queries,

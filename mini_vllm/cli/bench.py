@@ -19,10 +19,7 @@ from mini_vllm.params import SamplingParams
 if TYPE_CHECKING:
     from mini_vllm.engine import LLMEngine
 
-MAX_REQUESTS, MAX_TOKENS = (
-    100_000,
-    50_000_000,
-)  # of all prompts, which are there from the first step
+MAX_REQUESTS, MAX_TOKENS = 100_000, 50_000_000  # of all prompts, which are there from the first step
 
 
 def bench(

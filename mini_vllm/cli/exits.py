@@ -26,12 +26,8 @@ from mini_vllm.errors import (
 from mini_vllm.observe.files import printable
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
-FAILURES = (
-    EngineDeadError,
-    InvalidLogitsError,
-    RequestFailedError,
-    SchedulerStalledError,
-)  # no call is the cause of these
+# No call is the cause of these.
+FAILURES = (EngineDeadError, InvalidLogitsError, RequestFailedError, SchedulerStalledError)
 MAX_LINE = 1000  # characters of a line of a message
 NEEDS_ENGINE = (
     "this command runs a model and needs {}, which is not installed.\n"

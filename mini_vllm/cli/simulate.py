@@ -243,10 +243,7 @@ def lines_of(records: Mapping[str, Iterable[RequestRecord]]) -> Iterator[str]:
 
 
 def draw(
-    folder: Path,
-    runs: Mapping[str, Simulation],
-    sweeps: Mapping[str, Mapping[float, Mapping[str, Any]]],
-    title: str,
+    folder: Path, runs: Mapping[str, Simulation], sweeps: Mapping[str, Mapping[float, Mapping[str, Any]]], title: str
 ) -> None:
     """Write the two pictures."""
     drawing.plot_load(folder / "load.png", sweeps, title)

@@ -130,9 +130,7 @@ class LLM:
                 interrupts.check()
         return [
             BeamSearchOutput(
-                token_ids,
-                [replace(beam, text=self._decode(beam.token_ids)) for beam in search.finished],
-                search.error,
+                token_ids, [replace(beam, text=self._decode(beam.token_ids)) for beam in search.finished], search.error
             )
             for token_ids, search in zip(batch, searches, strict=True)
         ]

@@ -19,14 +19,7 @@ from mini_vllm.errors import (
     shown,
 )
 from mini_vllm.frontend.chat_template import ChatTemplateRenderer
-from mini_vllm.frontend.prompts import (
-    TextBound,
-    as_prompt,
-    check_params,
-    check_request_id,
-    check_text,
-    check_token_ids,
-)
+from mini_vllm.frontend.prompts import TextBound, as_prompt, check_params, check_request_id, check_text, check_token_ids
 from mini_vllm.frontend.tokenizer import HFTokenizer, Tokenizer
 from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
 from mini_vllm.models.config_fields import SAMPLING_FIELDS

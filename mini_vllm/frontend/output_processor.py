@@ -369,11 +369,7 @@ class OutputProcessor:
         return [] if state is None else list(state.choices)
 
     def add_request(
-        self,
-        request_id: str,
-        prompt: str | None,
-        requests: Sequence[Request],
-        on_output: OnOutput | None = None,
+        self, request_id: str, prompt: str | None, requests: Sequence[Request], on_output: OnOutput | None = None
     ) -> None:
         """A request whose choice i the engine computes as requests[i]; the one of one choice may have the same id.
 

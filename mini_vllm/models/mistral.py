@@ -18,10 +18,7 @@ class MistralForCausalLM(DecoderModel):
     def build_layer(self, config: Any, loader: WeightLoader, layer_idx: int) -> DecoderLayer:
         """sliding_window counts the token itself: with 4096, it sees itself and 4095 before it."""
         self_attn = SelfAttention(
-            loader.at("self_attn"),
-            self.attention_shape,
-            layer_idx,
-            sliding_window=window_of_layer(config, layer_idx),
+            loader.at("self_attn"), self.attention_shape, layer_idx, sliding_window=window_of_layer(config, layer_idx)
         )
         mlp = GatedMLP(loader.at("mlp"), self.hidden_size, config.intermediate_size)
         return DecoderLayer(loader, self_attn, mlp, config)

@@ -21,12 +21,7 @@ NUMBER: Json = {"type": "number"}
 
 def an_object(**properties: Json) -> Json:
     """An object that has exactly these."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def a_list(of: Json) -> Json:

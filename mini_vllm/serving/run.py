@@ -37,14 +37,7 @@ class _Uvicorn(uvicorn.Server):
         return int(self.servers[0].sockets[0].getsockname()[1])
 
 
-async def run(
-    server: Server,
-    *,
-    host: str,
-    port: int,
-    shutdown_timeout: float,
-    on_open: Callable[[int], None],
-) -> None:
+async def run(server: Server, *, host: str, port: int, shutdown_timeout: float, on_open: Callable[[int], None]) -> None:
     """Serve until a signal. on_open: gets the port when it is open and the model is loaded.
 
     Raises EngineDeadError if the engine cannot start or has died, InvalidParameterError if the port cannot be opened.

@@ -49,11 +49,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from mini_vllm.block_pool import KVCacheBlock
-from mini_vllm.errors import (
-    GroupTooLargeError,
-    InvalidParameterError,
-    shown,
-)
+from mini_vllm.errors import GroupTooLargeError, InvalidParameterError, shown
 from mini_vllm.kv_cache import PART
 from mini_vllm.policies.v0.group_kv_cache import GroupKVCacheManager
 from mini_vllm.policies.v0.sequence import GroupSchedulerOutput, SchedulingBudget, SequenceGroup
