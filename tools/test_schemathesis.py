@@ -33,7 +33,18 @@ def url() -> Iterator[str]:
 
 def test_no_body_is_an_error_of_the_server(url: str, tmp_path: Path) -> None:
     number = os.environ.get("NUM_CASES", "50")
-    options = ["--checks", CHECKS, "--max-examples", number, "--seed", "1", "--no-color", "--no-shrink"]
+    options = [
+        "--checks",
+        CHECKS,
+        "--max-examples",
+        number,
+        "--seed",
+        "1",
+        "--no-color",
+        "--no-shrink",
+        "--request-timeout",
+        "600",
+    ]
     ran = subprocess.run(
         [str(SCHEMATHESIS), "run", f"{url}/openapi.json", *options, "--continue-on-failure"],
         cwd=tmp_path,
