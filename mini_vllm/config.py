@@ -102,21 +102,15 @@ class EngineConfig(Params):
             ("scheduler", tuple(SCHEDULERS)),
             ("preemption_mode", PREEMPTION_MODES),
             ("structured_outputs_backend", BACKENDS),
-            ("speculative", SPECULATIVE),
+            ("speculative", (None, *SPECULATIVE)),
         ):
             value = getattr(self, name)
-            if value is None and name == "speculative":
-                continue
-            self.require(name, isinstance(value, str) and value in choices, f"one of {choices}")
+            self.require(name, isinstance(value, str | None) and value in choices, f"one of {choices}")
         for field in fields(self):
             if isinstance(field.default, bool):
                 self.require(field.name, isinstance(getattr(self, field.name), bool), "True or False")
-        has_draft_model = isinstance(self.draft_model, str) and self.draft_model != ""
-        self.require(
-            "draft_model",
-            has_draft_model if self.speculative == "draft_model" else self.draft_model is None,
-            "a name or a folder if speculative is 'draft_model', else None",
-        )
+        needs_model = self.speculative == "draft_model"
+        self.require("draft_model", isinstance(self.draft_model, str) == needs_model, "the name of one for draft_model")
         self.require("attention_backend", isinstance(self.attention_backend, str), "a name")
         for name, low, most in (
             ("num_kv_blocks", 2, MOST),
