@@ -121,11 +121,11 @@ class EngineConfig(Params):
         for field in fields(self):
             if isinstance(field.default, bool):
                 self.require(field.name, isinstance(getattr(self, field.name), bool), "True or False")
-        has_draft_model = isinstance(self.draft_model, str) and self.draft_model != ""
+        needs_model = self.speculative == "draft_model"
         self.require(
             "draft_model",
-            has_draft_model if self.speculative == "draft_model" else self.draft_model is None,
-            "a name or a folder if speculative is 'draft_model', else None",
+            isinstance(self.draft_model, str) == needs_model,
+            "a name where speculative is 'draft_model', else None",
         )
         self.require("attention_backend", isinstance(self.attention_backend, str), "a name")
         for name, low, most in (

@@ -156,6 +156,19 @@ def test_the_lattice() -> None:
             raise AssertionError(f"{point}: {error}") from error
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("proposer", ["ngram", "suffix", 0.5, 1.0])
+def test_a_grammar_masks_what_follows_each_draft(proposer: str | float) -> None:
+    pytest.importorskip("xgrammar")
+    common: dict[str, Any] = {"temperature": 0.8, "max_tokens": 40}
+    forms = ({"regex": "(ab ?){4,12}"}, {"json": {"type": "array", "items": {"type": "integer"}, "minItems": 3}}, None)
+    params = [SamplingParams(seed=i, structured=form, **common) for i, form in enumerate(forms)]
+    llm, _ = compare(proposer, 4, params, num_kv_blocks=64)
+    stats: Any = llm.engine.scheduler.speculation_stats  # type: ignore[attr-defined]
+    assert stats.num_accepted_tokens > 0
+    llm.engine.shutdown()
+
+
 @pytest.mark.parametrize("scheduler", ["sequence_group", "nano_vllm"])
 def test_a_policy_that_cannot_carry_drafts_is_refused_by_name(scheduler: str) -> None:
     with pytest.raises(

@@ -8,6 +8,7 @@ Source: vllm/v1/spec_decode/draft_model.py; vllm/v1/sample/rejection_sampler.py.
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -80,10 +81,8 @@ class DraftModelExecutor(LocalExecutor):
         self.drafter = LocalExecutor(replace(config, model=names[1], speculative=None, draft_model=None))
         self.draft_info = self.drafter.load()
         if info.vocab_size != self.draft_info.vocab_size or read_vocabulary(names[0]) != read_vocabulary(names[1]):
-            raise InvalidParameterError(
-                f"draft_model must have the tokenizer of the model: {names[1]} has {self.draft_info.vocab_size} tokens "
-                f"and {names[0]} {info.vocab_size}, or they stand for other texts"
-            )
+            sizes = f"{names[1]} has {self.draft_info.vocab_size} tokens and {names[0]} {info.vocab_size}"
+            raise InvalidParameterError(f"draft_model must have the tokenizer of the model: {sizes}, or other texts")
         return ModelInfo(info.vocab_size, info.kv_specs + self.draft_info.kv_specs)
 
     def allocate(self, plan: KVCachePlan) -> None:
@@ -97,49 +96,34 @@ class DraftModelExecutor(LocalExecutor):
         self._lengths: dict[str, int] = {}  # of the drafts that the scheduler asks for
 
     def run(self, step: StepInput) -> StepOutput:
-        result = super().run(step)
-        rows = self.runner.batch.sampling_rows
-        alive = {id(row) for row in rows.values()}
-        for key in self.proposals.keys() - alive:
+        """The step, and the same for the draft model, which then goes on as long as a request wants drafts."""
+        result, rows = super().run(step), self.runner.batch.sampling_rows
+        for key in self.proposals.keys() - {id(row) for row in rows.values()}:
             del self.proposals[key]
         chunks = [behind_answer(chunk, result) for chunk in step.chunks()]
-        for chunk in chunks:
-            self._drafts[chunk.request_id] = []
-            self.proposals[id(rows[chunk.request_id])] = rows[chunk.request_id], {}
-        self._draft(replace(step, masks={}, prompt_targets={}), [self._within(chunk) for chunk in chunks])
-        return result
-
-    def _draft(self, step: StepInput, chunks: list[Chunk]) -> None:
-        """Compute the step for the draft model, then a token at a time as long as a request wants drafts."""
-        parts = StepInput.of(chunks)
-        arrays = (
-            "req_ids",
-            "num_computed_tokens",
-            "num_scheduled_tokens",
-            "token_ids",
-            "sample_req_ids",
-            "sample_rows",
-        )
-        step = replace(step, **{name: getattr(parts, name) for name in arrays})
         ends = {chunk.request_id: chunk.num_computed_tokens + len(chunk.token_ids) for chunk in chunks}
+        for request_id in ends:
+            self._drafts[request_id] = []
+            self.proposals[id(rows[request_id])] = rows[request_id], {}
+        rest: dict[str, Any] = {name: getattr(step, name) for name in ("finished_req_ids", "forget_all", "kv")}
+        part = StepInput.of(map(self._within, chunks), step.new_rows, **rest)
         while True:
             following = []
-            for request_id, (token,) in self.drafter.runner.execute(step).tokens.items():
+            for request_id, (token,) in self.drafter.runner.execute(part).tokens.items():
+                start = ends[request_id] + len(self._drafts[request_id])
                 self._drafts[request_id].append(token.token_id)
                 sample = (Sample(request_id, 0),)
-                following.append(self._within(Chunk(request_id, (token.token_id,), ends[request_id], (), sample)))
-                ends[request_id] += 1
-            step = StepInput.of(chunk for chunk in following if chunk.samples)
-            if not step.req_ids:
-                break
+                following.append(self._within(Chunk(request_id, (token.token_id,), start, (), sample)))
+            part = StepInput.of(chunk for chunk in following if chunk.samples)
+            if not part.req_ids:
+                return result
 
     def _within(self, chunk: Chunk) -> Chunk:
         """Without its sample, if the request wants no more drafts; without what has no slot, at the longest length."""
         wanted = self._lengths.get(chunk.request_id, self.config.num_speculative_tokens)
         num_slots = self.max_len - chunk.num_computed_tokens
-        if len(chunk.token_ids) > num_slots or len(self._drafts[chunk.request_id]) >= wanted:
-            chunk = chunk._replace(token_ids=chunk.token_ids[:num_slots], samples=())
-        return chunk
+        goes_on = len(chunk.token_ids) <= num_slots and len(self._drafts[chunk.request_id]) < wanted
+        return chunk._replace(token_ids=chunk.token_ids[:num_slots], samples=chunk.samples if goes_on else ())
 
     def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
         self._lengths[request.request_id] = num_tokens

@@ -120,7 +120,7 @@ def test_other_tokens_are_refused(draft: str, checkpoint: Path, tmp_path: Path) 
     vocabulary = tokenizer["model"]["vocab"]
     vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
     file.write_text(json.dumps(tokenizer))
-    with pytest.raises(InvalidParameterError, match="they stand for other texts"):
+    with pytest.raises(InvalidParameterError, match="or other texts"):
         make(str(tmp_path / "other"))
 
 
@@ -185,8 +185,7 @@ def test_tokens_have_the_distribution_of_the_target(name: str, drafter: str) -> 
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("drafter", DRAFTERS)
-@pytest.mark.parametrize("name", DISTRIBUTIONS)
+@pytest.mark.parametrize(("name", "drafter"), [("hot", "reversed"), ("all", "like"), ("top_p", "certain")])
 def test_a_million_tokens_have_the_distribution_of_the_target(name: str, drafter: str) -> None:
     counts, expected, _ = draw_with_drafts(SamplingParams(**DISTRIBUTIONS[name]), LOGITS, DRAFTERS[drafter], 1_000_000)
     assert p_value(counts, expected) > 0.001
