@@ -4,13 +4,13 @@ import json
 import random
 import time
 from dataclasses import replace
-from itertools import pairwise
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mini_vllm.cli.common import busy, load_llm
+from mini_vllm.cli.load_metrics import Record, latencies
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.observe.stats import CachingMetrics, SchedulerStats
@@ -52,8 +52,8 @@ def bench(
         run(engine, prompts, replace(params, max_tokens=min(output_len, 2)))  # warm-up, in batches of the same size
         for _ in range(iterations):
             engine.scheduler.kv_cache_manager.reset_prefix_cache()
-            times, steps, caching_metrics = run(engine, prompts, params)
-            runs.append(summarise(times, input_len * num_requests) | summarise_steps(steps))
+            records, steps, caching_metrics = run(engine, prompts, params)
+            runs.append(summarise(records) | summarise_steps(steps))
             runs[-1]["recent_prefix_hit_rate"] = caching_metrics.hit_rate
     about = {
         "model": config.model,
@@ -81,14 +81,14 @@ def written(value: float) -> str:
 
 def run(
     engine: "LLMEngine", prompts: list[list[int]], params: SamplingParams
-) -> tuple[dict[str, list[float]], list[SchedulerStats], CachingMetrics]:
-    """Add all prompts and step until all are done; per request the seconds after which each token was there."""
-    times: dict[str, list[float]] = {}
+) -> tuple[list[Record], list[SchedulerStats], CachingMetrics]:
+    """Add all prompts and step until all are done; the records tell after how many seconds each token was there."""
+    records = {f"bench-{index}": Record(0.0, len(prompt)) for index, prompt in enumerate(prompts)}
     steps: list[SchedulerStats] = []
     caching_metrics = CachingMetrics(engine.scheduler.prefix_cache_stats)
     start = time.perf_counter()
-    for index, prompt in enumerate(prompts):
-        engine.add_request(f"bench-{index}", prompt, params)
+    for request_id, prompt in zip(records, prompts, strict=True):
+        engine.add_request(request_id, prompt, params)
     while engine.has_unfinished_requests():
         outputs = engine.step()
         if engine.stats is not None:
@@ -96,30 +96,25 @@ def run(
         caching_metrics.observe()
         now = time.perf_counter() - start
         for output in outputs:
-            times.setdefault(output.request_id, []).append(now)
-    return times, steps, caching_metrics
+            records[output.request_id].token_times.append(now)
+    return list(records.values()), steps, caching_metrics
 
 
-def summarise(times: dict[str, list[float]], num_prompt_tokens: int) -> dict[str, float]:
+def summarise(records: list[Record]) -> dict[str, float]:
     """Throughput and latency of a run. Percentiles are values of nearest rank."""
-    seconds = max(each[-1] for each in times.values())
-    num_output_tokens = sum(map(len, times.values()))
-    latencies = {
-        "ttft": [each[0] for each in times.values()],
-        "tpot": [(each[-1] - each[0]) / (len(each) - 1) for each in times.values() if len(each) > 1],
-        "itl": [after - before for each in times.values() for before, after in pairwise(each)],
-        "e2el": [each[-1] for each in times.values()],
-    }
+    seconds = max(record.e2el for record in records)
+    num_output_tokens = sum(record.num_output_tokens for record in records)
+    num_tokens = sum(record.num_input_tokens for record in records) + num_output_tokens
     result = {
-        "num_requests": len(times),
+        "num_requests": len(records),
         "elapsed_time": seconds,
-        "total_num_tokens": num_prompt_tokens + num_output_tokens,
+        "total_num_tokens": num_tokens,
         "num_output_tokens": num_output_tokens,
-        "requests_per_second": len(times) / seconds,
-        "tokens_per_second": (num_prompt_tokens + num_output_tokens) / seconds,
+        "requests_per_second": len(records) / seconds,
+        "tokens_per_second": num_tokens / seconds,
         "output_tokens_per_second": num_output_tokens / seconds,
     }
-    for name, values in latencies.items():
+    for name, values in latencies(records).items():
         if values:
             values.sort()
             result[f"mean_{name}_ms"] = 1000 * fmean(values)

@@ -268,11 +268,7 @@ def draw(path: Path, records: Sequence[Record], result: Mapping[str, Any]) -> No
         over_time.plot(failed, [0] * len(failed), "x", color="red", label="failed")
     over_time.set(title="TTFT over time", xlabel="due, s", ylabel="ms", ylim=(0, None))
     over_time.legend()
-    changes = sorted([(r.due, 1) for r in done] + [(r.token_times[-1], -1) for r in done])
-    counts, now = [], 0
-    for _, change in changes:
-        now += change
-        counts.append(now)
-    load.plot([time for time, _ in changes], counts, drawstyle="steps-post", linewidth=0.8)
+    counts = load_metrics.counts_over_time((record.due, record.token_times[-1]) for record in done)
+    load.plot(*zip(*counts, strict=True), drawstyle="steps-post", linewidth=0.8)
     load.set(title="due and not done", xlabel="time, s", ylabel="requests", ylim=(0, None))
     _save(figure, path)

@@ -144,6 +144,13 @@ class _DimHandler(logging.Handler):
         self.screen.print(text, style="dim", markup=False, soft_wrap=True)
 
 
+def show_log(screen: Console) -> None:
+    """Print what the engine logs, dimmed."""
+    logger = logging.getLogger("mini_vllm")
+    logger.handlers, logger.propagate = [_DimHandler(screen)], False
+    logger.setLevel(logging.INFO)
+
+
 def busy(text: str, screen: Console | None = None) -> AbstractContextManager[object]:
     """A spinner on stderr while something takes its time; nothing where stderr is no terminal."""
     screen = screen or console(stderr=True)
@@ -156,9 +163,7 @@ def load_llm(config: EngineConfig, **plugins: Any) -> "LLM":
     plugins: scheduler_cls, kv_cache_manager_cls.
     """
     screen = console(stderr=True)
-    logger = logging.getLogger("mini_vllm")
-    logger.handlers, logger.propagate = [_DimHandler(screen)], False
-    logger.setLevel(logging.INFO)
+    show_log(screen)
     with busy("loading the engine and the model", screen):
         import torch
 

@@ -44,12 +44,8 @@ def examine() -> Iterator[Finding]:
     missing = [name for name in PACKAGES if not installed(name)]
     for name, meaning in PACKAGES.items():
         yield FAULT if name in missing else OK, name, installed(name) or "not installed", meaning
-    yield (
-        OK if installed("triton") else ABSENT,
-        "triton",
-        installed("triton") or "not installed",
-        "compiles GPU kernels",
-    )
+    triton = installed("triton")
+    yield OK if triton else ABSENT, "triton", triton or "not installed", "compiles GPU kernels"
     if missing:
         yield FAULT, "engine", "cannot run", NEEDS_ENGINE.format(missing[0])
     else:

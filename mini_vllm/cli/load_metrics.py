@@ -14,9 +14,9 @@ for nothing but their number.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from mini_vllm.errors import InvalidParameterError, shown
@@ -138,13 +138,7 @@ def summarise(
 ) -> dict[str, Any]:
     """The figures of a run. duration: in seconds; has_queue: requests may have waited for --max-concurrency."""
     done = [record for record in records if record.error is None]
-    tpots = [record.tpot for record in done]
-    values: dict[str, list[float]] = {
-        "ttft": [record.ttft for record in done],
-        "tpot": [tpot for tpot in tpots if tpot is not None],
-        "itl": [gap for record in done for gap in record.itls],
-        "e2el": [record.e2el for record in done],
-    }
+    values = latencies(done)
     if has_queue:
         values["client_queue_time"] = [record.sent - record.woken for record in done]
     num_in, num_out = sum(r.num_input_tokens for r in done), sum(r.num_output_tokens for r in done)
@@ -172,6 +166,16 @@ def summarise(
     return result
 
 
+def latencies(done: Sequence[Record]) -> dict[str, list[float]]:
+    """All values of each latency, in seconds."""
+    return {
+        "ttft": [record.ttft for record in done],
+        "tpot": [record.tpot for record in done if record.tpot is not None],
+        "itl": [gap for record in done for gap in record.itls],
+        "e2el": [record.e2el for record in done],
+    }
+
+
 def rate(num_requests: int, seconds: float) -> float | None:
     """Requests a second, from the beginning to the last; None: all at once."""
     return num_requests / seconds if seconds > 0 else None
@@ -181,12 +185,14 @@ def peaks(done: Sequence[Record]) -> tuple[int, int]:
     """The most chunks in a second, counted from the first request on, and the most requests at the same time."""
     begin = min((record.sent for record in done), default=0.0)
     seconds = Counter(int(time - begin) for record in done for time in record.token_times)
-    changes = [(record.sent, 1) for record in done] + [(record.token_times[-1], -1) for record in done]
-    now = most = 0
-    for _, change in sorted(changes):
-        now += change
-        most = max(most, now)
-    return max(seconds.values(), default=0), most
+    in_flight = [count for _, count in counts_over_time([(record.sent, record.token_times[-1]) for record in done])]
+    return max(seconds.values(), default=0), max(in_flight, default=0)
+
+
+def counts_over_time(stays: Iterable[tuple[float, float]]) -> list[tuple[float, int]]:
+    """How many are there from each moment on at which one comes or goes. stays: (first moment, last moment)."""
+    changes = sorted(change for begin, end in stays for change in ((begin, 1), (end, -1)))
+    return list(zip((time for time, _ in changes), accumulate(change for _, change in changes), strict=True))
 
 
 def detail(records: Sequence[Record]) -> dict[str, list[Any]]:

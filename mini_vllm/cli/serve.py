@@ -1,13 +1,12 @@
 """mini-vllm serve: the engine behind OpenAI's API."""
 
 import asyncio
-import logging
 import re
 from typing import Annotated
 
 import typer
 
-from mini_vllm.cli.common import _DimHandler, console
+from mini_vllm.cli.common import console, show_log
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import shown
 
@@ -29,9 +28,7 @@ def serve(
     shutdown_timeout: Annotated[float, typer.Option(min=0, help="Seconds for what is in flight at the end.")] = 30,
 ) -> None:
     """Serve the model to OpenAI's clients, on this machine."""
-    logger = logging.getLogger("mini_vllm")
-    logger.handlers, logger.propagate = [_DimHandler(console(stderr=True))], False
-    logger.setLevel(logging.INFO)
+    show_log(console(stderr=True))
     from mini_vllm.serving.app import Server, ServerOptions
     from mini_vllm.serving.async_engine import AsyncEngine
     from mini_vllm.serving.run import run

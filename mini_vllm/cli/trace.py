@@ -92,12 +92,11 @@ def check_scenario(scenario: Any) -> None:
     require("it", scenario, isinstance(scenario, dict), "a JSON object")
     config, requests = scenario.get("config"), scenario.get("requests")
     require("config", config, isinstance(config, dict), "a JSON object")
-    num_blocks = config.get("num_blocks")
-    require("num_blocks", num_blocks, is_int(num_blocks, 2, MAX_BLOCKS), f"an integer in [2, {MAX_BLOCKS:,}]")
-    num_cpu_blocks = config.get("num_cpu_blocks", 0)
-    require(
-        "num_cpu_blocks", num_cpu_blocks, is_int(num_cpu_blocks, 0, MAX_BLOCKS), f"an integer in [0, {MAX_BLOCKS:,}]"
-    )
+    for name, value, least in (
+        ("num_blocks", config.get("num_blocks"), 2),
+        ("num_cpu_blocks", config.get("num_cpu_blocks", 0), 0),
+    ):
+        require(name, value, is_int(value, least, MAX_BLOCKS), f"an integer in [{least}, {MAX_BLOCKS:,}]")
     require("requests", requests, isinstance(requests, list) and requests != [], "a list that is not empty")
     require("their number", len(requests), len(requests) <= MAX_REQUESTS, f"at most {MAX_REQUESTS:,}")
     for spec in requests:

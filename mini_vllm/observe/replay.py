@@ -12,12 +12,13 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from mini_vllm.errors import BrokenTraceError, GrammarError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder
 from mini_vllm.params import StructuredOutputs
+from mini_vllm.policies import Classes
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 from mini_vllm.spec_decode.kv_cache import EagleKVCacheManager
@@ -250,20 +251,15 @@ class ReplayRun(ScenarioRun):
     needed. The tokens must be the same all the same.
     """
 
-    def __init__(
-        self,
-        trace: Record,
-        *,
-        scheduler_cls: type[SchedulerInterface] | None = None,
-        kv_cache_manager_cls: type[KVCacheManager] | None = None,
-    ) -> None:
+    def __init__(self, trace: Record, **classes: Unpack[Classes]) -> None:
         scenario = trace
         if (spec := trace["config"].get("spec")) is not None:
             named = {"speculative": spec["method"], "num_speculative_tokens": spec["k"]}
             scenario = trace | {"config": trace["config"] | named | {"eagle_block_drop": spec["eagle_block_drop"]}}
-            scheduler_cls = scheduler_cls or SpeculativeScheduler
-            kv_cache_manager_cls = kv_cache_manager_cls or EagleKVCacheManager if spec["method"] == "eagle" else None
-        super().__init__(scenario, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
+            classes["scheduler_cls"] = classes.get("scheduler_cls") or SpeculativeScheduler
+            if spec["method"] == "eagle":
+                classes["kv_cache_manager_cls"] = classes.get("kv_cache_manager_cls") or EagleKVCacheManager
+        super().__init__(scenario, **classes)
         if isinstance(self.scheduler, SpeculativeScheduler):
             self.scheduler.proposer = None
         if any(request.get("grammar") for request in trace["requests"]):
@@ -340,18 +336,13 @@ class ReplayRun(ScenarioRun):
         return token_ids or super()._sample(request)
 
 
-def replay(
-    trace: Record,
-    *,
-    scheduler_cls: type[SchedulerInterface] | None = None,
-    kv_cache_manager_cls: type[KVCacheManager] | None = None,
-) -> str | None:
+def replay(trace: Record, **classes: Unpack[Classes]) -> str | None:
     """Run a trace's inputs on these classes; None if every decision is vLLM's, else the first thing that is not."""
     run = None
     try:
         if missing := unsupported(trace):
             return NOT_REPLAYED + missing
-        run = ReplayRun(trace, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
+        run = ReplayRun(trace, **classes)
         return run.first_difference()
     except Exception as error:  # whatever is raised, the caller goes on to the next trace
         step = f"step {run.step}: " if run else ""

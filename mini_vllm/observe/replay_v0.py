@@ -15,7 +15,6 @@ from mini_vllm.errors import BrokenTraceError, PromptTooLongError
 from mini_vllm.observe.trace import Record, ScenarioRun
 from mini_vllm.policies.v0.sequence import GroupSchedulerOutput
 from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
-from mini_vllm.step import KVResult
 
 
 def read_traces(path: Path) -> list[Record]:
@@ -57,18 +56,14 @@ class ReplayRun(ScenarioRun):
     def record_step(self) -> Record:
         """One step, as V0's record tells it; what is empty is left out."""
         scheduler, kv = self.scheduler, self.scheduler.kv_cache_manager
-        if not scheduler.has_unfinished_requests():
-            self.step = max(self.step, self._todo[0]["arrival_step"])
-        step, before = self.step, self._abort("before")
-        while self._todo and self._todo[0]["arrival_step"] <= step:
-            self._add(self._pop_group())
+        before = self._begin()
         running = list(scheduler.running)
         output = scheduler.schedule()
         assert isinstance(output, GroupSchedulerOutput)
         plan = kv.begin_step()
         stored = [request for group in output.swapped_out for request in group.requests]
         record = {
-            "step": step,
+            "step": self.step,
             "sched": [[request_id, n] for request_id, n in output.num_scheduled_tokens.items()],
             "is_prefill": int(any(not request.num_computed_tokens for request in output.scheduled_requests)),
             "preempted": list(output.preempted_req_ids),
@@ -83,15 +78,7 @@ class ReplayRun(ScenarioRun):
             "free_cpu_sched": kv.cpu_pool.num_free_blocks,
             "aborted_before": before,
         }
-        sampled = {
-            request.request_id: self._sample(request)
-            for scheduled in output.scheduled_requests
-            if scheduler.needs_sample(scheduled, output.num_scheduled_tokens[scheduled.request_id])
-            for request in (scheduled, *output.sampling_along.get(scheduled.request_id, ()))
-        }
-        record["aborted_during"] = self._abort("during")
-        kv.end_step(KVResult())
-        finished = scheduler.update_from_output(output, sampled)
+        sampled, finished, record["aborted_during"] = self._compute(output)
         record["finished"] = [[r.request_id, r.finish_reason] for r in finished if r.request_id in sampled]
         record["given_up"] = [r.request_id for r in finished if r.request_id not in sampled]
         record |= {"free": kv.num_free_blocks, "free_cpu": kv.cpu_pool.num_free_blocks}

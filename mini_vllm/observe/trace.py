@@ -9,14 +9,13 @@ scheduler that honours it can be traced.
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Unpack
 
-from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsRecorder
 from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies import VLLM_NAMES, describe, make_scheduler
+from mini_vllm.policies import VLLM_NAMES, Classes, describe, make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 from mini_vllm.step import KVPlan, KVResult
@@ -209,16 +208,10 @@ class ScenarioRun:
     is dropped), end_step() and update_from_output(). When nothing is in flight, time jumps to the next arrival.
     """
 
-    def __init__(
-        self,
-        scenario: Mapping[str, Any],
-        *,
-        scheduler_cls: type[SchedulerInterface] | None = None,
-        kv_cache_manager_cls: type[KVCacheManager] | None = None,
-    ) -> None:
+    def __init__(self, scenario: Mapping[str, Any], **classes: Unpack[Classes]) -> None:
         self.scenario = scenario
-        self.config = config = scenario["config"]
-        self.scheduler = make_scheduler(config, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
+        self.config = scenario["config"]
+        self.scheduler = make_scheduler(self.config, **classes)
         self.recorder = TraceRecorder(self.scheduler)
         self.requests: dict[str, Request] = {}
         self.step = 0
@@ -230,28 +223,38 @@ class ScenarioRun:
 
     def run_step(self) -> SchedulerOutput:
         scheduler, recorder = self.scheduler, self.recorder
-        if not scheduler.has_unfinished_requests():
-            self.step = max(self.step, self._todo[0].get("arrival_step", 0))
-        before = self._abort("before")
-        while self._todo and self._todo[0].get("arrival_step", 0) <= self.step:
-            self._add(self._pop_group())
+        before = self._begin()
         recorder.before_schedule()
         output = scheduler.schedule()
         plan = scheduler.kv_cache_manager.begin_step()
         recorder.after_schedule(output, plan, self.step, **({"aborted_before": before} if before else {}))
+        sampled, finished, during = self._compute(output)
+        extra: Record = {"aborted_during": during} if during else {}
+        recorder.after_update(sampled, finished, **extra)
+        self.step += 1
+        return output
+
+    def _begin(self) -> list[str]:
+        """Let time pass, abort what is aborted before the step, and add what arrives; returns the aborted ids."""
+        if not self.scheduler.has_unfinished_requests():
+            self.step = max(self.step, self._todo[0].get("arrival_step", 0))
+        aborted = self._abort("before")
+        while self._todo and self._todo[0].get("arrival_step", 0) <= self.step:
+            self._add(self._pop_group())
+        return aborted
+
+    def _compute(self, output: SchedulerOutput) -> tuple[dict[str, list[int]], list[Request], list[str]]:
+        """The fake model, and the end of the step: what was sampled, which requests finished, which were aborted."""
+        scheduler = self.scheduler
         sampled = {
             request.request_id: self._sample(request)
             for scheduled in output.scheduled_requests
             if scheduler.needs_sample(scheduled, output.num_scheduled_tokens[scheduled.request_id])
             for request in (scheduled, *output.sampling_along.get(scheduled.request_id, ()))
         }
-        during = self._abort("during")
+        aborted = self._abort("during")
         scheduler.kv_cache_manager.end_step(KVResult())
-        finished = scheduler.update_from_output(output, sampled)
-        extra: Record = {"aborted_during": during} if during else {}
-        recorder.after_update(sampled, finished, **extra)
-        self.step += 1
-        return output
+        return sampled, scheduler.update_from_output(output, sampled), aborted
 
     def to_trace(self) -> Record:
         trace = self.recorder.to_trace(
@@ -306,15 +309,9 @@ class ScenarioRun:
         return aborted
 
 
-def run_trace(
-    scenario: Mapping[str, Any],
-    *,
-    scheduler_cls: type[SchedulerInterface] | None = None,
-    kv_cache_manager_cls: type[KVCacheManager] | None = None,
-    max_steps: int = 100_000,
-) -> Record:
+def run_trace(scenario: Mapping[str, Any], *, max_steps: int = 100_000, **classes: Unpack[Classes]) -> Record:
     """Run a whole scenario. A scheduler that gets nowhere is stopped after max_steps with a RuntimeError."""
-    run = ScenarioRun(scenario, scheduler_cls=scheduler_cls, kv_cache_manager_cls=kv_cache_manager_cls)
+    run = ScenarioRun(scenario, **classes)
     for _ in range(max_steps):
         if run.is_done():
             return run.to_trace()

@@ -15,7 +15,7 @@ engine's configuration or a trace's what the two classes have.
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import Any, TypedDict, Unpack, get_args, get_origin
 
 from mini_vllm.errors import InvalidParameterError, is_int, is_number, plain, shown
 from mini_vllm.kv_cache import PART, KVCacheManager
@@ -35,6 +35,13 @@ SCHEDULERS: dict[str, type[SchedulerInterface]] = {
 }
 PREEMPTION_MODES = ("recompute", "swap", "cheaper")
 VLLM_NAMES = {"scheduler_reserve_full_isl": "reserve_full_sequence"}  # of options, as vLLM's traces have them
+
+
+class Classes(TypedDict, total=False):
+    """Classes that stand in for those that options name; None is ours."""
+
+    scheduler_cls: type[SchedulerInterface] | None
+    kv_cache_manager_cls: type[KVCacheManager] | None
 
 
 def get_scheduler_cls(name: str) -> type[SchedulerInterface]:
@@ -95,12 +102,7 @@ def get_classes(
     return scheduler_cls, kv_cache_manager_cls or get_kv_cache_manager_cls(scheduler_cls, mode)
 
 
-def make_scheduler(
-    options: Mapping[str, Any],
-    *,
-    scheduler_cls: type[SchedulerInterface] | None = None,
-    kv_cache_manager_cls: type[KVCacheManager] | None = None,
-) -> SchedulerInterface:
+def make_scheduler(options: Mapping[str, Any], **classes: Unpack[Classes]) -> SchedulerInterface:
     """Build the scheduler that `options` name, and its KV cache manager; a class that is given stands in for ours.
 
     options: any mapping, such as a trace's config. What is an option of neither class nor of the family is not looked
@@ -110,7 +112,7 @@ def make_scheduler(
     if not isinstance(options, Mapping):
         raise InvalidParameterError(f"options must be a mapping, got {shown(options)}")
     given = {VLLM_NAMES.get(name, name): plain(value) for name, value in options.items()}
-    scheduler_cls, manager_cls = get_classes(given, scheduler_cls, kv_cache_manager_cls)
+    scheduler_cls, manager_cls = get_classes(given, **classes)
     of_manager, of_scheduler = options_of(manager_cls), options_of(scheduler_cls)
     for name, option in (of_manager | of_scheduler).items():
         if name in given:

@@ -13,20 +13,12 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import (
-    DuplicateRequestError,
-    EngineDeadError,
-    GrammarError,
-    MiniVllmError,
-    RequestFailedError,
-    shown,
-)
+from mini_vllm.errors import DuplicateRequestError, EngineDeadError, MiniVllmError, shown
 from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput
 from mini_vllm.params import SamplingParams
 from mini_vllm.serving.engine_client import EngineClient, ProcessClient, ThreadClient
 from mini_vllm.serving.messages import Add, Delta, Died, Event, Finish, Ready, StepDone
 from mini_vllm.serving.metrics import ServerMetrics
-from mini_vllm.step import TokenDelta
 
 if TYPE_CHECKING:
     from mini_vllm.frontend.input_processor import InputProcessor
@@ -251,7 +243,7 @@ class AsyncEngine:
         self.metrics.stepped(done)
         for delta in done.deltas:
             self._count(delta)
-        outputs, stopped = self.output_processor.process([to_token_delta(delta) for delta in done.deltas])
+        outputs, stopped = self.output_processor.process([delta.token_delta() for delta in done.deltas])
         if stopped:
             self._send(Finish(stopped, "stop"))
         for listener in self.listeners:
@@ -274,23 +266,6 @@ class AsyncEngine:
             self._ready.set_exception(error)
         for stream in self._streams.values():
             stream.fail(error)
-
-
-def to_token_delta(delta: Delta) -> TokenDelta:
-    """As the output processor knows it."""
-    kind = GrammarError if delta.is_grammar_error else RequestFailedError
-    error = None if delta.error is None else kind(delta.error)
-    return TokenDelta(
-        delta.request_id,
-        delta.tokens,
-        delta.finish_reason,
-        delta.num_cached_tokens,
-        error,
-        delta.prompt_logprobs,
-        delta.time,
-        delta.scheduled_time,
-        delta.num_preemptions,
-    )
 
 
 def make_input_processor(config: EngineConfig) -> "InputProcessor":

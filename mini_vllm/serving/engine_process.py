@@ -120,23 +120,12 @@ class EngineLoop:
         return []
 
     def _to_delta(self, delta: TokenDelta) -> Delta:
-        name = delta.request_id
-        times, counts = self._planner.scheduled_times, self._planner.num_preemptions
-        error = None if delta.error is None else str(delta.error)
-        is_grammar_error = isinstance(delta.error, GrammarError)
-        told = (self.clock(), times.get(name), counts.get(name, 0))
+        name, planner = delta.request_id, self._planner
+        scheduled_time, num_preemptions = planner.scheduled_times.get(name), planner.num_preemptions.get(name, 0)
         if delta.finish_reason is not None:
-            self._planner.forget(name)
-        return Delta(
-            name,
-            delta.tokens,
-            delta.finish_reason,
-            delta.num_cached_tokens,
-            error,
-            is_grammar_error,
-            delta.prompt_logprobs,
-            *told,
-        )
+            planner.forget(name)
+        now = self.clock()
+        return Delta.of(delta._replace(time=now, scheduled_time=scheduled_time, num_preemptions=num_preemptions))
 
     def _state(self, deltas: list[Delta], stats: Any, plan: StepPlan | None) -> StepDone:
         scheduler = self.core.scheduler

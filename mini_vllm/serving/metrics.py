@@ -52,32 +52,29 @@ class ServerMetrics:
     """The figures of one server. Its event loop calls it."""
 
     def __init__(self, model_name: str) -> None:
-        self._registry = CollectorRegistry()
-        names = ["model_name"]
+        self._registry = registry = CollectorRegistry()
+        self._model_name = model_name
+        names = ("model_name",)
         self._histograms = {
-            name: Histogram(f"vllm:{name}", text, names, registry=self._registry, buckets=SECONDS).labels(model_name)
+            name: Histogram(f"vllm:{name}", text, names, registry=registry, buckets=SECONDS).labels(model_name)
             for name, text in HISTOGRAMS.items()
         }
         self._counters = {
-            name: Counter(f"vllm:{name}", text, names, registry=self._registry).labels(model_name)
+            name: Counter(f"vllm:{name}", text, names, registry=registry).labels(model_name)
             for name, text in COUNTERS.items()
         }
         self._gauges = {
-            name: Gauge(f"vllm:{name}", text, names, registry=self._registry).labels(model_name)
+            name: Gauge(f"vllm:{name}", text, names, registry=registry).labels(model_name)
             for name, text in GAUGES.items()
         }
-        text, labels = "Requests that have ended.", [*names, "finished_reason"]
-        self._success = Counter("vllm:request_success", text, labels, registry=self._registry)
-        text, labels = (
-            "Tokens of steps: of prompts, next ones, and what preempted requests had lost.",
-            [*names, "bucket"],
-        )
-        self._step_tokens = Counter("mini_vllm:step_tokens", text, labels, registry=self._registry)
-        for bucket in BUCKETS:
-            self._step_tokens.labels(model_name, bucket)
-        self._model_name = model_name
+        text = "Requests that have ended."
+        self._success = Counter("vllm:request_success", text, (*names, "finished_reason"), registry=registry)
+        text = "Tokens of steps: of prompts, next ones, and what preempted requests had lost."
+        self._step_tokens = Counter("mini_vllm:step_tokens", text, (*names, "bucket"), registry=registry)
         for reason in ("stop", "length", "abort", "error"):
             self._success.labels(model_name, reason)
+        for bucket in BUCKETS:
+            self._step_tokens.labels(model_name, bucket)
         self._flights: dict[str, Flight] = {}
         self._last_times: dict[str, float] = {}  # by choice: when its last token came
 
@@ -127,10 +124,10 @@ class ServerMetrics:
         for child_id in child_ids:
             self._last_times.pop(child_id, None)
         self._success.labels(self._model_name, reason).inc()
-        scheduled, first, last = flight.scheduled_time, flight.first_token_time, flight.last_token_time
+        first, last = flight.first_token_time, flight.last_token_time
         if first is None or last is None:
             return
-        scheduled = first if scheduled is None else scheduled
+        scheduled = first if flight.scheduled_time is None else flight.scheduled_time
         for name, seconds in (
             ("e2e_request_latency_seconds", last - flight.arrival_time),
             ("request_queue_time_seconds", scheduled - flight.arrival_time),

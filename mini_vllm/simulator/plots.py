@@ -49,14 +49,12 @@ def plot_load(path: Path, sweeps: Mapping[str, Mapping[float, Mapping[str, Any]]
 def plot_timelines(path: Path, timelines: Mapping[str, Sequence[TimelinePoint]], title: str) -> None:
     """Running and waiting requests and the use of the KV cache over time, of the first replica."""
     figure, axes = _new_figure(3, title)
-    for shown, unit, name, ax in zip(
-        ("running", "waiting", "KV cache in use"),
-        ("requests", "requests", "%"),
-        ("num_running", "num_waiting", "kv_cache_usage"),
-        axes,
-        strict=True,
-    ):
-        factor = 100 if name == "kv_cache_usage" else 1
+    panels = (
+        ("running", "requests", "num_running", 1),
+        ("waiting", "requests", "num_waiting", 1),
+        ("KV cache in use", "%", "kv_cache_usage", 100),
+    )
+    for (shown, unit, name, factor), ax in zip(panels, axes, strict=True):
         for policy, points in timelines.items():
             values = [factor * getattr(point, name) for point in points]
             ax.plot([point.time for point in points], values, label=policy, linewidth=0.8)

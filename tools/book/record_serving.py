@@ -28,7 +28,6 @@ from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput  
 from mini_vllm.observe.listener import StepListener  # noqa: E402
 from mini_vllm.observe.trace import TraceRecorder  # noqa: E402
 from mini_vllm.params import SamplingParams  # noqa: E402
-from mini_vllm.serving.async_engine import to_token_delta  # noqa: E402
 from mini_vllm.serving.engine_process import EngineLoop  # noqa: E402
 from mini_vllm.serving.messages import Add, Command, Delta, Event, Finish, Ready, StepDone, Stop  # noqa: E402
 from mini_vllm.serving.metrics import ServerMetrics  # noqa: E402
@@ -133,7 +132,7 @@ class Front:
             self.metrics.stepped(done)
             for delta in done.deltas:
                 self._note(delta)
-            self._stopped += self.outputs.process([to_token_delta(delta) for delta in done.deltas])[1]
+            self._stopped += self.outputs.process([delta.token_delta() for delta in done.deltas])[1]
 
     def _note(self, delta: Delta) -> None:
         if self.outputs.has_request(delta.request_id):
