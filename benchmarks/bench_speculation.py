@@ -42,8 +42,8 @@ SHAPES = {"tiny": "the bundled model", "qwen": "Qwen3-0.6B's shape with random w
 HEAD = """# What drafts bring
 
 Tokens per second with {k} drafts for each request and step, beside the same requests without drafts: {num_output}
-greedy tokens each, behind prompts of {num_prompt} tokens. "Acceptance" is the probability with which a scripted proposer
-is right for each draft; where it is low a request soon asks for none (`Pace`), which "always {k}" leaves out. `ngram`
+greedy tokens each, behind prompts of {num_prompt} tokens. "Acceptance" is the probability with which a scripted
+proposer is right for each draft; where it is low a request soon asks for none (`Pace`), which "always {k}" leaves out. `ngram`
 runs on text that repeats: the bundled model's answers are in the prompt, and the random weights' greedy text falls into
 loops. {num_threads} torch threads; each round with drafts follows one without, and the median of {num_rounds} ratios
 counts.
@@ -132,7 +132,8 @@ def always(scheduler: Any) -> Any:
 
 
 def speed_table(model: str, num_rounds: int) -> Iterator[str]:
-    yield "| requests | drafts | tok/s without | with | ratio | accepted | tokens a step |\n|---:|---|---:|---:|---:|---:|---:|"
+    yield "| requests | drafts | tok/s without | with | ratio | accepted | tokens a step |"
+    yield "\n|---:|---|---:|---:|---:|---:|---:|"
     plain = make_engine(model)
     drafting = make_engine(model, speculative="ngram", num_speculative_tokens=K)
     lookup = drafting.scheduler.proposer
