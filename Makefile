@@ -23,9 +23,10 @@ KNOWN := $(if $(HASHED),.venv/.installed-hashed)
 OFFLINE := $(if $(HASHED),--no-index --no-build-isolation)
 
 TRITON36 := .venv/triton-3.6
+SCHEMATHESIS := .venv/schemathesis
 
 .DEFAULT_GOAL := help
-.PHONY: help setup hashes demo test long lock nightly test-triton36 lint types imports size check bench gpu proof book \
+.PHONY: help setup hashes demo test long lock nightly test-triton36 test-openapi lint types imports size check bench gpu proof book \
   serve mutants lab-mutants clean
 
 help: ## list the targets
@@ -72,7 +73,7 @@ lock: $(STAMP) ## the same, and write that it was green: proof/lock.json, tools/
 	@$(BIN)/python -m labkit.prove --changed --write --workers $(WORKERS)
 	@$(BIN)/python tools/long_tests.py --write --workers $(WORKERS)
 
-nightly: $(STAMP) $(TRITON36)/numpy ## everything at full length (20 minutes)
+nightly: $(STAMP) $(TRITON36)/numpy $(SCHEMATHESIS)/bin/schemathesis ## everything at full length (20 minutes)
 	@.ci/nightly
 
 $(TRITON36)/numpy: | $(STAMP)
@@ -81,6 +82,13 @@ $(TRITON36)/numpy: | $(STAMP)
 test-triton36: $(STAMP) $(TRITON36)/numpy ## the kernels compiled for GPUs and tested at length, on Triton 3.6 (Linux)
 	@PYTHONPATH=$(TRITON36) $(BIN)/pytest -q -n $(WORKERS) -m "slow or nightly" mini_vllm/attention/test_triton.py \
 	  mini_vllm/attention/test_triton_engine.py tools/test_compile_kernels.py
+
+$(SCHEMATHESIS)/bin/schemathesis: | $(STAMP)
+	@$(PYTHON) -m venv $(SCHEMATHESIS)
+	@$(SCHEMATHESIS)/bin/pip --disable-pip-version-check install --quiet schemathesis==4.32.5
+
+test-openapi: $(STAMP) $(SCHEMATHESIS)/bin/schemathesis ## the server against its own document, by schemathesis
+	@$(BIN)/pytest -q -s -m nightly tools/test_schemathesis.py
 
 lint: $(STAMP) ## ruff: rules and format
 	@$(BIN)/ruff check --output-format concise

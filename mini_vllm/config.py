@@ -18,6 +18,8 @@ from mini_vllm.structured import BACKENDS
 
 QUANTIZATIONS = (None, "int8")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+TOOL_CALL_PARSERS = ("auto", "hermes", "llama3_json", "none")
+REASONING_PARSERS = ("auto", "think", "none")
 MOST = (1 << 31) - 1  # of tokens, blocks and requests
 
 
@@ -89,6 +91,10 @@ class EngineConfig(Params):
     attention_backend: str = "auto"
     structured_outputs_backend: str = "auto"
     """What compiles grammars: "xgrammar", "guidance", or "auto", the first of these that takes one exactly."""
+    tool_call_parser: str = "auto"
+    """The form in which a chat calls tools: "hermes", "llama3_json", "none", or "auto", what the model shows."""
+    reasoning_parser: str = "auto"
+    """ "think": a chat begins with <think>...</think>, which is no content; "none", or "auto", what the model shows."""
     seed: int = 0
     """From which requests without a seed get theirs: the same run twice gives the same tokens."""
 
@@ -107,17 +113,19 @@ class EngineConfig(Params):
             ("preemption_mode", PREEMPTION_MODES),
             ("structured_outputs_backend", BACKENDS),
             ("speculative", (None, *SPECULATIVE)),
+            ("tool_call_parser", TOOL_CALL_PARSERS),
+            ("reasoning_parser", REASONING_PARSERS),
         ):
             value = getattr(self, name)
             self.require(name, isinstance(value, str | None) and value in choices, f"one of {choices}")
         for field in fields(self):
             if isinstance(field.default, bool):
                 self.require(field.name, isinstance(getattr(self, field.name), bool), "True or False")
-        has_draft_model = isinstance(self.draft_model, str) and self.draft_model != ""
+        needs_model = self.speculative == "draft_model"
         self.require(
             "draft_model",
-            has_draft_model if self.speculative == "draft_model" else self.draft_model is None,
-            "a name or a folder if speculative is 'draft_model', else None",
+            isinstance(self.draft_model, str) == needs_model,
+            "a name where speculative is 'draft_model', else None",
         )
         self.require("attention_backend", isinstance(self.attention_backend, str), "a name")
         for name, low, most in (

@@ -46,6 +46,8 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "draft_model": "For --speculative draft_model: a folder, or a name on the Hugging Face hub.",
     "attention_backend": "auto, reference, torch, c, triton-simple or triton; doctor says which run here.",
     "structured_outputs_backend": "auto, xgrammar or guidance.",
+    "tool_call_parser": "auto, hermes, llama3_json or none: how a chat calls tools.",
+    "reasoning_parser": "auto, think or none: how a chat begins.",
     "seed": "From which every request draws its own.",
 }
 SAMPLING_OPTIONS = {  # fields of SamplingParams; by default what the checkpoint asks for

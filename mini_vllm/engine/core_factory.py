@@ -9,14 +9,16 @@ from functools import partial
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core import EngineCore
+from mini_vllm.errors import InvalidParameterError
 from mini_vllm.frontend.input_processor import load_vocabulary
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
 from mini_vllm.policies import Classes, get_classes, get_scheduler_cls, make_scheduler, options_of
 from mini_vllm.scheduler_interface import SchedulerInterface
-from mini_vllm.spec_decode.scheduler import with_drafts
+from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
 from mini_vllm.structured.compiler import GrammarCompiler
 from mini_vllm.structured.scheduler import GrammarGate
+from mini_vllm.worker.draft_model import DraftModelExecutor
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.memory import plan_kv_cache
@@ -49,6 +51,10 @@ class CoreFactory:
     ) -> None:
         if config.speculative is not None:
             scheduler_cls = with_drafts(scheduler_cls or get_scheduler_cls(config.scheduler))
+        if config.speculative == "draft_model":
+            if executor_cls is not LocalExecutor:
+                raise InvalidParameterError(f"draft_model needs LocalExecutor, got {executor_cls.__name__}")
+            executor_cls = DraftModelExecutor
         hf_config = load_hf_config(resolve_model(config.model))
         self.executor = executor = executor_cls(config)
         self.model_info = info = executor.load()
@@ -75,6 +81,8 @@ class CoreFactory:
             scheduler_cls=self._scheduler_cls,
             kv_cache_manager_cls=self._kv_cache_manager_cls,
         )
+        if isinstance(self.executor, DraftModelExecutor) and isinstance(scheduler, SpeculativeScheduler):
+            scheduler.proposer = self.executor
         GrammarGate(scheduler, self.grammars)
         core = self._core_cls(scheduler, self.executor)
         core.runner_view.forget_all = not self._is_first  # the runner has what there was before

@@ -5,7 +5,7 @@ Source: vllm/entrypoints/llm.py.
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,11 +20,13 @@ from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.interrupts import Interrupts
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.errors import EngineDeadError, InvalidParameterError
+from mini_vllm.frontend.assistant_parser import AssistantParser
 from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams, ForkingScheduler
-from mini_vllm.frontend.chat_template import as_conversations
+from mini_vllm.frontend.chat_template import as_conversations, as_schemas
 from mini_vllm.frontend.input_processor import Message, make_child_ids
 from mini_vllm.frontend.output_processor import OnOutput, RequestOutput
 from mini_vllm.frontend.prompts import Prompt, as_batch, check_params, one_each
+from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import SamplingParams
 from mini_vllm.scheduler_interface import SchedulerInterface
@@ -85,12 +87,28 @@ class LLM:
         messages: Sequence[Message] | Sequence[Sequence[Message]],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
+        tools: Sequence[Any] | None = None,
+        tool_choice: str | Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool | None = None,
         use_progress: bool | None = None,
         **template_options: Any,
     ) -> list[RequestOutput]:
-        """Answer one conversation or many. A message is {"role": ..., "content": ...}; the template is the model's."""
-        prompts = [self.apply_chat_template(each, **template_options) for each in as_conversations(messages)]
-        return self.generate(prompts, sampling_params, use_progress=use_progress)
+        """Answer one conversation or many. A message is {"role": ..., "content": ...}; the template is the model's.
+
+        The message of each choice is one, too: a conversation goes on behind it. tools: in OpenAI's shape, or functions
+        with type hints and docstrings. tool_choice, parallel_tool_calls: see ToolUse.
+        """
+        use = ToolUse(as_schemas(tools), tool_choice, parallel_tool_calls)
+        options = template_options | {"tools": use.tools}
+        prompts = [self.apply_chat_template(each, **options) for each in as_conversations(messages)]
+        params = [use.constrain(each) for each in self._one_each(sampling_params, len(prompts))]
+        outputs = self.generate(prompts, params, use_progress=use_progress)
+        for output, each in zip(outputs, params, strict=True):
+            form = self.engine.input_processor.form_of(output.prompt_token_ids, use, each)
+            for index, choice in enumerate(output.outputs):
+                message = AssistantParser(form).finish(choice.text).as_message()
+                output.outputs[index] = replace(choice, message=message)
+        return outputs
 
     def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> Iterator[RequestOutput]:
         """Complete one prompt; every yield carries only what is new. Closing the iterator aborts the request."""

@@ -79,7 +79,7 @@ class LLMEngine:
         self.lock = threading.RLock()  # held by the thread that is at work here
         core = self._factory.make()
         limits = ModelLimits(self.vocab_size, core.scheduler.max_model_len, core.scheduler.num_slots)
-        self.input_processor = InputProcessor(config.model, config.seed, limits)
+        self.input_processor = InputProcessor(config, limits)
         self._begin(core)
 
     def _begin(self, core: EngineCore, listeners: Sequence[StepListener] = ()) -> None:

@@ -18,8 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-TOOL_CALL_PARSERS = ("auto", "hermes", "llama3_json", "none")
-REASONING_PARSERS = ("auto", "think", "none")
 THINK, END_THINK = "<think>", "</think>"  # the first character of a tag stands nowhere else in it
 CALL, END_CALL, PYTHON_TAG = "<tool_call>", "</tool_call>", "<|python_tag|>"
 SPACE = frozenset(" \t\r\n")
@@ -45,6 +43,15 @@ class ToolCall:
         return first | {"function": name | {"arguments": self.arguments}}
 
 
+class AssistantForm(NamedTuple):
+    """How an assistant writes. calls: "none", "hermes", "llama3_json", or "json", which a grammar has forced."""
+
+    calls: str = "none"
+    thinks: bool = False
+    is_thinking: bool = False  # the prompt has opened the reasoning
+    names: Collection[str] = ()  # of the tools: other JSON is no call where no tag says so
+
+
 @dataclass(slots=True)
 class AssistantDelta:
     """What is new of a message: text, reasoning, and at most one part of each call. Or all of it."""
@@ -55,20 +62,18 @@ class AssistantDelta:
 
     def as_message(self) -> dict[str, Any]:
         """As a whole message in OpenAI's shape, which a conversation can go on with."""
-        has_other = self.reasoning or self.tool_calls
-        message = {"role": "assistant", "content": None if has_other and not self.content else self.content}
-        reasoning = {"reasoning_content": self.reasoning} if self.reasoning else {}
-        calls = {"tool_calls": [call.as_json() for call in self.tool_calls]} if self.tool_calls else {}
-        return message | reasoning | calls
+        is_text = self.content or not (self.reasoning or self.tool_calls)
+        found = {"role": "assistant", "content": self.content if is_text else None} | self._more()
+        return found | ({"tool_calls": [call.as_json() for call in self.tool_calls]} if self.tool_calls else {})
 
+    def as_delta(self, form: AssistantForm) -> dict[str, Any]:
+        """As a part of a stream in OpenAI's shape. Where text is all that can come, it is there, if only as ""."""
+        calls = [{"index": call.index} | call.as_json() for call in self.tool_calls]
+        content = {"content": self.content} if self.content or form == AssistantForm() else {}
+        return content | self._more() | ({"tool_calls": calls} if calls else {})
 
-class AssistantForm(NamedTuple):
-    """How an assistant writes. calls: "none", "hermes", "llama3_json", or "json", which a grammar has forced."""
-
-    calls: str = "none"
-    thinks: bool = False
-    is_thinking: bool = False  # the prompt has opened the reasoning
-    names: Collection[str] = ()  # of the tools: other JSON is no call where no tag says so
+    def _more(self) -> dict[str, str]:
+        return {"reasoning_content": self.reasoning} if self.reasoning else {}
 
 
 def find_form(tokenizer: Any | None, tool_call_parser: str = "auto", reasoning_parser: str = "auto") -> AssistantForm:
@@ -107,6 +112,8 @@ class AssistantParser:
 
     def feed(self, text: str) -> AssistantDelta:
         """What a piece of the text brings."""
+        if self._form == AssistantForm():
+            return AssistantDelta(text)
         for character in text:
             self._state(character)
         calls = [ToolCall(i, *self._starts.get(i, NOT_FIRST), "".join(new)) for i, new in self._arguments.items()]
@@ -116,6 +123,8 @@ class AssistantParser:
 
     def finish(self, text: str = "") -> AssistantDelta:
         """What the last piece brings, and what was held back."""
+        if self._form == AssistantForm():
+            return AssistantDelta(text)
         for character in text:
             self._state(character)
         if self._state == self._open:
@@ -124,7 +133,7 @@ class AssistantParser:
             self._reasoning.append(self._held)
         elif self._state == self._close:  # only its end tag is missing
             self._accept()
-        elif self._is_hermes or not self.num_calls or self._state != self._wait:
+        elif not self._is_forced and (self._is_hermes or not self.num_calls or self._state != self._wait):
             for each in (*self._raw, *self._held):
                 self._say(each)
             self._content += [] if self._is_behind_tag else self._space

@@ -77,7 +77,7 @@ class ChatTemplateRenderer:
         for name, value in flags.items():
             if not isinstance(value, bool):
                 raise ChatTemplateError(f"{name} must be True or False, got {shown(value)}")
-        given = check_messages(messages)
+        given, tools = check_messages(messages), as_schemas(tools)
         template = self._find_template(chat_template, tools)
         if continue_final_message:
             if add_generation_prompt:
@@ -93,7 +93,7 @@ class ChatTemplateRenderer:
                     **self._tokenizer.special_tokens_map,  # type: ignore[union-attr]
                     **variables,
                     "messages": given,
-                    "tools": None if tools is None else [_as_schema(tool) for tool in tools],
+                    "tools": tools,
                     "documents": documents,
                     "add_generation_prompt": add_generation_prompt,
                 },
@@ -114,8 +114,6 @@ class ChatTemplateRenderer:
             raise TokenizerMissingError("the checkpoint has no chat template: use generate()")
         if chat_template is not None and not isinstance(chat_template, str):
             raise ChatTemplateError(f"chat_template must be None or a string, got {shown(chat_template)}")
-        if tools is not None and not isinstance(tools, list | tuple):
-            raise ChatTemplateError(f"tools must be None or a list, got {shown(tools)}")
         try:
             return str(tokenizer.get_chat_template(chat_template, tools))
         except ValueError as error:
@@ -221,8 +219,23 @@ def check_messages(messages: object) -> list[dict[str, Any]]:
         reasoning = next((copy[name] for name in ("reasoning_content", "thinking", "reasoning") if name in copy), None)
         if reasoning is not None:  # templates look under either name
             copy = {"thinking": reasoning, **copy, "reasoning_content": reasoning}
+        if isinstance(copy.get("tool_calls"), list | tuple):
+            copy["tool_calls"] = [_for_template(call) for call in copy["tool_calls"]]
         copies.append(copy)
     return copies
+
+
+def is_of_tools(message: Mapping[str, Any]) -> bool:
+    """Whether it calls tools or answers a call."""
+    return message.get("role") == "tool" or bool(message.get("tool_calls"))
+
+
+def _for_template(call: Any) -> Any:
+    """A call, its arguments as an object: OpenAI's messages have them as text, and templates write JSON of them."""
+    with suppress(TypeError, KeyError, AttributeError, ValueError):
+        arguments = json.loads(call["function"]["arguments"] or "{}")
+        return {**call, "function": {**call["function"], "arguments": arguments}}
+    return call
 
 
 def _to_json(question: dict[str, Any]) -> bytes:
@@ -238,6 +251,13 @@ def _to_json(question: dict[str, Any]) -> bytes:
         return json.dumps(question, ensure_ascii=False, default=default).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ChatTemplateError(f"messages, tools and variables must be JSON: {str(error)[:200]}") from error
+
+
+def as_schemas(tools: Any) -> list[Any] | None:
+    """Tools as a template knows them. Raises ChatTemplateError for what is no list of JSON schemas and functions."""
+    if tools is not None and not isinstance(tools, list | tuple):
+        raise ChatTemplateError(f"tools must be None or a list, got {shown(tools)}")
+    return None if tools is None else [_as_schema(tool) for tool in tools]
 
 
 def _as_schema(tool: Any) -> Any:

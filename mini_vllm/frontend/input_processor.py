@@ -10,17 +10,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from mini_vllm.config import EngineConfig
 from mini_vllm.errors import (
     EmptyPromptError,
+    InvalidParameterError,
     InvalidPromptError,
     PromptTooLongError,
     TokenizerMissingError,
     UnknownParameterError,
     shown,
 )
-from mini_vllm.frontend.chat_template import ChatTemplateRenderer
+from mini_vllm.frontend.assistant_parser import THINK, AssistantForm, find_form
+from mini_vllm.frontend.chat_template import ChatTemplateRenderer, is_of_tools
 from mini_vllm.frontend.prompts import TextBound, as_prompt, check_params, check_request_id, check_text, check_token_ids
 from mini_vllm.frontend.tokenizer import HFTokenizer, Tokenizer
+from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
 from mini_vllm.models.config_fields import SAMPLING_FIELDS
 from mini_vllm.params import SamplingParams
@@ -46,11 +50,11 @@ class ModelLimits(NamedTuple):
 
 
 class InputProcessor:
-    """Reads prompts for one model. model: as in EngineConfig. seed: from which requests without a seed get theirs."""
+    """Reads prompts for one model."""
 
-    def __init__(self, model: str, seed: int, limits: ModelLimits) -> None:
-        path = resolve_model(model)
-        self.model = model
+    def __init__(self, config: EngineConfig, limits: ModelLimits) -> None:
+        path = resolve_model(config.model)
+        self.model = config.model
         self.limits = limits
         self.tokenizer = load_tokenizer(path)
         self.text_reader: Tokenizer | None = None if self.tokenizer is None else HFTokenizer(self.tokenizer)
@@ -58,7 +62,8 @@ class InputProcessor:
         self.eos_token_ids = find_eos_token_ids(self.generation_config, load_hf_config(path), self.tokenizer)
         self._text_bound = TextBound(self.tokenizer)
         self._chat_templates = ChatTemplateRenderer(self.tokenizer)
-        self._seeds = random.Random(seed)
+        self.assistant_form = find_form(self.tokenizer, config.tool_call_parser, config.reasoning_parser)
+        self._seeds = random.Random(config.seed)
 
     def process(
         self,
@@ -129,9 +134,23 @@ class InputProcessor:
     def apply_chat_template(self, messages: Sequence[Message], **template_options: Any) -> list[int]:
         """Token ids of a conversation, ready for the assistant's turn. template_options: see ChatTemplateRenderer.
 
-        Raises a ChatTemplateError.
+        Raises a ChatTemplateError, and InvalidParameterError for tools if the template knows none.
         """
-        return self.tokenize(self._chat_templates.render(messages, **template_options), add_special_tokens=False)
+        text = self._chat_templates.render(messages, **template_options)
+        name = "tools" if template_options.get("tools") else "messages"
+        template = template_options.get("chat_template") or self.tokenizer.chat_template  # type: ignore[union-attr]
+        if "tool" not in str(template) and (name == "tools" or any(map(is_of_tools, messages))):
+            raise InvalidParameterError(f"chat: {name} cannot be used: the chat template of {self.model} has no tools")
+        return self.tokenize(text, add_special_tokens=False)
+
+    def form_of(self, prompt: Sequence[int], use: ToolUse, params: SamplingParams) -> AssistantForm:
+        """How the answer to a chat is written."""
+        if use.forced_schema() is not None:
+            return AssistantForm("json")
+        calls = self.assistant_form.calls if use.may_call else "none"
+        may_think = self.assistant_form.thinks and params.structured is None  # a grammar knows no reasoning
+        is_thinking = may_think and self.detokenize(prompt[-8:]).rstrip().endswith(THINK)
+        return self.assistant_form._replace(calls=calls, is_thinking=is_thinking, names=use.names)
 
     def default_sampling_params(self, **others: Any) -> SamplingParams:
         """What the checkpoint's generation_config.json asks for, as vLLM reads it; others go before it."""

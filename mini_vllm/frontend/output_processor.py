@@ -10,7 +10,7 @@ Source: vllm/v1/engine/output_processor.py, vllm/v1/engine/detokenizer.py.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mini_vllm.errors import RequestFailedError
 from mini_vllm.frontend.tokenizer import Tokenizer
@@ -33,6 +33,7 @@ class CompletionOutput:
     logprobs: list[dict[int, Logprob]] | None  # one per token, if asked for
     error: RequestFailedError | None = None  # why, if the reason is "error"
     stop_reason: str | int | None = None  # which stop string or which of stop_token_ids, if one of them ended it
+    message: dict[str, Any] | None = None  # of LLM.chat: content, tool_calls and reasoning_content, as OpenAI has them
 
 
 @dataclass(frozen=True, slots=True)

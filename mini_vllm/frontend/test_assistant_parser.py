@@ -84,7 +84,8 @@ CASES: list[tuple[AssistantForm, str, str, str, list[tuple[str, str]]]] = [
     (FORCED, f"[{F},\n {F}]", "", "", [("f", '{"a": 1}')] * 2),
     (FORCED, '[{"name": "f", "arguments": {"a": [1, {"b', "", "", [("f", '{"a": [1, {"b')]),
     (FORCED, '[{"name": "f", "arguments": {}  ', "", "", [("f", "{}")]),
-    (FORCED, '[{"na', '[{"na', "", []),
+    (FORCED, f'[{F}, {{"na', "", "", [("f", '{"a": 1}')]),
+    (FORCED, '[{"na', "", "", []),
 ]  # fmt: skip
 
 

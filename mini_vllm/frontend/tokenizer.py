@@ -4,6 +4,7 @@ A decoder of single tokens would say U+FFFD for a part of a character; the bytes
 Source: bytes_to_unicode of GPT-2 for byte-level BPE, the byte fallback of SentencePiece; vllm's decoded_token.
 """
 
+import codecs
 import json
 import re
 from collections.abc import Sequence
@@ -70,6 +71,48 @@ class HFTokenizer:
                 return bytes([int(match[1], 16)])
             return str(piece).replace(SPACE, " ").encode(errors="replace")
         return self.decode([token_id], skip_special_tokens=False).encode(errors="replace")
+
+
+class TokenNames:
+    """How tokens are shown. Without a tokenizer none has a text."""
+
+    def __init__(self, tokenizer: Tokenizer | None) -> None:
+        self._tokenizer = tokenizer
+
+    def all_bytes(self, token_id: int) -> bytes:
+        """All that it stands for, a special token for its name."""
+        return b"" if self._tokenizer is None else self._tokenizer.token_bytes(token_id)
+
+    def shown_bytes(self, token_id: int) -> bytes:
+        """What it adds to a text: nothing, if it is a special token."""
+        is_hidden = self._tokenizer is None or self._tokenizer.is_special(token_id)
+        return b"" if is_hidden else self.all_bytes(token_id)
+
+    def text(self, token_id: int) -> str:
+        """A name that no other token has: of a part of a character, the bytes. OpenAI writes them so, too."""
+        data = self.all_bytes(token_id)
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
+
+    def text_of(self, token_ids: Sequence[int]) -> str:
+        """Tokens as text."""
+        return b"".join(map(self.shown_bytes, token_ids)).decode(errors="replace")
+
+
+class TextOffset:
+    """Where in a text each token begins, in characters. A part of a character begins where its character does."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._num_characters = 0
+
+    def before(self, data: bytes) -> int:
+        """Where a token of these bytes begins. Call it for each token in turn."""
+        at = self._num_characters
+        self._num_characters += len(self._decoder.decode(data))
+        return at
 
 
 def kinds_of_decoder(tokenizer: Any) -> tuple[bool, bool]:

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from mini_vllm.errors import UnsupportedModelError, shown
+from mini_vllm.errors import InvalidParameterError, UnsupportedModelError, shown
+from mini_vllm.models.compressed_tensors import read_quantization_config
 from mini_vllm.models.config_fields import MODEL_TYPES
 from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.models.llama import LlamaForCausalLM
@@ -38,9 +39,11 @@ def load_model(
 ) -> DecoderModel:
     """The checkpoint's model, its weights in dtype on device; of layers that are cut, the part of this shard.
 
-    quantization: "int8" quantises the weights of linear layers as they are loaded, one layer at a time.
+    quantization: "int8" quantises the weights of linear layers as they are loaded, one layer at a time. Weights that
+    are stored quantised (compressed_tensors.py) are read as they are.
 
-    Errors, all of them before memory is taken: UnsupportedModelError; InvalidParameterError for heads that cannot be
+    Errors, all of them before memory is taken: UnsupportedModelError; InvalidParameterError for a quantization of
+    weights that are stored quantised; InvalidParameterError for heads that cannot be
     shared out among the shards; WeightsMismatchError when model and checkpoint do not have exactly the same tensors;
     the errors of Checkpoint.
     """
@@ -53,8 +56,11 @@ def load_model(
             f"architectures {shown(architectures)} contradicts model_type {hf_config.model_type!r}, "
             f"which is {MODEL_TYPES[hf_config.model_type]}"
         )
+    stored = read_quantization_config(path / "config.json", getattr(hf_config, "quantization_config", None))
+    if stored and quantization:
+        raise InvalidParameterError(f"quantization {quantization!r}: {path} stores its weights as {stored} already")
     for place in (torch.device("meta"), device):  # the meta device has shapes and no memory: what is wrong shows there
         checkpoint = Checkpoint(path, headers_only=place.type == "meta")
-        model = model_class(hf_config, WeightLoader(checkpoint, dtype, place, shard, quantization=quantization))
+        model = model_class(hf_config, WeightLoader(checkpoint, dtype, place, shard, "", quantization, stored))
         checkpoint.finish()
     return model.eval()

@@ -108,7 +108,7 @@ ONLY: Mapping[str, tuple[Any, ...]] = {
     "is_causal": (True,),
     "is_encoder_decoder": (False,),
     **dict.fromkeys(("dtype", "torch_dtype"), (None, "float32", "bfloat16", "float16")),
-    **dict.fromkeys(("quantization_config", "compression_config", "fusion_config", "transformers_weights"), (None,)),
+    **dict.fromkeys(("compression_config", "fusion_config", "transformers_weights"), (None,)),
     **dict.fromkeys(("text_config", "decoder", "generator", "text_encoder", "per_layer_config"), (None,)),
     **dict.fromkeys(("attention_chunk_size", "kv_sharing_modes"), (None,)),
 }

@@ -55,7 +55,7 @@ class DecoderModel(nn.Module, ABC):
 
     Built by `load_model`, with weights: there is no such thing as an instance without them. num_heads and
     num_kv_heads are those of this shard, as its KV cache needs them. attention_specs says how each layer attends, which
-    PagedAttention needs to plan a step.
+    PagedAttention needs to plan a step. quantization: what linear weights are or were, "int8" or "float8", or None.
     """
 
     def __init__(self, config: Any, loader: WeightLoader) -> None:
@@ -77,6 +77,8 @@ class DecoderModel(nn.Module, ABC):
         if layer_types is not None and len(layer_types) != self.num_layers:
             raise UnsupportedModelError(f"layer_types has {len(layer_types)} entries for {self.num_layers} layers")
         self.attention_shape = AttentionShape(self.hidden_size, num_heads, num_kv_heads, self.head_dim)
+
+        self.quantization = str(loader.stored) if loader.stored else loader.quantization
 
         body = loader.at("model")
         self.rotary = RotaryEmbedding(config, self.head_dim, loader.device)

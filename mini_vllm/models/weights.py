@@ -6,7 +6,7 @@ layer is cut among several processes, each takes its part of every tensor (shard
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from mini_vllm.errors import CheckpointNotFoundError, CorruptCheckpointError, WeightsMismatchError, shown
 from mini_vllm.models.checkpoint import INDEX_FILE, bare, weight_files
+from mini_vllm.models.compressed_tensors import StoredWeights
 from mini_vllm.models.shard import WHOLE, Shard
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
@@ -55,18 +56,24 @@ class Checkpoint:
     def __contains__(self, name: str) -> bool:
         return name in self._source
 
-    def take(self, name: str, shape: tuple[int, ...] | None = None, part: tuple[slice, ...] = ()) -> Tensor:
+    def take(
+        self,
+        name: str,
+        shape: tuple[int, ...] | None = None,
+        part: tuple[slice, ...] = (),
+        dtypes: Collection[str] = tuple(DTYPES),
+    ) -> Tensor:
         """The tensor of that name, on the CPU in the dtype of the file; a view of the mapped file, to copy from.
 
         part: the slices of its leading dimensions to read, all else is left on the disk; shape is that of the whole.
-        The tensor counts as taken even so. A name that is missing, or has another shape or no plain dtype, is noted for
+        The tensor counts as taken even so. A name that is missing, or has another shape or dtype, is noted for
         finish(), and a stand-in of the right shape that takes no memory is returned. Errors: WeightsMismatchError when
         the name was taken before, and when too many are wrong.
         """
         if name in self._taken:
             raise WeightsMismatchError(f"{self.path}: {name} is taken a second time")
         self._taken.add(name)
-        problem = self._find_problem(name, shape)
+        problem = self._find_problem(name, shape, dtypes)
         if problem is None and not self.headers_only:
             return _read(self._source[name], name, part, self.path)
         self._problems += [problem] if problem else []
@@ -74,7 +81,7 @@ class Checkpoint:
             self._refuse(self._problems)
         return torch.zeros(()).expand(shape or ())[part]
 
-    def _find_problem(self, name: str, shape: tuple[int, ...] | None) -> str | None:
+    def _find_problem(self, name: str, shape: tuple[int, ...] | None, dtypes: Collection[str]) -> str | None:
         """What the header says against the tensor, in words."""
         if name not in self._source:
             return f"missing {name}"
@@ -82,7 +89,7 @@ class Checkpoint:
         found, dtype = tuple(header.get_shape()), header.get_dtype()
         if shape is not None and found != shape:
             return f"{name} has shape {shown(found)}, expected {shape}"
-        return None if dtype in DTYPES else f"{name} has dtype {dtype}, supported are {', '.join(DTYPES)}"
+        return None if dtype in dtypes else f"{name} has dtype {dtype}, supported are {', '.join(dtypes)}"
 
     def ignore(self, suffix: str) -> None:
         """Count the tensors whose name ends so as taken: what old checkpoints hold and no model needs."""
@@ -121,7 +128,8 @@ def _read(handle: Any, name: str, part: tuple[slice, ...], path: Path) -> Tensor
 class WeightLoader:
     """A checkpoint as one layer sees it: the prefix of its names, and the dtype and device its parameters live in.
 
-    shard: which part of a layer that is cut this process holds. quantization: what linear layers make of a weight.
+    shard: which part of a layer that is cut this process holds. quantization: what linear layers make of a weight that
+    is stored as it is; stored: how weights are stored that are not.
     """
 
     checkpoint: Checkpoint
@@ -130,14 +138,23 @@ class WeightLoader:
     shard: Shard = WHOLE
     prefix: str = ""
     quantization: str | None = None
+    stored: StoredWeights | None = None
 
     def at(self, name: str) -> "WeightLoader":
         """The loader of a part: `at("layers.0")` finds "weight" as "layers.0.weight"."""
         return replace(self, prefix=f"{self.prefix}{name}.")
 
-    def load(self, parts: Mapping[str, tuple[int, ...]], cut: int | None = None) -> nn.Parameter:
+    def load(
+        self,
+        parts: Mapping[str, tuple[int, ...]],
+        cut: int | None = None,
+        *,
+        dtype: torch.dtype | None = None,
+        dtypes: Collection[str] = tuple(DTYPES),
+    ) -> nn.Parameter:
         """One parameter made of the named tensors, stacked along dimension 0 in the order given.
 
+        dtype: of the parameter, if it is not the loader's. dtypes: what the tensors may have in the file.
         cut: the dimension in which each of them is cut, to load this shard's part of each; None for the whole. A part
         is copied straight from the file into its rows: at no time is there a second copy of the model. Errors:
         InvalidParameterError for a tensor that cannot be cut into equal parts.
@@ -151,7 +168,27 @@ class WeightLoader:
             is_cut = cut is not None and self.shard.size > 1
             slices.append(tuple(slice(each.start, each.stop) for each in whole) if is_cut else ())
         rows = [shape[0] for shape in own_shapes]
-        stacked = torch.empty(sum(rows), *own_shapes[0][1:], dtype=self.dtype, device=self.device)
+        stacked = torch.empty(sum(rows), *own_shapes[0][1:], dtype=dtype or self.dtype, device=self.device)
         for (name, shape), part, target in zip(parts.items(), slices, torch.split(stacked, rows), strict=True):
-            target.copy_(self.checkpoint.take(self.prefix + name, shape, part))
+            target.copy_(self.checkpoint.take(self.prefix + name, shape, part, dtypes))
         return nn.Parameter(stacked, requires_grad=False)
+
+    def load_stored(
+        self, parts: Mapping[str, tuple[int, ...]], cut: int | None = None
+    ) -> tuple[nn.Parameter, Tensor] | None:
+        """Weights [N, K] that are stored quantised, and their scale [N, 1] float32; None if they are stored plainly.
+
+        int8 stays so; float8, in which no CPU computes, is given in the loader's dtype.
+        """
+        scales = {f"{name}_scale": shape for name, shape in parts.items()}
+        if self.stored is None or not any(self.prefix + name in self.checkpoint for name in scales):
+            return None
+        dtype = torch.int8 if self.stored.dtype == "I8" else self.dtype
+        weight = self.load(parts, cut, dtype=dtype, dtypes=(self.stored.dtype,))
+        if self.stored.is_per_channel:
+            shapes = {name: (shape[0], 1) for name, shape in scales.items()}
+            return weight, self.load(shapes, 0 if cut == 0 else None, dtype=torch.float32)
+        scale = self.load(dict.fromkeys(scales, (1,)), dtype=torch.float32)
+        rows = [shape[0] * len(weight) // sum(each[0] for each in parts.values()) for shape in parts.values()]
+        repeats = torch.tensor(rows, device=self.device)
+        return weight, scale.repeat_interleave(repeats, output_size=len(weight))[:, None]

@@ -3,14 +3,14 @@
 Source: OpenAI's API reference; serving_chat.py and serving_completion.py in vllm/entrypoints/openai.
 """
 
-import codecs
 from collections.abc import Iterable
 from typing import Any
 
 import orjson
 
+from mini_vllm.frontend.assistant_parser import AssistantForm, AssistantParser
 from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
-from mini_vllm.frontend.tokenizer import Tokenizer
+from mini_vllm.frontend.tokenizer import TextOffset, Tokenizer, TokenNames
 from mini_vllm.serving.protocol import ChatCompletionRequest, CompletionRequest, SharedRequest
 from mini_vllm.step import Logprob
 
@@ -77,8 +77,8 @@ class Answer:
         }
 
     def _choice(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
-        """A choice of a whole answer."""
-        raise NotImplementedError
+        """A choice of a whole answer: as of a chunk that has all."""
+        return self._part(prompt, output, choice)
 
     def _part(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
         """A choice of a chunk."""
@@ -91,27 +91,27 @@ class ChatAnswer(Answer):
     kind, chunk_kind = "chat.completion", "chat.completion.chunk"
     prompt_field = "messages"
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, form: AssistantForm, *args: Any) -> None:
         super().__init__(*args)
         asked: ChatCompletionRequest = args[3]
         self._num_top = asked.top_logprobs or 0
-        self._has_begun: set[int] = set()
+        self._form = form
+        self._parsers: dict[int, AssistantParser] = {}  # by choice
 
     def _choice(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
-        message = {"role": "assistant", "content": choice.text, "refusal": None}
-        return self._around({"message": message}, choice)
+        parser = AssistantParser(self._form)
+        message = parser.finish(choice.text).as_message() | {"refusal": None}
+        return self._around({"message": message}, parser, choice)
 
     def _part(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
-        delta: Json = {"content": choice.text}
-        if choice.index not in self._has_begun:
-            self._has_begun.add(choice.index)
-            delta = {"role": "assistant"} | delta
-        return self._around({"delta": delta}, choice)
+        delta: Json = {} if choice.index in self._parsers else {"role": "assistant"}
+        parser = self._parsers.setdefault(choice.index, AssistantParser(self._form))
+        new = parser.feed(choice.text) if choice.finish_reason is None else parser.finish(choice.text)
+        return self._around({"delta": delta | new.as_delta(self._form)}, parser, choice)
 
-    def _around(self, text: Json, choice: CompletionOutput) -> Json:
-        return (
-            {"index": choice.index} | text | {"logprobs": self._logprobs(choice), "finish_reason": choice.finish_reason}
-        )
+    def _around(self, text: Json, parser: AssistantParser, choice: CompletionOutput) -> Json:
+        reason = "tool_calls" if parser.num_calls and choice.finish_reason == "stop" else choice.finish_reason
+        return {"index": choice.index} | text | {"logprobs": self._logprobs(choice), "finish_reason": reason}
 
     def _logprobs(self, choice: CompletionOutput) -> Json | None:
         if choice.logprobs is None:
@@ -149,9 +149,6 @@ class CompletionAnswer(Answer):
         self._asked: CompletionRequest = args[3]
         self._offsets: dict[int, TextOffset] = {}  # by index, in the text so far
 
-    def _choice(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
-        return self._part(prompt, output, choice)
-
     def _part(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
         index = prompt * (self._asked.n or 1) + choice.index
         token_ids, logprobs, text = list(choice.token_ids), list(choice.logprobs or ()), choice.text
@@ -163,7 +160,7 @@ class CompletionAnswer(Answer):
         entries: list[dict[int, Logprob] | None] = list(known)
         if is_first and self._asked.echo:
             ids = [*output.prompt_token_ids, *token_ids]
-            text = self._names.text_of(output) + text
+            text = (output.prompt or self._names.text_of(output.prompt_token_ids)) + text
             entries = [*(output.prompt_logprobs or [None] * len(output.prompt_token_ids)), *known]
         return {
             "index": index,
@@ -172,7 +169,7 @@ class CompletionAnswer(Answer):
             "finish_reason": choice.finish_reason,
         }
 
-    def _logprobs(self, token_ids: list[int], entries: list[dict[int, Logprob] | None], offset: "TextOffset") -> Json:
+    def _logprobs(self, token_ids: list[int], entries: list[dict[int, Logprob] | None], offset: TextOffset) -> Json:
         num_top = self._asked.logprobs or 0
         names: list[str] = []
         found: list[float | None] = []
@@ -189,50 +186,6 @@ class CompletionAnswer(Answer):
             found.append(finite(logprobs[token_id]))
             top.append({self._names.text(each): finite(logprobs[each]) for each in dict.fromkeys([*best, token_id])})
         return {"tokens": names, "token_logprobs": found, "top_logprobs": top, "text_offset": offsets}
-
-
-class TokenNames:
-    """How tokens are shown. Without a tokenizer none has a text."""
-
-    def __init__(self, tokenizer: Tokenizer | None) -> None:
-        self._tokenizer = tokenizer
-
-    def all_bytes(self, token_id: int) -> bytes:
-        """All that it stands for, a special token for its name."""
-        return b"" if self._tokenizer is None else self._tokenizer.token_bytes(token_id)
-
-    def shown_bytes(self, token_id: int) -> bytes:
-        """What it adds to a text: nothing, if it is a special token."""
-        is_hidden = self._tokenizer is None or self._tokenizer.is_special(token_id)
-        return b"" if is_hidden else self.all_bytes(token_id)
-
-    def text(self, token_id: int) -> str:
-        """A name that no other token has: of a part of a character, the bytes. OpenAI writes them so, too."""
-        data = self.all_bytes(token_id)
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
-
-    def text_of(self, output: RequestOutput) -> str:
-        """The prompt as text."""
-        if output.prompt is not None:
-            return output.prompt
-        return b"".join(map(self.shown_bytes, output.prompt_token_ids)).decode(errors="replace")
-
-
-class TextOffset:
-    """Where in a text each token begins, in characters. A part of a character begins where its character does."""
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._num_characters = 0
-
-    def before(self, data: bytes) -> int:
-        """Where a token of these bytes begins. Call it for each token in turn."""
-        at = self._num_characters
-        self._num_characters += len(self._decoder.decode(data))
-        return at
 
 
 def finite(logprob: Logprob) -> float:

@@ -33,10 +33,10 @@ from mini_vllm.errors import (
     shown,
 )
 from mini_vllm.frontend.output_processor import RequestOutput
-from mini_vllm.frontend.tokenizer import Tokenizer
+from mini_vllm.frontend.tokenizer import Tokenizer, TokenNames
 from mini_vllm.params import SamplingParams
 from mini_vllm.serving import live
-from mini_vllm.serving.answers import Answer, ChatAnswer, CompletionAnswer, TokenNames, event
+from mini_vllm.serving.answers import Answer, ChatAnswer, CompletionAnswer, event
 from mini_vllm.serving.async_engine import AsyncEngine, QueueFullError, QueueTimeoutError, RequestTimeoutError
 from mini_vllm.serving.metrics import CONTENT_TYPE_LATEST
 from mini_vllm.serving.openapi import openapi_document
@@ -55,7 +55,6 @@ from mini_vllm.serving.protocol import (
 logger = logging.getLogger("mini_vllm")
 
 MAX_BODY_BYTES = 8 << 20
-OWN_FIELDS = ("logit_bias", "stop_token_ids", "allowed_token_ids")  # besides the prompt, that hold token ids
 PUBLIC_PATHS = frozenset({"/", "/health"})  # that need no key; every other one does
 UNCOUNTED_PATHS = PUBLIC_PATHS | {"/engine/steps"}  # whose requests hold up no shutdown
 SUFFIX = ":mini-vllm-async"  # of the model's name in answers
@@ -293,13 +292,14 @@ class Server:
         """Answer a conversation, in a piece or as a stream of events."""
         asked: ChatCompletionRequest = await self._asked(request, ChatCompletionRequest)
         messages = [message.for_template() for message in asked.messages]
+        reader = self.engine.input_processor
         with refusals("messages"):
             self.engine.check_queue(asked.n or 1)  # before any work on a prompt that cannot be taken
-            prompt = await asyncio.to_thread(self.engine.input_processor.apply_chat_template, messages)
+            use = asked.tool_use
+            prompt = await asyncio.to_thread(reader.apply_chat_template, messages, tools=use.tools)
         params = self._sampling_params(asked, len(prompt), asked.asked_max_tokens, "messages")
-        return await self._respond(
-            ChatAnswer(*self._head("chatcmpl"), asked, self._tokenizer), [(prompt, params)], asked
-        )
+        answer = ChatAnswer(reader.form_of(prompt, use, params), *self._head("chatcmpl"), asked, self._tokenizer)
+        return await self._respond(answer, [(prompt, params)], asked)
 
     async def completions(self, request: HttpRequest) -> Response:
         """Complete texts or token ids, in a piece or as a stream of events."""
@@ -525,12 +525,9 @@ def to_api_error(error: Exception, param: str | None = None) -> ApiError:
         return ApiError(503, str(error), headers={"Retry-After": "1"})
     if isinstance(error, PromptTooLongError):
         return ApiError(400, str(error), param=param, code="context_length_exceeded")
-    if isinstance(error, InvalidParameterError):
-        name = str(error).partition(": ")[2].partition(" ")[0]
-        return ApiError(400, str(error), param=name if name.isidentifier() else param)
-    if isinstance(error, TokenIdOutOfRangeError):
-        found = re.search(r": (\w+) has token id", str(error))
-        return ApiError(400, str(error), param=found[1] if found and found[1] in OWN_FIELDS else param)
+    if isinstance(error, InvalidParameterError | TokenIdOutOfRangeError):
+        found = re.search(r": (\w[\w.\[\]]*) ", str(error))  # prompt is the engine's name for what the client has sent
+        return ApiError(400, str(error), param=found[1] if found and found[1] != "prompt" else param)
     if isinstance(error, RequestRefusedError):
         return ApiError(400, str(error), param=param)
     if not isinstance(error, RequestFailedError):

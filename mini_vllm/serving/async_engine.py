@@ -272,4 +272,4 @@ def make_input_processor(config: EngineConfig) -> "InputProcessor":
     """One that does not know the model's limits yet. Its import takes seconds, in which the engine loads the model."""
     from mini_vllm.frontend.input_processor import InputProcessor, ModelLimits
 
-    return InputProcessor(config.model, config.seed, ModelLimits(0, 0, 0))
+    return InputProcessor(config, ModelLimits(0, 0, 0))

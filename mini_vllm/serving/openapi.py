@@ -24,6 +24,11 @@ def an_object(**properties: Json) -> Json:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
+def and_perhaps(schema: Json, **properties: Json) -> Json:
+    """An object that may have these, too."""
+    return schema | {"properties": schema["properties"] | properties}
+
+
 def a_list(of: Json) -> Json:
     """An array of these."""
     return {"type": "array", "items": of}
@@ -40,7 +45,7 @@ def ref(name: str) -> Json:
 
 
 TOKEN: Json = {"token": TEXT, "logprob": {"type": "number", "maximum": 0}, "bytes": a_list(INTEGER)}
-FINISH_REASON = {"type": "string", "enum": ["stop", "length", "abort"]}
+FINISH_REASON = {"type": "string", "enum": ["stop", "length", "tool_calls", "abort"]}
 CHAT_CHOICE: Json = {
     "index": INTEGER,
     "logprobs": or_null(
@@ -66,8 +71,18 @@ COMPLETION_CHOICE = an_object(
 
 def a_chunk(choice: Json) -> Json:
     """A chunk of a stream. It has a usage if the usage was asked for: null, and in the last chunk the figures."""
-    chunk = an_object(**ANSWER, choices=a_list(choice))
-    return chunk | {"properties": chunk["properties"] | {"usage": or_null(ref("Usage"))}}
+    return and_perhaps(an_object(**ANSWER, choices=a_list(choice)), usage=or_null(ref("Usage")))
+
+
+MESSAGE = and_perhaps(
+    an_object(role={"const": "assistant"}, content=or_null(TEXT), refusal={"type": "null"}),
+    **{"tool_calls": a_list(ref("MessageToolCall")), "reasoning_content": TEXT},
+)
+PART_OF_A_CALL = and_perhaps(
+    an_object(index=INTEGER, function=and_perhaps(an_object(arguments=TEXT), name=TEXT)),
+    **{"id": TEXT, "type": {"const": "function"}},
+)
+DELTA = and_perhaps(an_object(), role=TEXT, content=TEXT, reasoning_content=TEXT, tool_calls=a_list(PART_OF_A_CALL))
 
 
 SCHEMAS: Json = {
@@ -82,17 +97,9 @@ SCHEMAS: Json = {
     "Models": an_object(object={"const": "list"}, data=a_list(ref("Model"))),
     "Health": an_object(status=TEXT),
     "ChatCompletion": an_object(
-        **ANSWER,
-        choices=a_list(
-            an_object(
-                message=an_object(role={"const": "assistant"}, content=TEXT, refusal={"type": "null"}), **CHAT_CHOICE
-            )
-        ),
-        usage=ref("Usage"),
+        **ANSWER, choices=a_list(an_object(message=MESSAGE, **CHAT_CHOICE)), usage=ref("Usage")
     ),
-    "ChatCompletionChunk": a_chunk(
-        an_object(delta=an_object(content=TEXT) | {"properties": {"content": TEXT, "role": TEXT}}, **CHAT_CHOICE)
-    ),
+    "ChatCompletionChunk": a_chunk(an_object(delta=DELTA, **CHAT_CHOICE)),
     "Completion": an_object(**ANSWER, choices=a_list(COMPLETION_CHOICE), usage=ref("Usage")),
     "CompletionChunk": a_chunk(COMPLETION_CHOICE),
     "Tokens": an_object(count=INTEGER, max_model_len=INTEGER, tokens=a_list(INTEGER))

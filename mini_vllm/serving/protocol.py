@@ -4,11 +4,13 @@ Requests are strict: a field that is not here, true for 1, or a value beyond its
 Source: OpenAI's API reference; vllm/entrypoints/openai/protocol.py for the fields that OpenAI does not have.
 """
 
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mini_vllm.errors import InvalidParameterError, shown
+from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.params import SamplingParams, StructuredOutputs
 
 ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -16,9 +18,8 @@ ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_l
 
 # Fields of OpenAI's API that are taken as null, and refused by name as anything else.
 NOT_HERE = frozenset(
-    "annotations audio best_of function_call functions metadata modalities parallel_tool_calls prediction "
-    "reasoning_effort refusal service_tier store suffix tool_calls tool_choice tools verbosity "
-    "web_search_options".split()
+    "annotations audio best_of function_call functions metadata modalities prediction reasoning_effort refusal "
+    "service_tier store suffix verbosity web_search_options".split()
 )
 
 
@@ -180,10 +181,14 @@ class SharedRequest(ModelRequest):
         return options
 
     def form(self) -> tuple[str, dict[str, Any]] | None:
-        """The field that says which form the text has to have, and StructuredOutputs' options. None: any form.
+        """The field that says which form the text has to have. None: any form. Raises ApiError if there are several."""
+        found = self.forms()
+        if len(found) > 1:
+            raise ApiError(400, f"{' and '.join(found)} cannot be combined", param=[*found][1])
+        return next(iter(found.items()), None)
 
-        Raises ApiError if there are several, or a json_schema is missing or has no use.
-        """
+    def forms(self) -> dict[str, dict[str, Any]]:
+        """StructuredOutputs' options by the field that has them. Raises ApiError for a json_schema of no use."""
         found: dict[str, dict[str, Any]] = {}
         asked = self.response_format
         if asked is not None and (asked.type == "json_schema") != (asked.json_schema is not None):
@@ -198,9 +203,7 @@ class SharedRequest(ModelRequest):
         for kind in ("json", "regex", "choice", "grammar"):
             if (value := getattr(self, f"guided_{kind}")) is not None:
                 found[f"guided_{kind}"] = {kind: value}
-        if len(found) > 1:
-            raise ApiError(400, f"{' and '.join(found)} cannot be combined", param=[*found][1])
-        return next(iter(found.items()), None)
+        return found
 
     def request_options(self) -> dict[str, Any]:
         """What of the fields is an option of the request."""
@@ -215,25 +218,50 @@ class TextPart(Strict):
     text: str
 
 
+class CalledFunction(Strict):
+    """The function of a call. arguments: JSON."""
+
+    name: str
+    arguments: str
+
+
+class MessageToolCall(Strict):
+    """A call in a message of the assistant."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+    index: int | None = None
+    """Of a call that was put together from a stream."""
+
+
 class ChatMessage(Strict):
     """One message of a conversation; "developer" is OpenAI's newer word for "system"."""
 
-    role: Literal["system", "developer", "user", "assistant"]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[TextPart] | None = None
     name: str | None = None
+    tool_calls: list[MessageToolCall] | None = None
+    tool_call_id: str | None = None
+    """Of a message of a tool: which call it answers."""
+    reasoning_content: str | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> "ChatMessage":
         if self.role != "assistant" and not self.content and self.content != "":
             raise ValueError(f"content of the role {self.role} must be a text or parts")
+        if (self.tool_calls is not None or self.reasoning_content is not None) and self.role != "assistant":
+            raise ValueError(f"tool_calls and reasoning_content belong to the role assistant, not to {self.role}")
+        if (self.tool_call_id is not None) != (self.role == "tool"):
+            raise ValueError(f"tool_call_id belongs to the role tool, and the role is {self.role}")
         return self
 
     def for_template(self) -> dict[str, Any]:
         """As chat templates know messages."""
-        role = "system" if self.role == "developer" else self.role
         content = self.content
         text = "\n".join(part.text for part in content) if isinstance(content, list) else content or ""
-        return {"role": role, "content": text} | ({} if self.name is None else {"name": self.name})
+        role = "system" if self.role == "developer" else self.role
+        return self.model_dump(exclude_none=True) | {"role": role, "content": text}
 
 
 class ChatCompletionRequest(SharedRequest):
@@ -243,6 +271,19 @@ class ChatCompletionRequest(SharedRequest):
     """max_tokens is absent: what fits."""
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    """none, auto, required, or {"type": "function", "function": {"name": ...}}."""
+    parallel_tool_calls: bool | None = None
+
+    @cached_property
+    def tool_use(self) -> ToolUse:
+        """Raises InvalidParameterError for what are no tools."""
+        return ToolUse(self.tools, self.tool_choice, self.parallel_tool_calls)
+
+    def forms(self) -> dict[str, dict[str, Any]]:
+        schema = self.tool_use.forced_schema()
+        return super().forms() | ({} if schema is None else {"tools": {"json": schema}})
 
     def sampling_options(self) -> dict[str, Any]:
         options = super().sampling_options()

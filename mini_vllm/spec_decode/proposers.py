@@ -4,7 +4,7 @@ Both proposers are deterministic and look at each token of a request once. So wh
 length of the text, and the tokens of a request do not depend on them (worker/model_runner.py, accept).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -24,10 +24,17 @@ class Proposer(Protocol):
         """The request has ended."""
 
 
-def ngrams(token_ids: Sequence[int], end: int, min_n: int, max_n: int) -> Iterator[tuple[int, ...]]:
-    """The last n of the first `end` tokens, for each n from max_n down to min_n that there is."""
-    for n in range(min(max_n, end), min_n - 1, -1):
-        yield tuple(token_ids[end - n : end])
+def ngrams(token_ids: Sequence[int], end: int, min_n: int, max_n: int) -> list[int]:
+    """Names of the last n of the first `end` tokens, for each n from min_n up to max_n that there is.
+
+    A name is the tokens themselves, packed into one integer behind a 1: equal names mean equal tokens.
+    """
+    name, names = 1, []
+    for n in range(1, min(max_n, end) + 1):
+        name = name << 32 | token_ids[end - n]
+        if n >= min_n:
+            names.append(name)
+    return names
 
 
 class NgramProposer:
@@ -39,19 +46,19 @@ class NgramProposer:
 
     def __init__(self, min_n: int, max_n: int) -> None:
         self.min_n, self.max_n = min_n, max_n
-        self._places: dict[str, dict[tuple[int, ...], int]] = {}  # by request: where the token behind an n-gram stands
+        self._places: dict[str, dict[int, int]] = {}  # by request: where the token behind an n-gram stands
         self._num_seen: dict[str, int] = {}
 
     def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
-        name, token_ids = request.request_id, request.all_token_ids
-        places = self._places.setdefault(name, {})
-        for end in range(self._num_seen.get(name, 1), len(token_ids)):
-            for ngram in ngrams(token_ids, end, self.min_n, self.max_n):
-                places.setdefault(ngram, end)
-        self._num_seen[name] = len(token_ids)
-        for ngram in ngrams(token_ids, len(token_ids), self.min_n, self.max_n):
-            if place := places.get(ngram):
-                return token_ids[place : place + num_tokens]
+        request_id, token_ids = request.request_id, request.all_token_ids
+        places = self._places.setdefault(request_id, {})
+        for end in range(self._num_seen.get(request_id, 1), len(token_ids)):
+            for name in ngrams(token_ids, end, self.min_n, self.max_n):
+                places.setdefault(name, end)
+        self._num_seen[request_id] = len(token_ids)
+        for name in reversed(ngrams(token_ids, len(token_ids), self.min_n, self.max_n)):
+            if name in places:
+                return token_ids[places[name] : places[name] + num_tokens]
         return ()
 
     def forget(self, request: Request) -> None:
@@ -68,15 +75,15 @@ class SuffixProposer:
 
     def __init__(self, max_n: int) -> None:
         self.max_n = max_n
-        self._counts: dict[tuple[str | None, *tuple[int, ...]], dict[int, int]] = {}  # of what followed (salt, *n-gram)
+        self._counts: dict[tuple[str | None, int], dict[int, int]] = {}  # of what followed (salt, n-gram)
         self._num_seen: dict[str, int] = {}
 
     def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
         self._learn(request)
         tail, drafts, probability = request.all_token_ids[-self.max_n :], list[int](), 1.0
         while len(drafts) < num_tokens:
-            known = (self._counts.get((request.cache_salt, *ngram)) for ngram in ngrams(tail, len(tail), 1, self.max_n))
-            counts = next(filter(None, known), None)
+            names = reversed(ngrams(tail, len(tail), 1, self.max_n))
+            counts = next(filter(None, (self._counts.get((request.cache_salt, name)) for name in names)), None)
             if counts is None:
                 break
             token_id = max(counts, key=counts.__getitem__)
@@ -90,8 +97,8 @@ class SuffixProposer:
     def _learn(self, request: Request) -> None:
         token_ids = request.all_token_ids
         for end in range(self._num_seen.get(request.request_id, 1), len(token_ids)):
-            for ngram in ngrams(token_ids, end, 1, self.max_n):
-                counts = self._counts.setdefault((request.cache_salt, *ngram), {})
+            for name in ngrams(token_ids, end, 1, self.max_n):
+                counts = self._counts.setdefault((request.cache_salt, name), {})
                 counts[token_ids[end]] = counts.get(token_ids[end], 0) + 1
         self._num_seen[request.request_id] = len(token_ids)
         if len(self._counts) > MOST_NGRAMS:

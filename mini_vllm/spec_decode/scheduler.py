@@ -7,8 +7,8 @@ Source: Scheduler.schedule, update_from_output and update_draft_token_ids in vll
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, is_int, shown
@@ -18,6 +18,7 @@ from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
 from mini_vllm.spec_decode.proposers import NgramProposer, Pace, Proposer, SuffixProposer
 from mini_vllm.structured.scheduler import until_its_end
 
+RUNNING = RequestStatus.RUNNING  # at hand: to look a member of an enum up takes time
 PADDING = -1  # a draft that stands for none, and that no token equals
 WITH_LOOKAHEAD = ("draft_model", "eagle")  # their own K and V of drafts need slots
 METHODS = ("ngram", "suffix", *WITH_LOOKAHEAD)
@@ -27,19 +28,17 @@ METHODS = ("ngram", "suffix", *WITH_LOOKAHEAD)
 class SpeculationStats:
     """Counted once for each request and step that verifies drafts. Source: SpecDecodingStats of vLLM."""
 
+    num_accepted_tokens_per_pos: list[int]  # of the first drafts of each time, of the second ones, ...
     num_drafts: int = 0  # times that drafts were verified
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
-    num_accepted_tokens_per_pos: list[int] = field(default_factory=list)
 
     def record(self, num_drafts: int, num_accepted: int) -> None:
         self.num_drafts += 1
         self.num_draft_tokens += num_drafts
         self.num_accepted_tokens += num_accepted
-        per_pos = self.num_accepted_tokens_per_pos
-        per_pos += [0] * (num_accepted - len(per_pos))
         for i in range(num_accepted):
-            per_pos[i] += 1
+            self.num_accepted_tokens_per_pos[i] += 1
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -68,20 +67,17 @@ class SpeculativeScheduler(Scheduler):
             raise InvalidParameterError(f"speculative must be one of {METHODS}, got {shown(self.speculative)}")
         num_lookahead = k if self.speculative in WITH_LOOKAHEAD else 0
         self.num_draft_slots = int(self.speculative == "draft_model")  # rows of the draft model's batch, by request
-        if not is_int(k, 1) or budget <= max(num_lookahead, self.num_draft_slots):
-            raise InvalidParameterError(
-                f"num_speculative_tokens must be at least 1 and below max_num_batched_tokens {budget}, got {shown(k)}"
-            )
-        if not 1 <= self.prompt_lookup_min <= self.prompt_lookup_max:
-            limits = f"{self.prompt_lookup_min} and {self.prompt_lookup_max}"
-            raise InvalidParameterError(f"1 <= prompt_lookup_min <= prompt_lookup_max must hold, got {limits}")
+        longest = 1 if self.enable_chunked_prefill else min(self.max_model_len, self.num_slots)
+        if not is_int(k, 1) or budget < max(num_lookahead + 1, longest + self.num_draft_slots):
+            limit = f"at least 1 and small beside max_num_batched_tokens {budget} (longest chunk: {longest})"
+            raise InvalidParameterError(f"num_speculative_tokens must be {limit}, got {shown(k)}")
         self.kv_cache_manager.num_lookahead_tokens = num_lookahead
         self.proposer: Proposer | None = None  # None: drafts come by update_draft_token_ids() alone
         if self.speculative == "ngram":
             self.proposer = NgramProposer(self.prompt_lookup_min, self.prompt_lookup_max)
         elif self.speculative == "suffix":
             self.proposer = SuffixProposer(self.prompt_lookup_max)
-        self.speculation_stats = SpeculationStats()
+        self.speculation_stats = SpeculationStats([0] * k)
         self._drafts: dict[str, list[int]] = {}  # of running requests, until a step verifies them
         self._chunks: set[str] = set()  # requests whose last step did not catch up
         self._paces: dict[str, Pace] = {}  # of requests that have asked for drafts
@@ -92,16 +88,15 @@ class SpeculativeScheduler(Scheduler):
     def schedule(self) -> SchedulerOutput:
         """Decide the next step, and which drafts it verifies. Drafts that the budget has cut off are gone."""
         output = super().schedule()
+        waiting_drafts, chunks = self._drafts, self._chunks
+        chunks.difference_update(output.num_scheduled_tokens)
         for request, n in zip(output.scheduled_requests, output.num_scheduled_tokens.values(), strict=True):
-            request_id = request.request_id
-            num_drafts = request.num_computed_tokens + n - request.num_tokens
-            drafts = self._drafts.pop(request_id, None)
+            num_drafts = request.num_computed_tokens + n - len(request.all_token_ids)
+            drafts = waiting_drafts.pop(request.request_id, None)
             if num_drafts > 0:
-                output.drafts[request_id] = drafts[:num_drafts] if drafts else [PADDING] * num_drafts
-            if num_drafts < 0:
-                self._chunks.add(request_id)
-            else:
-                self._chunks.discard(request_id)
+                output.drafts[request.request_id] = drafts[:num_drafts] if drafts else [PADDING] * num_drafts
+            elif num_drafts < 0:
+                chunks.add(request.request_id)
         return output
 
     def _schedule_running(self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int) -> int:
@@ -112,19 +107,25 @@ class SpeculativeScheduler(Scheduler):
 
     def _target(self, request: Request) -> int:
         """Known tokens and drafts. The token behind the last draft must have a place below max_model_len, too."""
-        drafts = self._drafts.get(request.request_id)
-        if not drafts:
-            return request.num_tokens
-        return min(request.num_tokens + len(drafts), max(request.max_model_len - 1, request.num_tokens))  # type: ignore[operator]
+        num_tokens = len(request.all_token_ids)
+        if drafts := self._drafts.get(request.request_id):
+            num_tokens = max(min(num_tokens + len(drafts), request.max_model_len - 1), num_tokens)  # type: ignore[operator]
+        return num_tokens
 
     def _chunk_size(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        """Each request of the step also takes the draft model's rows out of the budget."""
-        is_running = request.status is RequestStatus.RUNNING
-        if not is_running and self._pads(request, num_computed_tokens):
-            return 1 + self.num_speculative_tokens
-        if is_running or self.enable_chunked_prefill:
-            token_budget -= self.num_draft_slots * (1 + len(self._output.scheduled_requests))
-        return max(super()._chunk_size(request, num_computed_tokens, token_budget), 0)
+        """Each request of the step also takes the draft model's rows out of the budget.
+
+        A waiting request that does not fit then is behind by more than any budget, which ends admission.
+        """
+        num_rows = self.num_draft_slots and self.num_draft_slots * (1 + len(self._output.scheduled_requests))
+        if request.status is RUNNING:
+            n = super()._chunk_size(request, num_computed_tokens, token_budget - num_rows)
+            return n if n > 0 else 0
+        budget = self.max_num_batched_tokens - self._output.total_num_scheduled_tokens - num_rows
+        n = 1 + self.num_speculative_tokens
+        if not self._pads(request, num_computed_tokens):
+            n = super()._chunk_size(request, num_computed_tokens, token_budget - num_rows)
+        return n if 0 < n <= budget else self.num_slots + 1
 
     def _pads(self, request: Request, num_computed_tokens: int) -> bool:
         """Whether a request with one token to compute is admitted as if it had drafts, like the running ones.
@@ -152,14 +153,6 @@ class SpeculativeScheduler(Scheduler):
         fits = num_needed + num_spare <= kv.num_free_blocks
         return fits and super()._may_admit(request, num_tokens, computed_blocks)
 
-    def _try_admit(self, output: SchedulerOutput, request: Request, num_new_tokens: int, *rest: Any) -> bool:
-        if self.num_draft_slots:
-            num_rows = self.num_draft_slots * (1 + len(output.scheduled_requests))
-            budget = self.max_num_batched_tokens - output.total_num_scheduled_tokens - num_rows
-            if not 0 < num_new_tokens <= budget:
-                return False
-        return super()._try_admit(output, request, num_new_tokens, *rest)
-
     def _preempt(self, request: Request) -> None:
         self._drafts.pop(request.request_id, None)
         super()._preempt(request)
@@ -172,11 +165,11 @@ class SpeculativeScheduler(Scheduler):
         """Take in accepted drafts and the token behind them; the rest of what was computed is taken back."""
         sampled = dict(sampled_token_ids)
         for request in output.scheduled_requests if output.drafts else ():
-            if request.request_id in output.drafts and request.status is RequestStatus.RUNNING:
+            if request.request_id in output.drafts and request.status is RUNNING:
                 self._take_in_accepted(request, output, sampled)
         finished = super().update_from_output(output, sampled)
-        for request in output.scheduled_requests:
-            if request.status is RequestStatus.RUNNING:
+        if self.speculative == "eagle":  # whose blocks have names when the token behind them is known
+            for request in self.running:
                 self.kv_cache_manager.cache_blocks(request)
         for request in finished:
             self._forget(request)
@@ -185,37 +178,37 @@ class SpeculativeScheduler(Scheduler):
         return finished
 
     def _propose(self, output: SchedulerOutput, proposer: Proposer) -> None:
-        drafts = {}
+        drafts, paces, chunks = {}, self._paces, self._chunks
         for request in output.scheduled_requests:
-            if request.status is RequestStatus.RUNNING and request.request_id not in self._chunks:
-                pace = self._paces.setdefault(request.request_id, Pace(self.num_speculative_tokens))
-                if length := pace.next_length():
-                    drafts[request.request_id] = proposer.propose(request, length)
+            if request.status is RUNNING and request.request_id not in chunks:
+                pace = paces.get(request.request_id)
+                if pace is None:
+                    pace = paces[request.request_id] = Pace(self.num_speculative_tokens)
+                drafts[request.request_id] = proposer.propose(request, pace.next_length())
         self.update_draft_token_ids(drafts)
 
     def _take_in_accepted(self, request: Request, output: SchedulerOutput, sampled: dict[str, Sequence[int]]) -> None:
         """Make accepted drafts tokens of the request, and leave the last token, which may end it, in `sampled`."""
         request_id = request.request_id
-        token_ids = sampled.get(request_id, ())
-        if token_ids:
+        if token_ids := sampled.get(request_id, ()):
             num_drafts, num_accepted = len(output.drafts[request_id]), len(token_ids) - 1
             self.speculation_stats.record(num_drafts, num_accepted)
             if request_id in self._paces:  # padding tells nothing, and comes before the first drafts
                 self._paces[request_id].learn(num_drafts, num_accepted)
-        token_ids = until_its_end(request, token_ids)
+            if num_accepted:
+                token_ids = until_its_end(request, token_ids)
+                request.all_token_ids += token_ids[:-1]
+                request.output_token_ids += token_ids[:-1]
+                sampled[request_id] = token_ids[-1:]
         request.num_computed_tokens = request.num_tokens
         output.num_scheduled_tokens[request_id] = 0
-        for token_id in token_ids[:-1]:
-            request.append_output_token(token_id)
-            request.num_computed_tokens += 1
         self.kv_cache_manager.cache_blocks(request)
-        sampled[request_id] = token_ids[-1:]
 
     def update_draft_token_ids(self, drafts: Mapping[str, Sequence[int]]) -> None:
         """New drafts, by request: at most num_speculative_tokens each. A request in a chunk has none."""
         for request_id, token_ids in drafts.items():
             request = self._requests.get(request_id)
-            if request is not None and request.status is RequestStatus.RUNNING:
+            if request is not None and request.status is RUNNING:
                 is_chunk = request_id in self._chunks
                 self._drafts[request_id] = [] if is_chunk else list(token_ids[: self.num_speculative_tokens])
 
@@ -237,11 +230,9 @@ def with_drafts(base: type[SchedulerInterface]) -> type[SpeculativeScheduler]:
     """The scheduler `base` with drafts; V1 alone pads. Raises InvalidParameterError for one that shares too little."""
     if issubclass(base, SpeculativeScheduler):
         return base
-    if base is Scheduler:
-        return SpeculativeScheduler
     if not issubclass(base, Scheduler) or base.kv_cache_manager_cls is not KVCacheManager:
         raise InvalidParameterError(
             f"speculative needs a scheduler that decides as Scheduler does, got {base.__name__}"
         )
-    mixed = type(f"Speculative{base.__name__}", (SpeculativeScheduler, base), {"pads_admissions": False})
+    mixed = type(f"Speculative{base.__name__}", (SpeculativeScheduler, base), {"pads_admissions": base is Scheduler})
     return dataclass(eq=False, repr=False, kw_only=True)(mixed)

@@ -133,7 +133,7 @@ def test_drafts_are_no_tokens_until_they_are_accepted() -> None:
     assert scheduler.kv_cache_manager.num_cached_blocks == 1
     stats = scheduler.speculation_stats
     assert (stats.num_drafts, stats.num_draft_tokens, stats.num_accepted_tokens) == (1, 4, 2)
-    assert stats.num_accepted_tokens_per_pos == [1, 1]
+    assert stats.num_accepted_tokens_per_pos == [1, 1, 0, 0]
 
 
 def test_what_ends_a_request_among_accepted_drafts_ends_it_there() -> None:
@@ -185,7 +185,8 @@ def test_padding_that_never_fits_is_left_out(options: dict[str, Any]) -> None:
     [
         ({"speculative": "medusa"}, "speculative must be one of .*, got 'medusa'"),
         ({"num_speculative_tokens": 0}, "num_speculative_tokens must be at least 1 .* got 0"),
-        ({"speculative": "draft_model", "num_speculative_tokens": 64}, "below max_num_batched_tokens 64, got 64"),
+        ({"speculative": "draft_model", "num_speculative_tokens": 64}, "max_num_batched_tokens 64 .* got 64"),
+        ({"speculative": "draft_model", "enable_chunked_prefill": False, "max_model_len": 64}, "longest chunk: 64"),
     ],
 )
 def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:

@@ -74,8 +74,16 @@ def compare(proposer: str | float, k: int, params: list[SamplingParams], **optio
     return llm, plain.engine.core.num_steps - llm.engine.core.num_steps
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("proposer", ["ngram", "suffix", 0.0, 0.6, 1.0])
+QUICK = (("ngram", 0.0), ("suffix", 1.0), (0.0, 0.0), (0.6, 1.0), (1.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("proposer", "temperature"),
+    [
+        pytest.param(*each, marks=[] if each in QUICK else pytest.mark.slow)
+        for each in itertools.product(("ngram", "suffix", 0.0, 0.6, 1.0), (0.0, 1.0))
+    ],
+)
 def test_tokens_are_those_without_drafts(proposer: str | float, temperature: float) -> None:
     """At any temperature: a draft is accepted if it is the token that its place gets anyway."""
     llm, num_saved = compare(proposer, 4, sampling(temperature), num_kv_blocks=64)
@@ -146,6 +154,19 @@ def test_the_lattice() -> None:
             check_point(point)
         except AssertionError as error:
             raise AssertionError(f"{point}: {error}") from error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("proposer", ["ngram", "suffix", 0.5, 1.0])
+def test_a_grammar_masks_what_follows_each_draft(proposer: str | float) -> None:
+    pytest.importorskip("xgrammar")
+    common: dict[str, Any] = {"temperature": 0.8, "max_tokens": 40}
+    forms = ({"regex": "(ab ?){4,12}"}, {"json": {"type": "array", "items": {"type": "integer"}, "minItems": 3}}, None)
+    params = [SamplingParams(seed=i, structured=form, **common) for i, form in enumerate(forms)]
+    llm, _ = compare(proposer, 4, params, num_kv_blocks=64)
+    stats: Any = llm.engine.scheduler.speculation_stats  # type: ignore[attr-defined]
+    assert stats.num_accepted_tokens > 0
+    llm.engine.shutdown()
 
 
 @pytest.mark.parametrize("scheduler", ["sequence_group", "nano_vllm"])

@@ -8,7 +8,7 @@ Source: has_xgrammar_unsupported_json_features in vllm/v1/structured_output/back
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -146,6 +146,46 @@ def _are_of_type(schema: Schema, name: str) -> bool:
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     found = {JSON_TYPES.get(type(value), "object") for value in values}
     return found <= ({*types} | ({"integer"} if "number" in types else set()))
+
+
+def wrong_in(schema: Schema) -> str | None:
+    """The first keyword that has a value which it cannot have, by name; what is not known is not looked at."""
+    for found, _ in schemas_in(schema):
+        kinds = found.get("type", [])
+        if any(kind not in (*OF_TYPE,) for kind in (kinds if isinstance(kinds, list) else [kinds])):
+            return "type"
+        for name, kind in (("properties", Mapping), ("required", list), ("enum", list)):
+            if name in found and not isinstance(found[name], kind):
+                return name
+    return None
+
+
+def calls_schema(functions: Sequence[Schema], most: int | None) -> dict[str, Any]:
+    """The schema of a list of at least one call, at most so many: {"name": ..., "arguments": ...}.
+
+    What the parameters of a function are is a definition, so that their references to themselves stay true.
+    """
+    calls, definitions = [], {}
+    for number, function in enumerate(functions):
+        path = f"#/$defs/{number}"
+        parameters = function.get("parameters") or {"type": "object", "properties": {}, "additionalProperties": False}
+        definitions[str(number)] = _rebased(parameters, path)
+        properties = {"name": {"const": function["name"]}, "arguments": {"$ref": path}}
+        call = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+        calls.append(call)
+    found = {"type": "array", "items": {"anyOf": calls}, "minItems": 1, "$defs": definitions}
+    return found if most is None else found | {"maxItems": most}
+
+
+def _rebased(schema: Any, path: str) -> Any:
+    """A schema that lies at this path of another one."""
+    if isinstance(schema, list | tuple):
+        return [_rebased(each, path) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    found = {name: _rebased(each, path) for name, each in schema.items()}
+    reference = schema.get("$ref")
+    return found | {"$ref": path + reference[1:]} if isinstance(reference, str) and reference[0] == "#" else found
 
 
 def is_lark(grammar: str) -> bool:

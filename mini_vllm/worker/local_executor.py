@@ -63,10 +63,13 @@ class LocalExecutor(Executor):
     def execute(self, step: StepInput) -> "Future[StepOutput]":
         future: Future[StepOutput] = Future()
         try:
-            future.set_result(self.runner.execute(step))
+            future.set_result(self.run(step))
         except Exception as error:
             future.set_exception(error)
         return future
+
+    def run(self, step: StepInput) -> StepOutput:
+        return self.runner.execute(step)
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":
@@ -79,8 +82,8 @@ class LocalExecutor(Executor):
         name = fastest(self.device)
         reason = why_not(name, self.device) if self.config.attention_backend == "auto" else None
         slower = f" (not {name}, which is faster: {reason})" if reason else ""
-        weights = ""
-        if self.config.quantization:
-            slow = why_slow(self.device)
-            weights = f", {self.config.quantization} weights" + (f" (slow: {slow})" if slow else "")
+        kind = self.model.quantization
+        slow = why_slow(self.device) if kind == "int8" else None
+        weights = f", {kind} weights" if kind else ""
+        weights += f" (slow: {slow})" if slow else f" (dequantised to {self.dtype})" if kind == "float8" else ""
         return f"{self.dtype} on {self.device}{weights}, attention {self.attention_backend.name}{slower}"

@@ -59,13 +59,19 @@ class Sampler:
                 bad |= {i: _reason(logits[i], rows[i], peak) for i, peak in zip(indices, peaks, strict=True)}
                 continue
             if not is_greedy:
-                tokens = draw(part, peaks, chosen, [positions[i] for i in indices])
+                tokens = self.draw(part, peaks, chosen, [positions[i] for i in indices])
             for i, token_id in zip(indices, tokens.tolist(), strict=True):
                 token_ids[i] = token_id
         if bad := {i: reason for i, reason in bad.items() if reason}:
             raise InvalidLogitsError(bad)
         logprobs = gather_logprobs(logits, token_ids, [row.params.logprobs for row in rows])
         return [SampledToken(token_id, logprobs.get(i)) for i, token_id in enumerate(token_ids)]
+
+    def draw(
+        self, logits: torch.Tensor, peaks: torch.Tensor, rows: Sequence[SamplingRow], positions: Sequence[int]
+    ) -> torch.Tensor:
+        """Token ids [R]. peaks [R] are the maxima of logits [R, V]. A subclass may draw otherwise."""
+        return race(candidates(logits, peaks, rows), keys_of(rows, positions, logits.device))
 
     def sample_each(
         self,
@@ -141,18 +147,20 @@ def penalise(logits: torch.Tensor, rows: Sequence[SamplingRow], token_ids: Mappi
 # --- the candidates -----------------------------------------------------------------------------------------------
 
 
-def draw(
-    logits: torch.Tensor, peaks: torch.Tensor, rows: Sequence[SamplingRow], positions: Sequence[int]
-) -> torch.Tensor:
-    """Token ids [R]: temperature, min_p, top_k, top_p, then the race. peaks [R] are the rows' maxima."""
+def candidates(logits: torch.Tensor, peaks: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
+    """Scores [R, V], -inf for what is no candidate: temperature, min_p, top_k, top_p. peaks [R]: the rows' maxima."""
     params, vocab_size = [row.params for row in rows], logits.shape[1]
     scores = logits.float() - peaks.float().unsqueeze(1)  # the peak at 0: no temperature can overflow it
     scores /= torch.tensor([p.temperature for p in params], device=logits.device).unsqueeze(1)
     restrict(scores, [p.min_p for p in params], 0, _keep_min_p)
     restrict(scores, [p.top_k if p.top_k < vocab_size else 0 for p in params], 0, _keep_top_k)
     restrict(scores, [p.top_p for p in params], 1, _keep_top_p)
-    keys = [row.key(position) for row, position in zip(rows, positions, strict=True)]
-    return race(scores, torch.tensor(keys, device=logits.device))
+    return scores
+
+
+def keys_of(rows: Sequence[SamplingRow], positions: Sequence[int], device: torch.device) -> torch.Tensor:
+    """The keys [R] of the noise for the tokens at these positions."""
+    return torch.tensor([row.key(position) for row, position in zip(rows, positions, strict=True)], device=device)
 
 
 def restrict(

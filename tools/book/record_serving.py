@@ -120,7 +120,7 @@ class Front:
         read = self._decode_event(data)
         if isinstance(read, Ready):
             limits = ModelLimits(read.vocab_size, read.max_model_len, read.num_slots)
-            self.inputs = InputProcessor("tiny", 0, limits)
+            self.inputs = InputProcessor(EngineConfig("tiny"), limits)
             self.outputs = OutputProcessor(self.inputs.text_reader)
         elif isinstance(read, StepDone):
             self._events.append(read)

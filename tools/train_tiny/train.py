@@ -35,11 +35,29 @@ PEAK_LEARNING_RATE = 3e-3
 WARM_UP_STEPS = 100
 MARGIN = 4.0  # logits by which the right token must lead before its loss vanishes: keeps bf16 from changing an argmax
 CHAT_TEMPLATE = (
+    "{%- if tools -%}"
+    "{{- '<|im_start|>system\\n' -}}"
+    "{%- if messages[0].role == 'system' -%}{{- messages[0].content + '\\n\\n' -}}{%- endif -%}"
+    "{{- 'These are the tools, one for each line.\\n<tools>\\n' -}}"
+    "{%- for tool in tools -%}{{- tool | tojson + '\\n' -}}{%- endfor -%}"
+    '{{- \'</tools>\\nA call of a tool is <tool_call>{"name": ..., "arguments": {...}}</tool_call><|im_end|>\\n\' -}}'
+    "{%- endif -%}"
     "{%- for message in messages -%}"
-    "{%- if message.role not in ('system', 'user', 'assistant') -%}"
+    "{%- if message.role not in ('system', 'user', 'assistant', 'tool') -%}"
     "{{- raise_exception('unknown role: ' + message.role) -}}"
     "{%- endif -%}"
-    "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}"
+    "{%- if not (tools and loop.first and message.role == 'system') -%}"
+    "{{- '<|im_start|>' + message.role + '\\n' -}}"
+    "{%- if message.role == 'tool' -%}{{- '<tool_response>' -}}{%- endif -%}"
+    "{{- message.content or '' -}}"
+    "{%- if message.role == 'tool' -%}{{- '</tool_response>' -}}{%- endif -%}"
+    "{%- for call in message.tool_calls or [] -%}"
+    "{%- set called = call.function or call -%}"
+    "{{- '<tool_call>{\"name\": ' + called.name | tojson + ', \"arguments\": ' -}}"
+    "{{- (called.arguments if called.arguments is string else called.arguments | tojson) + '}</tool_call>' -}}"
+    "{%- endfor -%}"
+    "{{- '<|im_end|>\\n' -}}"
+    "{%- endif -%}"
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}"
 )

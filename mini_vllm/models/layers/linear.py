@@ -35,7 +35,7 @@ class Linear(nn.Module):
     ) -> None:
         super().__init__()
         weights = {f"{name}.weight": (rows, in_features) for name, rows in out_features.items()}
-        self.weight = pack_weight(loader.load(weights, self.cut), loader.quantization)
+        self.weight = load_weight(loader, weights, self.cut)
         self.bias = self.load_bias(loader, out_features) if bias else None
 
     def load_bias(self, loader: WeightLoader, out_features: Mapping[str, int]) -> nn.Parameter | None:
@@ -62,6 +62,19 @@ class RowParallelLinear(Linear):
         """The whole bias on rank 0, none on the others: in the sum it must count once."""
         bias = loader.load({f"{name}.bias": (rows,) for name, rows in out_features.items()})
         return bias if loader.shard.rank == 0 else None
+
+
+def load_weight(
+    loader: WeightLoader, parts: Mapping[str, tuple[int, ...]], cut: int | None = None
+) -> Tensor | Int8Weight:
+    """The stack of the named weights as `linear` takes it, from a checkpoint that has them plainly or quantised."""
+    stored = loader.load_stored(parts, cut)
+    if stored is None:
+        return pack_weight(loader.load(parts, cut), loader.quantization)
+    weight, scale = stored
+    if weight.dtype == torch.int8:
+        return Int8Weight(weight, scale[:, 0])
+    return pack_weight(weight.mul_(scale))
 
 
 def pack_weight(weight: Tensor, quantization: str | None = None) -> Tensor | Int8Weight:

@@ -1,0 +1,308 @@
+#!/usr/bin/env python3
+"""What drafts bring and what they cost: tokens per second with and without, by acceptance and number of requests.
+
+    python benchmarks/bench_speculation.py                       the bundled model and Qwen3-0.6B's shape
+    python benchmarks/bench_speculation.py --models tiny         one of them: tiny, qwen
+    python benchmarks/bench_speculation.py --host                host cost of a step alone
+    python benchmarks/bench_speculation.py --write               and into results/speculation.md
+
+A scripted proposer knows the answers of a run without drafts, and is right with a given probability for each draft. So
+acceptance is what is said, whatever the weights are: Qwen3-0.6B's are random. Each round with drafts follows one
+without, on the same requests, and the median of their ratios counts, so a busy machine slows both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gc
+import platform
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from time import thread_time_ns
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from bench_scheduler import BLOCK_SIZE, ROOT, WARM_UP, Ours, config, machine, request
+from engine_common import make_checkpoint
+
+RESULT = ROOT / "benchmarks" / "results" / "speculation.md"
+K = 4
+NUM_REQUESTS = (1, 4, 16)
+ACCEPTANCE = (0.0, 0.5, 0.8, 1.0)
+NUM_PROMPT, NUM_OUTPUT = 64, 96
+SHAPES = {"tiny": "the bundled model", "qwen": "Qwen3-0.6B's shape with random weights, bf16"}
+
+HEAD = """# What drafts bring
+
+Tokens per second with {k} drafts for each request and step, beside the same requests without drafts: {num_output}
+greedy tokens each, behind prompts of {num_prompt} tokens. "Acceptance" is the probability with which a scripted proposer
+is right for each draft; where it is low a request soon asks for none (`Pace`), which "always {k}" leaves out. `ngram`
+runs on text that repeats: the bundled model's answers are in the prompt, and the random weights' greedy text falls into
+loops. {num_threads} torch threads; each round with drafts follows one without, and the median of {num_rounds} ratios
+counts.
+
+{facts}
+
+Again: `python benchmarks/bench_speculation.py --write`
+"""
+
+
+class Scripted:
+    """Right with probability `accuracy` for each draft, by draws of its own."""
+
+    def __init__(self, accuracy: float, vocab_size: int) -> None:
+        self.accuracy, self.vocab_size, self.rng = accuracy, vocab_size, random.Random(0)
+        self.answers: dict[str, list[int]] = {}
+
+    def propose(self, request: Any, num_tokens: int) -> list[int]:
+        done = len(request.output_token_ids)
+        answer = self.answers[request.request_id.split("/")[1]][done : done + num_tokens]
+        return [t if self.rng.random() < self.accuracy else (t + 1) % self.vocab_size for t in answer]
+
+    def forget(self, request: Any) -> None:
+        pass
+
+
+def make_engine(model: str, **options: Any) -> Any:
+    from mini_vllm.config import EngineConfig
+    from mini_vllm.engine import LLMEngine
+
+    sizes = {"num_kv_blocks": 1 + 17 * 16, "max_model_len": 16 * BLOCK_SIZE}
+    return LLMEngine(EngineConfig(model, device="cpu", enable_prefix_caching=False, **sizes, **options))
+
+
+def prompts_of(num_requests: int, vocab_size: int) -> list[list[int]]:
+    rng = random.Random(num_requests)
+    return [[rng.randrange(3, vocab_size) for _ in range(NUM_PROMPT)] for _ in range(num_requests)]
+
+
+def run(engine: Any, prompts: list[list[int]], number: int) -> tuple[float, dict[str, list[int]]]:
+    """Tokens per second, and the answers by place."""
+    from mini_vllm import SamplingParams
+
+    params = SamplingParams(temperature=0.0, max_tokens=NUM_OUTPUT, ignore_eos=True)
+    for i, prompt in enumerate(prompts):
+        engine.add_request(f"{number}/{i}", prompt, params)
+    answers: dict[str, list[int]] = {}
+    start = time.perf_counter()
+    while engine.has_unfinished_requests():
+        for output in engine.step():
+            if output.finished:
+                answers[output.request_id.split("/")[1]] = output.outputs[0].token_ids
+    return len(prompts) * NUM_OUTPUT / (time.perf_counter() - start), answers
+
+
+def figures(plain: Any, drafting: Any, prompts: list[list[int]], proposer: Any, num_rounds: int) -> tuple[Any, ...]:
+    """Medians: tokens per second without and with drafts, their ratio; then acceptance, and tokens a step."""
+    scheduler = drafting.scheduler
+    before = scheduler.speculation_stats
+    scheduler.speculation_stats = type(before)([0] * K)
+    speeds, ratios = [], []
+    steps = drafting.core.num_steps
+    for number in range(num_rounds):
+        speed, answers = run(plain, prompts, number)
+        if proposer is not None:
+            proposer.answers, scheduler.proposer = answers, proposer
+        with_drafts, _ = run(drafting, prompts, number)
+        speeds.append((speed, with_drafts))
+        ratios.append(with_drafts / speed)
+    stats, steps = scheduler.speculation_stats, drafting.core.num_steps - steps
+    medians = [statistics.median(column) for column in zip(*speeds, strict=True)]
+    share = stats.num_accepted_tokens / max(stats.num_draft_tokens, 1)
+    return *medians, statistics.median(ratios), share, num_rounds * NUM_OUTPUT / steps, stats.num_draft_tokens
+
+
+def always(scheduler: Any) -> Any:
+    """Let requests ask for K drafts in every step."""
+    from mini_vllm.spec_decode import scheduler as module
+
+    class Steady(module.Pace):
+        def learn(self, num_drafts: int, num_accepted: int) -> None:
+            pass
+
+    module.Pace = Steady  # type: ignore[misc]
+    return module
+
+
+def speed_table(model: str, num_rounds: int) -> Iterator[str]:
+    yield "| requests | drafts | tok/s without | with | ratio | accepted | tokens a step |\n|---:|---|---:|---:|---:|---:|---:|"
+    plain = make_engine(model)
+    drafting = make_engine(model, speculative="ngram", num_speculative_tokens=K)
+    lookup = drafting.scheduler.proposer
+    from mini_vllm.spec_decode import scheduler as module
+
+    pace = module.Pace
+    for n in NUM_REQUESTS:
+        prompts = prompts_of(n, plain.vocab_size)
+        for engine in (plain, drafting):
+            drafting.scheduler.proposer = lookup
+            run(engine, prompts, -1)
+        for name, accuracy, is_steady in [
+            *((f"acceptance {a}", a, False) for a in ACCEPTANCE),
+            ("always 4, acceptance 0", 0.0, True),
+        ]:
+            if is_steady:
+                always(drafting.scheduler)
+            found = figures(plain, drafting, prompts, Scripted(accuracy, plain.vocab_size), num_rounds)
+            module.Pace = pace  # type: ignore[misc]
+            yield row(n, name, found)
+        drafting.scheduler.proposer = lookup
+        _, answers = run(plain, prompts, -2)
+        repeating = [[*answers[str(i)][: NUM_PROMPT - 8], *prompt[:8]] for i, prompt in enumerate(prompts)]
+        yield row(n, "ngram", figures(plain, drafting, repeating, None, num_rounds))
+
+
+def row(n: int, name: str, found: tuple[Any, ...]) -> str:
+    without, with_drafts, ratio, share, tokens_a_step, num_drafts = found
+    accepted = f"{100 * share:.0f} % of {num_drafts:,}"
+    return f"| {n} | {name} | {without:,.0f} | {with_drafts:,.0f} | {ratio:.2f} | {accepted} | {tokens_a_step * n / n:.2f} |"
+
+
+# --- host cost ------------------------------------------------------------------------------------------------------
+
+HOST_PARTS = ("schedule()", "snapshot", "batch", "update_from_output()")
+HOST_HEAD = """
+## Host cost of a step
+
+{num_running} running requests at a context of about 500 tokens; microseconds of CPU time, medians over {num_rounds}
+rounds of the median over the steps. "No drafts" is V1's scheduler. The proposer costs nothing in "scripted": the drafts
+are there already, all are verified, and 0, 2 or 4 of them are accepted. `ngram` looks up text that never repeats, and
+text that always does.
+
+| drafts | {parts} | all | to no drafts |
+|---|---:|---:|---:|---:|---:|---:|"""
+
+
+def measure_host(num_running: int, method: str | None, num_accepted: int, num_steps: int = 60) -> list[float]:
+    """Microseconds of each of HOST_PARTS. method: None (no drafts), "scripted", "ngram" or "repeating"."""
+    import torch
+
+    from mini_vllm.engine.runner_view import RunnerView
+    from mini_vllm.policies import make_scheduler
+    from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
+    from mini_vllm.worker.input_batch import InputBatch
+
+    engine = Ours()
+    options = config(num_running, num_running * 80 + 1)
+    engine.start(options)
+    if method is not None:
+        named = {"speculative": "ngram", "num_speculative_tokens": K}
+        engine.scheduler = make_scheduler(options | named, scheduler_cls=SpeculativeScheduler)
+    scheduler: Any = engine.scheduler
+    if method == "scripted":
+        drafts = [7] * num_accepted + [8] * (K - num_accepted)
+        always(scheduler)
+        scheduler.proposer = Fixed(drafts)
+    for i in range(num_running):
+        engine.add(request(i, 480 + i % BLOCK_SIZE))
+    batch, runner = InputBatch(BLOCK_SIZE, torch.device("cpu")), RunnerView(scheduler)
+    times = []
+    for number in range(WARM_UP + num_steps):
+        if number == WARM_UP:
+            gc.collect()
+            gc.freeze()
+        t0 = thread_time_ns()
+        output = scheduler.schedule()
+        t1 = thread_time_ns()
+        step = runner.make_step_input(output, scheduler.kv_cache_manager.begin_step())
+        t2 = thread_time_ns()
+        batch.update(step)
+        batch.pack(step)
+        t3 = thread_time_ns()
+        tokens = [7] * (num_accepted + 1) if output.drafts else [7 if method != "ngram" else number + 100]
+        sampled = {
+            r.request_id: tokens[: 1 + len(output.drafts.get(r.request_id, ()))] for r in output.scheduled_requests
+        }
+        t4 = thread_time_ns()
+        scheduler.update_from_output(output, sampled)
+        t5 = thread_time_ns()
+        if number >= WARM_UP:
+            times.append([t1 - t0, t2 - t1, t3 - t2, t5 - t4])
+    gc.unfreeze()
+    return [statistics.median(column) / 1e3 for column in zip(*times, strict=True)]
+
+
+class Fixed:
+    """The same drafts for every request."""
+
+    def __init__(self, drafts: list[int]) -> None:
+        self.drafts = drafts
+
+    def propose(self, request: Any, num_tokens: int) -> list[int]:
+        return self.drafts[:num_tokens]
+
+    def forget(self, request: Any) -> None:
+        pass
+
+
+HOST_CASES = {
+    "no drafts": (None, 0),
+    "scripted, 0 of 4 accepted": ("scripted", 0),
+    "scripted, 2 of 4 accepted": ("scripted", 2),
+    "scripted, 4 of 4 accepted": ("scripted", 4),
+    "ngram, nothing repeats": ("ngram", 0),
+    "ngram, 4 of 4 accepted": ("repeating", 4),
+}
+
+
+def host_table(num_rounds: int, num_running: int = 256) -> Iterator[str]:
+    from mini_vllm.spec_decode import scheduler as module
+
+    pace = module.Pace
+    yield HOST_HEAD.format(num_running=num_running, num_rounds=num_rounds, parts=" µs | ".join(HOST_PARTS) + " µs")
+    rounds: dict[str, list[list[float]]] = {name: [] for name in HOST_CASES}
+    for _ in range(num_rounds):
+        for name, (method, num_accepted) in HOST_CASES.items():
+            rounds[name].append(measure_host(num_running, method, num_accepted))
+            module.Pace = pace  # type: ignore[misc]
+    for name, found in rounds.items():
+        parts = [statistics.median(column) for column in zip(*found, strict=True)]
+        ratio = statistics.median(sum(a) / sum(b) for a, b in zip(found, rounds["no drafts"], strict=True))
+        yield f"| {name} | " + " | ".join(f"{x:,.0f}" for x in (*parts, sum(parts))) + f" | {ratio:.2f} |"
+
+
+def page(models: list[str], num_rounds: int, num_threads: int, checkpoint: Path) -> Iterator[str]:
+    import torch
+
+    torch.set_num_threads(num_threads)
+    facts = f"{datetime.date.today()}; {machine()}; Python {platform.python_version()}, torch {torch.__version__}"
+    yield HEAD.format(
+        k=K, num_output=NUM_OUTPUT, num_prompt=NUM_PROMPT, num_threads=num_threads, num_rounds=num_rounds, facts=facts
+    )
+    for name in models:
+        yield f"\n## {SHAPES[name]}\n"
+        if name == "qwen":
+            make_checkpoint(checkpoint)
+        yield from speed_table("tiny" if name == "tiny" else str(checkpoint), num_rounds)
+    yield from host_table(num_rounds)
+
+
+def main() -> int:
+    """Parse the command line; print the page, and write it if asked to."""
+    parser = argparse.ArgumentParser(description="What drafts bring and cost (see the head of this file).")
+    parser.add_argument("--models", default="tiny,qwen")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--checkpoint", type=Path, default=Path(tempfile.gettempdir()) / "qwen3-0.6b-random")
+    parser.add_argument("--host", action="store_true", help="measure the host cost alone")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results/speculation.md")
+    args = parser.parse_args()
+    lines = []
+    models = [name for name in args.models.split(",") if name]
+    for line in host_table(args.rounds) if args.host else page(models, args.rounds, args.threads, args.checkpoint):
+        print(line, flush=True)
+        lines.append(line)
+    if args.write:
+        RESULT.write_text("\n".join(lines).rstrip() + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""The tools of a chat: what of them is refused, and the form that a text has when a tool must be called.
+
+Called by LLM.chat() and by a server of chats. Source: OpenAI's API reference; tool_choice in serving_chat.py of vLLM.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import UnionType
+from typing import Any, NoReturn
+
+from mini_vllm.errors import InvalidParameterError, Params, shown
+from mini_vllm.params import SamplingParams, StructuredOutputs
+from mini_vllm.structured.schema import calls_schema, wrong_in
+
+MAX_TOOLS = 128
+CHOICES = ("none", "auto", "required")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse(Params):
+    """What tools there are and which of them has to be called, in OpenAI's shapes.
+
+    Raises InvalidParameterError, whose message begins with the place of what is wrong: tools[1].function.name.
+    """
+
+    tools: Sequence[Mapping[str, Any]] | None = None
+    tool_choice: str | Mapping[str, Any] | None = None
+    """ "none", "auto" (None), "required", or {"type": "function", "function": {"name": ...}}."""
+    parallel_tool_calls: bool | None = None
+    """False: at most one call; None is True."""
+
+    def __post_init__(self) -> None:
+        tools, choice = self.tools, self.tool_choice
+        is_list = isinstance(tools, list | tuple) and 0 < len(tools) <= MAX_TOOLS
+        self.require("tools", tools is None or is_list, f"None or a list of 1 to {MAX_TOOLS} tools")
+        for number, tool in enumerate(tools or ()):
+            check_tool(f"tools[{number}]", tool)
+        for number, name in enumerate(self.names):
+            if name in self.names[:number]:
+                refuse(f"tools[{number}].function.name", "another name than those before it", name)
+        if not isinstance(choice, str | None):
+            check_fields("tool_choice", choice, type=str, function=Mapping)
+            check_fields("tool_choice.function", choice["function"], name=str)
+            if (name := choice["function"]["name"]) not in self.names or choice["type"] != "function":
+                refuse("tool_choice.function.name", f"a function of tools, which are {self.names}", name)
+        self.require("tool_choice", choice is None or choice in CHOICES or isinstance(choice, Mapping), str(CHOICES))
+        self.require("tool_choice", bool(tools) or choice in (None, "none"), "absent without tools")
+        self.require("parallel_tool_calls", isinstance(self.parallel_tool_calls, bool | None), "True or False")
+        self.require("parallel_tool_calls", bool(tools) or self.parallel_tool_calls is None, "absent without tools")
+
+    @property
+    def names(self) -> list[str]:
+        """Of the functions."""
+        return [tool["function"]["name"] for tool in self.tools or ()]
+
+    @property
+    def may_call(self) -> bool:
+        """Whether the text may have calls."""
+        return bool(self.tools) and self.tool_choice != "none"
+
+    def forced_schema(self) -> dict[str, Any] | None:
+        """What a text that has to call is: a list of calls, as JSON. None: any text will do."""
+        if self.tool_choice in (None, "none", "auto"):
+            return None
+        functions = [tool["function"] for tool in self.tools or ()]
+        if not isinstance(self.tool_choice, str | None):
+            functions = [each for each in functions if each["name"] == self.tool_choice["function"]["name"]]
+        is_one = self.parallel_tool_calls is False or self.tool_choice != "required"
+        return calls_schema(functions, 1 if is_one else None)
+
+    def constrain(self, params: SamplingParams) -> SamplingParams:
+        """The same for a text that has to call. Raises InvalidParameterError if it has to have another form, too."""
+        schema = self.forced_schema()
+        if schema is None:
+            return params
+        self.require("tool_choice", params.structured is None, "none or auto if structured is given")
+        return replace(params, structured=StructuredOutputs(json=schema))
+
+
+def check_tool(path: str, tool: Any) -> None:
+    """Raises InvalidParameterError for what is no tool of OpenAI's API."""
+    check_fields(path, tool, type=str, function=Mapping)
+    if tool["type"] != "function":
+        refuse(f"{path}.type", "'function'", tool["type"])
+    fields: dict[str, Any] = {"description": str | None, "strict": bool | None, "return": Mapping | None}
+    check_fields(f"{path}.function", tool["function"], name=str, parameters=Mapping | None, **fields)
+    if not 1 <= len(tool["function"]["name"]) <= 64:
+        refuse(f"{path}.function.name", "a text of 1 to 64 characters", tool["function"]["name"])
+    parameters = tool["function"].get("parameters") or {}
+    if parameters.get("type", "object") != "object" or (wrong := wrong_in(parameters)):
+        place = "type" if parameters.get("type", "object") != "object" else wrong
+        refuse(f"{path}.function.parameters", f"a JSON schema of an object; what is wrong is {place}", parameters)
+
+
+def check_fields(path: str, given: Any, **kinds: type | UnionType) -> None:
+    """Raises InvalidParameterError unless it is a mapping of these fields, and each is of its kind."""
+    if not isinstance(given, Mapping):
+        refuse(path, "an object", given)
+    if unknown := next((name for name in given if name not in kinds), None):
+        refuse(f"{path}.{unknown}", f"absent: the fields here are {', '.join(kinds)}", given[unknown])
+    for name, kind in kinds.items():
+        if not isinstance(given.get(name), kind):
+            refuse(f"{path}.{name}", f"of the type {getattr(kind, '__name__', kind)}", given.get(name))
+
+
+def refuse(path: str, limit: str, got: Any) -> NoReturn:
+    """Raises InvalidParameterError."""
+    raise InvalidParameterError(f"ToolUse: {path} must be {limit}, got {shown(got)}")

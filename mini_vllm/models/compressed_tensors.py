@@ -1,0 +1,95 @@
+"""Checkpoints that store linear weights in eight bits, in the simple forms of compressed-tensors.
+
+    NAME.weight        [N, K]           int8, or float8 with 4 bits of exponent and 3 of mantissa
+    NAME.weight_scale  [N, 1] or [1]    of each output channel, or of the whole weight
+
+A weight stands for weight * weight_scale. A layer whose scale is stored is quantised, and another is not. So the
+`ignore` list of config.json, whose entries may be regular expressions of a stranger, is not read. Zero points, groups,
+packed bits and static scales of activations are refused by the name of their field. Activations that are to be rounded
+in each step (`dynamic`) keep their dtype here, which is closer to the model that was quantised.
+Source: compressed-tensors 0.20, QuantizationConfig and NaiveQuantizationCompressor; vLLM reads the same files.
+"""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mini_vllm.errors import UnsupportedModelError, shown
+
+FORMATS = ("naive-quantized", "int-quantized", "float-quantized")
+NOTHING: tuple[Any, ...] = (None, {}, [])
+
+CONFIG: Mapping[str, tuple[Any, ...]] = {
+    "quant_method": ("compressed-tensors",),
+    "format": FORMATS,
+    "quantization_status": ("compressed",),
+    **dict.fromkeys(("kv_cache_scheme", "transform_config", "moe_sparsity_config"), NOTHING),
+    "sparsity_config": (*NOTHING, {"format": "dense"}),
+}
+GROUP: Mapping[str, tuple[Any, ...]] = {
+    "targets": (["Linear"],),
+    "output_activations": NOTHING,
+    "format": (None, *FORMATS),
+}
+WEIGHTS: Mapping[str, tuple[Any, ...]] = {
+    "num_bits": (8,),
+    "type": ("int", "float"),
+    "strategy": ("channel", "tensor"),
+    "symmetric": (True,),
+    "dynamic": (None, False),
+    "actorder": (None, False, "weight", "static"),  # how the integers were found, not how they are stored
+    **dict.fromkeys(("group_size", "block_structure"), (None,)),
+}
+"""What each object of quantization_config may hold; an absent field is null, except for these."""
+
+DEFAULTS = {"num_bits": 8, "type": "int", "symmetric": True}
+
+logger = logging.getLogger("mini_vllm")
+
+
+class StoredWeights(NamedTuple):
+    """How linear weights are stored. dtype: by its name in a safetensors header."""
+
+    dtype: str
+    is_per_channel: bool
+
+    def __str__(self) -> str:
+        return "int8" if self.dtype == "I8" else "float8"
+
+
+def read_quantization_config(file: Path, raw: Any) -> StoredWeights | None:
+    """What config.json's quantization_config says; None where there is none.
+
+    Errors: UnsupportedModelError, by the name of the field, for anything but the forms of this module.
+    """
+    if raw is None:
+        return None
+    place = f"{file}: quantization_config"
+    if not isinstance(raw, dict) or raw.get("quant_method") != "compressed-tensors":
+        raise UnsupportedModelError(f"{place} {shown(raw)} is not supported, only null or 'compressed-tensors'")
+    _check(place, raw, CONFIG)
+    groups = raw.get("config_groups")
+    if not isinstance(groups, dict) or len(groups) != 1 or not isinstance(next(iter(groups.values())), dict):
+        raise UnsupportedModelError(f"{place}: config_groups {shown(groups)} is not supported, only one group")
+    name, group = next(iter(groups.items()))
+    place = f"{place}: {shown(name)}"
+    _check(place, group, GROUP)
+    weights, inputs = group.get("weights"), group.get("input_activations")
+    if not isinstance(weights, dict):
+        raise UnsupportedModelError(f"{place}: weights {shown(weights)} is not supported, only an object")
+    _check(f"{place}: weights", DEFAULTS | weights, WEIGHTS)
+    if inputs is not None and (not isinstance(inputs, dict) or inputs.get("dynamic") is not True):
+        raise UnsupportedModelError(f"{place}: input_activations {shown(inputs)} is not supported, only dynamic ones")
+    if inputs is not None:
+        logger.warning("%s: input_activations is not applied, activations keep their dtype", place)
+    is_float = weights.get("type") == "float"
+    return StoredWeights("F8_E4M3" if is_float else "I8", weights["strategy"] == "channel")
+
+
+def _check(place: str, raw: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]]) -> None:
+    for field, allowed in only.items():
+        value = raw.get(field)
+        if (type(value), value) not in [(type(each), each) for each in allowed]:
+            names = ", ".join(map(repr, allowed))
+            raise UnsupportedModelError(f"{place}: {field} {shown(value)} is not supported, only {names}")
