@@ -25,6 +25,11 @@ def shown(value: object, limit: int = 200) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
+def how_to_install(extra: str) -> str:
+    """What to do where a package of an extra is not installed."""
+    return f"Install the extra '{extra}': pip install -e '.[{extra}]' in the folder of the repository."
+
+
 class MiniVllmError(Exception):
     """Base class of everything that mini_vllm raises on purpose."""
 

@@ -217,7 +217,7 @@ def attention_launches(case: Case, capability: int) -> Iterator[tuple[str, Launc
     with recording(paged_attention, triton_simple, write_kv) as launches:
         backend = TritonBackend(generation=capability // 10)
         backend.write_kv(key, value, cache, cache, metadata)
-        backend.rotate_and_write_kv(query, key, value, rotation, cache, cache, metadata)
+        backend.rotate_and_write_kv(query, key, value, rotation, (cache, cache), metadata)
         for rung in (backend, SimpleTritonBackend()):
             rung.attend(query, cache, cache, rung.plan(metadata, spec))
     for launch in launches:

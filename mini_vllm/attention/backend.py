@@ -22,6 +22,7 @@ from mini_vllm.attention.rotary import Rotation, apply_rotary
 from mini_vllm.errors import InvalidParameterError, shown
 
 StrideOrder = tuple[int, int, int, int]
+KVCache = tuple[Tensor, Tensor]  # of one layer: keys and values
 
 
 class AttentionBackend(ABC):
@@ -61,17 +62,10 @@ class AttentionBackend(ABC):
         """
 
     def rotate_and_write_kv(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        rotation: Rotation,
-        key_cache: Tensor,
-        value_cache: Tensor,
-        metadata: AttentionMetadata,
+        self, query: Tensor, key: Tensor, value: Tensor, rotation: Rotation, cache: KVCache, metadata: AttentionMetadata
     ) -> Tensor:
         """Turn query and key, store the turned key and value; returns the turned query. A rung may do it in one go."""
-        self.write_kv(apply_rotary(key, rotation), value, key_cache, value_cache, metadata)
+        self.write_kv(apply_rotary(key, rotation), value, *cache, metadata)
         return apply_rotary(query, rotation)
 
 
@@ -93,7 +87,7 @@ class PagedAttention:
     def __init__(
         self,
         backend: AttentionBackend,
-        kv_caches: Sequence[tuple[Tensor, Tensor]],
+        kv_caches: Sequence[KVCache],
         metadata: AttentionMetadata | Sequence[AttentionMetadata],
         specs: Sequence[AttentionSpec],
         layer_groups: Sequence[int] = (),
@@ -125,15 +119,13 @@ class PagedAttention:
         point at it. That is safe only because the keys and values of the whole batch are in the cache before any query
         reads it. Errors: InvalidParameterError for tensors that do not fit together; then nothing was written.
         """
-        key_cache, value_cache = self.kv_caches[layer_idx]
-        check_layer(query, key, value, self.metadata[layer_idx], self.specs[layer_idx])
+        cache, metadata = self.kv_caches[layer_idx], self.metadata[layer_idx]
+        check_layer(query, key, value, metadata, self.specs[layer_idx])
         if rotation is None:
-            self.backend.write_kv(key, value, key_cache, value_cache, self.metadata[layer_idx])
+            self.backend.write_kv(key, value, *cache, metadata)
         else:
-            query = self.backend.rotate_and_write_kv(
-                query, key, value, rotation, key_cache, value_cache, self.metadata[layer_idx]
-            )
-        return self.backend.attend(query, key_cache, value_cache, self.plans[layer_idx])
+            query = self.backend.rotate_and_write_kv(query, key, value, rotation, cache, metadata)
+        return self.backend.attend(query, *cache, self.plans[layer_idx])
 
 
 # --- which rung runs ----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from mini_vllm.attention.backend import AttentionBackend
+from mini_vllm.attention.backend import AttentionBackend, KVCache
 from mini_vllm.attention.c_compiler import CannotBuildError, load_library
 from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
 from mini_vllm.attention.rotary import Rotation
@@ -105,13 +105,9 @@ class CBackend(AttentionBackend):
         partial = torch.empty(tiles.num_partials, spec.num_kv_heads, partial_rows, spec.head_dim)
         partial_sums = torch.empty(tiles.num_partials, spec.num_kv_heads, partial_rows, 2)
         block_tables = metadata.block_tables
+        tables = {"chunk_tiles": tiles.chunk_tiles, "short_tiles": tiles.short_tiles, "merges": tiles.merges}
         struct = PlanStruct(
-            block_tables=block_tables.data_ptr(),
-            chunk_tiles=tiles.chunk_tiles.data_ptr(),
-            short_tiles=tiles.short_tiles.data_ptr(),
-            merges=tiles.merges.data_ptr(),
-            partial=partial.data_ptr(),
-            partial_sums=partial_sums.data_ptr(),
+            **addresses(block_tables=block_tables, **tables, partial=partial, partial_sums=partial_sums),
             table_stride=block_tables.stride(0),
             num_chunk_tiles=len(tiles.chunk_tiles),
             num_short_tiles=len(tiles.short_tiles),
@@ -131,49 +127,30 @@ class CBackend(AttentionBackend):
         self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
     ) -> None:
         """One call for keys and values."""
-        self._write(WriteStruct(), key, value, key_cache, value_cache, metadata)
+        self._write(WriteStruct(), key, value, (key_cache, value_cache), metadata)
 
     def rotate_and_write_kv(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        rotation: Rotation,
-        key_cache: Tensor,
-        value_cache: Tensor,
-        metadata: AttentionMetadata,
+        self, query: Tensor, key: Tensor, value: Tensor, rotation: Rotation, cache: KVCache, metadata: AttentionMetadata
     ) -> Tensor:
         """One call for all of it."""
         query, rotated = with_plain_rows(query), torch.empty(query.shape, dtype=query.dtype)
         cos, signed_sin = rotation.cos.contiguous(), rotation.signed_sin.contiguous()
-        turning = WriteStruct(
-            rotated=rotated.data_ptr(),
-            query=query.data_ptr(),
-            query_stride=query.stride(0),
-            num_heads=query.shape[1],
-            cos=cos.data_ptr(),
-            signed_sin=signed_sin.data_ptr(),
-        )
-        self._write(turning, key, value, key_cache, value_cache, metadata)
+        pointers = addresses(rotated=rotated, query=query, cos=cos, signed_sin=signed_sin)
+        turning = WriteStruct(**pointers, query_stride=query.stride(0), num_heads=query.shape[1])
+        self._write(turning, key, value, cache, metadata)
         return rotated
 
     def _write(
-        self,
-        struct: WriteStruct,
-        key: Tensor,
-        value: Tensor,
-        key_cache: Tensor,
-        value_cache: Tensor,
-        metadata: AttentionMetadata,
+        self, call: WriteStruct, key: Tensor, value: Tensor, cache: KVCache, metadata: AttentionMetadata
     ) -> None:
         key, value = with_plain_rows(key), with_plain_rows(value)
-        struct.key, struct.value = key.data_ptr(), value.data_ptr()
-        struct.key_stride, struct.value_stride = key.stride(0), value.stride(0)
-        struct.key_cache, struct.value_cache = key_cache.data_ptr(), value_cache.data_ptr()
-        struct.slot_mapping = metadata.slot_mapping.data_ptr()
-        struct.num_tokens, struct.num_kv_heads, struct.head_dim = key.shape
-        struct.block_size, struct.num_threads = metadata.block_size, torch.get_num_threads()
-        self._write_kv[key.dtype](ctypes.byref(struct))
+        call.key, call.value = key.data_ptr(), value.data_ptr()
+        call.key_stride, call.value_stride = key.stride(0), value.stride(0)
+        call.key_cache, call.value_cache = (each.data_ptr() for each in cache)
+        call.slot_mapping = metadata.slot_mapping.data_ptr()
+        call.num_tokens, call.num_kv_heads, call.head_dim = key.shape
+        call.block_size, call.num_threads = metadata.block_size, torch.get_num_threads()
+        self._write_kv[key.dtype](ctypes.byref(call))
 
     def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: CPlan) -> Tensor:
         """One call: chunks, decodes, and the merge of decodes whose keys were split."""
@@ -185,6 +162,11 @@ class CBackend(AttentionBackend):
         call.key_cache, call.value_cache = key_cache.data_ptr(), value_cache.data_ptr()
         self._attention[query.dtype](ctypes.byref(call))
         return output
+
+
+def addresses(**tensors: Tensor) -> dict[str, int]:
+    """Where the tensors begin, by name."""
+    return {name: tensor.data_ptr() for name, tensor in tensors.items()}
 
 
 def with_plain_rows(x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 import triton
 from torch import Tensor
 
-from mini_vllm.attention.backend import AttentionBackend
+from mini_vllm.attention.backend import AttentionBackend, KVCache
 from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
 from mini_vllm.attention.paged_attention import TilePlan, TileShape, paged_attention
 from mini_vllm.attention.rotary import Rotation
@@ -71,17 +71,10 @@ class TritonBackend(AttentionBackend):
         write_kv(key, value, key_cache, value_cache, metadata.slot_mapping)
 
     def rotate_and_write_kv(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        rotation: Rotation,
-        key_cache: Tensor,
-        value_cache: Tensor,
-        metadata: AttentionMetadata,
+        self, query: Tensor, key: Tensor, value: Tensor, rotation: Rotation, cache: KVCache, metadata: AttentionMetadata
     ) -> Tensor:
         """One kernel for all of it."""
-        return rotate_and_write_kv(query, key, value, rotation, key_cache, value_cache, metadata.slot_mapping)
+        return rotate_and_write_kv(query, key, value, rotation, *cache, metadata.slot_mapping)
 
     def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: TilePlan) -> Tensor:
         """Chunks, decodes and the merge of split decodes: at most three launches."""

@@ -4,9 +4,10 @@ import asyncio
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,13 +20,13 @@ from mini_vllm.cli.common import console
 from mini_vllm.cli.exits import legible
 from mini_vllm.cli.load_metrics import Record
 from mini_vllm.cli.simulate import read_file
-from mini_vllm.errors import InvalidParameterError, MiniVllmError, shown
+from mini_vllm.errors import InvalidParameterError, MiniVllmError, how_to_install, shown
 from mini_vllm.observe.files import check_text, printable, write_file
 from mini_vllm.simulator.plots import _new_figure, _save, check_matplotlib
 from mini_vllm.simulator.workload import MAX_LENGTH, TraceRequest, scale_rate, synthetic
 
 if TYPE_CHECKING:
-    from mini_vllm.cli.load import Address, Ready
+    from mini_vllm.cli.load import Client, Ready
 
 ENDPOINTS = ("completions", "chat")
 MAX_PROMPTS = 100_000
@@ -33,10 +34,7 @@ MAX_INPUT_TOKENS = 20_000_000  # of all prompts, which are made before the run
 MAX_SCALE = 1000.0
 MAX_TIMEOUT = 1_000_000
 NUM_PROMPTS = 1000  # by default
-NEEDS_SERVE = (
-    "bench serve needs {}, which is not installed.\n"
-    "Install the extra 'serve': pip install -e '.[serve]' in the folder of the repository."
-)
+NEEDS_SERVE = f"bench serve needs {{}}, which is not installed.\n{how_to_install('serve')}"
 
 
 def bench_serve(
@@ -83,20 +81,10 @@ def bench_serve(
         requests = from_trace(trace, num_prompts, rate_scale, length_scale)
     else:
         requests = from_rate(num_prompts or NUM_PROMPTS, request_rate, burstiness, seed, (input_len, output_len))
-    ready, records, duration = asyncio.run(
-        measure(
-            address,
-            requests,
-            endpoint=endpoint,
-            model=model,
-            api_key=api_key,
-            ignore_eos=ignore_eos,
-            timeout=timeout,
-            max_concurrency=max_concurrency,
-            seed=seed,
-            length_scale=length_scale if trace else 1.0,
-        )
-    )
+    client = load.Client(address, api_key)
+    probe = load.get_ready(client, endpoint, model, ignore_eos=ignore_eos, timeout=timeout)
+    write = partial(load.bodies, requests, seed=seed, length_scale=length_scale if trace else 1.0)
+    ready, records, duration = asyncio.run(measure(client, requests, probe, write, timeout, max_concurrency))
     about = {
         "date": datetime.now().strftime("%Y%m%d-%H%M%S"),
         "endpoint_type": "openai-chat" if endpoint == "chat" else "openai",
@@ -195,24 +183,21 @@ def from_rate(
 
 
 async def measure(
-    address: "Address",
+    client: "Client",
     requests: Sequence[TraceRequest],
-    *,
-    endpoint: str,
-    model: str | None,
-    api_key: str | None,
-    ignore_eos: bool,
+    probe: Awaitable["Ready"],
+    write: Callable[["Ready"], list[bytes]],
     timeout: float,
     max_concurrency: int | None,
-    seed: int,
-    length_scale: float,
 ) -> tuple["Ready", list[Record], float]:
-    """Find out what the server is, make the prompts, and send them; the records and the seconds it took."""
+    """Find out what the server is, make the prompts, and send them; the records and the seconds it took.
+
+    probe: asks the server. write: makes the bodies of the requests for it.
+    """
     load = import_load()
-    client = load.Client(address, api_key)
     try:
-        ready = await load.get_ready(client, endpoint, model, ignore_eos=ignore_eos, timeout=timeout)
-        made = load.bodies(requests, ready, seed=seed, length_scale=length_scale)
+        ready = await probe
+        made = write(ready)
 
         async def send(number: int, record: Record, clock: Callable[[], float]) -> None:
             await load.fetch(client, ready.api, made[number], record, clock, timeout)

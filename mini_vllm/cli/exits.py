@@ -22,6 +22,7 @@ from mini_vllm.errors import (
     MiniVllmError,
     RequestFailedError,
     SchedulerStalledError,
+    how_to_install,
 )
 from mini_vllm.observe.files import printable
 
@@ -29,10 +30,7 @@ FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 # No call is the cause of these.
 FAILURES = (EngineDeadError, InvalidLogitsError, RequestFailedError, SchedulerStalledError)
 MAX_LINE = 1000  # characters of a line of a message
-NEEDS_ENGINE = (
-    "this command runs a model and needs {}, which is not installed.\n"
-    "Install the extra 'engine': pip install -e '.[engine]' in the folder of the repository."
-)
+NEEDS_ENGINE = f"this command runs a model and needs {{}}, which is not installed.\n{how_to_install('engine')}"
 
 _presses: list[int] = []  # of Ctrl-C: where it hits an import, another error can come of it
 

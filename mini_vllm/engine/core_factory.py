@@ -13,7 +13,7 @@ from mini_vllm.errors import InvalidParameterError
 from mini_vllm.frontend.input_processor import load_vocabulary
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
-from mini_vllm.policies import get_classes, get_scheduler_cls, make_scheduler, options_of
+from mini_vllm.policies import Classes, get_classes, get_scheduler_cls, make_scheduler, options_of
 from mini_vllm.scheduler_interface import SchedulerInterface
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
 from mini_vllm.structured.compiler import GrammarCompiler
@@ -25,6 +25,13 @@ from mini_vllm.worker.memory import plan_kv_cache
 from mini_vllm.worker.preemption_cost import with_preemption_cost
 
 logger = logging.getLogger("mini_vllm")
+
+
+class EngineClasses(Classes, total=False):
+    """Classes that stand in for ours in an engine."""
+
+    executor_cls: type[Executor]
+    core_cls: type[EngineCore]
 
 
 class CoreFactory:

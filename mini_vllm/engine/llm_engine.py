@@ -12,24 +12,21 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial, wraps
 from queue import SimpleQueue
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, Unpack, cast
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core import EngineCore
-from mini_vllm.engine.core_factory import CoreFactory
+from mini_vllm.engine.core_factory import CoreFactory, EngineClasses
 from mini_vllm.errors import DuplicateRequestError, EngineBusyError, MiniVllmError, shown
 from mini_vllm.frontend.beam_search import BeamSearch
 from mini_vllm.frontend.input_processor import InputProcessor, Message, ModelLimits
 from mini_vllm.frontend.output_processor import OnOutput, OutputProcessor, RequestOutput
 from mini_vllm.frontend.prompts import check_request_id
-from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import SchedulerStats, StatsListener
 from mini_vllm.params import SamplingParams
 from mini_vllm.scheduler_interface import SchedulerInterface
 from mini_vllm.step import TokenDelta
-from mini_vllm.worker.executor import Executor
-from mini_vllm.worker.local_executor import LocalExecutor
 
 logger = logging.getLogger("mini_vllm")
 
@@ -70,23 +67,10 @@ class LLMEngine:
     """
 
     def __init__(
-        self,
-        config: EngineConfig,
-        *,
-        scheduler_cls: type[SchedulerInterface] | None = None,
-        kv_cache_manager_cls: type[KVCacheManager] | None = None,
-        executor_cls: type[Executor] = LocalExecutor,
-        core_cls: type[EngineCore] = EngineCore,
-        clock: Callable[[], float] = time.monotonic,
+        self, config: EngineConfig, *, clock: Callable[[], float] = time.monotonic, **classes: Unpack[EngineClasses]
     ) -> None:
         self.clock = clock
-        self._factory = CoreFactory(
-            config,
-            scheduler_cls=scheduler_cls,
-            kv_cache_manager_cls=kv_cache_manager_cls,
-            executor_cls=executor_cls,
-            core_cls=core_cls,
-        )
+        self._factory = CoreFactory(config, **classes)
         self.config = self._factory.config
         self.kv_cache_plan = self._factory.kv_cache_plan
         self.executor = self._factory.executor

@@ -163,11 +163,7 @@ class BeamSearch:
         length = len(self.beams[0].token_ids) + 1
         at_end = length == self.num_tokens
         ended = [
-            BeamSearchSequence(
-                (*self.beams[c.parent].token_ids, c.token_id),
-                c.cumulative_logprob,
-                c.cumulative_logprob / length**penalty,
-            )
+            self._longer_beam(c, c.cumulative_logprob / length**penalty)
             for c in candidates[:width]
             if at_end or c.token_id in self.eos_token_ids
         ]
@@ -176,10 +172,11 @@ class BeamSearch:
         self.is_done = at_end or not going_on or not self._may_improve(going_on[0].cumulative_logprob, length)
         if self.is_done:
             return []
-        self.beams = [
-            BeamSearchSequence((*self.beams[c.parent].token_ids, c.token_id), c.cumulative_logprob) for c in going_on
-        ]
+        self.beams = [self._longer_beam(c) for c in going_on]
         return going_on
+
+    def _longer_beam(self, c: Continuation, score: float = -math.inf) -> BeamSearchSequence:
+        return BeamSearchSequence((*self.beams[c.parent].token_ids, c.token_id), c.cumulative_logprob, score)
 
     def _may_improve(self, best_logprob: float, length: int) -> bool:
         """Whether the best beam could still become a hypothesis worth having."""

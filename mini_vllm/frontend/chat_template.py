@@ -36,7 +36,7 @@ NOT_HERE = ("tokenize", "return_dict", "return_assistant_tokens_mask", "sanitize
 class ChatTemplateRenderer:
     """Renders conversations with a tokenizer's chat template. Any thread may call it; conversations take turns.
 
-    max_seconds, max_bytes, max_memory_bytes: what one conversation may take. The process starts with the first one, and
+    max_seconds, max_memory_bytes: what one conversation may take. The process starts with the first one, and
     ends with close(), with this object, or with the process that made it.
     """
 
@@ -45,12 +45,10 @@ class ChatTemplateRenderer:
         tokenizer: Any | None,
         *,
         max_seconds: float = MAX_SECONDS,
-        max_bytes: int = MAX_BYTES,
         max_memory_bytes: int = MAX_MEMORY_BYTES,
     ) -> None:
         self._tokenizer = tokenizer
         self._max_seconds = max_seconds
-        self._max_bytes = max_bytes
         self._max_memory_bytes = max_memory_bytes
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -90,7 +88,7 @@ class ChatTemplateRenderer:
         text = self._ask(
             {
                 "template": template,
-                "max_chars": self._max_bytes,
+                "max_chars": MAX_BYTES,
                 "variables": {
                     **self._tokenizer.special_tokens_map,  # type: ignore[union-attr]
                     **variables,
@@ -126,8 +124,8 @@ class ChatTemplateRenderer:
     def _ask(self, question: dict[str, Any]) -> str:
         """What the process answers. Raises ChatTemplateError if it says no, or has to be killed."""
         sent = _to_json(question)
-        if len(sent) > self._max_bytes:
-            raise ChatTemplateError(f"the conversation has {len(sent)} bytes, the limit is {self._max_bytes}")
+        if len(sent) > MAX_BYTES:
+            raise ChatTemplateError(f"the conversation has {len(sent)} bytes, the limit is {MAX_BYTES}")
         with self._lock:
             process = self._process
             if process is None or process.poll() is not None:

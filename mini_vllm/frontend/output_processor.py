@@ -74,16 +74,13 @@ class RequestOutput:
             for choice in delta.outputs:
                 choices.setdefault(choice.index, []).append(choice)
         outputs = [
-            CompletionOutput(
-                index,
-                "".join(part.text for part in parts),
-                [token_id for part in parts for token_id in part.token_ids],
-                parts[-1].finish_reason,
-                None if parts[0].logprobs is None else [each for part in parts for each in part.logprobs or ()],
-                parts[-1].error,
-                parts[-1].stop_reason,
+            replace(
+                parts[-1],
+                text="".join(part.text for part in parts),
+                token_ids=[token_id for part in parts for token_id in part.token_ids],
+                logprobs=None if parts[0].logprobs is None else [row for part in parts for row in part.logprobs or ()],
             )
-            for index, parts in sorted(choices.items())
+            for _, parts in sorted(choices.items())
         ]
         return replace(deltas[-1], outputs=outputs, prompt_logprobs=deltas[0].prompt_logprobs)
 
@@ -302,8 +299,7 @@ class _RequestState:
     prompt: str | None
     prompt_token_ids: list[int]
     choices: dict[str, _Choice]  # by child request id
-    output_kind: str
-    stop_token_ids: tuple[int, ...]
+    params: SamplingParams
     on_output: OnOutput | None
     metrics: RequestMetrics
     num_cached_tokens: int = 0
@@ -316,9 +312,9 @@ class _RequestState:
 
     def to_output(self) -> RequestOutput | None:
         """What the caller is to see now; None: nothing before the end."""
-        if self.output_kind == "final_only" and not self.finished:
+        if self.params.output_kind == "final_only" and not self.finished:
             return None
-        is_delta = self.output_kind == "delta"
+        is_delta = self.params.output_kind == "delta"
         prompt_logprobs = self.prompt_logprobs
         if is_delta:
             self.prompt_logprobs = None  # they are told once
@@ -384,16 +380,7 @@ class OutputProcessor:
             detokenizer = IncrementalDetokenizer(self.tokenizer, params, borders)
             choices[child_id] = _Choice(index, detokenizer, None if params.logprobs is None else [])
         metrics = RequestMetrics(first.arrival_time)
-        state = _RequestState(
-            request_id,
-            prompt,
-            first.prompt_token_ids,
-            choices,
-            params.output_kind,
-            params.stop_token_ids,
-            on_output,
-            metrics,
-        )
+        state = _RequestState(request_id, prompt, first.prompt_token_ids, choices, params, on_output, metrics)
         self._requests[request_id] = state
         self._parents.update(dict.fromkeys(child_ids, state))
 
@@ -482,8 +469,9 @@ class OutputProcessor:
             choice.finish_reason = "stop" if stop_string is not None else delta.finish_reason
             choice.error = delta.error
             choice.stop_reason = stop_string
-            if stop_string is None and delta.finish_reason == "stop" and choice.token_ids[-1] in state.stop_token_ids:
-                choice.stop_reason = choice.token_ids[-1]
+            if stop_string is None and delta.finish_reason == "stop":
+                last = choice.token_ids[-1]
+                choice.stop_reason = last if last in state.params.stop_token_ids else None
 
     def _take(self, choice: _Choice, delta: TokenDelta) -> str | None:
         """Add tokens to a choice, in order. A stop string ends it, whatever follows in the delta, and is returned."""

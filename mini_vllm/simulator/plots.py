@@ -5,7 +5,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mini_vllm.errors import MiniVllmError
+from mini_vllm.errors import MiniVllmError, how_to_install
 from mini_vllm.observe.files import write_file
 from mini_vllm.simulator.metrics import TimelinePoint
 
@@ -13,10 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-NEEDS_MATPLOTLIB = (
-    "the plots need matplotlib, which is not installed.\n"
-    "Install the extra 'plots': pip install -e '.[plots]' in the folder of the repository."
-)
+NEEDS_MATPLOTLIB = f"the plots need matplotlib, which is not installed.\n{how_to_install('plots')}"
 
 
 class PlotsUnavailableError(MiniVllmError):

@@ -47,6 +47,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from itertools import takewhile
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import GroupTooLargeError, InvalidParameterError, shown
@@ -201,10 +202,8 @@ class SequenceGroupScheduler(SchedulerInterface):
         num_needed += sum(-(-other.num_tokens // kv.block_size) - num_shared for other in group.sequences[1:])
         if len(group.sequences) > 1 and self.running:
             num_needed += len(group.sequences)  # or the decode to come would preempt it again: see _may_append()
-        return num_needed + self._num_spare_blocks() <= kv.num_free_blocks
-
-    def _num_spare_blocks(self) -> int:
-        return self.num_watermark_blocks if self.running else 0
+        num_spare = self.num_watermark_blocks if self.running else 0
+        return num_needed + num_spare <= kv.num_free_blocks
 
     def _is_hopeless(self, num_blocks: int) -> bool:
         """Whether so many blocks are never free, so that strict_v0 gives up a group that needs them."""
@@ -367,14 +366,10 @@ class SequenceGroupScheduler(SchedulerInterface):
             for request in group.requests:
                 insort(self.waiting, request, key=self._order)
             return
-        place = 0
-        while place < len(self.waiting) and self._is_swapped(self.waiting[place]):
-            place += 1
+        swapped = takewhile(lambda request: self._groups[request.request_id].is_swapped, self.waiting)
+        place = len(list(swapped))
         for request in reversed(group.requests):
             self.waiting.insert(place, request)
-
-    def _is_swapped(self, request: Request) -> bool:
-        return self._groups[request.request_id].is_swapped
 
     def _order(self, request: Request) -> tuple[bool, tuple[int, float, str]]:
         """Sort key of the waiting queue under the priority policy: swapped first, a group in one place."""
