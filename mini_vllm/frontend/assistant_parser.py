@@ -13,7 +13,7 @@ as they come. Source: hermes_tool_parser.py, llama_tool_parser.py and the reason
 
 import json
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -23,7 +23,6 @@ SPACE = frozenset(" \t\r\n")
 BETWEEN_CALLS = SPACE | frozenset("[],;")  # in JSON
 OUTSIDE_STRINGS = SPACE | frozenset('{}[]:,"+-.0123456789eEtrufalsn')
 MAX_SPACE = 32  # characters of a text that may stand before <think>, and with it
-ARGUMENTS = ("arguments", "parameters")
 
 
 class AssistantForm(NamedTuple):
@@ -64,9 +63,8 @@ def find_form(tokenizer: Any | None, tool_call_parser: str = "auto", reasoning_p
     if tool_call_parser == "auto":
         is_llama = PYTHON_TAG in shown or ('"parameters"' in shown and "ipython" in shown)
         tool_call_parser = "hermes" if CALL in shown else "llama3_json" if is_llama else "none"
-    return AssistantForm(
-        tool_call_parser, reasoning_parser == "think" or (reasoning_parser == "auto" and THINK in shown)
-    )
+    thinks = reasoning_parser == "think" or (reasoning_parser == "auto" and THINK in shown)
+    return AssistantForm(tool_call_parser, thinks)
 
 
 class AssistantParser:
@@ -76,6 +74,7 @@ class AssistantParser:
         self._form = form
         self._is_hermes, self._is_forced = form.calls == "hermes", form.calls == "json"
         self._begin = CALL if self._is_hermes else PYTHON_TAG
+        self.is_text = form == AssistantForm()  # all of it
         self._first_state = {"none": self._say, "hermes": self._text}.get(form.calls, self._wait)
         self._state: Callable[[str], None]
         self._state = self._reason if form.is_thinking else self._open if form.thinks else self._first_state
@@ -85,23 +84,14 @@ class AssistantParser:
         self._is_behind_tag = False  # where space is no text
         self._is_given = False  # the call that is being read, in part
         self._object = JsonObject()
-        self._call: tuple[str, str] = ("", "")
         self.num_calls = 0
         self._content: list[str] = []  # this and the next two: what is new
         self._reasoning: list[str] = []
         self._calls: dict[int, tuple[dict[str, str], dict[str, str], list[str]]] = {}  # head, function, arguments
 
-    @property
-    def is_text(self) -> bool:
-        """Whether all is text."""
-        return self._form == AssistantForm()
-
     def feed(self, text: str) -> AssistantDelta:
         """What a piece of the text brings."""
-        if self.is_text:
-            return AssistantDelta(text)
-        for character in text:
-            self._state(character)
+        self._go_on(text)
         calls = [
             head | {"index": index, "function": function | {"arguments": "".join(arguments)}}
             for index, (head, function, arguments) in self._calls.items()
@@ -112,12 +102,9 @@ class AssistantParser:
 
     def finish(self, text: str = "") -> AssistantDelta:
         """What the last piece brings, and what was held back."""
-        if self.is_text:
-            return AssistantDelta(text)
-        for character in text:
-            self._state(character)
+        self._go_on(text)
         if self._state == self._open:
-            self._go_on(self._first_state, self._held)
+            self._enter(self._first_state, self._held)
         if self._state == self._reason:
             self._reasoning.append(self._held)
         elif self._state == self._close:  # only its end tag is missing
@@ -128,10 +115,13 @@ class AssistantParser:
             self._content += [] if self._is_behind_tag else self._space
         return self.feed("")
 
-    def _go_on(self, state: Callable[[str], None], characters: Iterable[str]) -> None:
-        self._held, self._state = "", state
-        for character in characters:
+    def _go_on(self, text: str) -> None:
+        for character in [text] if self.is_text else text:
             self._state(character)
+
+    def _enter(self, state: Callable[[str], None], text: str) -> None:
+        self._held, self._state = "", state
+        self._go_on(text)
 
     # --- reasoning ------------------------------------------------------------------------------------------------
 
@@ -140,15 +130,15 @@ class AssistantParser:
         self._held += character
         begun = self._held.lstrip()
         if begun == THINK:
-            self._go_on(self._reason, "")
+            self._enter(self._reason, "")
         elif not THINK.startswith(begun) or len(self._held) > MAX_SPACE:
-            self._go_on(self._first_state, self._held)
+            self._enter(self._first_state, self._held)
 
     def _reason(self, character: str) -> None:
         self._reasoning.append(self._hold(END_THINK, character))
         if self._held == END_THINK:
             self._is_behind_tag = True
-            self._go_on(self._first_state, "")
+            self._enter(self._first_state, "")
 
     def _hold(self, tag: str, character: str) -> str:
         """Hold back what may be the beginning of a tag. Returns what is none."""
@@ -160,7 +150,7 @@ class AssistantParser:
 
     def _say(self, character: str) -> None:
         """It is text."""
-        if character in SPACE:
+        if character in SPACE and not self.is_text:
             self._space.append(character)
             return
         self._content += [character] if self._is_behind_tag else [*self._space, character]
@@ -172,15 +162,15 @@ class AssistantParser:
             self._say(each)
         if self._held == self._begin:
             self._raw = [self._begin]
-            self._go_on(self._wait, "")
+            self._enter(self._wait, "")
 
     def _wait(self, character: str) -> None:
         """Where a call may begin."""
         if character in (SPACE if self._is_hermes else BETWEEN_CALLS):
             self._raw.append(character)
         elif character == "{":
-            self._object, self._call = JsonObject(), ("", "")
-            self._go_on(self._read, character)
+            self._object = JsonObject()
+            self._enter(self._read, character)
         else:
             self._refuse(character)
 
@@ -194,7 +184,7 @@ class AssistantParser:
         if self._is_forced and (was_deep or self._object.depth > 1):
             self._give(character)
         if self._object.depth == 0:
-            name, _ = self._call = self._object.as_call()
+            name, _ = self._object.as_call()
             if not name or not (self._is_hermes or self._is_forced or name in self._form.names):
                 self._refuse("")
             elif self._is_hermes:
@@ -218,20 +208,20 @@ class AssistantParser:
         for each in self._raw:
             self._say(each)
         self._raw = []
-        self._go_on(self._text, self._held + character)
+        self._enter(self._text, self._held + character)
 
     def _accept(self) -> None:
         """The call is whole."""
         if not self._is_given:
-            self._give(self._call[1])
+            self._give(self._object.as_call()[1])
         self._raw, self._is_given = [], False
-        self._go_on(self._text if self._is_hermes else self._wait, "")
+        self._enter(self._text if self._is_hermes else self._wait, "")
 
     def _give(self, arguments: str) -> None:
         """Give out these arguments; with the first of a call, its id and its name."""
         if not self._is_given:
             head = {"id": f"call_{secrets.token_hex(12)}", "type": "function"}
-            self._calls[self.num_calls] = head, {"name": self._call[0] or self._object.as_call("}}")[0]}, []
+            self._calls[self.num_calls] = head, {"name": self._object.as_call()[0]}, []
             self.num_calls += 1
             self._is_given = self._is_behind_tag = True
         self._space, self._raw = [], []
@@ -259,11 +249,14 @@ class JsonObject:
         self._text.append(character)
         return can_be
 
-    def as_call(self, end: str = "") -> tuple[str, str]:
-        """Name and arguments, which are {} if they are absent or null; two empty texts if it is no call."""
+    def as_call(self) -> tuple[str, str]:
+        """Name and arguments, which are {} if they are absent or null; two empty texts if it is no call.
+
+        Where the arguments have begun it is a call, too.
+        """
         with suppress(ValueError, RecursionError):
-            found = json.loads("".join(self._text) + end)
-            name, given = found.get("name"), next((found[key] for key in ARGUMENTS if key in found), None)
+            found = json.loads("".join(self._text) + "}" * self.depth)
+            name, given = found.get("name"), found.get("arguments", found.get("parameters"))
             arguments = json.dumps({} if given is None else given, ensure_ascii=False, allow_nan=False)
             arguments.encode()  # half of a character cannot be sent
             if isinstance(name, str) and isinstance(given, dict | None):

@@ -163,11 +163,6 @@ def check_messages(messages: object) -> list[dict[str, Any]]:
     return copies
 
 
-def is_of_tools(message: Mapping[str, Any]) -> bool:
-    """Whether it calls tools or answers a call."""
-    return message.get("role") == "tool" or bool(message.get("tool_calls"))
-
-
 def _for_template(call: Any) -> Any:
     """A call, its arguments as an object: OpenAI's messages have them as text, and templates write JSON of them."""
     with suppress(TypeError, KeyError, AttributeError, ValueError):

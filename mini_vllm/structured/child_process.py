@@ -39,9 +39,9 @@ class ChildProcess:
             self.close()
             if not isinstance(error, OSError | EOFError | ValueError):
                 raise
-            is_late = process.returncode in (-signal.SIGPROF, -signal.SIGALRM)
-            late, ended = f"takes more than {self._max_seconds:g} seconds", f"ends its process ({process.returncode})"
-            raise EOFError(late if is_late else ended) from error
+            if process.returncode in (-signal.SIGPROF, -signal.SIGALRM):
+                raise EOFError(f"takes more than {self._max_seconds:g} seconds") from error
+            raise EOFError(f"has ended its process (status {process.returncode})") from error
 
     def close(self) -> None:
         """End the process. The next question starts it again."""
@@ -50,13 +50,13 @@ class ChildProcess:
         self._process = self._stop = None
 
     def _start(self) -> subprocess.Popen[bytes]:
-        paths = os.pathsep.join(path for path in sys.path if path)
         self._process = process = subprocess.Popen(
             [sys.executable, "-P", *self.program, str(self._max_seconds), str(self._max_memory_bytes)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": paths},  # it finds the packages where this process does
+            # It finds the packages where this process does.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         self._stop = weakref.finalize(self, end, process)
         return process

@@ -13,13 +13,13 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from functools import cached_property
+from functools import cache
 from queue import SimpleQueue
 from subprocess import Popen
 
 from mini_vllm.errors import GrammarError, MiniVllmError
 from mini_vllm.params import StructuredOutputs
-from mini_vllm.structured.backends import Backend, MakeVocabulary, Vocabulary, is_installed, make_backend
+from mini_vllm.structured.backends import Backend, MakeVocabulary, is_installed, make_backend
 from mini_vllm.structured.child_process import ChildProcess, tell
 from mini_vllm.structured.scheduler import NewGrammar
 from mini_vllm.structured.schema import LARGE, check, is_lark, measure, xgrammar_would_ignore
@@ -174,12 +174,8 @@ class CompilerProcess(ChildProcess):
 
     def __init__(self, make_vocabulary: MakeVocabulary, max_seconds: float, max_memory_bytes: int) -> None:
         super().__init__(max_seconds, max_memory_bytes)
-        self._make_vocabulary = make_vocabulary
+        self._vocabulary = cache(make_vocabulary)
         self._backends: dict[str, Backend] = {}
-
-    @cached_property
-    def _vocabulary(self) -> Vocabulary:
-        return self._make_vocabulary()
 
     def compile(self, backend: str, kind: str, text: str) -> tuple[NewGrammar, int]:
         """The grammar and its bytes. Raises GrammarError if it cannot be compiled, or takes too much."""
@@ -192,14 +188,12 @@ class CompilerProcess(ChildProcess):
         if "error" in answer:
             raise GrammarError(answer["error"])
         if backend not in self._backends:
-            self._backends[backend] = make_backend(backend, self._vocabulary)
+            self._backends[backend] = make_backend(backend, self._vocabulary())
         return self._backends[backend].load(answer["compiled"])
 
     def _start(self) -> Popen[bytes]:
-        words = {
-            "tokens": [data.hex() for data in self._vocabulary.token_bytes],
-            "ends": [*self._vocabulary.end_token_ids],
-        }
+        token_bytes, ends = self._vocabulary()
+        words = {"tokens": [data.hex() for data in token_bytes], "ends": [*ends]}
         process = super()._start()
         tell(process, json.dumps(words).encode())
         return process
