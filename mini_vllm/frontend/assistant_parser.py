@@ -13,9 +13,8 @@ as they come. Source: hermes_tool_parser.py, llama_tool_parser.py and the reason
 
 import json
 import secrets
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 THINK, END_THINK = "<think>", "</think>"  # the first character of a tag stands nowhere else in it
@@ -23,24 +22,7 @@ CALL, END_CALL, PYTHON_TAG = "<tool_call>", "</tool_call>", "<|python_tag|>"
 SPACE = frozenset(" \t\r\n")
 BETWEEN_CALLS = SPACE | frozenset("[],;")  # in JSON
 OUTSIDE_STRINGS = SPACE | frozenset('{}[]:,"+-.0123456789eEtrufalsn')
-ARGUMENTS = ("arguments", "parameters")
-NOT_FIRST: tuple[str | None, str | None] = (None, None)  # id and name of a part of a call
-
-
-@dataclass(slots=True)
-class ToolCall:
-    """A call, or a part of one. Its first part has id and name; the arguments of all parts, joined, are JSON."""
-
-    index: int
-    id: str | None
-    name: str | None
-    arguments: str
-
-    def as_json(self) -> dict[str, Any]:
-        """In OpenAI's shape, without the index."""
-        first = {} if self.id is None else {"id": self.id, "type": "function"}
-        name = {} if self.name is None else {"name": self.name}
-        return first | {"function": name | {"arguments": self.arguments}}
+MAX_SPACE = 32  # characters of a text that may stand before <think>, and with it
 
 
 class AssistantForm(NamedTuple):
@@ -52,28 +34,27 @@ class AssistantForm(NamedTuple):
     names: Collection[str] = ()  # of the tools: other JSON is no call where no tag says so
 
 
-@dataclass(slots=True)
-class AssistantDelta:
-    """What is new of a message: text, reasoning, and at most one part of each call. Or all of it."""
+class AssistantDelta(NamedTuple):
+    """What is new of a message: text, reasoning, and at most one part of each call. Or all of it.
 
-    content: str = ""
+    A call is in OpenAI's shape. Its first part has id and name; the arguments of all parts, joined, are JSON.
+    """
+
+    content: str
     reasoning: str = ""
-    tool_calls: list[ToolCall] = field(default_factory=list)
+    tool_calls: Sequence[Mapping[str, Any]] = ()
+
+    def as_json(self, *, is_text: bool) -> dict[str, Any]:
+        """As a part of a stream in OpenAI's shape. is_text: the content is there even if it is empty."""
+        content = {"content": self.content} if self.content or is_text else {}
+        reasoning = {"reasoning_content": self.reasoning} if self.reasoning else {}
+        return content | reasoning | ({"tool_calls": self.tool_calls} if self.tool_calls else {})
 
     def as_message(self) -> dict[str, Any]:
-        """As a whole message in OpenAI's shape, which a conversation can go on with."""
-        is_text = self.content or not (self.reasoning or self.tool_calls)
-        found = {"role": "assistant", "content": self.content if is_text else None} | self._more()
-        return found | ({"tool_calls": [call.as_json() for call in self.tool_calls]} if self.tool_calls else {})
-
-    def as_delta(self, form: AssistantForm) -> dict[str, Any]:
-        """As a part of a stream in OpenAI's shape. Where text is all that can come, it is there, if only as ""."""
-        calls = [{"index": call.index} | call.as_json() for call in self.tool_calls]
-        content = {"content": self.content} if self.content or form == AssistantForm() else {}
-        return content | self._more() | ({"tool_calls": calls} if calls else {})
-
-    def _more(self) -> dict[str, str]:
-        return {"reasoning_content": self.reasoning} if self.reasoning else {}
+        """As a whole message, which a conversation can go on with."""
+        calls = [{name: call[name] for name in ("id", "type", "function")} for call in self.tool_calls]
+        found = self._replace(tool_calls=calls).as_json(is_text=not (self.reasoning or calls))
+        return {"role": "assistant", "content": None} | found
 
 
 def find_form(tokenizer: Any | None, tool_call_parser: str = "auto", reasoning_parser: str = "auto") -> AssistantForm:
@@ -82,9 +63,8 @@ def find_form(tokenizer: Any | None, tool_call_parser: str = "auto", reasoning_p
     if tool_call_parser == "auto":
         is_llama = PYTHON_TAG in shown or ('"parameters"' in shown and "ipython" in shown)
         tool_call_parser = "hermes" if CALL in shown else "llama3_json" if is_llama else "none"
-    return AssistantForm(
-        tool_call_parser, reasoning_parser == "think" or (reasoning_parser == "auto" and THINK in shown)
-    )
+    thinks = reasoning_parser == "think" or (reasoning_parser == "auto" and THINK in shown)
+    return AssistantForm(tool_call_parser, thinks)
 
 
 class AssistantParser:
@@ -94,6 +74,7 @@ class AssistantParser:
         self._form = form
         self._is_hermes, self._is_forced = form.calls == "hermes", form.calls == "json"
         self._begin = CALL if self._is_hermes else PYTHON_TAG
+        self.is_text = form == AssistantForm()  # all of it
         self._first_state = {"none": self._say, "hermes": self._text}.get(form.calls, self._wait)
         self._state: Callable[[str], None]
         self._state = self._reason if form.is_thinking else self._open if form.thinks else self._first_state
@@ -103,32 +84,27 @@ class AssistantParser:
         self._is_behind_tag = False  # where space is no text
         self._is_given = False  # the call that is being read, in part
         self._object = JsonObject()
-        self._call: tuple[str, str] = ("", "")
         self.num_calls = 0
-        self._content: list[str] = []  # this and the next three: what is new
+        self._content: list[str] = []  # this and the next two: what is new
         self._reasoning: list[str] = []
-        self._starts: dict[int, tuple[str | None, str | None]] = {}
-        self._arguments: dict[int, list[str]] = {}
+        self._calls: dict[int, tuple[dict[str, str], dict[str, str], list[str]]] = {}  # head, function, arguments
 
     def feed(self, text: str) -> AssistantDelta:
         """What a piece of the text brings."""
-        if self._form == AssistantForm():
-            return AssistantDelta(text)
-        for character in text:
-            self._state(character)
-        calls = [ToolCall(i, *self._starts.get(i, NOT_FIRST), "".join(new)) for i, new in self._arguments.items()]
+        self._go_on(text)
+        calls = [
+            head | {"index": index, "function": function | {"arguments": "".join(arguments)}}
+            for index, (head, function, arguments) in self._calls.items()
+        ]
         delta = AssistantDelta("".join(self._content), "".join(self._reasoning), calls)
-        self._content, self._reasoning, self._starts, self._arguments = [], [], {}, {}
+        self._content, self._reasoning, self._calls = [], [], {}
         return delta
 
     def finish(self, text: str = "") -> AssistantDelta:
         """What the last piece brings, and what was held back."""
-        if self._form == AssistantForm():
-            return AssistantDelta(text)
-        for character in text:
-            self._state(character)
+        self._go_on(text)
         if self._state == self._open:
-            self._leave_open("")
+            self._enter(self._first_state, self._held)
         if self._state == self._reason:
             self._reasoning.append(self._held)
         elif self._state == self._close:  # only its end tag is missing
@@ -139,34 +115,30 @@ class AssistantParser:
             self._content += [] if self._is_behind_tag else self._space
         return self.feed("")
 
-    def _go_on(self, state: Callable[[str], None], characters: Iterable[str]) -> None:
-        self._held, self._state = "", state
-        for character in characters:
+    def _go_on(self, text: str) -> None:
+        for character in [text] if self.is_text else text:
             self._state(character)
+
+    def _enter(self, state: Callable[[str], None], text: str) -> None:
+        self._held, self._state = "", state
+        self._go_on(text)
 
     # --- reasoning ------------------------------------------------------------------------------------------------
 
     def _open(self, character: str) -> None:
         """Where a message begins, with <think> or without."""
-        if character in SPACE and not self._held:
-            self._space.append(character)
-        elif not THINK.startswith(self._held + character):
-            self._leave_open(character)
-        else:
-            self._held += character
-            if self._held == THINK:
-                self._space = []
-                self._go_on(self._reason, "")
-
-    def _leave_open(self, character: str) -> None:
-        begun, self._space = [*self._space, *self._held, *character], []
-        self._go_on(self._first_state, begun)
+        self._held += character
+        begun = self._held.lstrip()
+        if begun == THINK:
+            self._enter(self._reason, "")
+        elif not THINK.startswith(begun) or len(self._held) > MAX_SPACE:
+            self._enter(self._first_state, self._held)
 
     def _reason(self, character: str) -> None:
         self._reasoning.append(self._hold(END_THINK, character))
         if self._held == END_THINK:
             self._is_behind_tag = True
-            self._go_on(self._first_state, "")
+            self._enter(self._first_state, "")
 
     def _hold(self, tag: str, character: str) -> str:
         """Hold back what may be the beginning of a tag. Returns what is none."""
@@ -178,7 +150,7 @@ class AssistantParser:
 
     def _say(self, character: str) -> None:
         """It is text."""
-        if character in SPACE:
+        if character in SPACE and not self.is_text:
             self._space.append(character)
             return
         self._content += [character] if self._is_behind_tag else [*self._space, character]
@@ -190,15 +162,15 @@ class AssistantParser:
             self._say(each)
         if self._held == self._begin:
             self._raw = [self._begin]
-            self._go_on(self._wait, "")
+            self._enter(self._wait, "")
 
     def _wait(self, character: str) -> None:
         """Where a call may begin."""
         if character in (SPACE if self._is_hermes else BETWEEN_CALLS):
             self._raw.append(character)
         elif character == "{":
-            self._object, self._call = JsonObject(), ("", "")
-            self._go_on(self._read, character)
+            self._object = JsonObject()
+            self._enter(self._read, character)
         else:
             self._refuse(character)
 
@@ -212,7 +184,7 @@ class AssistantParser:
         if self._is_forced and (was_deep or self._object.depth > 1):
             self._give(character)
         if self._object.depth == 0:
-            name, _ = self._call = self._object.as_call()
+            name, _ = self._object.as_call()
             if not name or not (self._is_hermes or self._is_forced or name in self._form.names):
                 self._refuse("")
             elif self._is_hermes:
@@ -236,24 +208,24 @@ class AssistantParser:
         for each in self._raw:
             self._say(each)
         self._raw = []
-        self._go_on(self._text, self._held + character)
+        self._enter(self._text, self._held + character)
 
     def _accept(self) -> None:
         """The call is whole."""
         if not self._is_given:
-            self._give(self._call[1])
+            self._give(self._object.as_call()[1])
         self._raw, self._is_given = [], False
-        self._go_on(self._text if self._is_hermes else self._wait, "")
+        self._enter(self._text if self._is_hermes else self._wait, "")
 
     def _give(self, arguments: str) -> None:
         """Give out these arguments; with the first of a call, its id and its name."""
         if not self._is_given:
-            name = self._call[0] or self._object.as_call("}}")[0]
-            self._starts[self.num_calls] = f"call_{secrets.token_hex(12)}", name
+            head = {"id": f"call_{secrets.token_hex(12)}", "type": "function"}
+            self._calls[self.num_calls] = head, {"name": self._object.as_call()[0]}, []
             self.num_calls += 1
             self._is_given = self._is_behind_tag = True
         self._space, self._raw = [], []
-        self._arguments.setdefault(self.num_calls - 1, []).append(arguments)
+        self._calls.setdefault(self.num_calls - 1, ({}, {}, []))[2].append(arguments)
 
 
 class JsonObject:
@@ -277,11 +249,14 @@ class JsonObject:
         self._text.append(character)
         return can_be
 
-    def as_call(self, end: str = "") -> tuple[str, str]:
-        """Name and arguments, which are {} if they are absent or null; two empty texts if it is no call."""
+    def as_call(self) -> tuple[str, str]:
+        """Name and arguments, which are {} if they are absent or null; two empty texts if it is no call.
+
+        Where the arguments have begun it is a call, too.
+        """
         with suppress(ValueError, RecursionError):
-            found = json.loads("".join(self._text) + end)
-            name, given = found.get("name"), next((found[key] for key in ARGUMENTS if key in found), None)
+            found = json.loads("".join(self._text) + "}" * self.depth)
+            name, given = found.get("name"), found.get("arguments", found.get("parameters"))
             arguments = json.dumps({} if given is None else given, ensure_ascii=False, allow_nan=False)
             arguments.encode()  # half of a character cannot be sent
             if isinstance(name, str) and isinstance(given, dict | None):

@@ -7,12 +7,6 @@ Source: apply_chat_template in transformers/tokenization_utils_base.py, version 
 """
 
 import json
-import os
-import signal
-import struct
-import subprocess
-import sys
-import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +15,7 @@ from typing import Any
 
 from mini_vllm.errors import ChatTemplateError, TokenizerMissingError, UnknownParameterError, plain, shown
 from mini_vllm.frontend.prompts import check_text
+from mini_vllm.structured.child_process import ChildProcess
 
 Conversation = Sequence[Mapping[str, Any]]
 
@@ -28,17 +23,17 @@ MAX_SECONDS = 2.0
 MAX_BYTES = 8 << 20  # of the conversation and the template as JSON, and of the text
 MAX_MEMORY_BYTES = 512 << 20
 WORKER = Path(__file__).with_name("template_worker.py")
-LENGTH = struct.Struct("<Q")  # of the JSON that follows, both ways
 TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 NOT_HERE = ("tokenize", "return_dict", "return_assistant_tokens_mask", "sanitize_control_tokens", "tokenizer_kwargs")
 
 
-class ChatTemplateRenderer:
+class ChatTemplateRenderer(ChildProcess):
     """Renders conversations with a tokenizer's chat template. Any thread may call it; conversations take turns.
 
-    max_seconds, max_memory_bytes: what one conversation may take. The process starts with the first one, and
-    ends with close(), with this object, or with the process that made it.
+    max_seconds, max_memory_bytes: what one conversation may take. Its process starts with the first one.
     """
+
+    program = (str(WORKER),)
 
     def __init__(
         self,
@@ -47,12 +42,9 @@ class ChatTemplateRenderer:
         max_seconds: float = MAX_SECONDS,
         max_memory_bytes: int = MAX_MEMORY_BYTES,
     ) -> None:
+        super().__init__(max_seconds, max_memory_bytes)
         self._tokenizer = tokenizer
-        self._max_seconds = max_seconds
-        self._max_memory_bytes = max_memory_bytes
         self._lock = Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._stop: weakref.finalize[Any, Any] | None = None
 
     def render(
         self,
@@ -102,12 +94,6 @@ class ChatTemplateRenderer:
         check_text("the text of the chat template", text)
         return _cut_at_tag(text) if continue_final_message else text
 
-    def close(self) -> None:
-        """End the process. Another conversation starts it again."""
-        if self._stop is not None:
-            self._stop()
-        self._process = self._stop = None
-
     def _find_template(self, chat_template: str | None, tools: Sequence[Any] | None) -> str:
         tokenizer = self._tokenizer
         if tokenizer is None or (chat_template is None and not tokenizer.chat_template):
@@ -126,66 +112,16 @@ class ChatTemplateRenderer:
         sent = _to_json(question)
         if len(sent) > MAX_BYTES:
             raise ChatTemplateError(f"the conversation has {len(sent)} bytes, the limit is {MAX_BYTES}")
-        with self._lock:
-            process = self._process
-            if process is None or process.poll() is not None:
-                process = self._start()
-            try:
-                answer = _exchange(process, sent)
-            except BaseException as error:  # its answer, or the rest of it, would be taken for the next one's
-                self.close()
-                if not isinstance(error, OSError | EOFError | ValueError):
-                    raise
-                raise ChatTemplateError(f"the chat template {_cause_of_death(process, self._max_seconds)}") from error
+        try:
+            with self._lock:
+                answer = self.ask(sent)
+        except OSError as error:
+            raise ChatTemplateError(f"the process for chat templates does not start: {error}") from error
+        except EOFError as error:
+            raise ChatTemplateError(f"the chat template {error}") from error
         if "error" in answer:
             raise ChatTemplateError(f"the chat template {answer['error']}")
         return str(answer["text"])
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        arguments = [str(self._max_seconds), str(self._max_memory_bytes)]
-        paths = os.pathsep.join(path for path in sys.path if path)
-        try:
-            self._process = process = subprocess.Popen(
-                [sys.executable, "-P", str(WORKER), *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": paths},  # it finds jinja2 where this process does
-            )
-        except OSError as error:
-            raise ChatTemplateError(f"the process for chat templates does not start: {error}") from error
-        self._stop = weakref.finalize(self, _end, process)
-        return process
-
-
-def _exchange(process: subprocess.Popen[bytes], sent: bytes) -> dict[str, Any]:
-    """One question, one answer. Raises EOFError or OSError if the process ends first."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(LENGTH.pack(len(sent)) + sent)
-    process.stdin.flush()
-    header = process.stdout.read(LENGTH.size)
-    body = process.stdout.read(LENGTH.unpack(header)[0]) if len(header) == LENGTH.size else b""
-    if not body:
-        process.wait()
-        raise EOFError
-    answer: dict[str, Any] = json.loads(body.decode("utf-8", "surrogatepass"))
-    return answer
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with suppress(OSError):  # what it was about to write goes nowhere
-                pipe.close()
-    process.kill()
-    process.wait()
-
-
-def _cause_of_death(process: subprocess.Popen[bytes], max_seconds: float) -> str:
-    if process.returncode in (-signal.SIGPROF, -signal.SIGALRM):
-        return f"takes more than {max_seconds} seconds"
-    return f"has ended its process (status {process.returncode})"
 
 
 # --- what goes in, what comes out ---------------------------------------------------------------------------------
@@ -223,11 +159,6 @@ def check_messages(messages: object) -> list[dict[str, Any]]:
             copy["tool_calls"] = [_for_template(call) for call in copy["tool_calls"]]
         copies.append(copy)
     return copies
-
-
-def is_of_tools(message: Mapping[str, Any]) -> bool:
-    """Whether it calls tools or answers a call."""
-    return message.get("role") == "tool" or bool(message.get("tool_calls"))
 
 
 def _for_template(call: Any) -> Any:

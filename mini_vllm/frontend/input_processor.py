@@ -21,7 +21,7 @@ from mini_vllm.errors import (
     shown,
 )
 from mini_vllm.frontend.assistant_parser import THINK, AssistantForm, find_form
-from mini_vllm.frontend.chat_template import ChatTemplateRenderer, is_of_tools
+from mini_vllm.frontend.chat_template import ChatTemplateRenderer
 from mini_vllm.frontend.prompts import TextBound, as_prompt, check_params, check_request_id, check_text, check_token_ids
 from mini_vllm.frontend.tokenizer import HFTokenizer, Tokenizer
 from mini_vllm.frontend.tools import ToolUse
@@ -138,8 +138,9 @@ class InputProcessor:
         """
         text = self._chat_templates.render(messages, **template_options)
         name = "tools" if template_options.get("tools") else "messages"
+        has_tools = name == "tools" or any(each.get("role") == "tool" or each.get("tool_calls") for each in messages)
         template = template_options.get("chat_template") or self.tokenizer.chat_template  # type: ignore[union-attr]
-        if "tool" not in str(template) and (name == "tools" or any(map(is_of_tools, messages))):
+        if has_tools and "tool" not in str(template):
             raise InvalidParameterError(f"chat: {name} cannot be used: the chat template of {self.model} has no tools")
         return self.tokenize(text, add_special_tokens=False)
 
@@ -147,7 +148,7 @@ class InputProcessor:
         """How the answer to a chat is written."""
         if use.forced_schema() is not None:
             return AssistantForm("json")
-        calls = self.assistant_form.calls if use.may_call else "none"
+        calls = self.assistant_form.calls if use.tools and use.tool_choice != "none" else "none"
         may_think = self.assistant_form.thinks and params.structured is None  # a grammar knows no reasoning
         is_thinking = may_think and self.detokenize(prompt[-8:]).rstrip().endswith(THINK)
         return self.assistant_form._replace(calls=calls, is_thinking=is_thinking, names=use.names)

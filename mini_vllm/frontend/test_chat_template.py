@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from mini_vllm.errors import ChatTemplateError, RequestRefusedError, TokenizerMissingError, UnknownParameterError
-from mini_vllm.frontend.chat_template import LENGTH, WORKER, ChatTemplateRenderer, as_conversations
+from mini_vllm.frontend.chat_template import WORKER, ChatTemplateRenderer, as_conversations
+from mini_vllm.structured.child_process import LENGTH
 
 transformers = pytest.importorskip("transformers")
 

@@ -12,7 +12,7 @@ from mini_vllm.errors import InvalidParameterError, Params, shown
 from mini_vllm.params import SamplingParams, StructuredOutputs
 from mini_vllm.structured.schema import calls_schema, wrong_in
 
-MAX_TOOLS = 128
+MAX_TOOLS, MAX_NAME = 128, 64  # tools, and characters of a name
 CHOICES = ("none", "auto", "required")
 
 
@@ -36,35 +36,30 @@ class ToolUse(Params):
         for number, tool in enumerate(tools or ()):
             check_tool(f"tools[{number}]", tool)
         for number, name in enumerate(self.names):
-            if name in self.names[:number]:
-                refuse(f"tools[{number}].function.name", "another name than those before it", name)
+            if not 0 < len(name) <= MAX_NAME or name in self.names[:number]:
+                limit = f"a text of 1 to {MAX_NAME} characters that no function before it has"
+                refuse(f"tools[{number}].function.name", limit, name)
         if not isinstance(choice, str | None):
             check_fields("tool_choice", choice, type=str, function=Mapping)
             check_fields("tool_choice.function", choice["function"], name=str)
             if (name := choice["function"]["name"]) not in self.names or choice["type"] != "function":
                 refuse("tool_choice.function.name", f"a function of tools, which are {self.names}", name)
-        self.require("tool_choice", choice is None or choice in CHOICES or isinstance(choice, Mapping), str(CHOICES))
-        self.require("tool_choice", bool(tools) or choice in (None, "none"), "absent without tools")
-        self.require("parallel_tool_calls", isinstance(self.parallel_tool_calls, bool | None), "True or False")
-        self.require("parallel_tool_calls", bool(tools) or self.parallel_tool_calls is None, "absent without tools")
+        known = choice in CHOICES[: None if tools else 1] or isinstance(choice, Mapping)
+        self.require("tool_choice", choice is None or known, f"one of {CHOICES}, absent without tools")
+        flag = bool(tools) and isinstance(self.parallel_tool_calls, bool)
+        self.require("parallel_tool_calls", self.parallel_tool_calls is None or flag, "a bool, absent without tools")
 
     @property
     def names(self) -> list[str]:
         """Of the functions."""
         return [tool["function"]["name"] for tool in self.tools or ()]
 
-    @property
-    def may_call(self) -> bool:
-        """Whether the text may have calls."""
-        return bool(self.tools) and self.tool_choice != "none"
-
     def forced_schema(self) -> dict[str, Any] | None:
         """What a text that has to call is: a list of calls, as JSON. None: any text will do."""
         if self.tool_choice in (None, "none", "auto"):
             return None
-        functions = [tool["function"] for tool in self.tools or ()]
-        if not isinstance(self.tool_choice, str | None):
-            functions = [each for each in functions if each["name"] == self.tool_choice["function"]["name"]]
+        wanted = self.names if isinstance(self.tool_choice, str | None) else [self.tool_choice["function"]["name"]]
+        functions = [tool["function"] for tool in self.tools or () if tool["function"]["name"] in wanted]
         is_one = self.parallel_tool_calls is False or self.tool_choice != "required"
         return calls_schema(functions, 1 if is_one else None)
 
@@ -84,12 +79,10 @@ def check_tool(path: str, tool: Any) -> None:
         refuse(f"{path}.type", "'function'", tool["type"])
     fields: dict[str, Any] = {"description": str | None, "strict": bool | None, "return": Mapping | None}
     check_fields(f"{path}.function", tool["function"], name=str, parameters=Mapping | None, **fields)
-    if not 1 <= len(tool["function"]["name"]) <= 64:
-        refuse(f"{path}.function.name", "a text of 1 to 64 characters", tool["function"]["name"])
     parameters = tool["function"].get("parameters") or {}
-    if parameters.get("type", "object") != "object" or (wrong := wrong_in(parameters)):
-        place = "type" if parameters.get("type", "object") != "object" else wrong
-        refuse(f"{path}.function.parameters", f"a JSON schema of an object; what is wrong is {place}", parameters)
+    wrong = "type" if parameters.get("type", "object") != "object" else wrong_in(parameters)
+    if wrong is not None:
+        refuse(f"{path}.function.parameters", f"a JSON schema of an object; what is wrong is {wrong}", parameters)
 
 
 def check_fields(path: str, given: Any, **kinds: type | UnionType) -> None:

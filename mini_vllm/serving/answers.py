@@ -107,7 +107,7 @@ class ChatAnswer(Answer):
         delta: Json = {} if choice.index in self._parsers else {"role": "assistant"}
         parser = self._parsers.setdefault(choice.index, AssistantParser(self._form))
         new = parser.feed(choice.text) if choice.finish_reason is None else parser.finish(choice.text)
-        return self._around({"delta": delta | new.as_delta(self._form)}, parser, choice)
+        return self._around({"delta": delta | new.as_json(is_text=parser.is_text)}, parser, choice)
 
     def _around(self, text: Json, parser: AssistantParser, choice: CompletionOutput) -> Json:
         reason = "tool_calls" if parser.num_calls and choice.finish_reason == "stop" else choice.finish_reason

@@ -34,6 +34,7 @@ from mini_vllm.errors import (
 )
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.frontend.tokenizer import Tokenizer, TokenNames
+from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.params import SamplingParams
 from mini_vllm.serving import live
 from mini_vllm.serving.answers import Answer, ChatAnswer, CompletionAnswer, event
@@ -295,9 +296,9 @@ class Server:
         reader = self.engine.input_processor
         with refusals("messages"):
             self.engine.check_queue(asked.n or 1)  # before any work on a prompt that cannot be taken
-            use = asked.tool_use
+            use = ToolUse(asked.tools, asked.tool_choice, asked.parallel_tool_calls)
             prompt = await asyncio.to_thread(reader.apply_chat_template, messages, tools=use.tools)
-        params = self._sampling_params(asked, len(prompt), asked.asked_max_tokens, "messages")
+            params = use.constrain(self._sampling_params(asked, len(prompt), asked.asked_max_tokens, "messages"))
         answer = ChatAnswer(reader.form_of(prompt, use, params), *self._head("chatcmpl"), asked, self._tokenizer)
         return await self._respond(answer, [(prompt, params)], asked)
 
@@ -430,7 +431,7 @@ class Server:
                     yield output
         except GrammarError as error:
             form = asked.form()
-            raise ApiError(400, str(error), param=form and form[0]) from error
+            raise ApiError(400, str(error), param=form[0] if form else "tools") from error
 
     async def _events(
         self, answer: Answer, outputs: AsyncGenerator[tuple[int, RequestOutput]]

@@ -4,13 +4,11 @@ Requests are strict: a field that is not here, true for 1, or a value beyond its
 Source: OpenAI's API reference; vllm/entrypoints/openai/protocol.py for the fields that OpenAI does not have.
 """
 
-from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from mini_vllm.errors import InvalidParameterError, shown
-from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.params import SamplingParams, StructuredOutputs
 
 ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -181,14 +179,10 @@ class SharedRequest(ModelRequest):
         return options
 
     def form(self) -> tuple[str, dict[str, Any]] | None:
-        """The field that says which form the text has to have. None: any form. Raises ApiError if there are several."""
-        found = self.forms()
-        if len(found) > 1:
-            raise ApiError(400, f"{' and '.join(found)} cannot be combined", param=[*found][1])
-        return next(iter(found.items()), None)
+        """The field that says which form the text has to have, and StructuredOutputs' options. None: any form.
 
-    def forms(self) -> dict[str, dict[str, Any]]:
-        """StructuredOutputs' options by the field that has them. Raises ApiError for a json_schema of no use."""
+        Raises ApiError if there are several, or a json_schema is missing or has no use.
+        """
         found: dict[str, dict[str, Any]] = {}
         asked = self.response_format
         if asked is not None and (asked.type == "json_schema") != (asked.json_schema is not None):
@@ -203,7 +197,9 @@ class SharedRequest(ModelRequest):
         for kind in ("json", "regex", "choice", "grammar"):
             if (value := getattr(self, f"guided_{kind}")) is not None:
                 found[f"guided_{kind}"] = {kind: value}
-        return found
+        if len(found) > 1:
+            raise ApiError(400, f"{' and '.join(found)} cannot be combined", param=[*found][1])
+        return next(iter(found.items()), None)
 
     def request_options(self) -> dict[str, Any]:
         """What of the fields is an option of the request."""
@@ -275,15 +271,6 @@ class ChatCompletionRequest(SharedRequest):
     tool_choice: str | dict[str, Any] | None = None
     """none, auto, required, or {"type": "function", "function": {"name": ...}}."""
     parallel_tool_calls: bool | None = None
-
-    @cached_property
-    def tool_use(self) -> ToolUse:
-        """Raises InvalidParameterError for what are no tools."""
-        return ToolUse(self.tools, self.tool_choice, self.parallel_tool_calls)
-
-    def forms(self) -> dict[str, dict[str, Any]]:
-        schema = self.tool_use.forced_schema()
-        return super().forms() | ({} if schema is None else {"tools": {"json": schema}})
 
     def sampling_options(self) -> dict[str, Any]:
         options = super().sampling_options()

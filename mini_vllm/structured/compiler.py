@@ -8,23 +8,19 @@ and again. Source: StructuredOutputManager in vllm/v1/structured_output/__init__
 """
 
 import json
-import os
-import signal
-import struct
-import subprocess
-import sys
 import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from functools import cache
 from queue import SimpleQueue
-from typing import Any
+from subprocess import Popen
 
 from mini_vllm.errors import GrammarError, MiniVllmError
 from mini_vllm.params import StructuredOutputs
-from mini_vllm.structured.backends import Backend, MakeVocabulary, Vocabulary, is_installed, make_backend
+from mini_vllm.structured.backends import Backend, MakeVocabulary, is_installed, make_backend
+from mini_vllm.structured.child_process import ChildProcess, tell
 from mini_vllm.structured.scheduler import NewGrammar
 from mini_vllm.structured.schema import LARGE, check, is_lark, measure, xgrammar_would_ignore
 
@@ -32,7 +28,6 @@ MAX_SECONDS = 5.0
 MAX_MEMORY_BYTES = 2 << 30  # beyond what the process has when it begins
 MAX_CACHE_BYTES = 256 << 20
 INSTALL = "pip install -e '.[structured]' in the folder of the repository"
-LENGTH = struct.Struct("<Q")  # of the JSON that follows, both ways
 
 Key = tuple[str, str]
 Outcome = NewGrammar | GrammarError
@@ -172,88 +167,33 @@ def fulfil(future: "Future[NewGrammar]", outcome: Outcome) -> None:
 # --- the process --------------------------------------------------------------------------------------------------
 
 
-class CompilerProcess:
+class CompilerProcess(ChildProcess):
     """The process, from this side, and the back ends of this side, which make matchers of what it has compiled."""
 
+    program = ("-m", f"{__package__}.worker")
+
     def __init__(self, make_vocabulary: MakeVocabulary, max_seconds: float, max_memory_bytes: int) -> None:
-        self._make_vocabulary = make_vocabulary
-        self._max_seconds, self._max_memory_bytes = max_seconds, max_memory_bytes
-        self._vocabulary: Vocabulary | None = None
+        super().__init__(max_seconds, max_memory_bytes)
+        self._vocabulary = cache(make_vocabulary)
         self._backends: dict[str, Backend] = {}
-        self._process: subprocess.Popen[bytes] | None = None
-        self._stop: weakref.finalize[Any, Any] | None = None
 
     def compile(self, backend: str, kind: str, text: str) -> tuple[NewGrammar, int]:
         """The grammar and its bytes. Raises GrammarError if it cannot be compiled, or takes too much."""
-        if self._vocabulary is None:
-            self._vocabulary = self._make_vocabulary()
-        process = self._process
-        if process is None or process.poll() is not None:
-            process = self._start(self._vocabulary)
         try:
-            answer = ask(process, {"backend": backend, "kind": kind, "text": text})
+            answer = self.ask(json.dumps({"backend": backend, "kind": kind, "text": text}).encode())
         except (OSError, EOFError) as error:
-            self.close()
-            raise GrammarError(self._cause_of_death(process)) from error
+            raise GrammarError(f"its compilation {error}") from error
         if "spent" in answer:  # what it has left of its memory is in pieces
             self.close()
         if "error" in answer:
             raise GrammarError(answer["error"])
         if backend not in self._backends:
-            self._backends[backend] = make_backend(backend, self._vocabulary)
+            self._backends[backend] = make_backend(backend, self._vocabulary())
         return self._backends[backend].load(answer["compiled"])
 
-    def _start(self, vocabulary: Vocabulary) -> subprocess.Popen[bytes]:
-        paths = os.pathsep.join(path for path in sys.path if path)
-        self._process = process = subprocess.Popen(
-            [sys.executable, "-P", "-m", f"{__package__}.worker", str(self._max_seconds), str(self._max_memory_bytes)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": paths},  # it finds the packages where this process does
-        )
-        self._stop = weakref.finalize(self, end, process)
-        tell(process, {"tokens": [data.hex() for data in vocabulary.token_bytes], "ends": [*vocabulary.end_token_ids]})
+    def _start(self) -> Popen[bytes]:
+        token_bytes, ends = self._vocabulary()
+        words = {"tokens": [data.hex() for data in token_bytes], "ends": [*ends]}
+        process = super()._start()
+        tell(process, json.dumps(words).encode())
         return process
-
-    def _cause_of_death(self, process: subprocess.Popen[bytes]) -> str:
-        if process.returncode in (-signal.SIGPROF, -signal.SIGALRM):
-            return f"it takes more than {self._max_seconds:g} seconds to compile"
-        return f"its process has ended (status {process.returncode})"
-
-    def close(self) -> None:
-        """End the process. The next grammar starts it again."""
-        if self._stop is not None:
-            self._stop()
-        self._process = self._stop = None
-
-
-def tell(process: subprocess.Popen[bytes], question: dict[str, Any]) -> None:
-    """Send a question."""
-    assert process.stdin is not None
-    sent = json.dumps(question).encode()
-    process.stdin.write(LENGTH.pack(len(sent)) + sent)
-    process.stdin.flush()
-
-
-def ask(process: subprocess.Popen[bytes], question: dict[str, Any]) -> dict[str, str]:
-    """One question, one answer. Raises EOFError or OSError if the process ends first."""
-    tell(process, question)
-    assert process.stdout is not None
-    header = process.stdout.read(LENGTH.size)
-    body = process.stdout.read(LENGTH.unpack(header)[0]) if len(header) == LENGTH.size else b""
-    if not body:
-        process.wait()
-        raise EOFError
-    answer: dict[str, str] = json.loads(body)
-    return answer
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Kill it, and wait for its end."""
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with suppress(OSError):  # what it was about to write goes nowhere
-                pipe.close()
-    process.kill()
-    process.wait()

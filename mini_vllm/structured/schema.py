@@ -169,23 +169,13 @@ def calls_schema(functions: Sequence[Schema], most: int | None) -> dict[str, Any
     for number, function in enumerate(functions):
         path = f"#/$defs/{number}"
         parameters = function.get("parameters") or {"type": "object", "properties": {}, "additionalProperties": False}
-        definitions[str(number)] = _rebased(parameters, path)
+        text = json.dumps(parameters).replace('"$ref": "#', f'"$ref": "{path}')  # a quote within a text has a backslash
+        definitions[str(number)] = json.loads(text)
         properties = {"name": {"const": function["name"]}, "arguments": {"$ref": path}}
         call = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
         calls.append(call)
     found = {"type": "array", "items": {"anyOf": calls}, "minItems": 1, "$defs": definitions}
     return found if most is None else found | {"maxItems": most}
-
-
-def _rebased(schema: Any, path: str) -> Any:
-    """A schema that lies at this path of another one."""
-    if isinstance(schema, list | tuple):
-        return [_rebased(each, path) for each in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    found = {name: _rebased(each, path) for name, each in schema.items()}
-    reference = schema.get("$ref")
-    return found | {"$ref": path + reference[1:]} if isinstance(reference, str) and reference[0] == "#" else found
 
 
 def is_lark(grammar: str) -> bool:

@@ -400,7 +400,7 @@ def test_what_takes_too_long_is_killed_and_the_next_one_is_compiled() -> None:
     compiler = make_compiler(max_seconds=0.02)
     schema = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(1000)}}
     bomb, good = StructuredOutputs(json=schema), StructuredOutputs(regex="[0-9]")
-    with pytest.raises(GrammarError, match=r"it takes more than 0\.02 seconds to compile"):
+    with pytest.raises(GrammarError, match=r"its compilation takes more than 0\.02 seconds"):
         compiler.compile(bomb).result()
     compiler._process._max_seconds = 5.0  # of the process that is started now: a busy machine refuses nothing
     assert compiler.compile(good).result()().accept(20)  # "1"

@@ -1,0 +1,90 @@
+"""A process that does what may take too long or too much, so that it can be killed: one question in JSON, one answer.
+
+It starts with the first question, limits itself, and ends with close(), with this object, or with the process that made
+it, since its stdin is then closed. What crosses is 8 bytes of length and JSON, both ways.
+"""
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import weakref
+from contextlib import suppress
+from typing import Any
+
+LENGTH = struct.Struct("<Q")  # of the JSON that follows
+
+
+class ChildProcess:
+    """One process at a time, from this side. Its program gets seconds and bytes as its last two arguments."""
+
+    program: tuple[str, ...] = ()  # what Python is told to run
+
+    def __init__(self, max_seconds: float, max_memory_bytes: int) -> None:
+        self._max_seconds, self._max_memory_bytes = max_seconds, max_memory_bytes
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stop: weakref.finalize[Any, Any] | None = None
+
+    def ask(self, question: bytes) -> Any:
+        """The answer. Raises EOFError that says what has become of the process, or OSError if it does not start."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            process = self._start()
+        try:
+            tell(process, question)
+            return hear(process)
+        except BaseException as error:  # its answer, or the rest of it, would be taken for the next one's
+            self.close()
+            if not isinstance(error, OSError | EOFError | ValueError):
+                raise
+            if process.returncode in (-signal.SIGPROF, -signal.SIGALRM):
+                raise EOFError(f"takes more than {self._max_seconds:g} seconds") from error
+            raise EOFError(f"has ended its process (status {process.returncode})") from error
+
+    def close(self) -> None:
+        """End the process. The next question starts it again."""
+        if self._stop is not None:
+            self._stop()
+        self._process = self._stop = None
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._process = process = subprocess.Popen(
+            [sys.executable, "-P", *self.program, str(self._max_seconds), str(self._max_memory_bytes)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            # It finds the packages where this process does.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        self._stop = weakref.finalize(self, end, process)
+        return process
+
+
+def tell(process: subprocess.Popen[bytes], text: bytes) -> None:
+    """Send JSON."""
+    assert process.stdin is not None
+    process.stdin.write(LENGTH.pack(len(text)) + text)
+    process.stdin.flush()
+
+
+def hear(process: subprocess.Popen[bytes]) -> Any:
+    """An answer. Raises EOFError if the process ends first."""
+    assert process.stdout is not None
+    header = process.stdout.read(LENGTH.size)
+    body = process.stdout.read(LENGTH.unpack(header)[0]) if len(header) == LENGTH.size else b""
+    if not body:
+        process.wait()
+        raise EOFError
+    return json.loads(body.decode("utf-8", "surrogatepass"))
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill it, and wait for its end."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):  # what it was about to write goes nowhere
+                pipe.close()
+    process.kill()
+    process.wait()
