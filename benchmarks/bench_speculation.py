@@ -6,8 +6,8 @@
     python benchmarks/bench_speculation.py --host                host cost of a step alone
     python benchmarks/bench_speculation.py --write               and into results/speculation.md
 
-A scripted proposer knows the answers of a run without drafts, and is right with a given probability for each draft. So
-acceptance is what is said, whatever the weights are: Qwen3-0.6B's are random. Each round with drafts follows one
+Acceptance is scripted: whatever the model samples, a draft counts as right with the probability that the row says. So
+it does not depend on the weights, and not on the last bits of bf16; the work is real. Each round with drafts follows one
 without, on the same requests, and the median of their ratios counts, so a busy machine slows both.
 """
 
@@ -26,13 +26,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import thread_time_ns
 from typing import Any
+from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench_scheduler import BLOCK_SIZE, ROOT, WARM_UP, Ours, config, machine, request
 from engine_common import make_checkpoint
 
+from mini_vllm.spec_decode import scheduler as spec
+from mini_vllm.worker import model_runner
+
 RESULT = ROOT / "benchmarks" / "results" / "speculation.md"
+ACCEPT = model_runner.accept
 K = 4
 NUM_REQUESTS = (1, 4, 16)
 ACCEPTANCE = (0.0, 0.5, 0.8, 1.0)
@@ -42,11 +48,11 @@ SHAPES = {"tiny": "the bundled model", "qwen": "Qwen3-0.6B's shape with random w
 HEAD = """# What drafts bring
 
 Tokens per second with {k} drafts for each request and step, beside the same requests without drafts: {num_output}
-greedy tokens each, behind prompts of {num_prompt} tokens. "Acceptance" is the probability with which a scripted
-proposer is right for each draft; where it is low a request soon asks for none (`Pace`), which "always {k}" leaves out. `ngram`
-runs on text that repeats: the bundled model's answers are in the prompt, and the random weights' greedy text falls into
-loops. {num_threads} torch threads; each round with drafts follows one without, and the median of {num_rounds} ratios
-counts.
+greedy tokens each, behind prompts of {num_prompt} tokens. "Acceptance" is the probability with which each draft counts
+as right, whatever the model samples. Where it is low, a request soon asks for no drafts (`Pace`), which "always {k}"
+leaves out. `ngram` is real: a request reads the beginning of a text, its answer, and the beginning again. {num_threads}
+torch threads. Each round with drafts follows one without, and the median of {num_rounds} ratios counts. "Tokens a step"
+is the mean over the steps that decode a request.
 
 {facts}
 
@@ -54,33 +60,58 @@ Again: `python benchmarks/bench_speculation.py --write`
 """
 
 
-class Scripted:
-    """Right with probability `accuracy` for each draft, by draws of its own."""
+class Fixed:
+    """The same drafts for every request."""
 
-    def __init__(self, accuracy: float, vocab_size: int) -> None:
-        self.accuracy, self.vocab_size, self.rng = accuracy, vocab_size, random.Random(0)
-        self.answers: dict[str, list[int]] = {}
+    def __init__(self, drafts: list[int]) -> None:
+        self.drafts = drafts
 
     def propose(self, request: Any, num_tokens: int) -> list[int]:
-        done = len(request.output_token_ids)
-        answer = self.answers[request.request_id.split("/")[1]][done : done + num_tokens]
-        return [t if self.rng.random() < self.accuracy else (t + 1) % self.vocab_size for t in answer]
+        return self.drafts[:num_tokens]
 
     def forget(self, request: Any) -> None:
         pass
+
+
+def scripted(accuracy: float) -> Any:
+    """Stands in for accept() of the model runner: a draft is right with this probability."""
+    from mini_vllm.step import SampledToken
+
+    rng = random.Random(0)
+
+    def accept(step: Any, sampled: Any) -> Any:
+        rows, names, sampled = step.sample_rows, step.sample_req_ids, list(sampled)
+        for i in range(len(rows) - 1):
+            if names[i] == names[i + 1]:
+                draft = step.token_ids[rows[i + 1]]
+                sampled[i] = SampledToken(draft if rng.random() < accuracy else draft + 1, None)
+        return ACCEPT(step, sampled)
+
+    return accept
 
 
 def make_engine(model: str, **options: Any) -> Any:
     from mini_vllm.config import EngineConfig
     from mini_vllm.engine import LLMEngine
 
-    sizes = {"num_kv_blocks": 1 + 17 * 16, "max_model_len": 16 * BLOCK_SIZE}
+    sizes = {"num_kv_blocks": 1 + 18 * 16, "max_model_len": 18 * BLOCK_SIZE}
     return LLMEngine(EngineConfig(model, device="cpu", enable_prefix_caching=False, **sizes, **options))
 
 
 def prompts_of(num_requests: int, vocab_size: int) -> list[list[int]]:
     rng = random.Random(num_requests)
     return [[rng.randrange(3, vocab_size) for _ in range(NUM_PROMPT)] for _ in range(num_requests)]
+
+
+def repeating(engine: Any, num_requests: int) -> list[list[int]]:
+    """The beginning of a text, its answer, and the beginning again. The bundled model knows the glossary's texts."""
+    if engine.tokenizer is None:
+        beginnings = [prompt[:16] for prompt in prompts_of(num_requests, engine.vocab_size)]
+    else:
+        texts = (ROOT / "docs" / "glossary.md").read_text().split("\n\n")
+        beginnings = [engine.tokenize(text)[:16] for text in texts if len(text) > 200][:num_requests]
+    _, answers = run(engine, beginnings, -2)
+    return [[*begin, *answers[str(i)], *begin] for i, begin in enumerate(beginnings)]
 
 
 def run(engine: Any, prompts: list[list[int]], number: int) -> tuple[float, dict[str, list[int]]]:
@@ -99,71 +130,55 @@ def run(engine: Any, prompts: list[list[int]], number: int) -> tuple[float, dict
     return len(prompts) * NUM_OUTPUT / (time.perf_counter() - start), answers
 
 
-def figures(plain: Any, drafting: Any, prompts: list[list[int]], proposer: Any, num_rounds: int) -> tuple[Any, ...]:
-    """Medians: tokens per second without and with drafts, their ratio; then acceptance, and tokens a step."""
+def figures(plain: Any, drafting: Any, prompts: list[list[int]], num_rounds: int) -> tuple[Any, ...]:
+    """Medians: tokens per second without and with drafts, their ratio; then acceptance, drafts, and tokens a step."""
     scheduler = drafting.scheduler
-    before = scheduler.speculation_stats
-    scheduler.speculation_stats = type(before)([0] * K)
-    speeds, ratios = [], []
-    steps = drafting.core.num_steps
+    scheduler.speculation_stats = stats = type(scheduler.speculation_stats)([0] * K)
+    speeds = []
     for number in range(num_rounds):
-        speed, answers = run(plain, prompts, number)
-        if proposer is not None:
-            proposer.answers, scheduler.proposer = answers, proposer
-        with_drafts, _ = run(drafting, prompts, number)
-        speeds.append((speed, with_drafts))
-        ratios.append(with_drafts / speed)
-    stats, steps = scheduler.speculation_stats, drafting.core.num_steps - steps
+        speeds.append([run(engine, prompts, number)[0] for engine in (plain, drafting)])
     medians = [statistics.median(column) for column in zip(*speeds, strict=True)]
+    ratio = statistics.median(with_drafts / without for without, with_drafts in speeds)
     share = stats.num_accepted_tokens / max(stats.num_draft_tokens, 1)
-    return *medians, statistics.median(ratios), share, num_rounds * NUM_OUTPUT / steps, stats.num_draft_tokens
+    num_tokens = num_rounds * len(prompts) * NUM_OUTPUT
+    return *medians, ratio, share, stats.num_draft_tokens, num_tokens / (num_tokens - stats.num_accepted_tokens)
 
 
-def always(scheduler: Any) -> Any:
-    """Let requests ask for K drafts in every step."""
-    from mini_vllm.spec_decode import scheduler as module
+def steady() -> Any:
+    """A Pace at which requests ask for K drafts in every step."""
+    from mini_vllm.spec_decode.proposers import Pace
 
-    class Steady(module.Pace):
+    class Steady(Pace):
         def learn(self, num_drafts: int, num_accepted: int) -> None:
             pass
 
-    module.Pace = Steady  # type: ignore[misc]
-    return module
+    return Steady
 
 
 def speed_table(model: str, num_rounds: int) -> Iterator[str]:
     yield "| requests | drafts | tok/s without | with | ratio | accepted | tokens a step |"
-    yield "\n|---:|---|---:|---:|---:|---:|---:|"
+    yield "|---:|---|---:|---:|---:|---:|---:|"
     plain = make_engine(model)
     drafting = make_engine(model, speculative="ngram", num_speculative_tokens=K)
     lookup = drafting.scheduler.proposer
-    from mini_vllm.spec_decode import scheduler as module
-
-    pace = module.Pace
+    cases = [*((f"acceptance {accuracy}", accuracy) for accuracy in ACCEPTANCE), (f"always {K}, acceptance 0", None)]
     for n in NUM_REQUESTS:
         prompts = prompts_of(n, plain.vocab_size)
         for engine in (plain, drafting):
-            drafting.scheduler.proposer = lookup
             run(engine, prompts, -1)
-        for name, accuracy, is_steady in [
-            *((f"acceptance {a}", a, False) for a in ACCEPTANCE),
-            ("always 4, acceptance 0", 0.0, True),
-        ]:
-            if is_steady:
-                always(drafting.scheduler)
-            found = figures(plain, drafting, prompts, Scripted(accuracy, plain.vocab_size), num_rounds)
-            module.Pace = pace  # type: ignore[misc]
-            yield row(n, name, found)
+        drafting.scheduler.proposer = Fixed([7] * K)
+        for name, accuracy in cases:
+            pace = spec.Pace if accuracy is not None else steady()
+            with patch.object(spec, "Pace", pace), patch.object(model_runner, "accept", scripted(accuracy or 0.0)):
+                yield row(n, name, figures(plain, drafting, prompts, num_rounds))
         drafting.scheduler.proposer = lookup
-        _, answers = run(plain, prompts, -2)
-        repeating = [[*answers[str(i)][: NUM_PROMPT - 8], *prompt[:8]] for i, prompt in enumerate(prompts)]
-        yield row(n, "ngram", figures(plain, drafting, repeating, None, num_rounds))
+        yield row(n, "ngram", figures(plain, drafting, repeating(plain, n), num_rounds))
 
 
 def row(n: int, name: str, found: tuple[Any, ...]) -> str:
-    without, with_drafts, ratio, share, tokens_a_step, num_drafts = found
+    without, with_drafts, ratio, share, num_drafts, tokens_a_step = found
     accepted = f"{100 * share:.0f} % of {num_drafts:,}"
-    return f"| {n} | {name} | {without:,.0f} | {with_drafts:,.0f} | {ratio:.2f} | {accepted} | {tokens_a_step * n / n:.2f} |"
+    return f"| {n} | {name} | {without:,.0f} | {with_drafts:,.0f} | {ratio:.2f} | {accepted} | {tokens_a_step:.2f} |"
 
 
 # --- host cost ------------------------------------------------------------------------------------------------------
@@ -198,9 +213,7 @@ def measure_host(num_running: int, method: str | None, num_accepted: int, num_st
         engine.scheduler = make_scheduler(options | named, scheduler_cls=SpeculativeScheduler)
     scheduler: Any = engine.scheduler
     if method == "scripted":
-        drafts = [7] * num_accepted + [8] * (K - num_accepted)
-        always(scheduler)
-        scheduler.proposer = Fixed(drafts)
+        scheduler.proposer = Fixed([7] * num_accepted + [8] * (K - num_accepted))
     for i in range(num_running):
         engine.add(request(i, 480 + i % BLOCK_SIZE))
     batch, runner = InputBatch(BLOCK_SIZE, torch.device("cpu")), RunnerView(scheduler)
@@ -230,19 +243,6 @@ def measure_host(num_running: int, method: str | None, num_accepted: int, num_st
     return [statistics.median(column) / 1e3 for column in zip(*times, strict=True)]
 
 
-class Fixed:
-    """The same drafts for every request."""
-
-    def __init__(self, drafts: list[int]) -> None:
-        self.drafts = drafts
-
-    def propose(self, request: Any, num_tokens: int) -> list[int]:
-        return self.drafts[:num_tokens]
-
-    def forget(self, request: Any) -> None:
-        pass
-
-
 HOST_CASES = {
     "no drafts": (None, 0),
     "scripted, 0 of 4 accepted": ("scripted", 0),
@@ -254,15 +254,12 @@ HOST_CASES = {
 
 
 def host_table(num_rounds: int, num_running: int = 256) -> Iterator[str]:
-    from mini_vllm.spec_decode import scheduler as module
-
-    pace = module.Pace
     yield HOST_HEAD.format(num_running=num_running, num_rounds=num_rounds, parts=" µs | ".join(HOST_PARTS) + " µs")
     rounds: dict[str, list[list[float]]] = {name: [] for name in HOST_CASES}
     for _ in range(num_rounds):
         for name, (method, num_accepted) in HOST_CASES.items():
-            rounds[name].append(measure_host(num_running, method, num_accepted))
-            module.Pace = pace  # type: ignore[misc]
+            with patch.object(spec, "Pace", steady() if method == "scripted" else spec.Pace):
+                rounds[name].append(measure_host(num_running, method, num_accepted))
     for name, found in rounds.items():
         parts = [statistics.median(column) for column in zip(*found, strict=True)]
         ratio = statistics.median(sum(a) / sum(b) for a, b in zip(found, rounds["no drafts"], strict=True))

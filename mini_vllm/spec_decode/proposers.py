@@ -6,11 +6,15 @@ length of the text, and the tokens of a request do not depend on them (worker/mo
 
 from collections.abc import Sequence
 from itertools import islice
+from math import ceil
 from typing import Protocol
 
 from mini_vllm.request import Request
 
 MOST_NGRAMS = 1 << 18  # that SuffixProposer remembers
+FIRST_TRIES = 2.0  # right ones, that a request is trusted with at first
+DECAY = 0.85  # of what Pace has seen, with each step: it knows about the last 7
+LEAST_SHARE = 0.15
 LEAST_PROBABILITY = 0.1  # of a draft and of those before it, as SuffixProposer counts
 
 
@@ -112,26 +116,28 @@ class SuffixProposer:
 
 
 class Pace:
-    """How many drafts a request asks for: fewer where they are wrong, none where that goes on, and then again one.
+    """How many drafts a request asks for: a share of the most, as large as the share of drafts that were right lately.
 
-    It doubles and halves. After n steps in a row that accept nothing, beyond those that bring it down to none, it waits
-    2 ** n steps, at most 64, before it tries one.
+    Below LEAST_SHARE it asks for none, and tries one again after 2 steps, then after 4, at most 64, as long as that one
+    is wrong. Drafts behind a wrong one were not tried: they count neither way.
     """
 
     def __init__(self, most: int) -> None:
         self.most = self.length = most
-        self._num_misses = self._num_steps_to_wait = 0
+        self._num_right = self._num_tried = FIRST_TRIES
+        self._num_failures = self._num_steps_to_wait = 0
 
     def next_length(self) -> int:
         """For the coming step; called once a step."""
         if self._num_steps_to_wait:
             self._num_steps_to_wait -= 1
             return 0
-        self.length = max(self.length, 1)
-        return self.length
+        return self.length or 1
 
     def learn(self, num_drafts: int, num_accepted: int) -> None:
-        floor = self.length if num_accepted == num_drafts else self.length // 2
-        self.length = min(self.most, max(2 * num_accepted, floor))
-        self._num_misses = 0 if self.length else min(self._num_misses + 1, 6)
-        self._num_steps_to_wait = 1 << self._num_misses if self._num_misses else 0
+        self._num_right = DECAY * self._num_right + num_accepted
+        self._num_tried = DECAY * self._num_tried + num_accepted + (num_accepted < num_drafts)
+        share = self._num_right / self._num_tried
+        self.length = ceil(self.most * share) if share >= LEAST_SHARE else 0
+        self._num_failures = 0 if self.length else min(self._num_failures + 1, 6)
+        self._num_steps_to_wait = 1 << self._num_failures if self._num_failures else 0

@@ -1,6 +1,7 @@
 """Drafts: the decisions of vLLM 0.33.0, and which of its rules the traces notice."""
 
 import itertools
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.replay import find_trace_files, read_traces, replay
+from mini_vllm.observe.trace import fake_token
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
@@ -192,3 +194,87 @@ def test_padding_that_never_fits_is_left_out(options: dict[str, Any]) -> None:
 def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
         make(**options)
+
+
+# --- at random --------------------------------------------------------------------------------------------------------
+
+
+def answer(seed: int, position: int) -> int:
+    return fake_token(seed, position, 50)
+
+
+def check_names(
+    scheduler: SpeculativeScheduler, requests: Sequence[Request], contents: dict[Any, tuple[int, ...]]
+) -> None:
+    """Every block that can be found holds what its name says, which is tokens that some request has."""
+    kv = scheduler.kv_cache_manager
+    known = {
+        name: tuple(request.all_token_ids[: (i + 1) * kv.block_size])
+        for request in requests
+        for i, name in enumerate(request.block_hashes)
+    }
+    for block in kv.block_pool.blocks:
+        if block.block_hash is not None:
+            assert contents[block.block_id] == known[block.block_hash]
+
+
+@pytest.mark.parametrize("method", ["ngram", "draft_model", "eagle"])
+def test_no_draft_is_ever_published_or_returned(method: str) -> None:
+    """Right and wrong drafts, preemptions, failed steps and aborts, in pools that are too small."""
+    num_preemptions = 0
+    for seed in range(30):
+        rng = random.Random(seed)
+        kv = (EagleKVCacheManager if method == "eagle" else KVCacheManager)(rng.randint(11, 24), 4)
+        scheduler = SpeculativeScheduler(
+            kv,
+            max_num_seqs=4,
+            max_num_batched_tokens=rng.choice((8, 16, 64)),
+            max_model_len=40,
+            speculative=method,
+            num_speculative_tokens=3,
+        )
+        scheduler.proposer = None
+        shared = [rng.randrange(50) for _ in range(12)]
+        requests = [
+            add(scheduler, str(i), [*shared[: rng.randrange(13)], i], max_tokens=12) for i in range(rng.randint(3, 8))
+        ]
+        contents: dict[Any, tuple[int, ...]] = {}
+        for _ in range(400):
+            if not scheduler.has_unfinished_requests():
+                break
+            output, sampled = scheduler.schedule(), {}
+            num_preemptions += len(output.preempted_req_ids)
+            for r in output.scheduled_requests:
+                n = output.num_scheduled_tokens[r.request_id]
+                drafts = output.drafts.get(r.request_id, [])
+                tokens = [*r.all_token_ids, *drafts][: r.num_computed_tokens + n]
+                for i, block_id in enumerate(kv.get_block_ids(r.request_id)):
+                    if len(tokens) >= 4 * i + 4 > r.num_computed_tokens:
+                        contents[block_id] = tuple(tokens[: 4 * i + 4])
+                if scheduler.needs_sample(r, n):
+                    truth = [answer(int(r.request_id), r.num_tokens + i) for i in range(len(drafts) + 1)]
+                    num_right = next((i for i, draft in enumerate(drafts) if draft != truth[i]), len(drafts))
+                    sampled[r.request_id] = truth[: num_right + 1]
+            if rng.random() < 0.1:
+                scheduler.fail_step(output)
+            else:
+                scheduler.update_from_output(output, sampled)
+            check_names(scheduler, requests, contents)
+            if rng.random() < 0.02:
+                scheduler.abort_request(str(rng.randrange(8)))
+            scheduler.update_draft_token_ids(
+                {
+                    r.request_id: [
+                        answer(int(r.request_id), r.num_tokens + i) if rng.random() < 0.7 else rng.randrange(50)
+                        for i in range(rng.randrange(4))
+                    ]
+                    for r in scheduler.running
+                }
+            )
+        assert not scheduler.has_unfinished_requests()
+        assert kv.num_free_blocks == kv.num_usable_blocks
+        assert [scheduler._drafts, scheduler._chunks, scheduler._paces] == [{}, set(), {}]
+        for r in requests:
+            start = r.num_prompt_tokens
+            assert r.output_token_ids == [answer(int(r.request_id), start + i) for i in range(len(r.output_token_ids))]
+    assert num_preemptions > 10
