@@ -67,6 +67,14 @@ def write_pair(tmp_path: Path, kind: str, strategy: str, case: str = "llama-bias
     return stored, plain
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint whose config.json each test writes again."""
+    path = tmp_path_factory.mktemp("llama")
+    write_checkpoint(path, CASES["llama"])
+    return path
+
+
 def load(path: Path, dtype: torch.dtype = torch.float32, **options: Any) -> DecoderModel:
     return load_model(path, load_hf_config(path), dtype=dtype, device=CPU, **options)
 
@@ -167,15 +175,14 @@ def test_every_tensor_is_taken_exactly_once(name: str, change: str | None, messa
     ],
 )
 def test_other_forms_are_refused_by_the_name_of_their_field(
-    place: str, field: str, value: Any, message: str, tmp_path: Path
+    place: str, field: str, value: Any, message: str, folder: Path
 ) -> None:
-    write_checkpoint(tmp_path, CASES["llama"])
     config = quantization_config("int", "channel")
     group = config["config_groups"]["group_0"]
     {"": config, "group": group, "weights": group["weights"]}[place][field] = value
-    edit_config(tmp_path, quantization_config=config)
+    edit_config(folder, quantization_config=config)
     with pytest.raises(UnsupportedModelError, match=f"config.json: quantization_config.*{message}"):
-        load(tmp_path)
+        load(folder)
 
 
 def test_activations_that_are_not_rounded_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

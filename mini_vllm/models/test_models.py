@@ -319,6 +319,16 @@ def test_parameters_are_copies_that_outlive_the_files(folder: Path) -> None:
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
+@pytest.mark.parametrize("name", ["llama", "llama-tied"])
+def test_int8_leaves_no_matrix_in_full_precision_but_the_embedding(name: str, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, CASES[name])
+    model = load_model(tmp_path, load_hf_config(tmp_path), dtype=torch.float32, device=CPU, quantization="int8")
+    matrices = {name: each.dtype for name, each in model.named_parameters() if each.dim() == 2}
+    assert matrices.pop("embed_tokens.weight") == torch.float32
+    assert "head_weight.values" in matrices or "lm_head.weight.values" in matrices
+    assert set(matrices.values()) == {torch.int8}
+
+
 # --- Configurations --------------------------------------------------------------------------------------------------
 
 

@@ -110,11 +110,14 @@ INLINE void multiply(const Linear *l, int64_t row, int64_t channel, const uint32
         }
         weights += parts * channels * LANES;
     }
-    for (int r = 0; r < rows; r++) {
-        float products[LANES] = {0};
-        for (int c = 0; c < channels; c++) products[c] = sum_of(sum[r][c]) * l->scale[channel + c];
-        store_some(l->output, (row + r) * l->size_out + channel, channels, load(products, 0, FLOAT32), dtype);
-    }
+    float products[TILE * TILE] = {0};
+    uint32_t rounded[TILE * TILE];
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < channels; c++) products[r * TILE + c] = sum_of(sum[r][c]) * l->scale[channel + c];
+    for (int i = 0; i < TILE * TILE; i += LANES) store(rounded, i, load(products, i, FLOAT32), dtype);
+    for (int64_t r = 0, size = size_of(dtype); r < rows; r++)
+        memcpy((char *)l->output + ((row + r) * l->size_out + channel) * size, (char *)rounded + r * TILE * size,
+               channels * size);
 }
 
 /* All rows times TILE channels. What one tile uses once need not go through the buffer. */
