@@ -22,7 +22,15 @@ from mini_vllm.errors import (
 )
 from mini_vllm.frontend.assistant_parser import THINK, AssistantForm, find_form
 from mini_vllm.frontend.chat_template import ChatTemplateRenderer, is_of_tools
-from mini_vllm.frontend.prompts import TextBound, as_prompt, check_params, check_request_id, check_text, check_token_ids
+from mini_vllm.frontend.prompts import (
+    Prompt,
+    TextBound,
+    as_prompt,
+    check_params,
+    check_request_id,
+    check_text,
+    check_token_ids,
+)
 from mini_vllm.frontend.tokenizer import HFTokenizer, Tokenizer
 from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
@@ -66,13 +74,7 @@ class InputProcessor:
         self._seeds = random.Random(config.seed)
 
     def process(
-        self,
-        request_id: str,
-        prompt: str | Sequence[int],
-        params: SamplingParams,
-        *,
-        arrival_time: float,
-        **options: Any,
+        self, request_id: str, prompt: Prompt, params: SamplingParams, *, arrival_time: float, **options: Any
     ) -> list[Request]:
         """The requests that compute the n choices of a prompt. options: priority, cache_salt.
 
@@ -106,7 +108,7 @@ class InputProcessor:
             self._seeds.setstate(before)
             raise
 
-    def tokenize(self, prompt: str | Sequence[int], *, add_special_tokens: bool = True) -> list[int]:
+    def tokenize(self, prompt: Prompt, *, add_special_tokens: bool = True) -> list[int]:
         """Token ids of a prompt; token ids pass as they are. A text that can never fit is refused before it is read."""
         given = as_prompt(prompt)
         if not isinstance(given, str):
