@@ -21,7 +21,7 @@ from mini_vllm.errors import DuplicateRequestError, EngineBusyError, MiniVllmErr
 from mini_vllm.frontend.beam_search import BeamSearch
 from mini_vllm.frontend.input_processor import InputProcessor, Message, ModelLimits
 from mini_vllm.frontend.output_processor import OnOutput, OutputProcessor, RequestOutput
-from mini_vllm.frontend.prompts import check_request_id
+from mini_vllm.frontend.prompts import Prompt, check_request_id
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import SchedulerStats, StatsListener
 from mini_vllm.params import SamplingParams
@@ -124,7 +124,7 @@ class LLMEngine:
     def add_request(
         self,
         request_id: str,
-        prompt: str | Sequence[int],
+        prompt: Prompt,
         sampling_params: SamplingParams,
         *,
         on_output: OnOutput | None = None,
@@ -149,7 +149,7 @@ class LLMEngine:
             text = prompt if isinstance(prompt, str) else None
             self.output_processor.add_request(request_id, text, requests, on_output)
 
-    def tokenize(self, prompt: str | Sequence[int]) -> list[int]:
+    def tokenize(self, prompt: Prompt) -> list[int]:
         """InputProcessor.tokenize."""
         return self.input_processor.tokenize(prompt)
 

@@ -66,13 +66,7 @@ class InputProcessor:
         self._seeds = random.Random(config.seed)
 
     def process(
-        self,
-        request_id: str,
-        prompt: str | Sequence[int],
-        params: SamplingParams,
-        *,
-        arrival_time: float,
-        **options: Any,
+        self, request_id: str, prompt: Prompt, params: SamplingParams, *, arrival_time: float, **options: Any
     ) -> list[Request]:
         """The requests that compute the n choices of a prompt. options: priority, cache_salt.
 
@@ -106,7 +100,7 @@ class InputProcessor:
             self._seeds.setstate(before)
             raise
 
-    def tokenize(self, prompt: str | Sequence[int], *, add_special_tokens: bool = True) -> list[int]:
+    def tokenize(self, prompt: Prompt, *, add_special_tokens: bool = True) -> list[int]:
         """Token ids of a prompt; token ids pass as they are. A text that can never fit is refused before it is read."""
         given = as_prompt(prompt)
         if not isinstance(given, str):

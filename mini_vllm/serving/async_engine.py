@@ -9,12 +9,13 @@ Source: vllm/v1/engine/async_llm.py.
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import DuplicateRequestError, EngineDeadError, MiniVllmError, shown
 from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput
+from mini_vllm.frontend.prompts import Prompt
 from mini_vllm.params import SamplingParams
 from mini_vllm.serving.engine_client import EngineClient, ProcessClient, ThreadClient
 from mini_vllm.serving.messages import Add, Delta, Died, Event, Finish, Ready, StepDone
@@ -125,7 +126,7 @@ class AsyncEngine:
     # --- requests -------------------------------------------------------------------------------------------------
 
     async def generate(
-        self, request_id: str, prompt: str | Sequence[int], params: SamplingParams, **options: Any
+        self, request_id: str, prompt: Prompt, params: SamplingParams, **options: Any
     ) -> AsyncGenerator[RequestOutput]:
         """What is new of a request, as params.output_kind says, until it is finished. options: priority, cache_salt.
 
@@ -147,12 +148,7 @@ class AsyncEngine:
             self.metrics.ended(request_id, child_ids, "abort")
 
     def _submit(
-        self,
-        request_id: str,
-        prompt: str | Sequence[int],
-        params: SamplingParams,
-        stream: Stream,
-        options: dict[str, Any],
+        self, request_id: str, prompt: Prompt, params: SamplingParams, stream: Stream, options: dict[str, Any]
     ) -> list[str]:
         """Check, register and send a request, or raise and change nothing. Returns the ids of its choices."""
         if self.is_dead:

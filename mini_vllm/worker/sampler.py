@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
+from torch import Tensor
 
 from mini_vllm.errors import InvalidLogitsError
 from mini_vllm.step import Logprob, SampledToken, SamplingRow
@@ -22,17 +23,15 @@ MIX_2 = 0x94D049BB133111EB - (1 << 64)
 FIRST_GUESS = 256  # a nucleus is rarely larger
 CACHE_TOKENS = 1 << 18  # draw so many tokens at a time on a CPU: the temporaries stay in its cache
 
+KnownTokens = Mapping[int, Sequence[int]]  # by row: all tokens before it, for rows whose penalties look at them
+
 
 class Sampler:
     """Stateless: the same logits and rows give the same tokens."""
 
     @torch.inference_mode()
     def __call__(
-        self,
-        logits: torch.Tensor,
-        rows: Sequence[SamplingRow],
-        positions: Sequence[int],
-        known_token_ids: Mapping[int, Sequence[int]],
+        self, logits: Tensor, rows: Sequence[SamplingRow], positions: Sequence[int], known_token_ids: KnownTokens
     ) -> list[SampledToken]:
         """Sample a token from each row of logits [S, V], any floating dtype; the arithmetic is float32.
 
@@ -67,18 +66,12 @@ class Sampler:
         logprobs = gather_logprobs(logits, token_ids, [row.params.logprobs for row in rows])
         return [SampledToken(token_id, logprobs.get(i)) for i, token_id in enumerate(token_ids)]
 
-    def draw(
-        self, logits: torch.Tensor, peaks: torch.Tensor, rows: Sequence[SamplingRow], positions: Sequence[int]
-    ) -> torch.Tensor:
+    def draw(self, logits: Tensor, peaks: Tensor, rows: Sequence[SamplingRow], positions: Sequence[int]) -> Tensor:
         """Token ids [R]. peaks [R] are the maxima of logits [R, V]. A subclass may draw otherwise."""
         return race(candidates(logits, peaks, rows), keys_of(rows, positions, logits.device))
 
     def sample_each(
-        self,
-        logits: torch.Tensor,
-        rows: Sequence[SamplingRow],
-        positions: Sequence[int],
-        known_token_ids: Mapping[int, Sequence[int]],
+        self, logits: Tensor, rows: Sequence[SamplingRow], positions: Sequence[int], known_token_ids: KnownTokens
     ) -> list[SampledToken | str]:
         """As a call, but a row from which no token can be sampled gives the reason and leaves the others their tokens.
 
@@ -94,7 +87,7 @@ class Sampler:
         return [f"token {positions[i]}: {bad[i]}" if i in bad else next(tokens) for i in range(len(rows))]
 
 
-def _reason(logits: torch.Tensor, row: SamplingRow, peak: torch.Tensor) -> str:
+def _reason(logits: Tensor, row: SamplingRow, peak: Tensor) -> str:
     """Why no token can be sampled from logits [V] whose penalised maximum is peak; "" if one can."""
     if bool(peak.isfinite()):
         return ""
@@ -107,7 +100,7 @@ def _reason(logits: torch.Tensor, row: SamplingRow, peak: torch.Tensor) -> str:
     return f"{cause}, it must be finite"
 
 
-def process_logits(logits: torch.Tensor, rows: Sequence[SamplingRow], positions: Sequence[int]) -> torch.Tensor:
+def process_logits(logits: Tensor, rows: Sequence[SamplingRow], positions: Sequence[int]) -> Tensor:
     """A float32 copy of logits [R, V], in which each row is changed as its own request asks (vLLM: LogitsProcessor).
 
     What is done depends on the request and the position alone: nothing here has a state that a failed step could spoil.
@@ -126,7 +119,7 @@ def process_logits(logits: torch.Tensor, rows: Sequence[SamplingRow], positions:
     return logits
 
 
-def penalise(logits: torch.Tensor, rows: Sequence[SamplingRow], token_ids: Mapping[int, Sequence[int]]) -> None:
+def penalise(logits: Tensor, rows: Sequence[SamplingRow], token_ids: KnownTokens) -> None:
     """Repetition, frequency and presence penalties in rows of logits [R, V], in place (vLLM: apply_penalties).
 
     token_ids: by row, the tokens so far. Repetition looks at the prompt and the output, the other two at the output
@@ -147,7 +140,7 @@ def penalise(logits: torch.Tensor, rows: Sequence[SamplingRow], token_ids: Mappi
 # --- the candidates -----------------------------------------------------------------------------------------------
 
 
-def candidates(logits: torch.Tensor, peaks: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
+def candidates(logits: Tensor, peaks: Tensor, rows: Sequence[SamplingRow]) -> Tensor:
     """Scores [R, V], -inf for what is no candidate: temperature, min_p, top_k, top_p. peaks [R]: the rows' maxima."""
     params, vocab_size = [row.params for row in rows], logits.shape[1]
     scores = logits.float() - peaks.float().unsqueeze(1)  # the peak at 0: no temperature can overflow it
@@ -158,17 +151,12 @@ def candidates(logits: torch.Tensor, peaks: torch.Tensor, rows: Sequence[Samplin
     return scores
 
 
-def keys_of(rows: Sequence[SamplingRow], positions: Sequence[int], device: torch.device) -> torch.Tensor:
+def keys_of(rows: Sequence[SamplingRow], positions: Sequence[int], device: torch.device) -> Tensor:
     """The keys [R] of the noise for the tokens at these positions."""
     return torch.tensor([row.key(position) for row, position in zip(rows, positions, strict=True)], device=device)
 
 
-def restrict(
-    scores: torch.Tensor,
-    limits: Sequence[float],
-    off: float,
-    keep: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-) -> None:
+def restrict(scores: Tensor, limits: Sequence[float], off: float, keep: Callable[[Tensor, Tensor], Tensor]) -> None:
     """Set to -inf, in place, what keep(scores [r, V], limits [r, 1]) leaves out, in the rows whose limit is not off."""
     rows = [i for i, limit in enumerate(limits) if limit != off]
     if rows:
@@ -177,18 +165,18 @@ def restrict(
         scores[rows] = part.masked_fill_(~keep(part, limit), -torch.inf)
 
 
-def _keep_min_p(scores: torch.Tensor, min_p: torch.Tensor) -> torch.Tensor:
+def _keep_min_p(scores: Tensor, min_p: Tensor) -> Tensor:
     """p >= min_p * p_max. The peak is at 0, so log(p / p_max) is the score itself."""
     return scores >= min_p.log().float()
 
 
-def _keep_top_k(scores: torch.Tensor, top_k: torch.Tensor) -> torch.Tensor:
+def _keep_top_k(scores: Tensor, top_k: Tensor) -> Tensor:
     """Everything at least as likely as the k-th: ties with it stay (vLLM: apply_top_k_only)."""
     k = top_k.long()
     return scores >= scores.topk(int(k.max())).values.gather(1, k - 1)
 
 
-def _keep_top_p(scores: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
+def _keep_top_p(scores: Tensor, top_p: Tensor) -> Tensor:
     """The smallest set of the most likely tokens whose mass reaches p; among equals the lower token ids."""
     peak_probability = scores.softmax(-1).amax(-1, keepdim=True)
     guess = min(FIRST_GUESS, scores.shape[1])
@@ -211,7 +199,7 @@ def _keep_top_p(scores: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
 # --- the race -----------------------------------------------------------------------------------------------------
 
 
-def race(scores: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+def race(scores: Tensor, keys: Tensor) -> Tensor:
     """Token ids [R] drawn with probability softmax(scores [R, V]): the first arrival of exponential clocks.
 
     Token i rings after E_i / p_i; that one of them rings first has probability p_i. In logarithms it is the Gumbel-max
@@ -226,7 +214,7 @@ def race(scores: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     return torch.cat(winners)
 
 
-def uniforms(keys: torch.Tensor, vocab_size: int) -> torch.Tensor:
+def uniforms(keys: Tensor, vocab_size: int) -> Tensor:
     """One float32 in (0, 1) per key and token, [R, V]: token i is draw i of the SplitMix64 stream that starts at keys.
 
     Small values keep all 53 bits of precision: they win the race, and a coarse grid would give ties to low token ids.
@@ -238,7 +226,7 @@ def uniforms(keys: torch.Tensor, vocab_size: int) -> torch.Tensor:
     return bits.float().add_(0.5).mul_(2.0**-53).clamp_(max=1 - 2.0**-24)
 
 
-def _shift_right(z: torch.Tensor, n: int) -> torch.Tensor:
+def _shift_right(z: Tensor, n: int) -> Tensor:
     """Logical shift: torch's own repeats the sign."""
     return (z >> n).bitwise_and_((1 << (64 - n)) - 1)
 
@@ -247,7 +235,7 @@ def _shift_right(z: torch.Tensor, n: int) -> torch.Tensor:
 
 
 def gather_logprobs(
-    logits: torch.Tensor, token_ids: Sequence[int], num_logprobs: Sequence[int | None]
+    logits: Tensor, token_ids: Sequence[int], num_logprobs: Sequence[int | None]
 ) -> dict[int, dict[int, Logprob]]:
     """For each row with a number: the sampled token and the number most likely ones, from the raw logits.
 
