@@ -22,7 +22,15 @@ from mini_vllm.errors import (
 )
 from mini_vllm.frontend.assistant_parser import THINK, AssistantForm, find_form
 from mini_vllm.frontend.chat_template import ChatTemplateRenderer
-from mini_vllm.frontend.prompts import TextBound, as_prompt, check_params, check_request_id, check_text, check_token_ids
+from mini_vllm.frontend.prompts import (
+    Prompt,
+    TextBound,
+    as_prompt,
+    check_params,
+    check_request_id,
+    check_text,
+    check_token_ids,
+)
 from mini_vllm.frontend.tokenizer import HFTokenizer, Tokenizer
 from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
