@@ -1,8 +1,8 @@
 """The figures of the book are runs of the scheduler: `python tools/book/figures.py [--check]`.
 
-tools/book/figures/NAME.json is a scenario ({"config", "requests"}, fields as in
-mini_vllm/observe/trace.schema.json, with "caption").
-Its trace is written to docs/figures/NAME.json, which the figure in the page draws. In a chapter the figure stands as
+docs/figures/NAME.json is a trace (fields as in mini_vllm/observe/trace.schema.json, with "caption"), which the figure
+in the page draws. Its config, requests and aborts are the scenario: edit them, and this script runs it again and writes
+the steps. A new file needs no more than these. In a chapter the figure stands as
 
     <div class="kv-timeline" data-src="../figures/NAME.json" markdown="1">
 
@@ -12,8 +12,8 @@ Its trace is written to docs/figures/NAME.json, which the figure in the page dra
 
     </div>
 
-A scenario that names a "recorder" was run elsewhere, by that script, which has written the trace. Here its decisions
-have to be those of the scheduler alone.
+A trace that has "times" was recorded from a server, by record_serving.py. Here its decisions have to be those of the
+scheduler alone.
 
 --check writes nothing; exit status 1 if a figure or its text is not what the scheduler does.
 """
@@ -30,9 +30,10 @@ sys.path.insert(0, str(ROOT))
 from mini_vllm.observe.timeline import render_timeline  # noqa: E402
 from mini_vllm.observe.trace import run_trace  # noqa: E402
 
-SCENARIOS, TRACES = ROOT / "tools" / "book" / "figures", ROOT / "docs" / "figures"
+TRACES = ROOT / "docs" / "figures"
 FIGURE = re.compile(r"<!-- figure: (?P<name>[\w-]+) -->\n.*?<!-- /figure -->", re.DOTALL)
 WIDTH = 78
+SCENARIO = ("caption", "config", "requests", "aborts")  # fields of a trace
 DECISIONS = (
     *("step", "sched", "computed", "running", "free_sched", "new", "resumed", "preempted", "waiting"),
     *("blocks", "tables"),
@@ -40,18 +41,17 @@ DECISIONS = (
 
 
 def trace_of(name: str) -> dict[str, Any]:
-    """Run a scenario, or read its recording.
+    """Run the scenario of a trace again.
 
-    Raises FileNotFoundError if there is none of that name, ValueError if the scheduler decides otherwise by now.
+    Raises FileNotFoundError if there is none of that name, ValueError if the scheduler decides otherwise than recorded.
     """
-    scenario = json.loads((SCENARIOS / f"{name}.json").read_text(encoding="utf-8"))
-    trace = {**run_trace({"name": name, **scenario}), "caption": scenario["caption"]}
-    if "recorder" not in scenario:
-        return trace
     recorded: dict[str, Any] = json.loads((TRACES / f"{name}.json").read_text(encoding="utf-8"))
-    is_same = recorded["caption"] == trace["caption"] and recorded["requests"] == trace["requests"]
-    if not is_same or decisions_of(recorded) != decisions_of(trace):
-        raise ValueError(f"docs/figures/{name}.json is stale: python {scenario['recorder']} records it again")
+    scenario = {field: recorded[field] for field in SCENARIO if field in recorded}
+    trace = {**run_trace({"name": name, **scenario}), "caption": recorded["caption"]}
+    if "times" not in recorded:
+        return trace
+    if decisions_of(recorded) != decisions_of(trace):
+        raise ValueError(f"docs/figures/{name}.json is stale: python tools/book/record_serving.py records it again")
     return recorded
 
 
@@ -71,7 +71,7 @@ def text_of(name: str) -> str:
 
 def wanted() -> dict[Path, str]:
     """Every file that has a figure, as it must be."""
-    files = {TRACES / f"{file.stem}.json": json.dumps(trace_of(file.stem)) + "\n" for file in SCENARIOS.glob("*.json")}
+    files = {TRACES / f"{file.stem}.json": json.dumps(trace_of(file.stem)) + "\n" for file in TRACES.glob("*.json")}
     for file in sorted((ROOT / "docs").rglob("*.md")):
         files[file] = FIGURE.sub(lambda m: text_of(m["name"]), file.read_text(encoding="utf-8"))
     return files

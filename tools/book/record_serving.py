@@ -1,6 +1,6 @@
 """The recorded run of the chapter on serving: `python tools/book/record_serving.py [--check]`. Needs torch.
 
-The five requests of tools/book/figures/serving.json go through the loop that the engine process runs, with the bundled
+The five requests of docs/figures/serving.json go through the loop that the engine process runs, with the bundled
 model. The front is here, too: commands and events are encoded and decoded as between two processes, texts and stop
 strings are those of the OutputProcessor, and times those that the metrics count. Only the clock is made: it ticks once
 a step, so that every machine records the same. Commands reach the loop one step after what they answer, as they do
@@ -32,7 +32,6 @@ from mini_vllm.serving.engine_process import EngineLoop  # noqa: E402
 from mini_vllm.serving.messages import Add, Command, Delta, Event, Finish, Ready, StepDone, Stop  # noqa: E402
 from mini_vllm.serving.metrics import ServerMetrics  # noqa: E402
 
-SCENARIO = ROOT / "tools" / "book" / "figures" / "serving.json"
 TRACE = ROOT / "docs" / "figures" / "serving.json"
 TABLES = ROOT / "tools" / "book" / "serving_run.md"
 BUCKETS = ("prefill", "decode", "resumed")
@@ -188,7 +187,7 @@ def name_of(command: Command) -> str:
 
 def record() -> tuple[dict[str, Any], str]:
     """The trace and the tables of a new run."""
-    scenario = json.loads(SCENARIO.read_text(encoding="utf-8"))
+    scenario = json.loads(TRACE.read_text(encoding="utf-8"))
     sizes = scenario["config"]
     names = ("block_size", "max_num_seqs", "max_num_batched_tokens", "max_model_len")
     config = EngineConfig(
