@@ -95,10 +95,12 @@ def build(source: Path, compiler: list[str], flags: tuple[str, ...], name: str) 
     raise CannotBuildError(f"{source.stem} cannot be kept or loaded: {'; '.join(failures)}")
 
 
-def run(command: list[str]) -> None:
-    """Run the compiler. Errors: CannotBuildError with the first line of what it says."""
+def run(command: list[str]) -> bytes:
+    """What the compiler prints. Errors: CannotBuildError with the first line of what it says."""
     try:
-        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=SECONDS_TO_BUILD)
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=SECONDS_TO_BUILD
+        ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip() or str(error)
         raise CannotBuildError(f"{command[0]} cannot build {command[-1]}: {shown(said.splitlines()[0])}") from error
@@ -115,12 +117,9 @@ def find_compiler() -> list[str] | None:
 
 def version_of(compiler: list[str]) -> bytes:
     """What the compiler says of itself; nothing if it does not."""
-    try:
-        return subprocess.run(
-            [*compiler, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS_TO_BUILD
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return b""
+    with suppress(CannotBuildError):
+        return run([*compiler, "--version"])
+    return b""
 
 
 def processor() -> bytes:

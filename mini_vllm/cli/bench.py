@@ -69,9 +69,8 @@ def bench(
         typer.echo(f"{name:<26} {value}")
     for name, value in result.items():
         least, largest = spread[name]
-        typer.echo(
-            f"{name:<26} {written(value)}" + (f"   {written(least)} to{written(largest)}" if least != largest else "")
-        )
+        between = f"   {written(least)} to{written(largest)}" if least != largest else ""
+        typer.echo(f"{name:<26} {written(value)}{between}")
 
 
 def written(value: float) -> str:

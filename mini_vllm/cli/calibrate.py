@@ -51,10 +51,12 @@ def calibrate(
     """
     engine = load_llm(config).engine
     grid = make_grid(engine, max_batch)
+    clock = time.process_time if cpu_time else time.perf_counter
     with busy(f"measuring {len(grid)} shapes, {rounds} rounds"):
-        model = calibrate_engine(
-            engine, grid, rounds, note=note, clock=time.process_time if cpu_time else time.perf_counter
-        )
+        for point in grid[:: len(grid) - 1]:
+            measure(engine, point)  # warm-up
+        runs = [[measure(engine, point, clock) for point in grid] for _ in range(rounds)]
+    model = fit_runs(engine, runs, note=note, clock=clock)
     write_file(out, model.to_json())
     screen = console()
     for name, seconds in zip(FEATURES, model.coefficients, strict=True):
@@ -89,16 +91,6 @@ def make_grid(engine: "LLMEngine", max_batch: int) -> list[Point]:
             f"max_model_len {scheduler.max_model_len}, KV cache {scheduler.num_slots} tokens)"
         )
     return grid
-
-
-def calibrate_engine(
-    engine: "LLMEngine", grid: list[Point], rounds: int, *, note: str = "", clock: Clock = time.perf_counter
-) -> StepTimeModel:
-    """Measure the grid and fit."""
-    for point in grid[:: len(grid) - 1]:
-        measure(engine, point)  # warm-up
-    runs = [[measure(engine, point, clock) for point in grid] for _ in range(rounds)]
-    return fit_runs(engine, runs, note=note, clock=clock)
 
 
 def fit_runs(engine: "LLMEngine", runs: list[list[Steps]], *, note: str, clock: Clock) -> StepTimeModel:

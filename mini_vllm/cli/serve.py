@@ -33,21 +33,16 @@ def serve(
     from mini_vllm.serving.async_engine import AsyncEngine
     from mini_vllm.serving.run import run
 
-    for option, given in (("--api-key", api_key), ("--allowed-origin", allowed_origin)):
-        for value in given or ():
+    keys, origins = tuple(api_key or ()), tuple(allowed_origin or ())
+    for option, given in (("--api-key", keys), ("--allowed-origin", origins)):
+        for value in given:
             if not value.strip() or (option == "--allowed-origin" and not re.fullmatch(r"https?://[^/\s]+", value)):
                 raise typer.BadParameter(f"{option} is no key or page: {shown(value)}")
     if served_model_name is not None and not served_model_name.strip():
         raise typer.BadParameter(f"--served-model-name is no name: {shown(served_model_name)}")
     name = served_model_name or config.model
-    options = ServerOptions(
-        name,
-        tuple(api_key or ()),
-        tuple(allowed_origin or ()),
-        LOOPBACK if host in LOOPBACK else (),
-        queue_timeout,
-        request_timeout,
-    )
+    hosts = LOOPBACK if host in LOOPBACK else ()
+    options = ServerOptions(name, keys, origins, hosts, queue_timeout, request_timeout)
     server = Server(AsyncEngine(config, max_queue=max_queue, metrics_name=name), options)
 
     def tell(opened: int) -> None:

@@ -36,11 +36,7 @@ class ChatTemplateRenderer(ChildProcess):
     program = (str(WORKER),)
 
     def __init__(
-        self,
-        tokenizer: Any | None,
-        *,
-        max_seconds: float = MAX_SECONDS,
-        max_memory_bytes: int = MAX_MEMORY_BYTES,
+        self, tokenizer: Any | None, *, max_seconds: float = MAX_SECONDS, max_memory_bytes: int = MAX_MEMORY_BYTES
     ) -> None:
         super().__init__(max_seconds, max_memory_bytes)
         self._tokenizer = tokenizer
@@ -77,20 +73,10 @@ class ChatTemplateRenderer(ChildProcess):
             if not isinstance(given[-1].get("content"), str):
                 raise ChatTemplateError("continue_final_message needs a final message whose content is a string")
             given[-1]["content"] += TAG
-        text = self._ask(
-            {
-                "template": template,
-                "max_chars": MAX_BYTES,
-                "variables": {
-                    **self._tokenizer.special_tokens_map,  # type: ignore[union-attr]
-                    **variables,
-                    "messages": given,
-                    "tools": tools,
-                    "documents": documents,
-                    "add_generation_prompt": add_generation_prompt,
-                },
-            }
-        )
+        known = {**self._tokenizer.special_tokens_map, **variables}  # type: ignore[union-attr]
+        known |= {"messages": given, "tools": tools, "documents": documents}
+        known["add_generation_prompt"] = add_generation_prompt
+        text = self._ask({"template": template, "max_chars": MAX_BYTES, "variables": known})
         check_text("the text of the chat template", text)
         return _cut_at_tag(text) if continue_final_message else text
 

@@ -8,42 +8,13 @@ import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from string import Template
 from typing import Any, NamedTuple
 
 from mini_vllm.observe.timeline import Trace, render_timeline
 
 COMPONENT = Path(__file__).with_name("timeline.js")
-PAGE = """\
-<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:">
-<link rel="icon" href="data:,">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark }}
-body {{ margin: 0 auto; max-width: 1600px; padding: 12px; font: 15px/1.5 system-ui, sans-serif }}
-h1 {{ font-size: 20px; margin: 0 }}
-p {{ margin: 8px 0 0; max-width: 60em; white-space: pre-wrap; overflow-wrap: anywhere }}
-main {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(540px, 100%), 1fr)); gap: 0 20px }}
-.kv-timeline {{ min-width: 0 }}
-pre {{ overflow-x: auto; font-size: 12px; line-height: 1.25 }}
-</style>
-<header>
-<h1>{title}</h1>
-{paragraphs}
-</header>
-<main>
-{figures}
-</main>
-<script type="module">
-{component}
-upgrade();
-</script>
-</html>
-"""
+PAGE = Path(__file__).with_name("page.html")  # a string.Template
 FIGURE = """\
 <div class="kv-timeline" data-src="#trace-{number}" {attributes}>
 <pre tabindex="0">{text}</pre>
@@ -71,7 +42,7 @@ def caption_of(trace: Trace) -> str:
 
 def render_page(title: str, paragraphs: Sequence[str], figures: Sequence[Figure]) -> str:
     """The file's text. Figures stand beside each other where there is room."""
-    return PAGE.format(
+    return Template(PAGE.read_text(encoding="utf-8")).substitute(
         title=escape(title),
         paragraphs="\n".join(f"<p>{escape(paragraph)}</p>" for paragraph in paragraphs),
         figures="\n".join(_render_figure(number, figure) for number, figure in enumerate(figures)),

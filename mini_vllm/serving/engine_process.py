@@ -42,24 +42,19 @@ class Planner(StepListener):
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.plan: StepPlan | None = None
-        self.scheduled_times: dict[str, float] = {}  # of requests that are unfinished
-        self.num_preemptions: dict[str, int] = {}
+        self.seen: dict[str, tuple[float, int]] = {}  # unfinished requests: first scheduled when, preempted how often
         self._num_steps = 0
 
     def after_schedule(self, output: SchedulerOutput, plan: KVPlan) -> None:
         now = self._clock()
         for request in output.scheduled_requests:
-            self.scheduled_times.setdefault(request.request_id, now)
-            self.num_preemptions[request.request_id] = request.num_preemptions
+            scheduled_time, _ = self.seen.get(request.request_id, (now, 0))
+            self.seen[request.request_id] = scheduled_time, request.num_preemptions
         self._num_steps += 1
         self.plan = StepPlan.of(self._num_steps, output)
 
     def after_finish(self, request: Request) -> None:
-        self.forget(request.request_id)
-
-    def forget(self, request_id: str) -> None:
-        self.scheduled_times.pop(request_id, None)
-        self.num_preemptions.pop(request_id, None)
+        self.seen.pop(request.request_id, None)
 
 
 class EngineLoop:
@@ -120,10 +115,10 @@ class EngineLoop:
         return []
 
     def _to_delta(self, delta: TokenDelta) -> Delta:
-        name, planner = delta.request_id, self._planner
-        scheduled_time, num_preemptions = planner.scheduled_times.get(name), planner.num_preemptions.get(name, 0)
+        seen = self._planner.seen
+        scheduled_time, num_preemptions = seen.get(delta.request_id, (None, 0))
         if delta.finish_reason is not None:
-            planner.forget(name)
+            seen.pop(delta.request_id, None)
         now = self.clock()
         return Delta.of(delta._replace(time=now, scheduled_time=scheduled_time, num_preemptions=num_preemptions))
 

@@ -166,23 +166,21 @@ class Metrics:
     def add_tokens(self, requests: Iterable[SimRequest], before: float, now: float) -> None:
         """Each of the requests got a token now; most of them got their last one at `before`, and are counted as one."""
         num_regular = 0
-        gap = now - before
         for request in requests:
             last = request.last_token_time
             request.last_token_time = now
-            if last == before:
-                num_regular += 1
-                if gap > request.longest_gaps[0]:
-                    heapreplace(request.longest_gaps, gap)
-            elif last is None:
+            if last is None:
                 request.first_token_time = now
                 self.ttft.add(now - request.arrival_time)
+                continue
+            if last == before:
+                num_regular += 1
             else:
                 self.itl.add(now - last)
-                if now - last > request.longest_gaps[0]:
-                    heapreplace(request.longest_gaps, now - last)
+            if now - last > request.longest_gaps[0]:
+                heapreplace(request.longest_gaps, now - last)
         if num_regular:
-            self.itl.add(gap, num_regular)
+            self.itl.add(now - before, num_regular)
 
     def add_finished(self, request: SimRequest, now: float) -> None:
         num_gaps = len(request.output_token_ids) - 1
