@@ -357,6 +357,7 @@ def test_a_test_that_kills_the_process_costs_itself_alone(tmp_path: Path) -> Non
     assert "it ended the grader's process (exit status 3)" in red[0].message
 
 
+@pytest.mark.slow
 def test_other_limits_hold_in_the_process_too(tmp_path: Path) -> None:
     """It ends what hangs by itself, and says where that was, before it is ended from outside."""
     file = tmp_path / "mine.py"

@@ -99,7 +99,14 @@ def named(name: str) -> Any:
     return {"type": "function", "function": {"name": name}}
 
 
-@pytest.mark.parametrize("choice", [named("draw"), named("wipe"), named("plot"), "required"], ids=str)
+@pytest.mark.parametrize(
+    "choice",
+    [
+        named("draw"),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in (named("wipe"), named("plot"), "required")),
+    ],
+    ids=str,
+)
 def test_a_forced_call_is_valid_streamed_and_whole(client: openai.OpenAI, terse: dict[str, int], choice: Any) -> None:
     options = {"tool_choice": choice, "parallel_tool_calls": False, "logit_bias": terse, "temperature": 1, "seed": 3}
     content, calls, reason = whole(client, **options)
