@@ -8,7 +8,7 @@ once, and once more if it looked like a part of a tag or a call and is text. Two
 
 A call is given out when it is whole: a malformed one is text, and what was given out as a call cannot become text
 again. Where a grammar has forced the form, a list of calls in JSON, nothing is malformed, and arguments are given out
-as they come. Source: hermes_tool_parser.py, llama_tool_parser.py and the reasoning parsers of vllm 0.33.0.
+as they come. Source: the parsers of the same names in vllm/tool_parsers and vllm/reasoning.
 """
 
 import json
@@ -74,7 +74,7 @@ class AssistantParser:
         self._form = form
         self._is_hermes, self._is_forced = form.calls == "hermes", form.calls == "json"
         self._begin = CALL if self._is_hermes else PYTHON_TAG
-        self.is_text = form == AssistantForm()  # all of it
+        self.is_text = form.calls == "none" and not (form.thinks or form.is_thinking)  # all of it
         self._first_state = {"none": self._say, "hermes": self._text}.get(form.calls, self._wait)
         self._state: Callable[[str], None]
         self._state = self._reason if form.is_thinking else self._open if form.thinks else self._first_state

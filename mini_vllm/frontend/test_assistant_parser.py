@@ -128,6 +128,13 @@ def test_nothing_that_may_be_a_tag_or_a_call_is_let_out_early() -> None:
     assert [i for i, delta in enumerate(deltas) if delta.tool_calls] == [len(text) - 1]
 
 
+def test_where_all_is_text_nothing_is_held_back() -> None:
+    parser = AssistantParser(AssistantForm(names=["f"]))
+    assert [parser.feed(piece).content for piece in (" ", "<tool_", "")] == [" ", "<tool_", ""]
+    assert parser.feed("").as_json(is_text=parser.is_text) == {"content": ""}
+    assert parser.finish("\n").content == "\n"
+
+
 def test_forced_arguments_come_as_they_are_written() -> None:
     parser = AssistantParser(FORCED)
     deltas = [parser.feed(character) for character in f"[{F}]"]

@@ -154,6 +154,8 @@ def test_auto_parses_what_was_said(
     assert streamed(client, extra_body=scripted(text)) == found
     assert whole(client, extra_body=scripted(text), tool_choice="none") == (text, [], "stop")
     assert whole(client, extra_body=scripted(text), tools=None) == (text, [], "stop")
+    chunks = ask(client, extra_body=scripted(text), tools=None, stream=True)
+    assert "".join(chunk.choices[0].delta.content for chunk in chunks) == text, "content is always a text"
 
 
 def test_each_of_several_choices_has_its_own_calls(client: openai.OpenAI) -> None:
