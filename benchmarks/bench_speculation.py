@@ -7,8 +7,8 @@
     python benchmarks/bench_speculation.py --write               and into results/speculation.md
 
 Acceptance is scripted: whatever the model samples, a draft counts as right with the probability that the row says. So
-it does not depend on the weights, and not on the last bits of bf16; the work is real. Each round with drafts follows one
-without, on the same requests, and the median of their ratios counts, so a busy machine slows both.
+it does not depend on the weights, and not on the last bits of bf16; the work is real. Each round with drafts follows
+one without, on the same requests, and the median of their ratios counts, so a busy machine slows both.
 """
 
 from __future__ import annotations
