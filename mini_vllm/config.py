@@ -122,11 +122,7 @@ class EngineConfig(Params):
             if isinstance(field.default, bool):
                 self.require(field.name, isinstance(getattr(self, field.name), bool), "True or False")
         needs_model = self.speculative == "draft_model"
-        self.require(
-            "draft_model",
-            isinstance(self.draft_model, str) == needs_model,
-            "a name where speculative is 'draft_model', else None",
-        )
+        self.require("draft_model", isinstance(self.draft_model, str) == needs_model, "a name for draft_model only")
         self.require("attention_backend", isinstance(self.attention_backend, str), "a name")
         for name, low, most in (
             ("num_kv_blocks", 2, MOST),

@@ -1,9 +1,9 @@
 """Where drafts come from without a model: what followed the last tokens when they were seen before.
 
-Both proposers are deterministic and look at each token of a request once. So what they cost does not grow with the
-length of the text, and the tokens of a request do not depend on them (worker/model_runner.py, accept).
+Both proposers are deterministic, so the tokens of a request do not depend on them (worker/model_runner.py, accept).
 """
 
+from array import array
 from collections.abc import Sequence
 from itertools import islice
 from math import ceil
@@ -11,7 +11,7 @@ from typing import Protocol
 
 from mini_vllm.request import Request
 
-MOST_NGRAMS = 1 << 18  # that SuffixProposer remembers
+MOST_NGRAMS = 1 << 17  # that SuffixProposer remembers
 FIRST_TRIES = 2.0  # right ones, that a request is trusted with at first
 DECAY = 0.85  # of what Pace has seen, with each step: it knows about the last 7
 LEAST_SHARE = 0.15
@@ -28,46 +28,45 @@ class Proposer(Protocol):
         """The request has ended."""
 
 
-def ngrams(token_ids: Sequence[int], end: int, min_n: int, max_n: int) -> list[int]:
-    """Names of the last n of the first `end` tokens, for each n from min_n up to max_n that there is.
+def ngrams(token_ids: Sequence[int], end: int, max_n: int) -> list[int]:
+    """Names of the last n of the first `end` tokens, for each n from 1 up to max_n that there is.
 
     A name is the tokens themselves, packed into one integer behind a 1: equal names mean equal tokens.
     """
     name, names = 1, []
     for n in range(1, min(max_n, end) + 1):
         name = name << 32 | token_ids[end - n]
-        if n >= min_n:
-            names.append(name)
+        names.append(name)
     return names
 
 
 class NgramProposer:
     """Prompt lookup: the tokens behind the first place where the last n tokens stand, for the largest n that has one.
 
-    min_n <= n <= max_n. Source: NgramProposer (vllm/v1/spec_decode/ngram_proposer.py); Saxena 2023, "Prompt Lookup
+    min_n <= n <= max_n. The search is that of bytes, which is linear in the length of the text and takes microseconds
+    for thousands of tokens. Source: NgramProposer (vllm/v1/spec_decode/ngram_proposer.py); Saxena 2023, "Prompt Lookup
     Decoding".
     """
 
     def __init__(self, min_n: int, max_n: int) -> None:
         self.min_n, self.max_n = min_n, max_n
-        self._places: dict[str, dict[int, int]] = {}  # by request: where the token behind an n-gram stands
-        self._num_seen: dict[str, int] = {}
+        self._texts: dict[str, bytearray] = {}  # by request: its tokens, four bytes each
 
     def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
-        request_id, token_ids = request.request_id, request.all_token_ids
-        places = self._places.setdefault(request_id, {})
-        for end in range(self._num_seen.get(request_id, 1), len(token_ids)):
-            for name in ngrams(token_ids, end, self.min_n, self.max_n):
-                places.setdefault(name, end)
-        self._num_seen[request_id] = len(token_ids)
-        for name in reversed(ngrams(token_ids, len(token_ids), self.min_n, self.max_n)):
-            if name in places:
-                return token_ids[places[name] : places[name] + num_tokens]
+        token_ids = request.all_token_ids
+        text = self._texts.setdefault(request.request_id, bytearray())
+        text += array("i", token_ids[len(text) // 4 :]).tobytes()
+        end = len(text) - 4  # a token has to stand behind what is found
+        for n in range(min(self.max_n, len(token_ids) - 1) if num_tokens else 0, self.min_n - 1, -1):
+            place = text.find(tail := text[-4 * n :], 0, end)
+            while place >= 0 and place % 4:  # it begins within a token
+                place = text.find(tail, place + 1, end)
+            if place >= 0:
+                return token_ids[place // 4 + n : place // 4 + n + num_tokens]
         return ()
 
     def forget(self, request: Request) -> None:
-        self._places.pop(request.request_id, None)
-        self._num_seen.pop(request.request_id, None)
+        self._texts.pop(request.request_id, None)
 
 
 class SuffixProposer:
@@ -86,7 +85,7 @@ class SuffixProposer:
         self._learn(request)
         tail, drafts, probability = request.all_token_ids[-self.max_n :], list[int](), 1.0
         while len(drafts) < num_tokens:
-            names = reversed(ngrams(tail, len(tail), 1, self.max_n))
+            names = reversed(ngrams(tail, len(tail), self.max_n))
             counts = next(filter(None, (self._counts.get((request.cache_salt, name)) for name in names)), None)
             if counts is None:
                 break
@@ -101,7 +100,7 @@ class SuffixProposer:
     def _learn(self, request: Request) -> None:
         token_ids = request.all_token_ids
         for end in range(self._num_seen.get(request.request_id, 1), len(token_ids)):
-            for name in ngrams(token_ids, end, 1, self.max_n):
+            for name in ngrams(token_ids, end, self.max_n):
                 counts = self._counts.setdefault((request.cache_salt, name), {})
                 counts[token_ids[end]] = counts.get(token_ids[end], 0) + 1
         self._num_seen[request.request_id] = len(token_ids)

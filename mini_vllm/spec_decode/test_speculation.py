@@ -221,7 +221,7 @@ def test_ngram_finds_what_a_search_finds() -> None:
             for _ in range(rng.randrange(3)):
                 request.append_output_token(rng.randrange(3))
         proposer.forget(request)
-        assert not proposer._places
+        assert not proposer._texts
 
 
 def test_suffix_proposes_what_followed_most_often() -> None:
