@@ -7,7 +7,6 @@ and one KV head at a time, as a program of a GPU does.
 import ctypes
 import math
 from ctypes import c_float, c_int64, c_void_p
-from functools import cache
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mini_vllm.attention.backend import AttentionBackend, KVCache
-from mini_vllm.attention.c_compiler import CannotBuildError, load_library
+from mini_vllm.attention.c_compiler import find_library
 from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
 from mini_vllm.attention.rotary import Rotation
 from mini_vllm.attention.tiles import Tiles, make_tiles
@@ -53,13 +52,9 @@ class WriteStruct(ctypes.Structure):
     ]
 
 
-@cache
 def load_kernels() -> ctypes.CDLL | str:
-    """The library, or why there is none. Looked for once a process: a compiler does not come while an engine runs."""
-    try:
-        return load_library(SOURCE)
-    except CannotBuildError as error:
-        return str(error)
+    """The library, or why there is none."""
+    return find_library(SOURCE)
 
 
 def why_not(device: torch.device) -> str | None:

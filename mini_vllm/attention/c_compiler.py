@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from mini_vllm.errors import shown
@@ -36,6 +37,15 @@ NONE_FOUND = "there is no C compiler ({}); install gcc or clang, as by: apt inst
 
 class CannotBuildError(Exception):
     """Why there is no library, in one line that says what to do."""
+
+
+@cache
+def find_library(source: Path) -> ctypes.CDLL | str:
+    """The library, or why there is none. Looked for once a process: a compiler does not come while an engine runs."""
+    try:
+        return load_library(source)
+    except CannotBuildError as error:
+        return str(error)
 
 
 def load_library(source: Path) -> ctypes.CDLL:

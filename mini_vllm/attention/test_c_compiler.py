@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mini_vllm.attention import c_backend, c_compiler, get_backend
+from mini_vllm.attention import c_compiler, get_backend
 from mini_vllm.attention.c_compiler import CannotBuildError, load_library
 from mini_vllm.errors import InvalidParameterError
 
@@ -29,7 +29,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.delenv("CC", raising=False)
     yield file
-    c_backend.load_kernels.cache_clear()
+    c_compiler.find_library.cache_clear()
 
 
 def built(tmp_path: Path, folder: str = "cache") -> list[Path]:
@@ -149,7 +149,7 @@ def test_without_a_compiler_torch_attends_and_the_reason_says_what_to_install(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("CC", command)
-    c_backend.load_kernels.cache_clear()
+    c_compiler.find_library.cache_clear()
     message = rf"there is no C compiler \({named}\); install gcc or clang"
     with pytest.raises(InvalidParameterError, match=rf"'c' cannot run on cpu: {message}"):
         get_backend("c", CPU)

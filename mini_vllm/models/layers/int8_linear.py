@@ -2,14 +2,13 @@
 
 import ctypes
 from ctypes import c_int64, c_void_p
-from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from mini_vllm.attention.c_compiler import CannotBuildError, load_library
+from mini_vllm.attention.c_compiler import find_library
 
 SOURCE = Path(__file__).with_name("int8_linear.c")
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
@@ -26,13 +25,9 @@ class LinearStruct(ctypes.Structure):
     ]
 
 
-@cache
 def load_kernels() -> ctypes.CDLL | str:
-    """The library, or why there is none. Looked for once a process."""
-    try:
-        return load_library(SOURCE)
-    except CannotBuildError as error:
-        return str(error)
+    """The library, or why there is none."""
+    return find_library(SOURCE)
 
 
 def why_slow(device: torch.device) -> str | None:
