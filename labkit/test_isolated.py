@@ -1,7 +1,7 @@
 """`lab grade` on hostile files: the JSON is whole, the status is right, nothing on the disk is changed.
 
-Each is handed in for lab 03.1, beside a right answer to lab 03.3; by day only some grade that one, too. It answers
-wrongly, except where it is said to be right, and would like to be called done.
+Each is handed in for lab 02.3, beside a right answer to lab 02.4. It answers wrongly, except where it is said to be
+right, and would like to be called done. By day most are graded by the call that `lab grade` makes, in this process.
 """
 
 import json
@@ -10,23 +10,30 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from labkit import isolated
-from labkit.catalog import ROOT, Lab, find_lab
+from labkit.catalog import ROOT, find_lab
 from labkit.implementations import other_ways
 from labkit.runner import FAILED, HANG, NOT_RUN, PASSED, TODO, read_tests
 from labkit.watchdog import limits
 
-HOSTILE, OTHER = find_lab("03.1"), find_lab("03.3")
+HOSTILE, OTHER = find_lab("02.3"), find_lab("02.4")
 NIGHTLY = bool(os.environ.get("NIGHTLY"))
 MOST_SECONDS = 600.0  # a backstop: the grader itself ends what does not end, in seconds
-WRONG = "return num_new_tokens + 1"
-RIGHT = "return min(num_new_tokens, token_budget)"
+WRONG = "return [], 0"
+RIGHT = """
+hits = []
+if self.enable_prefix_caching:
+    for name in self._block_hashes(request)[: (request.num_tokens - 1) // self.block_size]:
+        if (block := self.block_pool.get_cached_block(name)) is None:
+            break
+        hits.append(block)
+return hits, len(hits) * self.block_size
+"""
 NOT_THE_PROJECT = {  # what others may write meanwhile: the book may be built beside these tests
     ".git",
     ".venv",
@@ -59,11 +66,16 @@ class Case(NamedTuple):
     def text(self) -> str:
         body = textwrap.indent(f"{self.call}\n{self.answer}", " " * 8)
         return (
-            "import os, sys, time\nfrom mini_vllm.scheduler import Scheduler as ReferenceScheduler\n"
-            f"{self.top}\n\nclass Scheduler(ReferenceScheduler):\n"
-            f"    def _clamp_new_tokens(self, num_new_tokens, token_budget):\n{body}\n\n"
-            "    @staticmethod\n    def needs_sample(request, num_scheduled):\n"
-            "        return request.num_computed_tokens + num_scheduled == request.num_tokens\n"
+            "import os, sys, time\nfrom mini_vllm.kv_cache import KVCacheManager as ReferenceKVCacheManager\n"
+            f"{self.top}\n\nclass KVCacheManager(ReferenceKVCacheManager):\n"
+            f"    def get_computed_blocks(self, request):\n{body}\n"
+            "    def _block_hashes(self, request):\n"
+            "        names, size = request.block_hashes, self.block_size\n"
+            "        for i in range(len(names), request.num_tokens // size):\n"
+            "            token_ids = tuple(request.all_token_ids[i * size : (i + 1) * size])\n"
+            "            parent, salt = (names[-1], None) if names else (None, request.cache_salt)\n"
+            "            names.append(self._hash_block(parent, token_ids, salt))\n"
+            "        return names\n"
             f"{self.below}\n"
         )
 
@@ -130,7 +142,7 @@ CASES = {
     "a_thread_that_works": Case(
         "import threading\ndef work():\n    while True: pass\nthreading.Thread(target=work).start()"
     ),
-    "recursion": Case(call="return self._clamp_new_tokens(num_new_tokens, token_budget)", says="RecursionError"),
+    "recursion": Case(call="return self.get_computed_blocks(request)", says="RecursionError"),
     "deep_recursion": Case(
         "sys.setrecursionlimit(10**9)\nclass A:\n    def __repr__(self): return repr(self)", "repr(A())"
     ),
@@ -142,7 +154,7 @@ CASES = {
     "fork_bomb": Case("while True: os.fork()", says="may not start processes"),
     "fork_in_a_call": Case(call="if os.fork() == 0: time.sleep(1000)", says="may not start processes"),
     "processes": Case("import subprocess", "subprocess.run(['sleep', '1000'])", says="may not start processes"),
-    "large_file": Case(call="open(os.environ['TMPDIR'] + '/x', 'wb').write(bytes(10**8))", says="File too large"),
+    "large_file": Case(call="open(os.environ['TMPDIR'] + '/x', 'wb').truncate(10**10)", says="File too large"),
     "prints_without_end": Case(call="print('x' * 10**6)"),
     # it changes the grader
     "patched_outcome": Case(
@@ -178,8 +190,8 @@ CASES = {
     ),
     "patched_builtin": Case("import builtins\nbuiltins.repr = lambda x: ''", says="changes builtins.repr"),
     "patched_reference": Case(
-        below="setattr(ReferenceScheduler, '_clamp_new_tokens', Scheduler._clamp_new_tokens)",
-        says="changes mini_vllm.scheduler",
+        below="setattr(ReferenceKVCacheManager, 'get_computed_blocks', KVCacheManager.get_computed_blocks)",
+        says="changes mini_vllm.kv_cache",
     ),
     "patched_engine_in_a_call": Case(
         "import mini_vllm.request as r",
@@ -194,7 +206,7 @@ CASES = {
     "ctypes": Case("import ctypes", "ctypes.string_at(0)", says="may not call C"),
     "writes_into_the_channel": Case(WRITES_LINES),
     "closes_the_channel": Case(call="os.closerange(0, 100)"),
-    "equal_to_everything": Case(EQUAL, answer="return Equal(0)"),
+    "equal_to_everything": Case(EQUAL, answer="return [], Equal(0)"),
     # it reaches for others
     "network": Case("import socket", "socket.create_connection(('127.0.0.1', 9))", says="may not use the network"),
     "signals_to_the_parent": Case(call="os.kill(os.getppid(), 9)", says="may not send signals"),
@@ -210,19 +222,19 @@ CASES = {
     "deleted_files": Case(f"import shutil\nshutil.rmtree({str(ROOT / 'labkit')!r})", says="may not change files"),
     "renamed_files": Case(f"os.rename({str(ROOT / 'README.md')!r}, 'x')", says="may not change files"),
     "borrowed_by_super": Case(
-        answer="return super()._clamp_new_tokens(num_new_tokens, token_budget)", says="the reference's"
+        answer="return super().get_computed_blocks(request)", says="the reference's"
     ),
     "borrowed_by_an_alias": Case(
-        "Other = ReferenceScheduler",
-        answer="return Other._clamp_new_tokens(self, num_new_tokens, token_budget)",
+        "Other = ReferenceKVCacheManager",
+        answer="return Other.get_computed_blocks(self, request)",
         says="is the reference's answer",
     ),
     "borrowed_by_exec": Case(
-        "import inspect\nexec(inspect.getsource(ReferenceScheduler))", says="may not run text as code"
+        "import inspect\nexec(inspect.getsource(ReferenceKVCacheManager))", says="may not run text as code"
     ),
     # it is no answer at all
     "not_python": Case("def (:", says="Python cannot read the file"),
-    "a_null": Case("x = '\0'", says="Python cannot read the file"),
+    "a_null": Case("x = '\0'", says="mine.py:3: a NUL byte"),
     "deep_brackets": Case("x = " + "(" * 5000 + ")" * 5000, says="Python cannot read the file"),
     "many_signs": Case("x = " + "-" * 100_000 + "1", says="cannot read the file"),
     # it is right, and odd
@@ -251,7 +263,7 @@ FILES = {  # what may stand where mine.py is expected: how it is made, and what 
     "link_to_nothing": (lambda file: file.symlink_to("nowhere"), "No such file"),
     "link_to_itself": (lambda file: file.symlink_to("mine.py"), "symbolic links"),
     "large": (lambda file: file.write_text("#" * (2 << 20)), "is longer than"),
-    "empty": (lambda file: file.write_text(""), "has no Scheduler"),
+    "empty": (lambda file: file.write_text(""), "has no KVCacheManager"),
     "nul": (lambda file: file.write_bytes(b"x = 1\n\0\n"), "mine.py:2: a NUL byte"),
 }
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the files are written for POSIX")
@@ -277,23 +289,31 @@ def hand_in(submission: Path) -> Path:
     return files[0]
 
 
-def graded(submission: Path, labs: Sequence[Lab] = (HOSTILE, OTHER)) -> dict[str, Any]:
+def graded(submission: Path) -> dict[str, Any]:
     """What `lab grade --json` says of the hostile file, as a teacher calls it. The other lab's grade is what it was."""
     before = project()
-    ids = [lab.id for lab in labs]
-    command = [sys.executable, "-m", "labkit.cli", "grade", *ids, "--json", "--from", str(submission)]
+    command = [sys.executable, "-m", "labkit.cli", "grade", *(lab.id for lab in (HOSTILE, OTHER)), "--json", "--from", str(submission)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     run = subprocess.run(command, capture_output=True, text=True, cwd=submission, env=environment, timeout=MOST_SECONDS)
     report: dict[str, Any] = json.loads(run.stdout)
     assert project() == before
-    if OTHER in labs:
-        assert report[OTHER.id]["passed"] == report[OTHER.id]["total"] > 20, "another lab's grade"
+    assert report[OTHER.id]["passed"] == report[OTHER.id]["total"] > 20, "another lab's grade"
     own: dict[str, Any] = report[HOSTILE.id]
     assert own["total"] == len(read_tests(HOSTILE))
     assert set(own["tests"].values()) <= {PASSED, FAILED, TODO, HANG, NOT_RUN}
     assert own["passed"] == list(own["tests"].values()).count(PASSED)
     assert run.returncode == (own["passed"] < own["total"])
     return own
+
+
+def graded_here(file: Path) -> dict[str, Any]:
+    """The same of the hostile file alone, without the program around it."""
+    before = project()
+    results = isolated.grade(HOSTILE, file)
+    assert project() == before
+    red = {f"{i}": result.message for i, result in enumerate(results) if result.outcome != PASSED}
+    assert len(results) == len(read_tests(HOSTILE))
+    return {"total": len(results), "passed": len(results) - len(red), "messages": red}
 
 
 def mark_of(name: str) -> list[pytest.MarkDecorator]:
@@ -305,8 +325,8 @@ def mark_of(name: str) -> list[pytest.MarkDecorator]:
 @pytest.mark.parametrize("name", [pytest.param(name, marks=mark_of(name)) for name in CASES])
 def test_a_hostile_file_is_graded(name: str, tmp_path: Path) -> None:
     case = CASES[name]
-    hand_in(tmp_path).write_text(case.text)
-    report = graded(tmp_path, (HOSTILE, OTHER) if case.is_quick or NIGHTLY else (HOSTILE,))
+    (file := hand_in(tmp_path)).write_text(case.text)
+    report = graded(tmp_path) if case.is_quick or NIGHTLY else graded_here(file)
     said = "\n".join(report["messages"].values())
     assert (report["passed"] == report["total"]) == case.is_right, said
     assert re.search(case.says, said), said[:2000]
@@ -327,7 +347,7 @@ def test_a_submission_that_brings_a_grader_is_graded_by_this_one(tmp_path: Path)
     """Tests, conftest.py, labkit, the engine and sitecustomize.py of a submission change nothing."""
     file = hand_in(tmp_path)
     file.write_text(Case().text)
-    (file.parent / "test_budget.py").write_text("")
+    (file.parent / "test_prefix_hits.py").write_text("")
     for name in ("labkit", "mini_vllm", "rich"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise SystemExit(0)")
@@ -337,20 +357,20 @@ def test_a_submission_that_brings_a_grader_is_graded_by_this_one(tmp_path: Path)
     empty = tmp_path
     empty.mkdir()
     before = project()
-    command = [str(Path(sys.executable).with_name("lab")), "grade", "03.1", "03.3", "--json", "--from", str(submission)]
+    command = [str(Path(sys.executable).with_name("lab")), "grade", HOSTILE.id, OTHER.id, "--json", "--from", str(submission)]
     run = subprocess.run(
         command, capture_output=True, text=True, cwd=submission, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     report = json.loads(run.stdout)
-    assert 0 < report["03.1"]["passed"] < report["03.1"]["total"] == len(read_tests(HOSTILE))
-    assert report["03.3"]["passed"] == report["03.3"]["total"]
+    assert 0 < report[HOSTILE.id]["passed"] < report[HOSTILE.id]["total"] == len(read_tests(HOSTILE))
+    assert report[OTHER.id]["passed"] == report[OTHER.id]["total"]
     assert project() == before
 
 
 def test_a_test_that_kills_the_process_costs_itself_alone(tmp_path: Path) -> None:
     """The others run in another process, with what they would have said."""
     file = tmp_path / "mine.py"
-    file.write_text(Case(call="if num_new_tokens == 9: os._exit(3)", answer=RIGHT).text)
+    file.write_text(Case(call="if request.num_tokens == 9: os._exit(3)", answer=RIGHT).text)
     results = isolated.grade(HOSTILE, file)
     red = [result for result in results if result.outcome != PASSED]
     assert 0 < len(red) < len(results)
@@ -361,7 +381,7 @@ def test_a_test_that_kills_the_process_costs_itself_alone(tmp_path: Path) -> Non
 def test_other_limits_hold_in_the_process_too(tmp_path: Path) -> None:
     """It ends what hangs by itself, and says where that was, before it is ended from outside."""
     file = tmp_path / "mine.py"
-    file.write_text(Case(call="while num_new_tokens == 9: pass", answer=RIGHT).text)
+    file.write_text(Case(call="while request.num_tokens == 9: pass", answer=RIGHT).text)
     with limits(0.5, 0.2):
         results = isolated.grade(HOSTILE, file)
     hung = [result.message for result in results if result.outcome == HANG]
