@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from labkit.replay import find_trace_files, read_traces, replay
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.observe.replay import find_trace_files, read_traces, replay
 from mini_vllm.observe.trace import fake_token
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
@@ -81,7 +81,7 @@ RULES: dict[str, dict[str, Any]] = {
 
 def notices(trace: dict[str, Any], rule: dict[str, Any]) -> bool:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mini_vllm.observe.replay.SpeculativeScheduler", type("Broken", (Broken,), rule))
+        patch.setattr("labkit.replay.SpeculativeScheduler", type("Broken", (Broken,), rule))
         return replay(trace) is not None
 
 

@@ -3,7 +3,7 @@
 Two forms of a trace are read. Schema 1 is that of traces/, vLLM's and nano-vllm's (traces/README.md). Schema 2 has one
 list of block ids per KV cache group, names the features in use, and records what is random about a run as inputs. A
 trace of a feature that is not here is never equal: unsupported() says which feature it is. A shadow of every slot
-watches each replay for stale reads. The tests, tools/trace_power.py and tools/replay_vllm_traces.py use this module.
+watches each replay for stale reads. Labs, tests and tools use this module.
 """
 
 import json
