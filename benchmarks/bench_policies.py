@@ -3,7 +3,7 @@
 Files: AzureLLMInferenceTrace_conv.csv of github.com/Azure/AzurePublicDataset (CC-BY 4.0; Patel et al., Splitwise, ISCA
 2024) and conversation_trace.jsonl of github.com/kvcache-ai/Mooncake (Qin et al., FAST 2025). The step times are the
 bundled ones derived from an H100's data sheet for Llama-3.1-8B. A share of good requests has an interval, from 15
-stretches of the run, and a p99 has none (mini_vllm/simulator/steady_state.py). Then a sweep of the limits of a good
+stretches of the run, and a p99 has none (tools/steady_state.py). Then a sweep of the limits of a good
 request; the prefix cache: requests of the Mooncake file one by one, against an LRU cache computed independently and an
 infinite one; and routings.
     python benchmarks/bench_policies.py --azure FILE --mooncake FILE --write
@@ -11,6 +11,7 @@ infinite one; and routings.
 
 import argparse
 import os
+import sys
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -19,15 +20,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 from mini_vllm.cli.simulate import COLUMNS, load_calibration, read_file
 from mini_vllm.simulator.fleet import ROUTINGS, policy_config, policy_names, simulate
 from mini_vllm.simulator.metrics import SLO
-from mini_vllm.simulator.steady_state import (
-    MOST_GROWTH,
-    Interval,
-    SteadyState,
-    steady_state,
-)
 from mini_vllm.simulator.step_time import StepTimeModel
 from mini_vllm.simulator.workload import (
     HASH_BLOCK_SIZE,
@@ -35,6 +32,12 @@ from mini_vllm.simulator.workload import (
     lognormal_lengths,
     scale_rate,
     synthetic,
+)
+from tools.steady_state import (
+    MOST_GROWTH,
+    Interval,
+    SteadyState,
+    steady_state,
 )
 
 RESULTS = Path(__file__).parent / "results" / "policies.md"

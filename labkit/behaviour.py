@@ -252,7 +252,7 @@ def summary(parts: Sequence[Part]) -> str:
 
 def beside_vllm(parts: Sequence[Part]) -> str:
     """What a learner reads of the recorded traces of vLLM: how many differ, and the first of them."""
-    from mini_vllm.observe.replay import find_trace_files, read_traces, replay
+    from labkit.replay import find_trace_files, read_traces, replay
 
     about = f"Beside vLLM {VLLM}"
     unknown = unknown_rules(parts)

@@ -12,9 +12,9 @@ from labkit import behaviour, progress, running, source
 from labkit.catalog import ROOT, Lab, LabkitError, Phase, find_lab, labs
 from labkit.graft import Part, grafted
 from labkit.implementations import other_ways, seeded_bugs
+from labkit.replay import find_trace_files, read_traces, replay
 from labkit.runner import FAILED, PASSED, TODO, one_line, read_tests, run_lab
 from labkit.together import with_company
-from mini_vllm.observe.replay import find_trace_files, read_traces, replay
 from mini_vllm.observe.trace import run_trace
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies import make_scheduler

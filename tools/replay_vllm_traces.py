@@ -20,8 +20,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from labkit.replay import NOT_REPLAYED, find_trace_files, read_traces, replay
 from mini_vllm.errors import BrokenTraceError
-from mini_vllm.observe.replay import NOT_REPLAYED, find_trace_files, read_traces, replay
 
 MAX_LINE = 400
 

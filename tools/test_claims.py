@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from labkit.catalog import VLLM, labs
+from labkit.replay import find_trace_files, read_traces
 from mini_vllm.cli.commands import app
-from mini_vllm.observe.replay import find_trace_files, read_traces
 from mini_vllm.policies import SCHEDULERS
 from tools.check_size import ROOT, measure_package
 

@@ -9,7 +9,6 @@ Source: apply_chat_template in transformers/tokenization_utils_base.py, version 
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -22,7 +21,6 @@ Conversation = Sequence[Mapping[str, Any]]
 MAX_SECONDS = 2.0
 MAX_BYTES = 8 << 20  # of the conversation and the template as JSON, and of the text
 MAX_MEMORY_BYTES = 512 << 20
-WORKER = Path(__file__).with_name("template_worker.py")
 TAG = "CONTINUE_FINAL_MESSAGE_TAG "
 NOT_HERE = ("tokenize", "return_dict", "return_assistant_tokens_mask", "sanitize_control_tokens", "tokenizer_kwargs")
 
@@ -33,7 +31,7 @@ class ChatTemplateRenderer(ChildProcess):
     max_seconds, max_memory_bytes: what one conversation may take. Its process starts with the first one.
     """
 
-    program = (str(WORKER),)
+    program = ("-m", f"{__package__}.template_worker")
 
     def __init__(
         self, tokenizer: Any | None, *, max_seconds: float = MAX_SECONDS, max_memory_bytes: int = MAX_MEMORY_BYTES

@@ -1,16 +1,13 @@
-"""The process that renders chat templates: python template_worker.py SECONDS BYTES, started by chat_template.py.
+"""The process that renders chat templates: python -m mini_vllm.frontend.template_worker SECONDS BYTES.
 
-It imports nothing of mini_vllm, so that it starts in a tenth of a second. Questions come on stdin, answers go to
-stdout: 8 bytes of length, then JSON. The system's own timers kill it, also inside a single long operation, and also
-when no process is left that would; it ends by itself when stdin does. The seconds are the processor's, so that a busy
-machine refuses nothing; by the clock on the wall there are WALL_TIMES as many.
+chat_template.py starts it. It imports nothing of mini_vllm but child_process.py, so that it starts in a tenth of a
+second. The system's own timers kill it, and it ends by itself when stdin does. The seconds are the processor's, so that
+a busy machine refuses nothing; by the clock on the wall there are WALL_TIMES as many.
 Source: _cached_compile_jinja_template in transformers/utils/chat_template_utils.py, version 5: what a template may see.
 """
 
 import json
 import os
-import signal
-import struct
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,8 +21,7 @@ import jinja2.nodes
 import jinja2.parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-LENGTH = struct.Struct("<Q")
-WALL_TIMES = 20
+from mini_vllm.structured.child_process import limit_memory, questions, send, set_timers
 
 
 class Generation(jinja2.ext.Extension):
@@ -116,30 +112,17 @@ def answer(question: dict[str, Any], max_bytes: int) -> dict[str, str]:
     return {"text": text}
 
 
-def set_timers(seconds: float) -> None:
-    """End the process in so many seconds of the processor, or WALL_TIMES as many by the clock; 0 is never."""
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    signal.setitimer(signal.ITIMER_REAL, WALL_TIMES * seconds)
-
-
 def main() -> None:
     """Answer questions until stdin ends."""
     seconds, max_bytes = float(sys.argv[1]), int(sys.argv[2])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process in front
-    with suppress(ImportError, ValueError, OSError):  # where the system has no such limit
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (max_bytes, max_bytes))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    while len(header := questions.read(LENGTH.size)) == LENGTH.size:
-        question = json.loads(questions.read(LENGTH.unpack(header)[0]))
-        set_timers(seconds)  # then the system ends the process
+    limit_memory(max_bytes)
+    answers = os.fdopen(os.dup(1), "wb")
+    for question in questions():
+        set_timers(seconds)
         found = answer(question, max_bytes)
         body = json.dumps(found, ensure_ascii=False).encode("utf-8", "surrogatepass")
         set_timers(0)
-        answers.write(LENGTH.pack(len(body)) + body)
-        answers.flush()
+        send(answers, body)
 
 
 if __name__ == "__main__":

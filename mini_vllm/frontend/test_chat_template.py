@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mini_vllm.errors import ChatTemplateError, RequestRefusedError, TokenizerMissingError, UnknownParameterError
-from mini_vllm.frontend.chat_template import WORKER, ChatTemplateRenderer, as_conversations
+from mini_vllm.frontend.chat_template import ChatTemplateRenderer, as_conversations
 from mini_vllm.structured.child_process import LENGTH
 
 transformers = pytest.importorskip("transformers")
@@ -200,10 +200,10 @@ def test_a_template_without_an_end_is_refused_by_its_time_and_the_next_one_works
 )
 def test_a_process_is_ended_by_the_processors_clock_and_by_the_one_on_the_wall_if_it_sleeps(wall_times, work, ended_by):
     program = f"""
-        import sys, time
-        sys.path.insert(0, {str(WORKER.parent)!r})
-        import template_worker
-        template_worker.WALL_TIMES = {wall_times}
+        import time
+        from mini_vllm.frontend import template_worker
+        from mini_vllm.structured import child_process
+        child_process.WALL_TIMES = {wall_times}
         template_worker.answer = lambda *question: {work}
         template_worker.main()
     """

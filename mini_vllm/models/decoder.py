@@ -8,17 +8,29 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mini_vllm.attention import PagedAttention, Rotation
 from mini_vllm.attention.metadata import MAX_HEAD_DIM
 from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError, shown
-from mini_vllm.models.layers.embedding import Embedding
 from mini_vllm.models.layers.linear import Linear, linear, pack_weight
 from mini_vllm.models.layers.norm import RMSNorm
 from mini_vllm.models.layers.rotary import RotaryEmbedding
 from mini_vllm.models.layers.self_attention import AttentionShape, SelfAttention
 from mini_vllm.models.weights import WeightLoader
+
+
+class Embedding(nn.Module):
+    """A table with one row per token of the vocabulary."""
+
+    def __init__(self, loader: WeightLoader, vocab_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.weight = loader.load({"weight": (vocab_size, hidden_size)})
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        """[T] int64 to [T, hidden_size]."""
+        return F.embedding(input_ids, self.weight)
 
 
 class DecoderLayer(nn.Module):

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labkit.replay import read_traces, replay
 from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, PromptTooLongError
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.observe.replay import read_traces, replay
 from mini_vllm.observe.trace import run_trace
 from mini_vllm.policies import describe
 from mini_vllm.policies import make_scheduler as make_by_options

@@ -2,7 +2,6 @@
 
     scheduler    when drafts are verified, what they cost, and what is taken back when they were wrong
     proposers    drafts without a model, and how many a request asks for
-    kv_cache     EAGLE's ways with the prefix cache
 
 The draft model and rejection sampling are in worker/draft_model.py. What a request gets is, in exact arithmetic:
 

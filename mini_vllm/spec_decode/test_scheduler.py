@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
+from labkit.replay import EagleKVCacheManager, find_trace_files, read_traces, replay
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.observe.replay import find_trace_files, read_traces, replay
 from mini_vllm.observe.trace import fake_token
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
-from mini_vllm.spec_decode.kv_cache import EagleKVCacheManager
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
 
 FILES = find_trace_files(Path(__file__).parents[2] / "traces" / "vllm-0.33.0-spec")
@@ -81,7 +80,7 @@ RULES: dict[str, dict[str, Any]] = {
 
 def notices(trace: dict[str, Any], rule: dict[str, Any]) -> bool:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mini_vllm.observe.replay.SpeculativeScheduler", type("Broken", (Broken,), rule))
+        patch.setattr("labkit.replay.SpeculativeScheduler", type("Broken", (Broken,), rule))
         return replay(trace) is not None
 
 

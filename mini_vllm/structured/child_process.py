@@ -11,10 +11,12 @@ import struct
 import subprocess
 import sys
 import weakref
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import IO, Any
 
 LENGTH = struct.Struct("<Q")  # of the JSON that follows
+WALL_TIMES = 20  # by the clock on the wall a question may take so many times as long
 
 
 class ChildProcess:
@@ -65,15 +67,13 @@ class ChildProcess:
 def tell(process: subprocess.Popen[bytes], text: bytes) -> None:
     """Send JSON."""
     assert process.stdin is not None
-    process.stdin.write(LENGTH.pack(len(text)) + text)
-    process.stdin.flush()
+    send(process.stdin, text)
 
 
 def hear(process: subprocess.Popen[bytes]) -> Any:
     """An answer. Raises EOFError if the process ends first."""
     assert process.stdout is not None
-    header = process.stdout.read(LENGTH.size)
-    body = process.stdout.read(LENGTH.unpack(header)[0]) if len(header) == LENGTH.size else b""
+    body = receive(process.stdout)
     if not body:
         process.wait()
         raise EOFError
@@ -88,3 +88,46 @@ def end(process: subprocess.Popen[bytes]) -> None:
                 pipe.close()
     process.kill()
     process.wait()
+
+
+# --- what crosses -------------------------------------------------------------------------------------------------
+
+
+def send(pipe: IO[bytes], text: bytes) -> None:
+    """Write JSON behind its length."""
+    pipe.write(LENGTH.pack(len(text)) + text)
+    pipe.flush()
+
+
+def receive(pipe: IO[bytes]) -> bytes:
+    """The JSON that comes next; nothing if the pipe ends first."""
+    header = pipe.read(LENGTH.size)
+    return pipe.read(LENGTH.unpack(header)[0]) if len(header) == LENGTH.size else b""
+
+
+# --- within the process -------------------------------------------------------------------------------------------
+
+
+def questions() -> Iterator[Any]:
+    """What is asked, until stdin ends. Ctrl-C is for the process in front."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while text := receive(sys.stdin.buffer):
+        yield json.loads(text)
+
+
+def set_timers(seconds: float) -> None:
+    """The system ends the process in so many seconds of the processor, or WALL_TIMES as many by the clock; 0 is never.
+
+    Its timers do so also inside a single long operation, and also when no process is left that would.
+    """
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, WALL_TIMES * seconds)
+
+
+def limit_memory(num_bytes: int) -> None:
+    """Let the process have so many bytes, where the system has such a limit."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (num_bytes, num_bytes))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

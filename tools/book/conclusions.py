@@ -3,7 +3,7 @@
     python tools/book/conclusions.py             simulate, and print how each comparison comes out: some minutes
     python tools/book/conclusions.py --write     and write the table to benchmarks/results/conclusions.md
 
-A figure comes from a steady state (mini_vllm/simulator/steady_state.py) of three seeds. It is simulated with so many
+A figure comes from a steady state (tools/steady_state.py) of three seeds. It is simulated with so many
 requests of each seed, and again with more than three times as many (NUM_REQUESTS); half as many of long prompts. A
 comparison has to hold at both lengths, and the 95 % intervals have to leave no doubt. A p99 has no interval: each of
 the three runs has to be below each of the other three. test_conclusions.py tries each sentence again, and looks
@@ -25,10 +25,10 @@ sys.path.insert(0, str(ROOT))
 
 from mini_vllm.simulator.fleet import policy_config  # noqa: E402
 from mini_vllm.simulator.metrics import SLO  # noqa: E402
-from mini_vllm.simulator.steady_state import Interval, Spread, SteadyState, random_traces, steady_state  # noqa: E402
 from mini_vllm.simulator.step_time import StepTimeModel  # noqa: E402
 from mini_vllm.simulator.workload import lognormal_lengths  # noqa: E402
 from tools.book.load import CALIBRATION, INPUT_LEN, LENGTH_CV, OUTPUT_LEN, SEEDS  # noqa: E402
+from tools.steady_state import Interval, Spread, SteadyState, random_traces, steady_state  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "conclusions.md"
 NUM_REQUESTS = (3000, 10_000)  # of a seed; of LONG ones half as many

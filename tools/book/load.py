@@ -2,7 +2,7 @@
 
 One simulated H100 (mini_vllm/simulator, the derived calibration) serves requests that arrive at random; for every
 scheduler, budget and load one point: TTFT and ITL of the steady state, or that there is none, because the load is over
-the capacity. A p50 has the half-width of its interval. A p99 has none (mini_vllm/simulator/steady_state.py says why).
+the capacity. A p50 has the half-width of its interval. A p99 has none (tools/steady_state.py says why).
 They are written to docs/assets/load.json, which the page's sliders move through, and a few of them as a table between
 `<!-- load: RATE -->` and `<!-- /load -->`. --check runs some of the points again and writes nothing; exit status 1 if
 one of them is not in the file, or the table is not from it.
@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from mini_vllm.simulator.fleet import policy_config  # noqa: E402
-from mini_vllm.simulator.steady_state import random_traces, steady_state  # noqa: E402
 from mini_vllm.simulator.step_time import StepTimeModel  # noqa: E402
 from mini_vllm.simulator.workload import lognormal_lengths  # noqa: E402
+from tools.steady_state import random_traces, steady_state  # noqa: E402
 
 TABLE, PAGE = ROOT / "docs" / "assets" / "load.json", ROOT / "docs" / "load.md"
 CALIBRATION = ROOT / "mini_vllm" / "simulator" / "calibrations" / "llama-3.1-8b-h100.json"

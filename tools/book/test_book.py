@@ -25,10 +25,10 @@ from labkit.breaking import SECONDS, unpack
 from labkit.catalog import VLLM, Lab, find_lab, labs
 from labkit.confined import MEMORY
 from labkit.deadline import WALL_TIMES
+from labkit.replay import find_trace_files, read_traces
 from labkit.runner import FAILED, HANG, NOT_GRADED, NOT_RUN, PASSED, TODO
 from labkit.source import render_solution
 from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS
-from mini_vllm.observe.replay import find_trace_files, read_traces
 from tools.book import check, excerpts, figures
 from tools.book.check import DOCS, ROOT, name_of
 

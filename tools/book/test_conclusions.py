@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from mini_vllm.simulator.metrics import SLO, RequestRecord
-from mini_vllm.simulator.steady_state import Interval, Spread, SteadyState
 from tools.book.check import DOCS, ROOT
 from tools.book.conclusions import (
     CONCLUSIONS,
@@ -22,6 +21,7 @@ from tools.book.conclusions import (
     says,
     simulate_all,
 )
+from tools.steady_state import Interval, Spread, SteadyState
 
 A, B = Load("v1", 1), Load("v1", 2)
 

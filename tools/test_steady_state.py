@@ -1,16 +1,18 @@
 """Steady states: against a queue that can be computed by hand, at other seeds and lengths, and where there is none."""
 
 import math
-from pathlib import Path
 from random import Random
 from statistics import fmean
 
 import pytest
 
+from mini_vllm.cli.simulate import load_calibration
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.simulator.fleet import policy_config, simulate
 from mini_vllm.simulator.metrics import SLO, Metrics, QuantileSketch, RequestRecord
-from mini_vllm.simulator.steady_state import (
+from mini_vllm.simulator.step_time import StepTimeModel
+from mini_vllm.simulator.workload import lognormal_lengths, synthetic
+from tools.steady_state import (
     Interval,
     SteadyState,
     correlation,
@@ -19,8 +21,6 @@ from mini_vllm.simulator.steady_state import (
     random_traces,
     steady_state,
 )
-from mini_vllm.simulator.step_time import StepTimeModel
-from mini_vllm.simulator.workload import lognormal_lengths, synthetic
 
 # One request at a time, one second for each: a queue with random arrivals and a fixed time of service (M/D/1).
 ONE_AT_A_TIME = {"block_size": 4, "num_blocks": 9, "max_num_seqs": 1, "max_num_batched_tokens": 8}
@@ -83,8 +83,7 @@ def test_intervals_of_a_queue_hold_what_theory_says(rate: float) -> None:
 @pytest.mark.nightly
 def test_intervals_of_a_scheduler_hold_the_figure_of_all_trials() -> None:
     """V1 at a high load, 20 trials of three runs. Their 60 runs together are the long run."""
-    path = Path(__file__).parent / "calibrations" / "llama-3.1-8b-h100.json"
-    model = StepTimeModel.from_json(path.read_text(encoding="utf-8"))
+    model = load_calibration("llama-3.1-8b-h100")
     traces = random_traces(16, 5000, lognormal_lengths(1024, 128, 1.0), range(60))
     config = policy_config("v1", model.about["engine"])
     states = [steady_state(traces[i : i + 3], config, model) for i in range(0, 60, 3)]

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from labkit.replay import find_trace_files, read_traces, replay, unsupported
 from mini_vllm.errors import BrokenTraceError
-from mini_vllm.observe.replay import find_trace_files, read_traces, replay, unsupported
 from mini_vllm.observe.trace import fake_token, run_trace
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
 
-TRACES = Path(__file__).parents[2] / "traces" / "vllm-0.33.0"
+TRACES = Path(__file__).parents[1] / "traces" / "vllm-0.33.0"
 CATEGORIES = ("aborts", "mixed", "no_caching", "priority_directed")
 
 Trace = dict[str, Any]

@@ -3,25 +3,25 @@
 Two forms of a trace are read. Schema 1 is that of traces/, vLLM's and nano-vllm's (traces/README.md). Schema 2 has one
 list of block ids per KV cache group, names the features in use, and records what is random about a run as inputs. A
 trace of a feature that is not here is never equal: unsupported() says which feature it is. A shadow of every slot
-watches each replay for stale reads. The tests, tools/trace_power.py and tools/replay_vllm_traces.py use this module.
+watches each replay for stale reads. Labs, tests and tools use this module.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
+from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import BrokenTraceError, GrammarError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder
 from mini_vllm.params import StructuredOutputs
 from mini_vllm.policies import Classes
-from mini_vllm.request import Request
+from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
-from mini_vllm.spec_decode.kv_cache import EagleKVCacheManager
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
 from mini_vllm.step import KVPlan
 from mini_vllm.structured.scheduler import GrammarGate, NewGrammar
@@ -215,6 +215,41 @@ class RecordedGrammars:
 
     def compile(self, wanted: StructuredOutputs) -> "Future[NewGrammar]":
         return GrammarOfStep(json.loads(wanted.key[1]), self._now)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class EagleKVCacheManager(KVCacheManager):
+    """The prefix cache of a target whose draft head reads the target's own hidden states (EAGLE).
+
+    The head's K and V at a place depend on the token behind it, so a block is known by one token more than it holds;
+    or, with eagle_block_drop, blocks have plain hashes, and the last block that is found is not used. Only traces have
+    such a head. Source: get_request_block_hasher in vllm/v1/core/kv_cache_utils.py (num_hash_lookahead_tokens),
+    drop_eagle_block in vllm/v1/core/single_type_kv_cache_manager.py.
+    """
+
+    eagle_block_drop: bool = False
+
+    def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
+        hits, _ = super().get_computed_blocks(request)
+        if self.eagle_block_drop:
+            hits = hits[:-1]
+        return hits, len(hits) * self.block_size
+
+    def free(self, request: Request) -> None:
+        """A request that ends with the token that names its last block publishes it before the blocks go."""
+        if request.status in (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH):
+            self.cache_blocks(request)
+        super().free(request)
+
+    def _block_hashes(self, request: Request) -> list[Hashable]:
+        if self.eagle_block_drop:
+            return super()._block_hashes(request)
+        hashes, size = request.block_hashes, self.block_size
+        for i in range(len(hashes), (request.num_tokens - 1) // size):
+            parent = hashes[-1] if hashes else None
+            token_ids = tuple(request.all_token_ids[i * size : (i + 1) * size + 1])
+            hashes.append(self._hash_block(parent, token_ids, None if hashes else request.cache_salt))
+        return hashes
 
 
 class ReplayRecorder(TraceRecorder):
