@@ -53,13 +53,20 @@ $(STAMP): pyproject.toml constraints.txt $(KNOWN) | $(BIN)/pip
 	@$(BIN)/python -m compileall -q -q -j 0 -x '/tests?/' .venv/lib || true # on all cores; pip uses one
 	@touch $@
 
+# The demo needs neither PyTorch nor the tools: where they are not installed, the bundled model runs in NumPy.
+LIGHT := .venv/.light
+$(LIGHT): pyproject.toml constraints.txt | $(BIN)/pip
+	@echo "Installing mini_vllm without PyTorch into .venv (some seconds) ..."
+	@$(PINNED) $(PIP) -c constraints.txt -e .
+	@touch $@
+
 UV := .venv/uv
 hashes: | $(BIN)/pip ## write requirements-hashed.txt again, after a change of constraints.txt
 	@test -x $(UV)/bin/uv || $(PIP) --target $(UV) uv==0.13.9
 	@sed '/^#/d; /^torch==/d' constraints.txt | $(UV)/bin/uv pip compile --quiet --universal --python-version 3.11.5 \
 	  --no-deps --no-annotate --generate-hashes --custom-compile-command 'make hashes' --output-file requirements-hashed.txt -
 
-demo: $(STAMP) ## generate text with the bundled model, offline, and see each step
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(LIGHT)) ## generate text with the bundled model, offline, and see each step
 	@$(BIN)/mini-vllm demo
 
 test: $(STAMP) ## the tests that a newcomer runs (two minutes)

@@ -1,11 +1,10 @@
 """`lab run`: the six questions of `mini-vllm demo` on a learner's parts, in a pool that is tight.
 
 A phase runs on the scheduler of vLLM V1; what belongs to another one is left out, by name, unless its lab is named.
-Without torch a fake model stands in for the bundled one: then there are steps, and no texts.
+Without torch the bundled model runs in NumPy.
 """
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 from rich.console import Console
@@ -21,7 +20,7 @@ from mini_vllm.errors import shown
 from mini_vllm.observe.files import check_text
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.timeline import render_requests, render_timeline
-from mini_vllm.observe.trace import ScenarioRun, TraceRecorder
+from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 from mini_vllm.step import KVPlan
@@ -154,12 +153,7 @@ class Bookkeeper(StepListener):
 def answer(prompt: str | None, **options: Any) -> None:
     """The answers, and what the scheduler did."""
     out = Console(highlight=False, soft_wrap=True)
-    if all(find_spec(package) for package in ("torch", "transformers")):
-        trace = run_model(out, prompt, **options)
-    else:
-        install = "pip install -c constraints.txt -e '.[engine,labs]'"
-        out.print(f"Without torch a fake model answers, and has no text. The engine: {install}\n", markup=False)
-        trace = run_fake_model(prompt, options)
+    trace = run_model(out, prompt, **options)
     out.print(render_timeline(trace, width=min(out.width, 100)))
     out.print(render_requests(trace))
 
@@ -191,29 +185,3 @@ def watch(llm: Any) -> TraceRecorder:
     recorder = TraceRecorder(llm.engine.scheduler, stats=True)
     llm.engine.listeners.append(recorder)
     return recorder
-
-
-def run_fake_model(prompt: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The same questions, a token for every word, answered by the fake model of a trace."""
-    from mini_vllm.cli.demo import BENS_CHAT, FOLLOW_UP, QUESTIONS, SYSTEM_PROMPT
-
-    asked = [(name, step, " ".join(BENS_CHAT) + text if name == "ben" else text) for name, step, text, _ in QUESTIONS]
-    asked.append((FOLLOW_UP[0], 60, f"{QUESTIONS[0][2]} {FOLLOW_UP[1]}"))
-    if prompt is not None:
-        asked = [("you", 0, prompt)]
-    words: dict[str, int] = {}
-    requests = [
-        {
-            "id": name, "arrival_step": step, "arrival_time": float(number), "max_tokens": 40, "ignore_eos": True,
-            "prompt": [words.setdefault(word, len(words)) for word in f"{SYSTEM_PROMPT} {text}".split()],
-            "sample_seed": number,
-        }
-        for number, (name, step, text) in enumerate(asked)
-    ]  # fmt: skip
-    sizes = {"block_size": 8, "num_blocks": 30, "max_num_seqs": 8, "max_num_batched_tokens": 48}
-    engine = {name: value for name, value in options.items() if name != "attention_backend"}
-    run = ScenarioRun({"config": sizes | engine, "requests": requests})
-    run.recorder = TraceRecorder(run.scheduler, stats=True)
-    while not run.is_done():
-        run.run_step()
-    return run.to_trace()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, fields, replace
 from functools import wraps
+from importlib.util import find_spec
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -165,11 +166,11 @@ def load_llm(config: EngineConfig, **plugins: Any) -> "LLM":
     screen = console(stderr=True)
     show_log(screen)
     with busy("loading the engine and the model", screen):
-        import torch
-
         from mini_vllm.llm import LLM
 
-        if config.model == "tiny":
+        if config.model == "tiny" and find_spec("torch"):
+            import torch
+
             torch.set_num_threads(1)  # its matrices are so small that threads would only wait for each other
         llm = LLM(**asdict(config), **plugins)
     raise_if_interrupted()

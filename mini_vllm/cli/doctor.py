@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mini_vllm.cli.common import busy, console
-from mini_vllm.cli.exits import NEEDS_ENGINE
+from mini_vllm.errors import how_to_install
 
 QUESTION = "What is a KV block?"
 EXPECTED = "A KV block is a fixed-size piece of the KV cache"
@@ -43,22 +43,23 @@ def examine() -> Iterator[Finding]:
     yield OK, "platform", f"{platform.system()} {platform.machine()}", ""
     missing = [name for name in PACKAGES if not installed(name)]
     for name, meaning in PACKAGES.items():
-        yield FAULT if name in missing else OK, name, installed(name) or "not installed", meaning
+        yield ABSENT if name in missing else OK, name, installed(name) or "not installed", meaning
     triton = installed("triton")
     yield OK if triton else ABSENT, "triton", triton or "not installed", "compiles GPU kernels"
     if missing:
-        yield FAULT, "engine", "cannot run", NEEDS_ENGINE.format(missing[0])
+        yield ABSENT, "engine", "in NumPy", f"runs the bundled model alone. {how_to_install('engine')}"
     else:
         yield from examine_engine()
+    yield from examine_answer()
 
 
 def examine_engine() -> Iterator[Finding]:
-    """Devices, the attention back end, what serves int8 weights, memory, and the self test."""
+    """Devices, the attention back end, and what serves int8 weights."""
     import torch
 
     from mini_vllm.attention import BACKENDS, get_backend, why_not
     from mini_vllm.models.layers.int8_linear import why_slow
-    from mini_vllm.worker.device import available_host_memory, pick_device
+    from mini_vllm.worker.device import pick_device
 
     device = pick_device("auto")
     if device.type == "cuda":
@@ -73,6 +74,12 @@ def examine_engine() -> Iterator[Finding]:
         yield ABSENT if reason else OK, "", name, reason or f"can run on {device}"
     slow = why_slow(device)
     yield ABSENT if slow else OK, "int8 weights", "torch" if slow else "c", slow or "what serves --quantization int8"
+
+
+def examine_answer() -> Iterator[Finding]:
+    """Memory, and the self test."""
+    from mini_vllm.worker.memory import available_host_memory
+
     yield OK, "main memory", f"{available_host_memory() / (1 << 30):.1f} GiB", "available"
     try:
         text = ask()

@@ -40,7 +40,7 @@ def _leave_no_trace() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _small_kv_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """Filling the cache that a machine has room for with zeros takes longer than all else that a command does here."""
-    monkeypatch.setattr("mini_vllm.worker.device.MAX_CPU_KV_CACHE_BYTES", 16 << 20)
+    monkeypatch.setattr("mini_vllm.worker.memory.MAX_CPU_KV_CACHE_BYTES", 16 << 20)
 
 
 def run(*arguments: str, status: int = 0, **options: Any) -> Any:
@@ -110,11 +110,11 @@ def test_wrong_usage_is_status_2(arguments: list[str]) -> None:
 
 
 def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    lines = run("generate", "hi", status=2).stderr.splitlines()
-    assert len(lines) == 2
-    assert "needs torch" in lines[0]
-    assert "[engine]" in lines[1]
+    for name in ("torch", "transformers"):
+        monkeypatch.setitem(sys.modules, name, None)
+    lines = run("generate", "hi", "--dtype", "bfloat16", status=2).stderr.splitlines()
+    assert "dtype 'bfloat16' needs torch" in lines[-1]
+    assert "[engine]" in lines[-1]
 
 
 # --- generate, chat, bench, doctor --------------------------------------------------------------------------------
@@ -224,6 +224,13 @@ def test_doctor() -> None:
     result = run("doctor")
     for name in ("Python", "torch", "transformers", "attention", "tiny model"):
         assert re.search(rf"^ok +{name} ", result.stdout, re.MULTILINE), result.stdout
+
+
+def test_doctor_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mini_vllm.cli.doctor.installed", lambda package: None)
+    result = run("doctor")
+    assert re.search(r"^- +engine +in NumPy +runs the bundled model alone.*engine", result.stdout, re.MULTILINE)
+    assert re.search(r"^ok +tiny model ", result.stdout, re.MULTILINE)
 
 
 def test_doctor_finds_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:

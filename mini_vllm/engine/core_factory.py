@@ -6,6 +6,7 @@ Source: EngineCore.__init__ and _initialize_kv_caches in vllm/v1/engine/core.py.
 import logging
 from dataclasses import asdict, replace
 from functools import partial
+from importlib.util import find_spec
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core import EngineCore
@@ -18,9 +19,7 @@ from mini_vllm.scheduler_interface import SchedulerInterface
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
 from mini_vllm.structured.compiler import GrammarCompiler
 from mini_vllm.structured.scheduler import GrammarGate
-from mini_vllm.worker.draft_model import DraftModelExecutor
 from mini_vllm.worker.executor import Executor
-from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.memory import plan_kv_cache
 from mini_vllm.worker.preemption_cost import with_preemption_cost
 
@@ -30,7 +29,7 @@ logger = logging.getLogger("mini_vllm")
 class EngineClasses(Classes, total=False):
     """Classes that stand in for ours in an engine."""
 
-    executor_cls: type[Executor]
+    executor_cls: type[Executor] | None
     core_cls: type[EngineCore]
 
 
@@ -46,15 +45,18 @@ class CoreFactory:
         *,
         scheduler_cls: type[SchedulerInterface] | None = None,
         kv_cache_manager_cls: type[KVCacheManager] | None = None,
-        executor_cls: type[Executor] = LocalExecutor,
+        executor_cls: type[Executor] | None = None,
         core_cls: type[EngineCore] = EngineCore,
     ) -> None:
         if config.speculative is not None:
             scheduler_cls = with_drafts(scheduler_cls or get_scheduler_cls(config.scheduler))
         if config.speculative == "draft_model":
-            if executor_cls is not LocalExecutor:
+            from mini_vllm.worker.draft_model import DraftModelExecutor
+
+            if executor_cls is not None:
                 raise InvalidParameterError(f"draft_model needs LocalExecutor, got {executor_cls.__name__}")
             executor_cls = DraftModelExecutor
+        executor_cls = executor_cls or default_executor_cls()
         hf_config = load_hf_config(resolve_model(config.model))
         self.executor = executor = executor_cls(config)
         self.model_info = info = executor.load()
@@ -81,8 +83,8 @@ class CoreFactory:
             scheduler_cls=self._scheduler_cls,
             kv_cache_manager_cls=self._kv_cache_manager_cls,
         )
-        if isinstance(self.executor, DraftModelExecutor) and isinstance(scheduler, SpeculativeScheduler):
-            scheduler.proposer = self.executor
+        if self.config.speculative == "draft_model" and isinstance(scheduler, SpeculativeScheduler):
+            scheduler.proposer = self.executor  # type: ignore[assignment]  # a DraftModelExecutor
         GrammarGate(scheduler, self.grammars)
         core = self._core_cls(scheduler, self.executor)
         core.runner_view.forget_all = not self._is_first  # the runner has what there was before
@@ -93,3 +95,14 @@ class CoreFactory:
         """Give back what the executor and the compiler hold, such as processes."""
         self.executor.shutdown()
         self.grammars.close()
+
+
+def default_executor_cls() -> type[Executor]:
+    """LocalExecutor; where torch is not installed, NumpyExecutor."""
+    if find_spec("torch") is None:
+        from mini_vllm.worker.numpy_executor import NumpyExecutor
+
+        return NumpyExecutor
+    from mini_vllm.worker.local_executor import LocalExecutor
+
+    return LocalExecutor

@@ -31,7 +31,6 @@ from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import SamplingParams
 from mini_vllm.scheduler_interface import SchedulerInterface
 from mini_vllm.worker.executor import Executor
-from mini_vllm.worker.local_executor import LocalExecutor
 
 
 class LLM:
@@ -47,7 +46,7 @@ class LLM:
         *,
         scheduler_cls: type[SchedulerInterface] | None = None,
         kv_cache_manager_cls: type[KVCacheManager] | None = None,
-        executor_cls: type[Executor] = LocalExecutor,
+        executor_cls: type[Executor] | None = None,
         core_cls: type[EngineCore] = EngineCore,
         **config: Any,
     ) -> None:

@@ -31,7 +31,7 @@ from mini_vllm.frontend.prompts import (
     check_text,
     check_token_ids,
 )
-from mini_vllm.frontend.tokenizer import HFTokenizer, Tokenizer
+from mini_vllm.frontend.tokenizer import Tokenizer, reader_of
 from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
 from mini_vllm.models.config_fields import SAMPLING_FIELDS
@@ -65,7 +65,7 @@ class InputProcessor:
         self.model = config.model
         self.limits = limits
         self.tokenizer = load_tokenizer(path)
-        self.text_reader: Tokenizer | None = None if self.tokenizer is None else HFTokenizer(self.tokenizer)
+        self.text_reader: Tokenizer | None = None if self.tokenizer is None else reader_of(self.tokenizer)
         self.generation_config = load_generation_config(path)
         self.eos_token_ids = find_eos_token_ids(self.generation_config, load_hf_config(path), self.tokenizer)
         self._text_bound = TextBound(self.tokenizer)
@@ -203,7 +203,7 @@ def load_vocabulary(model: str, vocab_size: int) -> Vocabulary:
     tokenizer = load_tokenizer(path)
     if tokenizer is None:
         raise TokenizerMissingError(f"{model} has no tokenizer: structured outputs need one")
-    reader = HFTokenizer(tokenizer)
+    reader = reader_of(tokenizer)
     texts = [b"" if reader.is_special(i) else reader.token_bytes(i) for i in range(vocab_size)]
     ends = find_eos_token_ids(load_generation_config(path), load_hf_config(path), tokenizer)
     return Vocabulary(texts, sorted(ends))

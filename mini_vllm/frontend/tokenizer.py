@@ -8,8 +8,9 @@ import codecs
 import json
 import re
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, Protocol
+
+from mini_vllm.models.byte_level_bpe import ByteLevelBPE, unicode_to_bytes
 
 BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's sign for a space
@@ -73,6 +74,11 @@ class HFTokenizer:
         return self.decode([token_id], skip_special_tokens=False).encode(errors="replace")
 
 
+def reader_of(tokenizer: Any) -> Tokenizer:
+    """The Tokenizer of what load_tokenizer() has found."""
+    return tokenizer if isinstance(tokenizer, ByteLevelBPE) else HFTokenizer(tokenizer)
+
+
 class TokenNames:
     """How tokens are shown. Without a tokenizer none has a text."""
 
@@ -121,11 +127,3 @@ def kinds_of_decoder(tokenizer: Any) -> tuple[bool, bool]:
     decoder = {} if backend is None else json.loads(backend.to_str()).get("decoder") or {}
     names = {each.get("type") for each in decoder.get("decoders", [decoder])}
     return "ByteLevel" in names, bool(names & {"ByteFallback", "Metaspace"})
-
-
-@cache
-def unicode_to_bytes() -> dict[str, int]:
-    """GPT-2's alphabet: printable bytes stand for themselves, the others for the characters from U+0100 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}

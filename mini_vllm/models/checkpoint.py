@@ -8,7 +8,9 @@ only (weights.py), code that comes with a checkpoint is never imported, and a fi
 import json
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from mini_vllm.errors import (
@@ -18,6 +20,7 @@ from mini_vllm.errors import (
     UnsupportedCheckpointError,
     shown,
 )
+from mini_vllm.models.byte_level_bpe import ByteLevelBPE
 from mini_vllm.models.config_fields import check_config, check_generation_config
 
 BUNDLED_MODEL = "tiny"
@@ -108,21 +111,24 @@ def _is_weight_file(name: object) -> bool:
 
 
 def load_hf_config(path: Path) -> Any:
-    """The checkpoint's configuration, a transformers PretrainedConfig.
+    """The checkpoint's configuration, a transformers PretrainedConfig; of the bundled model the plain fields,
+    where transformers is not installed.
 
     Errors: CheckpointNotFoundError, CorruptCheckpointError; UnsupportedCheckpointError when the checkpoint wants its
     own code to run, or is an adapter to another; UnsupportedModelError for a model_type or an option that mini_vllm
     does not know.
     """
-    from transformers import AutoConfig
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-
     file = path / "config.json"
     raw = _read_json(file)
     _refuse_custom_code(file, raw)
     if (path / ADAPTER_FILE).exists():  # transformers would add it to the weights
         raise UnsupportedCheckpointError(f"{path / ADAPTER_FILE}: adapters are not supported; merge it into the model")
     check_config(file, raw)
+    if _is_plain(path):
+        return SimpleNamespace(**raw)
+    from transformers import AutoConfig
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
     config_class = CONFIG_MAPPING[raw["model_type"]]
     for field in raw:  # what transformers would take the place of its own code with
         if field.startswith("__") or field == "attribute_map" or callable(getattr(config_class, field, None)):
@@ -133,6 +139,11 @@ def load_hf_config(path: Path) -> Any:
         return AutoConfig.from_pretrained(path, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # transformers validates with many kinds of exceptions
         raise CorruptCheckpointError(f"{file}: {shown(str(error))}") from error
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether the files have to be read without transformers."""
+    return path == resolve_model(BUNDLED_MODEL) and find_spec("transformers") is None
 
 
 def load_generation_config(path: Path) -> dict[str, Any]:
@@ -147,14 +158,19 @@ def load_generation_config(path: Path) -> dict[str, Any]:
 
 
 def load_tokenizer(path: Path) -> Any | None:
-    """The checkpoint's transformers tokenizer, or None when it has no tokenizer files: it then works with token ids."""
-    from transformers import AutoTokenizer
+    """The checkpoint's transformers tokenizer, or None when it has no tokenizer files: it then works with token ids.
 
+    That of the bundled model is a ByteLevelBPE where transformers is not installed.
+    """
     if not any((path / name).exists() for name in TOKENIZER_FILES):
         return None
     config = path / "tokenizer_config.json"
     if config.exists():
         _refuse_custom_code(config, _read_json(config))
+    if _is_plain(path):
+        return ByteLevelBPE(path)
+    from transformers import AutoTokenizer
+
     try:
         return AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # a broken tokenizer.json surfaces as a bare Exception of the Rust library

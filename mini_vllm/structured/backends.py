@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from mini_vllm.structured.scheduler import Grammar, NewGrammar
 
 MAX_WHITESPACE = 20  # characters between two tokens of JSON: a model that likes them would write nothing else
@@ -96,6 +94,8 @@ class XGrammarMatcher:
     def __init__(self, matcher: Any, end_token_ids: frozenset[int], num_words: int) -> None:
         self._matcher = matcher
         self._end_token_ids = end_token_ids
+        import numpy as np
+
         self._row = np.empty((1, num_words), np.int32)
         self.is_terminated = False  # at hand: it is asked for three times a token
 

@@ -8,8 +8,7 @@ import torch
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, UnsupportedModelError, shown
 from mini_vllm.models.weights import Checkpoint
-
-MAX_CPU_KV_CACHE_BYTES = 4 << 30  # what vLLM's CPU back end takes by default; main memory is shared with others
+from mini_vllm.worker.memory import available_host_memory, host_bytes
 
 
 def pick_device(name: str) -> torch.device:
@@ -43,27 +42,17 @@ def pick_dtype(name: str, hf_config: Any, path: Path) -> torch.dtype:
 
 
 def available_bytes(config: EngineConfig, hf_config: Any, dtype: torch.dtype, device: torch.device) -> int:
-    """Bytes left for the KV cache. On a CPU at most MAX_CPU_KV_CACHE_BYTES of the memory that is free."""
+    """Bytes left for the KV cache."""
     activations = _activation_bytes(config, hf_config, dtype)
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         return int(total * config.gpu_memory_utilization) - (total - free) - activations
-    return min(int(available_host_memory() * config.gpu_memory_utilization) - activations, MAX_CPU_KV_CACHE_BYTES)
+    return host_bytes(config, activations)
 
 
 def free_memory(device: torch.device) -> int:
     """Bytes that can be had on a device now."""
     return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else available_host_memory()
-
-
-def available_host_memory() -> int:
-    """Bytes of main memory that can be had without swapping; where the system does not say, the cap of the budget."""
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return 2 * MAX_CPU_KV_CACHE_BYTES
 
 
 def _activation_bytes(config: EngineConfig, hf_config: Any, dtype: torch.dtype) -> int:

@@ -1,7 +1,5 @@
 """LocalExecutor: the model in this process. Source: UniProcExecutor in vllm/v1/executor/uniproc_executor.py."""
 
-from concurrent.futures import Future
-
 import torch
 
 from mini_vllm.attention import fastest, get_backend, why_not
@@ -10,14 +8,14 @@ from mini_vllm.models import load_model
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
 from mini_vllm.models.layers.int8_linear import why_slow
 from mini_vllm.step import LayerKVSpec, ModelInfo, StepInput, StepOutput
-from mini_vllm.worker.device import available_bytes, available_host_memory, free_memory, pick_device, pick_dtype
-from mini_vllm.worker.executor import Executor
-from mini_vllm.worker.memory import KVCachePlan
+from mini_vllm.worker.device import available_bytes, free_memory, pick_device, pick_dtype
+from mini_vllm.worker.executor import InProcessExecutor
+from mini_vllm.worker.memory import KVCachePlan, available_host_memory
 from mini_vllm.worker.model_runner import ModelRunner
 
 
-class LocalExecutor(Executor):
-    """The model in this process: a step has run when execute() returns."""
+class LocalExecutor(InProcessExecutor):
+    """The model in this process."""
 
     runner: ModelRunner
 
@@ -60,23 +58,12 @@ class LocalExecutor(Executor):
                 f"in main memory cannot be had (num_kv_blocks, num_cpu_blocks, block_size): {str(error)[:200]}"
             ) from error
 
-    def execute(self, step: StepInput) -> "Future[StepOutput]":
-        future: Future[StepOutput] = Future()
-        try:
-            future.set_result(self.run(step))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
     def run(self, step: StepInput) -> StepOutput:
         return self.runner.execute(step)
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-
-    def shutdown(self) -> None:
-        """Nothing runs; the memory goes with the object."""
 
     def __str__(self) -> str:
         name = fastest(self.device)

@@ -8,12 +8,14 @@ and get_kv_cache_configs in vllm/v1/core/kv_cache_utils.py; vLLM measures the ac
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError, KVCacheTooSmallError, shown
 from mini_vllm.step import ModelInfo
 
+MAX_CPU_KV_CACHE_BYTES = 4 << 30  # what vLLM's CPU back end takes by default; main memory is shared with others
 SWAP_SPACE_BYTES = 4 << 30  # vLLM V0's default (swap_space); no more than the KV cache itself
 
 
@@ -94,3 +96,18 @@ def plan_kv_cache(
     if num_cpu_blocks is None:
         num_cpu_blocks = min(num_blocks - 1, SWAP_SPACE_BYTES // per_block) if may_swap else 0
     return KVCachePlan(num_blocks, config.block_size, max_model_len, per_block, num_cpu_blocks)
+
+
+def available_host_memory() -> int:
+    """Bytes of main memory that can be had without swapping; where the system does not say, the cap of the budget."""
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return 2 * MAX_CPU_KV_CACHE_BYTES
+
+
+def host_bytes(config: EngineConfig, activations: int) -> int:
+    """Bytes for a KV cache in main memory: of what is free, at most MAX_CPU_KV_CACHE_BYTES."""
+    return min(int(available_host_memory() * config.gpu_memory_utilization) - activations, MAX_CPU_KV_CACHE_BYTES)

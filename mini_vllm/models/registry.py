@@ -1,0 +1,75 @@
+"""The models that mini_vllm runs, by the name that a checkpoint's config.json gives its architecture.
+
+A new model is one file that says how it differs from its kin, one line in the registry and one in MODEL_TYPES.
+"""
+
+import ctypes
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mini_vllm.errors import InvalidParameterError, UnsupportedModelError, shown
+from mini_vllm.models.compressed_tensors import read_quantization_config
+from mini_vllm.models.config_fields import MODEL_TYPES
+from mini_vllm.models.decoder import DecoderModel
+from mini_vllm.models.llama import LlamaForCausalLM
+from mini_vllm.models.mistral import MistralForCausalLM
+from mini_vllm.models.qwen2 import Qwen2ForCausalLM
+from mini_vllm.models.qwen3 import Qwen3ForCausalLM
+from mini_vllm.models.shard import WHOLE, Shard
+from mini_vllm.models.weights import Checkpoint, WeightLoader
+
+__all__ = ["MODELS", "DecoderModel", "Shard", "load_model"]
+
+MODELS: Mapping[str, type[DecoderModel]] = {
+    **{model.__name__: model for model in (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)},
+    "MinistralForCausalLM": MistralForCausalLM,
+}
+
+
+def load_model(
+    path: Path,
+    hf_config: Any,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    shard: Shard = WHOLE,
+    quantization: str | None = None,
+) -> DecoderModel:
+    """The checkpoint's model, its weights in dtype on device; of layers that are cut, the part of this shard.
+
+    quantization: "int8" quantises the weights of linear layers as they are loaded, one layer at a time. Weights that
+    are stored quantised (compressed_tensors.py) are read as they are.
+
+    Errors, all of them before memory is taken: UnsupportedModelError; InvalidParameterError for a quantization of
+    weights that are stored quantised; InvalidParameterError for heads that cannot be
+    shared out among the shards; WeightsMismatchError when model and checkpoint do not have exactly the same tensors;
+    the errors of Checkpoint.
+    """
+    architectures = hf_config.architectures or ["(none given)"]
+    if architectures[0] not in MODELS:
+        raise UnsupportedModelError(f"architectures: {shown(architectures[0])} is not one of: {', '.join(MODELS)}")
+    model_class = MODELS[architectures[0]]
+    if len(architectures) > 1 or model_class is not MODELS[MODEL_TYPES[hf_config.model_type]]:
+        raise UnsupportedModelError(
+            f"architectures {shown(architectures)} contradicts model_type {hf_config.model_type!r}, "
+            f"which is {MODEL_TYPES[hf_config.model_type]}"
+        )
+    stored = read_quantization_config(path / "config.json", getattr(hf_config, "quantization_config", None))
+    if stored and quantization:
+        raise InvalidParameterError(f"quantization {quantization!r}: {path} stores its weights as {stored} already")
+    for place in (torch.device("meta"), device):  # the meta device has shapes and no memory: what is wrong shows there
+        checkpoint = Checkpoint(path, headers_only=place.type == "meta")
+        model = model_class(hf_config, WeightLoader(checkpoint, dtype, place, shard, "", quantization, stored))
+        checkpoint.finish()
+    give_back()
+    return model.eval()
+
+
+def give_back() -> None:
+    """Return to the system what loading has freed. glibc keeps it, in holes between weights that were made smaller."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
