@@ -1,6 +1,6 @@
 """Where drafts come from without a model: what followed the last tokens when they were seen before.
 
-Both proposers are deterministic, so the tokens of a request do not depend on them (worker/model_runner.py, accept).
+Both proposers are deterministic, so the tokens of a request do not depend on them (verify.py).
 """
 
 from array import array
