@@ -38,6 +38,7 @@ ENGINES: dict[str, dict[str, Any]] = {  # labs and phases of another engine than
     "03.11": {"scheduler": "sequence_group"},
     "05": {"speculative": "ngram"},
     "05.1": {"speculative": "ngram"},
+    "05.3": {"speculative": "draft_model", "draft_model": "tiny"},
 }
 
 
