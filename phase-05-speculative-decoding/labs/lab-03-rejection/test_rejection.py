@@ -74,16 +74,16 @@ def test_the_distribution(lab, case):
 @concept("If q leaves nothing out but rounding, the draft is taken, and no row is without a weight.", invariant="I4")
 @cases(thirds=[1 / 3, 1 / 3, 1 / 3], two=[0.7, 0.3], sure=[1.0, 0.0])
 def test_nothing_is_left(lab, case):
-    q = torch.tensor([case])
-    p, coin = q * (1 - 2**-20), 1 - 2**-22
-    see = check(lambda: f"q {case}\np = q, but for rounding\ndraft 0, coin {coin}")
-    weights = lab.rejection_weights(p, q, torch.tensor([[0]]), torch.tensor([[coin]]))
-    see(
-        "whether all weights are finite, and none is negative",
-        bool(((weights >= 0) & weights.isfinite()).all()),
-        equals=True,
-    )
-    see("the tokens that have a weight", weights[0].nonzero().flatten().tolist(), equals=[0])
+    first, last = [float(i == 0) for i in range(len(case))], [float(i == len(case) - 1) for i in range(len(case))]
+    q, coin = torch.tensor([case, first]), 1 - 2**-22
+    p = torch.stack([q[0] * (1 - 2**-20), torch.tensor(last)])
+    rows = f"row 0: q {case}, p equal but for rounding\nrow 1: q {first}, p {last}\ndraft 0, coin {coin} in both"
+    see = check(lambda: rows)
+    weights = lab.rejection_weights(p, q, torch.tensor([[0], [0]]), torch.tensor([[coin], [coin]]))
+    is_sound = bool(((weights >= 0) & weights.isfinite()).all())
+    see("whether all weights are finite, and none is negative", is_sound, equals=True)
+    tokens = [row.nonzero().flatten().tolist() for row in weights]
+    see("the tokens of each row that have a weight", tokens, equals=[[0], [len(case) - 1]])
 
 
 @concept("Each row has its own draft, coin and distributions.", invariant="I5")
