@@ -31,10 +31,13 @@ SIZES: dict[str, Any] = {
     "num_kv_blocks": 30,
     "max_num_batched_tokens": 48,
 }  # those of the demo: blocks run out
-ENGINES = {  # the labs whose parts are of another engine than V1's, and the options that choose it
+ENGINES: dict[str, dict[str, Any]] = {  # labs and phases of another engine than V1's, and the options that choose it
     "03.8": {"scheduler": "prefill_first"},
     "03.10": {"preemption_mode": "swap"},
     "03.11": {"scheduler": "sequence_group"},
+    "05": {"speculative": "ngram"},
+    "05.1": {"speculative": "ngram"},
+    "05.3": {"speculative": "draft_model", "draft_model": "tiny"},
 }
 
 
@@ -72,17 +75,17 @@ def run(phase: str, prompt: str | None, mine: str) -> int:
     return 0
 
 
-def choose(phase: str, mine: str) -> tuple[list[Lab], dict[str, Any]]:
+def choose(phase: str, mine: str) -> tuple[list[Lab], Mapping[str, Any]]:
     """The labs of a phase, or of all; or those before a lab that is named, with it, and its engine."""
     if "." in phase:
         named = find_lab(phase)
         every = list(labs())
-        return every[: every.index(named) + 1], dict(ENGINES.get(phase, {}))
+        return every[: every.index(named) + 1], ENGINES.get(phase, ENGINES.get(phase[:2], {}))
     phase_id = phase.removeprefix("phase-")[:2]
     found = [lab for each in phases() if each.id == phase_id for lab in each.labs]
     if not found:
         raise LabkitError(f"There is no lab or phase {shown(phase)}. `lab` lists them.")
-    return list(labs()) if mine == "all" else found, {}
+    return list(labs()) if mine == "all" else found, ENGINES.get(phase_id, {})
 
 
 def parts_of(chosen: Sequence[Lab], options: Mapping[str, Any]) -> tuple[list[Part], Reasons]:

@@ -21,7 +21,7 @@ MOST_BYTES = 1 << 20  # of a learner's file
 
 Definition = ast.FunctionDef | ast.ClassDef
 LINE = 120
-ALGORITHMS = ("bisect", "heapq", "itertools", "functools")
+ALGORITHMS = ("array", "bisect", "heapq", "itertools", "functools")
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
     scheduler    when drafts are verified, what they cost, and what is taken back when they were wrong
     proposers    drafts without a model, and how many a request asks for
+    verify       which drafts were right
 
 The draft model and rejection sampling are in worker/draft_model.py. What a request gets is, in exact arithmetic:
 
     temperature 0                  the tokens that it gets without drafts
     ngram or suffix, any other     the same. Their drafts have probability 1, so min(1, p / q) is p: a draft is accepted
-                                   if it is the token that the noise of its place draws anyway (model_runner.accept)
+                                   if it is the token that the noise of its place draws anyway (verify.accept)
     draft_model, any other         tokens of the same distribution. A seed gives the same tokens again where the same
                                    places have drafts; budgets, preemptions and other requests may change that
 

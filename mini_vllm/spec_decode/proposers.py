@@ -1,6 +1,6 @@
 """Where drafts come from without a model: what followed the last tokens when they were seen before.
 
-Both proposers are deterministic, so the tokens of a request do not depend on them (worker/model_runner.py, accept).
+Both proposers are deterministic, so the tokens of a request do not depend on them (verify.py).
 """
 
 from array import array
@@ -43,8 +43,7 @@ def ngrams(token_ids: Sequence[int], end: int, max_n: int) -> list[int]:
 class NgramProposer:
     """Prompt lookup: the tokens behind the first place where the last n tokens stand, for the largest n that has one.
 
-    min_n <= n <= max_n. The search is that of bytes, which is linear in the length of the text and takes microseconds
-    for thousands of tokens. Source: NgramProposer (vllm/v1/spec_decode/ngram_proposer.py); Saxena 2023, "Prompt Lookup
+    min_n <= n <= max_n. Source: NgramProposer (vllm/v1/spec_decode/ngram_proposer.py); Saxena 2023, "Prompt Lookup
     Decoding".
     """
 
@@ -57,6 +56,7 @@ class NgramProposer:
         text = self._texts.setdefault(request.request_id, bytearray())
         text += array("i", token_ids[len(text) // 4 :]).tobytes()
         end = len(text) - 4  # a token has to stand behind what is found
+        # A search of bytes is linear in the length of the text, and takes microseconds for thousands of tokens.
         for n in range(min(self.max_n, len(token_ids) - 1) if num_tokens else 0, self.min_n - 1, -1):
             place = text.find(tail := text[-4 * n :], 0, end)
             while place >= 0 and place % 4:  # it begins within a token

@@ -41,6 +41,18 @@ class DraftSampler(Sampler):
         return drafts
 
 
+def rejection_weights(p: Tensor, q: Tensor, drafts: Tensor, coins: Tensor) -> Tensor:
+    """Weights [R, V] by which a token is drawn where a draft was drawn from q: those of the draft alone if it is taken.
+
+    p, q [R, V]: distributions of the target and of the draft; drafts [R, 1]: token ids; coins [R, 1], in (0, 1).
+    """
+    rest = (p - q).clamp_(min=0)
+    is_taken = coins * q.gather(1, drafts) < p.gather(1, drafts)
+    is_taken |= rest.sum(-1, keepdim=True) == 0  # p and q differ in rounding only
+    only_draft = torch.zeros_like(rest).scatter_(1, drafts, 1.0)
+    return torch.where(is_taken, only_draft, rest)
+
+
 class RejectionSampler(DraftSampler):
     """Where there is a draft x from a distribution q, it is taken with probability min(1, p(x) / q(x)).
 
@@ -60,11 +72,7 @@ class RejectionSampler(DraftSampler):
             drafts = torch.tensor([[each[0]] for each in found if each is not None], device=logits.device)
             q = torch.stack([each[1] for each in found if each is not None])
             p = scores[at].softmax(-1)
-            rest = (p - q).clamp_(min=0)
-            is_taken = uniforms(keys[at] ^ COIN, 1) * q.gather(1, drafts) < p.gather(1, drafts)
-            is_taken |= rest.sum(-1, keepdim=True) == 0  # p and q differ in rounding only
-            only_draft = torch.zeros_like(rest).scatter_(1, drafts, 1.0)
-            scores[at] = torch.where(is_taken, only_draft, rest).log_()
+            scores[at] = rejection_weights(p, q, drafts, uniforms(keys[at] ^ COIN, 1)).log()
         return race(scores, keys)
 
 

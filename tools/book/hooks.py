@@ -110,7 +110,7 @@ def sources_of_cells() -> dict[str, str]:
     """What a cell can import, and what the labs in a page are graded with: path to text."""
     core = ("__init__", "errors", "params", "step", "request", "block_hash", "block_pool", "kv_cache")
     paths = [ROOT / "mini_vllm" / f"{name}.py" for name in (*core, "scheduler_interface", "scheduler")]
-    for room in ("offload", "policies", "observe", "simulator"):
+    for room in ("offload", "policies", "observe", "simulator", "spec_decode"):
         found = (ROOT / "mini_vllm" / room).rglob("*.py")
         paths += [path for path in found if not path.name.startswith("test_")]
     paths += [ROOT / "mini_vllm/structured" / f"{name}.py" for name in ("__init__", "scheduler")]  # replays need them

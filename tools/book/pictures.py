@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT))
 
 from tools.book.drawing import (  # noqa: E402
     BLUE,
+    GREEN,
     INK,
     LINE,
     MUTED,
@@ -29,6 +30,7 @@ from tools.book.drawing import (  # noqa: E402
 
 DOCS = ROOT / "docs"
 PHASE_1, PHASE_2, PHASE_3 = "phase-01-paged-kv", "phase-02-kv-manager", "phase-03-continuous-batching-scheduler"
+PHASE_5 = "phase-05-speculative-decoding"
 Cells = list[dict[str, str]]
 LIKING = (3, 2, 5, 3, 4, 6, 0, 2, 9, 7)  # logits of the cell "mask" in docs/serving.md
 
@@ -692,6 +694,68 @@ def mask_of_a_grammar() -> Drawing:
     return d
 
 
+# --- phase 5 ------------------------------------------------------------------------------------------------------
+
+
+def verification() -> Drawing:
+    """One step that verifies four drafts, of which one is right."""
+    known, drafts, answers = "block", ["holds", "keys", ".", "a"], ["holds", "values", ".", "the", "block"]
+    num_right = next(i for i, (draft, answer) in enumerate(zip(drafts, answers, strict=False)) if draft != answer)
+    d = Drawing(
+        760,
+        318,
+        "One step that verifies four drafts",
+        f"The step computes the newest token, {known}, and the drafts {', '.join(drafts)}. For each of these "
+        f"{len(answers)} places the model says which token follows: {', '.join(answers)}. {num_right} draft is right. "
+        f"So the request gets {num_right + 1} tokens, {' and '.join(answers[: num_right + 1])}, and the other rows "
+        "are thrown away.",
+    )
+    d.text(24, 34, "The text so far ends in: a block holds keys. a block", bold=True)
+    for y, words in (
+        (72, "computed"),
+        (96, "in this step"),
+        (156, "the model says"),
+        (180, "what follows"),
+        (246, "so"),
+    ):
+        d.text(24, y, words, size=13, fill=MUTED)
+    for i, answer in enumerate(answers):
+        x, token = 150 + 120 * i, (known, *drafts)[i]
+        counts = i <= num_right
+        d.box(x, 58, 96, 44, token, "draft" if i else "known", fill=ORANGE if i else BLUE)
+        d.arrow((x + 48, 102), (x + 48, 142))
+        d.box(x, 142, 96, 44, answer, fill=GREEN if counts else WHITE)
+        if i < len(drafts):
+            is_right = answer == drafts[i]
+            d.text(
+                x + 108,
+                170,
+                "=" if is_right else "≠",
+                size=20,
+                anchor="middle",
+                bold=True,
+                fill=INK if counts else LINE,
+            )
+        d.text(
+            x + 48,
+            216,
+            f"token {i + 1}" if counts else "not used",
+            size=13,
+            anchor="middle",
+            fill=INK if counts else MUTED,
+        )
+    first = f"The first draft is what the model says there. So the row behind it counts, too: {answers[1]}."
+    d.text(150, 246, first, size=13)
+    d.text(150, 266, "The second draft is wrong. What the model says behind it belongs to another text.", size=13)
+    d.text(
+        150,
+        286,
+        f"The request gets {num_right + 1} tokens from one step, and {len(drafts) - num_right} places are taken back.",
+        size=13,
+    )
+    return d
+
+
 PICTURES: dict[str, Callable[[], Drawing]] = {
     "assets/card": card,
     f"{PHASE_1}/address": address,
@@ -702,6 +766,7 @@ PICTURES: dict[str, Callable[[], Drawing]] = {
     f"{PHASE_3}/queues": queues,
     f"{PHASE_3}/groups": queues_of_groups,
     f"{PHASE_3}/four": four_schedulers,
+    f"{PHASE_5}/verification": verification,
     "serving/path": path_of_a_request,
     "serving/times": times_of_requests,
     "serving/mask": mask_of_a_grammar,

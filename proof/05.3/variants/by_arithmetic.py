@@ -1,0 +1,13 @@
+"""p less what both have in common is the rest; a mask that is 0 or 1 mixes it with a one-hot row."""
+
+import torch
+from torch import Tensor
+
+
+def rejection_weights(p: Tensor, q: Tensor, drafts: Tensor, coins: Tensor) -> Tensor:
+    rows = torch.arange(len(p))
+    rest = p - torch.minimum(p, q)
+    ratio = p[rows, drafts[:, 0]] / q[rows, drafts[:, 0]]
+    taken = ((coins[:, 0] < ratio) | (rest.amax(-1) <= 0)).to(p.dtype)[:, None]
+    one_hot = torch.nn.functional.one_hot(drafts[:, 0], p.shape[1]).to(p.dtype)
+    return taken * one_hot + (1 - taken) * rest
