@@ -19,7 +19,6 @@ from mini_vllm.models import DecoderModel
 from mini_vllm.spec_decode.verify import accept
 from mini_vllm.step import PromptLogprobs, SampledToken, StepInput, StepOutput
 from mini_vllm.worker.cache_engine import CacheEngine
-from mini_vllm.worker.executor import accept
 from mini_vllm.worker.input_batch import InputBatch, PackedStep
 from mini_vllm.worker.sampler import Sampler, gather_logprobs
 

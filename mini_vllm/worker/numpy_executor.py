@@ -10,8 +10,9 @@ from typing import Any
 
 from mini_vllm.errors import ConnectorMissingError, InvalidParameterError, how_to_install, shown
 from mini_vllm.models.checkpoint import BUNDLED_MODEL, SINGLE_FILE, load_hf_config, resolve_model
+from mini_vllm.spec_decode.verify import accept
 from mini_vllm.step import BlockPair, LayerKVSpec, ModelInfo, SampledToken, SamplingRow, StepInput, StepOutput
-from mini_vllm.worker.executor import InProcessExecutor, accept
+from mini_vllm.worker.executor import InProcessExecutor
 from mini_vllm.worker.memory import KVCachePlan, available_host_memory, host_bytes
 from mini_vllm.worker.plain_sampler import sample
 
