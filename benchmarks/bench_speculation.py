@@ -133,7 +133,7 @@ def run(engine: Any, prompts: list[list[int]], number: int) -> tuple[float, dict
 def figures(plain: Any, drafting: Any, prompts: list[list[int]], num_rounds: int) -> tuple[Any, ...]:
     """Medians: tokens per second without and with drafts, their ratio; then acceptance, drafts, and tokens a step."""
     scheduler = drafting.scheduler
-    scheduler.speculation_stats = stats = type(scheduler.speculation_stats)([0] * K)
+    scheduler.speculation_stats = stats = type(scheduler.speculation_stats)([0] * (K + 1))
     speeds = []
     for number in range(num_rounds):
         speeds.append([run(engine, prompts, number)[0] for engine in (plain, drafting)])
@@ -190,10 +190,10 @@ HOST_HEAD = """
 {num_running} running requests at a context of about 500 tokens; microseconds of CPU time, medians over {num_rounds}
 rounds of the median over the steps. "No drafts" is V1's scheduler. The proposer costs nothing in "scripted": the drafts
 are there already, all are verified, and 0, 2 or 4 of them are accepted. `ngram` looks up text that never repeats, and
-text that always does.
+text that always does. The last column is microseconds for each token that a request gets.
 
-| drafts | {parts} | all | to no drafts |
-|---|---:|---:|---:|---:|---:|---:|"""
+| drafts | {parts} | all | to no drafts | a token |
+|---|---:|---:|---:|---:|---:|---:|---:|"""
 
 
 def measure_host(num_running: int, method: str | None, num_accepted: int, num_steps: int = 60) -> list[float]:
@@ -263,7 +263,9 @@ def host_table(num_rounds: int, num_running: int = 256) -> Iterator[str]:
     for name, found in rounds.items():
         parts = [statistics.median(column) for column in zip(*found, strict=True)]
         ratio = statistics.median(sum(a) / sum(b) for a, b in zip(found, rounds["no drafts"], strict=True))
-        yield f"| {name} | " + " | ".join(f"{x:,.0f}" for x in (*parts, sum(parts))) + f" | {ratio:.2f} |"
+        a_token = sum(parts) / num_running / (1 + HOST_CASES[name][1])
+        cells = " | ".join(f"{x:,.0f}" for x in (*parts, sum(parts)))
+        yield f"| {name} | {cells} | {ratio:.2f} | {a_token:.2f} |"
 
 
 def page(models: list[str], num_rounds: int, num_threads: int, checkpoint: Path) -> Iterator[str]:

@@ -29,7 +29,7 @@ class SchedulerOutput:
     num_scheduled_tokens: dict[str, int] = field(default_factory=dict)
     scheduled_requests: list[Request] = field(default_factory=list)
     preempted_req_ids: list[str] = field(default_factory=list)
-    drafts: dict[str, list[int]] = field(default_factory=dict)
+    drafts: dict[str, Sequence[int]] = field(default_factory=dict)
     """By request: tokens behind those it has, that the step computes and the worker verifies."""
     masks: dict[str, list[Any]] = field(default_factory=dict)
     """By request: a mask for each of its samples, as StepInput has them."""

@@ -52,12 +52,13 @@ class RunnerView:
             end += n
             if needs_sample(request, n):
                 if drafts and len(token_ids) < end:
-                    num_drafts = end - len(token_ids)
-                    token_ids += drafts[request_id][:num_drafts]
-                    sample_req_ids += [request_id] * num_drafts
-                    sample_rows += range(end - 1 - num_drafts, end - 1)
-                sample_req_ids.append(request_id)
-                sample_rows.append(end - 1)
+                    first = len(token_ids) - 1  # the row of its last token; those of its drafts follow
+                    token_ids += drafts[request_id][: end - first - 1]
+                    sample_req_ids += [request_id] * (end - first)
+                    sample_rows += range(first, end)
+                else:
+                    sample_req_ids.append(request_id)
+                    sample_rows.append(end - 1)
             if request.sampling_params.prompt_logprobs is not None and start + 1 < request.num_prompt_tokens:
                 last = min(start + n, request.num_prompt_tokens - 1)
                 prompt_targets[request_id] = tuple(request.prompt_token_ids[start + 1 : last + 1])

@@ -3,7 +3,6 @@
 Both proposers are deterministic, so the tokens of a request do not depend on them (verify.py).
 """
 
-from array import array
 from collections.abc import Sequence
 from itertools import islice
 from math import ceil
@@ -49,21 +48,21 @@ class NgramProposer:
 
     def __init__(self, min_n: int, max_n: int) -> None:
         self.min_n, self.max_n = min_n, max_n
-        self._texts: dict[str, bytearray] = {}  # by request: its tokens, four bytes each
+        self._texts: dict[str, str] = {}  # by request
 
     def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
-        token_ids = request.all_token_ids
-        text = self._texts.setdefault(request.request_id, bytearray())
-        text += array("i", token_ids[len(text) // 4 :]).tobytes()
-        end = len(text) - 4  # a token has to stand behind what is found
-        # A search of bytes is linear in the length of the text, and takes microseconds for thousands of tokens.
-        for n in range(min(self.max_n, len(token_ids) - 1) if num_tokens else 0, self.min_n - 1, -1):
-            place = text.find(tail := text[-4 * n :], 0, end)
-            while place >= 0 and place % 4:  # it begins within a token
-                place = text.find(tail, place + 1, end)
-            if place >= 0:
-                return token_ids[place // 4 + n : place // 4 + n + num_tokens]
-        return ()
+        if not num_tokens:
+            return ()
+        token_ids, text = request.all_token_ids, self._texts.get(request.request_id, "")
+        text += "".join(map(chr, token_ids[len(text) :]))
+        self._texts[request.request_id] = text
+        place, behind, end = 0, 0, len(text) - 1  # a token has to stand behind what is found
+        for n in range(self.min_n, min(self.max_n, end) + 1):
+            place = text.find(text[-n:], max(place - 1, 0), end)
+            if place < 0:
+                break
+            behind = place + n
+        return token_ids[behind : behind + num_tokens] if behind else ()
 
     def forget(self, request: Request) -> None:
         self._texts.pop(request.request_id, None)
@@ -134,9 +133,8 @@ class Pace:
         return self.length or 1
 
     def learn(self, num_drafts: int, num_accepted: int) -> None:
-        self._num_right = DECAY * self._num_right + num_accepted
-        self._num_tried = DECAY * self._num_tried + num_accepted + (num_accepted < num_drafts)
-        share = self._num_right / self._num_tried
-        self.length = ceil(self.most * share) if share >= LEAST_SHARE else 0
+        self._num_right = num_right = DECAY * self._num_right + num_accepted
+        self._num_tried = num_tried = DECAY * self._num_tried + num_accepted + (num_accepted < num_drafts)
+        self.length = ceil(self.most * num_right / num_tried) if num_right >= LEAST_SHARE * num_tried else 0
         self._num_failures = 0 if self.length else min(self._num_failures + 1, 6)
         self._num_steps_to_wait = 1 << self._num_failures if self._num_failures else 0

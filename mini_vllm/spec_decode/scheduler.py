@@ -8,6 +8,7 @@ Source: Scheduler.schedule, update_from_output and update_draft_token_ids in vll
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import ClassVar
 
 from mini_vllm.block_pool import KVCacheBlock
@@ -28,17 +29,22 @@ METHODS = ("ngram", "suffix", *WITH_LOOKAHEAD)
 class SpeculationStats:
     """Counted once for each request and step that verifies drafts. Source: SpecDecodingStats of vLLM."""
 
-    num_accepted_tokens_per_pos: list[int]  # of the first drafts of each time, of the second ones, ...
-    num_drafts: int = 0  # times that drafts were verified
+    num_drafts_by_accepted: list[int]  # times that 0, 1, ... k drafts were right
     num_draft_tokens: int = 0
-    num_accepted_tokens: int = 0
 
-    def record(self, num_drafts: int, num_accepted: int) -> None:
-        self.num_drafts += 1
-        self.num_draft_tokens += num_drafts
-        self.num_accepted_tokens += num_accepted
-        for i in range(num_accepted):
-            self.num_accepted_tokens_per_pos[i] += 1
+    @property
+    def num_drafts(self) -> int:
+        """Times that drafts were verified."""
+        return sum(self.num_drafts_by_accepted)
+
+    @property
+    def num_accepted_tokens(self) -> int:
+        return sum(self.num_accepted_tokens_per_pos)
+
+    @property
+    def num_accepted_tokens_per_pos(self) -> list[int]:
+        """Of the first drafts of each time, of the second ones, ..."""
+        return [*accumulate(reversed(self.num_drafts_by_accepted[1:]))][::-1]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -77,19 +83,24 @@ class SpeculativeScheduler(Scheduler):
             self.proposer = NgramProposer(self.prompt_lookup_min, self.prompt_lookup_max)
         elif self.speculative == "suffix":
             self.proposer = SuffixProposer(self.prompt_lookup_max)
-        self.speculation_stats = SpeculationStats([0] * k)
-        self._drafts: dict[str, list[int]] = {}  # of running requests, until a step verifies them
+        self.speculation_stats = SpeculationStats([0] * (k + 1))
+        self._drafts: dict[str, Sequence[int]] = {}  # of running requests that have some, until a step verifies them
         self._chunks: set[str] = set()  # requests whose last step did not catch up
         self._paces: dict[str, Pace] = {}  # of requests that have asked for drafts
         self._num_decided = 0  # requests of the coming step that were running before it
+        self._is_whole = True  # each request of the coming step was running, and catches up with all its drafts
 
     # --- one step -------------------------------------------------------------------------------------------------
 
     def schedule(self) -> SchedulerOutput:
         """Decide the next step, and which drafts it verifies. Drafts that the budget has cut off are gone."""
+        self._is_whole = True
         output = super().schedule()
         waiting_drafts, chunks = self._drafts, self._chunks
         chunks.difference_update(output.num_scheduled_tokens)
+        if self._is_whole and len(output.scheduled_requests) == len(self.running):
+            output.drafts, self._drafts = waiting_drafts, {}
+            return output
         for request, n in zip(output.scheduled_requests, output.num_scheduled_tokens.values(), strict=True):
             num_drafts = request.num_computed_tokens + n - len(request.all_token_ids)
             drafts = waiting_drafts.pop(request.request_id, None)
@@ -118,7 +129,14 @@ class SpeculativeScheduler(Scheduler):
         A waiting request that does not fit then is behind by more than any budget, which ends admission.
         """
         num_rows = self.num_draft_slots and self.num_draft_slots * (1 + len(self._output.scheduled_requests))
-        if request.status is RUNNING:
+        is_running = request.status is RUNNING
+        if is_running and not self.long_prefill_token_threshold:
+            end = len(request.all_token_ids) + len(self._drafts.get(request.request_id, ()))
+            n, limit = end - num_computed_tokens, request.max_model_len
+            if 0 < n <= token_budget - num_rows and end < limit:  # type: ignore[operator]
+                return n
+        self._is_whole = False
+        if is_running:
             n = super()._chunk_size(request, num_computed_tokens, token_budget - num_rows)
             return n if n > 0 else 0
         budget = self.max_num_batched_tokens - self._output.total_num_scheduled_tokens - num_rows
@@ -163,11 +181,11 @@ class SpeculativeScheduler(Scheduler):
         self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> list[Request]:
         """Take in accepted drafts and the token behind them; the rest of what was computed is taken back."""
-        sampled = dict(sampled_token_ids)
-        for request in output.scheduled_requests if output.drafts else ():
-            if request.request_id in output.drafts and request.status is RUNNING:
-                self._take_in_accepted(request, output, sampled)
-        finished = super().update_from_output(output, sampled)
+        rest = output
+        if output.drafts:
+            sampled_token_ids = dict(sampled_token_ids)
+            rest = SchedulerOutput(output.num_scheduled_tokens, self._take_in_accepted(output, sampled_token_ids))
+        finished = super().update_from_output(rest, sampled_token_ids)
         if self.speculative == "eagle":  # whose blocks have names when the token behind them is known
             for request in self.running:
                 self.kv_cache_manager.cache_blocks(request)
@@ -180,37 +198,54 @@ class SpeculativeScheduler(Scheduler):
     def _propose(self, output: SchedulerOutput, proposer: Proposer) -> None:
         drafts, paces, chunks = {}, self._paces, self._chunks
         for request in output.scheduled_requests:
-            if request.status is RUNNING and request.request_id not in chunks:
-                pace = paces.get(request.request_id)
+            if request.status is RUNNING and (request_id := request.request_id) not in chunks:
+                pace = paces.get(request_id)
                 if pace is None:
-                    pace = paces[request.request_id] = Pace(self.num_speculative_tokens)
-                drafts[request.request_id] = proposer.propose(request, pace.next_length())
+                    pace = paces[request_id] = Pace(self.num_speculative_tokens)
+                drafts[request_id] = proposer.propose(request, pace.next_length())
         self.update_draft_token_ids(drafts)
 
-    def _take_in_accepted(self, request: Request, output: SchedulerOutput, sampled: dict[str, Sequence[int]]) -> None:
-        """Make accepted drafts tokens of the request, and leave the last token, which may end it, in `sampled`."""
-        request_id = request.request_id
-        if token_ids := sampled.get(request_id, ()):
-            num_drafts, num_accepted = len(output.drafts[request_id]), len(token_ids) - 1
-            self.speculation_stats.record(num_drafts, num_accepted)
-            if request_id in self._paces:  # padding tells nothing, and comes before the first drafts
-                self._paces[request_id].learn(num_drafts, num_accepted)
-            if num_accepted:
+    def _take_in_accepted(self, output: SchedulerOutput, sampled: dict[str, Sequence[int]]) -> list[Request]:
+        """Make accepted drafts tokens of their requests, and the token behind them, too, if none ends its request.
+
+        Returns the requests that V1's update has yet to take in, with the last token in `sampled` if that ends them.
+        """
+        rest, all_drafts, paces, stats = [], output.drafts, self._paces, self.speculation_stats
+        for request in output.scheduled_requests:
+            request_id = request.request_id
+            if request_id not in all_drafts or request.status is not RUNNING:
+                rest.append(request)
+                continue
+            all_token_ids, token_ids = request.all_token_ids, sampled.get(request_id, ())
+            if num_tokens := len(token_ids):
+                num_drafts = len(all_drafts[request_id])
+                stats.num_draft_tokens += num_drafts
+                stats.num_drafts_by_accepted[num_tokens - 1] += 1
+                if request_id in paces:  # padding tells nothing, and comes before the first drafts
+                    paces[request_id].learn(num_drafts, num_tokens - 1)
+            if is_last := (
+                not num_tokens
+                or len(request.output_token_ids) + num_tokens >= request.max_tokens
+                or len(all_token_ids) + num_tokens >= request.max_model_len  # type: ignore[operator]
+                or not request.stop_token_ids.isdisjoint(token_ids)
+            ):
                 token_ids = until_its_end(request, token_ids)
-                request.all_token_ids += token_ids[:-1]
-                request.output_token_ids += token_ids[:-1]
-                sampled[request_id] = token_ids[-1:]
-        request.num_computed_tokens = request.num_tokens
-        output.num_scheduled_tokens[request_id] = 0
-        self.kv_cache_manager.cache_blocks(request)
+                sampled[request_id], token_ids = token_ids[-1:], token_ids[:-1]
+                output.num_scheduled_tokens[request_id] = 0
+                rest.append(request)
+            all_token_ids += token_ids
+            request.output_token_ids += token_ids
+            request.num_computed_tokens = len(all_token_ids) - (not is_last)
+            self.kv_cache_manager.cache_blocks(request)
+        return rest
 
     def update_draft_token_ids(self, drafts: Mapping[str, Sequence[int]]) -> None:
         """New drafts, by request: at most num_speculative_tokens each. A request in a chunk has none."""
+        waiting_drafts, requests, chunks = self._drafts, self._requests, self._chunks
         for request_id, token_ids in drafts.items():
-            request = self._requests.get(request_id)
-            if request is not None and request.status is RUNNING:
-                is_chunk = request_id in self._chunks
-                self._drafts[request_id] = [] if is_chunk else list(token_ids[: self.num_speculative_tokens])
+            request = requests.get(request_id)
+            if token_ids and request is not None and request.status is RUNNING and request_id not in chunks:
+                waiting_drafts[request_id] = token_ids
 
     def finish_request(self, request_id: str, reason: str) -> Request | None:
         request = super().finish_request(request_id, reason)

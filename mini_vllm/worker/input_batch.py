@@ -6,6 +6,7 @@ Source: InputBatch (vllm/v1/worker/gpu_input_batch.py) and MultiGroupBlockTable 
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -39,12 +40,15 @@ class BlockTables:
         self._ids: Array = np.zeros((8, 8), np.int32)
         self._num_blocks: npt.NDArray[np.int64] = np.zeros(8, np.int64)
 
-    def append(self, row: int, block_ids: BlockTable) -> None:
-        start = int(self._num_blocks[row]) if row < len(self._num_blocks) else 0
-        end = start + len(block_ids)
-        self._make_room(row + 1, end)
-        self._ids[row, start:end] = block_ids
-        self._num_blocks[row] = end
+    def append(self, rows: Sequence[int], tables: Sequence[BlockTable]) -> None:
+        """Put block ids behind those that each of these rows has. No row may stand there twice."""
+        counts = np.array([len(block_ids) for block_ids in tables])
+        self._make_room(max(rows) + 1, 0)
+        starts = self._num_blocks[rows]
+        self._num_blocks[rows] = ends = starts + counts
+        self._make_room(0, ends.max())
+        places = np.arange(counts.sum()) + np.repeat(starts + counts - counts.cumsum(), counts)
+        self._ids[np.repeat(rows, counts), places] = np.fromiter(chain.from_iterable(tables), np.int32)
 
     def clear(self, row: int) -> None:
         if row < len(self._num_blocks):
@@ -98,9 +102,10 @@ class InputBatch:
         for request_id, sampling_row in step.new_rows.items():
             self._remove(request_id)
             self._add(request_id, sampling_row)
-        for request_id, tables in step.new_block_ids.items():
-            for group, block_ids in zip(self.block_tables, tables, strict=True):
-                group.append(self._rows[request_id], block_ids)
+        if step.new_block_ids:
+            rows = [self._rows[request_id] for request_id in step.new_block_ids]
+            for group, tables in zip(self.block_tables, zip(*step.new_block_ids.values(), strict=True), strict=True):
+                group.append(rows, tables)
         if self.token_ids:
             self._extend_tokens(step)
 
