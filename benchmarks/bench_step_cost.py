@@ -113,7 +113,7 @@ class Steps:
     """Decode steps of an engine whose prompts count as computed."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        slots = max(n * (-(-(context + 8) // args.block_size) * args.block_size) for n, context in STEPS)
+        slots = max(n * (-(-(context + 64) // args.block_size) * args.block_size) for n, context in STEPS)
         self.engine = make_engine(args, num_slots=slots)
         self.runner = self.engine.executor.runner
         for caches in self.runner.kv_caches:
@@ -135,7 +135,7 @@ class Steps:
 
         self.runner.execute = self.skip
         for i in range(num_requests):
-            params = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
+            params = SamplingParams(temperature=0, max_tokens=64, ignore_eos=True)  # it outlives the prompts
             self.engine.add_request(str(i), [100 + i] * (context - 2), params)
         while any(request.num_computed_tokens < context - 2 for request in self.requests()):
             self.engine.step()
