@@ -289,8 +289,9 @@ def profile(args: argparse.Namespace) -> Turn:
     run_mini_vllm(engine, warm_up())
     watch, model, runner = Stopwatch(), engine.executor.runner.model, engine.executor.runner
     for layer in model.layers:
-        watch.wrap(layer.input_layernorm, "forward", "norms")
-        watch.wrap(layer.post_attention_layernorm, "forward", "norms")
+        for norm in (layer.input_layernorm, layer.post_attention_layernorm):
+            watch.wrap(norm, "forward", "norms")
+            watch.wrap(norm, "add", "norms")
         watch.wrap(layer.self_attn, "forward", "q/k norm")
         watch.wrap(layer.self_attn.qkv_proj, "forward", "qkv")
         watch.wrap(layer.self_attn.o_proj, "forward", "o and MLP")
@@ -299,8 +300,8 @@ def profile(args: argparse.Namespace) -> Turn:
     watch.wrap(runner.attention_backend, "write_kv", "attention: rotate and write")
     watch.wrap(runner.attention_backend, "attend", "attention: attend")
     watch.wrap(model, "compute_logits", "lm_head")
-    watch.wrap(model, "forward", "embedding, residuals, angles")
-    watch.wrap(runner, "sampler", "sampling")
+    watch.wrap(model, "forward", "embedding, last norm, angles")
+    watch.wrap(runner.sampler, "sample_each", "sampling")
     watch.wrap(runner, "execute", "packing")
     watch.wrap(engine, "step", "host: scheduler, snapshot, outputs")
     start = time.perf_counter()
@@ -311,12 +312,12 @@ def profile(args: argparse.Namespace) -> Turn:
 def measure_host(args: argparse.Namespace) -> Turn:
     """Milliseconds of engine.step() at 32 and 256 decodes when the model takes no time at all."""
     from mini_vllm import SamplingParams
-    from mini_vllm.step import SampledToken
+    from mini_vllm.step import SampledToken, StepOutput
 
     engine = make_engine(args, max_seqs=256, num_slots=256 * 128)
-    engine.executor.runner.execute = lambda step: {
-        c.request_id: SampledToken(7, None) for c in step.chunks if c.sampling
-    }
+    engine.executor.runner.execute = lambda step: StepOutput(
+        {request_id: [SampledToken(7, None)] for request_id in step.sample_req_ids}
+    )
     milliseconds = {}
     for num_requests in (32, 256):
         for i in range(num_requests):

@@ -14,6 +14,7 @@ from mini_vllm.errors import shown
 ROOT = Path(__file__).resolve().parent.parent
 VLLM = "0.33.0"  # the release whose symbols the labs cite
 TRACES = ROOT / "traces" / f"vllm-{VLLM}"  # what was recorded from it
+C_COMPILER = "cc"  # among what a lab needs
 SYMBOLS = TRACES / "symbols.json"  # module, symbol, line; by tools/index_vllm.py
 
 
@@ -95,6 +96,11 @@ class Lab:
     @property
     def proof(self) -> Path:
         return ROOT / "proof" / self.id
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """What it needs of Python; what else it needs is a C compiler."""
+        return tuple(need for need in self.needs if need != C_COMPILER)
 
     @property
     def is_break_it(self) -> bool:

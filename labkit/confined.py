@@ -83,7 +83,7 @@ def serve() -> None:
         return message[:MOST_TEXT].encode("unicode_escape").decode()
 
     prepare(lab)
-    for package in lab.needs:
+    for package in lab.packages:
         import_module(package)
     namespace(lab.modules)
     tests = read_tests(lab)

@@ -214,7 +214,7 @@ def grafted(parts: Sequence[Part]) -> Iterator[None]:
                     replace_attribute(own.reference, name, with_options(name, value, own), undo)
             for slot, mine in part.replacements:
                 if not slot.owner:
-                    replace_everywhere(vars(reference_owner(slot))[slot.name], mine, undo)
+                    replace_everywhere(slot, mine, undo)
         yield
 
 
@@ -261,10 +261,11 @@ def ungrafted() -> Iterator[None]:
             put(owner, name, mine)
 
 
-def replace_everywhere(reference: Any, mine: Any, undo: ExitStack) -> None:
-    """In all modules of the engine that have it under some name."""
+def replace_everywhere(slot: Slot, mine: Any, undo: ExitStack) -> None:
+    """In its own module, and in all of the engine that have it under some name."""
+    reference = reference_of(slot)
     for module_name, module in list(sys.modules.items()):
-        if module_name.split(".")[0] == "mini_vllm" and module is not None:
+        if (module_name == slot.module or module_name.split(".")[0] == "mini_vllm") and module is not None:
             for name, value in list(vars(module).items()):
                 if value is reference:
                     replace_attribute(module, name, mine, undo)

@@ -18,7 +18,7 @@ from typing import Any
 
 from labkit import source
 from labkit.breaking import WHOLE_SUITE_SECONDS, Suite
-from labkit.catalog import TRACES, Lab, LabkitError
+from labkit.catalog import C_COMPILER, TRACES, Lab, LabkitError
 from labkit.graft import Part, grafted, load, namespace, ungrafted
 from labkit.messages import explain, find_todo
 from labkit.testing import Concept, expand
@@ -77,9 +77,14 @@ def tests_in(module: ModuleType, file: Path) -> Iterator[Test]:
 
 def why_not_graded(lab: Lab) -> str | None:
     """What this machine lacks for the lab, in one sentence; None when it can be graded."""
-    missing = [package for package in lab.needs if find_spec(package) is None]
+    missing = [package for package in lab.packages if find_spec(package) is None]
     if missing:
         return f"lab {lab.id} needs {' and '.join(missing)} (see the README's table of installs): not graded here"
+    if C_COMPILER in lab.needs:
+        from labkit.c_process import c_compiler
+
+        if c_compiler().find_compiler() is None:
+            return f"lab {lab.id} needs a C compiler (as by: apt install gcc): not graded here"
     return None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from labkit import behaviour, progress
-from labkit.catalog import Lab, LabkitError, find_lab, labs, phases
+from labkit.catalog import C_COMPILER, Lab, LabkitError, find_lab, labs, phases
 from labkit.graft import Part, grafted
 from labkit.implementations import part_of
 from labkit.runner import prepare, why_not_graded
@@ -93,7 +93,7 @@ def parts_of(chosen: Sequence[Lab], options: Mapping[str, Any]) -> tuple[list[Pa
     data, parts, left_out = progress.read(), [], {}
     for lab in chosen:
         engine = ENGINES.get(lab.id, options)
-        if lab.is_break_it:
+        if lab.is_break_it or C_COMPILER in lab.needs:  # no engine runs on what has a process of its own
             continue
         if why_not_graded(lab):
             left_out[lab.id] = "since this machine lacks what they need"

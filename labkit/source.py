@@ -319,7 +319,7 @@ def refuse_borrowing(tree: ast.Module, file: Path, lab: Lab) -> None:
     inherited = names_from_above(lab)
     for node in ast.walk(tree):
         borrowed = None
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mini_vllm"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("mini_vllm", "labkit.")):
             borrowed = next((alias.name for alias in node.names if alias.name in plain), None)
         elif isinstance(node, ast.Attribute) and node.attr in answer:
             receiver = node.value

@@ -106,14 +106,16 @@ def build(source: Path, compiler: list[str], flags: tuple[str, ...], name: str) 
 
 
 def run(command: list[str]) -> bytes:
-    """What the compiler prints. Errors: CannotBuildError with the first line of what it says."""
+    """What the compiler prints. Errors: CannotBuildError with its first line about an error."""
     try:
         return subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=SECONDS_TO_BUILD
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip() or str(error)
-        raise CannotBuildError(f"{command[0]} cannot build {command[-1]}: {shown(said.splitlines()[0])}") from error
+        lines = said.splitlines()
+        first = next((line for line in lines if "error:" in line), lines[0])  # warnings may stand before it
+        raise CannotBuildError(f"{command[0]} cannot build {command[-1]}: {shown(first)}") from error
 
 
 def find_compiler() -> list[str] | None:

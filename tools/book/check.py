@@ -35,7 +35,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from labkit.catalog import SYMBOLS, VLLM, Lab, LabkitError, labs  # noqa: E402
+from labkit.catalog import C_COMPILER, SYMBOLS, VLLM, Lab, LabkitError, labs  # noqa: E402
 from labkit.prove import sections  # noqa: E402
 
 DOCS = ROOT / "docs"
@@ -158,7 +158,8 @@ def row_of(page: Path, lab: Lab) -> str:
 
 
 def needs_of(lab: Lab) -> str:
-    return ", ".join({"torch": "PyTorch", "triton": "Triton"}[need] for need in lab.needs) or "Python alone"
+    names = {"torch": "PyTorch", "triton": "Triton", C_COMPILER: "C compiler"}
+    return ", ".join(names[need] for need in lab.needs) or "Python alone"
 
 
 def every_lab(page: Path) -> str:

@@ -26,7 +26,7 @@ from mutmut.mutation.mutators import mutation_operators
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from labkit import source
-from labkit.catalog import Lab, LabkitError, find_lab, labs, phases
+from labkit.catalog import C_COMPILER, Lab, LabkitError, find_lab, labs, phases
 from labkit.graft import Part
 from labkit.runner import PASSED, Test, prepare, read_tests, run_test
 from labkit.watchdog import watchdog
@@ -101,7 +101,7 @@ def kill(lab_id: str) -> Outcome:
     """Run the tests on every mutant of a lab's answer."""
     lab = find_lab(lab_id)
     (phase,) = [phase for phase in phases() if lab in phase.labs]
-    others = [other for other in phase.labs if other.slots and other != lab and "triton" not in other.needs]
+    others = [other for other in phase.labs if other.slots and other != lab and is_python(other)]
     prepare(lab)
     own = [(lab, test) for test in read_tests(lab)]
     elsewhere = [(other, test) for other in others for test in read_tests(other)]
@@ -119,6 +119,11 @@ def kill(lab_id: str) -> Outcome:
         else:
             survivors.append(words)
     return Outcome(lab_id, count, found_elsewhere, survivors)
+
+
+def is_python(lab: Lab) -> bool:
+    """Whether what a learner writes is Python that a mutant may be made of."""
+    return not {"triton", C_COMPILER} & {*lab.needs}
 
 
 def dies(part: Part, tests: list[tuple[Lab, Test]]) -> bool:
@@ -144,7 +149,7 @@ def reasons() -> dict[tuple[str, str], str]:
 
 def main() -> int:
     """Print a line for each lab and for each survivor; the exit status."""
-    ids = sys.argv[1:] or [lab.id for lab in labs() if lab.slots and "triton" not in lab.needs]
+    ids = sys.argv[1:] or [lab.id for lab in labs() if lab.slots and is_python(lab)]
     known, status, total, dead = reasons(), 0, 0, 0
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         for outcome in pool.map(kill, ids):
