@@ -221,9 +221,7 @@ CASES = {
     "another_lab": Case(f"open({str(OTHER.mine)!r}, 'w').write('')", says="may not write outside"),
     "deleted_files": Case(f"import shutil\nshutil.rmtree({str(ROOT / 'labkit')!r})", says="may not change files"),
     "renamed_files": Case(f"os.rename({str(ROOT / 'README.md')!r}, 'x')", says="may not change files"),
-    "borrowed_by_super": Case(
-        answer="return super().get_computed_blocks(request)", says="the reference's"
-    ),
+    "borrowed_by_super": Case(answer="return super().get_computed_blocks(request)", says="the reference's"),
     "borrowed_by_an_alias": Case(
         "Other = ReferenceKVCacheManager",
         answer="return Other.get_computed_blocks(self, request)",
@@ -292,7 +290,7 @@ def hand_in(submission: Path) -> Path:
 def graded(submission: Path) -> dict[str, Any]:
     """What `lab grade --json` says of the hostile file, as a teacher calls it. The other lab's grade is what it was."""
     before = project()
-    command = [sys.executable, "-m", "labkit.cli", "grade", *(lab.id for lab in (HOSTILE, OTHER)), "--json", "--from", str(submission)]
+    command = [sys.executable, "-m", "labkit.cli", "grade", HOSTILE.id, OTHER.id, "--json", "--from", str(submission)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     run = subprocess.run(command, capture_output=True, text=True, cwd=submission, env=environment, timeout=MOST_SECONDS)
     report: dict[str, Any] = json.loads(run.stdout)
@@ -357,7 +355,8 @@ def test_a_submission_that_brings_a_grader_is_graded_by_this_one(tmp_path: Path)
     empty = tmp_path
     empty.mkdir()
     before = project()
-    command = [str(Path(sys.executable).with_name("lab")), "grade", HOSTILE.id, OTHER.id, "--json", "--from", str(submission)]
+    program = str(Path(sys.executable).with_name("lab"))
+    command = [program, "grade", HOSTILE.id, OTHER.id, "--json", "--from", str(submission)]
     run = subprocess.run(
         command, capture_output=True, text=True, cwd=submission, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
