@@ -4,6 +4,7 @@ A verdict (a lab is proven, a file of tests is green) need not be found again wh
 Nobody lists the inputs by hand: an audit hook hears every file that is opened and every folder that is listed
 (docs.python.org/3/library/audit_events.html), and sys.modules has what was imported before. What another process reads
 is not heard, so a verdict that starts one depends on the packages without their tests, and on what its command names.
+A compiler of C reads C alone.
 The labs that such a process grades are not among its inputs: `make nightly` finds all verdicts again.
 """
 
@@ -22,6 +23,7 @@ from labkit.catalog import ROOT
 
 LISTS = ("os.listdir", "os.scandir")
 STARTS = ("subprocess.Popen", "os.posix_spawn", "os.exec", "os.system")  # a process of another program
+READ_C_ALONE = {"cc", "gcc", "clang", "uname"}
 LOCKS = {"proof/lock.json", "tools/long_tests.json"}  # they have the hashes, and decide nothing
 HEARD = {"open", *LISTS, *STARTS}
 OF_THE_MACHINE = ("torch", "triton", "numpy")  # packages whose numbers decide
@@ -50,7 +52,11 @@ class Recorder:
                 found.add(as_input(arguments[0]) + "/")
             else:
                 named = [as_input(word) for words in arguments if isinstance(words, list | tuple) for word in words]
-                found |= set(named) | read_by_processes({f"{name.partition('/')[0]}/" for name in named if name})
+                found |= set(named)
+                if Path(os.fsdecode(arguments[0])).name in READ_C_ALONE:
+                    found |= {name for name in known if name.endswith((".c", ".h"))}
+                else:
+                    found |= read_by_processes({f"{name.partition('/')[0]}/" for name in named if name})
         if starters() - self._starters:
             found |= read_by_processes(set())
         folders = {f"{parent.as_posix()}/" for name in known for parent in Path(name).parents} - {"./"}

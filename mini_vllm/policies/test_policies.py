@@ -320,8 +320,10 @@ def test_worlds_at_random_hold_the_laws_and_meet_what_they_are_about(variant_id:
     assert bool(seen["forked"]) == variant_id.startswith("sequence_group")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("variant_id", list(VARIANTS))
+@pytest.mark.parametrize(
+    "variant_id",
+    [pytest.param(each, marks=pytest.mark.nightly if "-" in each else pytest.mark.slow) for each in VARIANTS],
+)
 def test_laws_of_every_policy_hold_for_long(variant_id: str) -> None:
     """30,000 operations each at night. The message has a failure's seed."""
     for seed in range(300 if NIGHTLY else 40):
