@@ -89,7 +89,8 @@ class GrammarCompiler:
             raise GrammarError(f"structured: json has {ignored}, which xgrammar would ignore; guidance may take it")
         found = [name for name in names if is_installed(name)]
         if not found:
-            raise GrammarError(f"structured: {kind} needs {' or '.join(sorted(names, reverse=True))}, which is not installed: {INSTALL}")
+            wanted_names = " or ".join(sorted(names, reverse=True))
+            raise GrammarError(f"structured: {kind} needs {wanted_names}, which is not installed: {INSTALL}")
         return found
 
     def close(self) -> None:
