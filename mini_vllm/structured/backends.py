@@ -177,8 +177,7 @@ class GuidanceMatcher:
         if token_id in self._end_token_ids:
             self.is_terminated = bool(self._matcher.is_accepting())
             return self.is_terminated
-        # A token that it does not take would leave it unusable, so it is asked first.
-        return self._matcher.validate_tokens([token_id]) == 1 and bool(self._matcher.consume_token(token_id))
+        return bool(self._matcher.try_consume_tokens([token_id]) == 1)  # consume_token() would leave it unusable
 
     def rollback(self, num_tokens: int) -> None:
         num_tokens -= self.is_terminated

@@ -83,13 +83,14 @@ class GrammarCompiler:
             names.remove("xgrammar")
         if self._backend == "auto" and kind == "grammar":
             names = ["guidance" if is_lark(text) else "xgrammar"]
-        elif self._backend == "auto" and sum(measure(wanted)) > LARGE:
+        elif self._backend == "auto" and (kind == "regex" or sum(measure(wanted)) > LARGE):  # whichever is quick
             names.reverse()
         if not names:
             raise GrammarError(f"structured: json has {ignored}, which xgrammar would ignore; guidance may take it")
         found = [name for name in names if is_installed(name)]
         if not found:
-            raise GrammarError(f"structured: {kind} needs {' or '.join(names)}, which is not installed: {INSTALL}")
+            wanted_names = " or ".join(sorted(names, reverse=True))
+            raise GrammarError(f"structured: {kind} needs {wanted_names}, which is not installed: {INSTALL}")
         return found
 
     def close(self) -> None:

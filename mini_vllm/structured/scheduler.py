@@ -205,7 +205,9 @@ class GrammarGate:
         rejected = []
         for request in self._in_step(output) if self._grammars else ():
             grammar = self._grammars.get(request.request_id)
-            token_ids = until_its_end(request, sampled_token_ids.get(request.request_id, ()))
+            token_ids = sampled_token_ids.get(request.request_id, ())
+            if len(token_ids) > 1:
+                token_ids = until_its_end(request, token_ids)
             if grammar is not None and not all(map(grammar.accept, token_ids)):
                 rejected.append(request)
                 request.max_tokens = len(request.output_token_ids) + len(token_ids)  # it ends in its place of the step
@@ -246,8 +248,6 @@ class GrammarGate:
 
 def until_its_end(request: Request, token_ids: Sequence[int]) -> Sequence[int]:
     """Those of the tokens that a request takes: none behind the one that ends it."""
-    if len(token_ids) < 2:
-        return token_ids
     room = request.max_tokens - len(request.output_token_ids)
     if request.max_model_len is not None:
         room = min(room, request.max_model_len - request.num_tokens)
