@@ -12,7 +12,7 @@ from functools import partial, wraps
 from typing import Any, NamedTuple
 
 from labkit.catalog import TRACES, VLLM, Slot
-from labkit.graft import Part, grafted, reference_owner, replace_attribute, replace_everywhere
+from labkit.graft import Part, grafted, reference_of, reference_owner, replace_attribute, replace_everywhere
 from labkit.watchdog import LabHang, watchdog
 
 CORE = ("mini_vllm.block_pool", "mini_vllm.kv_cache", "mini_vllm.scheduler")
@@ -188,7 +188,8 @@ def noting_calls(parts: Sequence[Part], called: set[Called] | None) -> Iterator[
                             replace_attribute(mine, name, noting(method, note), undo)
                 elif not slot.owner:
                     noted = noting(mine, note)
-                    replace_everywhere(mine, noted, undo)
+                    if reference_of(slot) is mine:  # else a later part has taken its place
+                        replace_everywhere(slot, noted, undo)
                     replace_attribute(part.module, slot.name, noted, undo)  # where the part itself calls it
                 elif vars(reference_owner(slot)).get(slot.name) is mine:  # else a later part has taken its place
                     replace_attribute(reference_owner(slot), slot.name, noting(mine, note), undo)
