@@ -29,6 +29,12 @@ from labkit.catalog import TRACES, Lab, labs
 
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "tools" / "book" / "web" / "dist"  # made by `npm run build` in tools/book/web
+BUNDLED_MODEL = ROOT / "mini_vllm" / "models" / "tiny"
+ROOMS_OF_A_PAGE = (
+    *("offload", "policies", "observe", "simulator", "spec_decode", "structured"),
+    *("engine", "frontend", "models", "worker"),
+)
+ARRAYS = "mini_vllm/worker/numpy_ops.py"  # in a page JavaScript computes
 OUTSIDE = (
     "phase-*/labs/*/*.md",
     "benchmarks/results/*",
@@ -93,6 +99,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in sorted(path for pattern in OUTSIDE for path in ROOT.glob(pattern)):
         files.append(generated(config, path.relative_to(ROOT).as_posix(), path))
     files.append(File.generated(config, "assets/sources.json", content=json.dumps(sources_of_cells())))
+    for path in files_of_the_model():
+        files.append(generated(config, f"assets/files/{path.relative_to(ROOT).as_posix()}", path))
     for lab in labs_of_pages():
         files.append(File.generated(config, f"assets/labs/{lab.id}.json", content=json.dumps(lab_of_page(lab))))
     files.append(File.generated(config, "source.md", content=SOURCE, inclusion=InclusionLevel.NOT_IN_NAV))
@@ -106,21 +114,28 @@ def generated(config: MkDocsConfig, uri: str, path: Path) -> File:
     return File.generated(config, uri, abs_src_path=str(path), inclusion=InclusionLevel.NOT_IN_NAV)
 
 
-def sources_of_cells() -> dict[str, str]:
-    """What a cell can import, and what the labs in a page are graded with: path to text."""
+def sources_of_cells() -> dict[str, str | None]:
+    """What a cell can import, and what the labs in a page are graded with: path to text.
+
+    None stands for a file that worker.js fetches from assets/files/ when it is read.
+    """
     core = ("__init__", "errors", "params", "step", "request", "block_hash", "block_pool", "kv_cache")
-    paths = [ROOT / "mini_vllm" / f"{name}.py" for name in (*core, "scheduler_interface", "scheduler")]
-    for room in ("offload", "policies", "observe", "simulator", "spec_decode"):
+    paths = [ROOT / "mini_vllm" / f"{name}.py" for name in (*core, "scheduler_interface", "scheduler", "config")]
+    for room in ROOMS_OF_A_PAGE:
         found = (ROOT / "mini_vllm" / room).rglob("*.py")
         paths += [path for path in found if not path.name.startswith("test_")]
-    paths += [ROOT / "mini_vllm/structured" / f"{name}.py" for name in ("__init__", "scheduler")]  # replays need them
     paths += modules_of_the_grader()
     paths += ROOT.glob("phase-*/labs/labs.toml")
     for lab in labs_of_pages():
         for pattern in ("contract.md", "stub.py", "test_*.py", "versions.txt"):
             paths += lab.folder.glob(pattern)
     texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(paths)}
-    return texts | traces_of_labs(texts)
+    texts[ARRAYS] = (ROOT / "tools/book/ops_of_a_page.py").read_text(encoding="utf-8")
+    return texts | traces_of_labs(texts) | {path.relative_to(ROOT).as_posix(): None for path in files_of_the_model()}
+
+
+def files_of_the_model() -> list[Path]:
+    return sorted(path for path in BUNDLED_MODEL.iterdir() if path.suffix in (".json", ".safetensors"))
 
 
 def traces_of_labs(texts: dict[str, str]) -> dict[str, str]:

@@ -3,6 +3,8 @@
 Needs `npm run build` in tools/book/web, playwright and chromium; without one of them the tests are skipped, and say so.
 """
 
+import contextlib
+import io
 import json
 import re
 import shutil
@@ -57,6 +59,7 @@ print("hello")
 [1, 2, 3]
 ```
 """,
+    "ask.md": (ROOT / "docs" / "ask.md").read_text(encoding="utf-8").replace("glossary.md", "index.md"),
     "lab.md": '# Lab\n\n<div class="lab-cell" data-lab="02.1" markdown="1">\n\nOn disk: `lab watch 02.1`.\n\n</div>\n',
     "debug.md": '# Lab\n\n<div class="lab-cell" data-lab="02.6" markdown="1">\n\nOn disk.\n\n</div>\n',
     "labs.md": """# All labs
@@ -169,6 +172,21 @@ def test_a_cell_draws_what_the_scheduler_does(page: Any, site: str) -> None:
     run(page, cell)
     cell.output.locator("kv-timeline").wait_for()
     assert cell.output.locator("kv-timeline").count() == 1
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_the_engine_answers_with_the_bundled_model(page: Any, site: str, number: int) -> None:
+    """What the same cell prints in this process, with the arithmetic of NumPy or PyTorch."""
+    code = re.findall(r'```python cell="[\w-]+"\n(.*?)```', PAGES["ask.md"], re.DOTALL)[number]
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(code, {"__name__": "__main__"})
+    page.goto(f"{site}/ask.html")
+    page.locator(".py-cell").nth(number).scroll_into_view_if_needed()  # an editor is made when its place is seen
+    cell = bench(page, number)
+    run(page, cell)
+    lines = cell.output.inner_text().splitlines()
+    assert lines[: len(printed.getvalue().splitlines())] == printed.getvalue().splitlines()
+    assert cell.output.locator("kv-timeline").count() == (number > 0)
 
 
 def test_printed_text_and_the_last_value(page: Any, site: str) -> None:

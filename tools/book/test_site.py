@@ -72,8 +72,8 @@ def pages(site: Path) -> list[str]:
 
 
 def test_it_is_a_small_download(site: Path) -> None:
-    """Without Pyodide, which is fetched by the first cell that runs; no source maps of the theme."""
-    files = [file for file in site.rglob("*") if file.is_file() and "pyodide" not in file.parts]
+    """Without Pyodide and the model, which are fetched by a cell that runs; no source maps of the theme."""
+    files = [file for file in site.rglob("*") if file.is_file() and not {"pyodide", "files"} & set(file.parts)]
     assert_none([file.name for file in files if file.suffix == ".map"])
     assert sum(len(gzip.compress(file.read_bytes())) for file in files) < 3_000_000
 

@@ -1,5 +1,6 @@
 // Python in a worker: Pyodide, the sources of the engine and the grader as they are in the repository, labkit/web.py.
 import { loadPyodide } from "./pyodide/pyodide.mjs";
+import * as arrays from "./arrays.js";
 
 const HERE = new URL(".", import.meta.url);
 const FOLDER = "/book"; // where the repository's files are, for Python
@@ -20,9 +21,12 @@ async function start() {
   const python = await loadPyodide({ indexURL: new URL("pyodide/", HERE).href });
   for (const [path, text] of Object.entries(await sources)) {
     const file = `${FOLDER}/${path}`;
-    python.FS.mkdirTree(file.slice(0, file.lastIndexOf("/")));
-    python.FS.writeFile(file, text);
+    const folder = file.slice(0, file.lastIndexOf("/"));
+    python.FS.mkdirTree(folder);
+    if (text !== null) python.FS.writeFile(file, text);
+    else python.FS.createLazyFile(folder, file.slice(folder.length + 1), new URL(`files/${path}`, HERE).href, true, false);
   }
+  python.registerJsModule("arrays", arrays);
   python.setStdout({ batched: print });
   python.setStderr({ batched: print });
   python.runPython(`import sys; sys.path.insert(0, "${FOLDER}")`);
