@@ -472,7 +472,7 @@ def test_the_grader_of_a_page_has_all_its_modules(tmp_path: Path) -> None:
     hooks = pytest.importorskip("book.hooks")
     for name, text in hooks.sources_of_cells().items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / name).write_text(text or "", encoding="utf-8")
     grade = (
         "import sys, json; sys.path.insert(0, '.'); from labkit import web;"
         "answer = json.loads(web.grade(sys.argv[1], sys.stdin.read()));"
