@@ -50,13 +50,9 @@ class CoreFactory:
     ) -> None:
         if config.speculative is not None:
             scheduler_cls = with_drafts(scheduler_cls or get_scheduler_cls(config.scheduler))
-        if config.speculative == "draft_model":
-            from mini_vllm.worker.draft_model import DraftModelExecutor
-
-            if executor_cls is not None:
-                raise InvalidParameterError(f"draft_model needs LocalExecutor, got {executor_cls.__name__}")
-            executor_cls = DraftModelExecutor
-        executor_cls = executor_cls or default_executor_cls()
+        if config.speculative == "draft_model" and executor_cls is not None:
+            raise InvalidParameterError(f"draft_model needs LocalExecutor, got {executor_cls.__name__}")
+        executor_cls = executor_cls or default_executor_cls(config)
         hf_config = load_hf_config(resolve_model(config.model))
         self.executor = executor = executor_cls(config)
         self.model_info = info = executor.load()
@@ -97,12 +93,16 @@ class CoreFactory:
         self.grammars.close()
 
 
-def default_executor_cls() -> type[Executor]:
-    """LocalExecutor; where torch is not installed, NumpyExecutor."""
+def default_executor_cls(config: EngineConfig) -> type[Executor]:
+    """LocalExecutor, or DraftModelExecutor for a draft model; where torch is not installed, NumpyExecutor."""
     if find_spec("torch") is None:
         from mini_vllm.worker.numpy_executor import NumpyExecutor
 
         return NumpyExecutor
+    if config.speculative == "draft_model":
+        from mini_vllm.worker.draft_model import DraftModelExecutor
+
+        return DraftModelExecutor
     from mini_vllm.worker.local_executor import LocalExecutor
 
     return LocalExecutor

@@ -22,6 +22,7 @@ OPTIONS = {  # of EngineConfig, and what they may be here
     "dtype": ("auto", "float32"),
     "quantization": (None,),
     "attention_backend": ("auto",),
+    "speculative": (None, "ngram", "suffix"),
 }
 Array = Any  # of numpy_ops
 

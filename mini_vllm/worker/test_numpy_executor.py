@@ -160,6 +160,12 @@ def test_an_option_that_needs_torch_is_refused(option: str, value: str, checkpoi
         LLM(executor_cls=NumpyExecutor, **options)
 
 
+def test_a_draft_model_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mini_vllm.engine.core_factory.find_spec", lambda name: None)
+    with pytest.raises(InvalidParameterError, match="speculative 'draft_model' needs torch"):
+        LLM("tiny", speculative="draft_model", draft_model="tiny")
+
+
 def test_a_kv_cache_beyond_the_memory_is_refused() -> None:
     with pytest.raises(KVCacheTooLargeError, match="num_kv_blocks"):
         LLM("tiny", executor_cls=NumpyExecutor, num_kv_blocks=1 << 30)
