@@ -91,11 +91,15 @@ def status() -> int:
 
 
 def next_lab() -> Lab | None:
-    """The first lab that is not done, of the phase that was graded last; then of the phases after it, and before it."""
+    """The first lab that is not done, of the phase that was graded last; then of the phases after it, and before it.
+
+    A phase whose first lab cannot be graded here comes behind the others: what is left of it does not begin at 0.
+    """
     data, every = progress.read(), list(phases())
     when = [max((data.get(lab.id, {}).get("when", "") for lab in phase.labs), default="") for phase in every]
     start = when.index(max(when)) if when else 0
-    in_turn = [lab for phase in every[start:] + every[:start] for lab in phase.labs]
+    turns = sorted(every[start:] + every[:start], key=lambda phase: bool(why_not_graded(phase.labs[0])))
+    in_turn = [lab for phase in turns for lab in phase.labs]
     return next((lab for lab in in_turn if not progress.is_done(lab.id, data) and not why_not_graded(lab)), None)
 
 

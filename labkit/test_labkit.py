@@ -1062,6 +1062,19 @@ def test_the_next_lab_is_the_first_of_the_phase_that_is_not_done(lab: Lab, monke
         assert (found.id if found else "") == following
 
 
+def test_a_phase_that_cannot_begin_here_is_not_next(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without PyTorch a newcomer begins with phase 2, and not in the middle of phase 1."""
+    made = [Lab(**{**vars(lab), "id": lab_id}) for lab_id in ("91.1", "91.2", "92.1")]
+    by_phase = [catalog.Phase("91", "", lab.folder, tuple(made[:2])), catalog.Phase("92", "", lab.folder, (made[2],))]
+    monkeypatch.setattr(commands, "phases", lambda: tuple(by_phase))
+    done: dict[str, dict[str, object]] = {}
+    monkeypatch.setattr(progress, "read", lambda: done)
+    monkeypatch.setattr(commands, "why_not_graded", lambda asked: "no torch" if asked.id == "91.1" else None)
+    assert commands.next_lab() is made[2]
+    done["92.1"] = {"passed": 3, "total": 3, "when": "2026-01-01T00:00"}
+    assert commands.next_lab() is made[1]
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A checkout with what the labs need, to run pytest and `lab` in. Its progress is its own."""
