@@ -149,7 +149,10 @@ def reasons() -> dict[tuple[str, str], str]:
 
 def main() -> int:
     """Print a line for each lab and for each survivor; the exit status."""
-    ids = sys.argv[1:] or [lab.id for lab in labs() if lab.slots and is_python(lab)]
+    of_python = [lab.id for lab in labs() if lab.slots and is_python(lab)]
+    if others := [lab_id for lab_id in sys.argv[1:] if lab_id not in of_python]:
+        sys.exit(f"{', '.join(others)}: no answer in Python that could be mutated; there are {', '.join(of_python)}")
+    ids = sys.argv[1:] or of_python
     known, status, total, dead = reasons(), 0, 0, 0
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         for outcome in pool.map(kill, ids):
