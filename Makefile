@@ -95,7 +95,7 @@ $(SCHEMATHESIS)/bin/schemathesis: | $(STAMP)
 	@$(SCHEMATHESIS)/bin/pip --disable-pip-version-check install --quiet schemathesis==4.32.5
 
 test-openapi: $(STAMP) $(SCHEMATHESIS)/bin/schemathesis ## the server against its own document, by schemathesis
-	@$(BIN)/pytest -q -s -m nightly tools/test_schemathesis.py
+	@$(BIN)/pytest -q -s -m nightly mini_vllm/serving/test_openapi.py
 
 lint: $(STAMP) ## ruff: rules and format
 	@$(BIN)/ruff check --output-format concise

@@ -1,14 +1,15 @@
 """Break-it labs: the learner writes the tests, and they are graded on correct and on buggy versions of the engine.
 
 A lab of debugging is one that has cases, too: engines of which the learner sees what they left behind, and names the
-culprit. versions.toml says of each which bug it is, which function is at fault and since when, and labkit.evidence
-makes what is seen.
+culprit. proof/versions.toml says of each which bug it is, which function is at fault and since when;
+labkit.evidence makes what is seen.
 
 The versions lie packed in the lab's folder (versions.txt), so that learners do not read them by accident. They are made
-from the seeded bugs and the other correct ways of the phase's labs, as proof/<lab>/versions.toml lists them:
+from the seeded bugs and the other correct ways of the phase's labs, as proof/versions.toml lists them by lab:
 
+    ["02.5"]
     correct = ["02.1:ordered_dict", ...]
-    [buggy]
+    ["02.5".buggy]
     I1 = ["02.2:free_forgets", ...]        the law of the break-it lab's contract that these break
 
 An entry may also be a table {scheduler = "warm_first", ...}: that scheduler of the family, with its options; with a bug
@@ -34,7 +35,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from labkit import source
-from labkit.catalog import Lab, LabkitError, Slot, find_lab
+from labkit.catalog import ROOT, Lab, LabkitError, Slot, find_lab
 from labkit.graft import Part, grafted, load
 from labkit.implementations import find_answer, other_ways, seeded_bugs
 from labkit.messages import clip, find_todo, learners_line
@@ -61,8 +62,8 @@ class Version(NamedTuple):
 
 
 def versions_of(lab: Lab) -> Iterator[Version]:
-    """The versions that proof/<lab>/versions.toml lists."""
-    listed = tomllib.loads((lab.proof / "versions.toml").read_text(encoding="utf-8"))
+    """The versions that proof/versions.toml lists for a lab."""
+    listed = listed_versions(lab)
     for prefix, answers, entries in [
         ("correct", other_ways, listed["correct"]),
         *((law, seeded_bugs, entries) for law, entries in listed["buggy"].items()),
@@ -81,8 +82,14 @@ def versions_of(lab: Lab) -> Iterator[Version]:
         yield Version(f"case_{case}", "", "", "", {"culprit": known["culprit"], "step": known["step"]})
 
 
+def listed_versions(lab: Lab) -> dict[str, Any]:
+    """What proof/versions.toml says of a lab."""
+    listed: dict[str, Any] = tomllib.loads((ROOT / "proof" / "versions.toml").read_text(encoding="utf-8"))[lab.id]
+    return listed
+
+
 def scheduler_of_the_family(name: str, entry: Mapping[str, Any]) -> Version:
-    """A version of a table in versions.toml."""
+    """A version of a table in proof/versions.toml."""
     config = {key: value for key, value in entry.items() if key != "bug"}
     options = [key if value is True else f"{key} {value}" for key, value in config.items() if key != "scheduler"]
     what = ", ".join([config["scheduler"], *options])

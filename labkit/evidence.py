@@ -5,13 +5,13 @@ text.
 """
 
 import json
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from labkit.breaking import listed_versions
 from labkit.catalog import Lab
 from labkit.graft import grafted, load
 from labkit.honest import HonestModel, next_token
@@ -28,7 +28,7 @@ Record = dict[str, Any]
 
 def make(lab: Lab, case: str) -> tuple[Path, str]:
     """The file that is the evidence of a case, and its text."""
-    cases = tomllib.loads((lab.proof / "versions.toml").read_text(encoding="utf-8"))["cases"]
+    cases = listed_versions(lab)["cases"]
     bug = find_answer(seeded_bugs, cases[case]["bug"])
     run = load(lab.proof / "evidence.py").evidence
     with grafted([bug.part]):

@@ -23,8 +23,8 @@ of each seeded bug which tests are red and what a learner reads, as hashes. With
     - two labs by lot.
 
 An input that the lock does not list breaks the proof, so the choice is sound. --write writes the lock, about SHOWN
-messages of each lab into its messages.txt and, if all labs were proven, proof/report.md for the book. It prints every
-message that changed, for its author to read.
+messages of each lab into proof/messages.txt and, if all labs were proven, proof/report.md for the book. It prints
+every message that changed, for its author to read.
 """
 
 import argparse
@@ -39,7 +39,7 @@ import subprocess
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -57,11 +57,11 @@ from labkit.runner import FAILED, HANG, PASSED, TODO, Result, prepare, read_test
 from labkit.watchdog import limits
 
 MIN_BUGS, MIN_VARIANTS = 6, 2
-SHOWN = 10  # messages of a lab that its messages.txt has in full
+SHOWN = 10  # messages of a lab that proof/messages.txt has in full
 BY_LOT = 2
 LIMITS = 1.0, 0.1  # seconds of the processor for a test of a seeded bug, and for the tests after one that hung
 HINT_RUN = 8
-REPORT, LOCK = ROOT / "proof" / "report.md", ROOT / "proof" / "lock.json"
+REPORT, LOCK, MESSAGES = (ROOT / "proof" / name for name in ("report.md", "lock.json", "messages.txt"))
 BUILT_IN = {name for kind in (list, dict, set, tuple, str, int, float, range, random.Random) for name in dir(kind)}
 LABKIT_NAMES = {
     "reference",
@@ -138,7 +138,6 @@ def prove(lab_id: str, locked: Entry | None = None, chosen: Collection[str] | No
             *found,
             *prove_variants(lab, proof),
         ]
-        proof.broken += prove_messages(lab, proof, locked or {})
     except LabkitError as error:
         proof.broken.append(str(error))
     proof.inputs = recorder.inputs()
@@ -165,7 +164,7 @@ def prove_stub(lab: Lab) -> Iterator[str]:
         yield "P8 stub.py is not what the reference gives; python tools/make_stubs.py makes it"
         return
     if lab.is_break_it and list(unpack(lab.versions.read_text(encoding="utf-8")).values()) != list(versions_of(lab)):
-        yield "P8 versions.txt is not what versions.toml lists; python tools/make_stubs.py makes it"
+        yield "P8 versions.txt is not what proof/versions.toml lists; python tools/make_stubs.py makes it"
     for case in lab.cases:
         from labkit.evidence import is_current  # the other labs do not depend on what it imports
 
@@ -311,9 +310,9 @@ def without_values(lab: Lab, message: str) -> str:
     return re.sub(r"(?m)^    .*$", "    ...", message) if "triton" in lab.needs else message
 
 
-def prove_messages(lab: Lab, proof: Proof, locked: Entry) -> Iterator[str]:
-    """P13."""
-    known, shown = locked.get("bugs", {}), read_messages(lab)
+def prove_messages(proof: Proof, locked: Entry, shown: Mapping[str, str]) -> Iterator[str]:
+    """P13. shown: the lab's messages in proof/messages.txt."""
+    lab, known = find_lab(proof.lab_id), locked.get("bugs", {})
     for name, hashes in proof.hashes().items():
         if not hashes or known.get(name) == []:  # on a busy machine another test may be the first that hangs
             continue
@@ -325,28 +324,34 @@ def prove_messages(lab: Lab, proof: Proof, locked: Entry) -> Iterator[str]:
             yield f"P13 {name}: read the change, then python -m labkit.prove {lab.id} --write\n{change}"
 
 
-def read_messages(lab: Lab) -> dict[str, str]:
-    """The messages of messages.txt by bug."""
-    file = lab.proof / "messages.txt"
-    return sections(file.read_text(encoding="utf-8")) if file.exists() else {}
+def read_messages() -> dict[str, dict[str, str]]:
+    """The messages of proof/messages.txt by lab and bug."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    text = MESSAGES.read_text(encoding="utf-8") if MESSAGES.exists() else ""
+    for title, _, message in (part.partition("\n") for part in text.split("=== ")[1:]):
+        lab_id, _, name = title.partition(" ")
+        found[lab_id][name] = message.strip()
+    return found
 
 
-def sections(text: str) -> dict[str, str]:
-    """The messages of a messages.txt by bug."""
-    return {name: message.strip() for name, _, message in (part.partition("\n") for part in text.split("=== ")[1:])}
+def write_messages(messages: Mapping[str, Mapping[str, str]]) -> None:
+    """Write proof/messages.txt."""
+    chosen = [(lab.id, name) for lab in labs() for name in sorted(messages.get(lab.id, {}))]
+    text = "\n".join(f"=== {lab_id} {name}\n{messages[lab_id][name]}\n" for lab_id, name in chosen)
+    MESSAGES.write_text(text, encoding="utf-8")
 
 
-def messages_to_show(lab: Lab, proof: Proof) -> str:
-    """The text of messages.txt: the messages that it has, and of other tests as many as there is room for."""
+def messages_to_show(proof: Proof, shown: Iterable[str]) -> dict[str, str]:
+    """The messages of the bugs that were shown before, and of other tests as many as there is room for."""
     told = {name: message for name, message in proof.messages.items() if name not in proof.by_chance}
-    names = [name for name in read_messages(lab) if name in told]
-    bugs = seeded_bugs(lab)
+    names = [name for name in shown if name in told]
+    bugs = seeded_bugs(find_lab(proof.lab_id))
     seen = {bugs[name].test for name in names}
     for name in told:
         if len(names) < SHOWN and bugs[name].test not in seen:
             names.append(name)
             seen.add(bugs[name].test)
-    return "\n".join(f"=== {name}\n{told[name]}\n" for name in sorted(names))
+    return {name: told[name] for name in names}
 
 
 # --- the report -------------------------------------------------------------------------------------------------------
@@ -460,7 +465,7 @@ def main() -> None:
     parser.add_argument("--messages", action="store_true", help="print what a learner reads for every seeded bug")
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
-    locked = read_lock()
+    locked, shown = read_lock(), read_messages()
     work: list[tuple[str, str, set[str] | None]] = [(lab_id, "", None) for lab_id in args.labs]
     if args.changed:
         work = list(choose(locked, random.Random(git("rev-parse", "HEAD"))))  # the same lot for all at this commit
@@ -473,6 +478,7 @@ def main() -> None:
         ]
         for (_, why, _), each in zip(work, running, strict=True):
             proofs.append(each.result())
+            proofs[-1].broken += prove_messages(proofs[-1], locked.get(proofs[-1].lab_id, {}), shown[proofs[-1].lab_id])
             tell(proofs[-1], why, with_messages=args.messages, writes=args.write)
     if args.write:
         write(proofs, locked, everything=len(proofs) == len(list(labs())))
@@ -502,11 +508,9 @@ def tell(proof: Proof, why: str, *, with_messages: bool, writes: bool) -> None:
 
 
 def write(proofs: Sequence[Proof], locked: Mapping[str, Entry], *, everything: bool) -> None:
-    """--write, for the labs that hold; the messages first, since their file is an input."""
-    held = [proof for proof in proofs if proof.red and not proof.broken]
-    for proof in held:
-        lab = find_lab(proof.lab_id)
-        (lab.proof / "messages.txt").write_text(messages_to_show(lab, proof), encoding="utf-8")
+    """--write, for the labs that hold."""
+    held, shown = [proof for proof in proofs if proof.red and not proof.broken], read_messages()
+    write_messages({**shown, **{proof.lab_id: messages_to_show(proof, shown[proof.lab_id]) for proof in held}})
     forget_digests()
     write_lock({**locked, **{proof.lab_id: entry_of(proof) for proof in held}})
     if everything:

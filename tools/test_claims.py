@@ -22,6 +22,7 @@ from labkit.replay import find_trace_files, read_traces
 from mini_vllm.cli.commands import app
 from mini_vllm.policies import SCHEDULERS
 from tools.check_size import ROOT, measure_package
+from tools.mutation import planted_bugs, planted_kernel_bugs
 
 README, INDEX, MEASURED = ROOT / "README.md", ROOT / "docs/index.md", ROOT / "docs/measured.md"
 PAGES = (README, INDEX)  # on which every number is checked
@@ -308,3 +309,17 @@ def test_prose_repeats_the_table() -> None:
             assert any(low in table.get(at, ()) and high in table.get(to, ()) for table in tables), (low, high)
             said += 1
     assert said
+
+
+# --- planted bugs have a place ----------------------------------------------------------------------------------------
+
+PLANTED = {
+    *((planted_bugs.PACKAGE / f"{module}.py", old) for _, module, old, _ in planted_bugs.BUGS + planted_bugs.FAULTS),
+    *((planted_bugs.PACKAGE / file, old) for file, old, _ in planted_kernel_bugs.BUGS),
+}
+
+
+@pytest.mark.parametrize("path", sorted({path for path, _ in PLANTED}), ids=lambda path: path.stem)
+def test_a_planted_bug_has_a_place(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert [old for file, old in PLANTED if file == path and old not in text] == []

@@ -1,4 +1,4 @@
-"""The dtype of a checkpoint: what transformers would take, or refused by name."""
+"""What lies on a device: in which dtype a checkpoint is computed, and blocks that move to the main memory and back."""
 
 import json
 import shutil
@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from mini_vllm.errors import InvalidParameterError, UnsupportedModelError
 from mini_vllm.models.checkpoint import load_hf_config
+from mini_vllm.worker.cache_engine import CacheEngine
 from mini_vllm.worker.device import pick_dtype
 
 
@@ -53,3 +54,50 @@ def test_dtypes_that_nothing_computes_in_are_refused(model: Path) -> None:
         with pytest.raises(InvalidParameterError, match="dtype must be float32") as error:
             pick_dtype(name, config, model)
         assert len(str(error.value)) < 300
+
+
+# --- blocks that move -------------------------------------------------------------------------------------------------
+
+SHAPE = (2, 1, 3)  # block_size, num_kv_heads, head_dim
+
+
+def make_engine(dtype: torch.dtype = torch.float32) -> CacheEngine:
+    """Two layers, five blocks and three CPU blocks; block i of layer l holds 10 * l + i in K, minus that in V."""
+    engine = CacheEngine(2, SHAPE, num_blocks=5, num_cpu_blocks=3, dtype=dtype, device=torch.device("cpu"))
+    for layer, (key, value) in enumerate(engine.kv_caches):
+        for block in range(5):
+            key[block], value[block] = 10 * layer + block, -(10 * layer + block)
+    return engine
+
+
+def contents(caches: list[tuple[torch.Tensor, torch.Tensor]]) -> list[list[float]]:
+    """Per layer the number that each block holds, after a look that K, V and all slots agree."""
+    for key, value in caches:
+        assert torch.equal(key, -value)
+        assert torch.equal(key, key[:, :1, :1, :1].expand_as(key))
+    return [key[:, 0, 0, 0].tolist() for key, _ in caches]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_blocks_go_to_the_cpu_pool_and_come_back_elsewhere(dtype: torch.dtype) -> None:
+    engine = make_engine(dtype)
+    engine.swap_out([(4, 0), (2, 2)])
+    assert contents(engine.cpu_caches) == [[4, 0, 2], [14, 0, 12]]
+    assert contents(engine.kv_caches) == [[0, 1, 2, 3, 4], [10, 11, 12, 13, 14]]
+    engine.swap_in([(2, 1), (0, 3)])
+    assert contents(engine.kv_caches) == [[0, 2, 2, 4, 4], [10, 12, 12, 14, 14]]
+
+
+def test_a_copy_reads_all_before_it_writes_any() -> None:
+    engine = make_engine()
+    engine.copy([(1, 2), (2, 3), (3, 1)])  # a cycle
+    assert contents(engine.kv_caches) == [[0, 3, 1, 2, 4], [10, 13, 11, 12, 14]]
+
+
+def test_no_pairs_are_no_work() -> None:
+    engine = make_engine()
+    before = contents(engine.kv_caches)
+    for move in (engine.swap_out, engine.swap_in, engine.copy):
+        move([])
+    assert contents(engine.kv_caches) == before
+    assert contents(engine.cpu_caches) == [[0] * 3] * 2

@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from labkit.catalog import C_COMPILER, SYMBOLS, VLLM, Lab, LabkitError, labs  # noqa: E402
-from labkit.prove import sections  # noqa: E402
+from labkit.prove import read_messages  # noqa: E402
 
 DOCS = ROOT / "docs"
 SUMMARY = DOCS / "SUMMARY.md"
@@ -129,8 +129,7 @@ def included(file: str, words: str = "") -> str:
 
 def message_of(lab_id: str, bug: str) -> str:
     """The golden message of a seeded bug. Raises KeyError if there is none."""
-    text = (ROOT / "proof" / lab_id / "messages.txt").read_text(encoding="utf-8")
-    return "```text\n" + sections(text)[bug] + "\n```"
+    return "```text\n" + read_messages()[lab_id][bug] + "\n```"
 
 
 def table_of(page: Path, what: list[str]) -> str:

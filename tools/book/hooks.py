@@ -38,7 +38,7 @@ ARRAYS = "mini_vllm/worker/numpy_ops.py"  # in a page JavaScript computes
 OUTSIDE = (
     "phase-*/labs/*/*.md",
     "benchmarks/results/*",
-    "tools/mutation/lab_survivors.md",
+    "tools/mutation/survivors.md",
     "traces/README.md",
     "traces/*/README.md",
 )

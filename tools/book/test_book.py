@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from labkit import prove
 from labkit.breaking import SECONDS, unpack
 from labkit.catalog import VLLM, Lab, find_lab, labs
 from labkit.confined import MEMORY
@@ -306,6 +307,15 @@ def test_the_four_weeks_and_what_follows_have_every_lab_once() -> None:
 def test_the_report_of_the_proof_has_every_lab() -> None:
     reported = re.findall(r"^\| (\d\d\.\d+) ", read(ROOT / "proof/report.md"), re.MULTILINE)
     assert reported == [lab.id for lab in labs()], "python -m labkit.prove --write, then python tools/book/check.py"
+
+
+def test_the_messages_that_are_shown_are_those_that_were_proven() -> None:
+    locked = prove.read_lock()
+    for lab_id, messages in prove.read_messages().items():
+        proven = {name: (locked[lab_id]["bugs"].get(name) or ["", ""])[1] for name in messages}
+        lab = find_lab(lab_id)
+        shown = {name: prove.short_hash(prove.without_values(lab, text)) for name, text in messages.items()}
+        assert shown == proven, f"python -m labkit.prove {lab_id} --write"
 
 
 @pytest.mark.parametrize("chapter", chapters(), ids=name_of)

@@ -6,7 +6,7 @@
 The mutations are mutmut's, one at a time, in the bodies of the functions that a learner writes (and of the helpers
 that belong to the answer). The lab's tests run on each in labkit's runner, up to the first red one; on what they leave,
 those of the phase's other labs, since a slot may belong to two labs and the finer rules have one of their own. Triton
-kernels are left out: what a small change of a tile does is proved by seeded bugs. lab_survivors.md gives a reason for
+kernels are left out: what a small change of a tile does is proved by seeded bugs. survivors.md gives a reason for
 each that is left; one that begins with "equivalent" says that no test could tell the two apart, and such a mutant does
 not count. Exit status 1 if less than MIN_KILLED of the others of a lab die, or if one survives without a reason.
 """
@@ -33,7 +33,7 @@ from labkit.watchdog import watchdog
 
 MIN_KILLED = 0.95
 SECONDS = 2.0  # for one test
-SURVIVORS = Path(__file__).with_name("lab_survivors.md")
+SURVIVORS = Path(__file__).with_name("survivors.md")
 
 
 class Outcome(NamedTuple):

@@ -1,6 +1,5 @@
 // The page of all labs: a column more, which says how far each lab is in this browser.
-import { element } from "./dom.js";
-import { countOf, recall, textOf } from "./kept.js";
+import { countOf, element, recall, textOf } from "./browser.js";
 
 export function upgrade([place]) {
   place.dataset.ready = "";

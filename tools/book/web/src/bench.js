@@ -1,5 +1,5 @@
 // What cells and labs have in common: an editor, a bar with Run, Stop and Reset, a line of status, and output below.
-import { button, element } from "./dom.js";
+import { button, element } from "./browser.js";
 import { makeEditor } from "./editor.js";
 import { isReady, stop, Stopped } from "./python.js";
 

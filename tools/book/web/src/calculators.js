@@ -1,6 +1,6 @@
 // The calculators of docs/calculators.md, which has each formula in plain text. The first half is arithmetic alone.
 import LOAD from "../../../../docs/assets/load.json" with { type: "json" };
-import { element } from "./dom.js";
+import { element } from "./browser.js";
 
 // --- models and cards: their public configurations and data sheets, cited in the page --------------------------------
 

@@ -1,7 +1,7 @@
 // Cells: the code in a chapter, made to run. A trace is drawn, anything else is printed.
 import "timeline";
 import { makeBench } from "./bench.js";
-import { element } from "./dom.js";
+import { element } from "./browser.js";
 import { ask } from "./python.js";
 
 export function upgrade(places) {

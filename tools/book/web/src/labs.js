@@ -1,8 +1,7 @@
 // Labs in a page: the stub to write in, graded by the same tests as on disk, three hints, and the reference.
 import { makeBench } from "./bench.js";
-import { button, element } from "./dom.js";
+import { button, countOf, element, recall, remember, textOf } from "./browser.js";
 import { makeEditor } from "./editor.js";
-import { countOf, recall, remember, textOf } from "./kept.js";
 import { ask } from "./python.js";
 
 const HERE = new URL(".", import.meta.url);

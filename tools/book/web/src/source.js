@@ -1,5 +1,5 @@
 // A Python file of the repository with numbered lines. Links to py/... lead here; without JavaScript, to the file itself.
-import { element } from "./dom.js";
+import { element } from "./browser.js";
 import { makeEditor } from "./editor.js";
 
 const ROOT = new URL("..", import.meta.url);
