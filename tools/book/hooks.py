@@ -177,6 +177,7 @@ def lab_of_page(lab: Lab) -> dict[str, Any]:
         "id": lab.id,
         "title": lab.title,
         "minutes": lab.minutes,
+        "section": section_of(lab),
         "contract": (lab.folder / "contract.html").relative_to(ROOT).as_posix(),
         "next": next_of(lab),
         "stub": source.render_stub(lab),
@@ -200,8 +201,12 @@ def next_of(lab: Lab) -> dict[str, str] | None:
     following = order[order.index(lab) + 1 :]
     if not following:
         return None
-    section = following[0].chapter.removeprefix("docs/").replace(".md", ".html")
-    return {"title": f"{following[0].id} {following[0].title}", "section": section}
+    return {"title": f"{following[0].id} {following[0].title}", "section": section_of(following[0])}
+
+
+def section_of(lab: Lab) -> str:
+    """The lab's section of its chapter, in the site."""
+    return lab.chapter.removeprefix("docs/").replace(".md", ".html")
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
