@@ -13,7 +13,7 @@ import logging
 import posixpath
 import re
 from functools import cache
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from rich.console import Console
 
 from labkit import evidence, source
 from labkit.catalog import TRACES, Lab, labs
+from tools.book.pictures import PICTURES
 
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "tools" / "book" / "web" / "dist"  # made by `npm run build` in tools/book/web
@@ -45,8 +46,7 @@ OUTSIDE = (
 COMMANDS = re.compile(r"^```console( no-run)?$", re.MULTILINE)  # for Pygments, a line without a prompt is output
 LINK = re.compile(r"\]\((?P<path>(?:\.\./)+[\w./-]+)(?P<anchor>#[\w-]+)?\)")
 TERM = re.compile(r'<a href="(?P<link>(?:[\w./-]*/)?glossary\.(?:md|html)#(?P<anchor>[\w-]+))">')
-PICTURE = re.compile(r'<img [^>]*src="(?P<path>[^":]+\.svg)"')
-VIEW_BOX = re.compile(r'<svg[^>]* viewBox="0 0 ([\d.]+) ([\d.]+)"')
+PICTURE = re.compile(r'<img alt="(?P<alt>[^"]*)" src="(?P<path>[^":]+)\.svg"[^>]*>')
 ENTRY = re.compile(r"^### (?P<term>.+)\n\n(?P<text>.+)", re.MULTILINE)
 WEIGHTS = {"phase-": 2.0, "glossary": 2.0, "benchmarks/": 0.3, "tools/": 0.3, "traces/": 0.3, "tests": 0.5}  # in search
 CELL = re.compile(r"<t[dh]\b.*?</t[dh]>", re.DOTALL)
@@ -253,25 +253,27 @@ def way_back(lab: Lab, name: str) -> str:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """A term of the glossary says what it means. A picture has its size, so the page keeps its place. In a table a long
-    name may break after a dot or a slash, and on a phone between its words, too."""
+    """A term of the glossary says what it means. A picture is drawn in the page, for a desk and for a phone.
+
+    In a table a long name may break after a dot or a slash, and on a phone between its words, too.
+    """
 
     def explained(term: re.Match[str]) -> str:
         return f'<a href="{term["link"]}" title="{escape(definitions()[term["anchor"]])}">'
 
-    def sized(picture: re.Match[str]) -> str:
-        path = Path(config.docs_dir, page.file.src_uri).parent / picture["path"]
-        if not path.is_file():
+    def drawn(picture: re.Match[str]) -> str:
+        draw = PICTURES.get(posixpath.normpath(posixpath.join(posixpath.dirname(page.file.src_uri), picture["path"])))
+        if draw is None:
             return picture[0]
-        [box] = VIEW_BOX.findall(path.read_text(encoding="utf-8"))
-        return f'{picture[0]} width="{box[0]}" height="{box[1]}"'
+        alt = unescape(picture["alt"])
+        return draw(False).inline("picture wide", alt) + draw(True).inline("picture narrow", alt)
 
     def breakable(name: re.Match[str]) -> str:
         return SEAM.sub('<wbr class="phone">', DOT.sub("<wbr>", name[0]))
 
     if page.file.name == "cheat-sheet":
         html = f'<div class="cheat-sheet">\n{html}\n</div>'  # the style sheet prints it on two pages
-    html = PICTURE.sub(sized, html)
+    html = PICTURE.sub(drawn, html)
     html = TERM.sub(lambda term: explained(term) if term["anchor"] in definitions() else term[0], html)
     return CELL.sub(lambda cell: NAME.sub(breakable, cell[0]), html)
 

@@ -20,7 +20,7 @@ const near = (element) =>
 function mendTheme() {
   document.querySelector(".md-search[role=dialog]")?.setAttribute("aria-label", "Search");
   for (const copy of document.querySelectorAll(".md-code__nav")) copy.setAttribute("role", "none"); // no landmark
-  for (const box of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset p:has(> img)")) {
+  for (const box of document.querySelectorAll(".md-typeset__scrollwrap")) {
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; // scrolls sideways, so it must be reached
   }
 }

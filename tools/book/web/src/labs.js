@@ -68,9 +68,13 @@ async function grade(lab, text, bench, only, hint) {
   const first = red.find(({ outcome }) => outcome === "hang") ?? red[0];
   if (first) {
     const title = element("p", { className: "lab-first" }, first.test || "Not graded");
-    const message = element("pre", { tabIndex: 0, role: "region", "aria-label": "Why it is red" });
-    message.append(...linked(first.message, hint));
-    const why = element("div", { className: "lab-why" }, title, message);
+    const [idea, ...state] = first.message.split("\n\n"); // sentences, then what is aligned
+    const why = element("div", { className: "lab-why" }, title, element("p", { className: "lab-says" }, ...linked(idea, hint)));
+    if (state.length) {
+      const message = element("pre", { tabIndex: 0, role: "region", "aria-label": "Why it is red" });
+      message.append(...linked(state.join("\n\n"), hint));
+      why.append(message);
+    }
     bench.output.append(why);
     why.scrollIntoView({ block: "nearest" }); // the editor, which gets smaller, stays in sight above it
   }
