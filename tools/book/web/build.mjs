@@ -26,6 +26,16 @@ await build({
   legalComments: "none",
   logLevel: "warning",
 });
+// The theme starts its worker as a script, not as a module.
+await build({
+  entryPoints: [file("src/search.js")],
+  outdir: file("dist"),
+  bundle: true,
+  format: "iife",
+  target: "es2022",
+  minify: true,
+  logLevel: "warning",
+});
 
 await mkdir(here("dist/pyodide"));
 for (const name of PYODIDE) await cp(here(`node_modules/pyodide/${name}`), here(`dist/pyodide/${name}`));
