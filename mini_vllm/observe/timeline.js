@@ -187,12 +187,12 @@ const MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
 const CSS = `
 :host { display: block; margin: 1.2em 0; font-size: 14px; line-height: 1.45 }
 figure {
-  --bg: light-dark(#fff, #1b1e26); --ink: light-dark(#1c1e24, #e9ebf1); --soft: light-dark(#565b66, #b4b9c5);
-  --line: light-dark(#c9ccd4, #474c59); --on: light-dark(#fff, #14161c); --focus: light-dark(#1a5fd0, #8ab4ff);
-  --prefill: light-dark(#0b6a85, #5fc7e4); --hit: light-dark(#1a7332, #72d98c); --idle: light-dark(#7d5200, #e2b85c);
-  --recompute: light-dark(#96298b, #f0a0e6); --decode: light-dark(#3153cf, #a3b8ff);
-  --waiting: light-dark(#666b75, #a9aeb9); --preempted: light-dark(#b3261e, #ff9f96);
-  --gauge: light-dark(#6d7a99, #8f9bb8);
+  --bg: light-dark(#fff, #1b1e26); --ink: light-dark(#132433, #e9ebf1); --soft: light-dark(#4c5866, #b4b9c5);
+  --line: light-dark(#c7cfd6, #474c59); --on: light-dark(#fff, #14161c); --focus: light-dark(#0b6a85, #5fc7e4);
+  --prefill: light-dark(#0b6a85, #5fc7e4); --hit: light-dark(#1b6e3c, #7fd19b); --idle: light-dark(#9a4f00, #ffb866);
+  --recompute: light-dark(#96298b, #f0a0e6); --decode: light-dark(#2a86a3, #a3d9e8);
+  --waiting: light-dark(#666b75, #a9aeb9); --preempted: light-dark(#b3261e, #ff8a80);
+  --gauge: light-dark(#6b7c8c, #8b9aa8);
   margin: 0; padding: 14px; border: 1px solid var(--line); border-radius: 8px; background: var(--bg);
   color: var(--ink) }
 figcaption, .head { font-weight: 600; margin: 0 0 6px }
