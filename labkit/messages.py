@@ -39,6 +39,7 @@ def explain(error: BaseException, concept: Concept, lab: Lab, part: Part | None)
 
 def describe(error: BaseException) -> list[str]:
     """State, and expected against got, of whatever went wrong."""
+    call = getattr(error, "call", "")  # what labkit.notes found out
     if isinstance(error, LabFailure):
         lines = []
         if error.calls:
@@ -46,28 +47,21 @@ def describe(error: BaseException) -> list[str]:
         for title, text in (("before", error.before), ("after", error.after)):
             if text and not (title == "after" and error.calls and error.before):  # there is no room for all three
                 lines += [f"  {title}", *shorten(text)]
-        return [*lines, f"  {error.what}", f"    expected  {clip(error.expected)}", f"    got       {clip(error.got)}"]
-    if isinstance(error, LabHang):
-        return [
-            "  the call",
-            "    expected  it comes back",
-            f"    got       it did not within the time; it was at {error.where}",
-        ]
-    if isinstance(error, SystemExit):
-        return [
-            "  the call",
-            "    expected  it comes back",
-            f"    got       it ends the program (SystemExit: {error.code})",
-        ]
-    if isinstance(error, RecursionError):
-        return [
-            "  the call",
-            "    expected  it comes back",
-            "    got       it called itself without end (RecursionError)",
-        ]
+        what = f"{error.what}: {call}" if call else error.what
+        return [*lines, f"  {what}", f"    expected  {clip(error.expected)}", f"    got       {clip(error.got)}"]
     if isinstance(error, AssertionError):
-        return [f"  {clip(str(error) or 'an assertion of the test does not hold', 400)}"]
-    return ["  the call", "    expected  no error", f"    got       {type(error).__name__}: {clip(str(error))}"]
+        said = clip(str(error) or "an assertion of the test does not hold", 400)
+        return [*([f"  the call  {call}"] if call else []), f"  {said}"]
+    wanted = "it comes back"
+    if isinstance(error, LabHang):
+        got = f"it did not within the time; it was at {error.where}"
+    elif isinstance(error, SystemExit):
+        got = f"it ends the program (SystemExit: {error.code})"
+    elif isinstance(error, RecursionError):
+        got = "it called itself without end (RecursionError)"
+    else:
+        wanted, got = "no error", f"{type(error).__name__}: {clip(str(error))}"
+    return [f"  the call  {call}".rstrip(), f"    expected  {wanted}", f"    got       {got}"]
 
 
 def shorten(state: str, keep_the_end: bool = False) -> list[str]:
