@@ -347,6 +347,44 @@ def test_large_scores(lab, case):
     expect(see, "the weighted mean", got, [[mean]], bound)
 
 
+@concept("A score is any number of float32: none is so large, or so small, that it stands for another.", invariant="I1")
+@cases(
+    beyond_float16=([7e4, 7e4, 8e4, 8e4, 8e4], 3.0),
+    below_float16=([-8e4, -8e4, -7e4, -7e4, -7e4], 3.0),
+    thirty_thousand_below=([-3.1e4] * 5, 2.0),
+    far_below=([-1e30] * 5, 2.0),
+    far_above=([1e30] * 5, 2.0),
+)
+def test_scores_of_any_size(lab, case):
+    """The last block has a slot that the query does not see, whose key is 0. Scores of 1e30 come in one piece: a sum of
+    weights that is kept as its logarithm has no digits for the second one."""
+    scores, mean = case
+    sequence = Sequence([1, 2], 5, 3, head_dim=1)
+    sequence.keys[:, 0, 0] = torch.tensor(scores)
+    see = check(lambda: f"scores {scores}, values 0 1 2 3 4")
+    got = sequence.attend(lab, torch.tensor([[1.0]]), 0, 5, scale=1.0)
+    expect(see, "the weighted mean", got, [[mean]])
+    first = 3 if abs(scores[0]) < 1e6 else 5
+    pieces = [(scores[:first], [0.0, 1.0, 2.0, 3.0, 4.0][:first]), (scores[first:], [3.0, 4.0])]
+    softmax = add_all(lab, [piece for piece in pieces if piece[0]])
+    expect(see, f"the same by an OnlineSoftmax, the first {first} in a piece", softmax.result(), [[[mean]]])
+
+
+@concept("Many small weights are a large one: no key in sight is too quiet to count.", invariant="I1")
+@cases(ten_below=(10.0, 60), fourteen_below=(14.0, 600))
+def test_many_quiet_keys(lab, case):
+    """The first key has the largest score and the value 1; the others have the value 3, and together a weight that
+    changes the mean by more than 1e-4."""
+    below, num_quiet = case
+    sequence = Sequence(list(range(1, 2 + num_quiet // 4)), 1 + num_quiet, 4, head_dim=1)
+    sequence.keys[:], sequence.values[:] = -below, 3.0
+    sequence.keys[0], sequence.values[0] = 0.0, 1.0
+    weight = num_quiet * math.exp(-below)
+    see = check(lambda: f"scores 0 and {num_quiet} times {-below}, values 1 and {num_quiet} times 3")
+    got = sequence.attend(lab, torch.tensor([[1.0]]), 0, 1 + num_quiet, scale=1.0)
+    expect(see, "the weighted mean", got, [[(1 + 3 * weight) / (1 + weight)]])
+
+
 @concept("The result has the dtype of the query, whatever the caches store.", invariant="I6")
 @cases(
     both=(torch.bfloat16, torch.bfloat16, 2**-8),
