@@ -176,8 +176,8 @@ def describe(steps: Sequence[Any], step: int) -> str:
 
 
 @contextmanager
-def wrapped(parts: Sequence[Part], wrap: Callable[[Any, Part, Slot], Any]) -> Iterator[None]:
-    """In place of each function that parts bring which are grafted: wrap(function, part, slot)."""
+def wrapped(parts: Sequence[Part], wrap: Callable[[Any, Part, Slot], Any], names: Any = None) -> Iterator[None]:
+    """In place of each function that parts bring which are grafted: wrap(function, part, slot). names: a test's lab."""
     with ExitStack() as undo:
         for part in parts:
             for slot, mine in part.replacements:
@@ -190,6 +190,8 @@ def wrapped(parts: Sequence[Part], wrap: Callable[[Any, Part, Slot], Any]) -> It
                     if reference_of(slot) is mine:  # else a later part has taken its place
                         replace_everywhere(slot, other, undo)
                     replace_attribute(part.module, slot.name, other, undo)  # where the part itself calls it
+                    if names is not None and vars(names).get(slot.name) is mine:
+                        replace_attribute(names, slot.name, other, undo)
                 elif vars(reference_owner(slot)).get(slot.name) is mine:  # else a later part has taken its place
                     replace_attribute(reference_owner(slot), slot.name, wrap(mine, part, slot), undo)
         yield

@@ -18,8 +18,8 @@ WIDTH = 60  # of what a call returned
 
 
 @contextmanager
-def telling_more(parts: Sequence[Part], part: Part | None, run: Callable[[], object]) -> Iterator[None]:
-    """The block runs a test; an error of it tells more. parts: what is grafted; part: the graded one."""
+def telling_more(parts: Sequence[Part], part: Part | None, run: Callable[[], object], names: Any) -> Iterator[None]:
+    """The block runs a test; an error of it tells more. parts: what is grafted; part: the graded one; names: `lab`."""
     try:
         yield
     except LabkitError:
@@ -27,15 +27,15 @@ def telling_more(parts: Sequence[Part], part: Part | None, run: Callable[[], obj
     except Exception as error:
         if part and not find_todo(error):
             with suppress(LabHang), watchdog(SECONDS):
-                add_notes(error, parts, part, getattr(error, "again", run))  # a walk is shorter than its test
+                add_notes(error, parts, part, getattr(error, "again", run), names)  # a walk is shorter than its test
         raise
 
 
-def add_notes(error: Exception, parts: Sequence[Part], part: Part, again: Callable[[], object]) -> None:
+def add_notes(error: Exception, parts: Sequence[Part], part: Part, again: Callable[[], object], names: Any) -> None:
     """The call that failed, and of parts that are graded together those that are to blame."""
     has_crashed = not isinstance(error, LabFailure) or (hasattr(error, "again") and error.__cause__)
     if has_crashed and part.lab.slots and not {"triton", C_COMPILER} & set(part.lab.needs):
-        error.call = LastCall().of(parts, again)  # type: ignore[attr-defined]
+        error.call = LastCall().of(parts, again, names)  # type: ignore[attr-defined]
     if part.lab.together and (note := who_is_to_blame(part, again)):
         error.add_note(note)
 
@@ -46,9 +46,9 @@ class LastCall:
     def __init__(self) -> None:
         self._said, self._depth = "", 0
 
-    def of(self, parts: Sequence[Part], again: Callable[[], object]) -> str:
+    def of(self, parts: Sequence[Part], again: Callable[[], object], names: Any) -> str:
         """In a test that fails: "schedule() returned None"; "schedule()" if it did not return."""
-        with wrapped(parts, self._following), suppress(Exception):
+        with wrapped(parts, self._following, names), suppress(Exception):
             again()
         return self._said
 

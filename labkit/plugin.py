@@ -205,7 +205,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     hung = any(result.outcome == HANG for result in grading.results[lab.id])
     part = grading.part(lab)
     arguments = {name: pyfuncitem.funcargs[name] for name in signature(pyfuncitem.obj).parameters}
-    more = telling_more(grading.all_parts(lab), part, partial(pyfuncitem.obj, **arguments))
+    more = telling_more(grading.all_parts(lab), part, partial(pyfuncitem.obj, **arguments), arguments.get("lab"))
     with watchdog(seconds_for(lab, hung), part.file if part else None), more:
         return (yield)
 

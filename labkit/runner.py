@@ -131,8 +131,8 @@ def run_test(lab: Lab, parts: Sequence[Part], test: Test, seconds: float | None 
     try:
         company = with_company(parts)
         with grafted(company), watchdog(seconds, part.file) if part else nullcontext():
-            run = partial(test.function, namespace_of(lab, part), **test.arguments)
-            with telling_more(company, part, run):
+            run = partial(test.function, names := namespace_of(lab, part), **test.arguments)
+            with telling_more(company, part, run, names):
                 run()
     except KeyboardInterrupt:
         raise

@@ -181,6 +181,23 @@ def test_a_message_shows_the_call_that_failed(lab: Lab, body: str, said: str) ->
     assert said in result.message
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return None", "the call  to_slots() returned None\n"),
+        ("while True: pass", "the call  to_slots()\n    expected  it comes back\n"),
+        ("[][0]", "the call  to_slots()\n    expected  no error\n"),
+    ],
+)
+def test_it_shows_the_call_of_a_function_too(body: str, said: str) -> None:
+    lab = catalog.find_lab("01.1")
+    text = f"def to_slots(block_tables, requests, positions, block_size):\n    {body}\n"
+    test = next(test for test in read_tests(lab) if test.name == "test_two_steps")
+    with limits(0.3, 0.1):
+        (result,) = run_lab(lab, [Part(lab, lab.mine, text, is_learners=False)], [test])
+    assert said in result.message
+
+
 def test_a_message_of_a_walk_shows_it_too() -> None:
     lab = catalog.find_lab("03.2")
     text = source.render_solution(lab).replace("        return output\n", "")
