@@ -152,18 +152,19 @@ def outcome_of(error: BaseException) -> str:
 def nearest_first(results: Sequence[Result]) -> list[Result]:
     """What is red, in the order in which it is to be read: first the test that is nearest to the rule that is broken.
 
-    A broken rule spoils all cases of its own test, and of a test that only meets it a few. Tests that search or
-    illustrate come last: they meet every rule.
+    A test may say that it is nearest. Else a broken rule spoils all cases of its own test, and a few of a test that only
+    meets it. Tests that search or illustrate come last: they meet every rule. What is not written is in its own order.
     """
     cases: dict[str, list[bool]] = defaultdict(list)
     for result in results:
         cases[result.test.partition("[")[0]].append(bool(result.message))
 
-    def distance(result: Result) -> tuple[bool, float]:
-        red = cases[result.test.partition("[")[0]]
-        return result.concept.searches or result.concept.illustrates, -sum(red) / len(red)
+    def distance(result: Result) -> tuple[bool, bool, float]:
+        red, concept = cases[result.test.partition("[")[0]], result.concept
+        return not concept.nearest, concept.searches or concept.illustrates, -sum(red) / len(red)
 
-    return sorted((result for result in results if result.message), key=distance)
+    found = [result for result in results if result.message]
+    return found if all(result.outcome == TODO for result in found) else sorted(found, key=distance)
 
 
 def is_begun(lab: Lab, file: Path) -> bool:

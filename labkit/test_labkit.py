@@ -225,6 +225,21 @@ def test_the_test_nearest_to_the_broken_rule_is_shown_first() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("lab_id", "old", "new", "nearest"),
+    [
+        ("03.2", "allocate_slots(request, n) is None", "not allocate_slots(request, n)", "no_new_block_is_no_refusal"),
+        ("01.6", "left if is_stranded else 0, 0", "left - 1 if is_stranded else 0, 0", "what_nobody_holds"),
+        ("01.6", "refused <= left", "refused < left", "what_nobody_holds"),
+    ],
+)
+def test_the_message_is_that_of_the_rule_and_of_no_bystander(lab_id: str, old: str, new: str, nearest: str) -> None:
+    lab = catalog.find_lab(lab_id)
+    text = source.render_solution(lab).replace(old, new)
+    red = nearest_first(run_lab(lab, [Part(lab, lab.mine, text, is_learners=False)]))
+    assert red[0].test.partition("[")[0] == f"test_{nearest}"
+
+
 def test_the_reference_is_whole_again_afterwards(lab: Lab) -> None:
     before = dict(vars(Scheduler))
     grade(lab, RIGHT.replace("return", "self = 1 / 0; return"))

@@ -28,7 +28,8 @@ def root_of(part: Part) -> Path:
 
 def company_of(part: Part) -> tuple[list[Part], Reasons]:
     """The learner's other parts that are graded with this one, and why some are not."""
-    parts, left_out = [], {}
+    parts: list[Part] = []
+    left_out: Reasons = {}
     later = set(part.lab.slots)
     for lab in map(find_lab, reversed(part.lab.together if part.is_learners else ())):
         other = load_part(lab, root_of(part), frozenset(later))

@@ -70,11 +70,10 @@ def test_blocks_of_every_size(lab, case):
 @concept("A position may be any number up to 2**31 - 1, so one more, or a block more, is no int32.", invariant="I1")
 @cases(blocks_of_2_to_the_30=2**30, one_block=2**31, no_power_of_two=2**31 - 1)
 def test_the_last_positions(lab, case):
-    """The last position, the one before it, and both sides of the first edge. Blocks 0 and 1 are in order, so that the
-    slots are the positions."""
+    """The last position, the one before it, and both sides of the first edge."""
     positions = sorted({2**31 - 1, 2**31 - 2, min(case, 2**31 - 1), case - 1})
-    what = f"slots of positions {', '.join(map(str, positions))}, in blocks 0, 1"
-    expect(lab, what, [[0, 1]], [0] * len(positions), positions, case, positions)
+    what = f"slots of positions {', '.join(map(str, positions))}, in blocks 1, 2"
+    expect(lab, what, [[1, 2]], [0] * len(positions), positions, case, [case + p for p in positions])
 
 
 @concept("The table alone says where a block lies: the next block need not be the neighbour.", invariant="I1")
@@ -155,7 +154,7 @@ def test_a_shared_block(lab):
     expect(lab, what, [[6], [6]], [0, 0, 1, 1], [0, 1, 0, 1], 2, [12, 13, 12, 13])
 
 
-@concept("A large cache has more slots than an int32 can count, so slots are int64.", invariant="I3")
+@concept("A large cache has more slots than an int32 can count, so slots are int64.", invariant="I3", illustrates=True)
 @cases(
     above_int32=(200_000_000, 16, 3_200_000_000),
     above_uint32=(2_000_000_001, 16, 32_000_000_016),

@@ -123,6 +123,20 @@ def test_an_empty_budget(lab):
     see("how many blocks b holds", len(table(scheduler, b)), equals=1)
 
 
+@concept(
+    "No new block is no refusal: [] says that the slots are there already, and only None that blocks are too few.",
+    invariant="I4",
+    illustrates=True,
+    nearest=True,
+)
+def test_no_new_block_is_no_refusal(lab):
+    scheduler, _ = make(lab, [1])
+    lab.drive(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    what = "who is preempted when a computes its second token, for which its block has a slot"
+    see(what, list(scheduler.schedule().preempted_req_ids), equals=[])
+
+
 @concept("max_num_seqs limits how many requests run, not how many are new in a step.", invariant="I2")
 @cases(
     one=(1, ["a1", "a1", "b1", "b1", "c1", "c1", ""]),
