@@ -152,7 +152,7 @@ def outcome_of(error: BaseException) -> str:
 def nearest_first(results: Sequence[Result]) -> list[Result]:
     """What is red, in the order in which it is to be read: first the test that is nearest to the rule that is broken.
 
-    A test may say that it is nearest. Else a broken rule spoils all cases of its own test, and a few of a test that only
+    A test may say that it is nearest. Else a broken rule spoils all cases of its own test, and a few of one that only
     meets it. Tests that search or illustrate come last: they meet every rule. What is not written keeps its order.
     """
     cases: dict[str, list[bool]] = defaultdict(list)
