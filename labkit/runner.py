@@ -153,7 +153,7 @@ def nearest_first(results: Sequence[Result]) -> list[Result]:
     """What is red, in the order in which it is to be read: first the test that is nearest to the rule that is broken.
 
     A test may say that it is nearest. Else a broken rule spoils all cases of its own test, and a few of one that only
-    meets it. Tests that search or illustrate come last: they meet every rule. What is not written keeps its order.
+    meets it. Tests that search or illustrate come last: they meet every rule. If all is red, the first test is first.
     """
     cases: dict[str, list[bool]] = defaultdict(list)
     for result in results:
@@ -164,7 +164,7 @@ def nearest_first(results: Sequence[Result]) -> list[Result]:
         return not concept.nearest, concept.searches or concept.illustrates, -sum(red) / len(red)
 
     found = [result for result in results if result.message]
-    return found if all(result.outcome == TODO for result in found) else sorted(found, key=distance)
+    return found if len(found) == len(results) else sorted(found, key=distance)
 
 
 def is_begun(lab: Lab, file: Path) -> bool:

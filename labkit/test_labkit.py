@@ -208,8 +208,9 @@ def test_a_message_of_a_walk_shows_it_too() -> None:
 
 
 def test_the_test_nearest_to_the_broken_rule_is_shown_first() -> None:
-    """Of one test a case is red, of the other all cases; a search is never nearest."""
+    """Of one test a case is red, of the other all cases; a search is never nearest, and one test says that it is."""
     plain, search = Concept("", "I1", False), Concept("", "I1", False, searches=True)
+    nearest = Concept("", "I1", True, nearest=True)
     results = [
         Result("99.1", name, about, outcome, "red" if outcome == FAILED else "", 0.0)
         for name, about, outcome in [
@@ -218,11 +219,14 @@ def test_the_test_nearest_to_the_broken_rule_is_shown_first() -> None:
             ("test_far[b]", plain, FAILED),
             ("test_near[a]", plain, FAILED),
             ("test_near[b]", plain, FAILED),
+            ("test_nearest", nearest, FAILED),
         ]
     ]
     assert [result.test for result in nearest_first(results)] == [
-        "test_near[a]", "test_near[b]", "test_far[b]", "test_search"
+        "test_nearest", "test_near[a]", "test_near[b]", "test_far[b]", "test_search"
     ]  # fmt: skip
+    red = [result for result in results if result.outcome == FAILED]
+    assert nearest_first(red) == red, "if all is red, the order is that of the lab"
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,12 @@ def test_a_shared_block(lab):
     expect(lab, what, [[6], [6]], [0, 0, 1, 1], [0, 1, 0, 1], 2, [12, 13, 12, 13])
 
 
-@concept("A large cache has more slots than an int32 can count, so slots are int64.", invariant="I3", illustrates=True)
+@concept(
+    "A large cache has more slots than an int32 can count, so slots are int64.",
+    invariant="I3",
+    illustrates=True,
+    nearest=True,
+)
 @cases(
     above_int32=(200_000_000, 16, 3_200_000_000),
     above_uint32=(2_000_000_001, 16, 32_000_000_016),

@@ -131,6 +131,7 @@ def test_names_are_chained(lab, case):
     equal_digits=([1, 23], [12, 3]),
     equal_sum=([97, 98], [98, 97]),
     equal_hash_of_an_int=([5, 98], [5 + 2**61 - 1, 98]),
+    equal_hash_below_0=([5, -1], [5, -2]),
 )
 def test_tokens_count_whole(lab, case):
     for hash_function in ("exact", "sha256"):
