@@ -336,8 +336,13 @@ def test_grouped_heads(lab, case):
     all_large=([LARGE] * 6, 2.5),
     all_small=([-LARGE] * 6, 2.5),
     apart=([0.0, 0.0, 0.0, 0.0, 8.0, 8.0], (6 + 9 * math.exp(8)) / (4 + 2 * math.exp(8))),
+    beyond_float16=([7e4] * 3 + [8e4] * 3, 4.0),
+    below_float16=([-8e4] * 3 + [-7e4] * 3, 4.0),
+    thirty_thousand_below=([-3.1e4] * 6, 2.5),
+    far_below=([-1e30] * 6, 2.5),
 )
 def test_large_scores(lab, case):
+    """The last block has two slots that the row does not see, whose keys are 0."""
     scores, mean = case
     batch = Batch([([1, 2], 5, 1)], head_dim=1)
     batch.caches[0].flatten(0, 1)[4:10, 0, 0] = torch.tensor(scores)
@@ -363,23 +368,6 @@ def test_half_precision(lab, case):
     for keys in (batch.histories[0][0], batch.caches[0]):
         keys[..., 0] = factor
     batch.expect_dense(lab, f"attention in {dtype}", query, bound=roundoff + 1e-5)
-
-
-@concept("A score is any number of float32: none is so large, or so small, that it stands for another.", invariant="I2")
-@cases(
-    beyond_float16=([7e4, 7e4, 8e4, 8e4, 8e4], 3.0),
-    below_float16=([-8e4, -8e4, -7e4, -7e4, -7e4], 3.0),
-    thirty_thousand_below=([-3.1e4] * 5, 2.0),
-    far_below=([-1e30] * 5, 2.0),
-)
-def test_scores_of_any_size(lab, case):
-    """The last block has a slot that the row does not see, whose key is 0."""
-    scores, mean = case
-    batch = Batch([([1, 2], 4, 1)], block_size=3, head_dim=1)
-    batch.caches[0].flatten(0, 1)[3:8, 0, 0] = torch.tensor(scores)
-    see = check(lambda: f"scores {scores}, values 0 1 2 3 4")
-    got = batch.attend(lab, torch.ones(1, 1, 1, device=DEVICE), scale=1.0)
-    batch.expect(see, "the weighted mean", got, torch.full((1, 1, 1), mean, dtype=torch.float64))
 
 
 @concept("Many small weights are a large one: no key in sight is too quiet to count.", invariant="I2")

@@ -305,6 +305,7 @@ def test_token_0_and_no_token(lab, case):
 @concept(
     "A request that got no token counts in the order of the step: those behind it that end are the ones that leave.",
     invariant="I4",
+    illustrates=True,
 )
 @cases(left_out={}, empty={"c": []})
 def test_no_token_before_an_end(lab, case):
