@@ -331,7 +331,7 @@ def test_nan_in_another_head(lab, case):
 
 
 @concept(
-    "exp(10,000) is infinite and exp(-10,000) is 0: only differences to the maximum go into exp, for scores of any size.",
+    "exp(10,000) is infinite and exp(-10,000) is 0: only differences to the maximum go into exp, for any scores.",
     invariant="I3",
 )
 @cases(
