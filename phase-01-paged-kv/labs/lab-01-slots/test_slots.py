@@ -67,7 +67,11 @@ def test_blocks_of_every_size(lab, case):
     expect(lab, what, [[4, 5, 6]], [0] * len(slots), positions, block_size, slots)
 
 
-@concept("A position may be any number up to 2**31 - 1, so one more, or a block more, is no int32.", invariant="I1")
+@concept(
+    "A position may be any number up to 2**31 - 1, so one more, or a block more, is no int32.",
+    invariant="I1",
+    illustrates=True,
+)
 @cases(blocks_of_2_to_the_30=2**30, one_block=2**31, no_power_of_two=2**31 - 1)
 def test_the_last_positions(lab, case):
     """The last position, the one before it, and both sides of the first edge."""
@@ -84,9 +88,7 @@ def test_blocks_lie_anywhere(lab):
 
 
 @concept(
-    "A chunk goes on where the last one ended: the position counts in the sequence, not in the batch.",
-    invariant="I1",
-    illustrates=True,
+    "A chunk goes on where the last one ended: the position counts in the sequence, not in the batch.", invariant="I1"
 )
 @cases(
     decode_at_an_edge=([4], [20]),
@@ -154,12 +156,7 @@ def test_a_shared_block(lab):
     expect(lab, what, [[6], [6]], [0, 0, 1, 1], [0, 1, 0, 1], 2, [12, 13, 12, 13])
 
 
-@concept(
-    "A large cache has more slots than an int32 can count, so slots are int64.",
-    invariant="I3",
-    illustrates=True,
-    nearest=True,
-)
+@concept("A large cache has more slots than an int32 can count, so slots are int64.", invariant="I3")
 @cases(
     above_int32=(200_000_000, 16, 3_200_000_000),
     above_uint32=(2_000_000_001, 16, 32_000_000_016),

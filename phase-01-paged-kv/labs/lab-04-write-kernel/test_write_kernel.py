@@ -208,7 +208,11 @@ def test_a_large_cache(lab):
     step.expect(token=1, slot=7)
 
 
-@concept("Rows may lie so far apart that an int32 does not count to them: 64 bits here, too.", invariant="I1")
+@concept(
+    "Rows may lie so far apart that an int32 does not count to them: 64 bits here, too.",
+    invariant="I1",
+    illustrates=True,
+)
 @cases(keys=(2**30, 4), values=(4, 2**30))
 def test_rows_that_lie_far_apart(lab, case):
     """The interpreter shows the rows of three tokens so many numbers apart; on a GPU they are neighbours."""

@@ -428,7 +428,11 @@ def test_query_stride(lab):
     batch.expect_dense(lab, "attention of queries that lie 6 numbers apart", wide[:, 1:2])
 
 
-@concept("Rows may lie so far apart that an int32 does not count to them: 64 bits here, too.", invariant="I5")
+@concept(
+    "Rows may lie so far apart that an int32 does not count to them: 64 bits here, too.",
+    invariant="I5",
+    illustrates=True,
+)
 @cases(queries=(2**30, 2), tables=(2, 2**30))
 def test_rows_that_lie_far_apart(lab, case):
     """The interpreter shows the rows so many numbers apart; on a GPU they are neighbours."""
