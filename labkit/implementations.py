@@ -9,7 +9,8 @@ The seeded bugs of a lab are entries of proof/<lab>/bugs.toml:
     base = "two_halves"     edits of this other correct way instead
     text = "..."            or the whole answer, in place of edits
 
-Every other correct way is a file in proof/<lab>/variants: the whole answer, or EDITS of the reference's.
+Every other correct way is a file in proof/<lab>/variants: the whole answer, or EDITS of the reference's. The one named
+outline has no rule that a later lab adds: `lab diff` shows it where the reference has more than the lab asks for.
 """
 
 import inspect
@@ -23,6 +24,7 @@ from labkit.catalog import ROOT, Lab, LabkitError, find_lab
 from labkit.graft import Part, load
 from mini_vllm.observe.files import write_file
 
+OUTLINE = "outline"
 EDITED = ROOT / ".lab" / "edited"
 
 

@@ -10,7 +10,7 @@ def write_kv_kernel(
     ROW: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Scatter one token, a number at a time."""
-    token = tl.program_id(0)
+    token = tl.program_id(0).to(tl.int64)
     slot = tl.load(slot_mapping_ptr + token)
     if slot >= 0:
         for i in range(ROW):
