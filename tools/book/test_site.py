@@ -307,6 +307,32 @@ def test_paper_has_the_values_of_the_calculators(visit: Any) -> None:
     assert not forms.locator("input[type=range]").first.is_visible()
 
 
+def test_paper_is_light_whatever_the_screen_was(visit: Any) -> None:
+    shown = visit(color_scheme="dark").go(CHAPTERS[2])
+    shown.locator("body[data-md-color-scheme=slate]").wait_for()
+    shown.locator("div.kv-timeline").first.scroll_into_view_if_needed()
+    shown.locator("kv-timeline .row").first.wait_for()
+    shown.emulate_media(media="print", color_scheme="dark")
+    colours = """([selector, property]) => {
+        const outer = document.querySelector(selector);
+        return getComputedStyle(outer.shadowRoot?.querySelector("figure") ?? outer)[property];
+    }"""
+    assert shown.evaluate(colours, ["kv-timeline", "backgroundColor"]) == "rgb(255, 255, 255)"
+    assert shown.evaluate(colours, [".picture", "filter"]) == "none"
+    channels = re.findall(r"[\d.]+", shown.evaluate(colours, [".md-typeset", "color"]))
+    assert max(map(float, channels[:3])) < 100, "dark ink"
+
+
+def test_a_phone_has_pictures_of_its_own(visit: Any) -> None:
+    for viewport, kind in [(PHONE, "narrow"), (DESK, "wide")]:
+        shown = visit(viewport=viewport).go(CHAPTERS[2])
+        pictures = shown.locator("main .picture:visible")
+        assert pictures.count() > 1
+        for picture in pictures.all():
+            assert kind in picture.get_attribute("class").split()
+            assert picture.bounding_box()["width"] <= viewport["width"]
+
+
 def test_a_figure_says_that_it_scrolls(visit: Any) -> None:
     for viewport, state in [(PHONE, "visible"), (DESK, "hidden")]:
         shown = visit(viewport=viewport).go(CHAPTERS[2])
