@@ -173,12 +173,13 @@ def test_not_before_it_is_computed(lab, case):
 
 
 @concept("A preempted request computes its tokens again when it comes back, and has no drafts.", invariant="I4")
-def test_drafts_of_a_victim(lab):
+@cases(with_drafts="rrrr", without_drafts="")
+def test_drafts_of_a_victim(lab, case):
     scheduler = make(lab, blocks=4)
     a, b = add(lab, scheduler, "a", 7, max_tokens=6), add(lab, scheduler, "b", 7)
     step(scheduler)
     see = check(lab.draw.scheduler, scheduler)
-    scheduler.update_draft_token_ids({"a": drafts_of(a, "rrrr"), "b": drafts_of(b, "rrrr")})
+    scheduler.update_draft_token_ids({"a": drafts_of(a, "rrrr"), "b": drafts_of(b, case)})
     see("tokens and drafts of the step", step(scheduler)[0], equals=({"a": 5}, {"a": [508, 509, 510, 511]}))
     see("the requests that wait", [each.request_id for each in scheduler.waiting], equals=["b"])
     see("tokens and drafts when b comes back", step(scheduler)[0], equals=({"b": 4}, {}))
