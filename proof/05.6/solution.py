@@ -140,11 +140,16 @@ def test_drafts_of_all_qualities(lab):
 
 def test_drafts_that_fit_again(lab):
     """Behind a wrong draft the truth goes on, or begins once more."""
-    for tell in (lambda coming: [7, *coming][:4], lambda coming: [7, *coming[1:]], lambda coming: [*coming[:1], 7, *coming]):
-        run = Run(lab, lambda coming, tell=tell: tell(coming)[: len(coming)])
-        run.add("a", 5)
-        run.add("b", 3)
-        run.to_the_end()
+    for num_right in (0, 1, 4):
+        for num_hidden in (0, 1):
+
+            def tell(coming, num_right=num_right, num_hidden=num_hidden):
+                return [*coming[:num_right], 7, *coming[num_right + num_hidden :]][: len(coming)]
+
+            run = Run(lab, tell)
+            run.add("a", 5)
+            run.add("b", 3)
+            run.to_the_end()
 
 
 def test_one_is_wrong_and_one_is_right(lab):

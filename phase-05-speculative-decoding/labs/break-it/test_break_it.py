@@ -15,7 +15,8 @@ def test_wrong_tokens_are_noticed(lab, case):
     lab.suite.must_be_red(case)
 
 
-@concept("What is published is computed, and what is computed is published: look it up after each step.", invariant="I3")
+@concept("What is published is computed, and what is computed is published: look it up after each step.",
+         invariant="I3")  # fmt: skip
 @cases(**{f"I3_{number}": f"I3_{number}" for number in range(1, 3)})
 def test_false_and_lost_hits_are_noticed(lab, case):
     lab.suite.must_be_red(case)

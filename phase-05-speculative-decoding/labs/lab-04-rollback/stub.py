@@ -43,6 +43,7 @@ class SpeculationStats:
 
     num_drafts_by_accepted: list[int]  # times that 0, 1, ... k drafts were right
     num_draft_tokens: int = 0
+
     @property
     def num_drafts(self) -> int:
         """Times that drafts were verified."""

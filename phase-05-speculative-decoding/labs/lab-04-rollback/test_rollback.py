@@ -251,8 +251,8 @@ class AlwaysWrong:
         pass
 
 
-@concept("The pace of a request hears how many drafts were right, and asks for fewer when they are not.", invariant="I6",
-         illustrates=True)  # fmt: skip
+@concept("The pace of a request hears how many drafts were right, and asks for fewer when they are not.",
+         invariant="I6", illustrates=True)  # fmt: skip
 def test_the_pace_hears_of_it(lab):
     scheduler = make(lab)
     scheduler.proposer = AlwaysWrong()

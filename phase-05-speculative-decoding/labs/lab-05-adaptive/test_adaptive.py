@@ -111,7 +111,8 @@ def test_rounded_up(lab, case):
     see("next_length()", watched.next_length(), equals=expected)
 
 
-@concept("Where almost none is right there are no drafts, and one is tried again after ever more steps.", invariant="I4")
+@concept("Where almost none is right there are no drafts, and one is tried again after ever more steps.",
+         invariant="I4")  # fmt: skip
 def test_tries(lab):
     watched = Watched(lab, 100)
     see = check(watched.drawn)
