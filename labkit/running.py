@@ -37,7 +37,10 @@ ENGINES: dict[str, dict[str, Any]] = {  # labs and phases of another engine than
     "03.11": {"scheduler": "sequence_group"},
     "05": {"speculative": "ngram"},
     "05.1": {"speculative": "ngram"},
+    "05.2": {"speculative": "ngram"},
     "05.3": {"speculative": "draft_model", "draft_model": "tiny"},
+    "05.4": {"speculative": "ngram"},
+    "05.5": {"speculative": "ngram"},
 }
 
 
