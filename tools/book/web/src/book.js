@@ -30,6 +30,7 @@ const USED = {
   ".py-cell": () => import("./cells.js"),
   ".lab-cell": () => import("./labs.js"),
   ".calculator": () => import("./calculators.js"),
+  ".stepper": () => import("./steppers.js"),
   ".all-labs": () => import("./all-labs.js"),
   ".source-view": () => import("./source.js"),
 };
