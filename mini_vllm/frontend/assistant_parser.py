@@ -15,7 +15,6 @@ import json
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, NamedTuple
 
 THINK, END_THINK = "<think>", "</think>"  # the first character of a tag stands nowhere else in it
@@ -81,7 +80,9 @@ class AssistantParser:
         self._is_behind_tag = False  # where space is no text
         self._reasoning: list[str] = []  # what is new
         self._parser: HermesParser | PlainText
-        self._parser = {"none": PlainText, "hermes": HermesParser}.get(form.calls, partial(JsonCallParser, form))()
+        self._parser = PlainText() if form.calls == "none" else JsonCallParser(form)
+        if form.calls == "hermes":
+            self._parser = HermesParser()
         self.is_text = form.calls == "none" and self._state is None  # all of it
         self.num_calls = 0
 
