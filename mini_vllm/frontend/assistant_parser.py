@@ -18,10 +18,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 THINK, END_THINK = "<think>", "</think>"  # the first character of a tag stands nowhere else in it
-CALL, END_CALL, PYTHON_TAG = "<tool_call>", "</tool_call>", "<|python_tag|>"
+CALL = "<tool_call>"
+END_CALL = "</tool_call>"
+PYTHON_TAG = "<|python_tag|>"
 SPACE = frozenset(" \t\r\n")
 BETWEEN_CALLS = SPACE | frozenset("[],;")  # in JSON
-OUTSIDE_STRINGS = SPACE | frozenset('{}[]:,"+-.0123456789eEtrufalsn')
 MAX_SPACE = 32  # characters of a text that may stand before <think>, and with it
 
 
@@ -147,14 +148,14 @@ class PlainText:
 
 
 class HermesParser:
-    """Parses text with calls among it: feed() each piece, and finish() with the last one. A state takes a character.
+    """Parses text with calls among it: feed() each piece, and finish() with the last one.
 
     A call is <tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>. It is given out when it is whole, in
     OpenAI's shape; one that is malformed is text. Source: hermes_tool_parser.py in vllm/tool_parsers.
     """
 
     def __init__(self) -> None:
-        self._state: Callable[[str], None] = self._text
+        self._state: Callable[[str], None] = self._text  # takes a character
         self._begin = CALL
         self._held = ""  # perhaps the beginning of a tag
         self._space: list[str] = []  # which is no text if a call follows
@@ -321,6 +322,8 @@ class JsonCallParser(HermesParser):
 class JsonObject:
     """An object of JSON that comes by its characters, the first of which is {. depth: 0 when it is whole."""
 
+    OUTSIDE_STRINGS = SPACE | frozenset('{}[]:,"+-.0123456789eEtrufalsn')
+
     def __init__(self) -> None:
         self.depth = 0
         self._text: list[str] = []
@@ -335,7 +338,7 @@ class JsonObject:
         else:
             self._is_string = character == '"'
             self.depth += (character in "{[") - (character in "}]")
-            can_be = character in OUTSIDE_STRINGS
+            can_be = character in self.OUTSIDE_STRINGS
         self._text.append(character)
         return can_be
 
