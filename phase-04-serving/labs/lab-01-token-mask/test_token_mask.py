@@ -28,7 +28,7 @@ NUMBER = ([{DIGITS: 1}, {DIGITS: 1}], {1})  # 0 nothing yet, 1 behind a digit
 LIST = ([{"[": 1}, {DIGITS: 2, "]": 3}, {DIGITS: 2, ",": 4, "]": 3}, {}, {DIGITS: 2}], {3})  # [], [7], [7,10]
 YES_NO = ([{'"': 1}, {"y": 2, "n": 4}, {"e": 3}, {"s": 5}, {"o": 5}, {'"': 6}, {}], {6})  # "yes" and "no", quoted
 ACCENT = ([{"\xc3": 1, "e": 2}, {"\xa9": 2}, {}], {2})  # e, or é, which has two bytes
-FIGURE = ['"', "y", "n", "es", "yes", 'no"', "o", '"y', "KV", END]
+FIGURE = ['"', "y", "n", "es", "yes", 'no"', "o", '"y', "KV"]
 
 
 def trie_of(lab, tokens):
