@@ -236,7 +236,7 @@ class HermesParser:
             return False
         name, arguments = found.get("name", ""), found.get("arguments") or {}
         if name != "" and isinstance(name, str) and type(found.get("arguments", {})) in (dict, type(None)):
-            self.function = {"name": name, "arguments": json.dumps(arguments, indent=1)}
+            self.function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
         return self.function is not None
 
     def accept(self) -> None:
