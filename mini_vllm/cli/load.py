@@ -330,7 +330,7 @@ async def fetch(client: Client, api: Api, body: bytes, record: Record, clock: Cl
             stream.finish(await client.ask("POST", api.path, body, stream.feed))
     except (OSError, h11.RemoteProtocolError, FailedAnswerError) as error:
         failed = failure(error)
-        record.fail(failed.kind, failed.message)
+        record.error, record.message = failed.kind, failed.message
 
 
 # --- before the run -------------------------------------------------------------------------------------------------
