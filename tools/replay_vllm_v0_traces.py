@@ -22,7 +22,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from mini_vllm.errors import BrokenTraceError, PromptTooLongError
+from labkit.replay import BrokenTraceError
+from mini_vllm.errors import PromptTooLongError
 from mini_vllm.observe.trace import Record, ScenarioRun
 from mini_vllm.policies.v0.sequence import GroupSchedulerOutput, SchedulingBudget, SequenceGroup
 from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
