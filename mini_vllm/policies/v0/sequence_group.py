@@ -166,8 +166,8 @@ class SequenceGroupScheduler(SchedulerInterface):
     def _schedule_prefills(self, budget: SchedulingBudget, output: GroupSchedulerOutput) -> None:
         """Compute prompts, whole and in order: those under way, then those that wait, unless a group is swapped."""
         for request in self.running:
-            group = self._groups[request.request_id]
-            is_behind = request.num_computed_tokens < request.num_prefill_tokens and request not in group.unforked
+            is_unforked = request in self._groups[request.request_id].unforked
+            is_behind = request.num_computed_tokens < request.num_prefill_tokens and not is_unforked
             if is_behind and not self._schedule_prompt(request, budget, output):
                 return
         while (group := self._next_group(is_swapped=False)) and self._may_allocate(group, budget):
