@@ -16,11 +16,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
-
-import numpy as np
 
 from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.observe.files import printable
@@ -111,11 +108,18 @@ def parse_goodput(texts: Sequence[str]) -> dict[str, float]:
     return limits
 
 
-def summary(name: str, values: Sequence[float]) -> dict[str, float | None]:
-    """Mean, median, standard deviation and percentiles in milliseconds, under vLLM's keys; None of nothing."""
-    figures: dict[str, Callable[..., Any]] = {"mean": np.mean, "median": np.median, "std": np.std}
-    figures |= {f"p{q}": partial(np.percentile, q=q) for q in PERCENTILES}
-    return {f"{key}_{name}_ms": 1000 * float(figure(values)) if values else None for key, figure in figures.items()}
+def summary(name: str, values: Sequence[float]) -> dict[str, Any]:
+    """Mean, median, standard deviation and percentiles in milliseconds, under vLLM's keys; None of nothing.
+
+    values: in seconds. A percentile between two values is interpolated.
+    """
+    import numpy as np  # here, so that other commands start without it
+
+    keys = [f"{key}_{name}_ms" for key in ("mean", "median", "std", *(f"p{q}" for q in PERCENTILES))]
+    if not values:
+        return dict.fromkeys(keys)
+    figures = (np.mean(values), np.median(values), np.std(values), *np.percentile(values, PERCENTILES))
+    return {key: 1000 * float(figure) for key, figure in zip(keys, figures, strict=True)}
 
 
 def summarise(
