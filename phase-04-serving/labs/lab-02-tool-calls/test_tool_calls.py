@@ -65,6 +65,7 @@ def test_text(lab, case):
     more_keys=('{"id": 7, "name": "f", "arguments": {"a": null}}', "f", {"a": None}),
     close_together=('{"name":"f","arguments":{"x":-1.5e3,"y":[true,{}]}}', "f", {"x": -1500.0, "y": [True, {}]}),
     not_ascii=('{"name": "f", "arguments": {"a": "é日👍"}}', "f", {"a": "é日👍"}),
+    words=('{"name": "f", "arguments": {"a b": "c  d"}}', "f", {"a b": "c  d"}),
     none=('{"name": "now"}', "now", {}),
     empty=('{"name": "now", "arguments": {}}', "now", {}),
     null=('{"name": "now", "arguments": null}', "now", {}),
