@@ -552,7 +552,7 @@ run_program(work)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [0.1, 1.5, pytest.param(5.0, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("seconds", [0.1, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1.5, 5.0))])
 @pytest.mark.parametrize(
     "call", [("bench", "--num-requests", "5000"), ("simulate", "--poisson", "5", "--num-requests", "99999")]
 )
@@ -746,7 +746,7 @@ def test_a_step_that_fails_is_told(call: tuple[str, ...], folder: Path, monkeypa
     assert "Traceback" not in out + err
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_line_that_is_no_text_does_not_end_a_chat(folder: Path) -> None:
     pytest.importorskip("torch")
     lines = b"What is a KV block?\n\xff\xfe\nWhat is a KV block?\n"

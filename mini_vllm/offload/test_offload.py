@@ -243,7 +243,7 @@ def test_laws_of_the_swapping_scheduler() -> None:
 
 @pytest.mark.slow
 def test_laws_of_the_swapping_scheduler_at_length() -> None:
-    explore(SwapMachine, 1000 if NIGHTLY else 200)
+    explore(SwapMachine, 1000 if NIGHTLY else 80)
 
 
 # --- the scheduler, step by step --------------------------------------------------------------------------------------
@@ -700,7 +700,7 @@ LATTICE = list(
 )
 
 
-@pytest.mark.parametrize("stride", [17, pytest.param(1 if NIGHTLY else 5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [17, pytest.param(1, marks=pytest.mark.nightly)])
 def test_no_token_changes_and_none_is_computed_twice(make_engine: MakeEngine, expected: Tokens, stride: int) -> None:
     num_swapped = 0
     for mode, caching, policy, budget, block_size, num_cpu_blocks in LATTICE[::stride]:

@@ -167,8 +167,11 @@ def test_the_lattice() -> None:
             raise AssertionError(f"{point}: {error}") from error
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("proposer", ["ngram", "suffix", 0.5, 1.0])
+@pytest.mark.parametrize(
+    "proposer",
+    [pytest.param("ngram", marks=pytest.mark.slow)]
+    + [pytest.param(each, marks=pytest.mark.nightly) for each in ("suffix", 0.5, 1.0)],
+)
 def test_a_grammar_masks_what_follows_each_draft(proposer: str | float) -> None:
     pytest.importorskip("xgrammar")
     common: dict[str, Any] = {"temperature": 0.8, "max_tokens": 40}
