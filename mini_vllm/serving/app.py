@@ -564,9 +564,14 @@ async def read_json(request: HttpRequest, max_entries: int) -> Any:
     chunks, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
-        if size > MAX_BODY_BYTES:
-            raise ApiError(413, f"the body has more than {MAX_BODY_BYTES:,} bytes")
-        chunks.append(chunk)
+        if size > 4 * MAX_BODY_BYTES:
+            break
+        if size <= MAX_BODY_BYTES:
+            chunks.append(chunk)
+    if (
+        size > MAX_BODY_BYTES
+    ):  # it was read on, since closing a connection with unread bytes resets it: no answer arrives
+        raise ApiError(413, f"the body has more than {MAX_BODY_BYTES:,} bytes")
     try:
         body = orjson.loads(b"".join(chunks))
     except orjson.JSONDecodeError as error:
