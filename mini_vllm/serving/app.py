@@ -568,9 +568,7 @@ async def read_json(request: HttpRequest, max_entries: int) -> Any:
             break
         if size <= MAX_BODY_BYTES:
             chunks.append(chunk)
-    if (
-        size > MAX_BODY_BYTES
-    ):  # it was read on, since closing a connection with unread bytes resets it: no answer arrives
+    if size > MAX_BODY_BYTES:  # read on until here: closing a connection with unread bytes loses the answer
         raise ApiError(413, f"the body has more than {MAX_BODY_BYTES:,} bytes")
     try:
         body = orjson.loads(b"".join(chunks))
