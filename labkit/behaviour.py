@@ -185,9 +185,7 @@ def rerun(trace: Mapping[str, Any]) -> Any:
     return run.to_trace()
 
 
-def first_differing_step(
-    mine: Sequence[Any], reference: Sequence[Any], fields: Collection[str] = FIELDS
-) -> int | None:
+def first_differing_step(mine: Sequence[Any], reference: Sequence[Any], fields: Collection[str] = FIELDS) -> int | None:
     """The index of the first record in which a decision differs, or whatever else the fields are."""
     for step in range(max(len(mine), len(reference))):
         if step >= len(mine) or step >= len(reference):

@@ -7,6 +7,7 @@ then on those of labkit.behaviour.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from labkit import behaviour
@@ -15,7 +16,7 @@ from labkit.graft import Part, grafted
 from labkit.messages import clip, learners_line
 from labkit.together import Reasons, by_reason
 
-ALONE: dict[str, Any] = {"num_kv_blocks": 80}
+ALONE: dict[str, Any] = {"num_kv_blocks": 49, "max_num_batched_tokens": 32}
 TIGHT: dict[str, Any] = {"num_kv_blocks": 12, "max_num_batched_tokens": 16}
 COMPANY = {"ann": "What is a block table?", "ben": "What is prefix caching?"}
 MOST_TOKENS, MOST_TOKENS_OF_COMPANY = 120, 40
@@ -44,7 +45,7 @@ class Conversation:
     """One engine, and what was asked. It is good until the next import of the engine (labkit.web)."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        """texts: see parts_of(); none for the engine as it is. Whatever a part raises in a constructor passes through."""
+        """texts: see parts_of(); none for the engine as it is."""
         from mini_vllm.config import EngineConfig
         from mini_vllm.engine.llm_engine import LLMEngine
         from mini_vllm.observe.trace import TraceRecorder
@@ -81,10 +82,12 @@ class Conversation:
                 for name, question in self.company.items():
                     self._add(name + suffix, [{"role": "user", "content": question}], MOST_TOKENS_OF_COMPANY)
                 yield from map(json.dumps, self._steps("you" + suffix))
+            except GeneratorExit:
+                with suppress(Exception):  # of a part; the next question finds it again
+                    self._abort()
+                raise
             except Exception as error:
                 yield json.dumps({"error": self._explain(error)})
-            finally:
-                self._abort()
 
     def _add(self, name: str, messages: Sequence[Mapping[str, str]], max_tokens: int) -> None:
         """Ask, in the form of the bundled model's chat template."""
@@ -111,7 +114,7 @@ class Conversation:
             yield note
 
     def _abort(self) -> None:
-        """Of a conversation that was stopped, or whose engine was."""
+        """Drop what is asked and not answered."""
         step = len(self.recorder.steps)
         for name in [request["id"] for request in self.requests]:
             if self.engine.output_processor.has_request(name):
@@ -163,9 +166,10 @@ class Conversation:
             same = "Every step of this conversation is the reference's, and so are those of all"
             notes = " ".join(each.strip() for each in behaviour.idle_rules(self.parts))
             return {"said": f"{same} {behaviour.NUM_SCENARIOS} scenarios of `lab diff`. {notes}".strip()}
-        said = f"Every step of this conversation is the reference's. In {found.scenario} of `lab diff` step {found.step}"
+        said = "Every step of this conversation is the reference's. "
+        said += f"In {found.scenario} of `lab diff` your parts decide otherwise, first in step {found.step}."
         mine, reference = behaviour.beside(self.parts, found.scenario)
-        return side_by_side(f"{said} is not.", [found.mine, found.reference], mine, reference, found.step)
+        return side_by_side(said, [found.mine, found.reference], mine, reference, found.step)
 
 
 def side_by_side(said: str, state: Sequence[str], mine: Any, reference: Any, step: int) -> dict[str, Any]:

@@ -19,14 +19,14 @@ export function upgrade(places) {
 /** labs: whose texts, as this browser keeps them, are parts of the engine. With them each question is a new one. */
 function makeChat(labs, label = "Ask the engine") {
   const id = `chat-question-${++number}`;
-  const field = element("input", { id, type: "text", maxLength: 200, value: FIRST, autocomplete: "off", required: true });
+  const field = element("input", { id, type: "text", maxLength: 200, value: FIRST, autocomplete: "off" });
   const asks = element("button", { type: "submit", textContent: "Ask", className: "bench-run" });
   const stops = button("Stop", () => (streaming ? halt : stop)(), { className: "bench-stop", hidden: true });
   const begins = button("New conversation", begin, { hidden: true });
   const status = element("p", { className: "bench-status", role: "status" });
   const log = element("div", { className: "chat-log", role: "log", tabIndex: 0, "aria-label": "Conversation" });
-  const bar = element("form", { className: "bench-bar", onsubmit: start }, element("label", { for: id }, "Your question"));
-  bar.append(field, asks, stops, begins, status);
+  const title = element("label", { for: id }, "Your question");
+  const bar = element("form", { className: "bench-bar", onsubmit: start }, title, field, asks, stops, begins, status);
   const steps = element("div", { className: "chat-steps" });
   const beside = element("div", { className: "chat-beside", "aria-live": "polite" });
   const talk = element("div", { className: "chat-talk" }, log, bar);
@@ -69,7 +69,7 @@ function makeChat(labs, label = "Ask the engine") {
     }
     // A question without an answer is none: it may be asked again.
     if (messages.at(-1).role === "user") messages.pop();
-    else field.value = "";
+    else if (!labs.length) field.value = "";
     begins.hidden = Boolean(labs.length);
     setBusy(false);
   }
@@ -98,7 +98,7 @@ function makeChat(labs, label = "Ask the engine") {
       if (trace.steps.length) draw(trace);
       if (error) {
         print("The engine stopped:", error);
-        return say("No answer.");
+        return say(labs.length ? "No answer." : "No answer. A new conversation has room again.");
       }
       messages.push({ role: "assistant", content: text.trim() });
       const rate = numTokens > 1 ? `, ${Math.round((1000 * (numTokens - 1)) / (last - first))} a second` : "";
@@ -112,25 +112,26 @@ function makeChat(labs, label = "Ask the engine") {
   }
 
   function draw(trace) {
-    figure ??= steps.appendChild(element("kv-timeline", { "caption": "" }));
-    figure.setAttribute("caption", labs.length ? "Yours: the steps of your question, and of two others" : "The steps");
+    figure ??= steps.appendChild(element("kv-timeline"));
+    figure.setAttribute("caption", labs.length ? "The steps of your question and of two others" : "The steps");
     figure.setAttribute("step", trace.steps.at(-1).step);
     figure.data = trace;
   }
 
   /** Lay what the learner's parts do beside the reference. */
   async function differ(question, said) {
-    const told = ({ scenario }) => scenario && say(`${said} Beside the reference: ${scenario} ...`);
-    say(`${said} Beside the reference ...`);
-    const found = await ask({ what: "differ", ...question }, told);
+    say(`${said} Laid beside the reference ...`);
+    const found = await ask({ what: "differ", ...question }, () => {});
     say(said);
     beside.replaceChildren(element("p", {}, found.said));
-    if (found.state) beside.append(element("pre", { tabIndex: 0, role: "region", "aria-label": "Yours and the reference" }, found.state));
+    if (!found.state) return;
+    const state = element("pre", { tabIndex: 0, role: "region", "aria-label": "Yours and the reference" }, found.state);
+    beside.append(state);
     for (const [whose, trace] of found.figures ?? []) {
-      const shown = element("kv-timeline", {});
-      for (const [name, value] of Object.entries({ caption: whose, step: found.step, sync: id })) shown.setAttribute(name, value);
+      const attributes = { caption: whose, step: found.step, sync: id };
+      const shown = beside.appendChild(element("kv-timeline"));
+      for (const [name, value] of Object.entries(attributes)) shown.setAttribute(name, value);
       shown.data = trace;
-      beside.append(shown);
     }
   }
 
@@ -142,5 +143,5 @@ function makeChat(labs, label = "Ask the engine") {
     else field.focus();
   }
 
-  return element("div", { className: "bench chat", role: "group", "aria-label": label }, talk, steps, beside);
+  return element("section", { className: "bench chat", "aria-label": label }, talk, steps, beside);
 }

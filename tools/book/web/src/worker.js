@@ -53,7 +53,7 @@ const ANSWERS = {
     }
     return `{"halted": ${halted}, "trace": ${conversation.trace()}}`;
   },
-  differ: (web, about) => converse(web, about).differ((scenario) => tell({ scenario, seconds: STEP_SECONDS })),
+  differ: (web, about) => converse(web, about).differ(() => tell({ seconds: STEP_SECONDS })),
 };
 
 /** The conversation that goes on, or a new one. about: which it is, and the texts of the learner's labs. */
