@@ -6,6 +6,7 @@ then on those of labkit.behaviour.
 """
 
 import json
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from labkit import behaviour
 from labkit.catalog import LabkitError, find_lab
 from labkit.graft import Part, grafted
-from labkit.messages import clip, learners_line
+from labkit.messages import clip
 from labkit.together import Reasons, by_reason
 
 ALONE: dict[str, Any] = {"num_kv_blocks": 49, "max_num_batched_tokens": 32}
@@ -123,9 +124,14 @@ class Conversation:
 
     def _explain(self, error: Exception) -> str:
         """What went wrong, and in which line of the learner's."""
-        lines = [f"{part.lab.id}, {line}" for part in self.parts if (line := learners_line(error, part.file))]
-        said = f"{type(error).__name__}: {clip(str(error), 300)}" if self.parts else str(error)
-        return f"{said}\nyour line  {lines[-1]}" if lines else said
+        if not self.parts:
+            return str(error)
+        said = f"{type(error).__name__}: {clip(str(error), 300)}"
+        labs = {str(part.file): part.lab for part in self.parts}
+        for entry in reversed(traceback.extract_tb(error.__traceback__)):
+            if lab := labs.get(entry.filename):
+                return f"{said}\nyour line: {lab.id}, {lab.mine.name}:{entry.lineno}: {entry.line}"
+        return said
 
     def _record(self) -> dict[str, Any]:
         return self.recorder.to_trace("your question", self.requests, self.aborts)

@@ -75,10 +75,10 @@ def test_a_wrong_part_shows_where_it_parts_from_the_reference(few: None, lab_id:
 
 def test_an_error_of_a_part_names_its_line() -> None:
     head = "def free(self, request: Request) -> None:\n"
-    said = answer(Conversation({"02.4": KV.replace(head, f"{head}        oops()\n")}))["error"]
+    said = answer(Conversation({"02.4": KV.replace(head, f"{head}        oops()\n"), "03.2": SCHEDULE}))["error"]
     error, line = said.splitlines()
     assert error == "NameError: name 'oops' is not defined"
-    assert line.startswith("your line  02.4, mine.py:")
+    assert line.startswith("your line: 02.4, mine.py:")
 
 
 def test_what_cannot_be_a_part_is_the_references() -> None:

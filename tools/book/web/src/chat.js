@@ -80,7 +80,7 @@ function makeChat(labs, label = "Ask the engine") {
     let [words, text, first, last, numTokens, error] = [null, "", 0, 0, 0, ""];
     const told = (note) => {
       if (note.whose) print("The engine:", note.whose);
-      if (note.text) print("Your code prints:", note.text);
+      if (note.text) print("Printed:", note.text);
       if (note.trace) draw(note.trace);
       if (note.error) error = note.error;
       if (note.said === undefined) return;
