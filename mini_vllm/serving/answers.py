@@ -11,7 +11,7 @@ import orjson
 from mini_vllm.frontend.assistant_parser import AssistantForm, AssistantParser
 from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
 from mini_vllm.frontend.tokenizer import TextOffset, Tokenizer, TokenNames
-from mini_vllm.serving.protocol import ChatCompletionRequest, CompletionRequest, SharedRequest
+from mini_vllm.serving.protocol import ChatCompletionRequest, CompletionRequest, SharedRequest, StreamOptions
 from mini_vllm.step import Logprob
 
 LEAST_LOGPROB = -9999.0  # what -inf is in JSON, which has none
@@ -35,7 +35,9 @@ class Answer:
     ) -> None:
         self.id = answer_id
         self._head = {"id": answer_id, "created": created, "model": model}
-        self._tells_usage = asked.stream_options is not None and asked.stream_options.include_usage
+        options = asked.stream_options or StreamOptions()
+        self._tells_usage = options.include_usage
+        self._is_continuous = options.continuous_usage_stats
         self._names = TokenNames(tokenizer)
         self._prompts: dict[int, RequestOutput] = {}  # by prompt, its last output: it has the prompt's counts
         self._num_tokens = 0
@@ -63,7 +65,7 @@ class Answer:
         return output.outputs
 
     def _chunk(self, choices: list[Json]) -> Json:
-        usage = {"usage": None} if self._tells_usage else {}
+        usage = {"usage": self._usage() if self._is_continuous else None} if self._tells_usage else {}
         return self._head | {"object": self.chunk_kind, "choices": choices} | usage
 
     def _usage(self) -> Json:
