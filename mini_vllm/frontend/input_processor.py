@@ -91,7 +91,7 @@ class InputProcessor:
         if params.seed is None:
             params = replace(params, seed=self._seeds.getrandbits(64))
         if params.prompt_logprobs is not None:  # all of the prompt has to be computed: no block of others may serve
-            options["cache_salt"] = f"prompt_logprobs of {request_id} {options.get('cache_salt')}"
+            options["cache_salt"] = f"{options.get('cache_salt') or ''}/prompt_logprobs of {request_id}"
         names = make_child_ids(request_id, params.n)
         others = replace(params, prompt_logprobs=None)  # the first choice tells them for all
         return [

@@ -5,6 +5,7 @@
     nano_vllm        the same as nano-vllm does it, in its first or its newest version
     sequence_group   vLLM V0: prompts first; groups that fork, copy on write and swap
     warm_first       by a score: warm resumes, prefills, the tail of decodes; ageing
+    tenants          V1, fair between tenants, each with a quota of cached blocks
 
 `policy` is something else: the order within a scheduler, "fcfs" or "priority".
 
@@ -22,6 +23,7 @@ from mini_vllm.kv_cache import PART, KVCacheManager
 from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.policies.nano_vllm import NanoVllmScheduler
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler
+from mini_vllm.policies.tenants import TenantScheduler
 from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
 from mini_vllm.policies.warm_first import WarmFirstScheduler
 from mini_vllm.scheduler import Scheduler, SchedulerInterface
@@ -32,6 +34,7 @@ SCHEDULERS: dict[str, type[SchedulerInterface]] = {
     "nano_vllm": NanoVllmScheduler,
     "sequence_group": SequenceGroupScheduler,
     "warm_first": WarmFirstScheduler,
+    "tenants": TenantScheduler,
 }
 PREEMPTION_MODES = ("recompute", "swap", "cheaper")
 VLLM_NAMES = {"scheduler_reserve_full_isl": "reserve_full_sequence"}  # of options, as vLLM's traces have them

@@ -50,6 +50,7 @@ CHOICES_OF_OPTIONS: tuple[dict[str, Any], ...] = (
     {"charge_cached_tokens": True},
     {"nano_vllm": "first"},
     {"num_cpu_blocks": 6},
+    {"cache_quotas": {"a": 2, "b": 4}, "cache_watermark": 0.5},
     {"preemption_mode": "swap", "num_cpu_blocks": 6},
     {
         "preemption_mode": "cheaper",
@@ -57,7 +58,7 @@ CHOICES_OF_OPTIONS: tuple[dict[str, Any], ...] = (
         "preemption_cost": {"seconds_per_token": 1.0, "seconds_per_copy": 2.0},  # a few tokens are better recomputed
     },
 )
-CONSTANTS = ("preemption_cost",)  # dictionaries that are options
+CONSTANTS = ("preemption_cost", "cache_quotas")  # dictionaries that are options
 CROWDED = {  # instead of the domains of the core
     "num_blocks": (9, 14),
     "block_size": (1, 2),

@@ -25,6 +25,7 @@ from mini_vllm.errors import GrammarError, MiniVllmError, shown
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsListener
 from mini_vllm.observe.step_plan import StepPlan
+from mini_vllm.policies.tenants import TenantScheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import SchedulerOutput
 from mini_vllm.serving.messages import Add, Command, Delta, Died, Event, Finish, Ready, StepDone, Stop
@@ -125,7 +126,8 @@ class EngineLoop:
     def _state(self, deltas: list[Delta], stats: Any, plan: StepPlan | None) -> StepDone:
         scheduler = self.core.scheduler
         usage = scheduler.kv_cache_manager.usage
-        return StepDone(deltas, stats, plan, len(scheduler.running), len(scheduler.waiting), usage)
+        tenants = scheduler.usage_by_tenant() if isinstance(scheduler, TenantScheduler) else {}
+        return StepDone(deltas, stats, plan, len(scheduler.running), len(scheduler.waiting), usage, tenants)
 
 
 def engine_main(options: Mapping[str, Any], commands: Connection, events: Connection) -> None:

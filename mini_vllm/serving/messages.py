@@ -128,6 +128,8 @@ class StepDone(Message):
     num_running: int
     num_waiting: int
     kv_cache_usage: float
+    tenants: dict[str, tuple[int, int, int]] = {}
+    """As TenantScheduler.usage_by_tenant() tells them."""
 
 
 class Died(Message):

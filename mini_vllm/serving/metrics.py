@@ -6,6 +6,7 @@ Source: vllm/v1/metrics/loggers.py (PrometheusStatLogger), vllm/v1/metrics/stats
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -35,6 +36,7 @@ GAUGES = {
     "num_requests_waiting": "Requests that wait for blocks or a place.",
     "kv_cache_usage_perc": "The share of the KV cache that is held, from 0 to 1.",
 }
+TENANT_GAUGES = ("requests_waiting", "blocks_held", "blocks_cached")  # as StepDone.tenants has them
 
 
 @dataclass(slots=True)
@@ -55,18 +57,19 @@ class ServerMetrics:
         self._registry = registry = CollectorRegistry()
         self._model_name = model_name
         names = ("model_name",)
-        self._histograms = {
-            name: Histogram(f"vllm:{name}", text, names, registry=registry, buckets=SECONDS).labels(model_name)
-            for name, text in HISTOGRAMS.items()
-        }
-        self._counters = {
-            name: Counter(f"vllm:{name}", text, names, registry=registry).labels(model_name)
-            for name, text in COUNTERS.items()
-        }
-        self._gauges = {
-            name: Gauge(f"vllm:{name}", text, names, registry=registry).labels(model_name)
-            for name, text in GAUGES.items()
-        }
+
+        def make(kind: Any, texts: dict[str, str], **options: Any) -> dict[str, Any]:
+            made = {
+                name: kind(f"vllm:{name}", text, names, registry=registry, **options) for name, text in texts.items()
+            }
+            return {name: metric.labels(model_name) for name, metric in made.items()}
+
+        self._histograms = make(Histogram, HISTOGRAMS, buckets=SECONDS)
+        self._counters, self._gauges = make(Counter, COUNTERS), make(Gauge, GAUGES)
+        self._tenant_gauges = [
+            Gauge(f"mini_vllm:tenant_{name}", f"{name} of each tenant.", (*names, "tenant"), registry=registry)
+            for name in TENANT_GAUGES
+        ]
         text = "Requests that have ended."
         self._success = Counter("vllm:request_success", text, (*names, "finished_reason"), registry=registry)
         text = "Tokens of steps: of prompts, next ones, and what preempted requests had lost."
@@ -87,6 +90,10 @@ class ServerMetrics:
         self._gauges["num_requests_running"].set(done.num_running)
         self._gauges["num_requests_waiting"].set(done.num_waiting)
         self._gauges["kv_cache_usage_perc"].set(done.kv_cache_usage)
+        for i, gauge in enumerate(self._tenant_gauges):
+            gauge.clear()
+            for tenant, usage in done.tenants.items():
+                gauge.labels(self._model_name, tenant).set(usage[i])
         if done.stats is not None:
             self._counters["num_preemptions"].inc(done.stats.num_preempted_reqs)
             self._counters["prefix_cache_queries"].inc(done.stats.prefix_cache_queries)
