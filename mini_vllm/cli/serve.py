@@ -47,6 +47,8 @@ def serve(
     if served_model_name is not None and not served_model_name.strip():
         raise typer.BadParameter(f"--served-model-name is no name: {shown(served_model_name)}")
     tenants: dict[str, str] = {}
+    if multi_tenant is not None and config.scheduler not in ("v1", "tenants"):
+        raise typer.BadParameter(f"--multi-tenant has a scheduler of its own; --scheduler is {config.scheduler}")
     if multi_tenant is not None:
         tenants, quotas = read_keys_file(multi_tenant)
         config = replace(config, scheduler="tenants", hash_function="sha256", cache_quotas=quotas)

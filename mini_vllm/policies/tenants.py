@@ -12,7 +12,7 @@ OSDI 2024), with blocks times steps in the place of tokens. All else is vLLM V1,
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import ClassVar
@@ -162,6 +162,7 @@ class TenantScheduler(Scheduler):
         if self.policy == "priority":
             raise InvalidParameterError("tenants have an order of their own: policy must be 'fcfs', got 'priority'")
         self.waiting: TenantQueue = TenantQueue()  # type: ignore[assignment]
+        self._preempted: Sequence[str] = ()  # in this step
 
     def usage_by_tenant(self) -> dict[str, tuple[int, int, int]]:
         """Of each tenant: requests that wait, blocks that its running ones hold, and blocks that are cached."""
@@ -182,25 +183,31 @@ class TenantScheduler(Scheduler):
         return super().schedule()
 
     def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
-        """Admit. If there is no room for the next request, one may give way, and admission goes on a step later."""
-        request = self._next_waiting()
-        if request is None or not self._may_displace(request):
-            super()._schedule_waiting(output, token_budget)
-            return
-        victim = self._pop_victim()
-        self._preempt(victim)
-        output.preempted_req_ids.append(victim.request_id)
-        output.drop(victim)
+        """Admit. If there is no room for the next request, a running one may give way first, and waits until later."""
+        self._preempted, request = output.preempted_req_ids, self._next_waiting()
+        if request is not None and self._may_displace(request, token_budget):
+            victim = self._pop_victim()
+            self._preempt(victim)
+            output.preempted_req_ids.append(victim.request_id)
+            token_budget += output.drop(victim)
+            others = [each for each in self.running if each.request_id not in output.num_scheduled_tokens]
+            token_budget = self._schedule_running(others, output, token_budget)
+        super()._schedule_waiting(output, token_budget)
 
-    def _may_displace(self, request: Request) -> bool:
+    def _next_waiting(self) -> Request | None:
+        request = super()._next_waiting()
+        return None if request is None or request.request_id in self._preempted else request
+
+    def _may_displace(self, request: Request, token_budget: int) -> bool:
         """Whether a waiting request has no room, and the victim's tenant was served more and holds more.
 
         It would hold more even if the request were in. The victim, which is its tenant's next request, then may not
         displace it in turn.
         """
         kv, mine, served = self.kv_cache_manager, tenant_of(request.cache_salt), self.waiting.served
-        has_place, (computed_blocks, _) = len(self.running) < self.max_num_seqs, kv.get_computed_blocks(request)
-        if not self.running or (has_place and self._may_admit(request, request.num_tokens, computed_blocks)):
+        computed_blocks, num_places = kv.get_computed_blocks(request)[0], self.max_num_seqs - len(self.running)
+        has_room = token_budget and num_places and self._may_admit(request, request.num_tokens, computed_blocks)
+        if has_room or not self.running:
             return False
         held, victim = self._count_held_blocks(), self._find_victim()
         theirs, num_needed = tenant_of(victim.cache_salt), -(-request.num_tokens // kv.block_size)
