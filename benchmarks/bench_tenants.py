@@ -1,39 +1,50 @@
 #!/usr/bin/env python3
-"""Tenants: what a flood leaves of another tenant's goodput, and what quotas and the sweeper cost in hits. Simulated.
+"""Tenants: what a flood leaves of another tenant's goodput, and what quotas and the sweeper cost in hits.
 
-    python benchmarks/bench_tenants.py --mooncake FILE             about two minutes
-    python benchmarks/bench_tenants.py --mooncake FILE --write     and into results/tenants.md
-    python benchmarks/bench_tenants.py --served                    the flood once for real: a server, two keys, a clock
+    python benchmarks/bench_tenants.py                    about three minutes
+    python benchmarks/bench_tenants.py --only sweeper     or flood, or served
+    python benchmarks/bench_tenants.py --write            and into results/tenants.md
 
-FILE: conversation_trace.jsonl of github.com/kvcache-ai/Mooncake (Qin et al., FAST 2025). The step times are the bundled
-ones derived from an H100's data sheet for Llama-3.1-8B. All but --served is the same on every machine.
+The step times are the bundled ones derived from an H100's data sheet for Llama-3.1-8B, so all but the last table is the
+same on every machine. That one is of a real server, two keys and a clock.
 """
 
+import argparse
+import asyncio
+import os
+import random
 import sys
-from collections.abc import Iterable, Iterator
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
 from heapq import merge
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
+from time import perf_counter
 from typing import Any, NamedTuple
+
+from openai import AsyncOpenAI
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from mini_vllm.cli.simulate import engine_config, load_calibration, read_file
+from mini_vllm.cli.simulate import engine_config, load_calibration
 from mini_vllm.policies.tenants import salt_of
 from mini_vllm.simulator.metrics import SLO, Metrics, RequestRecord
 from mini_vllm.simulator.replica import Replica
 from mini_vllm.simulator.sim_request import SimRequest
 from mini_vllm.simulator.workload import TraceRequest, lognormal_lengths, synthetic
 
-MODEL = load_calibration("llama-3.1-8b-h100")
+RESULTS = Path(__file__).parent / "results" / "tenants.md"
+CALIBRATION = "llama-3.1-8b-h100"
+MODEL = load_calibration(CALIBRATION)
 LIMITS = SLO(2.0, 0.1)
 SECONDS = 60  # of the quiet tenant's arrivals
 FLOODS = {  # prompt and output tokens, and how many requests come at once after a fifth of the time
-    "many short requests": (64, 64, 20_000),
-    "chats": (1024, 256, 4_000),
-    "long answers": (256, 4_000, 1_000),
-    "long prompts": (16_000, 64, 600),
-    "giants": (100_000, 1_000, 40),
+    "many short requests": (64, 64, 8_000),
+    "chats": (1024, 256, 1_000),
+    "long answers": (256, 2_000, 600),
+    "prompts of 16,000": (16_000, 64, 200),
+    "prompts of 100,000": (100_000, 64, 20),
 }
 
 
@@ -88,7 +99,7 @@ def flood_rows(rate: float = 2.0) -> Iterator[str]:
     yield "|---|---|---:|---:|---:|"
     alone = num_good(run(quiet(rate), scheduler="v1")[0]["quiet"])
     for name in FLOODS:
-        for scheduler in ("tenants",):
+        for scheduler in ("v1", "tenants"):
             found = run(merge(quiet(rate), flood(name), key=lambda each: each.time), scheduler=scheduler)[0]["quiet"]
             ttft = sorted(record.ttft for record in found)
             share = f"{num_good(found)} of {alone} ({num_good(found) / alone:.0%})"
@@ -97,19 +108,25 @@ def flood_rows(rate: float = 2.0) -> Iterator[str]:
 
 # --- the sweeper ------------------------------------------------------------------------------------------------------
 
-NUM_REQUESTS = 1_000
-SCALE = 0.5  # of the rate of the file
-MOST_OUTPUT = 32  # tokens: nobody finds what is generated, and it takes most of the time to simulate
 OWNERS = "aaaaaaabbc"  # of ten conversations seven are those of a
+NUM_CONVERSATIONS, NUM_TURNS = 150, 8
+SWEEPS: tuple[dict[str, Any], ...] = (
+    *({"cache_watermark": share} for share in (1.0, 0.95, 0.85, 0.7, 0.5)),
+    {"cache_watermark": 1.0, "cache_quotas": {"a": 8_000}},
+)
 
 
-def conversations(path: Path) -> Iterator[Arrival]:
-    """The file's requests, each conversation of one tenant. Hash ids are those of the tenant, as if under its salt."""
-    for spec in islice(read_file(path, "mooncake"), NUM_REQUESTS):
-        number = spec.hash_ids[1] % len(OWNERS) if len(spec.hash_ids) > 1 else 0
-        own_ids = tuple(each * len(OWNERS) + OWNERS.index(OWNERS[number]) for each in spec.hash_ids)
-        short = spec._replace(hash_ids=own_ids, output_length=min(spec.output_length, MOST_OUTPUT))
-        yield Arrival(spec.arrival_time / SCALE, OWNERS[number], short)
+def conversations() -> Iterator[Arrival]:
+    """Chats whose prompts grow by 512 tokens a turn, and find what the turn before has left. The seed is fixed."""
+    rng, arrivals = random.Random(0), []
+    for number in range(NUM_CONVERSATIONS):
+        time, ids = rng.uniform(0, 600), [number * 100]
+        for turn in range(1, NUM_TURNS + 1):
+            ids.append(number * 100 + turn)
+            request = TraceRequest(time, 512 * len(ids) + 1, 32, tuple(ids))
+            arrivals.append(Arrival(time, OWNERS[number % len(OWNERS)], request))
+            time += rng.expovariate(1 / 60)
+    return iter(sorted(arrivals))
 
 
 def hit_rate(records: Iterable[RequestRecord]) -> float:
@@ -117,19 +134,127 @@ def hit_rate(records: Iterable[RequestRecord]) -> float:
     return sum(each.num_cached_tokens for each in found) / sum(each.input_length for each in found)
 
 
-def sweeper_rows(path: Path) -> Iterator[str]:
-    yield "| watermark | quota of a | hits of all | of a | of b | of c |"
-    yield "|---|---|---:|---:|---:|---:|"
-    for watermark, quota in ((1.0, None), (0.95, None), (0.85, None), (0.7, None), (0.5, None), (1.0, 6_000)):
-        quotas = None if quota is None else {"a": quota}
-        records, _ = run(
-            conversations(path), scheduler="tenants", cache_watermark=watermark, cache_quotas=quotas
-        )
+def sweeper_rows() -> Iterator[str]:
+    yield "| watermark | quota of a, blocks | hits of all | of a | of b | of c |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for options in SWEEPS:
+        records, _ = run(conversations(), scheduler="tenants", num_blocks=16_000, **options)
         rates = [hit_rate(chain.from_iterable(records.values())), *(hit_rate(records[name]) for name in "abc")]
-        name = "1 (no sweeper)" if watermark == 1 else watermark
-        yield f"| {name} | {quota or ''} | {' | '.join(f'{rate:.2%}' for rate in rates)} |"
+        share, quotas = options["cache_watermark"], options.get("cache_quotas", {})
+        name = "1 (no sweeper)" if share == 1 else f"{share}"
+        yield f"| {name} | {quotas.get('a', '')} | {' | '.join(f'{100 * rate:.1f} %' for rate in rates)} |"
+
+
+# --- once for real ----------------------------------------------------------------------------------------------------
+
+
+def served_rows() -> Iterator[str]:
+    """A server with the bundled model. quiet asks one request after the other; flood keeps 32 in flight."""
+    with tempfile.TemporaryDirectory() as folder:
+        keys = Path(folder) / "keys.toml"
+        keys.write_text('[quiet]\nkey = "quiet-key"\n[flood]\nkey = "flood-key"\n')
+        yield "| scheduler | quiet alone | beside the flood | of its goodput |"
+        yield "|---|---:|---:|---:|"
+        for options in ([], ["--multi-tenant", str(keys)]):
+            alone, flooded = asyncio.run(measure(options))
+            yield f"| {'tenants' if options else 'v1'} | {alone} | {flooded} | {flooded / alone:.0%} |"
+
+
+async def measure(options: Sequence[str]) -> tuple[int, int]:
+    """Of 10 requests, those whose answer came within a second: alone, and beside the flood."""
+    command = [
+        sys.executable,
+        "-c",
+        "from mini_vllm.cli import main; main()",
+        "serve",
+        "--port",
+        "0",
+        "--num-kv-blocks",
+        "400",
+        *options,
+    ]
+    server = await asyncio.create_subprocess_exec(*command, "--max-num-seqs", "8", stdout=asyncio.subprocess.PIPE)
+    assert server.stdout is not None
+    line = (await server.stdout.readline()).decode()
+    url = line.split("is served at ")[1].split(",")[0]
+    clients = {name: AsyncOpenAI(base_url=url, api_key=f"{name}-key", max_retries=0) for name in ("quiet", "flood")}
+
+    async def ask(name: str, max_tokens: int) -> float:
+        begin, body = perf_counter(), {"ignore_eos": True}
+        await clients[name].completions.create(
+            model="tiny", prompt="A block is", max_tokens=max_tokens, extra_body=body
+        )
+        return perf_counter() - begin
+
+    async def flood() -> None:
+        while True:
+            await ask("flood", 100)
+
+    async def num_in_time() -> int:
+        return sum([await ask("quiet", 16) < 1.0 for _ in range(10)])
+
+    try:
+        alone = await num_in_time()
+        tasks = [asyncio.create_task(flood()) for _ in range(32)]
+        await asyncio.sleep(2)
+        flooded = await num_in_time()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return alone, flooded
+    finally:
+        server.terminate()
+        await server.wait()
+
+
+TEXT = """# Tenants
+
+Simulated with the step times of {calibration}, {budget} tokens a step; the same on every machine.
+
+## A flood
+
+quiet sends 2 requests a second for {seconds} seconds (1,024 and 128 tokens on average). After a fifth of the time the
+flood sends all its requests at once. A good request has its first token within 2 s, and 99 of 100 gaps within 0.1 s.
+
+{flood}
+
+## The sweeper, and a quota
+
+{number} conversations of eight turns in 16,000 blocks; seven of ten are those of tenant a, two of b, one of c. Hits are
+tokens of prompts that were found.
+
+{sweeper}
+
+## Once for real
+
+`mini-vllm serve`, the bundled model on a CPU, 8 places: quiet asks 10 times for 16 tokens, one request after the other,
+while 32 clients of the flood ask for 100 tokens each. Counted are answers within one second.
+
+{served}
+
+{today}, {cores} cores. Again: `python benchmarks/bench_tenants.py --write`.
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="into results/tenants.md")
+    parts = {"flood": flood_rows, "sweeper": sweeper_rows, "served": served_rows}
+    parser.add_argument("--only", choices=parts)
+    arguments = parser.parse_args()
+    tables: dict[str, str] = {}
+    for name, rows in parts.items():
+        if arguments.only in (None, name):
+            found = []
+            for row in rows():
+                print(row, flush=True)
+                found.append(row)
+            tables[name] = "\n".join(found)
+    if arguments.write and arguments.only is None:
+        about = {"calibration": CALIBRATION, "budget": "1,024", "seconds": SECONDS, "number": NUM_CONVERSATIONS}
+        text = TEXT.format(**about, **tables, today=date.today(), cores=os.cpu_count())
+        RESULTS.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    for row in sweeper_rows(Path(sys.argv[1])):
-        print(row, flush=True)
+    main()

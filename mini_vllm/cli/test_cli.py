@@ -361,7 +361,7 @@ def test_a_keys_file_names_tenants_by_key_or_by_its_sha256(tmp_path: Path) -> No
 def test_what_is_no_keys_file_is_refused_without_telling_a_key(text: str, tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
     file.write_text(text)
-    output = run("serve", "--multi-tenant", str(file), status=1).output
+    output = run("serve", "--multi-tenant", str(file), status=2).output
     assert "keys.toml" in output.replace("\n", "")
     assert "SECRET" not in output
     assert "Traceback" not in output

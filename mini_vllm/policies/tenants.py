@@ -61,13 +61,15 @@ class TenantBlockPool(BlockPool):
 
     def trim(self, num_blocks: Counter[str]) -> None:
         """Forget so many blocks of each tenant, the coldest first, if no request holds them. They are taken next."""
-        for block in map(self.blocks.__getitem__, self.free_queue.block_ids()):
-            owner = self._owners[block.block_id]
-            if block.block_hash is not None and num_blocks[owner] > 0:
+        block = self.free_queue._head.next_free_block
+        while block is not None and any(num_blocks.values()):
+            following, owner = block.next_free_block, self._owners[block.block_id]
+            if block.block_hash is not None and num_blocks[owner]:
                 num_blocks[owner] -= 1
                 self.uncache_block(block)
                 self.free_queue.remove(block)
                 self.free_queue.prepend_n([block])
+            block = following
 
 
 @dataclass(eq=False, repr=False)
@@ -102,8 +104,7 @@ class TenantKVCacheManager(KVCacheManager):
             num_allowed = min(num_cached, num_left // (len(pool.num_cached) - i), quotas.get(tenant, num_cached))
             excess[tenant] = num_cached - num_allowed
             num_left -= num_allowed
-        if any(excess.values()):
-            pool.trim(excess)
+        pool.trim(excess)
 
     def _cache_blocks(self, request: Request, start: int, end: int) -> None:
         self.tenant_pool.tenant = tenant_of(request.cache_salt)
