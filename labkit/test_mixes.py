@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,9 +112,53 @@ def test_a_part_that_is_wrong_is_named(tmp_path: Path) -> None:
     red = [result for result in results if result.outcome == FAILED and result.concept.searches]
     assert "with the reference's in place of yours of 02.4 this is green" in red[0].message
     said = one_line(lab, results).splitlines()[1].strip()
-    assert said.startswith("yours in it: 02.4, 03.1, 03.13; the reference's, since not begun: 02.1, 02.3, 03.2, 03.3")
+    assert said.startswith("yours in it: 02.4, 03.1, 03.13; the reference's, since not begun: 02.1, 02.3, 03.3, 03.4")
     assert "; mine.py:1: invalid syntax: 02.2; " in said
     assert said.endswith("; not written yet: 03.5")
+
+
+def outline(lab_id: str) -> str:
+    return other_ways(find_lab(lab_id))["outline"].code
+
+
+@pytest.mark.parametrize("missing", [("03.5",), ("03.6",), ("03.5", "03.6")])
+def test_the_reference_has_the_finer_rules_of_labs_that_are_not_written(
+    tmp_path: Path, missing: tuple[str, ...]
+) -> None:
+    """The parts of 03.1 to 03.3 lack them, and are right all the same."""
+    for lab_id in {"03.1", "03.2", "03.3", "03.4", "03.5", "03.6"} - set(missing):
+        coarse = lab_id in ("03.1", "03.2", "03.3")
+        solve(tmp_path, find_lab(lab_id), outline(lab_id) if coarse else second_variant(find_lab(lab_id)))
+    lab = find_lab("03.13")
+    right, wrong = second_variant(lab), seeded_bugs(lab)["drops_by_the_beginning_of_a_name"].code
+    results = run_lab(lab, [solve(tmp_path, lab, right)])
+    assert [result.message for result in results if result.outcome != PASSED] == []
+    assert one_line(lab, results).endswith(f"not begun: {', '.join(('02.1', '02.2', '02.3', '02.4', *missing))}")
+    red = [result for result in run_lab(lab, [solve(tmp_path, lab, wrong)]) if result.message]
+    assert red
+    for result in red:
+        assert "reference's in place of yours of 03.13 this is green; not begun: 02.1, 02.2, 02.3, 0" in result.message
+
+
+@pytest.mark.parametrize(
+    ("lab_id", "old", "new"),
+    [
+        ("03.5", "max(self.running", "max(reversed(self.running)"),
+        ("03.6", "if threshold and len(self._requests) > 1:", "if False:"),
+    ],
+)
+def test_a_part_is_to_blame_also_where_an_earlier_lab_has_its_slots(
+    tmp_path: Path, lab_id: str, old: str, new: str
+) -> None:
+    for each in ("03.1", "03.3"):
+        solve(tmp_path, find_lab(each), outline(each))
+    text = source.render_solution(find_lab(lab_id))
+    assert old in text
+    solve(tmp_path, find_lab(lab_id), text.replace(old, new))
+    results = run_lab(find_lab("03.13"), [solve(tmp_path, find_lab("03.13"), second_variant(find_lab("03.13")))])
+    red = [result.message for result in results if result.message]
+    assert red
+    assert all(f"with the reference's in place of yours of {lab_id} this is green" in message for message in red)
 
 
 def test_the_learners_own_tests_run_on_the_learners_engine(tmp_path: Path) -> None:
@@ -141,19 +185,25 @@ def test_an_unwritten_scheduler_is_to_do(tmp_path: Path) -> None:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """`lab run` without torch, in a checkout where the labs that are named have a file and are done."""
-    copies = [replace(lab, folder=tmp_path / lab.folder.relative_to(ROOT)) for lab in labs() if lab.id[:2] == "03"]
-    monkeypatch.setattr(running, "phases", lambda: [Phase("03", "Test", tmp_path, tuple(copies))])
+    copies = [replace(lab, folder=tmp_path / lab.folder.relative_to(ROOT)) for lab in labs() if lab.id[:2] in "03 04"]
+    found = [Phase(n, "Test", tmp_path, tuple(lab for lab in copies if lab.id[:2] == n)) for n in ("03", "04")]
+    monkeypatch.setattr(running, "phases", lambda: found)
     monkeypatch.setattr(running, "labs", lambda: iter(copies))
     monkeypatch.setattr(running, "find_lab", lambda lab_id: next(lab for lab in copies if lab.id == lab_id))
     for module in ("engine.core_factory", "models.checkpoint"):
         monkeypatch.setattr(f"mini_vllm.{module}.find_spec", lambda package: None)
 
-    def call(done: dict[str, str], what: str = "03", prompt: str | None = None) -> str:
+    def call(
+        done: dict[str, str], what: str = "03", prompt: str | None = None, green: Mapping[str, str] | None = None
+    ) -> str:
         for lab in copies:
             if lab.id in done:
                 lab.mine.parent.mkdir(parents=True, exist_ok=True)
                 lab.mine.write_text(done[lab.id], encoding="utf-8")
-        monkeypatch.setattr(progress, "read", lambda: {lab_id: {"passed": 1, "total": 1} for lab_id in done})
+        known: dict[str, dict[str, object]] = {lab_id: {"passed": 1, "total": 1} for lab_id in done}
+        for lab_id, fingerprint in (green or {}).items():
+            known[lab_id]["green"] = fingerprint
+        monkeypatch.setattr(progress, "read", lambda: known)
         assert running.run(what, prompt, "phase") == 0
         return capsys.readouterr().out
 
@@ -188,6 +238,15 @@ def test_lab_run_says_of_vllm_only_what_was_exercised(run: Callable[..., str]) -
     assert "In the other 3 vLLM reads blocks that were never computed; yours reads none." in said
 
 
+def test_lab_run_names_what_has_changed_since_it_was_green(run: Callable[..., str], tmp_path: Path) -> None:
+    parts = solved("03.4", "03.9")
+    (tmp_path / "03.4").write_text(parts["03.4"], encoding="utf-8")
+    green = {"03.4": progress.fingerprint(tmp_path / "03.4"), "03.9": "that of another text"}
+    said = run(parts, prompt="Yes?", green=green)
+    assert "Changed since its last green run: 03.9. (`lab test 03.9` grades it.)" in said
+    assert "Changed" not in run(parts, prompt="Yes?")
+
+
 def test_lab_run_of_a_lab_takes_its_engine(run: Callable[..., str]) -> None:
     said = run(solved("03.1", "03.8"), "03.8", "What is it?")
     assert "Yours: 03.1, 03.8.\n" in said
@@ -196,6 +255,15 @@ def test_lab_run_of_a_lab_takes_its_engine(run: Callable[..., str]) -> None:
     assert "Nothing of yours is in it: this is the reference." in run({}, "03.11")
     with pytest.raises(LabkitError, match="There is no lab or phase '07'"):
         running.run("07", None, "phase")
+
+
+def test_lab_run_of_phase_04_forces_a_word_and_finds_a_call(run: Callable[..., str]) -> None:
+    said = run(solved("04.1", "04.2"), "04")
+    assert "Yours: 04.1, 04.2.\n" in said
+    assert "\n  KV block\n" in said
+    assert "</tool_call>' brings\n    {'name': " in said
+    said = run({"04.2": seeded_bugs(find_lab("04.2"))["tags_of_one_piece"].code}, "04")
+    assert "{'name': " not in said
 
 
 def test_hits_are_counted_where_an_outline_leaves_it_out() -> None:

@@ -125,9 +125,10 @@ class EngineLoop:
 
     def _state(self, deltas: list[Delta], stats: Any, plan: StepPlan | None) -> StepDone:
         scheduler = self.core.scheduler
-        usage = scheduler.kv_cache_manager.usage
+        usage, drafts = scheduler.kv_cache_manager.usage, getattr(scheduler, "speculation_stats", None)
         tenants = scheduler.usage_by_tenant() if isinstance(scheduler, TenantScheduler) else {}
-        return StepDone(deltas, stats, plan, len(scheduler.running), len(scheduler.waiting), usage, tenants)
+        num_running, num_waiting = len(scheduler.running), len(scheduler.waiting)
+        return StepDone(deltas, stats, plan, num_running, num_waiting, usage, drafts, tenants)
 
 
 def engine_main(options: Mapping[str, Any], commands: Connection, events: Connection) -> None:

@@ -46,28 +46,20 @@ class QuantileSketch:
         self.max = 0.0
         self._gamma = (1 + self.RELATIVE_ERROR) / (1 - self.RELATIVE_ERROR)
         self._per_log = 1 / math.log(self._gamma)
-        self._buckets: dict[float, int] = {}
+        self.buckets: dict[float, int] = {}  # how many values each has, by its index
 
     def add(self, value: float, times: int = 1) -> None:
         index = math.ceil(math.log(value) * self._per_log) if value > 1e-9 else -math.inf
-        self._buckets[index] = self._buckets.get(index, 0) + times
+        self.buckets[index] = self.buckets.get(index, 0) + times
         self.count += times
         self.total += value * times
         self.max = max(self.max, value)
 
-    def merge(self, other: "QuantileSketch") -> None:
-        """Count all that the other one has counted."""
-        for index, times in other._buckets.items():
-            self._buckets[index] = self._buckets.get(index, 0) + times
-        self.count += other.count
-        self.total += other.total
-        self.max = max(self.max, other.max)
-
     def quantile(self, q: float) -> float:
         """The value of nearest rank, q in (0, 1]; nan of nothing."""
         rank = math.ceil(q * self.count)
-        for index in sorted(self._buckets):
-            rank -= self._buckets[index]
+        for index in sorted(self.buckets):
+            rank -= self.buckets[index]
             if rank <= 0:
                 return float(2 * self._gamma**index / (self._gamma + 1))
         return math.nan
@@ -152,6 +144,7 @@ class Metrics:
         self.timeline = Timeline()  # of the first replica
         self.num_refused = self.num_finished = self.num_good = self.num_good_by_tpot = 0
         self.num_steps = self.num_scheduled_tokens = self.num_preemptions = self.num_copied_blocks = 0
+        self.num_accepted_tokens = 0  # drafts that were right: tokens that came along with another
         self.busy = self.used = self.peak = self.end = 0.0
 
     def add_step(self, seconds: float, usage: float, work: tuple[int, ...], num_preemptions: int) -> None:
@@ -164,7 +157,7 @@ class Metrics:
         self.peak = max(self.peak, usage)
 
     def add_tokens(self, requests: Iterable[SimRequest], before: float, now: float) -> None:
-        """Each of the requests got a token now; most of them got their last one at `before`, and are counted as one."""
+        """Each of the requests got tokens now; most of them got their last ones at `before`, and are counted as one."""
         num_regular = 0
         for request in requests:
             last = request.last_token_time
@@ -209,7 +202,8 @@ class Metrics:
 
     def report(self, prefix_queries: int, prefix_hits: int) -> dict[str, Any]:
         """Everything in seconds, tokens, blocks and shares; latencies as {"mean", "p50", "p90", "p99"}."""
-        end, num_output_tokens = self.end or math.inf, self.ttft.count + self.itl.count
+        end = self.end or math.inf
+        num_output_tokens = self.ttft.count + self.itl.count + self.num_accepted_tokens
         return {
             "requests": self.num_finished,
             "refused": self.num_refused,

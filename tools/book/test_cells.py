@@ -22,6 +22,7 @@ import pytest
 from labkit import source
 from labkit.catalog import find_lab, labs
 from labkit.runner import read_tests
+from tools.book.excerpts import cut
 from tools.book.test_site import TO_DARK
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -284,6 +285,48 @@ def test_a_lab_is_red_with_the_stub_and_green_with_the_reference(page: Any, site
     assert "Python cannot read the file" in lab.output.inner_text()
 
 
+def test_a_test_that_does_not_come_back_is_ended_and_named(page: Any, site: str) -> None:
+    page.goto(f"{site}/lab.html")
+    lab, solution = bench(page), source.render_solution(find_lab("02.1"))
+    head = "    def popleft(self) -> KVCacheBlock:\n"
+    assert head in solution
+    write(page, lab, solution.replace(head, f"{head}        while True:\n            pass\n"))
+    run(page, lab, "green")
+    assert re.fullmatch(r"test_\w+(\[\w+\])?", lab.output.locator(".lab-first").inner_text())
+    assert "it did not within the time" in lab.output.locator(".lab-why pre").inner_text()
+    assert lab.output.locator("li.lab-passed").count() > 0, "what came before it is graded"
+    write(page, lab, "while True:\n    pass\n")
+    run(page, lab, "0 of 1 green")
+    assert "does not come to its end" in lab.output.inner_text()
+    write(page, lab, solution)
+    run(page, lab)
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_the_first_red_test_is_seen_beside_the_editor(page: Any, site: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    page.goto(f"{site}/lab.html")
+    lab, solution = bench(page), source.render_solution(find_lab("02.1"))
+    write(page, lab, solution.replace("self.num_free_blocks += ", "self.num_free_blocks -= "))
+    run(page, lab, "green")
+    places = [place.bounding_box() for place in (lab.root.locator(".cm-editor"), lab.output.locator(".lab-why"))]
+    top, bottom = places[0]["y"] + places[0]["height"], places[1]["y"] + places[1]["height"]
+    assert top > 844 / 4, "the end of the editor"
+    assert bottom <= 845
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_what_a_message_names_is_a_link(page: Any, site: str) -> None:
+    page.goto(f"{site}/lab.html")
+    lab, solution = bench(page), source.render_solution(find_lab("02.1"))
+    write(page, lab, solution.replace("self.num_free_blocks += ", "self.num_free_blocks -= "))
+    run(page, lab, "green")
+    section = lab.output.get_by_role("link", name="docs/phase-02-kv-manager/guide.md#the-free-queue")
+    assert section.get_attribute("href") == f"{site}/phase-02-kv-manager/guide.html#the-free-queue"
+    lab.output.get_by_role("button", name="lab hint 02.1").click()
+    assert page.locator(".lab-hint").count() == 1
+
+
 def test_a_debugging_lab_shows_its_evidence(page: Any, site: str) -> None:
     page.goto(f"{site}/debug.html")
     bench(page)
@@ -439,8 +482,8 @@ console.log(JSON.stringify({ answers, held }));
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
 def test_calculators_agree_with_the_engine() -> None:
     torch, device = pytest.importorskip("torch"), pytest.importorskip("mini_vllm.worker.device")
+    from labkit.waste import PagedMemory
     from mini_vllm.config import EngineConfig
-    from mini_vllm.observe.waste import PagedMemory
     from mini_vllm.step import LayerKVSpec
 
     node = ["node", "--input-type=module", "-e", ARITHMETIC]
@@ -463,6 +506,46 @@ def test_calculators_agree_with_the_engine() -> None:
         lengths = range(1, 16 * 7 + 1)  # each rest of a division by the block size equally often
         assert all(paged.allocate(length, length) for length in lengths)
         assert sum(paged.num_held(length) for length in lengths) / len(lengths) == held
+
+
+STEPS = """
+import * as c from "./tools/book/web/src/steppers.js";
+const { scores, values } = JSON.parse(process.argv[1]);
+const program = (number) => c.writeKV(number, c.EXAMPLE);
+const softmax = c.onlineSoftmax(scores, values).map((each) => [each.m, each.l, each.o]);
+console.log(JSON.stringify({ softmax, programs: [0, 1, 2].map(program), example: c.EXAMPLE }));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+def test_what_is_walked_through_is_what_the_engine_does() -> None:
+    torch = pytest.importorskip("torch")
+    from mini_vllm.attention.reference import OnlineSoftmax, ReferenceBackend
+
+    scores, values = [1000.0, 1001.5, 998.0, 1001.5, 1004.0], [7.0, 14.0, 21.0, 28.0, -5.0]
+    asked = json.dumps({"scores": scores, "values": values})
+    node = ["node", "--input-type=module", "-e", STEPS, asked]
+    said = json.loads(subprocess.run(node, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    ours = OnlineSoftmax(1, 1, 1, torch.device("cpu"))
+    for score, value, walked in zip(scores, values, said["softmax"], strict=True):
+        ours.add(torch.tensor([[[score]]]), torch.tensor([[[value]]]))
+        state = [ours.maximum.item(), ours.normaliser.item(), ours.weighted_sum.item()]
+        assert walked == pytest.approx(state, rel=1e-5)
+
+    example = said["example"]
+    rows = torch.arange(float(example["row"] * len(example["slots"]))).reshape(-1, 2, example["row"] // 2)
+    caches = torch.full((2, 2, 4, 2, example["row"] // 2), -1.0)
+    written = caches.clone()
+    step: Any = SimpleNamespace(slot_mapping=torch.tensor(example["slots"]), block_size=caches.shape[2])
+    ReferenceBackend().write_kv(rows, rows, written[0], written[1], step)
+    for walked in said["programs"]:
+        for cache, (load, store) in zip(caches.flatten(1), (("key", "key"), ("value", "value")), strict=True):
+            if walked["if slot"]:
+                cache[walked[f"tl.store({store}_cache"]] = rows.flatten()[walked[f"{load} ="]]
+    assert torch.equal(caches, written)
+    lines = [line.strip() for line in cut("mini_vllm/attention/write_kv.py", "write_kv_kernel:body").splitlines()]
+    beginnings = [*said["programs"][0]]
+    assert [line[: len(beginning)] for line, beginning in zip(lines, beginnings, strict=True)] == beginnings
 
 
 @pytest.mark.parametrize("name", ["cells", "lab", "calculators"])
