@@ -4,7 +4,7 @@ A request's cache_salt begins with the name of its tenant, so no tenant finds wh
 keep one tenant from taking what another one needs:
 
     admission   the tenant that was served least is next, and one that holds more gives way to it
-    budget      the tenants with prompts to compute have equal shares of it, and none more than half beside another one
+    budget      tenants with prompts to compute have equal shares of it, and beside another tenant half at most
     victims     when blocks run out, the tenant that holds most gives way
     sweeper     before each step, cold cached blocks above the quotas and a watermark are forgotten
 
@@ -118,6 +118,7 @@ class TenantQueue:
     def __init__(self) -> None:
         self.lines: defaultdict[str, deque[Request]] = defaultdict(deque)
         self.served: Counter[str] = Counter()  # by tenant that has unfinished requests: blocks times steps
+        self.shares: dict[str, int] = {}  # by the same: tokens of the step that are left to it
 
     def append(self, request: Request) -> None:
         self.lines[tenant_of(request.cache_salt)].append(request)
@@ -165,7 +166,6 @@ class TenantScheduler(Scheduler):
             raise InvalidParameterError("tenants have an order of their own: policy must be 'fcfs', got 'priority'")
         self.waiting: TenantQueue = TenantQueue()  # type: ignore[assignment]
         self._preempted: Sequence[str] = ()  # in this step
-        self._shares: dict[str, int] = {}  # by tenant: tokens of this step that are left to it
 
     def usage_by_tenant(self) -> dict[str, tuple[int, int, int]]:
         """Of each tenant: requests that wait, blocks that its running ones hold, and blocks that are cached."""
@@ -183,14 +183,15 @@ class TenantScheduler(Scheduler):
         self.waiting.charge(self._count_held_blocks())
         if isinstance(self.kv_cache_manager, TenantKVCacheManager):
             self.kv_cache_manager.sweep()
-        self._shares = self._share_out()
+        self.waiting.shares = self._share_out()
         return super().schedule()
 
     def _share_out(self) -> dict[str, int]:
-        """What each tenant may compute of the budget. Without chunked prefill, and alone, it may have all of it.
+        """How many tokens of the step each tenant may compute.
 
-        What a tenant leaves of its share no other one gets. A chunk makes the step longer for all who are in it, so
-        the budget bounds the ITL; beside another tenant, half of it has to be bound enough.
+        The tenants with prompts to compute have equal shares, and none has more than half of the budget beside another
+        one. What a tenant does not use is used by none: a longer chunk would make the step longer for all requests. A
+        tenant that is alone has the budget, and so has each one if prompts are not cut.
         """
         behind = [request for request in self.running if request.num_tokens - request.num_computed_tokens > 1]
         with_prompts = {*self.waiting.lines, *(tenant_of(request.cache_salt) for request in behind)}
@@ -199,12 +200,12 @@ class TenantScheduler(Scheduler):
         return dict.fromkeys(self.waiting.served, max(share, 1))
 
     def _chunk_size(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        """As in V1, and taken from the share of the tenant. A decode goes on when nothing is left of it."""
-        tenant = tenant_of(request.cache_salt)
+        """At most what is left of the tenant's share, which it is taken from; at least one token for a running request."""
+        tenant, shares = tenant_of(request.cache_salt), self.waiting.shares
         if self.enable_chunked_prefill:
-            token_budget = min(token_budget, max(self._shares[tenant], 1))
+            token_budget = min(token_budget, max(shares[tenant], 1))
         n = super()._chunk_size(request, num_computed_tokens, token_budget)
-        self._shares[tenant] -= n
+        shares[tenant] -= n
         return n
 
     def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
@@ -220,10 +221,10 @@ class TenantScheduler(Scheduler):
         super()._schedule_waiting(output, token_budget)
 
     def _next_waiting(self) -> Request | None:
-        """The first of the least served tenant that has something left of its share, unless it has just given way."""
-        lines, served = self.waiting.lines, self.waiting.served
-        tenants = [tenant for tenant, line in lines.items() if line and self._shares[tenant] > 0]
-        request = lines[min(tenants, key=served.__getitem__)][0] if tenants else None
+        """The first request of the least served tenant with a share that is left, unless it has given way in this step."""
+        queue = self.waiting
+        tenants = [tenant for tenant, line in queue.lines.items() if line and queue.shares[tenant] > 0]
+        request = queue.lines[min(tenants, key=queue.served.__getitem__)][0] if tenants else None
         return None if request is None or request.request_id in self._preempted else request
 
     def _may_displace(self, request: Request, token_budget: int) -> bool:
