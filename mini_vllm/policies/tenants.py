@@ -200,7 +200,7 @@ class TenantScheduler(Scheduler):
         return dict.fromkeys(self.waiting.served, max(share, 1))
 
     def _chunk_size(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        """At most what is left of the tenant's share, which it is taken from; at least one token for a running request."""
+        """At most what is left of the tenant's share, from which it is taken. A decode goes on in any case."""
         tenant, shares = tenant_of(request.cache_salt), self.waiting.shares
         if self.enable_chunked_prefill:
             token_budget = min(token_budget, max(shares[tenant], 1))
@@ -221,7 +221,7 @@ class TenantScheduler(Scheduler):
         super()._schedule_waiting(output, token_budget)
 
     def _next_waiting(self) -> Request | None:
-        """The first request of the least served tenant with a share that is left, unless it has given way in this step."""
+        """The first of the least served tenant whose share is not used up, unless it has given way in this step."""
         queue = self.waiting
         tenants = [tenant for tenant, line in queue.lines.items() if line and queue.shares[tenant] > 0]
         request = queue.lines[min(tenants, key=queue.served.__getitem__)][0] if tenants else None
