@@ -68,14 +68,11 @@ def options_of(cls: type) -> dict[str, Field[Any]]:
 
 def check_option(option: Field[Any], value: object) -> None:
     """Raise InvalidParameterError for a value that is not of the field's type. None will do where it is the default."""
-    kinds = [get_origin(kind) or kind for kind in _members(option.type)]
+    members = get_args(option.type) if isinstance(option.type, UnionType) else (option.type,)
+    kinds = [get_origin(kind) or kind for kind in members]
     if (value, option.default) != (None, None) and not any(_is_a(value, kind) for kind in kinds):
         names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
         raise InvalidParameterError(f"{option.name} must be {names}, got {shown(value)}")
-
-
-def _members(annotation: Any) -> tuple[Any, ...]:
-    return get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
 
 
 def _is_a(value: object, kind: type) -> bool:

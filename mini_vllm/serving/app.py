@@ -18,6 +18,7 @@ from hashlib import sha256
 from typing import Any
 
 import orjson
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -41,7 +42,6 @@ from mini_vllm.policies.tenants import salt_of
 from mini_vllm.serving import live
 from mini_vllm.serving.answers import Answer, ChatAnswer, CompletionAnswer, event
 from mini_vllm.serving.async_engine import AsyncEngine, QueueFullError, QueueTimeoutError, RequestTimeoutError
-from mini_vllm.serving.metrics import CONTENT_TYPE_LATEST
 from mini_vllm.serving.openapi import openapi_document
 from mini_vllm.serving.protocol import (
     MAX_PROMPTS,

@@ -21,7 +21,7 @@ import torch
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core_factory import CoreFactory
 from mini_vllm.engine.recovery import RecoveringCore
-from mini_vllm.errors import GrammarError, MiniVllmError, shown
+from mini_vllm.errors import GrammarError, MiniVllmError, RequestFailedError, shown
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsListener
 from mini_vllm.observe.step_plan import StepPlan
@@ -108,11 +108,9 @@ class EngineLoop:
         try:
             self.core.add(command.requests())
         except MiniVllmError as error:
-            is_grammar_error = isinstance(error, GrammarError)
-            return [
-                Delta(name, [], "error", 0, str(error), is_grammar_error, None, self.clock(), None, 0)
-                for name in command.request_ids
-            ]
+            failed = error if isinstance(error, GrammarError) else RequestFailedError(str(error))
+            refused = TokenDelta("", [], "error", error=failed, time=self.clock())
+            return [Delta.of(refused._replace(request_id=name)) for name in command.request_ids]
         return []
 
     def _to_delta(self, delta: TokenDelta) -> Delta:

@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily
 
 from mini_vllm.observe.step_plan import BUCKETS
 from mini_vllm.serving.messages import Delta, StepDone
 from mini_vllm.spec_decode.scheduler import SpeculationStats
-
-__all__ = ["CONTENT_TYPE_LATEST", "ServerMetrics"]
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 HISTOGRAMS = {
