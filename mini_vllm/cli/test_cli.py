@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from mini_vllm.cli import app
+from mini_vllm.cli.commands import app
 from mini_vllm.cli.keys_file import read_keys_file
 from mini_vllm.observe import timeline
 from mini_vllm.observe.trace import run_trace
@@ -55,9 +55,7 @@ def run(*arguments: str, status: int = 0, **options: Any) -> Any:
 
 
 def test_help_needs_no_torch() -> None:
-    code = (
-        "import sys; from mini_vllm.cli import app; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
-    )
+    code = "import sys, mini_vllm.cli.commands; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -174,7 +172,7 @@ def test_chat_goes_on_after_a_conversation_that_is_too_long() -> None:
 
 
 def test_ctrl_c_ends_the_answer_not_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mini_vllm.engine import LLMEngine
+    from mini_vllm.engine.llm_engine import LLMEngine
 
     steps, step = [0], LLMEngine.step
 
