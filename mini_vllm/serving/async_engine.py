@@ -184,11 +184,6 @@ class AsyncEngine:
             )
         return tenant
 
-    @property
-    def num_waiting(self) -> int:
-        """Choices without a token."""
-        return sum(num_choices for _, num_choices in self._waiting.values())
-
     def _seconds_to_wait(self, num_waiting: int) -> int:
         """How long the queue takes at the rate of late."""
         if len(self._first_tokens) < 2:
@@ -212,11 +207,6 @@ class AsyncEngine:
         for request_id in list(self._streams):
             if child_ids := self.output_processor.abort(request_id):
                 self._send(Finish(child_ids, "abort"))
-
-    @property
-    def request_ids(self) -> list[str]:
-        """Of the requests in flight."""
-        return list(self._streams)
 
     # --- events ---------------------------------------------------------------------------------------------------
 
