@@ -2,7 +2,7 @@
 """Tenants: what a flood leaves of another tenant's goodput, and what quotas and the sweeper cost in hits.
 
     python benchmarks/bench_tenants.py                    about three minutes
-    python benchmarks/bench_tenants.py --only sweeper     or flood, or served
+    python benchmarks/bench_tenants.py --only sweeper     or flood, budget, served
     python benchmarks/bench_tenants.py --write            and into results/tenants.md
 
 The step times are the bundled ones derived from an H100's data sheet for Llama-3.1-8B, so all but the last table is the
@@ -28,7 +28,8 @@ from openai import AsyncOpenAI
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from mini_vllm.cli.simulate import engine_config, load_calibration
-from mini_vllm.policies.tenants import salt_of
+from mini_vllm.policies import SCHEDULERS
+from mini_vllm.policies.tenants import TenantScheduler, salt_of
 from mini_vllm.simulator.metrics import SLO, Metrics, RequestRecord
 from mini_vllm.simulator.replica import Replica
 from mini_vllm.simulator.sim_request import SimRequest
@@ -104,6 +105,28 @@ def flood_rows(rate: float = 2.0) -> Iterator[str]:
             ttft = sorted(record.ttft for record in found)
             share = f"{num_good(found)} of {alone} ({num_good(found) / alone:.0%})"
             yield f"| {name} | {scheduler} | {share} | {ttft[len(ttft) // 2]:.2f} | {ttft[-1]:.2f} |"
+
+
+class WithoutShares(TenantScheduler):
+    """As tenants, but one of them may have all of a step's budget."""
+
+    def _share_out(self) -> dict[str, int]:
+        return dict.fromkeys(self.waiting.served, self.max_num_batched_tokens)
+
+
+SCHEDULERS["without shares"] = WithoutShares
+
+
+def budget_rows(name: str = "prompts of 100,000", rate: float = 2.0) -> Iterator[str]:
+    yield "| tokens a step | scheduler | good requests of the other tenant | first token too late | gaps too long |"
+    yield "|---:|---|---:|---:|---:|"
+    for budget in (512, 1024, 2048):
+        for scheduler in ("without shares", "tenants"):
+            arrivals = merge(quiet(rate), flood(name), key=lambda each: each.time)
+            found = run(arrivals, scheduler=scheduler, max_num_batched_tokens=budget)[0]["quiet"]
+            late = sum(record.ttft > LIMITS.ttft for record in found)
+            slow = sum((record.tail_itl or 0.0) > LIMITS.itl for record in found)
+            yield f"| {budget:,} | {scheduler} | {num_good(found)} of {len(found)} | {late} | {slow} |"
 
 
 # --- the sweeper ------------------------------------------------------------------------------------------------------
@@ -211,7 +234,8 @@ async def measure(options: Sequence[str]) -> tuple[int, int]:
 
 TEXT = """# Tenants
 
-Simulated with the step times of {calibration}, {budget} tokens a step; the same on every machine.
+Simulated with the step times of {calibration}, 1,024 tokens a step where no other number stands; the same on every
+machine.
 
 ## A flood
 
@@ -219,6 +243,12 @@ quiet sends 2 requests a second for {seconds} seconds (1,024 and 128 tokens on a
 flood sends all its requests at once. A good request has its first token within 2 s, and 99 of 100 gaps within 0.1 s.
 
 {flood}
+
+## The flood of prompts of 100,000 tokens, and the budget
+
+Without shares one tenant may have all of the budget that the decodes leave.
+
+{budget}
 
 ## The sweeper, and a quota
 
@@ -241,7 +271,7 @@ while 32 clients of the flood ask for 100 tokens each. Counted are answers withi
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="into results/tenants.md")
-    parts = {"flood": flood_rows, "sweeper": sweeper_rows, "served": served_rows}
+    parts = {"flood": flood_rows, "budget": budget_rows, "sweeper": sweeper_rows, "served": served_rows}
     parser.add_argument("--only", choices=parts)
     arguments = parser.parse_args()
     tables: dict[str, str] = {}
@@ -253,7 +283,7 @@ def main() -> None:
                 found.append(row)
             tables[name] = "\n".join(found)
     if arguments.write and arguments.only is None:
-        about = {"calibration": CALIBRATION, "budget": "1,024", "seconds": SECONDS, "number": NUM_CONVERSATIONS}
+        about = {"calibration": CALIBRATION, "seconds": SECONDS, "number": NUM_CONVERSATIONS}
         text = TEXT.format(**about, **tables, today=date.today(), cores=os.cpu_count())
         RESULTS.write_text(text, encoding="utf-8")
 
