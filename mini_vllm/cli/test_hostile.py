@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from mini_vllm.cli import app
+from mini_vllm.cli.commands import app
 from mini_vllm.cli.exits import exit_status, legible
 from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError, shown
 from mini_vllm.observe.files import printable, read_lines, read_text, write_file

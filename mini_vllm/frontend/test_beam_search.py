@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from mini_vllm import LLM, SamplingParams
-from mini_vllm.engine import RecoveringCore
+from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import GroupTooLargeError, InvalidParameterError, UnknownParameterError
 from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
 from mini_vllm.models.checkpoint import resolve_model

@@ -22,7 +22,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from mini_vllm import policies
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine import LLMEngine, RecoveringCore
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import InvalidParameterError, UnknownParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import describe_config, run_trace

@@ -24,8 +24,8 @@ import pytest
 
 from mini_vllm import SamplingParams
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine import RecoveringCore
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.engine.test_recovery import ShadowExecutor, assert_idle
 from mini_vllm.errors import DuplicateRequestError, GroupTooLargeError, RequestFailedError
 from mini_vllm.frontend.input_processor import make_child_ids

@@ -153,21 +153,20 @@ class CompletionAnswer(Answer):
 
     def _part(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
         index = prompt * (self._asked.n or 1) + choice.index
-        token_ids, logprobs, text = list(choice.token_ids), list(choice.logprobs or ()), choice.text
+        entries: list[dict[int, Logprob] | None] = [*(choice.logprobs or ())]
+        token_ids, text = choice.token_ids, choice.text
         if self._is_silent:
-            token_ids, logprobs, text = [], [], ""
-        ids, known = token_ids, [*logprobs]
+            token_ids, entries, text = [], [], ""
         is_first = index not in self._offsets
         offset = self._offsets.setdefault(index, TextOffset())
-        entries: list[dict[int, Logprob] | None] = list(known)
         if is_first and self._asked.echo:
-            ids = [*output.prompt_token_ids, *token_ids]
+            token_ids = [*output.prompt_token_ids, *token_ids]
             text = (output.prompt or self._names.text_of(output.prompt_token_ids)) + text
-            entries = [*(output.prompt_logprobs or [None] * len(output.prompt_token_ids)), *known]
+            entries = [*(output.prompt_logprobs or [None] * len(output.prompt_token_ids)), *entries]
         return {
             "index": index,
             "text": text,
-            "logprobs": None if self._asked.logprobs is None else self._logprobs(ids, entries, offset),
+            "logprobs": None if self._asked.logprobs is None else self._logprobs(token_ids, entries, offset),
             "finish_reason": choice.finish_reason,
         }
 

@@ -17,9 +17,10 @@ import torch.nn.functional as F
 
 from mini_vllm.attention import Rotation, apply_rotary
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine import LLMEngine
-from mini_vllm.models import DecoderModel, load_model
+from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.models.checkpoint import load_hf_config
+from mini_vllm.models.decoder import DecoderModel
+from mini_vllm.models.registry import load_model
 from mini_vllm.params import SamplingParams
 from mini_vllm.step import SamplingRow
 from mini_vllm.worker.sampler import Sampler

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from mini_vllm import LLM, SamplingParams
-from mini_vllm.engine import RecoveringCore
+from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.engine.test_recovery import assert_idle
 from mini_vllm.frontend.output_processor import CompletionOutput
 from mini_vllm.test_core_properties import a_sixth

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine import LLMEngine, RecoveringCore
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import DuplicateRequestError, GroupTooLargeError, InvalidParameterError, PromptTooLongError
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
