@@ -147,7 +147,7 @@ def check_messages(messages: object) -> list[dict[str, Any]]:
 
 def _for_template(call: Any) -> Any:
     """A call, its arguments as an object: OpenAI's messages have them as text, and templates write JSON of them."""
-    with suppress(TypeError, KeyError, AttributeError, ValueError):
+    with suppress(TypeError, KeyError, AttributeError, ValueError, RecursionError):
         arguments = json.loads(call["function"]["arguments"] or "{}")
         return {**call, "function": {**call["function"], "arguments": arguments}}
     return call

@@ -94,7 +94,7 @@ class GrammarGate:
             add(argument)
         except BaseException:
             for request_id in started:
-                del self._compiling[request_id]
+                self._forget(request_id)
             raise
 
     def finish_request(self, request_id: str, reason: str) -> Request | None:
@@ -103,7 +103,8 @@ class GrammarGate:
         return found
 
     def _forget(self, request_id: str) -> None:
-        self._compiling.pop(request_id, None)
+        if (future := self._compiling.pop(request_id, None)) is not None:
+            future.cancel()
         self._grammars.pop(request_id, None)
 
     # --- waiting for the grammar ----------------------------------------------------------------------------------
