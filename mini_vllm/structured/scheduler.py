@@ -209,9 +209,9 @@ class GrammarGate:
             token_ids = sampled_token_ids.get(request.request_id, ())
             if len(token_ids) > 1:
                 token_ids = until_its_end(request, token_ids)
-            if grammar is not None and not all(map(grammar.accept, token_ids)):
+            if grammar is not None and (n := sum(1 for _ in takewhile(grammar.accept, token_ids))) < len(token_ids):
                 rejected.append(request)
-                request.max_tokens = len(request.output_token_ids) + len(token_ids)  # it ends in its place of the step
+                request.max_tokens = len(request.output_token_ids) + n + 1  # it ends in its place of the step
         finished: list[Request] = self._behind["update_from_output"](output, sampled_token_ids)
         for request in rejected:
             request.status = RequestStatus.FINISHED_ERROR
