@@ -122,7 +122,7 @@ class Client:
         async def trace(event: str, about: Mapping[str, Any]) -> None:
             events.add(event)
 
-        request = {"headers": self._headers, "content": body, "extensions": {"trace": trace}}
+        request: dict[str, Any] = {"headers": self._headers, "content": body, "extensions": {"trace": trace}}
         while True:
             pieces = bytearray()
             try:
