@@ -82,9 +82,11 @@ class AssistantParser:
         self._is_behind_tag = False  # where space is no text
         self._reasoning: list[str] = []  # what is new
         self._parser: HermesParser | PlainText
-        self._parser = PlainText() if form.calls == "none" else JsonCallParser(form)
-        if form.calls == "hermes":
-            self._parser = HermesParser(form.is_parallel)
+        if form.calls == "none":
+            self._parser = PlainText()
+        else:
+            self._parser = HermesParser() if form.calls == "hermes" else JsonCallParser(form)
+            self._parser.is_parallel = form.is_parallel
         self.is_text = form.calls == "none" and self._state is None  # all of it
         self.num_calls = 0
 
@@ -155,8 +157,9 @@ class HermesParser:
     OpenAI's shape; one that is malformed is text. Source: hermes_tool_parser.py in vllm/tool_parsers.
     """
 
-    def __init__(self, is_parallel: bool = True) -> None:
-        self._is_parallel = is_parallel
+    is_parallel = True  # False where the request wants one call: what comes after it is text
+
+    def __init__(self) -> None:
         self._state: Callable[[str], None] = self._text  # takes a character
         self._begin = CALL
         self._held = ""  # perhaps the beginning of a tag
@@ -233,7 +236,7 @@ class HermesParser:
 
     def _is_call(self) -> bool:
         """Whether the object, which is whole, is one."""
-        return (self._is_parallel or not self._num_calls) and self._object.as_call()[0] != ""
+        return (self.is_parallel or not self._num_calls) and self._object.as_call()[0] != ""
 
     def _close(self, character: str) -> None:
         """Between a whole call and its end tag."""
@@ -270,7 +273,7 @@ class JsonCallParser(HermesParser):
     """Parses calls that no end tag closes: llama3_json, and json, which a grammar has forced."""
 
     def __init__(self, form: AssistantForm) -> None:
-        super().__init__(form.is_parallel)
+        super().__init__()
         self._begin, self._state = PYTHON_TAG, self._wait
         self._names, self._is_forced = form.names, form.calls == "json"
         self._arguments: list[str] = []  # of the call that is being read: what is new
