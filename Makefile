@@ -50,7 +50,7 @@ $(STAMP): pyproject.toml constraints.txt $(KNOWN) | $(BIN)/pip
 	@$(PIP) -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
 	@echo "Installing mini_vllm and its tools into .venv ..."
 	@$(PINNED) $(PIP) $(OFFLINE) -c constraints.txt -e '.[engine,serve,labs,dev]'
-	@$(BIN)/python -m compileall -q -q -j 0 -x '/tests?/' .venv/lib || true # on all cores; pip uses one
+	@$(BIN)/python -m compileall -q -q -j 0 -x '/(tests?|transformers/models|babel|fontTools|sympy|testing|_inductor)/' .venv/lib || true # on all cores; pip uses one
 	@touch $@
 
 # The demo needs neither PyTorch nor the tools: where they are not installed, the bundled model runs in NumPy.

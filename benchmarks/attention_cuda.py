@@ -33,7 +33,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from mini_vllm.attention import AttentionBackend, AttentionMetadata, AttentionSpec, PackedRequest, get_backend
 
 MEMORY_SHARE = 0.4  # of what is free, for K and V; the peers hold them once or twice more
-FLEX_SECONDS = 120.0  # flex_attention compiles anew for every shape
+FLEX_SECONDS = 120.0  # flex_attention compiles again for every shape
 SDPA, GATHERED, FLEX = "SDPA", "SDPA + gather", "flex"
 WRONG = -1.0
 

@@ -1,7 +1,7 @@
 """What a verdict depends on, found by running: the files of the project that a process read, and the folders it listed.
 
 A verdict (a lab is proven, a file of tests is green) need not be found again while the hash of its inputs is the same.
-Nobody lists the inputs by hand: an audit hook hears every file that is opened and every folder that is listed
+The inputs are not listed by hand: an audit hook hears every file that is opened and every folder that is listed
 (docs.python.org/3/library/audit_events.html), and sys.modules has what was imported before. What another process reads
 is not heard, so a verdict that starts one depends on the packages without their tests, and on what its command names.
 A compiler of C reads C alone.

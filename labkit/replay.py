@@ -7,7 +7,7 @@ watches each replay for stale reads. Labs, tests and tools use this module.
 """
 
 import json
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -262,8 +262,6 @@ class ReplayRecorder(TraceRecorder):
 
     def after_schedule(self, output: SchedulerOutput, plan: KVPlan, step: int | None = None, **extra: Any) -> Record:
         self.stale_read = self.shadow.stale_read(self.scheduler.kv_cache_manager, output)
-        if output.drafts:
-            extra["spec"] = output.drafts
         if output.masks:
             rows = list(output.masks.values())
             num_rows = len(rows) * (1 + getattr(self.scheduler, "num_speculative_tokens", 0))
@@ -365,10 +363,10 @@ class ReplayRun(ScenarioRun):
             request.sampling_params = replace(request.sampling_params, structured=structured)
         return request
 
-    def _sample(self, request: Request) -> list[int]:
+    def _sample(self, request: Request, drafts: Sequence[int]) -> list[int]:
         """The recorded tokens, where tokens are recorded: they are an input."""
         token_ids = self._inputs.get(self.step, {}).get("sampled", {}).get(request.request_id)
-        return token_ids or super()._sample(request)
+        return token_ids or super()._sample(request, drafts)
 
 
 def replay(trace: Record, **classes: Unpack[Classes]) -> str | None:

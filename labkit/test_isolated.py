@@ -253,6 +253,14 @@ CASES = {
         is_right=True,
     ),
 }
+AT_NIGHT = {  # each has a neighbour above that is tried by day
+    *("os_exit_of_a_right_answer", "atexit", "keyboard_interrupt", "keyboard_interrupt_at_import", "generator_exit"),
+    *("segfault_at_import", "abort", "text_that_steers", "loop_at_import_that_swallows", "sleep_at_import"),
+    *("a_thread_that_works", "deep_recursion", "no_debugger", "prints_without_end", "patched_json"),
+    *("patched_contextlib", "patched_builtin", "patched_engine_in_a_call", "frames_of_an_error"),
+    *("signals_by_a_thread", "own_signals", "deleted_files", "borrowed_by_an_alias", "many_signs", "a_null"),
+    *("closes_its_output", "writes_a_file_of_its_own"),
+}
 FILES = {  # what may stand where mine.py is expected: how it is made, and what is said
     "folder": (lambda file: file.mkdir(), "is a folder, not a file"),
     "latin_1": (lambda file: file.write_bytes("x = 'é'".encode("latin-1")), "A file of Python is UTF-8 text"),
@@ -315,9 +323,10 @@ def graded_here(file: Path) -> dict[str, Any]:
 
 
 def mark_of(name: str) -> list[pytest.MarkDecorator]:
-    """Of the files that end with the same message, the first is tried by day and the others at night."""
+    """Of the files that are alike, or end with the same message, the first is tried by day and the others at night."""
     case, same = CASES[name], [other for other, case in CASES.items() if case.says and case.says == CASES[name].says]
-    return [] if case.is_quick else [pytest.mark.nightly if name in same[1:] else pytest.mark.slow]
+    is_for_the_night = name in same[1:] or name in AT_NIGHT
+    return [] if case.is_quick else [pytest.mark.nightly if is_for_the_night else pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=mark_of(name)) for name in CASES])
@@ -330,8 +339,13 @@ def test_a_hostile_file_is_graded(name: str, tmp_path: Path) -> None:
     assert re.search(case.says, said), said[:2000]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ("folder", "pipe", "nul") else pytest.mark.nightly)
+        for name in FILES
+    ],
+)
 def test_what_is_no_file_is_graded(name: str, tmp_path: Path) -> None:
     make, says = FILES[name]
     make(hand_in(tmp_path))

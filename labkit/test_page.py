@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from labkit import behaviour, cli, commands, page, source
+from labkit import behaviour, cli, commands, page, source, web
 from labkit.catalog import ROOT, Lab, LabkitError, find_lab
 from labkit.graft import Part
 from labkit.implementations import part_of
@@ -135,3 +135,31 @@ def test_a_lab_is_graded_on_a_text_that_is_in_no_file() -> None:
     assert "ids = [1 / 0]" in red["message"]
     assert "Python cannot read the file" in call("grade", lab.id, "def (")[0]["message"]
     assert (lab.mine.exists() and lab.mine.read_bytes()) == before
+
+
+def test_a_lab_of_which_a_test_did_not_come_back_is_graded_up_to_it() -> None:
+    solution = source.render_solution(find_lab("02.1"))
+    names = [result["test"] for result in call("grade", "02.1", solution)]
+    results = call("grade", "02.1", solution, "", names[4])
+    assert [result["test"] for result in results] == names
+    before, hung, after = results[:4], results[4], results[5:]
+    assert {result["outcome"] for result in before} == {"passed"}
+    assert {(result["outcome"], result["message"]) for result in after} == {
+        ("not run", f"{names[4]} did not come back.")
+    }
+    assert hung["outcome"] == "hang"
+    assert "it did not within the time\n  your part  mine.py" in hung["message"]
+    (not_loaded,) = call("grade", "02.1", solution, "", web.LOADING)
+    assert "does not come to its end" in not_loaded["message"]
+
+
+def test_a_part_of_a_lab_is_graded_by_the_tests_that_are_named() -> None:
+    """The page's first lab: one function of two. What it names is there, and needs no more than that function."""
+    first = (ROOT / "docs" / "first-lab.md").read_text(encoding="utf-8")
+    ((lab, only),) = re.findall(r'data-lab="([\d.]+)" data-only="([\w ]+)"', first)
+    stub = source.render_stub(find_lab(lab))
+    written = stub.replace(f'todo("{lab}")', "return min(num_new_tokens, token_budget)", 1)
+    red, green = call("grade", lab, stub, only), call("grade", lab, written, only)
+    assert {result["test"].partition("[")[0] for result in green} == set(only.split())
+    assert {result["outcome"] for result in red} == {"todo"}
+    assert {result["outcome"] for result in green} == {"passed"}

@@ -15,12 +15,16 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from labkit.catalog import ROOT, LabkitError, find_lab
+from labkit.catalog import ROOT, Lab, LabkitError, find_lab
 from labkit.graft import Part
-from labkit.runner import FAILED, NO_CONCEPT, Result, read_tests, run_lab
+from labkit.messages import explain
+from labkit.runner import FAILED, HANG, NO_CONCEPT, NOT_RUN, Result, Test, read_tests, run_lab, seconds_for
+from labkit.watchdog import LabHang
 
 CELL = "cell.py"
 WIDTH = 88
+SECONDS = 10.0  # of a test, by the clock: a browser does not say how long a worker has run
+LOADING = "the file itself"  # in the place of a test's name
 
 
 def run_cell(text: str) -> str:
@@ -54,23 +58,46 @@ def shown(value: Any) -> dict[str, Any]:
     return {"text": pprint.pformat(value, width=WIDTH, compact=True, sort_dicts=False)}
 
 
-def grade(lab_id: str, text: str, tell: Callable[[str], object] = str) -> str:
-    """Grade a text as a lab's mine.py: a list of results. tell: is told each test's name before it runs.
+def grade(
+    lab_id: str,
+    text: str,
+    only: str = "",
+    hung: str = "",
+    tell: Callable[[str, float], object] = lambda name, seconds: None,
+) -> str:
+    """Grade a text as a lab's mine.py: a list of results. A text that cannot be graded is one result, with the reason.
 
-    A text that cannot be graded is one result, with the reason.
+    only: the test functions that are run, if not all; hung: the test that did not come back when the text was graded
+    before, so it and what follows it are not run; tell: is told each test's name before it runs, and how many seconds
+    it may take.
     """
     forget_engine()
     lab = find_lab(lab_id)
     remember_lines(str(lab.mine), text)
     results = []
     try:
+        tell(LOADING, SECONDS)
+        if hung == LOADING:
+            raise LabkitError(f"{lab.mine.name} does not come to its end when it is loaded.")
         parts = [Part(lab, lab.mine, text)]
-        for test in read_tests(lab):
-            tell(test.name)
+        tests = [test for test in read_tests(lab) if not only or test.function.__name__ in only.split()]
+        names = [test.name for test in tests]
+        num_run = names.index(hung) if hung in names else len(tests)
+        for test in tests[:num_run]:
+            tell(test.name, max(SECONDS, seconds_for(lab, hung=False)))
             results += run_lab(lab, parts, [test])
+        results += [not_run(lab, test, parts[0], hung) for test in tests[num_run:]]
     except LabkitError as error:
         results = [Result(lab.id, "", NO_CONCEPT, FAILED, str(error), 0.0)]
     return json.dumps([{**asdict(result), "concept": result.concept.idea} for result in results])
+
+
+def not_run(lab: Lab, test: Test, part: Part, hung: str) -> Result:
+    """The result of the test that hung, or of one after it."""
+    if test.name != hung:
+        return Result(lab.id, test.name, test.concept, NOT_RUN, f"{hung} did not come back.", 0.0)
+    message = explain(LabHang(), test.concept, lab, part).replace("; it was at \n", "\n")  # a page sees no line
+    return Result(lab.id, test.name, test.concept, HANG, message, 0.0)
 
 
 def remember_lines(name: str, text: str) -> None:

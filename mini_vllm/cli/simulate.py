@@ -40,6 +40,10 @@ ROUTING_HELP = (
     f"than {BALANCE_ABS_THRESHOLD} requests more than the idlest, and {BALANCE_REL_THRESHOLD:g} times as many. A "
     "replica that has served no request yet is used before a busy one."
 )
+ACCEPTANCE_HELP = (
+    "Simulate drafts, too, each right with this probability if those before it are: beside every scheduler that is "
+    "named, or beside v1. To make drafts takes no time."
+)
 SWEEP = (0.5, 0.75, 1.0, 1.25, 1.5)  # the rates of --plots, as shares of the rate that is asked for
 
 
@@ -64,6 +68,8 @@ def simulate(
     max_num_seqs: Annotated[int | None, typer.Option(min=1, help="Most requests running at once.")] = None,
     max_num_batched_tokens: Annotated[int | None, typer.Option(min=1, help="The token budget of one step.")] = None,
     no_prefix_caching: Annotated[bool, typer.Option("--no-prefix-caching", help="Share no blocks.")] = False,
+    acceptance: Annotated[float | None, typer.Option(help=ACCEPTANCE_HELP)] = None,
+    num_speculative_tokens: Annotated[int | None, typer.Option(min=1, max=999, help="Of --acceptance, 4.")] = None,
     slo_ttft: Annotated[float, typer.Option(help="Seconds to the first token of a good request.")] = 2.0,
     slo_itl: Annotated[float, typer.Option(help="Seconds between two tokens of a good request.")] = 0.1,
     replicas: Annotated[int, typer.Option(min=1, help="How many engines.")] = 1,
@@ -90,8 +96,8 @@ def simulate(
         "enable_prefix_caching": not no_prefix_caching,
     }
     config = engine_config(model, engine)
-    policies = policy_names() if scheduler == "all" else [name.strip() for name in scheduler.split(",")]
-    configs = {policy: policy_config(policy, config) for policy in policies}
+    drafts = {"acceptance": acceptance, "num_speculative_tokens": num_speculative_tokens}
+    configs = configs_of(scheduler, config, drafts)
     if (trace is None) == (poisson is None):
         raise InvalidParameterError("simulate: give a trace or --poisson, and not both")
     slo = SLO(slo_ttft, slo_itl)
@@ -111,15 +117,15 @@ def simulate(
             chosen = configs[policy]
             return fleet.simulate(requests, chosen, model, num_replicas=replicas, routing=routing, metrics=metrics)
 
-    records: dict[str, list[RequestRecord]] = {policy: [] for policy in policies}
-    runs = {policy: run(policy, rate_scale, records[policy].append if out else None) for policy in policies}
+    records: dict[str, list[RequestRecord]] = {policy: [] for policy in configs}
+    runs = {policy: run(policy, rate_scale, records[policy].append if out else None) for policy in configs}
     lengths = {"input_len": input_len, "output_len": output_len, "length_cv": length_cv}
     drawn = {"poisson": poisson, "burstiness": burstiness, **lengths, "seed": seed}
     source: dict[str, Any] = {"trace": printable(trace)} if trace else drawn
     about = {
         "arrivals": {**source, "num_requests": num_requests, "rate_scale": rate_scale},
         "steps": {"calibration": calibration, **{name: model.about.get(name) for name in ("kind", "model", "machine")}},
-        "engine": {"version": __version__, **config, "replicas": replicas, "routing": routing},
+        "engine": {"version": __version__, **config, **drafts, "replicas": replicas, "routing": routing},
         "slo": {"ttft": slo.ttft, "itl": slo.itl},
         "quantile_error": QuantileSketch.RELATIVE_ERROR,
     }
@@ -128,7 +134,7 @@ def simulate(
         write_file(out, "".join(lines_of(records)))
     if plots:
         title = f"{printable(calibration)}, {model.about.get('kind', 'of unknown origin')} step times"
-        sweeps = {policy: {x: run(policy, x * rate_scale).report for x in SWEEP} for policy in policies}
+        sweeps = {policy: {x: run(policy, x * rate_scale).report for x in SWEEP} for policy in configs}
         draw(plots, runs, sweeps, title)
 
 
@@ -162,6 +168,15 @@ def engine_config(model: StepTimeModel, given: Mapping[str, Any]) -> dict[str, A
     if missing:
         raise InvalidParameterError(f"the calibration names no engine: give {', '.join(missing)}")
     return config
+
+
+def configs_of(scheduler: str, config: Mapping[str, Any], drafts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """By name, the configuration of each policy; then the same with drafts, which of "all" is V1's alone."""
+    policies = policy_names() if scheduler == "all" else [name.strip() for name in scheduler.split(",")]
+    configs = {policy: policy_config(policy, config) for policy in policies}
+    given = {name: value for name, value in drafts.items() if value is not None}
+    drafting = () if drafts["acceptance"] is None else policies if scheduler != "all" else policies[:1]
+    return configs | {f"{policy}+drafts": {**configs[policy], **given} for policy in drafting}
 
 
 def read_file(path: Path, format: str = "auto") -> Iterator[TraceRequest]:

@@ -166,6 +166,7 @@ NO_FLOAT = {  # options of simulate, and what each refuses
     "--output-len": ("-1", "0", "nan", "inf", "1e300"),
     "--length-cv": ("-1", "nan", "inf", "1e300"),
     "--rate-scale": ("-1", "0", "nan", "inf", "1e300", "1e-300"),
+    "--acceptance": ("-1", "1.1", "nan", "inf"),
     "--slo-ttft": ("-1", "0", "nan", "inf", "1e300"),
     "--slo-itl": ("-1", "0", "nan", "inf", "1e300"),
 }
@@ -177,6 +178,7 @@ NO_INTEGER = {
     "--max-model-len": ("0", "-1"),
     "--max-num-seqs": ("0", "-1"),
     "--max-num-batched-tokens": ("0", "-1"),
+    "--num-speculative-tokens": ("0", "-1", "1.5"),
     "--seed": ("x", "1.5"),
 }
 NO_ENGINE = {  # options of every command with an engine

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from mini_vllm.observe import timeline
 from mini_vllm.observe.trace import run_trace
+from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
 
 TRACES = Path(__file__).parents[2] / "traces" / "vllm-0.33.0"
 SCENARIO = {  # 8 usable blocks: "other" is preempted, "shares-the-prefix" begins like "first"
@@ -59,6 +60,41 @@ def test_timeline_marks_the_budget_that_is_spent_and_the_recomputed_chunk() -> N
     assert b.marks.count("preempted") == b.num_preemptions > 0
     assert b.marks[b.marks.index("recompute") - 1] in ("waiting", "preempted")
     assert trace["totals"]["scheduled_tokens"] == 2 * (11 + 8) + b.num_recomputed_tokens
+
+
+WITH_DRAFTS = """\
+step      0         10
+a         #!!*!~!**~
+b         +!~*!!~!!x+!!
+tokens    9977977664433
+KV blocks 3555779996566
+
+# prefill chunk   + chunk after a prefix hit
+* drafts, all accepted   ~ drafts, some accepted
+! drafts, all rejected   x preempted
+tokens, KV blocks: the share of the budget and of the cache that the step used"""
+
+
+def test_timeline_tells_drafts_that_were_right_from_others() -> None:
+    """A rejected draft is no chunk that is computed again."""
+    config = {"block_size": 4, "num_blocks": 11, "max_num_seqs": 4, "max_num_batched_tokens": 8, "vocab_size": 3}
+    lookup = {"num_speculative_tokens": 3, "prompt_lookup_min": 1}
+    requests = [
+        {"id": name, "prompt": [1, 2, 0, 1, 2, seed - 1], "max_tokens": 16, "sample_seed": seed}
+        for seed, name in ((1, "a"), (2, "b"))
+    ]
+    trace = run_trace({"config": config | lookup, "requests": requests}, scheduler_cls=SpeculativeScheduler)
+    assert timeline.render_timeline(trace, width=60, ascii_only=True).plain == WITH_DRAFTS
+    a, b = timeline.read_requests(trace)
+    assert (a.num_chunks, a.num_recomputed_tokens, b.num_chunks, b.num_preemptions) == (1, 0, 2, 1)
+    counts = [timeline.drafts_of(record, name) for record in trace["steps"] for name in record.get("spec", ())]
+    num_drafts, num_accepted = map(sum, zip(*counts, strict=True))
+    assert f"drafts                    {num_drafts}, of which {num_accepted} were accepted" in str(
+        timeline.render_totals(trace)
+    )
+    num_wanted = 2 * (6 + 15) - b.num_cached_tokens + b.num_recomputed_tokens
+    assert trace["totals"]["scheduled_tokens"] == num_wanted + num_drafts - num_accepted
+    assert "drafts" not in str(timeline.render_totals(run_trace(SCENARIO)))
 
 
 def test_timeline_shows_a_running_request_that_gets_nothing() -> None:

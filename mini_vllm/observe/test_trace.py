@@ -21,6 +21,7 @@ from mini_vllm.params import SamplingParams
 from mini_vllm.policies import make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
 from mini_vllm.step import KVPlan
 
 SCHEMA = json.loads((Path(__file__).parent / "trace.schema.json").read_text())
@@ -108,8 +109,14 @@ def test_all_recorded_traces_have_the_documented_form(path: Path) -> None:
 def test_every_field_that_is_written_is_documented() -> None:
     """Nothing is left to guess: the schema names all fields of trace, config, requests, steps and totals."""
     documented = {name: set(SCHEMA["$defs"][name]["properties"]) for name in ("config", "request", "step", "totals")}
-    for seed in range(30):
-        trace = run_trace(random_scenario(seed))
+    traces = [run_trace(random_scenario(seed)) for seed in range(30)]
+    lookup = {"vocab_size": 3, "num_speculative_tokens": 2, "prompt_lookup_min": 1, "prompt_lookup_max": 4}
+    with_drafts = random_scenario(0)
+    with_drafts["config"] |= lookup
+    traces.append(run_trace(with_drafts, scheduler_cls=SpeculativeScheduler))
+    assert list(errors(traces[-1])) == []
+    assert any("spec" in step for step in traces[-1]["steps"])
+    for trace in traces:
         assert set(trace) <= set(SCHEMA["properties"])
         assert set(trace["config"]) <= documented["config"]
         assert set(trace["totals"]) == documented["totals"]

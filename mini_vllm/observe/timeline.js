@@ -13,11 +13,14 @@ export const MARKS = {
   recompute: "chunk computed again",
   swapped: "back from main memory",
   decode: "decode, one token",
+  accepted: "drafts, all accepted",
+  partly: "drafts, some accepted",
+  rejected: "drafts, all rejected",
   idle: "running, not in this step",
   waiting: "waiting",
   preempted: "preempted",
 };
-const CHUNKS = ["prefill", "hit", "recompute"];
+const CHUNKS = ["prefill", "hit", "recompute"], VERIFIED = ["accepted", "partly", "rejected"];
 
 // --- what a trace says ----------------------------------------------------------------------------------------------
 
@@ -90,13 +93,17 @@ export function replay(trace) {
       }
       const start = computed.get(id), again = Math.max(Math.min(furthest.get(id) ?? 0, start + n) - start, 0);
       const firstSwapped = (blocks[id] ?? []).findIndex((block) => swappedIn.has(block)), isBack = firstSwapped >= 0;
-      const kind = hit ? "hit" : again ? "recompute" : start < prompts.get(id) ? "prefill" : "decode";
+      const { length: numDrafts = 0 } = record.spec?.[id] ?? {};
+      const accepted = Math.max(Math.min(numDrafts, (record.sampled?.[id]?.length ?? 0) - 1), 0);
+      const verified = !numDrafts ? "decode" : !accepted ? "rejected" : accepted < numDrafts ? "partly" : "accepted";
+      const kind = hit ? "hit" : again ? "recompute" : start < prompts.get(id) ? "prefill" : verified;
       const mark = isBack ? "swapped" : kind, numHits = isBack ? firstSwapped : hit / size;
-      note(id, { mark, n, hit, again, isPrompt: start + n <= prompts.get(id) });
-      furthest.set(id, Math.max(furthest.get(id) ?? 0, start + n));
+      note(id, { mark, n, hit, again, numDrafts, accepted, isPrompt: start + n <= prompts.get(id) });
+      furthest.set(id, Math.max(furthest.get(id) ?? 0, start + n - numDrafts + accepted));
       if (record.tables?.[id]) replace(id, record.tables[id]);
       else if (blocks[id]) take(id, blocks[id], numHits);
-      const filled = tables.get(id).slice(isBack ? numHits : Math.floor(start / size), Math.floor((start + n) / size));
+      const end = Math.floor(Math.min(start + n, known.get(id)) / size); // drafts are not published
+      const filled = tables.get(id).slice(isBack ? numHits : Math.floor(start / size), end);
       if (caching) filled.forEach((block) => cached.add(block)); // from now on, before they are computed
     }
     running = record.running ?? running;
@@ -108,13 +115,18 @@ export function replay(trace) {
     const frame = { step, failed, cells, running, waiting, ...held };
 
     for (const [id, n] of record.failed ? [] : sched) {
-      computed.set(id, computed.get(id) + n);
-      if (computed.get(id) === known.get(id)) known.set(id, known.get(id) + 1); // caught up: a token is sampled
+      const { numDrafts, accepted } = cells.get(id), numOutputs = trace.outputs?.[id]?.length ?? Infinity;
+      const start = computed.get(id), stop = start + n - numDrafts + accepted;
+      computed.set(id, numDrafts ? Math.min(stop, prompts.get(id) + numOutputs - 1) : stop); // what is behind the last token is dropped
+      if (stop >= known.get(id)) known.set(id, stop + 1); // caught up: a token is sampled
       for (const fork of record.forks?.[id] ?? []) {
         computed.set(fork, computed.get(id));
         known.set(fork, known.get(fork) + 1);
         furthest.set(fork, computed.get(id));
       }
+      if (!caching || !numDrafts || record.aborted_during?.includes(id)) continue;
+      const filled = tables.get(id).slice(Math.floor(start / size), Math.floor(computed.get(id) / size));
+      filled.forEach((block) => cached.add(block)); // accepted drafts are published when they are verified
     }
     for (const id of record.aborted_during ?? []) end(id, "abort");
     for (const [id, reason] of record.finished ?? []) end(id, reason ?? "stop");
@@ -151,6 +163,9 @@ export function describe(frame, previous) {
     ? ` and gives back ${counted(gives, "block")}${shared ? `, ${shared} of them still held by others` : ""}` : "";
 
   say(marked("decode"), () => "decodes 1 token", "decode 1 token each", 2);
+  const verify = ({ numDrafts, accepted }) => `verifies ${counted(numDrafts, "draft")}, of which ${accepted} ` +
+    `${accepted === 1 ? "is" : "are"} right, and gets ${counted(accepted + 1, "token")}`;
+  say(marked(...VERIFIED), verify, "verify drafts");
   say(marked(...CHUNKS), chunk, "compute chunks");
   const back = ({ n, hit }) => `comes back from main memory with ${hit} tokens and computes ${n}`;
   say(marked("swapped"), back, "come back from main memory");
@@ -166,18 +181,18 @@ export function describe(frame, previous) {
 
 // --- how it looks ---------------------------------------------------------------------------------------------------
 
-/** What stands in a cell, beside the number of tokens of a chunk; the other marks are drawn by the style sheet. */
-const SIGNS = { hit: "◆", recompute: "↺", swapped: "◀", preempted: "×" };
+/** What stands in a cell, beside the tokens of a chunk or the accepted drafts; the style sheet draws the other marks. */
+const SIGNS = { hit: "◆", recompute: "↺", swapped: "◀", preempted: "×", accepted: "●", partly: "◐", rejected: "○" };
 const MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
 const CSS = `
 :host { display: block; margin: 1.2em 0; font-size: 14px; line-height: 1.45 }
 figure {
-  --bg: light-dark(#fff, #1b1e26); --ink: light-dark(#1c1e24, #e9ebf1); --soft: light-dark(#565b66, #b4b9c5);
-  --line: light-dark(#c9ccd4, #474c59); --on: light-dark(#fff, #14161c); --focus: light-dark(#1a5fd0, #8ab4ff);
-  --prefill: light-dark(#0b6a85, #5fc7e4); --hit: light-dark(#1a7332, #72d98c); --idle: light-dark(#7d5200, #e2b85c);
-  --recompute: light-dark(#96298b, #f0a0e6); --decode: light-dark(#3153cf, #a3b8ff);
-  --waiting: light-dark(#666b75, #a9aeb9); --preempted: light-dark(#b3261e, #ff9f96);
-  --gauge: light-dark(#6d7a99, #8f9bb8);
+  --bg: light-dark(#fff, #1b1e26); --ink: light-dark(#132433, #e9ebf1); --soft: light-dark(#4c5866, #b4b9c5);
+  --line: light-dark(#c7cfd6, #474c59); --on: light-dark(#fff, #14161c); --focus: light-dark(#0b6a85, #5fc7e4);
+  --prefill: light-dark(#0b6a85, #5fc7e4); --hit: light-dark(#1b6e3c, #7fd19b); --idle: light-dark(#9a4f00, #ffb866);
+  --recompute: light-dark(#96298b, #f0a0e6); --decode: light-dark(#2a86a3, #a3d9e8);
+  --waiting: light-dark(#666b75, #a9aeb9); --preempted: light-dark(#b3261e, #ff8a80);
+  --gauge: light-dark(#6b7c8c, #8b9aa8);
   margin: 0; padding: 14px; border: 1px solid var(--line); border-radius: 8px; background: var(--bg);
   color: var(--ink) }
 figcaption, .head { font-weight: 600; margin: 0 0 6px }
@@ -214,6 +229,9 @@ svg { width: calc(var(--steps) * var(--cell)); height: 18px; margin-top: 6px; fi
 .hit, .swapped { --mark: var(--hit) }
 .recompute { --mark: var(--recompute) }
 .prefill, .hit, .recompute, .swapped { --w: calc(var(--cell) - 2px); --h: 20px; color: var(--on) }
+.accepted { color: var(--hit) }
+.partly { color: var(--decode) }
+.rejected { color: var(--preempted) }
 .preempted { color: var(--preempted); -webkit-text-stroke: 0.4px;
   scale: 1.7 /* no larger font: 1ch, and with it --cell, would be larger, too */ }
 .finished::after, .aborted::after { content: ""; position: absolute; right: 0; top: 1px; width: 9px; height: 9px;
@@ -279,8 +297,9 @@ const classOf = ({ mark, end }) => `cell ${mark}${end ? (end === "abort" ? " abo
 function runsOf(id, frames) {
   const runs = [];
   for (const { step, cells } of frames) {
-    const { mark = "", n, end } = cells.get(id) ?? {}, last = runs.at(-1);
-    const text = (SIGNS[mark] ?? "") + (CHUNKS.includes(mark) || mark === "swapped" ? n : "");
+    const { mark = "", n, accepted, end } = cells.get(id) ?? {}, last = runs.at(-1);
+    const count = CHUNKS.includes(mark) || mark === "swapped" ? n : VERIFIED.includes(mark) ? accepted : "";
+    const text = (SIGNS[mark] ?? "") + count;
     const joins = last?.mark === mark && last.text === text && !last.end;
     if (joins) Object.assign(last, { end, to: step, length: last.length + 1 });
     else runs.push({ mark, text, end, from: step, to: step, length: 1 });

@@ -34,10 +34,14 @@ MARKS = {
     "recompute": Mark("▓", "%", "magenta", "chunk computed again"),
     "swapped": Mark("◀", "<", "bold green", "back from main memory"),
     "decode": Mark("▪", "o", "blue", "decode, one token"),
+    "accepted": Mark("●", "*", "bold green", "drafts, all accepted"),
+    "partly": Mark("◐", "~", "blue", "drafts, some accepted"),
+    "rejected": Mark("○", "!", "red", "drafts, all rejected"),
     "idle": Mark("-", "-", "yellow", "running, not in this step"),
     "waiting": Mark("·", ".", "bright_black", "waiting"),
     "preempted": Mark("x", "x", "bold red", "preempted"),
 }
+CHUNKS = ("prefill", "hit", "recompute", "swapped")
 LEVELS = " ▁▂▃▄▅▆▇█"
 ASCII_LEVELS = " 123456789"
 MAX_LABEL = 16
@@ -81,14 +85,17 @@ def read_requests(trace: Trace) -> list[RequestRow]:
         for request_id, n in record["sched"]:
             row, known = rows[request_id], most_computed.get(request_id, 0)
             start = record["computed"][request_id] if "computed" in record else computed[request_id]
+            num_drafts, num_accepted = drafts_of(record, request_id)
             if swapped_in.isdisjoint(record.get("blocks", {}).get(request_id, ())):
-                marks[request_id] = _mark_of(row, start, known, admitted.get(request_id, 0))
+                mark = _mark_of(row, start, known, admitted.get(request_id, 0))
+                kinds = ("rejected", *["partly"] * (num_drafts - 1), "accepted")
+                marks[request_id] = kinds[num_accepted] if num_drafts and mark == "decode" else mark
             else:
                 marks[request_id] = "swapped"
-            row.num_chunks += marks[request_id] != "decode"
+            row.num_chunks += marks[request_id] in CHUNKS
             row.num_recomputed_tokens += max(min(known, start + n) - start, 0)
-            computed[request_id] = start + n
-            most_computed[request_id] = max(known, start + n)
+            computed[request_id] = start + n - num_drafts + num_accepted
+            most_computed[request_id] = max(known, computed[request_id])
         for request_id in record.get("running", computed):
             marks.setdefault(request_id, "idle")
         for request_id, reason in _endings(record):
@@ -97,6 +104,12 @@ def read_requests(trace: Trace) -> list[RequestRow]:
         for request_id, row in rows.items():
             row.marks.append(marks.get(request_id, ""))
     return list(rows.values())
+
+
+def drafts_of(record: Mapping[str, Any], request_id: str) -> tuple[int, int]:
+    """How many drafts of a request a step verifies, and how many of them are right."""
+    num_drafts = len(record.get("spec", {}).get(request_id, ()))
+    return num_drafts, max(min(num_drafts, len(record.get("sampled", {}).get(request_id, ())) - 1), 0)
 
 
 def _mark_of(row: RequestRow, start: int, most_computed: int, num_hit_tokens: int) -> str:
@@ -199,7 +212,7 @@ def render_requests(trace: Trace) -> Table:
 
 
 def render_totals(trace: Trace, *, ascii_only: bool = False) -> Text:
-    """The run in five lines."""
+    """The run in five lines, and one more about drafts if there are any."""
     totals, budget = trace["totals"], trace["config"]["max_num_batched_tokens"]
     num_steps, num_tokens = totals["steps"], totals["scheduled_tokens"]
     num_saved = totals["prefix_hits"] + totals["preempted_hits"]
@@ -207,12 +220,17 @@ def render_totals(trace: Trace, *, ascii_only: bool = False) -> Text:
     num_blocks = trace["config"]["num_blocks"] - 1
     peak = max((num_used_blocks(trace, record) for record in trace["steps"]), default=0)
     filled = round(20 * peak / num_blocks)
+    drafts = [drafts_of(record, request_id) for record in trace["steps"] for request_id in record.get("spec", ())]
+    num_drafts, num_accepted = (sum(counts) for counts in zip((0, 0), *drafts, strict=True))
     full, empty = ("#", ".") if ascii_only else ("█", "░")
     lines = {
         "steps": f"{num_steps}",
         "tokens computed": f"{num_tokens} ({num_tokens / max(num_steps, 1):.1f} per step; the budget is {budget})",
         "saved by the prefix cache": f"{num_saved} tokens ({num_saved / max(num_saved + num_tokens, 1):.0%} of all)",
         "preemptions": f"{totals['preemptions']} ({num_again} tokens computed again)",
+        "drafts": f"{num_drafts}, of which {num_accepted} were accepted ({num_accepted / max(num_drafts, 1):.0%})",
         "peak KV cache use": f"{full * filled}{empty * (20 - filled)} {peak} of {num_blocks} blocks",
     }
+    if not num_drafts:
+        del lines["drafts"]
     return Text("\n").join(Text.assemble((f"{name:<26}", "bold"), value) for name, value in lines.items())

@@ -92,6 +92,7 @@ class TraceRecorder(StepListener):
             "swapped_out": [list(pair) for pair in plan.swap_out],
             "swapped_in": [list(pair) for pair in plan.swap_in],
             "copied": [list(pair) for pair in plan.copy],
+            "spec": {request_id: list(drafts) for request_id, drafts in output.drafts.items()},
             "forks": {name: [fork.request_id for fork in forks] for name, forks in output.sampling_along.items()},
             "stats": asdict(self.stats.record(output, plan)) if self.stats else {},
             "plan": describe_plan(StepPlan.of(step, output)) if self.stats else {},
@@ -247,7 +248,7 @@ class ScenarioRun:
         """The fake model, and the end of the step: what was sampled, which requests finished, which were aborted."""
         scheduler = self.scheduler
         sampled = {
-            request.request_id: self._sample(request)
+            request.request_id: self._sample(request, output.drafts.get(request.request_id, ()))
             for scheduled in output.scheduled_requests
             if scheduler.needs_sample(scheduled, output.num_scheduled_tokens[scheduled.request_id])
             for request in (scheduled, *output.sampling_along.get(scheduled.request_id, ()))
@@ -296,8 +297,12 @@ class ScenarioRun:
             max_model_len=self.config.get("max_model_len"),
         )
 
-    def _sample(self, request: Request) -> list[int]:
-        return [fake_token(self._seeds[request.request_id], request.num_tokens, self.config.get("vocab_size", 1000))]
+    def _sample(self, request: Request, drafts: Sequence[int]) -> list[int]:
+        """A token behind what is known, and one behind each draft that is right."""
+        seed, vocab_size = self._seeds[request.request_id], self.config.get("vocab_size", 1000)
+        said = [fake_token(seed, request.num_tokens + i, vocab_size) for i in range(len(drafts) + 1)]
+        num_right = next((i for i, draft in enumerate(drafts) if draft != said[i]), len(drafts))
+        return said[: num_right + 1]
 
     def _abort(self, phase: str) -> list[str]:
         aborted = []

@@ -179,7 +179,7 @@ def drive(scheduler: WarmFirstScheduler, arrivals: dict[int, list[Request]], num
         add(scheduler, *arrivals.get(at, ()))
         output = scheduler.schedule()
         scheduler.update_from_output(output, execute(scheduler, output))
-        for request_id in output.preempted_req_ids:  # its gap begins anew
+        for request_id in output.preempted_req_ids:  # its gap begins again
             served[request_id].append(at)
         for request_id in output.num_scheduled_tokens:
             served.setdefault(request_id, []).append(at)

@@ -20,6 +20,7 @@ from mini_vllm.params import SamplingParams
 from mini_vllm.serving.engine_client import EngineClient, ProcessClient, ThreadClient
 from mini_vllm.serving.messages import Add, Delta, Died, Event, Finish, Ready, StepDone
 from mini_vllm.serving.metrics import ServerMetrics
+from mini_vllm.spec_decode.scheduler import SpeculationStats
 
 if TYPE_CHECKING:
     from mini_vllm.frontend.input_processor import InputProcessor
@@ -89,7 +90,8 @@ class AsyncEngine:
         self.clock = clock
         self.is_dead = False
         self.why_dead = ""
-        self.metrics = ServerMetrics(metrics_name or config.model)
+        drafts = SpeculationStats([0] * (config.num_speculative_tokens + 1)) if config.speculative else None
+        self.metrics = ServerMetrics(metrics_name or config.model, drafts)
         self.listeners: list[Callable[[StepDone, list[RequestOutput]], None]] = []
         self.last: StepDone | None = None  # how the engine stood when it spoke last
         self._client_cls: type[ThreadClient] | type[ProcessClient] = ThreadClient if in_process else ProcessClient

@@ -124,8 +124,8 @@ class EngineLoop:
 
     def _state(self, deltas: list[Delta], stats: Any, plan: StepPlan | None) -> StepDone:
         scheduler = self.core.scheduler
-        usage = scheduler.kv_cache_manager.usage
-        return StepDone(deltas, stats, plan, len(scheduler.running), len(scheduler.waiting), usage)
+        usage, drafts = scheduler.kv_cache_manager.usage, getattr(scheduler, "speculation_stats", None)
+        return StepDone(deltas, stats, plan, len(scheduler.running), len(scheduler.waiting), usage, drafts)
 
 
 def engine_main(options: Mapping[str, Any], commands: Connection, events: Connection) -> None:

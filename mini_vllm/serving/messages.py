@@ -13,6 +13,7 @@ from mini_vllm.observe.stats import SchedulerStats
 from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
+from mini_vllm.spec_decode.scheduler import SpeculationStats
 from mini_vllm.step import PromptLogprobs, SampledToken, TokenDelta
 
 
@@ -128,6 +129,7 @@ class StepDone(Message):
     num_running: int
     num_waiting: int
     kv_cache_usage: float
+    speculation: SpeculationStats | None = None  # of all steps so far
 
 
 class Died(Message):

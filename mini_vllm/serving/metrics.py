@@ -2,15 +2,18 @@
 
 A request is counted once, whatever its n, when its last token was read or when it was aborted. Gauges are those of the
 last word of the engine, which speaks after each step and after each abort: 0 when it is idle.
-Source: vllm/v1/metrics/loggers.py (PrometheusStatLogger), vllm/v1/metrics/stats.py.
+Source: vllm/v1/metrics/loggers.py (PrometheusStatLogger), vllm/v1/metrics/stats.py, vllm/v1/spec_decode/metrics.py.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily
 
 from mini_vllm.observe.step_plan import BUCKETS
 from mini_vllm.serving.messages import Delta, StepDone
+from mini_vllm.spec_decode.scheduler import SpeculationStats
 
 __all__ = ["CONTENT_TYPE_LATEST", "ServerMetrics"]
 
@@ -35,6 +38,12 @@ GAUGES = {
     "num_requests_waiting": "Requests that wait for blocks or a place.",
     "kv_cache_usage_perc": "The share of the KV cache that is held, from 0 to 1.",
 }
+SPECULATION = {  # of SpeculationStats
+    "num_drafts": "Times that drafts of a request were verified.",
+    "num_draft_tokens": "Drafts that were verified.",
+    "num_accepted_tokens": "Drafts that were right.",
+    "num_accepted_tokens_per_pos": "Drafts that were right, by their place among those of a step.",
+}
 
 
 @dataclass(slots=True)
@@ -49,11 +58,12 @@ class Flight:
 
 
 class ServerMetrics:
-    """The figures of one server. Its event loop calls it."""
+    """The figures of one server. Its event loop calls it. speculation: nothing yet, or None without drafts."""
 
-    def __init__(self, model_name: str) -> None:
+    def __init__(self, model_name: str, speculation: SpeculationStats | None = None) -> None:
         self._registry = registry = CollectorRegistry()
-        self._model_name = model_name
+        self._model_name, self._speculation = model_name, speculation
+        registry.register(self)
         names = ("model_name",)
         self._histograms = {
             name: Histogram(f"vllm:{name}", text, names, registry=registry, buckets=SECONDS).labels(model_name)
@@ -87,6 +97,7 @@ class ServerMetrics:
         self._gauges["num_requests_running"].set(done.num_running)
         self._gauges["num_requests_waiting"].set(done.num_waiting)
         self._gauges["kv_cache_usage_perc"].set(done.kv_cache_usage)
+        self._speculation = done.speculation
         if done.stats is not None:
             self._counters["num_preemptions"].inc(done.stats.num_preempted_reqs)
             self._counters["prefix_cache_queries"].inc(done.stats.prefix_cache_queries)
@@ -135,6 +146,17 @@ class ServerMetrics:
             ("request_decode_time_seconds", last - first),
         ):
             self._histograms[name].observe(max(seconds, 0.0))
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """What drafts have brought, as the engine counts it. The registry calls it."""
+        for name, text in SPECULATION.items() if self._speculation else ():
+            counts = getattr(self._speculation, name)
+            places = {(str(i),): n for i, n in enumerate(counts)} if name.endswith("_per_pos") else {(): counts}
+            labels = ("model_name", "position") if name.endswith("_per_pos") else ("model_name",)
+            family = CounterMetricFamily(f"vllm:spec_decode_{name}", text, labels=labels)
+            for place, count in places.items():
+                family.add_metric((self._model_name, *place), count)
+            yield family
 
     def render(self) -> bytes:
         """All figures, in Prometheus' text format."""

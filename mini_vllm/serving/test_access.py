@@ -1,4 +1,4 @@
-"""Who may call: browsers of other pages, names of this machine, methods. Keys are in test_chat.py."""
+"""Which calls are let in: from browsers of other pages, by names of this machine, by methods. Keys: test_chat.py."""
 
 import http.client
 from contextlib import closing

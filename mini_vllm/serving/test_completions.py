@@ -161,7 +161,7 @@ def figures(server: LiveServer) -> dict[str, float]:
     with urlopen(f"{server.url}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
-    return {name.replace('model_name="tiny"', "").replace(",}", "}").replace("{}", ""): float(v) for name, v in pairs}
+    return {re.sub(r',?model_name="tiny",?', "", name).replace("{}", ""): float(value) for name, value in pairs}
 
 
 def test_metrics_count_each_request_once(serve: Any) -> None:
@@ -190,6 +190,26 @@ def test_metrics_count_each_request_once(serve: Any) -> None:
     assert found["vllm:prefix_cache_queries_total"] > found["vllm:prefix_cache_hits_total"] > 0
     for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"):
         assert found[f"vllm:{name}"] == 0
+
+
+def test_metrics_count_drafts(serve: Any) -> None:
+    """Under vLLM's names, by place, from the first; without speculation there are none."""
+    server: LiveServer = serve({"num_kv_blocks": 200, "speculative": "ngram", "num_speculative_tokens": 2})
+    assert [value for name, value in figures(server).items() if "spec_decode" in name] == [0] * 5
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+        asked: dict[str, Any] = {"model": "tiny", "max_tokens": 30, "temperature": 0}
+        prompt = "What is a KV block?"
+        answer = client.completions.create(prompt=prompt, **asked).choices[0].text
+        client.completions.create(prompt=f"{prompt}{answer}<|endoftext|>{prompt}", **asked)
+    server.assert_idle()
+    found, stats = figures(server), server.core.scheduler.speculation_stats
+    assert 0 < stats.num_accepted_tokens < stats.num_draft_tokens
+    assert found["vllm:spec_decode_num_drafts_total"] == stats.num_drafts
+    assert found["vllm:spec_decode_num_draft_tokens_total"] == stats.num_draft_tokens
+    assert found["vllm:spec_decode_num_accepted_tokens_total"] == stats.num_accepted_tokens
+    by_place = [found[f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{i}"}}'] for i in range(2)]
+    assert by_place == stats.num_accepted_tokens_per_pos
+    assert not any("spec_decode" in name for name in figures(serve()))
 
 
 def test_the_dashboard_asks_for_figures_that_there_are(live: LiveServer) -> None:

@@ -163,10 +163,10 @@ def test_ctrl_c_twice_ends_it_at_once(program: Program) -> None:
         assert stream.exception() is not None or stream.result()[-1]["choices"][0]["finish_reason"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("program", "num_signals"),
-    [(("--shutdown-timeout", "1"), 1), pytest.param((), 2, marks=pytest.mark.nightly)],
+    [(("--shutdown-timeout", "1"), 1), ((), 2)],
     indirect=["program"],
 )
 def test_clients_that_do_not_read_or_send_hold_up_no_end(program: Program, num_signals: int) -> None:

@@ -152,6 +152,7 @@ class Metrics:
         self.timeline = Timeline()  # of the first replica
         self.num_refused = self.num_finished = self.num_good = self.num_good_by_tpot = 0
         self.num_steps = self.num_scheduled_tokens = self.num_preemptions = self.num_copied_blocks = 0
+        self.num_accepted_tokens = 0  # drafts that were right: tokens that came along with another
         self.busy = self.used = self.peak = self.end = 0.0
 
     def add_step(self, seconds: float, usage: float, work: tuple[int, ...], num_preemptions: int) -> None:
@@ -164,7 +165,7 @@ class Metrics:
         self.peak = max(self.peak, usage)
 
     def add_tokens(self, requests: Iterable[SimRequest], before: float, now: float) -> None:
-        """Each of the requests got a token now; most of them got their last one at `before`, and are counted as one."""
+        """Each of the requests got tokens now; most of them got their last ones at `before`, and are counted as one."""
         num_regular = 0
         for request in requests:
             last = request.last_token_time
@@ -209,7 +210,8 @@ class Metrics:
 
     def report(self, prefix_queries: int, prefix_hits: int) -> dict[str, Any]:
         """Everything in seconds, tokens, blocks and shares; latencies as {"mean", "p50", "p90", "p99"}."""
-        end, num_output_tokens = self.end or math.inf, self.ttft.count + self.itl.count
+        end = self.end or math.inf
+        num_output_tokens = self.ttft.count + self.itl.count + self.num_accepted_tokens
         return {
             "requests": self.num_finished,
             "refused": self.num_refused,

@@ -2,26 +2,59 @@
 
 Its loop is that of LLMEngine.step(): schedule, compute, update. Arrivals join between two steps. Every token is the
 same; which prompts are equal is told by the names of their blocks (sim_request.py).
+
+`acceptance` in its configuration asks for speculative decoding: the probability of each draft to be right if those
+before it are. To make drafts takes no time; their verification takes that of a chunk.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from random import Random
 from typing import Any, cast
 
-from mini_vllm.errors import SchedulerStalledError
-from mini_vllm.policies import make_scheduler
+from mini_vllm.errors import InvalidParameterError, SchedulerStalledError, is_number, shown
+from mini_vllm.policies import get_scheduler_cls, make_scheduler
+from mini_vllm.request import Request
 from mini_vllm.simulator.metrics import Metrics
 from mini_vllm.simulator.sim_request import SimRequest
 from mini_vllm.simulator.step_time import StepTimeModel, work_of
+from mini_vllm.spec_decode.scheduler import with_drafts
 from mini_vllm.step import KVResult
+from mini_vllm.structured.scheduler import until_its_end
 
-TOKEN = [0]  # what every sampled_token_ids holds
+TOKEN = b"\0"  # what every sampled_token_ids holds
+
+
+class Guesses:
+    """The proposer of drafts that are right as often as `acceptance` says."""
+
+    def __init__(self, acceptance: float) -> None:
+        if not is_number(acceptance, 0, 1):
+            raise InvalidParameterError(f"acceptance must be in [0, 1], got {shown(acceptance)}")
+        self.acceptance, self.rng = acceptance, Random(0)
+
+    def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
+        return TOKEN * num_tokens
+
+    def forget(self, request: Request) -> None:
+        pass
+
+    def answer(self, request: Request, drafts: Sequence[int]) -> Sequence[int]:
+        """The tokens that a request gets: one behind each right draft, and one more."""
+        wrong = (i for i, draft in enumerate(drafts) if draft < 0 or self.rng.random() >= self.acceptance)
+        return until_its_end(request, TOKEN * (next(wrong, len(drafts)) + 1))
 
 
 class Replica:
     """One engine at `now`, the end of its last step in seconds. config: as in a trace (mini_vllm/observe/trace.py)."""
 
     def __init__(self, config: Mapping[str, Any], model: StepTimeModel, metrics: Metrics, *, is_first: bool) -> None:
-        self.scheduler = make_scheduler(config)
+        self.guesses = Guesses(config["acceptance"]) if config.get("acceptance") is not None else None
+        if self.guesses is None:
+            self.scheduler = make_scheduler(config)
+        else:
+            scheduler_cls = with_drafts(get_scheduler_cls(config.get("scheduler", "v1")))
+            self.scheduler = make_scheduler(config, scheduler_cls=scheduler_cls)
+            self.scheduler.proposer = self.guesses  # type: ignore[attr-defined]
         self.model = model
         self.metrics = metrics
         self.is_first = is_first
@@ -40,6 +73,8 @@ class Replica:
 
     def add(self, request: SimRequest) -> None:
         """Queue a request that arrives at or before the next step. Raises a RequestRefusedError."""
+        if self.guesses is not None:
+            request.name_known_blocks(request.num_prompt_tokens, self.scheduler.kv_cache_manager.block_size)
         self.scheduler.add_request(request)
         self.now = max(self.now, request.arrival_time)
         self.num_live_tokens += request.num_prompt_tokens
@@ -67,8 +102,16 @@ class Replica:
         requests = cast("list[SimRequest]", output.scheduled_requests)
         sampling = [request for request in requests if needs_sample(request, counts[request.request_id])]
         metrics.add_tokens(sampling, before, now)
-        self.num_live_tokens += len(sampling)
+        answers: dict[str, Sequence[int]] = dict.fromkeys((r.request_id for r in sampling), TOKEN)
+        if self.guesses is not None:
+            for request in sampling:
+                answer = self.guesses.answer(request, output.drafts.get(request.request_id, ()))
+                answers[request.request_id] = answer
+                request.name_known_blocks(request.num_tokens + len(answer), scheduler.kv_cache_manager.block_size)
+        num_tokens = sum(map(len, answers.values()))
+        metrics.num_accepted_tokens += num_tokens - len(sampling)
+        self.num_live_tokens += num_tokens
         scheduler.kv_cache_manager.end_step(KVResult())
-        for finished in scheduler.update_from_output(output, dict.fromkeys((r.request_id for r in sampling), TOKEN)):
+        for finished in scheduler.update_from_output(output, answers):
             self.num_live_tokens -= finished.num_tokens
             metrics.add_finished(cast(SimRequest, finished), now)

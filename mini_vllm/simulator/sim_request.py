@@ -1,5 +1,6 @@
 """A request of a trace as the scheduler sees it: lengths, and names of blocks in the place of token ids."""
 
+from collections.abc import Hashable
 from functools import lru_cache
 from typing import cast
 
@@ -35,7 +36,7 @@ def block_names(index: int, spec: TraceRequest, block_size: int) -> list[int]:
 class SimRequest(Request):
     """A request with the lengths of a trace's. One byte stands for a token, since its value does not matter."""
 
-    __slots__ = ("first_token_time", "last_token_time", "longest_gaps")
+    __slots__ = ("first_token_time", "last_token_time", "longest_gaps", "names")
 
     def __init__(self, index: int, spec: TraceRequest, block_size: int) -> None:
         params = _sampling_params(spec.output_length)
@@ -44,8 +45,16 @@ class SimRequest(Request):
         self.prompt_token_ids = cast("list[int]", bytes(spec.input_length))
         self.all_token_ids = cast("list[int]", bytearray(spec.input_length))
         self.output_token_ids = cast("list[int]", bytearray())
-        self.block_hashes.extend(block_names(index, spec, block_size))
+        self.names: list[int] = block_names(index, spec, block_size)
+        self.block_hashes = cast("list[Hashable]", self.names)
         self.first_token_time = 0.0  # set with the first token
         self.last_token_time: float | None = None
         num_gaps = spec.output_length - 1
         self.longest_gaps = [0.0] * (num_gaps // 100 + 1)  # a heap: 99 of 100 gaps are at most its least one
+
+    def name_known_blocks(self, num_tokens: int, block_size: int) -> None:
+        """A block that drafts fill has no name until they are accepted: only blocks of the first num_tokens have one.
+
+        Called by a replica with drafts. Without drafts a block may have its name from the beginning.
+        """
+        self.block_hashes = cast("list[Hashable]", self.names[: num_tokens // block_size])

@@ -40,8 +40,8 @@ def schedulers(monkeypatch: pytest.MonkeyPatch) -> list[SchedulerInterface]:
     made: list[Any] = []
     make_scheduler = replica.make_scheduler
 
-    def make(config: Any) -> SchedulerInterface:
-        scheduler: Any = make_scheduler(config)
+    def make(config: Any, **classes: Any) -> SchedulerInterface:
+        scheduler: Any = make_scheduler(config, **classes)
         schedule, scheduler.seen = scheduler.schedule, []
 
         def watched() -> SchedulerOutput:
@@ -452,3 +452,66 @@ def test_groups_of_equal_arrivals_join_the_same_step(schedulers: list[Any]) -> N
     simulate([TraceRequest(float(i // 3), 4, 2) for i in range(6)], SMALL, ONE_SECOND)
     joined = [name for step in schedulers[0].seen for name, n in step if n == 4]
     assert [len(list(group)) for _, group in groupby(joined, key=lambda name: int(name) // 3)] == [3, 3]
+
+
+# --- drafts -------------------------------------------------------------------------------------------------------
+
+LARGE = {"block_size": 16, "num_blocks": 4000, "max_num_seqs": 256, "max_num_batched_tokens": 2048}
+
+
+def at_once(num_requests: int, num_output: int, acceptance: float | None, model: StepTimeModel) -> dict[str, Any]:
+    """A report of requests that arrive together, with short prompts."""
+    trace = [TraceRequest(0.0, 2, num_output, ())] * num_requests
+    return simulate(trace, {**LARGE, "acceptance": acceptance, "num_speculative_tokens": 4}, model).report
+
+
+def test_drafts_that_are_always_right_give_five_tokens_a_step() -> None:
+    """41 tokens: one behind the prompt, then eight times four drafts and one more; without drafts one a step."""
+    plain, drafting = (at_once(3, 41, acceptance, ONE_SECOND) for acceptance in (None, 1.0))
+    assert (plain["makespan"], drafting["makespan"]) == (41, 9)
+    assert plain["output_tokens"] == drafting["output_tokens"] == 3 * 41
+    assert plain["scheduled_tokens"] == drafting["scheduled_tokens"]
+
+
+def test_drafts_that_are_never_right_are_soon_left() -> None:
+    plain, drafting = (at_once(1, 300, acceptance, ONE_SECOND) for acceptance in (None, 0.0))
+    assert plain["makespan"] == drafting["makespan"] == 300
+    assert 0 < drafting["scheduled_tokens"] - plain["scheduled_tokens"] < 30  # with four in each step 1,196
+
+
+def test_drafts_pay_for_few_requests_and_lose_under_load() -> None:
+    """As the guide of phase 5 computes it: tokens of a step, divided by what a step costs."""
+    k, a, step, token = 4, 0.8, 1.0, 0.05
+    model = StepTimeModel((step, 0, token, 0, 0, 0))
+    gains = {}
+    for batch in (1, 8, 64, 200):
+        plain, drafting = (at_once(batch, 300, acceptance, model)["output_tokens_per_s"] for acceptance in (None, a))
+        gains[batch] = drafting / plain
+        tokens = sum(a**i for i in range(k + 1))
+        cost = (step + token * batch * (k + 1)) / (step + token * batch)
+        assert gains[batch] == pytest.approx(tokens / cost, rel=0.15)
+    assert gains[1] > 2 > 1 > gains[64] > gains[200]
+
+
+def test_the_prefix_cache_has_no_drafts() -> None:
+    """A victim finds the blocks again that accepted drafts have filled, and no block is published by a draft."""
+    trace = [TraceRequest(0.0, 30, 60, ())] * 4
+    engine = {**LARGE, "block_size": 4, "num_blocks": 60, "num_speculative_tokens": 4}
+    for acceptance in (0.0, 0.6, 1.0):
+        cached, computed = (
+            simulate(trace, {**engine, "acceptance": acceptance, "enable_prefix_caching": caching}, ONE_SECOND).report
+            for caching in (True, False)
+        )
+        assert cached["output_tokens"] == computed["output_tokens"] == 240
+        assert cached["preemptions"] > 0
+        assert cached["scheduled_tokens"] < computed["scheduled_tokens"]
+
+
+def test_a_probability_is_asked_for() -> None:
+    with pytest.raises(InvalidParameterError, match=r"acceptance must be in \[0, 1\], got 1.5"):
+        at_once(1, 1, 1.5, ONE_SECOND)
+
+
+def test_schedulers_without_drafts_are_refused_by_name() -> None:
+    with pytest.raises(InvalidParameterError, match="speculative needs a scheduler that decides as Scheduler does"):
+        simulate([], {**policy_config("sequence_group", LARGE), "acceptance": 0.5}, ONE_SECOND)

@@ -1,12 +1,14 @@
 """Drafts: the decisions of vLLM 0.33.0, and which of its rules the traces notice."""
 
 import itertools
-import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from labkit.replay import EagleKVCacheManager, find_trace_files, read_traces, replay
 from mini_vllm.errors import InvalidParameterError
@@ -18,6 +20,9 @@ from mini_vllm.scheduler import Scheduler
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
 
 FILES = find_trace_files(Path(__file__).parents[2] / "traces" / "vllm-0.33.0-spec")
+SETTINGS = settings(
+    derandomize=True, database=None, deadline=None, stateful_step_count=40, suppress_health_check=list(HealthCheck)
+)
 TRACES = list(itertools.chain(*map(read_traces, FILES)))
 
 
@@ -195,85 +200,149 @@ def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
         make(**options)
 
 
-# --- at random --------------------------------------------------------------------------------------------------------
+# --- what holds after every operation ---------------------------------------------------------------------------------
 
 
-def answer(seed: int, position: int) -> int:
-    return fake_token(seed, position, 50)
+class DraftWorld:
+    """A scheduler in a pool that is too small, a model that knows the truth, and what was written to each block."""
 
-
-def check_names(
-    scheduler: SpeculativeScheduler, requests: Sequence[Request], contents: dict[Any, tuple[int, ...]]
-) -> None:
-    """Every block that can be found holds what its name says, which is tokens that some request has."""
-    kv = scheduler.kv_cache_manager
-    known = {
-        name: tuple(request.all_token_ids[: (i + 1) * kv.block_size])
-        for request in requests
-        for i, name in enumerate(request.block_hashes)
-    }
-    for block in kv.block_pool.blocks:
-        if block.block_hash is not None:
-            assert contents[block.block_id] == known[block.block_hash]
-
-
-@pytest.mark.parametrize("method", ["ngram", "draft_model", "eagle"])
-def test_no_draft_is_ever_published_or_returned(method: str) -> None:
-    """Right and wrong drafts, preemptions, failed steps and aborts, in pools that are too small."""
-    num_preemptions = 0
-    for seed in range(30):
-        rng = random.Random(seed)
-        kv = (EagleKVCacheManager if method == "eagle" else KVCacheManager)(rng.randint(11, 24), 4)
-        scheduler = SpeculativeScheduler(
-            kv,
+    def __init__(self, method: str, num_blocks: int, budget: int, policy: str) -> None:
+        self.kv = (EagleKVCacheManager if method == "eagle" else KVCacheManager)(num_blocks, 4)
+        self.scheduler = SpeculativeScheduler(
+            self.kv,
             max_num_seqs=4,
-            max_num_batched_tokens=rng.choice((8, 16, 64)),
+            max_num_batched_tokens=budget,
             max_model_len=40,
+            policy=policy,
             speculative=method,
             num_speculative_tokens=3,
         )
-        scheduler.proposer = None
-        shared = [rng.randrange(50) for _ in range(12)]
-        requests = [
-            add(scheduler, str(i), [*shared[: rng.randrange(13)], i], max_tokens=12) for i in range(rng.randint(3, 8))
-        ]
-        contents: dict[Any, tuple[int, ...]] = {}
-        for _ in range(400):
-            if not scheduler.has_unfinished_requests():
-                break
-            output, sampled = scheduler.schedule(), {}
-            num_preemptions += len(output.preempted_req_ids)
-            for r in output.scheduled_requests:
-                n = output.num_scheduled_tokens[r.request_id]
-                drafts = output.drafts.get(r.request_id, [])
-                tokens = [*r.all_token_ids, *drafts][: r.num_computed_tokens + n]
-                for i, block_id in enumerate(kv.get_block_ids(r.request_id)):
-                    if len(tokens) >= 4 * i + 4 > r.num_computed_tokens:
-                        contents[block_id] = tuple(tokens[: 4 * i + 4])
-                if scheduler.needs_sample(r, n):
-                    truth = [answer(int(r.request_id), r.num_tokens + i) for i in range(len(drafts) + 1)]
-                    num_right = next((i for i, draft in enumerate(drafts) if draft != truth[i]), len(drafts))
-                    sampled[r.request_id] = truth[: num_right + 1]
-            if rng.random() < 0.1:
-                scheduler.fail_step(output)
-            else:
-                scheduler.update_from_output(output, sampled)
-            check_names(scheduler, requests, contents)
-            if rng.random() < 0.02:
-                scheduler.abort_request(str(rng.randrange(8)))
-            scheduler.update_draft_token_ids(
-                {
-                    r.request_id: [
-                        answer(int(r.request_id), r.num_tokens + i) if rng.random() < 0.7 else rng.randrange(50)
-                        for i in range(rng.randrange(4))
-                    ]
-                    for r in scheduler.running
-                }
-            )
-        assert not scheduler.has_unfinished_requests()
-        assert kv.num_free_blocks == kv.num_usable_blocks
-        assert [scheduler._drafts, scheduler._chunks, scheduler._paces] == [{}, set(), {}]
-        for r in requests:
+        self.scheduler.proposer = None
+        self.requests: list[Request] = []
+        self.contents: dict[Any, tuple[int, ...]] = {}  # by block: its tokens and all before them
+        self.num_preemptions = 0
+
+    def add(self, num_shared: int, max_tokens: int, priority: int) -> None:
+        name = len(self.requests)
+        prompt = [*range(100, 100 + num_shared), name % 2]
+        params = SamplingParams(max_tokens=max_tokens, ignore_eos=True)
+        self.requests.append(Request(str(name), prompt, params, priority=priority))
+        self.scheduler.add_request(self.requests[-1])
+
+    def truth(self, request: Request, position: int) -> int:
+        return fake_token(int(request.request_id) % 2, position, 50)
+
+    def step(self, fails: bool = False) -> None:
+        scheduler, output, sampled = self.scheduler, self.scheduler.schedule(), {}
+        self.num_preemptions += len(output.preempted_req_ids)
+        for r in output.scheduled_requests:
+            n, drafts = output.num_scheduled_tokens[r.request_id], output.drafts.get(r.request_id, [])
+            tokens = [*r.all_token_ids, *drafts][: r.num_computed_tokens + n]
+            for i, block_id in enumerate(self.kv.get_block_ids(r.request_id)):
+                if len(tokens) >= 4 * i + 4 > r.num_computed_tokens:
+                    self.contents[block_id] = tuple(tokens[: 4 * i + 4])
+            if scheduler.needs_sample(r, n):
+                answer = [self.truth(r, r.num_tokens + i) for i in range(len(drafts) + 1)]
+                num_right = next((i for i, draft in enumerate(drafts) if draft != answer[i]), len(drafts))
+                sampled[r.request_id] = answer[: num_right + 1]
+        if fails:
+            scheduler.fail_step(output)
+        else:
+            scheduler.update_from_output(output, sampled)
+        self.check()
+
+    def propose(self, choices: Sequence[Sequence[bool]]) -> None:
+        """New drafts for the first running requests; True: a right one, if those before it are."""
+        drafts = {
+            r.request_id: [self.truth(r, r.num_tokens + i) if right else 77 for i, right in enumerate(each)]
+            for r, each in zip(self.scheduler.running, choices, strict=False)
+        }
+        self.scheduler.update_draft_token_ids(drafts)
+        self.check()
+
+    def abort(self, choice: int) -> None:
+        self.scheduler.abort_request(str(choice))
+        self.check()
+
+    def check(self) -> None:
+        """No draft is returned; none has a part in a hash; and what can be found was written as its hash says."""
+        known = {}
+        for r in self.requests:
             start = r.num_prompt_tokens
-            assert r.output_token_ids == [answer(int(r.request_id), start + i) for i in range(len(r.output_token_ids))]
-    assert num_preemptions > 10
+            assert r.all_token_ids[start:] == r.output_token_ids
+            assert r.output_token_ids == [self.truth(r, start + i) for i in range(len(r.output_token_ids))]
+            assert len(r.output_token_ids) <= r.max_tokens
+            assert r.num_computed_tokens < r.num_tokens or r.is_finished
+            assert len(r.block_hashes) <= r.num_tokens // 4
+            known |= {name: tuple(r.all_token_ids[: 4 * i + 4]) for i, name in enumerate(r.block_hashes)}
+        for block in self.kv.block_pool.blocks:
+            if block.block_hash is not None:
+                assert self.contents[block.block_id] == known[block.block_hash]
+
+    def drain(self) -> None:
+        for _ in range(400):
+            if not self.scheduler.has_unfinished_requests():
+                break
+            self.step()
+        assert not self.scheduler.has_unfinished_requests()
+        assert self.kv.num_free_blocks == self.kv.num_usable_blocks
+        assert [self.scheduler._drafts, self.scheduler._chunks, self.scheduler._paces] == [{}, set(), {}]
+
+
+ARRIVALS = st.tuples(st.integers(0, 12), st.integers(1, 16), st.integers(0, 1))  # as DraftWorld.add takes them
+DRAFTS = ((True, True, True), (True, True), (True, False, True), (False, True), ())
+
+
+class DraftMachine(RuleBasedStateMachine):
+    world: DraftWorld
+    worlds: ClassVar[list[DraftWorld]] = []
+
+    @initialize(
+        method=st.sampled_from(("ngram", "draft_model", "eagle")),
+        num_blocks=st.integers(11, 16),
+        budget=st.sampled_from((8, 16, 64)),
+        policy=st.sampled_from(("fcfs", "priority")),
+        arrivals=st.lists(ARRIVALS, min_size=3, max_size=6),
+    )
+    def begin(self, method: str, num_blocks: int, budget: int, policy: str, arrivals: list[tuple[int, ...]]) -> None:
+        self.world = DraftWorld(method, num_blocks, budget, policy)
+        self.worlds.append(self.world)
+        for arrival in arrivals:
+            self.world.add(*arrival)
+
+    @precondition(lambda self: len(self.world.scheduler.running) + len(self.world.scheduler.waiting) < 6)
+    @rule(arrival=ARRIVALS)
+    def add(self, arrival: tuple[int, ...]) -> None:
+        self.world.add(*arrival)
+
+    @rule(choices=st.tuples(*[st.sampled_from(DRAFTS)] * 4))
+    def propose_and_step(self, choices: Sequence[Sequence[bool]]) -> None:
+        self.world.propose(choices)
+        self.world.step()
+
+    @rule()
+    def step(self) -> None:
+        self.world.step()
+
+    @rule()
+    def fail(self) -> None:
+        self.world.step(fails=True)
+
+    @rule(choice=st.integers(0, 9))
+    def abort(self, choice: int) -> None:
+        self.world.abort(choice)
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.drain()
+
+
+def test_no_draft_is_ever_published_hashed_or_returned() -> None:
+    """Right and wrong drafts, preemptions, failed steps and aborts, in pools that are too small."""
+    DraftMachine.worlds.clear()
+    run_state_machine_as_test(DraftMachine, settings=settings(SETTINGS, max_examples=150))
+    stats = [world.scheduler.speculation_stats for world in DraftMachine.worlds]
+    num_accepted = sum(each.num_accepted_tokens for each in stats)
+    assert num_accepted > 400
+    assert sum(each.num_draft_tokens for each in stats) - num_accepted > 400
+    assert sum(world.num_preemptions for world in DraftMachine.worlds) > 50

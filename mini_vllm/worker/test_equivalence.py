@@ -68,7 +68,7 @@ class DenseAttention:
 
 @torch.inference_mode()
 def generate_plainly(model: DecoderModel, prompt: list[int], params: SamplingParams, choice_index: int) -> list[int]:
-    """Compute the whole sequence anew for every token."""
+    """Compute the whole sequence again for every token."""
     tokens, output = list(prompt), []
     stop = {*params.stop_token_ids, *(() if params.ignore_eos else (EOS,))}
     while len(output) < params.max_tokens:

@@ -37,7 +37,7 @@ def take(batch: InputBatch, step: StepInput):
 
 
 def test_a_history_of_deltas_packs_like_whole_tables() -> None:
-    """A random walk: requests come, grow, are sent anew after a preemption, and end; ids are used again."""
+    """A random walk: requests come, grow, are sent again after a preemption, and end; ids are used again."""
     ours, theirs = Pipe()
     for seed in range(20):
         rng, batch, block_size = random.Random(seed), make_batch(block_size=1 + seed % 5), 1 + seed % 5

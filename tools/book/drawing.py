@@ -1,15 +1,18 @@
 """A small drawing kit for the pictures of the book: SVG with words that a reader hears, and boxes, arrows and plots.
 
-Colours are for light paper. The site turns them round in dark mode (docs/assets/book.css), so a picture needs no second
-version.
+Colours are those of the timeline (mini_vllm/observe/timeline.js) on light paper, and tints of them. The site turns them
+round in dark mode (docs/assets/book.css). For a phone a picture is drawn again, NARROW units wide.
 """
 
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from html import escape
 
-INK, MUTED, LINE, PALE, PAPER, WHITE = "#1d2433", "#4a5568", "#9aa4b5", "#e3e7ee", "#f7f8fb", "#ffffff"
-BLUE, PURPLE, ORANGE, GREEN, RED = "#2f6fdf", "#c77dff", "#f4a261", "#8ac926", "#c62828"
+NARROW = 360
+INK, MUTED, LINE, PALE, PAPER, WHITE = "#132433", "#4c5866", "#97a3b0", "#e1e7ec", "#f6f8f9", "#ffffff"
+BLUE, LIGHT, PURPLE, ORANGE, GREEN, RED = "#0b6a85", "#a3d9e8", "#dcaed7", "#ffb866", "#a3d8b0", "#b3261e"
+AMBER = "#9a4f00"  # of lines
 DARK = {BLUE, RED}  # the words on these are white
 Point = tuple[float, float]
 
@@ -21,8 +24,11 @@ class Drawing:
         self.width, self.height, self.title, self.description = width, height, title, description
         self._parts: list[str] = []
 
-    def rect(self, x: float, y: float, width: float, height: float, fill: str = WHITE, stroke: str = INK) -> None:
-        self._add("rect", x=x, y=y, width=width, height=height, fill=fill, stroke=stroke)
+    def rect(
+        self, x: float, y: float, width: float, height: float, fill: str = WHITE, stroke: str = INK, border: float = 1
+    ) -> None:
+        more = {} if border == 1 else {"stroke_width": border}
+        self._add("rect", x=x, y=y, width=width, height=height, fill=fill, stroke=stroke, **more)
 
     def text(
         self,
@@ -39,6 +45,18 @@ class Drawing:
         more = {"font_weight": 600} if bold else {}
         values = attributes(x=x, y=y, font_size=size, text_anchor=anchor, fill=fill, **more)
         self._parts.append(f"<text {values}>{escape(words)}</text>")
+
+    def paragraph(self, x: float, y: float, words: str, most: int = 0, *, size: int = 13, bold: bool = False) -> float:
+        """Words in lines of at most so many characters, or as many as the width has; where the next line would be."""
+        most = most or int((self.width - x - 8) / (0.53 * size))
+        for line in textwrap.wrap(words, most):
+            self.text(x, y, line, size=size, bold=bold)
+            y += 1.4 * size
+        return y
+
+    def end(self, y: float) -> None:
+        """The picture ends below a last line of words: y is where the next one would be, as paragraph() says it."""
+        self.height = round(y)
 
     def box(
         self, x: float, y: float, width: float, height: float, *lines: str, fill: str = WHITE, size: int = 14
@@ -84,8 +102,16 @@ class Drawing:
             font_family="Inter, system-ui, sans-serif",
         )
         names = f'<title id="t">{escape(self.title)}</title>\n<desc id="d">{escape(self.description)}</desc>'
-        paper = f"<rect {attributes(width=self.width, height=self.height, rx=8, fill=PAPER)}/>"
-        return "\n".join([f"<svg {head}>", names, paper, *self._parts, "</svg>", ""])
+        return "\n".join([f"<svg {head}>", names, self._paper(), *self._parts, "</svg>", ""])
+
+    def inline(self, name: str, alt: str) -> str:
+        """The same for a page of the site, whose font it takes; name: its class."""
+        size = attributes(viewBox=f"0 0 {self.width} {self.height}", width=self.width, height=self.height)
+        drawn = "".join([self._paper(), *self._parts])
+        return f'<svg class="{name}" {size} role="img" aria-label="{escape(alt)}" data-search-exclude>{drawn}</svg>'
+
+    def _paper(self) -> str:
+        return f"<rect {attributes(width=self.width, height=self.height, rx=8, fill=PAPER)}/>"
 
     def _add(self, tag: str, **values: object) -> None:
         self._parts.append(f"<{tag} {attributes(**values)}/>")

@@ -12,8 +12,9 @@ import json
 import logging
 import posixpath
 import re
+import subprocess
 from functools import cache
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,11 @@ from rich.console import Console
 
 from labkit import evidence, source
 from labkit.catalog import TRACES, Lab, labs
+from tools.book.pictures import PICTURES
 
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "tools" / "book" / "web" / "dist"  # made by `npm run build` in tools/book/web
+KATEX = WEB.parent / "node_modules" / "katex"
 BUNDLED_MODEL = ROOT / "mini_vllm" / "models" / "tiny"
 ROOMS_OF_A_PAGE = (
     *("offload", "policies", "observe", "simulator", "spec_decode", "structured"),
@@ -45,10 +48,28 @@ OUTSIDE = (
 COMMANDS = re.compile(r"^```console( no-run)?$", re.MULTILINE)  # for Pygments, a line without a prompt is output
 LINK = re.compile(r"\]\((?P<path>(?:\.\./)+[\w./-]+)(?P<anchor>#[\w-]+)?\)")
 TERM = re.compile(r'<a href="(?P<link>(?:[\w./-]*/)?glossary\.(?:md|html)#(?P<anchor>[\w-]+))">')
-PICTURE = re.compile(r'<img [^>]*src="(?P<path>[^":]+\.svg)"')
-VIEW_BOX = re.compile(r'<svg[^>]* viewBox="0 0 ([\d.]+) ([\d.]+)"')
+PICTURE = re.compile(r'<img alt="(?P<alt>[^"]*)" src="(?P<path>[^":]+)\.svg"[^>]*>')
+HEADING = re.compile(r"^# (.+)$", re.MULTILINE)
 ENTRY = re.compile(r"^### (?P<term>.+)\n\n(?P<text>.+)", re.MULTILINE)
-WEIGHTS = {"phase-": 2.0, "glossary": 2.0, "benchmarks/": 0.3, "tools/": 0.3, "traces/": 0.3, "tests": 0.5}  # in search
+KINDS = {  # of pages, by a part of their paths; how much counts what a search finds there
+    "/contract": ("Contract", 0.95),
+    "/hints": ("Hints", 0.6),
+    "/guide": ("Guide", 1.3),
+    "phase-": ("Chapter", 1.0),
+    "serving.html": ("Guide", 1.3),
+    "glossary": ("Glossary", 0.9),
+    "api/": ("API", 0.6),
+    **dict.fromkeys(("measured.html", "tests.html"), ("Results", 0.6)),
+    **dict.fromkeys(("benchmarks/", "tools/", "traces/"), ("Records", 0.4)),
+    "": ("Course", 1.0),
+}
+FORMULA = re.compile(
+    r'(?P<begin><(?P<tag>span|div) class="arithmatex")>\s*\\[(\[](?P<tex>.*?)\\[)\]]\s*</(?P=tag)>', re.DOTALL
+)
+SEARCH_OF_THE_THEME = re.compile(r"assets/javascripts/workers/search\.\w+\.min\.js")
+PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
+TAG = re.compile(r"<[^>]*>")
+DESCRIPTION = 160  # characters
 CELL = re.compile(r"<t[dh]\b.*?</t[dh]>", re.DOTALL)
 NAME = re.compile(r"(?<=<code>)[^<]+")
 DOT = re.compile(r"(?<=[./])(?=\w)")
@@ -177,6 +198,7 @@ def lab_of_page(lab: Lab) -> dict[str, Any]:
         "id": lab.id,
         "title": lab.title,
         "minutes": lab.minutes,
+        "section": section_of(lab),
         "contract": (lab.folder / "contract.html").relative_to(ROOT).as_posix(),
         "next": next_of(lab),
         "stub": source.render_stub(lab),
@@ -200,8 +222,12 @@ def next_of(lab: Lab) -> dict[str, str] | None:
     following = order[order.index(lab) + 1 :]
     if not following:
         return None
-    section = following[0].chapter.removeprefix("docs/").replace(".md", ".html")
-    return {"title": f"{following[0].id} {following[0].title}", "section": section}
+    return {"title": f"{following[0].id} {following[0].title}", "section": section_of(following[0])}
+
+
+def section_of(lab: Lab) -> str:
+    """The lab's section of its chapter, in the site."""
+    return lab.chapter.removeprefix("docs/").replace(".md", ".html")
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -212,8 +238,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         page.meta["hide"] = ["navigation", "toc"]
         line = f"```text\ngit clone {config.repo_url}\n```" if config.repo_url else ""
         markdown = markdown.replace("<!-- clone -->", line)
-    weight = next((weight for beginning, weight in WEIGHTS.items() if uri.startswith(beginning)), 1.0)
-    page.meta.setdefault("search", {}).setdefault("boost", weight)
+    if heading := HEADING.search(markdown):
+        page.meta["title"] = heading[1].replace("`", "")  # in the nav three pages are "Guide"
     for lab in labs():
         if ROOT / base == lab.folder:
             title, _, rest = markdown.partition("\n")
@@ -248,27 +274,46 @@ def way_back(lab: Lab, name: str) -> str:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """A term of the glossary says what it means. A picture has its size, so the page keeps its place. In a table a long
-    name may break after a dot or a slash, and on a phone between its words, too."""
+    """A term of the glossary says what it means. A picture is drawn in the page, for a desk and for a phone.
+
+    In a table a long name may break after a dot or a slash, and on a phone between its words, too.
+    """
 
     def explained(term: re.Match[str]) -> str:
         return f'<a href="{term["link"]}" title="{escape(definitions()[term["anchor"]])}">'
 
-    def sized(picture: re.Match[str]) -> str:
-        path = Path(config.docs_dir, page.file.src_uri).parent / picture["path"]
-        if not path.is_file():
+    def drawn(picture: re.Match[str]) -> str:
+        draw = PICTURES.get(posixpath.normpath(posixpath.join(posixpath.dirname(page.file.src_uri), picture["path"])))
+        if draw is None:
             return picture[0]
-        [box] = VIEW_BOX.findall(path.read_text(encoding="utf-8"))
-        return f'{picture[0]} width="{box[0]}" height="{box[1]}"'
+        alt = unescape(picture["alt"])
+        return draw(False).inline("picture wide", alt) + draw(True).inline("picture narrow", alt)
 
     def breakable(name: re.Match[str]) -> str:
         return SEAM.sub('<wbr class="phone">', DOT.sub("<wbr>", name[0]))
 
+    if paragraph := PARAGRAPH.search(html):
+        page.meta["description"] = shortened(plain(paragraph[1]), DESCRIPTION)
     if page.file.name == "cheat-sheet":
         html = f'<div class="cheat-sheet">\n{html}\n</div>'  # the style sheet prints it on two pages
-    html = PICTURE.sub(sized, html)
+    html = html.replace('<div class="kv-timeline"', '<div class="kv-timeline" data-search-exclude')
+    html = PICTURE.sub(drawn, set_formulas(html))
     html = TERM.sub(lambda term: explained(term) if term["anchor"] in definitions() else term[0], html)
     return CELL.sub(lambda cell: NAME.sub(breakable, cell[0]), html)
+
+
+def set_formulas(html: str) -> str:
+    """Formulas as KaTeX sets them: a page needs no script for them, and looks the same without a font for mathematics.
+
+    Without Node they stand there in TeX.
+    """
+    found = [(unescape(formula["tex"]), formula["tag"] == "div") for formula in FORMULA.finditer(html)]
+    if not found or not KATEX.exists():
+        return html
+    call = ["node", str(WEB.parent / "formulas.mjs")]
+    run = subprocess.run(call, input=json.dumps(found), capture_output=True, encoding="utf-8", check=True)
+    made = iter(json.loads(run.stdout))
+    return FORMULA.sub(lambda formula: f"{formula['begin']} data-search-exclude>{next(made)}</{formula['tag']}>", html)
 
 
 @cache
@@ -279,9 +324,38 @@ def definitions() -> dict[str, str]:
     return {slugify(entry["term"], "-"): shortened(entry["text"]) for entry in ENTRY.finditer(plain)}
 
 
-def shortened(text: str) -> str:
-    """As many of the first sentences as fit into TOOLTIP characters, one at least."""
+def shortened(text: str, most: int = TOOLTIP) -> str:
+    """As many of the first sentences as fit into so many characters, one at least."""
     sentences = re.split(r"(?<=[.!?]) (?=[A-Z])", text)
-    while len(sentences) > 1 and len(" ".join(sentences)) > TOOLTIP:
+    while len(sentences) > 1 and len(" ".join(sentences)) > most:
         sentences.pop()
     return " ".join(sentences)
+
+
+def plain(html: str) -> str:
+    return " ".join(unescape(TAG.sub("", html)).split())
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """The search box of the theme asks the book's own worker, tools/book/web/src/search.js."""
+    return SEARCH_OF_THE_THEME.sub("assets/search.js", output)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """The index of the search, which is loaded when a reader types. The theme loads its own with every page, so that is
+    empty."""
+    file = Path(config.site_dir, "search", "search_index.json")
+    index = json.loads(file.read_text(encoding="utf-8"))
+    sections = [
+        [section["location"], plain(section["title"]), plain(section["text"]), kind_of(section["location"])]
+        for section in index["docs"]
+    ]
+    found = {"kinds": dict(KINDS.values()), "sections": sections}
+    Path(config.site_dir, "assets", "search.json").write_text(json.dumps(found, ensure_ascii=False), encoding="utf-8")
+    file.write_text(json.dumps(index | {"docs": []}), encoding="utf-8")
+
+
+def kind_of(location: str) -> str:
+    """What kind of page a section is on."""
+    part = next(part for part in KINDS if part in location.partition("#")[0])
+    return KINDS[part][0]

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from labkit import prove
+from labkit import prove, web
 from labkit.breaking import SECONDS, unpack
 from labkit.catalog import VLLM, Lab, find_lab, labs
 from labkit.confined import MEMORY
@@ -113,7 +113,7 @@ def test_summary_and_included_parts_are_up_to_date() -> None:
         ("message: 03.2 newcomers_first", "expected"),
     ],
 )
-def test_a_marked_part_is_written_anew(marker: str, word: str) -> None:
+def test_a_marked_part_is_written_again(marker: str, word: str) -> None:
     end = f"<!-- /{marker.partition(':')[0]} -->"
     mended = check.mend(DOCS / "tests.md", f"before\n\n<!-- {marker} -->\nstale\n{end}\n\nafter\n")
     assert word in mended
@@ -380,6 +380,7 @@ def test_what_is_said_of_the_grader_is_what_it_does() -> None:
     assert f"lab has {SECONDS:g} second on each engine" in text
     assert f"{WALL_TIMES} times as many seconds by the clock" in text
     assert f"({MEMORY >> 30} GiB)" in text
+    assert f"In a page a test has {web.SECONDS:g} seconds" in text
 
 
 # --- commands -----------------------------------------------------------------------------------------------------

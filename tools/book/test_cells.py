@@ -284,6 +284,48 @@ def test_a_lab_is_red_with_the_stub_and_green_with_the_reference(page: Any, site
     assert "Python cannot read the file" in lab.output.inner_text()
 
 
+def test_a_test_that_does_not_come_back_is_ended_and_named(page: Any, site: str) -> None:
+    page.goto(f"{site}/lab.html")
+    lab, solution = bench(page), source.render_solution(find_lab("02.1"))
+    head = "    def popleft(self) -> KVCacheBlock:\n"
+    assert head in solution
+    write(page, lab, solution.replace(head, f"{head}        while True:\n            pass\n"))
+    run(page, lab, "green")
+    assert re.fullmatch(r"test_\w+(\[\w+\])?", lab.output.locator(".lab-first").inner_text())
+    assert "it did not within the time" in lab.output.locator(".lab-why pre").inner_text()
+    assert lab.output.locator("li.lab-passed").count() > 0, "what came before it is graded"
+    write(page, lab, "while True:\n    pass\n")
+    run(page, lab, "0 of 1 green")
+    assert "does not come to its end" in lab.output.inner_text()
+    write(page, lab, solution)
+    run(page, lab)
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_the_first_red_test_is_seen_beside_the_editor(page: Any, site: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    page.goto(f"{site}/lab.html")
+    lab, solution = bench(page), source.render_solution(find_lab("02.1"))
+    write(page, lab, solution.replace("self.num_free_blocks += ", "self.num_free_blocks -= "))
+    run(page, lab, "green")
+    places = [place.bounding_box() for place in (lab.root.locator(".cm-editor"), lab.output.locator(".lab-why"))]
+    top, bottom = places[0]["y"] + places[0]["height"], places[1]["y"] + places[1]["height"]
+    assert top > 844 / 4, "the end of the editor"
+    assert bottom <= 845
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_what_a_message_names_is_a_link(page: Any, site: str) -> None:
+    page.goto(f"{site}/lab.html")
+    lab, solution = bench(page), source.render_solution(find_lab("02.1"))
+    write(page, lab, solution.replace("self.num_free_blocks += ", "self.num_free_blocks -= "))
+    run(page, lab, "green")
+    section = lab.output.get_by_role("link", name="docs/phase-02-kv-manager/guide.md#the-free-queue")
+    assert section.get_attribute("href") == f"{site}/phase-02-kv-manager/guide.html#the-free-queue"
+    lab.output.get_by_role("button", name="lab hint 02.1").click()
+    assert page.locator(".lab-hint").count() == 1
+
+
 def test_a_debugging_lab_shows_its_evidence(page: Any, site: str) -> None:
     page.goto(f"{site}/debug.html")
     bench(page)

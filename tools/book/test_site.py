@@ -253,6 +253,19 @@ def test_a_contract_and_its_section_are_one_click_apart(site: Path, lab: Lab) ->
     assert f"{section}#{anchor}" in links_of(site, "labs.html")
 
 
+def test_formulas_are_set_in_the_pages_themselves(site: Path, pages: list[str]) -> None:
+    """As mathematics that can be heard, without a script; none is left as TeX, and none in red, as what KaTeX cannot
+    read."""
+    numbers = {}
+    for page in pages:
+        text = (site / page).read_text(encoding="utf-8")
+        assert not re.search(r'class="arithmatex">\s*\\[(\[]', text), page
+        assert "katex-error" not in text, page
+        assert text.count('class="arithmatex"') == text.count("<math ")
+        numbers[page] = text.count("<math ")
+    assert numbers[CHAPTERS[0]] > 50
+
+
 def test_a_source_link_leads_to_numbered_lines(visit: Any) -> None:
     shown = visit(viewport=DESK).go(CHAPTERS[2])
     shown.locator("main a[href$='py/mini_vllm/scheduler.py']").first.click()
@@ -303,14 +316,80 @@ def test_a_figure_says_that_it_scrolls(visit: Any) -> None:
         figure.get_by_text("scrolls sideways").wait_for(state=state)
 
 
-def test_search_finds_a_term(visit: Any) -> None:
-    shown = visit().go("index.html")
+QUESTIONS = {  # what readers look for, and a page that answers
+    "chunked prefill": "phase-03-continuous-batching-scheduler/guide.html",
+    "how do I install": "install.html",
+    "install on windows": "install.html",
+    "what is a block table": "phase-01-paged-kv/guide.html",
+    "slot mapping": "phase-01-paged-kv/guide.html",
+    "online softmax": "phase-01-paged-kv/guide.html",
+    "triton kernel mask": "phase-01-paged-kv/guide.html",
+    "flash-decoding": "phase-01-paged-kv/deep-dive.html",
+    "prefix caching": "phase-02-kv-manager/guide.html",
+    "free queue order": "phase-02-kv-manager/guide.html",
+    "why is a block evicted": "phase-02-kv-manager/guide.html",
+    "allocate_slots": "phase-02-kv-manager/guide.html",
+    "preemption": "phase-03-continuous-batching-scheduler/guide.html",
+    "token budget": "phase-03-continuous-batching-scheduler/guide.html",
+    "swap or recompute": "phase-03-continuous-batching-scheduler/schedulers.html",
+    "02.4": "phase-02-kv-manager/labs/lab-04-slots/contract.html",
+    "hints for 02.1": "phase-02-kv-manager/labs/lab-01-free-queue/hints.html",
+    "speculative decoding": "phase-05-speculative-decoding/guide.html",
+    "time to first token": "glossary.html",
+    "json schema grammar": "serving.html",
+    "SamplingParams": "api/core.html",
+    "BlockPool.get_new_blocks": "api/core.html",
+    "chat in the browser": "ask.html",
+    "weekend": "how-to-use.html",
+    "engine throughput": "benchmarks/results/engine.html",
+    "goodp": "glossary.html",  # not typed to its end
+}
+RANK = """
+import { readFileSync } from "node:fs";
+const { makeRanking } = await import(process.argv[1]);
+const find = makeRanking(JSON.parse(readFileSync(process.argv[2], "utf-8")));
+const pages = (question) => find(question).slice(0, 3).map(([first]) => first.location);
+console.log(JSON.stringify(JSON.parse(process.argv[3]).map(pages)));
+"""
+
+
+@pytest.mark.smoke
+def test_a_search_shows_the_right_page_among_the_first_three(site: Path) -> None:
+    """The ranking alone, as the worker of the search box calls it; some question finds nothing."""
+    if shutil.which("node") is None:
+        pytest.skip("Node is not installed")
+    asked = [*QUESTIONS, "xylophone", "", "how do I"]
+    ranking = (WEB / "src" / "ranking.js").as_uri()
+    call = ["node", "--input-type=module", "-e", RANK, ranking, str(site / "assets/search.json"), json.dumps(asked)]
+    run = subprocess.run(call, capture_output=True, encoding="utf-8")
+    assert run.returncode == 0, run.stderr
+    found = dict(zip(asked, json.loads(run.stdout), strict=True))
+    assert found["xylophone"] == found[""] == []
+    assert_none([f"{each}: {found[each]}" for each, page in QUESTIONS.items() if page not in found[each]])
+
+
+def test_the_index_of_the_search_is_loaded_when_a_reader_types(visit: Any) -> None:
+    visitor = visit()
+    asked: list[str] = []
+    visitor.page.on("request", lambda request: asked.append(request.url))
+    shown = visitor.go("index.html")
+    assert not [url for url in asked if url.endswith("/search.json")]
     shown.locator(".md-search__input").click()
     shown.locator(".md-search__input").type("preemption", delay=10)
     shown.wait_for_selector(".md-search-result__item a")
     found = shown.locator(".md-search-result__item a").evaluate_all("links => links.map(link => link.href)")
     assert any("phase-03" in link for link in found)
     assert any("glossary" in link for link in found)
+    assert [url for url in asked if url.endswith("/search.json")]
+
+
+def test_pages_have_titles_and_descriptions_of_their_own(site: Path, pages: list[str]) -> None:
+    for what in (r"<title>(.+?)</title>", r'<meta name="description" content="(.+?)">'):
+        found: dict[str, list[str]] = {}
+        for page in pages:
+            [words] = re.findall(what, (site / page).read_text(encoding="utf-8"), re.DOTALL)
+            found.setdefault(words, []).append(page)
+        assert_none([f"{words}: {shared}" for words, shared in found.items() if len(shared) > 1])
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +23,7 @@ from mini_vllm.observe.page import Figure, caption_of, render_page
 from mini_vllm.observe.timeline import MARKS, read_requests
 from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder, run_trace
 from mini_vllm.scheduler import SchedulerOutput
+from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
 from mini_vllm.step import KVPlan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,6 +40,8 @@ FLAGS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-ba
 
 needs_node = pytest.mark.skipif(NODE is None, reason="there is no node")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+
+VERIFIES = re.compile(r"(\w+) verifies (\d) drafts?, of which (\d) (?:is|are) right, and gets (\d) tokens?")
 
 # b begins like a; c has no room, is preempted, waits, and comes back to what is left of it in the cache.
 SCENARIO: Record = {
@@ -111,9 +115,9 @@ class Watcher(TraceRecorder):
         return super().after_update(sampled, finished, **extra)
 
 
-def watch(scenario: Record, failing: random.Random | None = None) -> tuple[Record, list[Record]]:
+def watch(scenario: Record, failing: random.Random | None = None, **classes: Any) -> tuple[Record, list[Record]]:
     """The trace of a scenario, and the truth of each of its steps."""
-    run = ScenarioRun(scenario)
+    run = ScenarioRun(scenario, **classes)
     run.recorder = watcher = Watcher(run, failing)
     for _ in range(2000):
         if run.is_done():
@@ -196,6 +200,37 @@ def test_a_step_that_failed_is_undone() -> None:
     compare(list(traces), list(truths))
 
 
+def some_drafts(seed: int) -> Record:
+    """The same with few different tokens, so that n-grams find drafts, and some are right.
+
+    First come, first served: see compare().
+    """
+    scenario, rng = some_scenario(seed), random.Random(seed)
+    lookup = {"num_speculative_tokens": rng.randint(1, 4), "prompt_lookup_min": 1, "prompt_lookup_max": 3}
+    scenario["config"] |= {**lookup, "vocab_size": 3, "policy": "fcfs"}
+    scenario["requests"] = [
+        each | {"prompt": [token_id % 3 for token_id in each["prompt"]], "max_tokens": each["max_tokens"] + 10}
+        for each in scenario["requests"]
+    ]
+    scenario["config"]["num_blocks"] += 1 + 10 // scenario["config"]["block_size"]
+    return scenario
+
+
+@needs_node
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_drafts_are_published_when_they_are_accepted(is_failing: bool) -> None:
+    """And what was rejected is not taken for a chunk that is computed again."""
+    runs = []
+    for seed in range(200):
+        scenario, failing = some_drafts(seed), random.Random(seed) if is_failing else None
+        scenario["aborts"] = [] if is_failing else scenario["aborts"]
+        runs.append(watch(scenario, failing, scheduler_cls=SpeculativeScheduler))
+    traces, truths = zip(*runs, strict=True)
+    marks = Counter(mark for trace in traces for row in read_requests(trace) for mark in row.marks)
+    assert min(marks[kind] for kind in ("accepted", "partly", "rejected")) > 50
+    compare(list(traces), list(truths))
+
+
 @needs_node
 @pytest.mark.skipif(not SCENARIOS, reason="there are no figures")
 def test_the_figures_of_the_book_show_what_the_scheduler_holds() -> None:
@@ -242,6 +277,19 @@ def test_sentences() -> None:
     crowd = [{"id": f"r{i}", "prompt": [i], "max_tokens": 2} for i in range(8)]
     says = [frame["says"] for frame in read([run_trace({"config": config, "requests": crowd})])[0]]
     assert says[0] == "Step 0: 6 requests compute chunks; r6 and r7 arrive and wait."
+
+
+@needs_node
+def test_sentences_say_how_many_drafts_were_right() -> None:
+    """Where a step's requests are few enough to be named."""
+    told = []
+    trace = run_trace(some_drafts(7) | {"aborts": []}, scheduler_cls=SpeculativeScheduler)
+    for record, frame in zip(trace["steps"], read([trace])[0], strict=True):
+        for name, drafts, right, tokens in VERIFIES.findall(frame["says"]):
+            sampled = len(record["sampled"][name])
+            assert (int(drafts), int(right), int(tokens)) == (len(record["spec"][name]), sampled - 1, sampled)
+            told.append(int(right))
+    assert {0, 1} <= set(told)
 
 
 # --- how it behaves ---------------------------------------------------------------------------------------------------

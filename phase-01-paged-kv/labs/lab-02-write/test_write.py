@@ -294,7 +294,7 @@ def test_rows_are_read_only(lab):
     "Each step stands alone: the next one has other slots, in the same metadata and the same back end.", invariant="I3"
 )
 def test_two_steps(lab):
-    """A recorded step reads its slots from the same tensor each time; a runner fills it anew."""
+    """A recorded step reads its slots from the same tensor each time; a runner fills it again."""
     layer, backend = Layer(lab, 2), lab.ReferenceBackend()
     metadata = layer.metadata([5, 6])
     layer.write_with(metadata, backend)

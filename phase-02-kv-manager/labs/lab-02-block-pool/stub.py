@@ -20,7 +20,7 @@ class BlockPool(ReferenceBlockPool):
     def free_blocks(self, table: Sequence[KVCacheBlock]) -> None:
         """Let go of a block table, given in the table's order.
 
-        Nobody can find a block without a hash: it goes to the front of the queue. A cached one goes to the
+        A block without a hash cannot be found: it goes to the front of the queue. A cached one goes to the
         back, the table's tail before its head: a prefix is evicted after what was built on it.
         """
         todo("02.2")

@@ -26,6 +26,16 @@ await build({
   legalComments: "none",
   logLevel: "warning",
 });
+// The theme starts its worker as a script, not as a module.
+await build({
+  entryPoints: [file("src/search.js")],
+  outdir: file("dist"),
+  bundle: true,
+  format: "iife",
+  target: "es2022",
+  minify: true,
+  logLevel: "warning",
+});
 
 await mkdir(here("dist/pyodide"));
 for (const name of PYODIDE) await cp(here(`node_modules/pyodide/${name}`), here(`dist/pyodide/${name}`));
@@ -33,7 +43,7 @@ const lock = JSON.parse(await readFile(here("node_modules/pyodide/pyodide-lock.j
 await writeFile(here("dist/pyodide/pyodide-lock.json"), JSON.stringify({ ...lock, packages: {} })); // none is offered
 
 const INTER = "node_modules/@fontsource-variable/inter/files/inter-latin-wght-normal.woff2";
-// The font is in its style sheet: it is there with the first line, so no line breaks anew when it comes.
+// The font is in its style sheet: it is there with the first line, so no line breaks again when it comes.
 const inter = (await readFile(here(INTER))).toString("base64");
 await writeFile(
   here("dist/inter.css"),

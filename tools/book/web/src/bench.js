@@ -49,7 +49,7 @@ export function makeBench({ label, text, original, verb, work, changed, buttons 
     try {
       say(await work(editor.text(), bench));
     } catch (error) {
-      say(error instanceof Stopped ? bench.whenStopped?.() ?? "Stopped." : `Python ended: ${error.message}`);
+      say(error instanceof Stopped ? bench.whenStopped?.() ?? error.message : `Python ended: ${error.message}`);
     }
     setBusy(false);
   }

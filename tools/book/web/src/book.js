@@ -20,7 +20,7 @@ const near = (element) =>
 function mendTheme() {
   document.querySelector(".md-search[role=dialog]")?.setAttribute("aria-label", "Search");
   for (const copy of document.querySelectorAll(".md-code__nav")) copy.setAttribute("role", "none"); // no landmark
-  for (const box of document.querySelectorAll(".md-typeset__scrollwrap, .md-typeset p:has(> img)")) {
+  for (const box of document.querySelectorAll(".md-typeset__scrollwrap, div.arithmatex")) {
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; // scrolls sideways, so it must be reached
   }
 }
@@ -40,9 +40,6 @@ for (const place of document.querySelectorAll(Object.keys(USED).join())) {
   const [, load] = Object.entries(USED).find(([selector]) => place.matches(selector));
   (place.matches(".calculator") ? Promise.resolve() : near(place)).then(load).then((module) => module.upgrade([place]));
 }
-// Formulas are set at once: a page that is printed has not come near to all of them.
-const formulas = document.querySelectorAll(".arithmatex");
-if (formulas.length) import("./math.js").then((module) => module.upgrade(formulas));
 // A link to a Python file leads to the page that shows it with numbered lines; without JavaScript, to the file itself.
 for (const link of document.querySelectorAll('main a[href*="py/"][href$=".py"]')) {
   const root = new URL("..", HERE).href;

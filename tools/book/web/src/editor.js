@@ -31,7 +31,6 @@ export function makeEditor(parent, { label, text, readOnly = false, run, leave, 
         ...defaultKeymap,
       ]),
       lineNumbers(),
-      EditorView.lineWrapping, // no line is cut off
       history(),
       drawSelection(),
       indentUnit.of("    "),

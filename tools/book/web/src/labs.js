@@ -2,10 +2,11 @@
 import { makeBench } from "./bench.js";
 import { button, countOf, element, recall, remember, textOf } from "./browser.js";
 import { makeEditor } from "./editor.js";
-import { ask } from "./python.js";
+import { ask, Late } from "./python.js";
 
 const HERE = new URL(".", import.meta.url);
 const MARKS = { passed: "✓", failed: "✗", todo: "✗" };
+const PLACE = /(lab hint [\d.]+|docs\/[\w./-]+\.md(?:#[\w-]+)?)/; // what a message names: a hint, a section
 
 export function upgrade(places) {
   places.forEach(async (place) => {
@@ -25,18 +26,19 @@ const keep = (lab, text) => remember(textOf(lab.id), text === lab.stub ? null : 
 function makeLab(place, lab) {
   const hints = element("div", { className: "lab-hints" });
   const answer = element("div", { className: "lab-answer" });
+  const hint = hintButton(lab, hints);
   const bench = makeBench({
     label: `Lab ${lab.id}, ${lab.title}`,
     text: kept(lab),
     original: lab.stub,
     verb: "Grade",
-    work: (text, bench) => grade(lab, text, bench),
+    work: (text, bench) => grade(lab, text, bench, place.dataset.only, hint),
     changed: (text) => keep(lab, text),
-    buttons: [hintButton(lab, hints), button("Show the reference", () => confirmAnswer(lab, answer))],
+    buttons: [hint, button("Show the reference", () => confirmAnswer(lab, answer))],
   });
   const contract = element("a", { href: new URL(`../${lab.contract}`, HERE).href, textContent: "contract" });
   const head = element("p", { className: "lab-head" }, element("strong", {}, `Lab ${lab.id}: ${lab.title}`));
-  head.append(` (${lab.minutes} minutes; what must hold is in its `, contract, ")");
+  head.append(` (${place.dataset.minutes ?? lab.minutes} minutes; what must hold is in its `, contract, ")");
   const onDisk = element("details", {}, element("summary", {}, "On your own machine"), ...place.childNodes);
   place.replaceChildren(head, ...Object.entries(lab.evidence).map(foldOfCase), bench.root, hints, answer, onDisk);
 }
@@ -47,28 +49,54 @@ function foldOfCase([name, text]) {
   return element("details", { className: "lab-evidence" }, element("summary", {}, `Evidence of case ${name}`), printed);
 }
 
-async function grade(lab, text, bench) {
+async function grade(lab, text, bench, only, hint) {
   let test = "";
   bench.whenStopped = () => `Stopped${test && ` in ${test}: did your code come back?`}`;
-  const results = await ask({ what: "lab", id: lab.id, text }, (note) => {
+  const told = (note) => {
     if (note.ready) bench.say("Grading ...");
     if (note.test) test = note.test;
     if (note.text) bench.print(note.text);
+  };
+  const question = { what: "lab", id: lab.id, text, only };
+  const results = await ask(question, told).catch((error) => {
+    if (!(error instanceof Late)) throw error;
+    bench.say(`${test} did not come back. Python starts again, to grade what came before it ...`);
+    bench.output.replaceChildren();
+    return ask({ ...question, hung: test }, told);
   });
   const red = results.filter((result) => result.outcome !== "passed");
-  if (red.length) {
-    const title = element("p", { className: "lab-first" }, red[0].test || "Not graded");
-    const message = element("pre", { tabIndex: 0, role: "region", "aria-label": "Why it is red" }, red[0].message);
-    bench.output.append(title, message);
+  const first = red.find(({ outcome }) => outcome === "hang") ?? red[0];
+  if (first) {
+    const title = element("p", { className: "lab-first" }, first.test || "Not graded");
+    const [idea, ...state] = first.message.split("\n\n"); // sentences, then what is aligned
+    const why = element("div", { className: "lab-why" }, title, element("p", { className: "lab-says" }, ...linked(idea, hint)));
+    if (state.length) {
+      const message = element("pre", { tabIndex: 0, role: "region", "aria-label": "Why it is red" });
+      message.append(...linked(state.join("\n\n"), hint));
+      why.append(message);
+    }
+    bench.output.append(why);
+    why.scrollIntoView({ block: "nearest" }); // the editor, which gets smaller, stays in sight above it
   }
   const numPassed = results.length - red.length;
   if (results[0].test) {
     bench.output.append(...byIdea(results).map(foldOf));
-    remember(countOf(lab.id), `${numPassed} of ${results.length}`);
+    if (!only) remember(countOf(lab.id), `${numPassed} of ${results.length}`);
   }
   if (red.length) return `${numPassed} of ${results.length} green.`;
-  if (lab.next) bench.output.append(linkToNext(lab.next));
+  const next = only ? { title: `${lab.id} ${lab.title}`, section: lab.section } : lab.next;
+  if (next) bench.output.append(linkToNext(next));
   return `Done: all ${results.length} are green.`;
+}
+
+/** A message whose hints and sections lead there. */
+function linked(message, hint) {
+  return message.split(PLACE).map((part) => {
+    if (!PLACE.test(part)) return part;
+    if (!part.startsWith("docs/")) return button(part, () => hint.click(), { className: "lab-link" });
+    const href = new URL(part.replace(/^docs\//, "../").replace(".md", ".html"), HERE).href;
+    return element("a", { href, textContent: part });
+  });
 }
 
 /** The results of each idea that the lab is about; ideas with a red test come first. */
@@ -112,6 +140,7 @@ function hintButton(lab, place) {
     const { title, html } = lab.hints[place.children.length];
     const text = element("div", { innerHTML: html }); // made from hints.md when the book was built
     place.append(element("div", { className: "lab-hint" }, element("p", {}, element("strong", {}, title)), text));
+    place.lastChild.scrollIntoView({ block: "nearest" });
     name();
   });
   function name() {

@@ -1,15 +1,20 @@
 // One Python for the page, in a worker. It is loaded by the first question; stop() ends whatever runs.
 
 export class Stopped extends Error {}
+export class Late extends Stopped {}
 
 let worker = null;
 let ready = false;
 let number = 0;
+let timer = 0; // of what runs
 const questions = new Map(); // by number: what is asked and not answered yet
 
 export const isReady = () => ready;
 
-/** Ask the worker, see its `ANSWERS`. told(note) hears of "ready", printed text and tests while it works. */
+/**
+ * Ask the worker, see its `ANSWERS`. told(note) hears of "ready", printed text and tests while it works. A note may say
+ * in how many seconds the next one or the answer must come: without it Python is ended, and the question is Late.
+ */
 export function ask(question, told) {
   worker ??= start();
   return new Promise((resolve, reject) => {
@@ -20,8 +25,16 @@ export function ask(question, told) {
 
 /** End what runs, even a loop without an end: Python with it, which comes back at once for the next question. */
 export function stop() {
-  end(new Stopped("Stopped"));
+  end(new Stopped("Stopped."));
   worker = start();
+}
+
+function allow(number, seconds) {
+  clearTimeout(timer);
+  timer = setTimeout(() => {
+    questions.get(number)?.reject(new Late(`Ended: it had not come back after ${seconds} seconds.`));
+    stop();
+  }, 1000 * seconds);
 }
 
 function start() {
@@ -29,7 +42,9 @@ function start() {
   made.onmessage = ({ data }) => {
     ready = true;
     const asked = questions.get(data.number);
+    if (data.note?.seconds) allow(data.number, data.note.seconds);
     if (data.note) return asked?.told(data.note);
+    clearTimeout(timer);
     if (data.broken) return end(new Error(data.broken));
     questions.delete(data.number);
     asked?.resolve(data.answer);
@@ -39,6 +54,7 @@ function start() {
 }
 
 function end(reason) {
+  clearTimeout(timer);
   worker?.terminate();
   worker = null;
   ready = false;

@@ -5,6 +5,7 @@ import * as arrays from "./arrays.js";
 const HERE = new URL(".", import.meta.url);
 const FOLDER = "/book"; // where the repository's files are, for Python
 const MOST_OUTPUT = 100_000; // characters of one run; a loop that prints must not drown the page
+const CELL_SECONDS = 60;
 
 let number = 0; // of the question that is being answered
 let printed = 0;
@@ -34,8 +35,9 @@ async function start() {
 }
 
 const ANSWERS = {
-  cell: (web, { text }) => web.run_cell(text),
-  lab: (web, { id, text }) => web.grade(id, text, (test) => tell({ test })),
+  cell: (web, { text }) => (tell({ seconds: CELL_SECONDS }), web.run_cell(text)),
+  lab: (web, { id, text, only = "", hung = "" }) =>
+    web.grade(id, text, only, hung, (test, seconds) => tell({ test, seconds })),
 };
 
 const started = start();
