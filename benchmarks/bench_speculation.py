@@ -18,6 +18,7 @@ import datetime
 import gc
 import platform
 import random
+import re
 import statistics
 import sys
 import tempfile
@@ -42,17 +43,20 @@ ACCEPT = model_runner.accept
 K = 4
 NUM_REQUESTS = (1, 4, 16)
 ACCEPTANCE = (0.0, 0.5, 0.8, 1.0)
-NUM_PROMPT, NUM_OUTPUT = 64, 96
-SHAPES = {"tiny": "the bundled model", "qwen": "Qwen3-0.6B's shape with random weights, bf16"}
+NUM_PROMPT = 32
+SHAPES = {"tiny": "The bundled model", "qwen": "Qwen3-0.6B's shape with random weights, bf16"}
+NUM_OUTPUT = {"tiny": 96, "qwen": 32}
+ROUNDS = {"tiny": 5, "qwen": 2, "host": 5}  # and 2 more of one request, which gives few tokens
 
 HEAD = """# What drafts bring
 
-Tokens per second with {k} drafts for each request and step, beside the same requests without drafts: {num_output}
-greedy tokens each, behind prompts of {num_prompt} tokens. "Acceptance" is the probability with which each draft counts
-as right, whatever the model samples. Where it is low, a request soon asks for no drafts (`Pace`), which "always {k}"
-leaves out. `ngram` is real: a request reads the beginning of a text, its answer, and the beginning again. {num_threads}
-torch threads. Each round with drafts follows one without, and the median of {num_rounds} ratios counts. "Tokens a step"
-is the mean over the steps that decode a request.
+Tokens per second with {k} drafts for each request and step, beside the same requests without drafts. Prompts of
+{num_prompt} tokens, and greedy tokens behind them: {num_output}. The clock starts when all prompts are computed.
+"Acceptance" is the probability with which each draft counts as right, whatever the model samples. Where it is low, a
+request soon asks for no drafts (`Pace`), which "always {k}" leaves out. `ngram` is real: a request reads the beginning
+of a text, its answer, and the beginning again. `draft_model` is real, too: the bundled draft model, on questions about
+the glossary. {num_threads} torch threads. Each round with drafts follows one without, and the median of their ratios
+counts: {num_rounds} rounds, of one request 2 more. "Tokens a step" is the mean over the steps that decode a request.
 
 {facts}
 
@@ -103,44 +107,53 @@ def prompts_of(num_requests: int, vocab_size: int) -> list[list[int]]:
     return [[rng.randrange(3, vocab_size) for _ in range(NUM_PROMPT)] for _ in range(num_requests)]
 
 
-def repeating(engine: Any, num_requests: int) -> list[list[int]]:
+def repeating(engine: Any, num_requests: int, num_output: int) -> list[list[int]]:
     """The beginning of a text, its answer, and the beginning again. The bundled model knows the glossary's texts."""
     if engine.tokenizer is None:
         beginnings = [prompt[:16] for prompt in prompts_of(num_requests, engine.vocab_size)]
     else:
         texts = (ROOT / "docs" / "glossary.md").read_text().split("\n\n")
         beginnings = [engine.tokenize(text)[:16] for text in texts if len(text) > 200][:num_requests]
-    _, answers = run(engine, beginnings, -2)
+    _, answers = run(engine, beginnings, num_output, -2)
     return [[*begin, *answers[str(i)], *begin] for i, begin in enumerate(beginnings)]
 
 
-def run(engine: Any, prompts: list[list[int]], number: int) -> tuple[float, dict[str, list[int]]]:
-    """Tokens per second, and the answers by place."""
+def questions(engine: Any, num_requests: int) -> list[list[int]]:
+    """What the bundled model and its draft model were trained to answer."""
+    names = re.findall(r"^### ([^(`\n]+)", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    texts = [f"What is a {name.strip()}?" for name in names[:num_requests]]
+    return [engine.apply_chat_template([{"role": "user", "content": text}]) for text in texts]
+
+
+def run(engine: Any, prompts: list[list[int]], num_output: int, number: int) -> tuple[float, dict[str, list[int]]]:
+    """Tokens per second behind the first step, which computes the prompts, and the answers by place."""
     from mini_vllm import SamplingParams
 
-    params = SamplingParams(temperature=0.0, max_tokens=NUM_OUTPUT, ignore_eos=True)
+    params = SamplingParams(temperature=0.0, max_tokens=num_output, ignore_eos=True)
     for i, prompt in enumerate(prompts):
         engine.add_request(f"{number}/{i}", prompt, params)
     answers: dict[str, list[int]] = {}
+    engine.step()
+    assert not engine.scheduler.waiting
     start = time.perf_counter()
     while engine.has_unfinished_requests():
         for output in engine.step():
             if output.finished:
                 answers[output.request_id.split("/")[1]] = output.outputs[0].token_ids
-    return len(prompts) * NUM_OUTPUT / (time.perf_counter() - start), answers
+    return len(prompts) * (num_output - 1) / (time.perf_counter() - start), answers
 
 
-def figures(plain: Any, drafting: Any, prompts: list[list[int]], num_rounds: int) -> tuple[Any, ...]:
+def figures(plain: Any, drafting: Any, prompts: list[list[int]], num_output: int, num_rounds: int) -> tuple[Any, ...]:
     """Medians: tokens per second without and with drafts, their ratio; then acceptance, drafts, and tokens a step."""
     scheduler = drafting.scheduler
     scheduler.speculation_stats = stats = type(scheduler.speculation_stats)([0] * (K + 1))
     speeds = []
     for number in range(num_rounds):
-        speeds.append([run(engine, prompts, number)[0] for engine in (plain, drafting)])
+        speeds.append([run(engine, prompts, num_output, number)[0] for engine in (plain, drafting)])
     medians = [statistics.median(column) for column in zip(*speeds, strict=True)]
     ratio = statistics.median(with_drafts / without for without, with_drafts in speeds)
     share = stats.num_accepted_tokens / max(stats.num_draft_tokens, 1)
-    num_tokens = num_rounds * len(prompts) * NUM_OUTPUT
+    num_tokens = num_rounds * len(prompts) * (num_output - 1)
     return *medians, ratio, share, stats.num_draft_tokens, num_tokens / (num_tokens - stats.num_accepted_tokens)
 
 
@@ -155,24 +168,33 @@ def steady() -> Any:
     return Steady
 
 
-def speed_table(model: str, num_rounds: int) -> Iterator[str]:
-    yield "| requests | drafts | tok/s without | with | ratio | accepted | tokens a step |"
+def speed_table(name: str, model: str, least_rounds: int) -> Iterator[str]:
+    """One of SHAPES. Its name is in the head of the table, so that a picture finds it."""
+    yield f"| requests, {name} | drafts | tok/s without | with | ratio | accepted | tokens a step |"
     yield "|---:|---|---:|---:|---:|---:|---:|"
+    num_output = NUM_OUTPUT[name]
     plain = make_engine(model)
     drafting = make_engine(model, speculative="ngram", num_speculative_tokens=K)
     lookup = drafting.scheduler.proposer
     cases = [*((f"acceptance {accuracy}", accuracy) for accuracy in ACCEPTANCE), (f"always {K}, acceptance 0", None)]
     for n in NUM_REQUESTS:
-        prompts = prompts_of(n, plain.vocab_size)
+        prompts, num_rounds = prompts_of(n, plain.vocab_size), least_rounds + 2 // n
         for engine in (plain, drafting):
-            run(engine, prompts, -1)
+            run(engine, prompts, 8, -1)
         drafting.scheduler.proposer = Fixed([7] * K)
-        for name, accuracy in cases:
+        for words, accuracy in cases:
             pace = spec.Pace if accuracy is not None else steady()
             with patch.object(spec, "Pace", pace), patch.object(model_runner, "accept", scripted(accuracy or 0.0)):
-                yield row(n, name, figures(plain, drafting, prompts, num_rounds))
+                yield row(n, words, figures(plain, drafting, prompts, num_output, num_rounds))
         drafting.scheduler.proposer = lookup
-        yield row(n, "ngram", figures(plain, drafting, repeating(plain, n), num_rounds))
+        prompts = repeating(plain, n, num_output)
+        yield row(n, "ngram", figures(plain, drafting, prompts, num_output, num_rounds))
+    if name == "tiny":
+        drafting = make_engine(model, speculative="draft_model", num_speculative_tokens=K)
+        for n in NUM_REQUESTS:
+            yield row(
+                n, "draft_model", figures(plain, drafting, questions(plain, n), num_output, least_rounds + 2 // n)
+            )
 
 
 def row(n: int, name: str, found: tuple[Any, ...]) -> str:
@@ -268,35 +290,38 @@ def host_table(num_rounds: int, num_running: int = 256) -> Iterator[str]:
         yield f"| {name} | {cells} | {ratio:.2f} | {a_token:.2f} |"
 
 
-def page(models: list[str], num_rounds: int, num_threads: int, checkpoint: Path) -> Iterator[str]:
+def page(models: list[str], num_rounds: dict[str, int], num_threads: int, checkpoint: Path) -> Iterator[str]:
     import torch
 
     torch.set_num_threads(num_threads)
     facts = f"{datetime.date.today()}; {machine()}; Python {platform.python_version()}, torch {torch.__version__}"
+    outputs = ", ".join(f"{number} of {name}" for name, number in NUM_OUTPUT.items())
+    rounds = ", ".join(f"{number} of {name}" for name, number in num_rounds.items())
     yield HEAD.format(
-        k=K, num_output=NUM_OUTPUT, num_prompt=NUM_PROMPT, num_threads=num_threads, num_rounds=num_rounds, facts=facts
+        k=K, num_output=outputs, num_prompt=NUM_PROMPT, num_threads=num_threads, num_rounds=rounds, facts=facts
     )
     for name in models:
         yield f"\n## {SHAPES[name]}\n"
         if name == "qwen":
             make_checkpoint(checkpoint)
-        yield from speed_table("tiny" if name == "tiny" else str(checkpoint), num_rounds)
-    yield from host_table(num_rounds)
+        yield from speed_table(name, "tiny" if name == "tiny" else str(checkpoint), num_rounds[name])
+    yield from host_table(num_rounds["host"])
 
 
 def main() -> int:
     """Parse the command line; print the page, and write it if asked to."""
     parser = argparse.ArgumentParser(description="What drafts bring and cost (see the head of this file).")
     parser.add_argument("--models", default="tiny,qwen")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, help="instead of those of ROUNDS")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--checkpoint", type=Path, default=Path(tempfile.gettempdir()) / "qwen3-0.6b-random")
+    parser.add_argument("--checkpoint", type=Path, default=Path(tempfile.gettempdir()) / "mini_vllm_qwen3_0.6b_random")
     parser.add_argument("--host", action="store_true", help="measure the host cost alone")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results/speculation.md")
     args = parser.parse_args()
-    lines = []
+    lines, num_rounds = [], {name: args.rounds or number for name, number in ROUNDS.items()}
     models = [name for name in args.models.split(",") if name]
-    for line in host_table(args.rounds) if args.host else page(models, args.rounds, args.threads, args.checkpoint):
+    text = page(models, num_rounds, args.threads, args.checkpoint)
+    for line in host_table(num_rounds["host"]) if args.host else text:
         print(line, flush=True)
         lines.append(line)
     if args.write:

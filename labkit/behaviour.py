@@ -8,7 +8,7 @@ import inspect
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, NamedTuple
 
 from labkit.catalog import TRACES, VLLM, Slot
@@ -176,37 +176,53 @@ def describe(steps: Sequence[Any], step: int) -> str:
 
 
 @contextmanager
-def noting_calls(parts: Sequence[Part], called: set[Called] | None) -> Iterator[None]:
-    """Add to `called` the slots of grafted parts that are called."""
+def wrapped(parts: Sequence[Part], wrap: Callable[[Any, Part, Slot], Any], names: Any = None) -> Iterator[None]:
+    """In place of each function that parts bring which are grafted: wrap(function, part, slot). names: a test's lab."""
     with ExitStack() as undo:
-        for part in parts if called is not None else ():
+        for part in parts:
             for slot, mine in part.replacements:
-                note = partial(called.add, (part.lab.id, slot))  # type: ignore[union-attr]
                 if isinstance(mine, type):
                     for name, method in list(vars(mine).items()):
                         if inspect.isfunction(method):
-                            replace_attribute(mine, name, noting(method, note), undo)
+                            replace_attribute(mine, name, wrap(method, part, slot), undo)
                 elif not slot.owner:
-                    noted = noting(mine, note)
+                    other = wrap(mine, part, slot)
                     if reference_of(slot) is mine:  # else a later part has taken its place
-                        replace_everywhere(slot, noted, undo)
-                    replace_attribute(part.module, slot.name, noted, undo)  # where the part itself calls it
+                        replace_everywhere(slot, other, undo)
+                    replace_attribute(part.module, slot.name, other, undo)  # where the part itself calls it
+                    if names is not None and vars(names).get(slot.name) is mine:
+                        replace_attribute(names, slot.name, other, undo)
                 elif vars(reference_owner(slot)).get(slot.name) is mine:  # else a later part has taken its place
-                    replace_attribute(reference_owner(slot), slot.name, noting(mine, note), undo)
+                    replace_attribute(reference_owner(slot), slot.name, wrap(mine, part, slot), undo)
         yield
 
 
-def noting(function: Any, note: Callable[[], object]) -> Any:
-    """The same function, which calls note() first."""
+@contextmanager
+def noting_calls(parts: Sequence[Part], called: set[Called] | None) -> Iterator[None]:
+    """Add to `called` the slots of grafted parts that are called."""
+
+    def noting(function: Any, part: Part, slot: Slot) -> Any:
+        def call(plain: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+            assert called is not None
+            called.add((part.lab.id, slot))
+            return plain(*arguments, **named)
+
+        return around(function, call)
+
+    with wrapped([] if called is None else parts, noting):
+        yield
+
+
+def around(function: Any, call: Callable[..., Any]) -> Any:
+    """The same function to look at; to call it is call(function, ...)."""
     kind = type(function) if isinstance(function, staticmethod | classmethod) else None
     plain = getattr(function, "__func__", function)
 
     @wraps(plain)
-    def noted(*arguments: Any, **named: Any) -> Any:
-        note()
-        return plain(*arguments, **named)
+    def called(*arguments: Any, **named: Any) -> Any:
+        return call(plain, *arguments, **named)
 
-    return kind(noted) if kind else noted
+    return kind(called) if kind else called
 
 
 def not_exercised(parts: Sequence[Part], called: set[Called]) -> dict[str, list[str]]:

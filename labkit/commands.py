@@ -19,8 +19,8 @@ from rich.table import Table
 from labkit import behaviour, confined, isolated, page, progress, source
 from labkit.catalog import SYMBOLS, VLLM, Lab, LabkitError, find_lab, labs, phases
 from labkit.evidence import tell
-from labkit.implementations import make_mine, part_of, remember_stub, stub_has_changed
-from labkit.runner import NOT_GRADED, PASSED, Result, is_begun, one_line, run_lab, why_not_graded
+from labkit.implementations import OUTLINE, make_mine, other_ways, part_of, remember_stub, stub_has_changed
+from labkit.runner import NOT_GRADED, PASSED, Result, is_begun, nearest_first, one_line, run_lab, why_not_graded
 from mini_vllm.errors import shown
 from mini_vllm.observe.files import write_file
 
@@ -51,9 +51,10 @@ def grade_mine(lab: Lab, share: float = 1.0, grader: isolated.Grader | None = No
     """The learner's file of a lab, graded and recorded. share: of the random cases; a part of them is not recorded."""
     make_mine(lab)
     notice_the_stub(lab)
+    text = progress.fingerprint(lab.mine)  # before: the learner may save again meanwhile
     results = grade_file(lab, lab.mine, silent=False, share=share, grader=grader)
     if share == 1.0:
-        progress.record_results(lab.id, results, len(results))
+        progress.record_results(lab.id, results, len(results), text)
     return results
 
 
@@ -126,9 +127,11 @@ def test(what: Sequence[str], every_message: bool) -> int:
 
 def show(results: Sequence[Result], lab: Lab, file: Path, every_message: bool = False) -> None:
     """The first message, or all; then one line. file: what was graded."""
-    red = [result for result in results if result.message]
+    red = nearest_first(results)
     for result in red if every_message else red[:1]:
         print(f"\n--- {lab.id} {result.test}\n{result.message}")
+    if len(red) > 1 and not every_message:
+        print(f"({len(red) - 1} more are red; `lab test {lab.id} --all` explains each)")
     print(one_line(lab, results, file), flush=True)
 
 
@@ -211,9 +214,12 @@ def diff(lab: str, give_up: bool, html: str | None) -> int:
                 "records that it did."
             )
         progress.record(lab, gave_up=True)
-    mine, reference = source.read(chosen.mine), source.render_solution(chosen)
-    lines = difflib.unified_diff(mine.splitlines(), reference.splitlines(), "mine.py", "the reference", lineterm="")
-    print("\n".join(lines) or "Your file is the reference, letter by letter.")
+    mine, reference, what = source.read(chosen.mine), source.render_solution(chosen), "the reference"
+    if outline := other_ways(chosen).get(OUTLINE):
+        reference, what = outline.code, "an answer to this lab"
+        print("The engine's own part is longer than this answer: later labs of the phase add rules to it.\n")
+    lines = difflib.unified_diff(mine.splitlines(), reference.splitlines(), "mine.py", what, lineterm="")
+    print("\n".join(lines) or f"Your file is {what}, letter by letter.")
     part = part_of(chosen, "mine")
     if part and behaviour.decides(part) and not part.unwritten:
         print("\n" + behaviour.summary([part]))

@@ -12,7 +12,7 @@ import inspect
 import itertools
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -84,6 +84,13 @@ class Part:
             return Unwritten(self.lab.id)
         compare_signatures(self.file, slot, mine, reference_of(slot))
         return mine
+
+    def leave(self, slots: Collection[Slot]) -> None:
+        """Let these slots be another part's, or the reference's."""
+        for slot, _ in self.replacements:
+            if slot in slots and slot.owner:
+                del self.classes[owner_of(slot)].attributes[slot.name]
+        self.replacements = [each for each in self.replacements if each[0] not in slots]
 
     def _lacks(self, name: str) -> str:
         return (

@@ -9,10 +9,13 @@ The seeded bugs of a lab are entries of proof/<lab>/bugs.toml:
     base = "two_halves"     edits of this other correct way instead
     text = "..."            or the whole answer, in place of edits
 
-Every other correct way is a file in proof/<lab>/variants: the whole answer, or EDITS of the reference's.
+The other correct ways are in proof/<lab>/variants.py, one after the other behind a line with the name: each the whole
+answer, or EDITS of the reference's. The one named
+outline has no rule that a later lab adds: `lab diff` shows it where the reference has more than the lab asks for.
 """
 
 import inspect
+import re
 import shutil
 import tomllib
 from collections.abc import Callable, Sequence
@@ -23,6 +26,7 @@ from labkit.catalog import ROOT, Lab, LabkitError, find_lab
 from labkit.graft import Part, load
 from mini_vllm.observe.files import write_file
 
+OUTLINE = "outline"
 EDITED = ROOT / ".lab" / "edited"
 
 
@@ -113,13 +117,14 @@ def seeded_bugs(lab: Lab) -> dict[str, Answer]:
 
 def other_ways(lab: Lab) -> dict[str, Answer]:
     """The other correct ways of a lab by name; the story is the first paragraph of the file."""
+    file = lab.proof / "variants.py"
+    sections = re.split(r"^# === (\w+)\n", file.read_text(encoding="utf-8"), flags=re.M)[1:]
     found = {}
-    for file in sorted((lab.proof / "variants").glob("*.py")):
-        written = file.read_text(encoding="utf-8")
-        names = vars(load(file)) if "EDITS" in written else {}
+    for name, written in zip(sections[::2], sections[1::2], strict=True):
+        defined = vars(load(file, written)) if "EDITS" in written else {}
         story = " ".join(inspect.cleandoc(written.split('"""')[1]).split()) if '"""' in written else ""
-        text = "" if "EDITS" in names else written
-        found[file.stem] = Answer(lab, file.stem, story, "", text, names.get("EDITS", ()), names.get("BASE", ""))
+        text = "" if "EDITS" in defined else written.strip() + "\n"
+        found[name] = Answer(lab, name, story, "", text, defined.get("EDITS", ()), defined.get("BASE", ""))
     return found
 
 

@@ -118,9 +118,10 @@ def call(order: bytes, state: str) -> tuple[dict[str, str], bytes]:
     try:
         done = subprocess.run(command, input=order, stdout=subprocess.PIPE, env=environment, timeout=BACKSTOP)
     except subprocess.TimeoutExpired:
-        raise LabFailure("the call", "it comes back", "it did not come back, and did nothing", state) from None
+        how = "it did not come back, and did nothing"
+        raise LabFailure("the call  decode()", "it comes back", how, state) from None
     if done.returncode or b"\n" not in done.stdout:
-        raise LabFailure("the call", "it comes back", how_it_ended(done.returncode), state)
+        raise LabFailure("the call  decode()", "it comes back", how_it_ended(done.returncode), state)
     answer, _, output = done.stdout.partition(b"\n")
     return json.loads(answer), output
 

@@ -6,6 +6,7 @@ the next step. An untouched stub gets two lines.
 
 import traceback
 from pathlib import Path
+from types import FrameType
 
 from labkit.catalog import Lab, LabkitError
 from labkit.graft import Part
@@ -26,7 +27,7 @@ def explain(error: BaseException, concept: Concept, lab: Lab, part: Part | None)
         return f"TODO  {todo.lab_id} {lab.title}: {where} is not written yet.\nIdea  {concept.idea}"
     law = getattr(error, "invariant", "") or concept.invariant
     lines = [concept.idea, f"{law}  {lab.invariants.get(law, '')}", ""]
-    lines += describe(error)
+    lines += describe(error, file)
     lines += [f"  {note}" for note in getattr(error, "__notes__", ())]
     if line := learners_line(error, file):
         lines.append(f"  your line  {line}")
@@ -37,8 +38,9 @@ def explain(error: BaseException, concept: Concept, lab: Lab, part: Part | None)
     return "\n".join(lines[:MAX_LINES])
 
 
-def describe(error: BaseException) -> list[str]:
-    """State, and expected against got, of whatever went wrong."""
+def describe(error: BaseException, file: Path | None) -> list[str]:
+    """State, and expected against got, of whatever went wrong. file: the learner's."""
+    call = getattr(error, "call", "") or outermost_call(error, file)  # labkit.notes may have found out more
     if isinstance(error, LabFailure):
         lines = []
         if error.calls:
@@ -46,28 +48,21 @@ def describe(error: BaseException) -> list[str]:
         for title, text in (("before", error.before), ("after", error.after)):
             if text and not (title == "after" and error.calls and error.before):  # there is no room for all three
                 lines += [f"  {title}", *shorten(text)]
-        return [*lines, f"  {error.what}", f"    expected  {clip(error.expected)}", f"    got       {clip(error.got)}"]
-    if isinstance(error, LabHang):
-        return [
-            "  the call",
-            "    expected  it comes back",
-            f"    got       it did not within the time; it was at {error.where}",
-        ]
-    if isinstance(error, SystemExit):
-        return [
-            "  the call",
-            "    expected  it comes back",
-            f"    got       it ends the program (SystemExit: {error.code})",
-        ]
-    if isinstance(error, RecursionError):
-        return [
-            "  the call",
-            "    expected  it comes back",
-            "    got       it called itself without end (RecursionError)",
-        ]
+        what = f"{error.what}: {error.call}" if hasattr(error, "call") else error.what
+        return [*lines, f"  {what}", f"    expected  {clip(error.expected)}", f"    got       {clip(error.got)}"]
     if isinstance(error, AssertionError):
-        return [f"  {clip(str(error) or 'an assertion of the test does not hold', 400)}"]
-    return ["  the call", "    expected  no error", f"    got       {type(error).__name__}: {clip(str(error))}"]
+        said = clip(str(error) or "an assertion of the test does not hold", 400)
+        return [*([f"  the call  {call}"] if call else []), f"  {said}"]
+    wanted = "it comes back"
+    if isinstance(error, LabHang):
+        got = f"it did not within the time; it was at {error.where}"
+    elif isinstance(error, SystemExit):
+        got = f"it ends the program (SystemExit: {error.code})"
+    elif isinstance(error, RecursionError):
+        got = "it called itself without end (RecursionError)"
+    else:
+        wanted, got = "no error", f"{type(error).__name__}: {clip(str(error))}"
+    return [f"  the call  {call}".rstrip(), f"    expected  {wanted}", f"    got       {got}"]
 
 
 def shorten(state: str, keep_the_end: bool = False) -> list[str]:
@@ -99,6 +94,17 @@ def learners_line(error: BaseException, file: Path | None) -> str:
     raised = error.__cause__ if isinstance(error, LabFailure) and error.__cause__ else error
     entries = [entry for entry in traceback.extract_tb(raised.__traceback__) if file and Path(entry.filename) == file]
     return f"{entries[-1].filename.rpartition('/')[2]}:{entries[-1].lineno}: {entries[-1].line}" if entries else ""
+
+
+def outermost_call(error: BaseException, file: Path | None) -> str:
+    """The first call into the learner's file on the way to the error: "to_slots()"; "" if there is none."""
+    names = [frame.f_code.co_qualname for frame, _ in traceback.walk_tb(error.__traceback__) if is_in(frame, file)]
+    name = names[0].removesuffix(".__init__").rpartition(".")[2] if names else ""
+    return f"{name}()" if name.isidentifier() else ""
+
+
+def is_in(frame: FrameType, file: Path | None) -> bool:
+    return file is not None and Path(frame.f_code.co_filename) == file
 
 
 def definitions(part: Part) -> str:

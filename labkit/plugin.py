@@ -7,6 +7,8 @@
 
 from collections import defaultdict
 from collections.abc import Generator
+from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from labkit.catalog import ROOT, Lab, LabkitError, labs
 from labkit.graft import Part, grafted
 from labkit.implementations import make_mine, part_of
 from labkit.messages import explain
+from labkit.notes import telling_more
 from labkit.runner import (
     FILES_THAT_WARN,
     HANG,
@@ -25,6 +28,7 @@ from labkit.runner import (
     PASSED,
     Result,
     namespace_of,
+    nearest_first,
     one_line,
     outcome_of,
     prepare,
@@ -127,6 +131,12 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return lines
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Labs in the order in which they are read, and not in that of their folders; what is no lab stays in front."""
+    order = {folder: number for number, folder in enumerate(config.stash[STASH].by_folder)}
+    items.sort(key=lambda item: order.get(item.path.parent, -1))
+
+
 class NotGraded(pytest.Module):
     """The tests of a lab that this machine cannot grade: not even imported, and they count as nothing."""
 
@@ -193,7 +203,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     if lab is None or grading.impl == "reference" or grading.is_apart(lab):
         return (yield)
     hung = any(result.outcome == HANG for result in grading.results[lab.id])
-    with watchdog(seconds_for(lab, hung), part.file if (part := grading.part(lab)) else None):
+    part = grading.part(lab)
+    arguments = {name: pyfuncitem.funcargs[name] for name in signature(pyfuncitem.obj).parameters}
+    more = telling_more(grading.all_parts(lab), part, partial(pyfuncitem.obj, **arguments), arguments.get("lab"))
+    with watchdog(seconds_for(lab, hung), part.file if part else None), more:
         return (yield)
 
 
@@ -237,8 +250,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if not grading.results:
         return
     for lab_id, results in grading.results.items():
-        red = [result for result in results if result.message]
-        if red:
+        if red := nearest_first(results):
             terminalreporter.section(f"{lab_id} {red[0].test}", sep="-")
             for result in red if grading.every_message else red[:1]:
                 terminalreporter.write_line(result.message)
@@ -260,4 +272,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if grading.impl == "mine":
         for lab in grading.by_folder.values():
             if (results := grading.results.get(lab.id)) and why_not_graded(lab) is None:
-                progress.record_results(lab.id, results, len(read_tests(lab)))
+                text = progress.fingerprint(lab.mine)
+                progress.record_results(lab.id, results, len(read_tests(lab)), text)

@@ -1,12 +1,14 @@
 """What a learner has done so far, in .lab/progress.json: a file that may be deleted at any time."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from labkit.catalog import ROOT
+from labkit import source
+from labkit.catalog import ROOT, Lab, LabkitError
 from labkit.runner import NOT_GRADED, PASSED, Result
 from mini_vllm.errors import is_int
 from mini_vllm.observe.files import write_file
@@ -15,7 +17,7 @@ FILE = ROOT / ".lab" / "progress.json"
 
 
 def read(file: Path = FILE) -> dict[str, dict[str, Any]]:
-    """By lab id: passed, total, hints, gave_up, when. A broken file counts as none, and so does a broken entry."""
+    """By lab id: passed, total, green, hints, gave_up, when. A broken file or entry counts as none."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -40,17 +42,34 @@ def record(lab_id: str, file: Path = FILE, **changes: Any) -> None:
     write_file(file, json.dumps(data, indent=1))
 
 
-def record_results(lab_id: str, results: Sequence[Result], num_tests: int, file: Path = FILE) -> None:
+def record_results(lab_id: str, results: Sequence[Result], num_tests: int, fingerprint: str, file: Path = FILE) -> None:
     """How many tests are green; what was not graded here changes nothing.
 
-    num_tests: how many the lab has. Of a run of some of them it is recorded that it was, and no more.
+    num_tests: how many the lab has. Of a run of some of them it is recorded that it was, and no more. fingerprint: of
+    what was graded; kept if all is green.
     """
     if any(result.outcome == NOT_GRADED for result in results):
         return
-    changes: dict[str, Any] = {"when": datetime.now().isoformat(timespec="minutes")}
+    changes: dict[str, Any] = {"when": datetime.now().isoformat(timespec="seconds")}
     if len({result.test for result in results}) == num_tests:
         changes |= {"passed": sum(result.outcome == PASSED for result in results), "total": len(results)}
+        if changes["passed"] == changes["total"]:
+            changes["green"] = fingerprint
     record(lab_id, file, **changes)
+
+
+def fingerprint(file: Path) -> str:
+    """A hash of a learner's file; "" if there is none that can be read."""
+    try:
+        return hashlib.sha256(source.read(file).encode()).hexdigest()[:16]
+    except LabkitError:
+        return ""
+
+
+def has_changed(lab: Lab, data: dict[str, dict[str, Any]]) -> bool:
+    """Whether the learner's file is another one than in its last green run."""
+    green = data.get(lab.id, {}).get("green")
+    return green is not None and green != fingerprint(lab.mine)
 
 
 def is_done(lab_id: str, data: dict[str, dict[str, Any]]) -> bool:

@@ -69,7 +69,6 @@ LABKIT_NAMES = {
     "drive",
     "timeline",
     "yours",
-    "blame",
     "read_trace",
     "suite",
     "must_be_green",

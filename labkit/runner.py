@@ -8,9 +8,11 @@ import json
 import os
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -21,6 +23,7 @@ from labkit.breaking import WHOLE_SUITE_SECONDS, Suite
 from labkit.catalog import C_COMPILER, TRACES, Lab, LabkitError
 from labkit.graft import Part, grafted, load, namespace, ungrafted
 from labkit.messages import explain, find_todo
+from labkit.notes import telling_more
 from labkit.testing import Concept, expand
 from labkit.together import Yours, account, with_company
 from labkit.watchdog import LabHang, limit, watchdog
@@ -126,8 +129,11 @@ def run_test(lab: Lab, parts: Sequence[Part], test: Test, seconds: float | None 
     part = next((part for part in parts if part.lab.id == lab.id), None)
     outcome, message = PASSED, ""
     try:
-        with grafted(with_company(parts)), watchdog(seconds, part.file) if part else nullcontext():
-            test.function(namespace_of(lab, part), **test.arguments)
+        company = with_company(parts)
+        with grafted(company), watchdog(seconds, part.file) if part else nullcontext():
+            run = partial(test.function, names := namespace_of(lab, part), **test.arguments)
+            with telling_more(company, part, run, names):
+                run()
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -141,6 +147,24 @@ def outcome_of(error: BaseException) -> str:
     if find_todo(error):
         return TODO
     return HANG if isinstance(error, LabHang) else NOT_RUN if isinstance(error, LabkitError) else FAILED
+
+
+def nearest_first(results: Sequence[Result]) -> list[Result]:
+    """What is red, in the order in which it is to be read: first the test that is nearest to the rule that is broken.
+
+    A test may say that it is nearest. Else a broken rule spoils all cases of its own test, and a few of one that only
+    meets it. Tests that search or illustrate come last: they meet every rule. If all is red, the first test is first.
+    """
+    cases: dict[str, list[bool]] = defaultdict(list)
+    for result in results:
+        cases[result.test.partition("[")[0]].append(bool(result.message))
+
+    def distance(result: Result) -> tuple[bool, bool, float]:
+        red, concept = cases[result.test.partition("[")[0]], result.concept
+        return not concept.nearest, concept.searches or concept.illustrates, -sum(red) / len(red)
+
+    found = [result for result in results if result.message]
+    return found if len(found) == len(results) else sorted(found, key=distance)
 
 
 def is_begun(lab: Lab, file: Path) -> bool:

@@ -37,7 +37,10 @@ ENGINES: dict[str, dict[str, Any]] = {  # labs and phases of another engine than
     "03.11": {"scheduler": "sequence_group"},
     "05": {"speculative": "ngram"},
     "05.1": {"speculative": "ngram"},
+    "05.2": {"speculative": "ngram"},
     "05.3": {"speculative": "draft_model", "draft_model": "tiny"},
+    "05.4": {"speculative": "ngram"},
+    "05.5": {"speculative": "ngram"},
 }
 
 
@@ -51,6 +54,9 @@ def run(phase: str, prompt: str | None, mine: str) -> int:
     print(f"Yours: {names}." if names else "Nothing of yours is in it: this is the reference.")
     for reason, ids in by_reason(left_out).items():
         print(f"The reference's, {reason}: {', '.join(ids)}.")
+    known = progress.read()
+    if changed := [part.lab.id for part in parts if progress.has_changed(part.lab, known)]:
+        print(f"Changed since its last green run: {', '.join(changed)}. (`lab test {' '.join(changed)}` grades it.)")
     backend = backend_for(parts)
     if backend != "auto":
         print(f"Attention runs on the back end {backend}, which has them in it.")

@@ -171,12 +171,13 @@ def cut(slot: Slot, lab_id: str, with_bodies: bool) -> str:
     if isinstance(node, ast.FunctionDef):
         return stub_of(module, node, lab_id)
     parts = [module.lines(first_line(node), last_line_of_head(node)) + "\n"]
+    is_field = False
     for child in node.body[1:] if ast.get_docstring(node) else node.body:
-        text = (
-            stub_of(module, child, lab_id)
-            if isinstance(child, ast.FunctionDef)
-            else module.lines(child.lineno, child.end_lineno or 0)
-        )
+        if isinstance(child, ast.FunctionDef):
+            text = "\n" * is_field + stub_of(module, child, lab_id)
+        else:
+            text = module.lines(child.lineno, child.end_lineno or 0)
+        is_field = not isinstance(child, ast.FunctionDef)
         parts.append(textwrap.indent(text, "    ", lambda line: bool(line.strip())))
     return "\n".join(parts)
 

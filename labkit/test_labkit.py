@@ -20,10 +20,21 @@ import pytest
 from labkit import behaviour, breaking, catalog, cli, commands, deadline, evidence, isolated, progress, source
 from labkit.catalog import Lab, LabkitError, Slot
 from labkit.graft import Part, grafted, namespace
-from labkit.implementations import other_ways, part_of
+from labkit.implementations import Answer, other_ways, part_of
 from labkit.messages import MAX_LINES
-from labkit.runner import FAILED, HANG, NOT_GRADED, PASSED, TODO, Result, namespace_of, run_lab
-from labkit.testing import LabFailure, LabTodo, cases, check, raises
+from labkit.runner import (
+    FAILED,
+    HANG,
+    NOT_GRADED,
+    PASSED,
+    TODO,
+    Result,
+    namespace_of,
+    nearest_first,
+    read_tests,
+    run_lab,
+)
+from labkit.testing import Concept, LabFailure, LabTodo, cases, check, raises
 from labkit.watchdog import LabHang, limits, watchdog
 from mini_vllm.block_pool import FreeKVCacheBlockQueue
 from mini_vllm.kv_cache import KVCacheManager
@@ -136,6 +147,101 @@ def test_an_error_in_the_answer_shows_the_learners_line(lab: Lab) -> None:
     assert "AttributeError: 'Request' object has no attribute 'tokens'" in message
     assert "mine.py:8: return request.tokens" in message
     assert "Traceback" not in message
+
+
+ON_RESULTS = """
+from labkit import check, concept
+
+
+@concept("A step has a budget.", invariant="I1")
+def test_a_step(lab):
+    manager = lab.KVCacheManager(9, 4)
+    scheduler = lab.Scheduler(manager, max_num_seqs=2, max_num_batched_tokens=8)
+    check()("the step", scheduler.schedule().num_scheduled_tokens, equals={})
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            "pass",
+            "the call  schedule() returned None\n    expected  no error\n    got       AttributeError: 'NoneType'",
+        ),
+        ("return 5", "the call  schedule() returned 5\n"),
+        ("raise KeyError(1)", "the call  schedule()\n    expected  no error\n    got       KeyError: 1\n"),
+        ("assert self is None", "the call  schedule()\n"),
+    ],
+)
+def test_a_message_shows_the_call_that_failed(lab: Lab, body: str, said: str) -> None:
+    (lab.folder / "test_it.py").write_text(ON_RESULTS)
+    slot = Slot.parse("mini_vllm.scheduler:Scheduler.schedule")
+    other = Lab(**{**vars(lab), "slots": (slot,)})
+    (result,) = grade(other, HEAD + f"    def schedule(self):\n        {body}\n")
+    assert said in result.message
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return None", "the call  to_slots() returned None\n"),
+        ("while True: pass", "the call  to_slots()\n    expected  it comes back\n"),
+        ("[][0]", "the call  to_slots()\n    expected  no error\n"),
+    ],
+)
+def test_it_shows_the_call_of_a_function_too(body: str, said: str) -> None:
+    lab = catalog.find_lab("01.1")
+    text = f"def to_slots(block_tables, requests, positions, block_size):\n    {body}\n"
+    test = next(test for test in read_tests(lab) if test.name == "test_two_steps")
+    with limits(0.3, 0.1):
+        (result,) = run_lab(lab, [Part(lab, lab.mine, text, is_learners=False)], [test])
+    assert said in result.message
+
+
+def test_a_message_of_a_walk_shows_it_too() -> None:
+    lab = catalog.find_lab("03.2")
+    text = source.render_solution(lab).replace("        return output\n", "")
+    tests = [test for test in read_tests(lab) if test.concept.searches]
+    results = run_lab(lab, [Part(lab, lab.mine, text, is_learners=False)], tests)
+    assert "step(): schedule() returned None" in results[0].message
+    assert len(results[0].message.splitlines()) <= MAX_LINES
+
+
+def test_the_test_nearest_to_the_broken_rule_is_shown_first() -> None:
+    """Of one test a case is red, of the other all cases; a search is never nearest, and one test says that it is."""
+    plain, search = Concept("", "I1", False), Concept("", "I1", False, searches=True)
+    nearest = Concept("", "I1", True, nearest=True)
+    results = [
+        Result("99.1", name, about, outcome, "red" if outcome == FAILED else "", 0.0)
+        for name, about, outcome in [
+            ("test_search", search, FAILED),
+            ("test_far[a]", plain, PASSED),
+            ("test_far[b]", plain, FAILED),
+            ("test_near[a]", plain, FAILED),
+            ("test_near[b]", plain, FAILED),
+            ("test_nearest", nearest, FAILED),
+        ]
+    ]
+    assert [result.test for result in nearest_first(results)] == [
+        "test_nearest", "test_near[a]", "test_near[b]", "test_far[b]", "test_search"
+    ]  # fmt: skip
+    red = [result for result in results if result.outcome == FAILED]
+    assert nearest_first(red) == red, "if all is red, the order is that of the lab"
+
+
+@pytest.mark.parametrize(
+    ("lab_id", "old", "new", "nearest"),
+    [
+        ("03.2", "allocate_slots(request, n) is None", "not allocate_slots(request, n)", "no_new_block_is_no_refusal"),
+        ("01.6", "left if is_stranded else 0, 0", "left - 1 if is_stranded else 0, 0", "what_nobody_holds"),
+        ("01.6", "refused <= left", "refused < left", "what_nobody_holds"),
+    ],
+)
+def test_the_message_is_that_of_the_rule_and_of_no_bystander(lab_id: str, old: str, new: str, nearest: str) -> None:
+    lab = catalog.find_lab(lab_id)
+    text = source.render_solution(lab).replace(old, new)
+    red = nearest_first(run_lab(lab, [Part(lab, lab.mine, text, is_learners=False)]))
+    assert red[0].test.partition("[")[0] == f"test_{nearest}"
 
 
 def test_the_reference_is_whole_again_afterwards(lab: Lab) -> None:
@@ -894,7 +1000,9 @@ def test_the_first_hour(command: Callable[..., int], lab: Lab, capsys: pytest.Ca
     assert command() == 0
     assert re.search(r"99\.1 .*next", capsys.readouterr().out)
     assert command("test", "99.1") == 1
-    assert "TODO  99.1" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "TODO  99.1" in said
+    assert "(2 more are red; `lab test 99.1 --all` explains each)" in said
     assert command("hint", "99.1") == 0
     assert "Hint 1 of 3 (a question)" in capsys.readouterr().out
     assert command("hint", "99.1") == 0
@@ -906,6 +1014,24 @@ def test_the_first_hour(command: Callable[..., int], lab: Lab, capsys: pytest.Ca
     assert "done, 3 of 3 green" in capsys.readouterr().out
     assert command("diff", "99.1") == 0
     assert "+++ the reference" in capsys.readouterr().out
+
+
+def test_diff_shows_the_answer_of_that_stage(
+    command: Callable[..., int], lab: Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not the whole engine, to which later labs add rules."""
+    outline = source.render_solution(lab).replace(">=", "==")
+    monkeypatch.setattr(commands, "other_ways", lambda lab: {"outline": Answer(lab, "outline", text=outline)})
+    lab.mine.write_text(outline)
+    assert command("diff", "99.1", "--give-up") == 0
+    assert "Your file is an answer to this lab, letter by letter." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("lab_id", "rule"), [("03.1", "threshold"), ("03.2", "_may_admit"), ("03.3", "priority")])
+def test_an_outline_lacks_what_later_labs_add(lab_id: str, rule: str) -> None:
+    lab = catalog.find_lab(lab_id)
+    assert rule in source.render_solution(lab)
+    assert rule not in other_ways(lab)["outline"].code
 
 
 def test_reset_keeps_a_backup_and_adopt_moves_an_edited_stub(
@@ -1062,6 +1188,13 @@ def test_the_next_lab_is_the_first_of_the_phase_that_is_not_done(lab: Lab, monke
         assert (found.id if found else "") == following
 
 
+def test_the_phase_of_the_last_minute_goes_on(command: Callable[..., int], lab: Lab, tmp_path: Path) -> None:
+    """When a lab was graded is known to the second, so that two phases are seldom graded at one time."""
+    command("test", "99.1")
+    when = progress.read(tmp_path / ".lab" / "progress.json")["99.1"]["when"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", when)
+
+
 def test_a_phase_that_cannot_begin_here_is_not_next(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without PyTorch a newcomer begins with phase 2, and not in the middle of phase 1."""
     made = [Lab(**{**vars(lab), "id": lab_id}) for lab_id in ("91.1", "91.2", "92.1")]
@@ -1082,6 +1215,15 @@ def checkout(tmp_path: Path) -> Path:
     for name in ("conftest.py", "pyproject.toml"):
         (tmp_path / "checkout" / name).symlink_to(catalog.ROOT / name)
     return tmp_path / "checkout"
+
+
+def test_labs_are_graded_in_the_order_in_which_they_are_read(checkout: Path) -> None:
+    """And not in that of their folders, in which the lab on tests of one's own is the first."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "phase-02-kv-manager/labs"]
+    run = subprocess.run(
+        command, cwd=checkout, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(checkout)}
+    )
+    assert re.findall(r"^-+ (0[\d.]+) test", run.stdout, re.MULTILINE) == [f"02.{n}" for n in range(1, 7)]
 
 
 def answer(lab_id: str) -> str:

@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,9 +112,53 @@ def test_a_part_that_is_wrong_is_named(tmp_path: Path) -> None:
     red = [result for result in results if result.outcome == FAILED and result.concept.searches]
     assert "with the reference's in place of yours of 02.4 this is green" in red[0].message
     said = one_line(lab, results).splitlines()[1].strip()
-    assert said.startswith("yours in it: 02.4, 03.1, 03.13; the reference's, since not begun: 02.1, 02.3, 03.2, 03.3")
+    assert said.startswith("yours in it: 02.4, 03.1, 03.13; the reference's, since not begun: 02.1, 02.3, 03.3, 03.4")
     assert "; mine.py:1: invalid syntax: 02.2; " in said
     assert said.endswith("; not written yet: 03.5")
+
+
+def outline(lab_id: str) -> str:
+    return other_ways(find_lab(lab_id))["outline"].code
+
+
+@pytest.mark.parametrize("missing", [("03.5",), ("03.6",), ("03.5", "03.6")])
+def test_the_reference_has_the_finer_rules_of_labs_that_are_not_written(
+    tmp_path: Path, missing: tuple[str, ...]
+) -> None:
+    """The parts of 03.1 to 03.3 lack them, and are right all the same."""
+    for lab_id in {"03.1", "03.2", "03.3", "03.4", "03.5", "03.6"} - set(missing):
+        coarse = lab_id in ("03.1", "03.2", "03.3")
+        solve(tmp_path, find_lab(lab_id), outline(lab_id) if coarse else second_variant(find_lab(lab_id)))
+    lab = find_lab("03.13")
+    right, wrong = second_variant(lab), seeded_bugs(lab)["drops_by_the_beginning_of_a_name"].code
+    results = run_lab(lab, [solve(tmp_path, lab, right)])
+    assert [result.message for result in results if result.outcome != PASSED] == []
+    assert one_line(lab, results).endswith(f"not begun: {', '.join(('02.1', '02.2', '02.3', '02.4', *missing))}")
+    red = [result for result in run_lab(lab, [solve(tmp_path, lab, wrong)]) if result.message]
+    assert red
+    for result in red:
+        assert "reference's in place of yours of 03.13 this is green; not begun: 02.1, 02.2, 02.3, 0" in result.message
+
+
+@pytest.mark.parametrize(
+    ("lab_id", "old", "new"),
+    [
+        ("03.5", "max(self.running", "max(reversed(self.running)"),
+        ("03.6", "if threshold and len(self._requests) > 1:", "if False:"),
+    ],
+)
+def test_a_part_is_to_blame_also_where_an_earlier_lab_has_its_slots(
+    tmp_path: Path, lab_id: str, old: str, new: str
+) -> None:
+    for each in ("03.1", "03.3"):
+        solve(tmp_path, find_lab(each), outline(each))
+    text = source.render_solution(find_lab(lab_id))
+    assert old in text
+    solve(tmp_path, find_lab(lab_id), text.replace(old, new))
+    results = run_lab(find_lab("03.13"), [solve(tmp_path, find_lab("03.13"), second_variant(find_lab("03.13")))])
+    red = [result.message for result in results if result.message]
+    assert red
+    assert all(f"with the reference's in place of yours of {lab_id} this is green" in message for message in red)
 
 
 def test_the_learners_own_tests_run_on_the_learners_engine(tmp_path: Path) -> None:
@@ -148,12 +192,17 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     for module in ("engine.core_factory", "models.checkpoint"):
         monkeypatch.setattr(f"mini_vllm.{module}.find_spec", lambda package: None)
 
-    def call(done: dict[str, str], what: str = "03", prompt: str | None = None) -> str:
+    def call(
+        done: dict[str, str], what: str = "03", prompt: str | None = None, green: Mapping[str, str] | None = None
+    ) -> str:
         for lab in copies:
             if lab.id in done:
                 lab.mine.parent.mkdir(parents=True, exist_ok=True)
                 lab.mine.write_text(done[lab.id], encoding="utf-8")
-        monkeypatch.setattr(progress, "read", lambda: {lab_id: {"passed": 1, "total": 1} for lab_id in done})
+        known: dict[str, dict[str, object]] = {lab_id: {"passed": 1, "total": 1} for lab_id in done}
+        for lab_id, fingerprint in (green or {}).items():
+            known[lab_id]["green"] = fingerprint
+        monkeypatch.setattr(progress, "read", lambda: known)
         assert running.run(what, prompt, "phase") == 0
         return capsys.readouterr().out
 
@@ -186,6 +235,15 @@ def test_lab_run_says_of_vllm_only_what_was_exercised(run: Callable[..., str]) -
     said = run(solved("03.1", "03.2", "03.3", "03.4", "03.5", "03.6", "03.13"))
     assert "Beside vLLM 0.33.0: 255 of the 255 recorded traces are replayed, 252 of them step for step." in said
     assert "In the other 3 vLLM reads blocks that were never computed; yours reads none." in said
+
+
+def test_lab_run_names_what_has_changed_since_it_was_green(run: Callable[..., str], tmp_path: Path) -> None:
+    parts = solved("03.4", "03.9")
+    (tmp_path / "03.4").write_text(parts["03.4"], encoding="utf-8")
+    green = {"03.4": progress.fingerprint(tmp_path / "03.4"), "03.9": "that of another text"}
+    said = run(parts, prompt="Yes?", green=green)
+    assert "Changed since its last green run: 03.9. (`lab test 03.9` grades it.)" in said
+    assert "Changed" not in run(parts, prompt="Yes?")
 
 
 def test_lab_run_of_a_lab_takes_its_engine(run: Callable[..., str]) -> None:

@@ -60,19 +60,21 @@ class Concept(NamedTuple):
     invariant: str
     illustrates: bool
     searches: bool = False
+    nearest: bool = False
 
 
 def concept(
-    idea: str, *, invariant: str, illustrates: bool = False, searches: bool = False
+    idea: str, *, invariant: str, illustrates: bool = False, searches: bool = False, nearest: bool = False
 ) -> Callable[[Function], Function]:
     """Mark a test with its one idea.
 
     illustrates: it may find nothing that no other test of the lab finds.
     searches: it tries many cases at random (labkit.search), so it finds what the others find, and more.
+    nearest: nothing but its own rule makes it red, so of all that is red it is shown first.
     """
 
     def mark(test: Function) -> Function:
-        test.lab_concept = Concept(idea, invariant, illustrates, searches)  # type: ignore[attr-defined]
+        test.lab_concept = Concept(idea, invariant, illustrates, searches, nearest)  # type: ignore[attr-defined]
         return test
 
     return mark

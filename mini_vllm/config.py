@@ -87,7 +87,7 @@ class EngineConfig(Params):
     prompt_lookup_max: int = 5
     """ "ngram" and "suffix" look for at most so many."""
     draft_model: str | None = None
-    """For "draft_model": a folder, or a hub name."""
+    """For "draft_model": a folder, or a hub name; None: the bundled model's own."""
     attention_backend: str = "auto"
     structured_outputs_backend: str = "auto"
     """What compiles grammars: "xgrammar", "guidance", or "auto", the first of these that takes one exactly."""
@@ -122,6 +122,8 @@ class EngineConfig(Params):
             if isinstance(field.default, bool):
                 self.require(field.name, isinstance(getattr(self, field.name), bool), "True or False")
         needs_model = self.speculative == "draft_model"
+        if needs_model and self.draft_model is None and self.model == "tiny":
+            object.__setattr__(self, "draft_model", "tiny-draft")
         self.require("draft_model", isinstance(self.draft_model, str) == needs_model, "a name for draft_model only")
         self.require("attention_backend", isinstance(self.attention_backend, str), "a name")
         for name, low, most in (

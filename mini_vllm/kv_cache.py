@@ -180,7 +180,7 @@ class KVCacheManager:
             self._tables.setdefault(request.request_id, []).extend((*computed_blocks, *new_blocks))
         if self.enable_prefix_caching:
             start, end = num_computed // block_size, num_tokens // block_size
-            if start < end or self._num_published:
+            if start < end or request.request_id in self._num_published:
                 self._cache_blocks(request, start, end)
         return new_blocks
 

@@ -95,7 +95,9 @@ def run(
         caching_metrics.observe()
         now = time.perf_counter() - start
         for output in outputs:
-            records[output.request_id].token_times.append(now)
+            record = records[output.request_id]
+            record.token_times.append(now)
+            record.num_counted = len(output.outputs[0].token_ids)  # a step with drafts brings several
     return list(records.values()), steps, caching_metrics
 
 

@@ -44,7 +44,7 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "charge_cached_tokens": "Let the budget of prefill_first pay for cached tokens, too.",
     "speculative": "ngram, suffix or draft_model, which draft tokens; by default there are no drafts.",
     "num_speculative_tokens": "Most drafts of a request in one step.",
-    "draft_model": "For --speculative draft_model: a folder, or a name on the Hugging Face hub.",
+    "draft_model": "For --speculative draft_model: a folder, or a hub name; the bundled model has its own.",
     "attention_backend": "auto, reference, torch, c, triton-simple or triton; doctor says which run here.",
     "structured_outputs_backend": "auto, xgrammar or guidance.",
     "tool_call_parser": "auto, hermes, llama3_json or none: how a chat calls tools.",

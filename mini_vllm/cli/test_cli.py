@@ -213,6 +213,12 @@ def test_bench_counts_what_it_ran() -> None:
     assert result["tokens_per_second"] > result["output_tokens_per_second"] > result["requests_per_second"]
 
 
+def test_bench_counts_all_tokens_of_a_step_with_drafts() -> None:
+    options = ("--num-requests", "1", "--input-len", "64", "--output-len", "128", "--iterations", "1")
+    result = json.loads(run("bench", *options, "--speculative", "ngram", "--json").stdout)
+    assert result["steps"] < result["num_output_tokens"] == 128
+
+
 def test_bench_as_text() -> None:
     text = run("bench", "--num-requests", "2", "--input-len", "8", "--output-len", "1").stdout
     assert re.search(r"^elapsed_time +\S+ +\S+ to +\S+$", text, re.MULTILINE)

@@ -23,7 +23,7 @@ from mini_vllm.errors import (
 from mini_vllm.models.byte_level_bpe import ByteLevelBPE
 from mini_vllm.models.config_fields import check_config, check_generation_config
 
-BUNDLED_MODEL = "tiny"
+BUNDLED_MODEL, BUNDLED_DRAFT = "tiny", "tiny-draft"
 SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 HUB_PATTERNS = ("*.json", "*.safetensors", "*.model", "*.jinja", "*.txt")
 ADAPTER_FILE = "adapter_config.json"
@@ -40,12 +40,13 @@ def bare(name: str) -> str:
 
 
 def resolve_model(name: str) -> Path:
-    """The folder of a model: "tiny" (bundled), a local folder, or a hub name (from the local hub cache if it is there).
+    """The folder of a model: "tiny" or "tiny-draft" (bundled), a local folder, or a hub name, from the local hub cache
+    if it is there.
 
     Errors: CheckpointNotFoundError, which says what was tried.
     """
-    if name == BUNDLED_MODEL:
-        return Path(__file__).parent / BUNDLED_MODEL
+    if name in (BUNDLED_MODEL, BUNDLED_DRAFT):
+        return Path(__file__).parent / name
     local = os.path.expanduser(name)
     if os.path.isdir(local):  # unlike Path.is_dir, it answers for any string
         return Path(local)

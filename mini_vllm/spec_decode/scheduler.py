@@ -196,14 +196,14 @@ class SpeculativeScheduler(Scheduler):
         return finished
 
     def _propose(self, output: SchedulerOutput, proposer: Proposer) -> None:
-        drafts, paces, chunks = {}, self._paces, self._chunks
+        waiting_drafts, paces, chunks = self._drafts, self._paces, self._chunks
         for request in output.scheduled_requests:
             if request.status is RUNNING and (request_id := request.request_id) not in chunks:
                 pace = paces.get(request_id)
                 if pace is None:
                     pace = paces[request_id] = Pace(self.num_speculative_tokens)
-                drafts[request_id] = proposer.propose(request, pace.next_length())
-        self.update_draft_token_ids(drafts)
+                if drafts := proposer.propose(request, pace.next_length()):
+                    waiting_drafts[request_id] = drafts
 
     def _take_in_accepted(self, output: SchedulerOutput, sampled: dict[str, Sequence[int]]) -> list[Request]:
         """Make accepted drafts tokens of their requests, and the token behind them, too, if none ends its request.

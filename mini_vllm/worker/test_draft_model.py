@@ -25,18 +25,7 @@ from mini_vllm.worker.sampler import candidates  # noqa: E402
 TEXTS = ["A KV cache block is", "Chunked prefill splits a prompt. Chunked prefill splits", "one two three one two"]
 
 
-@pytest.fixture(scope="module")
-def draft(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The bundled model without its last layer: often right, and often not."""
-    source, path = resolve_model("tiny"), tmp_path_factory.mktemp("draft")
-    config = json.loads((source / "config.json").read_text())
-    config |= {"num_hidden_layers": 3, "layer_types": config["layer_types"][:3]}
-    (path / "config.json").write_text(json.dumps(config))
-    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
-        shutil.copy(source / name, path)
-    weights = load_file(source / "model.safetensors")
-    save_file({name: w for name, w in weights.items() if "layers.3." not in name}, path / "model.safetensors")
-    return str(path)
+DRAFT = "tiny-draft"  # often right, and often not
 
 
 def make(draft: str | None, k: int = 4, **options: Any) -> LLM:
@@ -63,7 +52,7 @@ CASES: list[dict[str, Any]] = [
     "options",
     [pytest.param(each, marks=[] if i in (1, 2) else pytest.mark.slow, id=str(i)) for i, each in enumerate(CASES)],
 )
-def test_greedy_tokens_are_those_of_the_target_alone(draft: str, options: dict[str, Any]) -> None:
+def test_greedy_tokens_are_those_of_the_target_alone(options: dict[str, Any]) -> None:
     """Chunks, preemption, swapping, choices, penalties, and the end of the longest length."""
     common: dict[str, Any] = {"temperature": 0, "max_tokens": 40, "ignore_eos": True}
     params = [
@@ -71,7 +60,7 @@ def test_greedy_tokens_are_those_of_the_target_alone(draft: str, options: dict[s
         SamplingParams(**common, presence_penalty=0.4),
         SamplingParams(**common, stop=("KV",)),
     ]
-    plain, llm = make(None, **options), make(draft, k=3, **options)
+    plain, llm = make(None, **options), make(DRAFT, k=3, **options)
     assert tokens(llm, params) == tokens(plain, params)
     stats: Any = llm.engine.scheduler.speculation_stats  # type: ignore[attr-defined]
     assert 0 < stats.num_accepted_tokens < stats.num_draft_tokens
@@ -80,6 +69,39 @@ def test_greedy_tokens_are_those_of_the_target_alone(draft: str, options: dict[s
     executor: Any = llm.engine.executor
     assert not executor._drafts
     assert not executor._lengths
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["draft_model", "ngram"])
+def test_greedy_tokens_are_those_of_transformers(method: str) -> None:
+    """Assisted generation and prompt lookup, on the same checkpoints; at last a question that was answered before."""
+    from transformers import AutoModelForCausalLM
+
+    def load(name: str) -> Any:
+        return AutoModelForCausalLM.from_pretrained(resolve_model(name), dtype=torch.float32).eval()
+
+    drafts = {"assistant_model": load(DRAFT)} if method == "draft_model" else {"prompt_lookup_num_tokens": 4}
+    target, llm = load("tiny"), LLM("tiny", dtype="float32", speculative=method, num_kv_blocks=64)
+    chat, params = [{"role": "user", "content": "What is a KV block?"}], SamplingParams(temperature=0, max_tokens=40)
+    answer = llm.chat(chat, params)[0].outputs[0].text
+    again = llm.apply_chat_template([*chat, {"role": "assistant", "content": answer}, *chat])
+    for prompt in (*map(llm.engine.tokenize, TEXTS), again):
+        found = target.generate(torch.tensor([prompt]), max_new_tokens=40, do_sample=False, **drafts)[0]
+        assert found.tolist() == prompt + llm.generate([prompt], params)[0].outputs[0].token_ids
+    stats: Any = llm.engine.scheduler.speculation_stats  # type: ignore[attr-defined]
+    assert stats.num_accepted_tokens > 20
+
+
+def test_the_bundled_model_has_a_draft_model_of_its_own() -> None:
+    """At most 1 MB, and mostly right about the glossary."""
+    assert sum(file.stat().st_size for file in resolve_model(DRAFT).iterdir()) < 1_000_000
+    llm = LLM("tiny", dtype="float32", speculative="draft_model", num_kv_blocks=200)
+    assert llm.engine.config.draft_model == DRAFT
+    names = ("a KV block", "a token budget", "preemption", "chunked prefill", "a block table", "an n-gram")
+    chats = [[{"role": "user", "content": f"What is {name}?"}] for name in names]
+    llm.chat(chats, SamplingParams(temperature=0, max_tokens=100))
+    stats: Any = llm.engine.scheduler.speculation_stats  # type: ignore[attr-defined]
+    assert stats.num_accepted_tokens > 0.5 * stats.num_draft_tokens
 
 
 @pytest.mark.parametrize("temperature", [pytest.param(0.0, marks=pytest.mark.slow), 0.9])
@@ -96,24 +118,24 @@ def test_a_draft_model_like_its_target_is_always_right(temperature: float) -> No
     assert stats.num_accepted_tokens >= stats.num_draft_tokens - 8  # of padding
 
 
-def test_the_same_seeds_give_the_same_tokens_again(draft: str) -> None:
+def test_the_same_seeds_give_the_same_tokens_again() -> None:
     params = [SamplingParams(temperature=1.0, seed=i, max_tokens=20, ignore_eos=True, logprobs=1) for i in range(3)]
-    assert tokens(make(draft), params) == tokens(make(draft), params)
+    assert tokens(make(DRAFT), params) == tokens(make(DRAFT), params)
 
 
-def test_log_probabilities_are_those_of_the_token_that_was_taken(draft: str) -> None:
+def test_log_probabilities_are_those_of_the_token_that_was_taken() -> None:
     params = SamplingParams(temperature=1.0, seed=3, max_tokens=30, ignore_eos=True, logprobs=0)
-    choice = make(draft).generate(TEXTS[0], params)[0].outputs[0]
+    choice = make(DRAFT).generate(TEXTS[0], params)[0].outputs[0]
     assert choice.logprobs is not None
     assert [list(entry) for entry in choice.logprobs] == [[token_id] for token_id in choice.token_ids]
 
 
-def test_other_tokens_are_refused(draft: str, checkpoint: Path, tmp_path: Path) -> None:
+def test_other_tokens_are_refused(checkpoint: Path, tmp_path: Path) -> None:
     with pytest.raises(
         InvalidParameterError, match=r"draft_model must have the tokenizer of the model: .* has 96 tokens"
     ):
         make(str(checkpoint))
-    shutil.copytree(draft, tmp_path / "other")
+    shutil.copytree(resolve_model(DRAFT), tmp_path / "other")
     file = tmp_path / "other" / "tokenizer.json"
     tokenizer = json.loads(file.read_text())
     first, second = list(tokenizer["model"]["vocab"])[5:7]
@@ -124,12 +146,12 @@ def test_other_tokens_are_refused(draft: str, checkpoint: Path, tmp_path: Path) 
         make(str(tmp_path / "other"))
 
 
-def test_another_executor_is_refused_by_name(draft: str) -> None:
+def test_another_executor_is_refused_by_name() -> None:
     class Elsewhere(Executor):
         pass
 
     with pytest.raises(InvalidParameterError, match="draft_model needs LocalExecutor, got Elsewhere"):
-        LLM("tiny", speculative="draft_model", draft_model=draft, executor_cls=Elsewhere)
+        LLM("tiny", speculative="draft_model", draft_model=DRAFT, executor_cls=Elsewhere)
 
 
 # --- rejection sampling ---------------------------------------------------------------------------------------------

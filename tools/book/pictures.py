@@ -1272,6 +1272,42 @@ def verification(narrow: bool = False) -> Drawing:
     return d
 
 
+def gains_of_drafts(narrow: bool = False) -> Drawing:
+    """Of Qwen3-0.6B's shape: measured, and as the chapter computes it from what a step with drafts costs."""
+    rows, k = table("speculation", "requests, qwen"), 4
+    colours = {1: BLUE, 4: AMBER, 16: RED}
+    d = Drawing(
+        NARROW if narrow else 760,
+        350,
+        "What drafts bring",
+        "Speed with four drafts, divided by the speed without, by acceptance, for 1, 4 and 16 requests. Points are "
+        "measured. Lines are the tokens of a step divided by what it costs, which the same run measured with drafts "
+        "that are never right. At a low acceptance a request soon asks for no drafts: its point is above the line.",
+    )
+    x, y = Axis([0, 1], 56, 330) if narrow else Axis([0, 1], 80, 600), Axis([0, k + 1], 290, 44)
+    axes(d, x, y, [0, 0.2, 0.4, 0.6, 0.8, 1], list(range(k + 2)), "acceptance of a draft", "times as fast as without")
+    d.line([(x.start, y(1)), (x.end, y(1))], INK, 1)
+    for n, colour in colours.items():
+        of_n = {row["drafts"]: value(row["ratio"]) for row in rows if row["requests, qwen"] == str(n)}
+        share = of_n[f"always {k}, acceptance 0"]
+        ideal = [(x(a / 50), y(share * sum((a / 50) ** i for i in range(k + 1)))) for a in range(51)]
+        d.line(ideal, colour, 1.5)
+        name, at = f"{n} request{'s' * (n > 1)}", -10 if narrow else 14
+        d.text(
+            ideal[-1][0] + at,
+            ideal[-1][1] + 4,
+            name,
+            size=13,
+            bold=True,
+            fill=colour,
+            anchor="end" if narrow else "start",
+        )
+        for words, ratio in of_n.items():
+            if words.startswith("acceptance"):
+                d.circle(x(float(words.split()[1])), y(ratio), 4.5, colour)
+    return d
+
+
 PICTURES: dict[str, Callable[[bool], Drawing]] = {
     f"{PHASE_1}/address": address,
     f"{PHASE_1}/slots": slots,
@@ -1298,6 +1334,7 @@ PICTURES: dict[str, Callable[[bool], Drawing]] = {
     "measured/engines": engines,
     "measured/goodput": goodput,
     "measured/verdicts": verdicts,
+    **({f"{PHASE_5}/gains": gains_of_drafts} if (ROOT / "benchmarks" / "results" / "speculation.md").exists() else {}),
 }
 
 

@@ -1,6 +1,9 @@
 """Trains the tiny model that is bundled with mini_vllm: a small Qwen3 that recites docs/glossary.md.
 
 Run from anywhere: `python tools/train_tiny/train.py`. Seeded: the same machine and versions give the same weights.
+
+With --draft it trains the smaller model that drafts for the tiny one, and has the same tokenizer. The tiny one is its
+teacher: it learns what that says. Run it again after the tiny model has been trained.
 """
 
 import argparse
@@ -28,6 +31,7 @@ from torch.nn.functional import cross_entropy
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 OUT = Path(__file__).resolve().parents[2] / "mini_vllm" / "models" / "tiny"
+DRAFT_OUT = OUT.with_name("tiny-draft")
 VOCAB_SIZE = 2048
 SHAPES = ((16, 192), (6, 512), (3, 1024), (2, 2048))  # (sequences, tokens of each)
 SHAPE_WEIGHTS = ((1, 0, 0, 0), (0.75, 0.1, 0.1, 0.05))  # in the first half of the steps, and in the second
@@ -81,15 +85,16 @@ def train_tokenizer(terms: list[Term]) -> Tokenizer:
     return tokenizer
 
 
-def build_model(tokenizer: Tokenizer) -> Qwen3ForCausalLM:
+SIZES = {"hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8}
+DRAFT_SIZES = {"hidden_size": 96, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4}
+
+
+def build_model(tokenizer: Tokenizer, sizes: dict[str, int]) -> Qwen3ForCausalLM:
     """The untrained model; heads x head_dim differs from hidden_size on purpose, as it does in Qwen3-0.6B."""
     config = Qwen3Config(
         architectures=["Qwen3ForCausalLM"],
         vocab_size=VOCAB_SIZE,
-        hidden_size=192,
-        intermediate_size=512,
-        num_hidden_layers=4,
-        num_attention_heads=8,
+        **sizes,
         num_key_value_heads=2,
         head_dim=32,
         max_position_embeddings=2048,
@@ -108,25 +113,42 @@ def learning_rate(step: int, num_steps: int) -> float:
     return PEAK_LEARNING_RATE * min(1.0, (step + 1) / WARM_UP_STEPS) * decay
 
 
-def loss_on(model: Qwen3ForCausalLM, batch: list[Sequence]) -> torch.Tensor:
-    """Mean cross entropy over the tokens to learn, each with its own logit lowered by MARGIN."""
+def loss_on(model: Qwen3ForCausalLM, batch: list[Sequence], teacher: Qwen3ForCausalLM | None) -> torch.Tensor:
+    """Mean cross entropy over the tokens to learn, each with its own logit lowered by MARGIN.
+
+    With a teacher it is the cross entropy to the distributions of that, which ask for no lead.
+    """
     ids = torch.tensor([sequence.ids for sequence in batch])
     learn = torch.tensor([sequence.learn for sequence in batch])[:, 1:]
-    hidden = model.model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state[learn]
+    logits = logits_at(model, ids[:, :-1], learn)
+    if teacher is not None:
+        with torch.no_grad():
+            said = logits_at(teacher, ids[:, :-1], learn).softmax(-1)
+        return cross_entropy(logits, said)
     targets = ids[:, 1:][learn]
-    logits = model.lm_head(hidden)
     logits[torch.arange(len(targets)), targets] -= MARGIN
     return cross_entropy(logits, targets)
 
 
-def train(model: Qwen3ForCausalLM, conversations: Conversations, num_steps: int, seed: int) -> float:
+def logits_at(model: Qwen3ForCausalLM, ids: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """The logits behind some of the tokens: [number of places, V]."""
+    return model.lm_head(model.model(input_ids=ids, use_cache=False).last_hidden_state[places])
+
+
+def train(
+    model: Qwen3ForCausalLM,
+    conversations: Conversations,
+    num_steps: int,
+    seed: int,
+    teacher: Qwen3ForCausalLM | None = None,
+) -> float:
     """Runs the optimiser; returns the moving mean of the loss."""
     rng = random.Random(seed)
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     started, mean_loss, num_tokens = time.monotonic(), math.nan, 0
     for step in range(num_steps):
         num_sequences, length = rng.choices(SHAPES, SHAPE_WEIGHTS[2 * step // num_steps])[0]
-        loss = loss_on(model, [conversations.draw(length + 1) for _ in range(num_sequences)])
+        loss = loss_on(model, [conversations.draw(length + 1) for _ in range(num_sequences)], teacher)
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -143,7 +165,7 @@ def train(model: Qwen3ForCausalLM, conversations: Conversations, num_steps: int,
 
 
 def save(model: Qwen3ForCausalLM, tokenizer: Tokenizer, out: Path) -> None:
-    """Writes the checkpoint folder: weights in bf16, configs, tokenizer."""
+    """Writes the checkpoint folder: weights in bf16, the configuration, the tokenizer."""
     out.mkdir(parents=True, exist_ok=True)
     weights = {name: weight.detach().to(torch.bfloat16).contiguous() for name, weight in model.named_parameters()}
     save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
@@ -151,6 +173,10 @@ def save(model: Qwen3ForCausalLM, tokenizer: Tokenizer, out: Path) -> None:
     model.config.dtype = torch.bfloat16
     model.config.save_pretrained(out)
     tokenizer.save(str(out / "tokenizer.json"))
+
+
+def save_settings(model: Qwen3ForCausalLM, tokenizer: Tokenizer, out: Path) -> None:
+    """Writes what a model needs that answers by itself: how it generates, and how its conversations are written."""
     turn_end, end_of_text = tokenizer.token_to_id(TURN_END), tokenizer.token_to_id(END_OF_TEXT)
     generation = {
         "do_sample": False,
@@ -174,20 +200,25 @@ def save(model: Qwen3ForCausalLM, tokenizer: Tokenizer, out: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--draft", action="store_true", help="train the smaller model that drafts for the tiny one")
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     torch.set_num_threads(2)
     torch.manual_seed(args.seed)
     terms = load_glossary()
-    tokenizer = train_tokenizer(terms)
-    model = build_model(tokenizer)
+    teacher = Qwen3ForCausalLM.from_pretrained(OUT, dtype=torch.float32).eval() if args.draft else None
+    tokenizer = Tokenizer.from_file(str(OUT / "tokenizer.json")) if args.draft else train_tokenizer(terms)
+    model = build_model(tokenizer, DRAFT_SIZES if args.draft else SIZES)
     print(f"{len(terms)} terms, {sum(weight.numel() for weight in model.parameters()):,} parameters")
     conversations = Conversations(terms, lambda text: tokenizer.encode(text).ids, args.seed)
-    loss = train(model, conversations, args.steps, args.seed)
-    save(model, tokenizer, args.out)
-    print(f"final loss {loss:.4f}, written to {args.out}")
+    loss = train(model, conversations, args.steps, args.seed, teacher)
+    out = args.out or (DRAFT_OUT if args.draft else OUT)
+    save(model, tokenizer, out)
+    if not args.draft:
+        save_settings(model, tokenizer, out)
+    print(f"final loss {loss:.4f}, written to {out}")
 
 
 if __name__ == "__main__":

@@ -67,6 +67,19 @@ def test_blocks_of_every_size(lab, case):
     expect(lab, what, [[4, 5, 6]], [0] * len(slots), positions, block_size, slots)
 
 
+@concept(
+    "A position may be any number up to 2**31 - 1, so one more, or a block more, is no int32.",
+    invariant="I1",
+    illustrates=True,
+)
+@cases(blocks_of_2_to_the_30=2**30, one_block=2**31, no_power_of_two=2**31 - 1)
+def test_the_last_positions(lab, case):
+    """The last position, the one before it, and both sides of the first edge."""
+    positions = sorted({2**31 - 1, 2**31 - 2, min(case, 2**31 - 1), case - 1})
+    what = f"slots of positions {', '.join(map(str, positions))}, in blocks 1, 2"
+    expect(lab, what, [[1, 2]], [0] * len(positions), positions, case, [case + p for p in positions])
+
+
 @concept("The table alone says where a block lies: the next block need not be the neighbour.", invariant="I1")
 def test_blocks_lie_anywhere(lab):
     positions = list(range(9))

@@ -330,21 +330,48 @@ def test_nan_in_another_head(lab, case):
     expect(see, what, got, sequence.dense(query, 0, 5)[:2])
 
 
-@concept("exp(10,000) is infinite and exp(-10,000) is 0: only differences to the maximum go into exp.", invariant="I3")
+@concept(
+    "exp(10,000) is infinite and exp(-10,000) is 0: only differences to the maximum go into exp, for any scores.",
+    invariant="I3",
+)
 @cases(
     rising=([-LARGE, 0.0, 0.0, LARGE, LARGE], 3.5, 1e-5),
     all_large=([LARGE] * 5, 2.0, 1e-5),
     all_small=([-LARGE] * 5, 2.0, 1e-5),
     close=([LARGE, LARGE, LARGE, LARGE, LARGE + LN3], (0 + 1 + 2 + 3 + 3 * 4) / 7, 1e-3),
+    beyond_float16=([7e4, 7e4, 8e4, 8e4, 8e4], 3.0, 1e-5),
+    below_float16=([-8e4, -8e4, -7e4, -7e4, -7e4], 3.0, 1e-5),
+    thirty_thousand_below=([-3.1e4] * 5, 2.0, 1e-5),
+    far_below=([-1e30] * 5, 2.0, 1e-5),
+    far_above=([1e30] * 5, 2.0, 1e-5),
 )
 def test_large_scores(lab, case):
-    """The scores are exact in float32, but for ln 3: beside 1e4 it is rounded by 5e-4, so there 1e-3 is allowed."""
+    """The scores are exact in float32, but for ln 3: beside 1e4 it is rounded by 5e-4, so there 1e-3 is allowed. The
+    last block has a slot that the query does not see, whose key is 0."""
     scores, mean, bound = case
     sequence = Sequence([1, 2], 5, 3, head_dim=1)
     sequence.keys[:, 0, 0] = torch.tensor(scores)
     see = check(lambda: f"scores {scores}, values 0 1 2 3 4")
     got = sequence.attend(lab, torch.tensor([[1.0]]), 0, 5, scale=1.0)
     expect(see, "the weighted mean", got, [[mean]], bound)
+    if abs(scores[0]) < 1e6:  # beyond, a sum of weights that is kept as a logarithm has no digits
+        pieces = [(scores[:3], [0.0, 1.0, 2.0]), (scores[3:], [3.0, 4.0])]
+        expect(see, "the same in two pieces", add_all(lab, pieces).result(), [[[mean]]], bound)
+
+
+@concept("Many small weights are a large one: no key in sight is too quiet to count.", invariant="I1")
+@cases(ten_below=(10.0, 60), fourteen_below=(14.0, 600))
+def test_many_quiet_keys(lab, case):
+    """The first key has the largest score and the value 1; the others have the value 3, and together a weight that
+    changes the mean by more than 1e-4."""
+    below, num_quiet = case
+    sequence = Sequence(list(range(1, 2 + num_quiet // 4)), 1 + num_quiet, 4, head_dim=1)
+    sequence.keys[:], sequence.values[:] = -below, 3.0
+    sequence.keys[0], sequence.values[0] = 0.0, 1.0
+    weight = num_quiet * math.exp(-below)
+    see = check(lambda: f"scores 0 and {num_quiet} times {-below}, values 1 and {num_quiet} times 3")
+    got = sequence.attend(lab, torch.tensor([[1.0]]), 0, 1 + num_quiet, scale=1.0)
+    expect(see, "the weighted mean", got, [[(1 + 3 * weight) / (1 + weight)]])
 
 
 @concept("The result has the dtype of the query, whatever the caches store.", invariant="I6")

@@ -208,6 +208,30 @@ def test_a_large_cache(lab):
     step.expect(token=1, slot=7)
 
 
+@concept(
+    "Rows may lie so far apart that an int32 does not count to them: 64 bits here, too.",
+    invariant="I1",
+    illustrates=True,
+)
+@cases(keys=(2**30, 4), values=(4, 2**30))
+def test_rows_that_lie_far_apart(lab, case):
+    """The interpreter shows the rows of three tokens so many numbers apart; on a GPU they are neighbours."""
+    from mini_vllm.attention.write_kv import write_kv_kernel
+
+    step = Step(3)
+    strides = case if DEVICE == "cpu" else (4, 4)
+    step.slots = [6, 2, 4]
+    step.see, (step.slot_mapping, _) = check(step.draw), guarded_slots(step.slots)
+    rows = {f"{name}[{t}]": getattr(step, name)[t] for name in ("key", "value") for t in range(3)}
+    far = {f"{name}[{t}]": t * (n - 4) for name, n in zip(("key", "value"), strides) for t in range(3)}
+    caches = {"key_cache": step.key_cache, "value_cache": step.value_cache}
+    with watched(far, **caches, **rows, slot_mapping=step.slot_mapping) as strays:
+        write_kv_kernel[(3,)](step.key, step.value, *caches.values(), step.slot_mapping, *strides, ROW=4, BLOCK=4)
+    step.see(f"what is touched out of place, key_stride and value_stride are {strides}", strays, equals=[])
+    for token, slot in enumerate(step.slots):
+        step.expect(token, slot)
+
+
 @concept("Keys, values and slots are read, not changed: the next layer has the same slots.", invariant="I3")
 def test_what_is_passed_stays(lab):
     step = Step(3)

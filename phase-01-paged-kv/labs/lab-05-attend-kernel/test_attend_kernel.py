@@ -244,7 +244,7 @@ def test_more_rows_than_tokens(lab, case):
 
 
 @concept("A score is query times key times the scale that was given.", invariant="I2")
-@cases(small=0.3, large=2.0)
+@cases(small=0.3, large=2.0, none=0.0, negative=-0.7)
 def test_scores(lab, case):
     batch = Batch([([1, 2], 4, 1)], head_dim=4, seed=1)
     batch.expect_dense(lab, f"attention with scale {case}", batch.queries(1), scale=case)
@@ -336,8 +336,13 @@ def test_grouped_heads(lab, case):
     all_large=([LARGE] * 6, 2.5),
     all_small=([-LARGE] * 6, 2.5),
     apart=([0.0, 0.0, 0.0, 0.0, 8.0, 8.0], (6 + 9 * math.exp(8)) / (4 + 2 * math.exp(8))),
+    beyond_float16=([7e4] * 3 + [8e4] * 3, 4.0),
+    below_float16=([-8e4] * 3 + [-7e4] * 3, 4.0),
+    thirty_thousand_below=([-3.1e4] * 6, 2.5),
+    far_below=([-1e30] * 6, 2.5),
 )
 def test_large_scores(lab, case):
+    """The last block has two slots that the row does not see, whose keys are 0."""
     scores, mean = case
     batch = Batch([([1, 2], 5, 1)], head_dim=1)
     batch.caches[0].flatten(0, 1)[4:10, 0, 0] = torch.tensor(scores)
@@ -363,6 +368,20 @@ def test_half_precision(lab, case):
     for keys in (batch.histories[0][0], batch.caches[0]):
         keys[..., 0] = factor
     batch.expect_dense(lab, f"attention in {dtype}", query, bound=roundoff + 1e-5)
+
+
+@concept("Many small weights are a large one: no key in sight is too quiet to count.", invariant="I2")
+@cases(ten_below=10.0, thirteen_below=13.0)
+def test_many_quiet_keys(lab, case):
+    """The first key has the largest score and the value 1, the 63 others the value 3. Without them the mean is 1."""
+    batch = Batch([([1, 2, 3, 4], 63, 1)], block_size=16, head_dim=1)
+    for cache, first, others in ((batch.caches[0], 0.0, -case), (batch.caches[1], 1.0, 3.0)):
+        cache[1:], cache[1, 0] = others, first
+    weight = 63 * math.exp(-case)
+    see = check(lambda: f"blocks of 16; scores 0 and 63 times {-case}, values 1 and 63 times 3")
+    got = batch.attend(lab, torch.ones(1, 1, 1, device=DEVICE), scale=1.0)
+    mean = (1 + 3 * weight) / (1 + weight)
+    batch.expect(see, "the weighted mean", got, torch.full((1, 1, 1), mean, dtype=torch.float64))
 
 
 def draw_numbers(block_size, scale, query, keys, values):
@@ -407,6 +426,37 @@ def test_query_stride(lab):
     wide, _ = guarded(torch.full((2, 3, 2), math.nan))
     wide[:, 1:2] = query
     batch.expect_dense(lab, "attention of queries that lie 6 numbers apart", wide[:, 1:2])
+
+
+@concept(
+    "Rows may lie so far apart that an int32 does not count to them: 64 bits here, too.",
+    invariant="I5",
+    illustrates=True,
+)
+@cases(queries=(2**30, 2), tables=(2, 2**30))
+def test_rows_that_lie_far_apart(lab, case):
+    """The interpreter shows the rows so many numbers apart; on a GPU they are neighbours."""
+    from mini_vllm.attention.triton_simple import attend_row_kernel
+
+    batch = Batch([([1, 2], 4, 1), ([3, 4], 5, 1), ([5, 6], 6, 1)], seed=10)
+    metadata, query = batch.metadata(lab), batch.queries(1)
+    output = guarded(torch.full(query.shape, torch.nan))[0]
+    request_of_row = guarded(torch.arange(3))[0]
+    strides = case if DEVICE == "cpu" else (2, 2)
+    tensors = {"query": query, "block_tables": metadata.block_tables}
+    rows = {f"{name}[{t}]": each[t] for name, each in tensors.items() for t in range(3)}
+    far = {f"{name}[{t}]": t * (n - 2) for name, n in zip(tensors, strides) for t in range(3)}
+    others = {"output": output, "request_of_row": request_of_row, "key_cache": batch.caches[0]}
+    others |= {"value_cache": batch.caches[1], "query_start_loc": metadata.query_start_loc}
+    see = check(batch.draw)
+    with watched(far, **rows, **others, seq_lens=metadata.seq_lens) as strays:
+        attend_row_kernel[(3, 1)](
+            output, query, *batch.caches, request_of_row, metadata.query_start_loc, metadata.seq_lens,
+            metadata.block_tables, 0.5, 0, *strides, NUM_KV_HEADS=1, GROUP_SIZE=1, HEAD_DIM=2, BLOCK_SIZE=4,
+            BLOCK_D=2, BLOCK_N=4,
+        )  # fmt: skip
+    see(f"what is touched out of place, query_stride and table_stride are {strides}", strays, equals=[])
+    batch.expect(see, "attention of three rows", output, batch.dense(query, scale=0.5))
 
 
 def any_batch(rng, size):

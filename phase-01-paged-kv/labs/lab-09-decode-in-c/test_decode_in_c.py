@@ -130,6 +130,28 @@ def test_large_scores(lab, case):
     batch.expect()
 
 
+@concept("A score is any number of float32: none is so large, or so small, that it stands for another.", invariant="I1")
+@cases(beyond_float16=7e4, thirty_thousand_below=-3.1e4, far_below=-1e30, far_above=1e30)
+def test_scores_of_any_size(lab, case):
+    """Three positions have this score, and three one that is a quarter larger, or smaller."""
+    batch = Batch(lab, [6], head_dim=1)
+    batch.scale, batch.queries = 1.0, [[[1.0]]]
+    batch.keys = [[[[case]] if position < 3 else [[1.25 * case]] for position in range(6)]]
+    batch.expect()
+
+
+@concept("Many small weights are a large one: no position is too quiet to count.", invariant="I1")
+@cases(ten_below=(10.0, 60), fourteen_below=(14.0, 600))
+def test_many_quiet_positions(lab, case):
+    """The first position has the largest score and the value 1; the others have the value 3."""
+    below, num_quiet = case
+    batch = Batch(lab, [1 + num_quiet], head_dim=1)
+    batch.scale, batch.queries = 1.0, [[[1.0]]]
+    batch.keys = [[[[0.0]], *[[[-below]]] * num_quiet]]
+    batch.values = [[[[1.0]], *[[[3.0]]] * num_quiet]]
+    batch.expect()
+
+
 @concept("In a block the positions of a head lie side by side, and then come those of the next head.", invariant="I3")
 @cases(of_1=1, of_3=3, of_4=4, of_16=16)
 def test_blocks(lab, case):

@@ -81,7 +81,7 @@ def test_taking_too_many(lab):
     with raises(ValueError, "4 blocks are asked for, 3 are free"):
         pool.get_new_blocks(4)
     see("blocks found for a, b, c after the refusal", found(pool, "abc"), equals=[1, 2, 3])
-    see("free blocks", pool.num_free_blocks, equals=3)
+    see("free blocks, front first", pool.free_queue.block_ids(), equals=[3, 2, 1])
     see("counts of all blocks but the null block", counts(pool.blocks[1:]), equals=[0, 0, 0])
 
 

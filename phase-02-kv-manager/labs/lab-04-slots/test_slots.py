@@ -365,6 +365,27 @@ def test_duplicates_are_published(lab):
     see("tokens of ab that are found; block 1 was taken, block 2 of b has them too", found(lab, kv, "ab"), equals=2)
 
 
+@concept(
+    "A name may be any value but None: blocks named 0, b'' and () are published like others, and withdrawn.",
+    invariant="I4",
+)
+def test_names_that_look_like_nothing(lab):
+    kv, a = lab.KVCacheManager(8, 2), make(lab, "abcdef")
+    kv._block_hashes = lambda request: [0, b"", ()][: request.num_tokens // 2]
+    see = check(lab.draw.blocks, kv, "a")
+    for count in (2, 1, 2, 1):
+        allocate(kv, a, count)
+        a.num_computed_tokens += count
+    see("names of the three blocks", [block.block_hash for block in kv.block_pool.blocks[1:4]], equals=[0, b"", ()])
+    a.num_computed_tokens = 2
+    kv.free(a)
+    see(
+        "names after a was preempted with 2 tokens computed",
+        [block.block_hash for block in kv.block_pool.blocks[1:4]],
+        equals=[0, None, None],
+    )
+
+
 @concept("A long prompt gets all its slots at once, and all its blocks are published.", invariant="I4")
 def test_a_long_prompt(lab):
     kv, a, b = lab.KVCacheManager(2002, 2), make(lab, 800 * "abcde"), make(lab, 800 * "abcde" + "!", name="b")

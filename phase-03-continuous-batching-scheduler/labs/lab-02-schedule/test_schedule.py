@@ -123,6 +123,20 @@ def test_an_empty_budget(lab):
     see("how many blocks b holds", len(table(scheduler, b)), equals=1)
 
 
+@concept(
+    "No new block is no refusal: [] says that the slots are there already, and only None that blocks are too few.",
+    invariant="I4",
+    illustrates=True,
+    nearest=True,
+)
+def test_no_new_block_is_no_refusal(lab):
+    scheduler, _ = make(lab, [1])
+    lab.drive(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    what = "who is preempted when a computes its second token, for which its block has a slot"
+    see(what, list(scheduler.schedule().preempted_req_ids), equals=[])
+
+
 @concept("max_num_seqs limits how many requests run, not how many are new in a step.", invariant="I2")
 @cases(
     one=(1, ["a1", "a1", "b1", "b1", "c1", "c1", ""]),
@@ -384,18 +398,23 @@ def test_a_head_start_costs_nothing(lab, case):
     invariant="I3",
 )
 def test_a_refusal_changes_nothing(lab):
-    scheduler, (x,) = make(lab, [8], blocks=4, caching=True, max_tokens=1)
+    scheduler, (x,) = make(lab, [8], blocks=6, caching=True, max_tokens=1)
+    lab.drive(scheduler)
+    add(lab, scheduler, "y", 4, max_tokens=1)
     lab.drive(scheduler)
     add(lab, scheduler, "b", 5, max_tokens=3)
     lab.drive(scheduler)
-    c = add(lab, scheduler, "c", [*x.prompt_token_ids, 5, 6, 7, 8, 9])
+    c = add(lab, scheduler, "c", [*x.prompt_token_ids, *range(9)])
+    kv = scheduler.kv_cache_manager
+    free = kv.free_block_ids()
     see = check(lab.draw.scheduler, scheduler)
-    see("who computes how much: c hits 2 blocks and needs 2 more, none is free", turn(lab, scheduler), equals="b1")
+    see("who computes how much: c hits 2 blocks and needs 3 more, 2 are free", turn(lab, scheduler), equals="b1")
     see("who waits", names(scheduler.waiting), equals=["c"])
     see("c's status", c.status.name, equals="WAITING")
     see("c's computed tokens", c.num_computed_tokens, equals=0)
     see("c's blocks", table(scheduler, c), equals=[])
-    see("how many blocks are free", scheduler.kv_cache_manager.num_free_blocks, equals=2)
+    see("free blocks, front first", kv.free_block_ids(), equals=free)
+    see("tokens that c would find", kv.get_computed_blocks(c)[1], equals=8)
 
 
 @concept("A victim that comes back computes all that it knows again, its own output included.", invariant="I5")

@@ -303,6 +303,35 @@ def test_token_0_and_no_token(lab, case):
 
 
 @concept(
+    "A request that got no token counts in the order of the step: those behind it that end are the ones that leave.",
+    invariant="I4",
+    illustrates=True,
+)
+@cases(left_out={}, empty={"c": []})
+def test_no_token_before_an_end(lab, case):
+    scheduler, requests = make(lab, [9, 2, 2, 2], order="cbad", threshold=4)
+    output = scheduler.schedule()
+    see = check(lab.draw.scheduler, scheduler)
+    sampled = {**case, "b": [100], "a": [2], "d": [100]}
+    finished = scheduler.update_from_output(output, sampled)
+    see(f"who finished; c computes an inner chunk, sampled were {sampled}, and 2 ends a", names(finished), equals=["a"])
+    see("who runs", names(scheduler.running), equals=["c", "b", "d"])
+    see("blocks of a", scheduler.kv_cache_manager.get_block_ids("a"), equals=[])
+    see("each output", [request.output_token_ids for request in requests], equals=[[], [100], [2], [100]])
+
+
+@concept("The numbers of the tokens are the model's affair: none of them stands for no token.", invariant="I2")
+@cases(minus_one=[11, -1, 12], zero=[11, 0, 12], first=[-1, 11], alone=[-1], least_of_64_bits=[-(2**63), 2**63])
+def test_every_number_is_a_token(lab, case):
+    scheduler, (a, b) = make(lab, [3, 3])
+    output = scheduler.schedule()
+    see = check(lab.draw.scheduler, scheduler)
+    scheduler.update_from_output(output, {"a": list(case), "b": [13]})
+    see(f"output of a, sampled were {case}", a.output_token_ids, equals=case)
+    see("output of b", b.output_token_ids, equals=[13])
+
+
+@concept(
     "Each call returns the requests that it ended, in the order of the step; an earlier answer stays as it is.",
     invariant="I4",
     illustrates=True,

@@ -46,6 +46,7 @@ def names(requests):
     by_id_of_letters_beyond_ascii=(("\U0001f600", 5, 1.0), ("\uff5e", 5, 1.0)),
     far_below_zero=(("a", -1000, 0.0), ("b", -1001, 9.0)),
     far_above_zero=(("a", 2**40 + 1, 0.0), ("b", 2**40, 9.0)),
+    beyond_a_float=(("a", 2**53 + 1, 0.0), ("b", 2**53, 9.0)),
     by_the_end_of_the_id=(("request-of-the-batch-2", 5, 1.0), ("request-of-the-batch-1", 5, 1.0)),
 )
 def test_who_is_more_urgent(lab, case):

@@ -169,6 +169,20 @@ def test_the_watermark(lab, case):
     see(f"may {length} tokens begin, 5 of 10 blocks are to stay free, {num_running} run", bool(got), equals=expected)
 
 
+@concept("The watermark must be left over, also by a request that takes no block.", invariant="I4")
+@cases(enough_left=(3, True), less_left=(5, False))
+def test_a_request_that_takes_nothing(lab, case):
+    spare, expected = case
+    scheduler = make(lab, blocks=6, caching=True, watermark=(spare + 0.5) / 7, reserve_full_sequence=False)
+    scheduler.add_request(make_request(lab, "a", list(range(8))))
+    lab.drive(scheduler)
+    b = make_request(lab, "b", list(range(9)))
+    hits, _ = scheduler.kv_cache_manager.get_computed_blocks(b)
+    see = check(lab.draw.scheduler, scheduler)
+    got = bool(scheduler._may_admit(b, 8, hits))
+    see(f"may b begin with 8 tokens, all in blocks that a holds; 4 are free, {spare} are to stay free", got, expected)
+
+
 @concept("The share is of all blocks, the null block with them, and counts whole blocks only.", invariant="I4")
 @cases(
     of_all=(9, 0.3, 3, 6 - 1),

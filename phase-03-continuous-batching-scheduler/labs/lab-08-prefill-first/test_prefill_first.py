@@ -239,19 +239,24 @@ def test_a_refusal_is_for_one_step(lab):
     "A refusal changes nothing: a request that does not fit is as it was, its head start not yet taken.", invariant="I2"
 )
 def test_a_refusal_changes_nothing(lab):
-    scheduler, (x,) = make(lab, [8], blocks=4, caching=True, max_tokens=1)
+    scheduler, (x,) = make(lab, [8], blocks=6, caching=True, max_tokens=1)
+    lab.drive(scheduler)
+    add(lab, scheduler, "y", 4, max_tokens=1)
     lab.drive(scheduler)
     add(lab, scheduler, "b", 5, max_tokens=3)
     lab.drive(scheduler)
-    c = add(lab, scheduler, "c", [*x.prompt_token_ids, 5, 6, 7, 8, 9])
+    c = add(lab, scheduler, "c", [*x.prompt_token_ids, *range(9)])
+    kv = scheduler.kv_cache_manager
+    free = kv.free_block_ids()
     see = check(picture, lab, scheduler)
-    see("who computes how much: c hits 2 blocks and needs 2 more, none is free", turn(lab, scheduler), equals="b1")
+    see("who computes how much: c hits 2 blocks and needs 3 more, 2 are free", turn(lab, scheduler), equals="b1")
     see("who waits", names(scheduler.waiting), equals=["c"])
     see("c's status", c.status.name, equals="WAITING")
     see("c's computed tokens", c.num_computed_tokens, equals=0)
     see("c's num_cached_tokens", c.num_cached_tokens, equals=0)
     see("c's blocks", table(scheduler, c), equals=[])
-    see("how many blocks are free", scheduler.kv_cache_manager.num_free_blocks, equals=2)
+    see("free blocks, front first", kv.free_block_ids(), equals=free)
+    see("tokens that c would find", kv.get_computed_blocks(c)[1], equals=8)
 
 
 @concept(

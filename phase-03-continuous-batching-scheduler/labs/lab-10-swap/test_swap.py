@@ -453,11 +453,13 @@ def test_room_on_the_device(lab, case):
     memory.preempt(a)
     memory.run()
     b = memory.begin("b", "V" * (used * size + 1), used * size)
+    free = memory.kv.free_block_ids()
     see = check(memory.draw)
     what = f"whether 5 tokens, block size {size}, can come back and {count} be computed; {8 - used} blocks are free"
     see(what, memory.admit(a, count), equals=fits)
     if not fits:
         see("blocks that a holds", memory.kv.get_block_ids("a"), equals=[])
+        see("free blocks, front first", memory.kv.free_block_ids(), equals=free)
         see("num_external_tokens: nothing is to be loaded", memory.kv.num_external_tokens(a), equals=0)
         see("copies that are promised", [*map(list, memory.run())], equals=[[], []])
         see("how many CPU blocks are held, as before", memory.in_pool(), equals=-(-5 // size))

@@ -95,6 +95,7 @@ def test_rows_that_alternate(lab):
          invariant="I4")  # fmt: skip
 @cases(
     at_once=([7], ["no"], {}, {"a": "no"}),
+    without_a_word=([7], [""], {}, {"a": ""}),
     at_once_with_drafts=([7, 8, 9], ["no", 9, 4], {}, {"a": "no"}),
     twice=([7, 8], ["first", "second"], {}, {"a": "first"}),
     behind_a_right_draft=([7, 8, 9], [8, "no", 4], {"a": [8]}, {}),

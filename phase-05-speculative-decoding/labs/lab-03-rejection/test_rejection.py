@@ -28,6 +28,8 @@ def picture(p, q, draft, coin):
     liked_more=(P, Q, 1, 0.999),
     liked_as_much=([0.25, 0.5, 0.25], [0.25, 0.25, 0.5], 0, 0.999),
     a_little_less=([0.45, 0.55], [0.5, 0.5], 0, 0.89),
+    a_billionth=([4e-10, 0.6, 0.4], [1e-9, 0.4, 0.6], 0, 0.39),
+    far_less=([4e-31, 0.6, 0.4], [1e-30, 0.4, 0.6], 0, 0.39),
 )
 def test_taken(lab, case):
     p, q, draft, coin = case
@@ -43,11 +45,27 @@ def test_taken(lab, case):
     two_are_liked_less=([0.1, 0.1, 0.6, 0.2], [0.4, 0.4, 0.1, 0.1], 1, 0.5, [0.0, 0.0, 0.8333, 0.1667]),
     impossible_for_the_target=([0.0, 0.7, 0.3], [0.5, 0.3, 0.2], 0, 0.001, [0.0, 0.8, 0.2]),
     one_is_left=([0.0, 1.0], [1.0, 0.0], 0, 0.5, [0.0, 1.0]),
+    a_billionth=([4e-10, 0.5, 0.5], [1e-9, 0.6, 0.4], 0, 0.41, [0.0, 0.0, 1.0]),
 )
 def test_the_rest(lab, case):
     p, q, draft, coin, expected = case
     see = check(picture, p, q, draft, coin)
     see("weights, as proportions", weights_of(lab, p, q, [draft], [coin])[0], equals=expected)
+
+
+@concept(
+    "Many small differences are a large one: what q left out of p counts, however thin it is spread.", invariant="I2"
+)
+@cases(thousand=1000, hundred_thousand=100_000)
+def test_what_is_spread_thin(lab, case):
+    p, q = (torch.tensor([[first, *[(1 - first) / case] * case]]) for first in (0.01, 0.02))
+    see = check(
+        lambda: f"p 0.01 and {case:,} times {0.99 / case}\nq 0.02 and {case:,} times {0.98 / case}\ndraft 0, coin 0.9"
+    )
+    weights = lab.rejection_weights(p, q, torch.tensor([[0]]), torch.tensor([[0.9]]))[0].double()
+    see("weight of the draft, as a proportion", round(float(weights[0] / weights.sum()), 4), equals=0.0)
+    see("how many tokens have a weight", int((weights > 0).sum()), equals=case)
+    see("the largest of them, times their number", round(float(weights.max() / weights.sum() * case), 2), equals=1.0)
 
 
 @concept("Drafts from q and fair coins give tokens of the distribution p.", invariant="I3", illustrates=True)

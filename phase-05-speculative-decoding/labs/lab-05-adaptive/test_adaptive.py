@@ -1,0 +1,182 @@
+"""Lab 05.5: how many drafts a request asks for, by how many were right."""
+
+from labkit import cases, check, concept, walk
+
+
+class Watched:
+    """A pace, and what happened to it, for the message."""
+
+    def __init__(self, lab, most):
+        self.most, self.pace, self.story = most, lab.Pace(most), []
+
+    def next_length(self):
+        length = self.pace.next_length()
+        self.story.append(f"next_length() {length}")
+        return length
+
+    def learn(self, num_drafts, num_accepted):
+        self.story.append(f"learn({num_drafts}, {num_accepted})")
+        self.pace.learn(num_drafts, num_accepted)
+
+    def drawn(self):
+        """The last calls; equal ones that follow each other are one line."""
+        lines = []
+        for call in self.story:
+            if lines and lines[-1][0] == call:
+                lines[-1][1] += 1
+            else:
+                lines.append([call, 1])
+        shown = [f"{call}   {times} times" if times > 1 else call for call, times in lines[-8:]]
+        return "\n".join([f"Pace({self.most})", *shown])
+
+
+def fail(watched, times=1):
+    """So many steps whose one draft was wrong."""
+    for _ in range(times):
+        watched.learn(1, 0)
+
+
+def until_none(watched):
+    """Wrong drafts, until the pace asks for none; then one step of the wait is over."""
+    for _ in range(100):
+        fail(watched)
+        if watched.next_length() == 0:
+            break
+
+
+def waits(watched, num_tries):
+    """How long it waits before each of so many tries, all of them wrong; and what it asks for then."""
+    found = []
+    for _ in range(num_tries):
+        steps = 0
+        while steps < 200 and (length := watched.next_length()) == 0:
+            steps += 1
+        found.append((steps, length))
+        fail(watched)
+    return found
+
+
+@concept("The length is the share of right drafts, of the most that there may be.", invariant="I2", illustrates=True)
+@cases(
+    at_first=(4, [], 4),
+    all_right=(4, [(4, 4), (4, 4)], 4),
+    all_wrong=(4, [(4, 0)], 3),
+    half=(4, [(4, 2), (4, 2), (4, 2)], 3),
+    one_of_four=(4, [(4, 1)] * 6, 3),
+    a_few_wrong=(8, [(8, 8), (8, 3), (6, 0)], 7),
+    just_one=(1, [(1, 1), (1, 0)], 1),
+)
+def test_the_share(lab, case):
+    most, learnt, expected = case
+    watched = Watched(lab, most)
+    see = check(watched.drawn)
+    for num_drafts, num_accepted in learnt:
+        watched.learn(num_drafts, num_accepted)
+    see("next_length()", watched.next_length(), equals=expected)
+
+
+@concept("A draft behind a wrong one was not tried, so it counts neither way.", invariant="I1")
+@cases(one_wrong=(4, 0, 63), three_behind_one=(4, 1, 73), eight=(8, 0, 63))
+def test_behind_a_wrong_one(lab, case):
+    num_drafts, num_accepted, share = case
+    watched = Watched(lab, 100)
+    see = check(watched.drawn)
+    watched.learn(num_drafts, num_accepted)
+    about = range(share - 4, share + 4)
+    see.true(f"whether next_length() is from {about[0]} to {about[-1]}", watched.next_length() in about)
+
+
+@concept("What was seen long ago hardly counts: a request that goes bad is noticed within some steps.", invariant="I1")
+@cases(after_good_ones=(40, 100, 12), after_few=(3, 100, 9))
+def test_it_forgets(lab, case):
+    num_good, most, expected = case
+    watched = Watched(lab, most)
+    see = check(watched.drawn)
+    for _ in range(num_good):
+        watched.learn(1, 1)
+    num_bad = 0
+    while num_bad < 60 and watched.next_length():
+        fail(watched)
+        num_bad += 1
+    see(f"wrong drafts, after {num_good} right ones, until there are none", num_bad, equals=expected)
+
+
+@concept("A share of a draft is a whole draft: the length is rounded up.", invariant="I2")
+@cases(eight=(8, 3, 3), four=(4, 4, 1), three=(3, 2, 2), one=(1, 6, 1))
+def test_rounded_up(lab, case):
+    most, num_wrong, expected = case
+    watched = Watched(lab, most)
+    see = check(watched.drawn)
+    fail(watched, num_wrong)
+    see("next_length()", watched.next_length(), equals=expected)
+
+
+@concept("Where almost none is right there are no drafts, and one is tried again after ever more steps.",
+         invariant="I4")  # fmt: skip
+def test_tries(lab):
+    watched = Watched(lab, 100)
+    see = check(watched.drawn)
+    until_none(watched)
+    found = waits(watched, 4)
+    see("steps without drafts before each try (one was over), and drafts of the try", found,
+        equals=[(1, 1), (4, 1), (8, 1), (16, 1)])  # fmt: skip
+
+
+@concept("However often it failed, the next try comes within 65 steps.", invariant="I4")
+def test_the_longest_wait(lab):
+    watched = Watched(lab, 100)
+    see = check(watched.drawn)
+    until_none(watched)
+    found = [steps for steps, _ in waits(watched, 9)]
+    see("steps without drafts before the last four tries", found[5:], equals=[64, 64, 64, 64])
+
+
+@concept("A success ends it: the length is the share again, and the next wait is short.", invariant="I5")
+def test_a_success(lab):
+    watched = Watched(lab, 100)
+    see = check(watched.drawn)
+    until_none(watched)
+    waits(watched, 3)
+    watched.learn(1, 1)
+    see.true("whether it asks for more than one draft after a right one", watched.next_length() > 1)
+    until_none(watched)
+    see("steps without drafts before the next try (one was over)", waits(watched, 1)[0][0], equals=1)
+
+
+@concept("A try that had no drafts to verify is still due.", invariant="I3", illustrates=True)
+def test_a_try_is_due(lab):
+    watched = Watched(lab, 4)
+    see = check(watched.drawn)
+    until_none(watched)
+    lengths = [watched.next_length() for _ in range(5)]
+    see("lengths of the next five steps; the first ends the wait of two", lengths, equals=[0, 1, 1, 1, 1])
+
+
+def plan(rng):
+    """Steps of a request whose drafts are right with a probability that changes."""
+    calls, accuracy = [("pace", rng.choice((1, 2, 3, 4, 5, 8)))], rng.random()
+    for _ in range(rng.randint(5, 120)):
+        if rng.random() < 0.05:
+            accuracy = rng.choice((0.0, 0.1, 0.5, 0.9, 1.0))
+        draws = [rng.random() < accuracy for _ in range(8)]
+        calls.append(("step", rng.choice((8, 8, 8, 1, 0)), draws.index(False) if False in draws else 8))
+    return calls
+
+
+def play(lab, calls):
+    watched = None
+    for name, *arguments in calls:
+        if name == "pace":
+            watched = Watched(lab, *arguments)
+            continue
+        most_found, num_right = arguments
+        length = watched.next_length()
+        yield "I2" if length > 1 else "I3", "next_length()", length, watched.drawn()
+        if num_drafts := min(length, most_found):
+            watched.learn(num_drafts, min(num_drafts, num_right))
+
+
+@concept("Whatever was right and wrong, the pace asks for the drafts that its rules say.", invariant="I2",
+         illustrates=True, searches=True)  # fmt: skip
+def test_any_request(lab):
+    walk(lab, plan, play)
