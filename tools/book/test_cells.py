@@ -22,6 +22,7 @@ import pytest
 from labkit import source
 from labkit.catalog import find_lab, labs
 from labkit.runner import read_tests
+from tools.book.excerpts import cut
 from tools.book.test_site import TO_DARK
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -505,6 +506,46 @@ def test_calculators_agree_with_the_engine() -> None:
         lengths = range(1, 16 * 7 + 1)  # each rest of a division by the block size equally often
         assert all(paged.allocate(length, length) for length in lengths)
         assert sum(paged.num_held(length) for length in lengths) / len(lengths) == held
+
+
+STEPS = """
+import * as c from "./tools/book/web/src/steppers.js";
+const { scores, values } = JSON.parse(process.argv[1]);
+const program = (number) => c.writeKV(number, c.EXAMPLE);
+const softmax = c.onlineSoftmax(scores, values).map((each) => [each.m, each.l, each.o]);
+console.log(JSON.stringify({ softmax, programs: [0, 1, 2].map(program), example: c.EXAMPLE }));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+def test_what_is_walked_through_is_what_the_engine_does() -> None:
+    torch = pytest.importorskip("torch")
+    from mini_vllm.attention.reference import OnlineSoftmax, ReferenceBackend
+
+    scores, values = [1000.0, 1001.5, 998.0, 1001.5, 1004.0], [7.0, 14.0, 21.0, 28.0, -5.0]
+    asked = json.dumps({"scores": scores, "values": values})
+    node = ["node", "--input-type=module", "-e", STEPS, asked]
+    said = json.loads(subprocess.run(node, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+    ours = OnlineSoftmax(1, 1, 1, torch.device("cpu"))
+    for score, value, walked in zip(scores, values, said["softmax"], strict=True):
+        ours.add(torch.tensor([[[score]]]), torch.tensor([[[value]]]))
+        state = [ours.maximum.item(), ours.normaliser.item(), ours.weighted_sum.item()]
+        assert walked == pytest.approx(state, rel=1e-5)
+
+    example = said["example"]
+    rows = torch.arange(float(example["row"] * len(example["slots"]))).reshape(-1, 2, example["row"] // 2)
+    caches = torch.full((2, 2, 4, 2, example["row"] // 2), -1.0)
+    written = caches.clone()
+    step: Any = SimpleNamespace(slot_mapping=torch.tensor(example["slots"]), block_size=caches.shape[2])
+    ReferenceBackend().write_kv(rows, rows, written[0], written[1], step)
+    for walked in said["programs"]:
+        for cache, (load, store) in zip(caches.flatten(1), (("key", "key"), ("value", "value")), strict=True):
+            if walked["if slot"]:
+                cache[walked[f"tl.store({store}_cache"]] = rows.flatten()[walked[f"{load} ="]]
+    assert torch.equal(caches, written)
+    lines = [line.strip() for line in cut("mini_vllm/attention/write_kv.py", "write_kv_kernel:body").splitlines()]
+    beginnings = [*said["programs"][0]]
+    assert [line[: len(beginning)] for line, beginning in zip(lines, beginnings, strict=True)] == beginnings
 
 
 @pytest.mark.parametrize("name", ["cells", "lab", "calculators"])

@@ -244,7 +244,7 @@ def test_more_rows_than_tokens(lab, case):
 
 
 @concept("A score is query times key times the scale that was given.", invariant="I2")
-@cases(small=0.3, large=2.0, none=0.0, negative=-0.7)
+@cases(small=0.3, large=2.0)
 def test_scores(lab, case):
     batch = Batch([([1, 2], 4, 1)], head_dim=4, seed=1)
     batch.expect_dense(lab, f"attention with scale {case}", batch.queries(1), scale=case)

@@ -130,7 +130,11 @@ def test_large_scores(lab, case):
     batch.expect()
 
 
-@concept("A score is any number of float32: none is so large, or so small, that it stands for another.", invariant="I1")
+@concept(
+    "A score is any number of float32: none is so large, or so small, that it stands for another.",
+    invariant="I1",
+    illustrates=True,
+)
 @cases(beyond_float16=7e4, thirty_thousand_below=-3.1e4, far_below=-1e30, far_above=1e30)
 def test_scores_of_any_size(lab, case):
     """Three positions have this score, and three one that is a quarter larger, or smaller."""
@@ -140,7 +144,11 @@ def test_scores_of_any_size(lab, case):
     batch.expect()
 
 
-@concept("Many small weights are a large one: no position is too quiet to count.", invariant="I1")
+@concept(
+    "Many small weights are a large one: no position is too quiet to count.",
+    invariant="I1",
+    illustrates=True,
+)
 @cases(ten_below=(10.0, 60), fourteen_below=(14.0, 600))
 def test_many_quiet_positions(lab, case):
     """The first position has the largest score and the value 1; the others have the value 3."""

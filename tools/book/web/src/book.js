@@ -19,10 +19,17 @@ const near = (element) =>
 // What the theme's HTML lacks for readers who hear the page, or use the keyboard. It changes the page as it loads.
 function mendTheme() {
   document.querySelector(".md-search[role=dialog]")?.setAttribute("aria-label", "Search");
-  for (const copy of document.querySelectorAll(".md-code__nav")) copy.setAttribute("role", "none"); // no landmark
-  for (const box of document.querySelectorAll(".md-typeset__scrollwrap, div.arithmatex")) {
-    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; // scrolls sideways, so it must be reached
-  }
+  const copies = () => document.querySelectorAll(".md-code__nav:not([role])"); // made when their code comes near
+  const mend = () => copies().forEach((copy) => copy.setAttribute("role", "none")); // no landmark
+  mend();
+  new MutationObserver(mend).observe(document.querySelector("main"), { childList: true, subtree: true });
+  reachScrolled();
+}
+
+/** What scrolls sideways must be reached by keys. All is measured before anything is changed: the page is laid out once. */
+function reachScrolled() {
+  const boxes = document.querySelectorAll("pre > code, .md-typeset__scrollwrap, div.arithmatex");
+  for (const box of [...boxes].filter((each) => each.scrollWidth > each.clientWidth)) box.tabIndex = 0;
 }
 
 const USED = {
@@ -30,6 +37,7 @@ const USED = {
   ".py-cell": () => import("./cells.js"),
   ".lab-cell": () => import("./labs.js"),
   ".calculator": () => import("./calculators.js"),
+  ".stepper": () => import("./steppers.js"),
   ".all-labs": () => import("./all-labs.js"),
   ".source-view": () => import("./source.js"),
 };
@@ -46,3 +54,4 @@ for (const link of document.querySelectorAll('main a[href*="py/"][href$=".py"]')
   if (link.href.startsWith(`${root}py/`)) link.href = `${root}source.html?file=${link.href.slice(root.length)}`;
 }
 addEventListener("load", mendTheme);
+addEventListener("resize", reachScrolled);

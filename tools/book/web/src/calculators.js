@@ -1,6 +1,7 @@
 // The calculators of docs/calculators.md, which has each formula in plain text. The first half is arithmetic alone.
 import LOAD from "../../../../docs/assets/load.json" with { type: "json" };
 import { element } from "./browser.js";
+import { drawn, grouped, makeCalculator, rounded, steps } from "./forms.js";
 
 // --- models and cards: their public configurations and data sheets, cited in the page --------------------------------
 
@@ -85,9 +86,6 @@ export function coefficients(m, card) {
 
 // --- numbers as text ------------------------------------------------------------------------------------------------
 
-const grouped = (value, digits = 0) =>
-  value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-const rounded = (value) => Number(value.toPrecision(3)).toLocaleString("en-US", { maximumSignificantDigits: 3 });
 const inGB = (bytes) => `${grouped(bytes / 1e9, 1)} GB`;
 const inBytes = (bytes) => {
   const [unit, size] = bytes >= 1 << 20 ? ["MiB", 1 << 20] : ["KiB", 1 << 10];
@@ -100,7 +98,6 @@ const percent = (share) => `${(100 * share).toFixed(1)} %`;
 
 const powers = (first, last) => Array.from({ length: last - first + 1 }, (_, i) => 2 ** (first + i));
 const choice = (label, from, value) => ({ label, options: Object.keys(from), value: value ?? Object.keys(from)[0] });
-const steps = (label, values, value) => ({ label, values, value });
 
 const CONTEXT = steps("Context of a request, tokens", powers(7, 17), 4096);
 const BLOCK = steps("Block size, tokens", powers(0, 8), 16);
@@ -288,16 +285,7 @@ const CALCULATORS = { kv, roofline, waste, step, load };
 
 // --- pictures -------------------------------------------------------------------------------------------------------
 
-const SVG = "http://www.w3.org/2000/svg";
-
-function drawn(tag, attributes, ...children) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-}
-
-const [WIDEST, HEIGHT, LEFT, BOTTOM, TOP, RIGHT] = [560, 240, 64, 40, 12, 14];
+const [HEIGHT, LEFT, BOTTOM, TOP, RIGHT] = [240, 64, 40, 12, 14];
 
 /** A curve over logarithmic axes; a dot at `chosen`; a broken line where memory is full. */
 function plot(points, chosen, limit, { x, y, width, says }) {
@@ -384,68 +372,6 @@ function bars(rows, width) {
     );
   });
   return picture;
-}
-
-// --- forms ----------------------------------------------------------------------------------------------------------
-
-let fieldNumber = 0;
-
-/** A labelled input. read() is its value; write(value) sets it, where that is possible. */
-function makeField({ label, options, values, value, number }, changed) {
-  const id = `calculator-${++fieldNumber}`;
-  const name = element("label", { for: id, textContent: label });
-  if (options) {
-    const input = element("select", { id, oninput: changed }, ...options.map((each) => new Option(each, each)));
-    input.value = value;
-    return { root: element("div", { className: "field" }, name, input), input, read: () => input.value };
-  }
-  if (number) {
-    const input = element("input", { id, type: "number", min: 0, step: "any", oninput: changed });
-    const write = (given) => (input.value = String(given).replaceAll(",", ""));
-    return { root: element("div", { className: "field" }, name, input), input, read: () => +input.value || 0, write };
-  }
-  const input = element("input", { id, type: "range", min: 0, max: values.length - 1, value: values.indexOf(value) });
-  const shown = element("output", { for: id });
-  const read = () => values[+input.value];
-  const show = () => {
-    const text = grouped(read(), read() % 1 ? 2 : 0);
-    shown.textContent = text;
-    input.setAttribute("aria-valuetext", text);
-  };
-  input.oninput = () => (show(), changed());
-  show();
-  return { root: element("div", { className: "field" }, name, element("div", {}, input, shown)), input, read };
-}
-
-function makeCalculator(place, { title, fields, results, picture, presets }, calculator) {
-  const said = element("dl", { className: "calculator-results", "aria-live": "polite" });
-  const drawing = element("div", { className: "calculator-picture" });
-  const made = {};
-  const values = () => Object.fromEntries(Object.entries(made).map(([name, field]) => [name, field.read()]));
-  const preset = () => {
-    for (const [name, value] of Object.entries(presets(values()))) made[name].write(value);
-  };
-  const show = () => {
-    const rows = results.call(calculator, values());
-    said.replaceChildren(
-      ...rows.map(([what, is]) => element("div", {}, element("dt", {}, what), element("dd", {}, is))),
-    );
-    const width = Math.min(WIDEST, drawing.clientWidth || WIDEST); // so that its text is as large as other text
-    if (picture) drawing.replaceChildren(picture.call(calculator, values(), width));
-  };
-  for (const [name, field] of Object.entries(fields)) {
-    const sets = presets && (name === "model" || name === "card");
-    made[name] = makeField(field, () => {
-      if (sets) preset();
-      show();
-    });
-  }
-  if (presets) preset();
-  const form = element("div", { className: "calculator-fields" }, ...Object.values(made).map((field) => field.root));
-  const group = element("div", { className: "calculator-form", role: "group", "aria-label": title });
-  group.append(form, said, drawing);
-  place.replaceChildren(group);
-  show();
 }
 
 export function upgrade(places) {
