@@ -19,7 +19,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from mini_vllm.observe.waste import ContiguousMemory, Job, KVMemory, PagedMemory, Usage, measure
+from labkit.waste import ContiguousMemory, Job, KVMemory, PagedMemory, Usage, measure
 
 RESULT = Path(__file__).resolve().parent / "results" / "waste.md"
 NUM_REQUESTS = 2_000

@@ -172,7 +172,7 @@ def compare_signatures(file: Path, slot: Slot, mine: Any, reference: Any) -> Non
     """A call that suits the reference must suit the learner's. Errors: LabkitError."""
     pairs = [(slot.qualname, mine, reference)]
     if isinstance(reference, type):
-        names = [name for name, value in vars(reference).items() if callable(value)]
+        names = [name for name, value in vars(reference).items() if callable(value) and not source.is_private(name)]
         pairs = [
             (f"{slot.qualname}.{name}", inspect.getattr_static(mine, name, None), vars(reference)[name])
             for name in names

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from mini_vllm.block_pool import KVCacheBlock
-from mini_vllm.errors import BrokenTraceError, GrammarError
+from mini_vllm.errors import GrammarError, MiniVllmError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder
 from mini_vllm.params import StructuredOutputs
@@ -44,6 +44,10 @@ REQUEST_FIELDS = frozenset(
 MOST_EXTRA_STEPS = 1000  # of a run that is not compared, and may take longer than vLLM's
 NOT_REPLAYED = "not replayed: "  # how the verdict on a trace begins whose features are not here
 WIDTH = 120  # characters shown of a value that differs
+
+
+class BrokenTraceError(MiniVllmError, ValueError):
+    """A file of recorded traces cannot be read, or holds something else."""
 
 
 # --- files ----------------------------------------------------------------------------------------------------------

@@ -1,9 +1,11 @@
 """`lab run`: the six questions of `mini-vllm demo` on a learner's parts, in a pool that is tight.
 
 A phase runs on the scheduler of vLLM V1; what belongs to another one is left out, by name, unless its lab is named.
+Phase 04 answers one question, with a word of a list and with a call of a tool.
 Without torch the bundled model runs in NumPy.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,6 +37,7 @@ ENGINES: dict[str, dict[str, Any]] = {  # labs and phases of another engine than
     "03.8": {"scheduler": "prefill_first"},
     "03.10": {"preemption_mode": "swap"},
     "03.11": {"scheduler": "sequence_group"},
+    "04": {"structured_outputs_backend": "automaton"},
     "05": {"speculative": "ngram"},
     "05.1": {"speculative": "ngram"},
     "05.2": {"speculative": "ngram"},
@@ -42,6 +45,7 @@ ENGINES: dict[str, dict[str, Any]] = {  # labs and phases of another engine than
     "05.4": {"speculative": "ngram"},
     "05.5": {"speculative": "ngram"},
 }
+TERMS = ("KV block", "block table", "prefill", "decode", "preemption", "prefix hit", "token budget")
 
 
 def run(phase: str, prompt: str | None, mine: str) -> int:
@@ -174,6 +178,10 @@ def run_model(out: Console, prompt: str | None, **options: Any) -> dict[str, Any
 
     llm = LLM("tiny", device="cpu", dtype="float32", **SIZES, **options)
     llm.engine.listeners.append(Bookkeeper(llm.engine.scheduler))
+    if "structured_outputs_backend" in options:
+        recorder = watch(llm)
+        call_a_tool(out, llm, "What is a KV block?" if prompt is None else prompt)
+        return recorder.to_trace("lab run")
     if prompt is None:
         demo = Demo(llm)
         demo.recorder = watch(llm)
@@ -187,6 +195,35 @@ def run_model(out: Console, prompt: str | None, **options: Any) -> dict[str, Any
     for output in llm.chat([{"role": "user", "content": prompt}], SamplingParams(temperature=0.0, max_tokens=60)):
         out.print(output.outputs[0].text.strip() + "\n", markup=False)
     return recorder.to_trace("lab run")
+
+
+def call_a_tool(out: Console, llm: Any, question: str) -> None:
+    """A text that masks force to be one of a few, and then a call with it, which is found as its pieces come."""
+    from mini_vllm import SamplingParams
+    from mini_vllm.frontend.assistant_parser import AssistantForm, AssistantParser
+    from mini_vllm.params import StructuredOutputs
+
+    prompt = llm.apply_chat_template([{"role": "user", "content": question}])
+
+    def pieces(*texts: str) -> list[str]:
+        params = SamplingParams(temperature=0.0, max_tokens=200, structured=StructuredOutputs(choice=texts))
+        return [delta.outputs[0].text for delta in llm.stream(prompt, params)]
+
+    def call(name: str) -> str:
+        return f"Wait.\n<tool_call>{json.dumps({'name': name, 'arguments': {'term': term}})}</tool_call>"
+
+    term = "".join(pieces(*TERMS))
+    out.print(f"{question}\n  one of {', '.join(TERMS)}:\n  {term}\n", markup=False)
+    out.print("A tool is called, define or explain. What the pieces of the text bring:", markup=False)
+    parser, held = AssistantParser(AssistantForm("hermes")), ""
+    for piece in [*pieces(call("define"), call("explain")), None]:
+        delta = parser.finish() if piece is None else parser.feed(piece)
+        held += piece or ""
+        for brought in (delta.content, *(called["function"] for called in delta.tool_calls)):
+            if brought:
+                out.print(f"  {held!r} brings\n    {brought!r}", markup=False)
+                held = ""
+    out.print()
 
 
 def watch(llm: Any) -> TraceRecorder:

@@ -173,6 +173,8 @@ def cut(slot: Slot, lab_id: str, with_bodies: bool) -> str:
     parts = [module.lines(first_line(node), last_line_of_head(node)) + "\n"]
     is_field = False
     for child in node.body[1:] if ast.get_docstring(node) else node.body:
+        if isinstance(child, ast.FunctionDef) and is_private(child.name):
+            continue
         if isinstance(child, ast.FunctionDef):
             text = "\n" * is_field + stub_of(module, child, lab_id)
         else:
@@ -185,6 +187,11 @@ def cut(slot: Slot, lab_id: str, with_bodies: bool) -> str:
 def stub_of(module: Module, node: ast.FunctionDef, lab_id: str) -> str:
     """Decorators, signature and docstring, then todo()."""
     return module.lines(first_line(node), last_line_of_head(node)) + f'\n    todo("{lab_id}")\n'
+
+
+def is_private(name: str) -> bool:
+    """Of a class that a learner writes, it is one of the reference's helpers."""
+    return name.startswith("_") and not name.endswith("__")
 
 
 def first_line(node: Definition) -> int:

@@ -185,8 +185,9 @@ def test_an_unwritten_scheduler_is_to_do(tmp_path: Path) -> None:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """`lab run` without torch, in a checkout where the labs that are named have a file and are done."""
-    copies = [replace(lab, folder=tmp_path / lab.folder.relative_to(ROOT)) for lab in labs() if lab.id[:2] == "03"]
-    monkeypatch.setattr(running, "phases", lambda: [Phase("03", "Test", tmp_path, tuple(copies))])
+    copies = [replace(lab, folder=tmp_path / lab.folder.relative_to(ROOT)) for lab in labs() if lab.id[:2] in "03 04"]
+    found = [Phase(n, "Test", tmp_path, tuple(lab for lab in copies if lab.id[:2] == n)) for n in ("03", "04")]
+    monkeypatch.setattr(running, "phases", lambda: found)
     monkeypatch.setattr(running, "labs", lambda: iter(copies))
     monkeypatch.setattr(running, "find_lab", lambda lab_id: next(lab for lab in copies if lab.id == lab_id))
     for module in ("engine.core_factory", "models.checkpoint"):
@@ -254,6 +255,15 @@ def test_lab_run_of_a_lab_takes_its_engine(run: Callable[..., str]) -> None:
     assert "Nothing of yours is in it: this is the reference." in run({}, "03.11")
     with pytest.raises(LabkitError, match="There is no lab or phase '07'"):
         running.run("07", None, "phase")
+
+
+def test_lab_run_of_phase_04_forces_a_word_and_finds_a_call(run: Callable[..., str]) -> None:
+    said = run(solved("04.1", "04.2"), "04")
+    assert "Yours: 04.1, 04.2.\n" in said
+    assert "\n  KV block\n" in said
+    assert "</tool_call>' brings\n    {'name': " in said
+    said = run({"04.2": seeded_bugs(find_lab("04.2"))["tags_of_one_piece"].code}, "04")
+    assert "{'name': " not in said
 
 
 def test_hits_are_counted_where_an_outline_leaves_it_out() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from labkit.replay import find_trace_files, read_traces, replay, unsupported
-from mini_vllm.errors import BrokenTraceError
+from labkit.replay import BrokenTraceError, find_trace_files, read_traces, replay, unsupported
 from mini_vllm.observe.trace import fake_token, run_trace
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler

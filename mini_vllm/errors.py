@@ -148,10 +148,6 @@ class SchedulerStalledError(MiniVllmError, RuntimeError):
     """Requests are unfinished, but the scheduler schedules nothing: it would never end."""
 
 
-class BrokenTraceError(MiniVllmError, ValueError):
-    """A file of recorded traces cannot be read, or holds something else."""
-
-
 # --- parameters that refuse what they do not know ---------------------------------------------------------------------
 
 

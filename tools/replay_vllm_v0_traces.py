@@ -17,15 +17,18 @@ import argparse
 import gzip
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from mini_vllm.errors import BrokenTraceError, PromptTooLongError
+from labkit.replay import BrokenTraceError
+from mini_vllm.errors import PromptTooLongError
 from mini_vllm.observe.trace import Record, ScenarioRun
-from mini_vllm.policies.v0.sequence import GroupSchedulerOutput
+from mini_vllm.policies.v0.sequence import GroupSchedulerOutput, SchedulingBudget, SequenceGroup
 from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
+from mini_vllm.request import Request
+from mini_vllm.scheduler import SchedulerOutput
 
 MAX_LINE = 400
 
@@ -41,13 +44,55 @@ def read_traces(path: Path) -> list[Record]:
     return traces
 
 
+class V0Scheduler(SequenceGroupScheduler):
+    """A SequenceGroupScheduler with V0's rules for a group that is alone, too: it may be preempted, or given up.
+
+    A request that is given up ends with the reason "length", in a step that it is not in. An engine has no such end, so
+    this class is for traces.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._given_up: list[Request] = []  # since update_from_output() has told of them
+
+    def _next_group(self, *, is_swapped: bool) -> SequenceGroup | None:
+        while (group := super()._next_group(is_swapped=is_swapped)) and self._is_hopeless(group):
+            for request in group.requests:
+                self.finish_request(request.request_id, "length")
+                self._given_up.append(request)
+        return group
+
+    def _is_hopeless(self, group: SequenceGroup) -> bool:
+        """Whether the group waits for more blocks than there are."""
+        kv = self.kv_cache_manager
+        num_blocks = -(-group.sequences[0].num_tokens // kv.block_size) + self.num_watermark_blocks
+        if group.is_swapped:
+            num_blocks = kv.num_blocks_to_restore(group.sequences)
+        return num_blocks > kv.num_usable_blocks
+
+    def _may_append(self, group: SequenceGroup) -> bool:
+        return len(group.sequences) <= self.kv_cache_manager.num_free_blocks
+
+    def _may_restore(self, group: SequenceGroup, budget: SchedulingBudget) -> bool:
+        kv = self.kv_cache_manager
+        num_needed = kv.num_blocks_to_restore(group.sequences) + self.num_watermark_blocks
+        return num_needed <= kv.num_free_blocks and super()._may_restore(group, budget)
+
+    def update_from_output(
+        self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
+    ) -> list[Request]:
+        given_up, self._given_up = self._given_up, []
+        return super().update_from_output(output, sampled_token_ids) + given_up
+
+
 class ReplayRun(ScenarioRun):
-    """Runs the scenario of a trace beside its record."""
+    """Runs the scenario of a trace beside its record. scheduler_cls: None is the one that `strict_v0` asks for."""
 
     scheduler: SequenceGroupScheduler
 
-    def __init__(self, trace: Record, scheduler_cls: type[SequenceGroupScheduler] = SequenceGroupScheduler) -> None:
-        super().__init__(trace, scheduler_cls=scheduler_cls)
+    def __init__(self, trace: Record, scheduler_cls: type[SequenceGroupScheduler] | None = None) -> None:
+        asked_for = V0Scheduler if trace["config"].get("strict_v0") else SequenceGroupScheduler
+        super().__init__(trace, scheduler_cls=scheduler_cls or asked_for)
         self.trace = trace
 
     def first_difference(self) -> str | None:
@@ -112,11 +157,11 @@ class ReplayRun(ScenarioRun):
 
 
 def lenient(trace: Record) -> Record:
-    """The trace for a scheduler without strict_v0."""
+    """The trace without strict_v0: for the scheduler as an engine has it."""
     return trace | {"config": trace["config"] | {"strict_v0": False}}
 
 
-def replay(trace: Record, scheduler_cls: type[SequenceGroupScheduler] = SequenceGroupScheduler) -> str | None:
+def replay(trace: Record, scheduler_cls: type[SequenceGroupScheduler] | None = None) -> str | None:
     """None if every decision is vLLM's, else the first thing that is not, or the error that was raised."""
     run = None
     try:

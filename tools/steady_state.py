@@ -139,7 +139,7 @@ class Stretches(Metrics):
         """That of the whole run, warm-up and drain included."""
         for each in self.each:
             for name in LATENCIES:
-                getattr(self, name).merge(getattr(each, name))
+                merge(getattr(self, name), getattr(each, name))
             self.num_finished += each.num_finished
             self.num_good += each.num_good
             self.num_good_by_tpot += each.num_good_by_tpot
@@ -203,13 +203,22 @@ def random_traces(
     return [list(synthetic(rate, num_requests, lengths, burstiness=burstiness, seed=seed)) for seed in seeds]
 
 
+def merge(sketch: QuantileSketch, other: QuantileSketch) -> None:
+    """Count in the first one all that the other one has counted."""
+    for index, times in other.buckets.items():
+        sketch.buckets[index] = sketch.buckets.get(index, 0) + times
+    sketch.count += other.count
+    sketch.total += other.total
+    sketch.max = max(sketch.max, other.max)
+
+
 def figures_of(stretches: Sequence[Metrics], seconds: float) -> Figures:
     """All figures of stretches of so many seconds each, together."""
     figures: Figures = {}
     for name in LATENCIES:
         sketch = QuantileSketch()
         for each in stretches:
-            sketch.merge(getattr(each, name))
+            merge(sketch, getattr(each, name))
         figures |= {f"{name} {figure}": value for figure, value in sketch.summary().items()}
     num_finished = sum(each.num_finished for each in stretches)
     for suffix in ("", "_by_tpot"):

@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.errors import BrokenTraceError
+from labkit.replay import BrokenTraceError
 from mini_vllm.observe.trace import Record
 from mini_vllm.policies.v0.sequence import GroupSchedulerOutput, SchedulingBudget, SequenceGroup
-from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
 from mini_vllm.request import Request
 from tools import replay_vllm_v0_traces
-from tools.replay_vllm_v0_traces import ReplayRun, lenient, read_traces, replay
+from tools.replay_vllm_v0_traces import ReplayRun, V0Scheduler, lenient, read_traces, replay
 
 ROOT = Path(__file__).parent.parent
 TRACES = ROOT / "traces" / "vllm-0.5.5"
@@ -83,7 +82,7 @@ def test_ours_goes_on_where_vllm_breaks(forked: list[Record]) -> None:
             assert run.requests[request_id].output_token_ids[: len(token_ids)] == token_ids
 
 
-class AppendsWhatItUses(SequenceGroupScheduler):
+class AppendsWhatItUses(V0Scheduler):
     """The rule that this scheduler had before it was compared."""
 
     def _may_append(self, group: SequenceGroup) -> bool:
@@ -91,7 +90,7 @@ class AppendsWhatItUses(SequenceGroupScheduler):
         return kv.num_blocks_to_append(group.sequences) <= kv.num_free_blocks
 
 
-class StoresInFrontOfOthers(SequenceGroupScheduler):
+class StoresInFrontOfOthers(V0Scheduler):
     """The rule that this scheduler had before it was compared."""
 
     def _enqueue_group(self, group: SequenceGroup) -> None:
@@ -101,7 +100,7 @@ class StoresInFrontOfOthers(SequenceGroupScheduler):
             super()._enqueue_group(group)
 
 
-class RestoresWhatItUses(SequenceGroupScheduler):
+class RestoresWhatItUses(V0Scheduler):
     """The rule that this scheduler had before it was compared."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -115,14 +114,14 @@ class RestoresWhatItUses(SequenceGroupScheduler):
         kv.num_blocks_to_restore = num_blocks_to_restore  # type: ignore[method-assign]
 
 
-class RestoresIntoTheWatermark(SequenceGroupScheduler):
+class RestoresIntoTheWatermark(V0Scheduler):
     def _schedule_swapped(self, budget: SchedulingBudget, output: GroupSchedulerOutput) -> None:
         num_blocks, self.num_watermark_blocks = self.num_watermark_blocks, 0
         super()._schedule_swapped(budget, output)
         self.num_watermark_blocks = num_blocks
 
 
-class CountsTheNullBlock(SequenceGroupScheduler):
+class CountsTheNullBlock(V0Scheduler):
     """The rule that this scheduler had before it was compared."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -130,17 +129,17 @@ class CountsTheNullBlock(SequenceGroupScheduler):
         self.num_watermark_blocks = int(self.watermark * self.kv_cache_manager.num_blocks)
 
 
-class NeverGivesUp(SequenceGroupScheduler):
-    def _is_hopeless(self, num_blocks: int) -> bool:
+class NeverGivesUp(V0Scheduler):
+    def _is_hopeless(self, group: SequenceGroup) -> bool:
         return False
 
 
-class ComputesGroupsAgain(SequenceGroupScheduler):
+class ComputesGroupsAgain(V0Scheduler):
     def _store(self, group: SequenceGroup) -> bool:
         return False
 
 
-class PreemptedGoToTheEnd(SequenceGroupScheduler):
+class PreemptedGoToTheEnd(V0Scheduler):
     def _enqueue_group(self, group: SequenceGroup) -> None:
         if group.is_swapped:
             super()._enqueue_group(group)
@@ -162,7 +161,7 @@ class PreemptedGoToTheEnd(SequenceGroupScheduler):
     ],
 )
 def test_the_traces_notice_a_rule_that_is_broken(
-    single: list[Record], forked: list[Record], broken: type[SequenceGroupScheduler]
+    single: list[Record], forked: list[Record], broken: type[V0Scheduler]
 ) -> None:
     differences = (replay(trace, broken) for trace in forked + single)
     found = next((difference for difference in differences if difference), "")

@@ -4,13 +4,13 @@ import json
 import random
 import time
 from dataclasses import replace
-from statistics import fmean, median
+from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mini_vllm.cli.common import busy, load_llm
-from mini_vllm.cli.load_metrics import Record, latencies
+from mini_vllm.cli.load_metrics import Record, latencies, summary
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.observe.stats import CachingMetrics, SchedulerStats
@@ -102,7 +102,7 @@ def run(
 
 
 def summarise(records: list[Record]) -> dict[str, float]:
-    """Throughput and latency of a run. Percentiles are values of nearest rank."""
+    """Throughput and latency of a run."""
     seconds = max(record.e2el for record in records)
     num_output_tokens = sum(record.num_output_tokens for record in records)
     num_tokens = sum(record.num_input_tokens for record in records) + num_output_tokens
@@ -117,10 +117,7 @@ def summarise(records: list[Record]) -> dict[str, float]:
     }
     for name, values in latencies(records).items():
         if values:
-            values.sort()
-            result[f"mean_{name}_ms"] = 1000 * fmean(values)
-            result[f"median_{name}_ms"] = 1000 * values[-(-len(values) // 2) - 1]
-            result[f"p99_{name}_ms"] = 1000 * values[-(-len(values) * 99 // 100) - 1]
+            result |= summary(name, values)
     return result
 
 

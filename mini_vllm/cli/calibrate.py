@@ -112,14 +112,10 @@ def fit_runs(engine: "LLMEngine", runs: list[list[Steps]], *, note: str, clock: 
     }
     model = StepTimeModel(coefficients, about)
     errors = relative_errors(model, *zip(*held_out, strict=True))
-    kv = engine.scheduler.kv_cache_manager
-    engine_config = {
-        "num_blocks": kv.num_blocks,
-        "block_size": kv.block_size,
-        "max_model_len": engine.scheduler.max_model_len,
-        "max_num_seqs": engine.scheduler.max_num_seqs,
-        "max_num_batched_tokens": engine.scheduler.max_num_batched_tokens,
-    }
+    scheduler, kv = engine.scheduler, engine.scheduler.kv_cache_manager
+    limits = ("max_model_len", "max_num_seqs", "max_num_batched_tokens")
+    engine_config = {"num_blocks": kv.num_blocks, "block_size": kv.block_size}
+    engine_config |= {name: getattr(scheduler, name) for name in limits}
     return StepTimeModel(coefficients, {**about, "errors": errors, "engine": engine_config})
 
 

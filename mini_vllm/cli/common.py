@@ -46,7 +46,7 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "num_speculative_tokens": "Most drafts of a request in one step.",
     "draft_model": "For --speculative draft_model: a folder, or a hub name; the bundled model has its own.",
     "attention_backend": "auto, reference, torch, c, triton-simple or triton; doctor says which run here.",
-    "structured_outputs_backend": "auto, xgrammar or guidance.",
+    "structured_outputs_backend": "auto, xgrammar, guidance or automaton, which takes choices alone.",
     "tool_call_parser": "auto, hermes, llama3_json or none: how a chat calls tools.",
     "reasoning_parser": "auto, think or none: how a chat begins.",
     "seed": "From which every request draws its own.",

@@ -248,33 +248,25 @@ class Api:
         return orjson.dumps(asked | ({"ignore_eos": True} if self.ignore_eos else {}))
 
 
-class Events:
-    """Server-sent events, out of pieces of a stream. OpenAI's are one line of data each."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The data of the events that are complete now."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > MAX_EVENT_BYTES:
-            raise FailedAnswerError("an event is too long", f"more than {MAX_EVENT_BYTES:,} bytes")
-        return [line[5:].strip() for line in lines if line.startswith(b"data:")]
-
-
 class Stream:
-    """Reads the answer to one request into its record. As for vLLM's client, a chunk with choices is a token."""
+    """Reads the answer to one request into its record. As for vLLM's client, a chunk with choices is a token.
+
+    Server-sent events come in pieces of any size. OpenAI's are one line of data each.
+    """
 
     def __init__(self, record: Record, clock: Clock) -> None:
         self._record, self._clock = record, clock
-        self._events = Events()
+        self._rest = b""  # of the last piece: a line that is not complete
         self._is_done = False
         self._finish_reason: str | None = None
 
     def feed(self, data: bytes) -> None:
         """Take a piece of the body. Raises FailedAnswerError for what is no such stream."""
         now = self._clock()
-        for event in self._events.feed(data):
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MAX_EVENT_BYTES:
+            raise FailedAnswerError("an event is too long", f"more than {MAX_EVENT_BYTES:,} bytes")
+        for event in (line[5:].strip() for line in lines if line.startswith(b"data:")):
             if event == b"[DONE]":
                 self._is_done = True
                 continue
@@ -330,7 +322,7 @@ async def fetch(client: Client, api: Api, body: bytes, record: Record, clock: Cl
             stream.finish(await client.ask("POST", api.path, body, stream.feed))
     except (OSError, h11.RemoteProtocolError, FailedAnswerError) as error:
         failed = failure(error)
-        record.fail(failed.kind, failed.message)
+        record.error, record.message = failed.kind, failed.message
 
 
 # --- before the run -------------------------------------------------------------------------------------------------

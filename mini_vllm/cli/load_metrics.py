@@ -84,10 +84,6 @@ class Record:
         num_gaps = self.num_output_tokens - 1
         return (self.e2el - self.ttft) / num_gaps if num_gaps > 0 else None
 
-    def fail(self, kind: str, message: str = "") -> None:
-        """Note how it failed."""
-        self.error, self.message = kind, message
-
     def is_good(self, goodput: Mapping[str, float]) -> bool:
         """Whether it keeps the limits, which are in seconds. A request of one token keeps any limit of TPOT."""
         return all((getattr(self, name) or 0.0) <= limit for name, limit in goodput.items())
@@ -112,25 +108,18 @@ def parse_goodput(texts: Sequence[str]) -> dict[str, float]:
     return limits
 
 
-def percentile(values: Sequence[float], q: float) -> float:
-    """The q-th percentile, q in [0, 100], of sorted values: linear between the two nearest, as numpy's default."""
-    at = (len(values) - 1) * q / 100
-    below = math.floor(at)
-    above = min(below + 1, len(values) - 1)
-    return values[below] + (values[above] - values[below]) * (at - below)
+def summary(name: str, values: Sequence[float]) -> dict[str, Any]:
+    """Mean, median, standard deviation and percentiles in milliseconds, under vLLM's keys; None of nothing.
 
+    values: in seconds. A percentile between two values is interpolated.
+    """
+    import numpy as np  # here, so that other commands start without it
 
-def summary(name: str, values: Sequence[float]) -> dict[str, float | None]:
-    """Mean, median, standard deviation and percentiles in milliseconds, under vLLM's keys; None of nothing."""
-    keys = {"mean": None, "median": 50, "std": None, **{f"p{q}": q for q in PERCENTILES}}
+    keys = [f"{key}_{name}_ms" for key in ("mean", "median", "std", *(f"p{q}" for q in PERCENTILES))]
     if not values:
-        return {f"{key}_{name}_ms": None for key in keys}
-    in_order = sorted(values)
-    mean = math.fsum(values) / len(values)
-    figures = {key: percentile(in_order, q) for key, q in keys.items() if q is not None}
-    figures["mean"] = mean
-    figures["std"] = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
-    return {f"{key}_{name}_ms": 1000 * figures[key] for key in keys}
+        return dict.fromkeys(keys)
+    figures = (np.mean(values), np.median(values), np.std(values), *np.percentile(values, PERCENTILES))
+    return {key: 1000 * float(figure) for key, figure in zip(keys, figures, strict=True)}
 
 
 def summarise(
@@ -243,10 +232,9 @@ def table(result: Mapping[str, Any], records: Sequence[Record]) -> Iterator[str]
             for key in ("mean", "median", *(f"p{q}" for q in PERCENTILES)):
                 yield line(f"{key.capitalize()} {short} (ms):", result[f"{key}_{name}_ms"])
     yield f"{'Client':-^{WIDTH}}"
-    offered = result["offered_request_rate"]
-    yield line("Offered request rate (req/s):", math.inf if offered is None else offered)
-    achieved = result["achieved_request_rate"]
-    yield line("Achieved request rate (req/s):", math.inf if achieved is None else achieved)
+    for name in ("offered", "achieved"):
+        found = result[f"{name}_request_rate"]
+        yield line(f"{name.capitalize()} request rate (req/s):", math.inf if found is None else found)
     yield line("Largest send lag (ms):", result["max_send_lag_ms"])
     yield from _failures(result["errors_by_kind"], records)
     yield "=" * WIDTH

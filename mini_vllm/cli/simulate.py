@@ -182,8 +182,6 @@ def configs_of(scheduler: str, config: Mapping[str, Any], drafts: Mapping[str, A
 def read_file(path: Path, format: str = "auto") -> Iterator[TraceRequest]:
     """The requests of a trace file, read as they are asked for. Raises InvalidParameterError that names the line."""
     is_empty = True
-    if format not in FORMATS:
-        raise InvalidParameterError(f"format must be one of {list(FORMATS)}, got {shown(format)}")
     try:
         for request in FORMATS[format](read_lines(path)):
             yield request

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from mini_vllm.cli import app, load
 from mini_vllm.cli.load import Address, Api, Client, FailedAnswerError, Ready, Stream, WordCount
-from mini_vllm.cli.load_metrics import Record, detail, parse_goodput, percentile, summarise
+from mini_vllm.cli.load_metrics import Record, detail, parse_goodput, summarise
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.serving.conftest import LiveServer
 from mini_vllm.simulator.workload import TraceRequest
@@ -99,14 +99,6 @@ def test_one_token_keeps_any_limit_of_tpot() -> None:
 def test_of_nothing_there_is_no_latency() -> None:
     result = summarise([record(0.0, error="timeout")], 1.0, goodput={"ttft": 1.0})
     assert (result["mean_ttft_ms"], result["p99_e2el_ms"], result["request_goodput"]) == (None, None, 0.0)
-
-
-def test_percentiles_are_those_of_numpy() -> None:
-    numpy = pytest.importorskip("numpy")
-    values = sorted([3.0, 1.0, 4.0, 1.5, 9.0, 2.6, 5.0])
-    for q in (0, 1, 50, 90, 99, 100):
-        assert percentile(values, q) == pytest.approx(float(numpy.percentile(values, q)))
-    assert percentile([7.0], 99) == 7.0
 
 
 def test_most_requests_at_the_same_time() -> None:

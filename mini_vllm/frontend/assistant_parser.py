@@ -18,10 +18,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 THINK, END_THINK = "<think>", "</think>"  # the first character of a tag stands nowhere else in it
-CALL, END_CALL, PYTHON_TAG = "<tool_call>", "</tool_call>", "<|python_tag|>"
+CALL = "<tool_call>"
+END_CALL = "</tool_call>"
+PYTHON_TAG = "<|python_tag|>"
 SPACE = frozenset(" \t\r\n")
 BETWEEN_CALLS = SPACE | frozenset("[],;")  # in JSON
-OUTSIDE_STRINGS = SPACE | frozenset('{}[]:,"+-.0123456789eEtrufalsn')
 MAX_SPACE = 32  # characters of a text that may stand before <think>, and with it
 
 
@@ -68,105 +69,148 @@ def find_form(tokenizer: Any | None, tool_call_parser: str = "auto", reasoning_p
 
 
 class AssistantParser:
-    """Parses one message: feed() each piece of its text, and finish() with the last one. A state takes a character."""
+    """Parses one message: feed() each piece of its text, and finish() with the last one.
+
+    It takes out the reasoning, with which a message begins; the parser of the form gets what is behind it.
+    """
 
     def __init__(self, form: AssistantForm) -> None:
-        self._form = form
-        self._is_hermes, self._is_forced = form.calls == "hermes", form.calls == "json"
-        self._begin = CALL if self._is_hermes else PYTHON_TAG
-        self.is_text = form.calls == "none" and not (form.thinks or form.is_thinking)  # all of it
-        self._first_state = {"none": self._say, "hermes": self._text}.get(form.calls, self._wait)
-        self._state: Callable[[str], None]
-        self._state = self._reason if form.is_thinking else self._open if form.thinks else self._first_state
+        self._state: Callable[[str], None] | None  # takes a character of the reasoning; None: it is over
+        self._state = self._reason if form.is_thinking else self._open if form.thinks else None
         self._held = ""  # perhaps the beginning of a tag
-        self._space: list[str] = []  # which is no text if a call follows
-        self._raw: list[str] = []  # of a call, from its tag on: text, if the call is malformed
         self._is_behind_tag = False  # where space is no text
-        self._is_given = False  # the call that is being read, in part
-        self._object = JsonObject()
+        self._reasoning: list[str] = []  # what is new
+        self._parser: HermesParser | PlainText
+        self._parser = PlainText() if form.calls == "none" else JsonCallParser(form)
+        if form.calls == "hermes":
+            self._parser = HermesParser()
+        self.is_text = form.calls == "none" and self._state is None  # all of it
         self.num_calls = 0
-        self._content: list[str] = []  # this and the next two: what is new
-        self._reasoning: list[str] = []
-        self._calls: dict[int, tuple[dict[str, str], dict[str, str], list[str]]] = {}  # head, function, arguments
 
     def feed(self, text: str) -> AssistantDelta:
         """What a piece of the text brings."""
-        self._go_on(text)
-        calls = [
-            head | {"index": index, "function": function | {"arguments": "".join(arguments)}}
-            for index, (head, function, arguments) in self._calls.items()
-        ]
-        delta = AssistantDelta("".join(self._content), "".join(self._reasoning), calls)
-        self._content, self._reasoning, self._calls = [], [], {}
-        return delta
+        return self._with_reasoning(self._parser.feed(self._behind_reasoning(text)))
 
     def finish(self, text: str = "") -> AssistantDelta:
         """What the last piece brings, and what was held back."""
-        self._go_on(text)
-        if self._state == self._open:
-            self._enter(self._first_state, self._held)
+        text = self._behind_reasoning(text)
         if self._state == self._reason:
             self._reasoning.append(self._held)
-        elif self._state == self._close:  # only its end tag is missing
-            self._accept()
-        elif not self._is_forced and (self._is_hermes or not self.num_calls or self._state != self._wait):
-            for each in (*self._raw, *self._held):
-                self._say(each)
-            self._content += [] if self._is_behind_tag else self._space
-        return self.feed("")
+        return self._with_reasoning(self._parser.finish(self._held if self._state == self._open else text))
 
-    def _go_on(self, text: str) -> None:
-        for character in [text] if self.is_text else text:
+    def _with_reasoning(self, delta: AssistantDelta) -> AssistantDelta:
+        self.num_calls += sum("id" in part for part in delta.tool_calls)
+        new, self._reasoning = "".join(self._reasoning), []
+        return delta._replace(reasoning=new)
+
+    def _behind_reasoning(self, text: str) -> str:
+        """What of a piece is no reasoning, and not held back."""
+        rest = iter(text)
+        while self._state is not None and (character := next(rest, "")):
             self._state(character)
-
-    def _enter(self, state: Callable[[str], None], text: str) -> None:
-        self._held, self._state = "", state
-        self._go_on(text)
-
-    # --- reasoning ------------------------------------------------------------------------------------------------
+        if self._state is not None:
+            return ""
+        found, self._held = self._held + "".join(rest), ""
+        if self._is_behind_tag:
+            found = found.lstrip("".join(SPACE))
+            self._is_behind_tag = not found
+        return found
 
     def _open(self, character: str) -> None:
         """Where a message begins, with <think> or without."""
         self._held += character
         begun = self._held.lstrip()
         if begun == THINK:
-            self._enter(self._reason, "")
+            self._held, self._state = "", self._reason
         elif not THINK.startswith(begun) or len(self._held) > MAX_SPACE:
-            self._enter(self._first_state, self._held)
+            self._state = None
 
     def _reason(self, character: str) -> None:
-        self._reasoning.append(self._hold(END_THINK, character))
+        text, self._held = hold(END_THINK, self._held + character)
+        self._reasoning.append(text)
         if self._held == END_THINK:
-            self._is_behind_tag = True
-            self._enter(self._first_state, "")
+            self._held, self._state, self._is_behind_tag = "", None, True
 
-    def _hold(self, tag: str, character: str) -> str:
-        """Hold back what may be the beginning of a tag. Returns what is none."""
-        text = self._held + character
-        self._held = text if tag.startswith(text) else character if character == tag[0] else ""
-        return text[: len(text) - len(self._held)]
 
-    # --- text and calls -------------------------------------------------------------------------------------------
+def hold(tag: str, text: str) -> tuple[str, str]:
+    """What is no beginning of a tag, and what may be one at the end of the text, whose last character is new."""
+    held = text if tag.startswith(text) else text[-1] if text[-1] == tag[0] else ""
+    return text[: len(text) - len(held)], held
+
+
+class PlainText:
+    """Where no call is looked for."""
+
+    def feed(self, text: str) -> AssistantDelta:
+        return AssistantDelta(text)
+
+    finish = feed
+
+
+class HermesParser:
+    """Parses text with calls among it: feed() each piece, and finish() with the last one.
+
+    A call is <tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>. It is given out when it is whole, in
+    OpenAI's shape; one that is malformed is text. Source: hermes_tool_parser.py in vllm/tool_parsers.
+    """
+
+    def __init__(self) -> None:
+        self._state: Callable[[str], None] = self._text  # takes a character
+        self._begin = CALL
+        self._held = ""  # perhaps the beginning of a tag
+        self._space: list[str] = []  # which is no text if a call follows
+        self._raw: list[str] = []  # of a call, from its tag on: text, if the call is malformed
+        self._is_behind_call = False  # where space is no text
+        self._object = JsonObject()
+        self._num_calls = 0
+        self._content: list[str] = []  # this and the next: what is new
+        self._calls: list[dict[str, Any]] = []
+
+    def feed(self, text: str) -> AssistantDelta:
+        """What a piece of the text brings."""
+        self._go_on(text)
+        delta = AssistantDelta("".join(self._content), tool_calls=self._calls)
+        self._content, self._calls = [], []
+        return delta
+
+    def finish(self, text: str = "") -> AssistantDelta:
+        """What the last piece brings, and what was held back."""
+        self._go_on(text)
+        if self._state == self._close:  # only its end tag is missing
+            self._accept()
+        for each in (*self._raw, *self._held):
+            self._say(each)
+        self._content += [] if self._is_behind_call else self._space
+        return self.feed("")
+
+    def _go_on(self, text: str) -> None:
+        for character in text:
+            self._state(character)
+
+    def _enter(self, state: Callable[[str], None], text: str = "") -> None:
+        self._held, self._state = "", state
+        self._go_on(text)
 
     def _say(self, character: str) -> None:
         """It is text."""
-        if character in SPACE and not self.is_text:
+        if character in SPACE:
             self._space.append(character)
             return
-        self._content += [character] if self._is_behind_tag else [*self._space, character]
-        self._space, self._is_behind_tag = [], False
+        self._content += [character] if self._is_behind_call else [*self._space, character]
+        self._space, self._is_behind_call = [], False
 
     def _text(self, character: str) -> None:
         """Text, in which a tag may come."""
-        for each in self._hold(self._begin, character):
+        text, self._held = hold(self._begin, self._held + character)
+        for each in text:
             self._say(each)
         if self._held == self._begin:
             self._raw = [self._begin]
-            self._enter(self._wait, "")
+            self._enter(self._wait)
 
     def _wait(self, character: str) -> None:
         """Where a call may begin."""
-        if character in (SPACE if self._is_hermes else BETWEEN_CALLS):
+        if character in SPACE:
             self._raw.append(character)
         elif character == "{":
             self._object = JsonObject()
@@ -176,21 +220,14 @@ class AssistantParser:
 
     def _read(self, character: str) -> None:
         """In the object that is a call, perhaps."""
-        was_deep = self._object.depth > 1
         if not self._object.take(character):
             self._refuse(character)
             return
         self._raw.append(character)
-        if self._is_forced and (was_deep or self._object.depth > 1):
-            self._give(character)
         if self._object.depth == 0:
-            name, _ = self._object.as_call()
-            if not name or not (self._is_hermes or self._is_forced or name in self._form.names):
+            self._state = self._close
+            if not self._object.as_call()[0]:
                 self._refuse("")
-            elif self._is_hermes:
-                self._state = self._close
-            else:
-                self._accept()
 
     def _close(self, character: str) -> None:
         """Between a whole call and its end tag."""
@@ -212,24 +249,80 @@ class AssistantParser:
 
     def _accept(self) -> None:
         """The call is whole."""
-        if not self._is_given:
-            self._give(self._object.as_call()[1])
-        self._raw, self._is_given = [], False
-        self._enter(self._text if self._is_hermes else self._wait, "")
+        self._give(*self._object.as_call())
+        self._enter(self._text)
 
-    def _give(self, arguments: str) -> None:
-        """Give out these arguments; with the first of a call, its id and its name."""
-        if not self._is_given:
-            head = {"id": f"call_{secrets.token_hex(12)}", "type": "function"}
-            self._calls[self.num_calls] = head, {"name": self._object.as_call()[0]}, []
-            self.num_calls += 1
-            self._is_given = self._is_behind_tag = True
-        self._space, self._raw = [], []
-        self._calls.setdefault(self.num_calls - 1, ({}, {}, []))[2].append(arguments)
+    def _give(self, name: str, arguments: str) -> None:
+        """Give out a call, or its first part."""
+        head = {"index": self._num_calls, "id": f"call_{secrets.token_hex(12)}", "type": "function"}
+        self._calls.append(head | {"function": {"name": name, "arguments": arguments}})
+        self._num_calls += 1
+        self._space, self._raw, self._is_behind_call = [], [], True
+
+
+class JsonCallParser(HermesParser):
+    """Parses calls that no end tag closes: llama3_json, and json, which a grammar has forced."""
+
+    def __init__(self, form: AssistantForm) -> None:
+        super().__init__()
+        self._begin, self._state = PYTHON_TAG, self._wait
+        self._names, self._is_forced = form.names, form.calls == "json"
+        self._arguments: list[str] = []  # of the call that is being read: what is new
+        self._is_given = False  # that call, in part
+
+    def feed(self, text: str) -> AssistantDelta:
+        self._go_on(text)
+        self._give_arguments()
+        return super().feed("")
+
+    def finish(self, text: str = "") -> AssistantDelta:
+        self._go_on(text)
+        if self._is_forced or (self._num_calls and self._state == self._wait):
+            return self.feed("")
+        return super().finish()
+
+    def _wait(self, character: str) -> None:
+        if character in BETWEEN_CALLS:
+            self._raw.append(character)
+        else:
+            super()._wait(character)
+
+    def _read(self, character: str) -> None:
+        was_deep = self._object.depth > 1
+        super()._read(character)
+        if self._state == self._close:
+            if self._is_forced or self._object.as_call()[0] in self._names:
+                self._accept()
+            else:
+                self._refuse("")
+        elif self._state == self._read and self._is_forced and (was_deep or self._object.depth > 1):
+            if not self._is_given:
+                self._is_given = True
+                self._give(self._object.as_call()[0], "")
+            self._arguments.append(character)
+            self._raw = []
+
+    def _accept(self) -> None:
+        if self._is_given:
+            self._give_arguments()
+        else:
+            self._give(*self._object.as_call())
+        self._is_given, self._raw = False, []
+        self._enter(self._wait)
+
+    def _give_arguments(self) -> None:
+        """Give out what is new of a call whose first part is out."""
+        if self._arguments:
+            if not self._calls:
+                self._calls.append({"index": self._num_calls - 1, "function": {"arguments": ""}})
+            self._calls[-1]["function"]["arguments"] += "".join(self._arguments)
+            self._arguments = []
 
 
 class JsonObject:
     """An object of JSON that comes by its characters, the first of which is {. depth: 0 when it is whole."""
+
+    OUTSIDE_STRINGS = SPACE | frozenset('{}[]:,"+-.0123456789eEtrufalsn')
 
     def __init__(self) -> None:
         self.depth = 0
@@ -245,7 +338,7 @@ class JsonObject:
         else:
             self._is_string = character == '"'
             self.depth += (character in "{[") - (character in "}]")
-            can_be = character in OUTSIDE_STRINGS
+            can_be = character in self.OUTSIDE_STRINGS
         self._text.append(character)
         return can_be
 

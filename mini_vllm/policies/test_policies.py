@@ -800,9 +800,7 @@ def test_a_policy_on_the_interface_alone_can_be_traced() -> None:
 def test_the_engines_configuration_holds_every_option_of_the_family() -> None:
     """An option that somebody is to set on an engine needs a field there; the engine itself names none."""
     fields = {field.name for field in dataclasses.fields(EngineConfig)}
-    by_the_engine = {"num_blocks"}
-    for_traces = {"strict_v0"}  # it ends requests in a way that an engine cannot tell
-    assert all_options().keys() - fields == by_the_engine | for_traces
+    assert all_options().keys() - fields == {"num_blocks"}  # the engine says how many
     defaults = {field.name: field.default for field in dataclasses.fields(EngineConfig)}
     differing = {
         name: (default, defaults[name])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.policies.warm_first import PATIENCE, State, WarmFirstScheduler, score
+from mini_vllm.policies.warm_first import PATIENCE, WarmFirstScheduler, score
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.test_scheduler import (
     BLOCK,
@@ -43,20 +43,20 @@ WARMTHS = st.floats(0, 1, exclude_max=True)
 def test_score_grows_with_age_and_warmth_up_to_a_limit(age: int, older: int, warmth: float, warmer: float) -> None:
     age, older = sorted((age, older))
     warmth, warmer = sorted((warmth, warmer))
-    for state in (State.RESUMED, State.PREFILL):
-        assert 1 <= score(state, age, warmth) <= score(state, older, warmer) <= 2
-        assert score(state, PATIENCE, warmth) == 2
+    assert 1 <= score(age, warmth) <= score(older, warmer) <= 2
+    assert score(PATIENCE, warmth) == 2
 
 
 def test_score_puts_warm_resumes_before_prefills_before_decodes() -> None:
-    assert score(State.RESUMED, 1, 0.9) > score(State.RESUMED, 1, 0.5) > score(State.PREFILL, 1, 0.0)
-    assert score(State.PREFILL, 0, 0.0) > score(State.DECODE, PATIENCE - 1, 1.0) == 0
-    assert score(State.PREFILL, 1, 1.0) == 2, "under way"
+    assert score(1, 0.9) > score(1, 0.5) > score(1, 0.0)
+    assert score(0, 0.0) > score(PATIENCE - 1, 1.0, is_decode=True) == 0
+    assert score(1, 1.0) == 2, "under way"
 
 
-@pytest.mark.parametrize("state", [State.PREFILL, State.DECODE])
-def test_score_of_a_running_request_without_patience_is_above_all_who_wait(state: State) -> None:
-    assert score(state, PATIENCE + 1, 1.0) > score(state, PATIENCE, 1.0) > score(State.RESUMED, 10**6, 0.9)
+@pytest.mark.parametrize("is_decode", [False, True])
+def test_score_of_a_running_request_without_patience_is_above_all_who_wait(is_decode: bool) -> None:
+    longer, long = (score(age, 1.0, is_decode=is_decode) for age in (PATIENCE + 1, PATIENCE))
+    assert longer > long > score(10**6, 0.9)
 
 
 # --- the order of a step ----------------------------------------------------------------------------------------------

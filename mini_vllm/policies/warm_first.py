@@ -8,7 +8,6 @@ This is a design of this project; the vocabulary is vLLM V1's.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import takewhile
 
 from mini_vllm.errors import InvalidParameterError
@@ -19,19 +18,12 @@ from mini_vllm.scheduler import Scheduler, SchedulerOutput
 PATIENCE = 8  # steps after which a running request without a token comes first, and a resume is as good as warm
 
 
-class State(Enum):
-    """The buckets of requests: preempted, not caught up yet, or one sampled token behind."""
-
-    RESUMED = "resumed"
-    PREFILL = "prefill"
-    DECODE = "decode"
-
-
-def score(state: State, age: int, warmth: float) -> float:
+def score(age: int, warmth: float, *, is_decode: bool = False) -> float:
     """How soon to serve a request: the higher the sooner.
 
     age: steps since it last got tokens, or since it began to wait. warmth: the share of its sequence that a lookup
-    finds in the prefix cache, in [0, 1). A running request has all it needs, so its warmth is 1.
+    finds in the prefix cache, in [0, 1). A running request has all it needs, so its warmth is 1. is_decode: it runs,
+    and lacks its newest token alone.
 
         running, age >= PATIENCE    its age, so that the one that waited longest is the first of all
         running, in prefill         2
@@ -41,7 +33,7 @@ def score(state: State, age: int, warmth: float) -> float:
     """
     if warmth == 1 and age >= PATIENCE:
         return float(age)
-    return 0.0 if state is State.DECODE else 1 + min(warmth + age / PATIENCE, 1.0)
+    return 0.0 if is_decode else 1 + min(warmth + age / PATIENCE, 1.0)
 
 
 @dataclass(eq=False, repr=False)
@@ -86,10 +78,10 @@ class WarmFirstScheduler(Scheduler):
     def _score(self, request: Request) -> float:
         age = self._step - self._since[request.request_id]
         if request.status is RequestStatus.RUNNING:
-            return score(State.PREFILL if in_prefill(request) else State.DECODE, age, warmth=1.0)
+            return score(age, warmth=1.0, is_decode=not in_prefill(request))
         if request.status is RequestStatus.WAITING:
-            return score(State.PREFILL, age, warmth=0.0)
-        return score(State.RESUMED, age, self.kv_cache_manager.get_computed_blocks(request)[1] / request.num_tokens)
+            return score(age, warmth=0.0)
+        return score(age, self.kv_cache_manager.get_computed_blocks(request)[1] / request.num_tokens)
 
     def _admit_by_score(self, output: SchedulerOutput, token_budget: int, num_spare: int) -> int:
         """Admit waiting requests, the best of the resumed or the first of the new; returns what is left of the budget.

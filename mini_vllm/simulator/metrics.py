@@ -46,28 +46,20 @@ class QuantileSketch:
         self.max = 0.0
         self._gamma = (1 + self.RELATIVE_ERROR) / (1 - self.RELATIVE_ERROR)
         self._per_log = 1 / math.log(self._gamma)
-        self._buckets: dict[float, int] = {}
+        self.buckets: dict[float, int] = {}  # how many values each has, by its index
 
     def add(self, value: float, times: int = 1) -> None:
         index = math.ceil(math.log(value) * self._per_log) if value > 1e-9 else -math.inf
-        self._buckets[index] = self._buckets.get(index, 0) + times
+        self.buckets[index] = self.buckets.get(index, 0) + times
         self.count += times
         self.total += value * times
         self.max = max(self.max, value)
 
-    def merge(self, other: "QuantileSketch") -> None:
-        """Count all that the other one has counted."""
-        for index, times in other._buckets.items():
-            self._buckets[index] = self._buckets.get(index, 0) + times
-        self.count += other.count
-        self.total += other.total
-        self.max = max(self.max, other.max)
-
     def quantile(self, q: float) -> float:
         """The value of nearest rank, q in (0, 1]; nan of nothing."""
         rank = math.ceil(q * self.count)
-        for index in sorted(self._buckets):
-            rank -= self._buckets[index]
+        for index in sorted(self.buckets):
+            rank -= self.buckets[index]
             if rank <= 0:
                 return float(2 * self._gamma**index / (self._gamma + 1))
         return math.nan

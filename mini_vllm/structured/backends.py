@@ -1,4 +1,4 @@
-"""xgrammar and llguidance: each compiles text into a grammar, and makes matchers of it.
+"""xgrammar, llguidance and, for choices, Python alone: each compiles text into a grammar, and makes matchers of it.
 
 compile() runs in the worker, load() in the engine; between them travels text. xgrammar's compiled grammar is written
 out and read again. llguidance cannot write its own out, so the worker tries whether it can be built, and what travels
@@ -7,10 +7,13 @@ Source: vllm/v1/structured_output/backend_xgrammar.py, backend_guidance.py.
 """
 
 import json
+from array import array
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
+from mini_vllm.structured.automaton import ByteAutomaton, Choices, TokenMasks, TokenTrie
 from mini_vllm.structured.scheduler import Grammar, NewGrammar
 
 MAX_WHITESPACE = 20  # characters between two tokens of JSON: a model that likes them would write nothing else
@@ -41,11 +44,13 @@ class Backend(Protocol):
 
 def is_installed(name: str) -> bool:
     """Whether the package of a back end is there."""
-    return find_spec(PACKAGES[name]) is not None
+    return name not in PACKAGES or find_spec(PACKAGES[name]) is not None
 
 
 def make_backend(name: str, vocabulary: Vocabulary) -> Backend:
     """The back end of a name. Its package is imported here and not before."""
+    if name == "automaton":
+        return Automaton(vocabulary)
     return (XGrammar if name == "xgrammar" else Guidance)(vocabulary)
 
 
@@ -211,5 +216,56 @@ class LongestMatch:
         return found
 
 
+# --- Python alone -------------------------------------------------------------------------------------------------
+
+
+class Automaton:
+    """Choices, whose automaton is built in the time that it takes to read them: no process is needed for that."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._trie = TokenTrie(*vocabulary)
+
+    def compile(self, kind: str, text: str) -> str:
+        return text
+
+    def load(self, compiled: str) -> tuple[NewGrammar, int]:
+        automaton = Choices(choice.encode() for choice in json.loads(compiled))
+        masks = TokenMasks(self._trie, automaton)
+        new = partial(AutomatonMatcher, self._vocabulary, automaton, masks)
+        return new, automaton.num_states * self._vocabulary.num_mask_bytes
+
+
+class AutomatonMatcher:
+    """A Grammar (scheduler.py)."""
+
+    def __init__(self, vocabulary: Vocabulary, automaton: ByteAutomaton, masks: TokenMasks) -> None:
+        self._vocabulary, self._automaton, self._masks = vocabulary, automaton, masks
+        self._states: list[int | None] = [automaton.start]  # behind each token; None: behind the end
+
+    @property
+    def is_terminated(self) -> bool:
+        return self._states[-1] is None
+
+    def mask(self) -> bytes | None:
+        state = self._states[-1]
+        return None if state is None else array("i", self._masks.mask(state)).tobytes()
+
+    def accept(self, token_id: int) -> bool:
+        state, data = self._states[-1], self._vocabulary.token_bytes[token_id]
+        if token_id in self._vocabulary.end_token_ids:
+            is_allowed, state = state is not None and self._automaton.is_accepting(state), None
+        else:
+            for byte in data:
+                state = None if state is None else self._automaton.next_state(state, byte)
+            is_allowed = state is not None and data != b""
+        if is_allowed:
+            self._states.append(state)
+        return is_allowed
+
+    def rollback(self, num_tokens: int) -> None:
+        del self._states[len(self._states) - num_tokens :]
+
+
 MakeVocabulary = Callable[[], Vocabulary]
-Matcher = Grammar  # both of the matchers above are one
+Matcher = Grammar  # each of the matchers above is one

@@ -64,7 +64,11 @@ class GrammarCompiler:
             fulfil(future, known)
             return future
         check(wanted)
-        self.backends_for(wanted)
+        if self.backends_for(wanted) == ["automaton"]:  # in no time, and where there is neither process nor thread
+            outcome, num_bytes = compile_with(self._process, wanted, ["automaton"])
+            self._compiled.put(wanted.key, outcome, num_bytes)
+            fulfil(future, outcome)
+            return future
         if self._thread is None:
             self._thread = threading.Thread(
                 target=work, args=(self._jobs, self._process, self._compiled, self.backends_for), daemon=True
@@ -77,7 +81,10 @@ class GrammarCompiler:
     def backends_for(self, wanted: StructuredOutputs) -> list[str]:
         """The back ends to try, in this order. Raises GrammarError if there is none."""
         kind, text = wanted.key
-        names = ["xgrammar", "guidance"] if self._backend == "auto" else [self._backend]
+        if self._backend == "automaton" and kind != "choice":
+            raise GrammarError(f"structured: {kind} needs xgrammar or guidance; automaton takes choice alone")
+        every = ["xgrammar", "guidance", *(["automaton"] if kind == "choice" else [])]
+        names = every if self._backend == "auto" else [self._backend]
         ignored = xgrammar_would_ignore(wanted) if "xgrammar" in names else None
         if ignored:
             names.remove("xgrammar")
@@ -181,7 +188,8 @@ class CompilerProcess(ChildProcess):
     def compile(self, backend: str, kind: str, text: str) -> tuple[NewGrammar, int]:
         """The grammar and its bytes. Raises GrammarError if it cannot be compiled, or takes too much."""
         try:
-            answer = self.ask(json.dumps({"backend": backend, "kind": kind, "text": text}).encode())
+            question = {"backend": backend, "kind": kind, "text": text}
+            answer = {"compiled": text} if backend == "automaton" else self.ask(json.dumps(question).encode())
         except (OSError, EOFError) as error:
             raise GrammarError(f"its compilation {error}") from error
         if "spent" in answer:  # what it has left of its memory is in pieces

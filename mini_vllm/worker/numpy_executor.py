@@ -107,7 +107,11 @@ class NumpyExecutor(InProcessExecutor):
         hidden = self._forward(token_ids, positions, spans)
         rows = self._logits(self.ops.take(hidden, list(step.sample_rows))) if step.sample_rows else []
         asked = zip(step.sample_req_ids, step.sample_rows, rows, strict=True)
-        return [sample(logits, self.requests[name][0], positions[row] + 1) for name, row, logits in asked]
+        masks = {name: iter(each) for name, each in step.masks.items()}
+        return [
+            sample(logits, self.requests[name][0], positions[row] + 1, next(masks.get(name, iter(())), None))
+            for name, row, logits in asked
+        ]
 
     # --- the model ------------------------------------------------------------------------------------------------
 

@@ -7,25 +7,28 @@ token id, so both draw the same token. What else a request may ask of its logits
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate, takewhile
-from math import exp, isfinite, log, log1p
+from math import exp, inf, isfinite, log, log1p
 
 from mini_vllm.step import SampledToken, SamplingRow
 
 TORCH_ALONE = (
-    "logprobs, prompt_logprobs, structured, presence_penalty, frequency_penalty, repetition_penalty, min_tokens, "
+    "logprobs, prompt_logprobs, presence_penalty, frequency_penalty, repetition_penalty, min_tokens, "
     "logit_bias and allowed_token_ids"
 )
 MASK = (1 << 64) - 1
 GOLDEN_GAMMA, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # SplitMix64
 
 
-def sample(logits: Sequence[float], row: SamplingRow, position: int) -> SampledToken | str:
-    """The token that gets this index of its sequence, or why there is none."""
+def sample(logits: Sequence[float], row: SamplingRow, position: int, mask: bytes | None = None) -> SampledToken | str:
+    """The token that gets this index of its sequence, or why there is none. mask: as in StepInput."""
     params = row.params
-    if params.changes_logits or (params.logprobs, params.prompt_logprobs, params.structured) != (None, None, None):
+    if params.changes_logits or (params.logprobs, params.prompt_logprobs) != (None, None):
         return f"NumpyExecutor has none of {TORCH_ALONE}: they need torch"
+    is_finite = isfinite(sum(logits))
+    if mask is not None:
+        logits = [x if mask[i // 8] >> i % 8 & 1 else -inf for i, x in enumerate(logits)]
     peak = max(logits)
-    if not isfinite(sum(logits)):
+    if not is_finite or peak == -inf:
         return f"token {position}: the logits must be finite, the largest is {peak}"
     token_id = list(logits).index(peak) if row.is_greedy else draw([x - peak for x in logits], row, position)
     return SampledToken(token_id, None)

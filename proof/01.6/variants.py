@@ -3,9 +3,9 @@
 
 from collections.abc import Sequence
 
-from mini_vllm.observe.waste import ContiguousMemory as ReferenceContiguousMemory
-from mini_vllm.observe.waste import Job, KVMemory, Usage
-from mini_vllm.observe.waste import PagedMemory as ReferencePagedMemory
+from labkit.waste import ContiguousMemory as ReferenceContiguousMemory
+from labkit.waste import Job, KVMemory, Usage
+from labkit.waste import PagedMemory as ReferencePagedMemory
 
 
 class ContiguousMemory(ReferenceContiguousMemory):
@@ -71,9 +71,9 @@ def usage_of(memory: KVMemory, jobs: Sequence[Job], written: dict[int, int], ref
 
 from collections.abc import Sequence
 
-from mini_vllm.observe.waste import ContiguousMemory as ReferenceContiguousMemory
-from mini_vllm.observe.waste import Job, KVMemory, Usage
-from mini_vllm.observe.waste import PagedMemory as ReferencePagedMemory
+from labkit.waste import ContiguousMemory as ReferenceContiguousMemory
+from labkit.waste import Job, KVMemory, Usage
+from labkit.waste import PagedMemory as ReferencePagedMemory
 
 
 class ContiguousMemory(ReferenceContiguousMemory):
@@ -126,9 +126,9 @@ def usage_of(memory: KVMemory, jobs: Sequence[Job], written: dict[int, int], ref
 
 from collections.abc import Sequence
 
-from mini_vllm.observe.waste import ContiguousMemory as ReferenceContiguousMemory
-from mini_vllm.observe.waste import Job, KVMemory, Usage
-from mini_vllm.observe.waste import PagedMemory as ReferencePagedMemory
+from labkit.waste import ContiguousMemory as ReferenceContiguousMemory
+from labkit.waste import Job, KVMemory, Usage
+from labkit.waste import PagedMemory as ReferencePagedMemory
 
 
 class ContiguousMemory(ReferenceContiguousMemory):
@@ -182,9 +182,9 @@ import math
 from collections.abc import Sequence
 from itertools import starmap
 
-from mini_vllm.observe.waste import ContiguousMemory as ReferenceContiguousMemory
-from mini_vllm.observe.waste import Job, KVMemory, Usage
-from mini_vllm.observe.waste import PagedMemory as ReferencePagedMemory
+from labkit.waste import ContiguousMemory as ReferenceContiguousMemory
+from labkit.waste import Job, KVMemory, Usage
+from labkit.waste import PagedMemory as ReferencePagedMemory
 
 
 class ContiguousMemory(ReferenceContiguousMemory):
@@ -235,9 +235,9 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, groupby
 
-from mini_vllm.observe.waste import ContiguousMemory as ReferenceContiguousMemory
-from mini_vllm.observe.waste import Job, KVMemory, Usage
-from mini_vllm.observe.waste import PagedMemory as ReferencePagedMemory
+from labkit.waste import ContiguousMemory as ReferenceContiguousMemory
+from labkit.waste import Job, KVMemory, Usage
+from labkit.waste import PagedMemory as ReferencePagedMemory
 
 
 class ContiguousMemory(ReferenceContiguousMemory):

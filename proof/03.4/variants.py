@@ -21,7 +21,7 @@ class Scheduler(ReferenceScheduler):
                 tuple(sampled_token_ids.get(request.request_id, ())),
             )
             for request in output.scheduled_requests
-            if not request.is_finished
+            if request.status is RequestStatus.RUNNING
         ]
         for request, computed, _ in table:
             request.num_computed_tokens = request.num_computed_tokens + computed

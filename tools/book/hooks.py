@@ -50,7 +50,7 @@ LINK = re.compile(r"\]\((?P<path>(?:\.\./)+[\w./-]+)(?P<anchor>#[\w-]+)?\)")
 TERM = re.compile(r'<a href="(?P<link>(?:[\w./-]*/)?glossary\.(?:md|html)#(?P<anchor>[\w-]+))">')
 PICTURE = re.compile(r'<img alt="(?P<alt>[^"]*)" src="(?P<path>[^":]+)\.svg"[^>]*>')
 HEADING = re.compile(r"^# (.+)$", re.MULTILINE)
-ENTRY = re.compile(r"^### (?P<term>.+)\n\n(?P<text>.+)", re.MULTILINE)
+ENTRY = re.compile(r"^### (?P<term>.+)\n(?:<!-- .* -->\n)?\n(?P<text>.+)", re.MULTILINE)
 KINDS = {  # of pages, by a part of their paths; how much counts what a search finds there
     "/contract": ("Contract", 0.95),
     "/hints": ("Hints", 0.6),

@@ -482,8 +482,8 @@ console.log(JSON.stringify({ answers, held }));
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
 def test_calculators_agree_with_the_engine() -> None:
     torch, device = pytest.importorskip("torch"), pytest.importorskip("mini_vllm.worker.device")
+    from labkit.waste import PagedMemory
     from mini_vllm.config import EngineConfig
-    from mini_vllm.observe.waste import PagedMemory
     from mini_vllm.step import LayerKVSpec
 
     node = ["node", "--input-type=module", "-e", ARITHMETIC]

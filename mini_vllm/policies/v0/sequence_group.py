@@ -19,15 +19,16 @@ swapped ones come first, then the preempted and the new ones; those that wait to
 
 The decisions are those of vLLM 0.5.5 with its block manager v1, without chunked prefill and prefix caching. The tests
 replay 300 recorded traces (traces/vllm-0.5.5): 200 of single sequences and 100 of groups, in tight pools, with a
-watermark, aborts, and main memory that is large, small or missing. With strict_v0 all are equal: which are scheduled
-with how many tokens, which are preempted, stored, brought back or given up, how many blocks are copied and how many are
-free. Block ids are not compared, since V0 frees a table in the order of a Python set.
+watermark, aborts, and main memory that is large, small or missing. With V0's rules for a group that is alone
+(tools/replay_vllm_v0_traces.py) all are equal: which are scheduled with how many tokens, which are preempted, stored,
+brought back or given up, how many blocks are copied and how many are free. Block ids are not compared, since V0 frees a
+table in the order of a Python set.
 
 What is unlike V0:
 
   - A group that is alone gets whatever blocks it will use. V0 wants a free block for each sequence even then, and in
     addition the watermark. So it preempts a group that could go on, and ends (FINISHED_IGNORED) one that has started
-    and could never come back. strict_v0 does that, too, with "length" as the reason.
+    and could never come back. An engine has no such end.
   - A prompt larger than the whole budget is cut, with enable_chunked_prefill. V0 takes no budget below max_model_len;
     nor does this scheduler without enable_chunked_prefill.
   - A group that finds no room in main memory is computed again. V0 raises an error, and its engine ends.
@@ -68,12 +69,6 @@ class SequenceGroupScheduler(SchedulerInterface):
     _: KW_ONLY
     long_prefill_token_threshold: int = 0
     reserve_full_sequence: bool = True
-    strict_v0: bool = False
-    """Whether V0's rules hold for a group that is alone, too.
-
-    It may be preempted with no other group there, or given up. This option is for traces: the engine has no end for a
-    request that is not in its step, so EngineConfig lacks it.
-    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,7 +79,6 @@ class SequenceGroupScheduler(SchedulerInterface):
         self.num_watermark_blocks = int(self.watermark * num_usable)
         self._groups: dict[str, SequenceGroup] = {}  # of every live request
         self._swapped_out: list[SequenceGroup] = []  # since the last step was decided
-        self._given_up: list[Request] = []  # since update_from_output() has told of them
 
     # --- groups come and go ---------------------------------------------------------------------------------------
 
@@ -172,24 +166,20 @@ class SequenceGroupScheduler(SchedulerInterface):
     def _schedule_prefills(self, budget: SchedulingBudget, output: GroupSchedulerOutput) -> None:
         """Compute prompts, whole and in order: those under way, then those that wait, unless a group is swapped."""
         for request in self.running:
-            group = self._groups[request.request_id]
-            is_behind = request.num_computed_tokens < request.num_prefill_tokens and request not in group.unforked
+            is_unforked = request in self._groups[request.request_id].unforked
+            is_behind = request.num_computed_tokens < request.num_prefill_tokens and not is_unforked
             if is_behind and not self._schedule_prompt(request, budget, output):
                 return
-        while self.waiting:
-            group = self._groups[self.waiting[0].request_id]
-            if group.is_swapped:
-                return
-            num_blocks = -(-group.sequences[0].num_tokens // self.kv_cache_manager.block_size)
-            if self._is_hopeless(num_blocks + self.num_watermark_blocks):
-                self._give_up(group)
-                continue
-            if not self._may_allocate(group, budget):
-                return
+        while (group := self._next_group(is_swapped=False)) and self._may_allocate(group, budget):
             self._set_running(group, budget)
             for request in group.sequences:
                 if not self._schedule_prompt(request, budget, output):
                     return
+
+    def _next_group(self, *, is_swapped: bool) -> SequenceGroup | None:
+        """The group at the head of waiting, if there is one and it is swapped, or is not, as the caller asks."""
+        group = self._groups[self.waiting[0].request_id] if self.waiting else None
+        return group if group is not None and group.is_swapped == is_swapped else None
 
     def _may_allocate(self, group: SequenceGroup, budget: SchedulingBudget) -> bool:
         """Whether the group has places, its first sequence tokens, and all of them blocks for what they have."""
@@ -204,16 +194,6 @@ class SequenceGroupScheduler(SchedulerInterface):
             num_needed += len(group.sequences)  # or the decode to come would preempt it again: see _may_append()
         num_spare = self.num_watermark_blocks if self.running else 0
         return num_needed + num_spare <= kv.num_free_blocks
-
-    def _is_hopeless(self, num_blocks: int) -> bool:
-        """Whether so many blocks are never free, so that strict_v0 gives up a group that needs them."""
-        return self.strict_v0 and num_blocks > self.kv_cache_manager.num_usable_blocks
-
-    def _give_up(self, group: SequenceGroup) -> None:
-        """End a group that waits; update_from_output() tells of it."""
-        for request in group.requests:
-            self.finish_request(request.request_id, "length")
-            self._given_up.append(request)
 
     def _set_running(self, group: SequenceGroup, budget: SchedulingBudget) -> None:
         """Move the group at the head of waiting to the end of running."""
@@ -293,7 +273,7 @@ class SequenceGroupScheduler(SchedulerInterface):
     def _may_append(self, group: SequenceGroup) -> bool:
         """V0 wants a free block for each sequence, used or not. A group that is alone wants those that it will use."""
         kv, num_needed = self.kv_cache_manager, len(group.sequences)
-        if len(self.running) == len(group.requests) and not self.strict_v0:
+        if len(self.running) == len(group.requests):
             num_needed = kv.num_blocks_to_append(group.sequences)
         return num_needed <= kv.num_free_blocks
 
@@ -305,25 +285,17 @@ class SequenceGroupScheduler(SchedulerInterface):
 
     def _schedule_swapped(self, budget: SchedulingBudget, output: GroupSchedulerOutput) -> None:
         """Bring back, in order, the groups that fit; they decode at once."""
-        kv = self.kv_cache_manager
-        while self.waiting:
-            group = self._groups[self.waiting[0].request_id]
-            n = len(group.sequences)
-            if not group.is_swapped:
-                return
-            num_needed = kv.num_blocks_to_restore(group.sequences)
-            if self._is_hopeless(num_needed):
-                self._give_up(group)
-                continue
-            is_alone = not self.running and not self.strict_v0  # _check_group() has seen that it fits
-            if not is_alone and num_needed + self.num_watermark_blocks > kv.num_free_blocks:
-                return
-            if not budget.can_schedule(n, n):
-                return
-            kv.restore(group.sequences)
+        while (group := self._next_group(is_swapped=True)) and self._may_restore(group, budget):
+            self.kv_cache_manager.restore(group.sequences)
             group.is_swapped = False
             self._set_running(group, budget)
             self._append_slots(group, budget, output)
+
+    def _may_restore(self, group: SequenceGroup, budget: SchedulingBudget) -> bool:
+        """Whether the group has places, and blocks to go on. A group that is alone has them, by _check_group()."""
+        kv, n = self.kv_cache_manager, len(group.sequences)
+        num_needed = kv.num_blocks_to_restore(group.sequences) + self.num_watermark_blocks
+        return budget.can_schedule(n, n) and (not self.running or num_needed <= kv.num_free_blocks)
 
     # --- preemption -----------------------------------------------------------------------------------------------
 
@@ -404,8 +376,7 @@ class SequenceGroupScheduler(SchedulerInterface):
             del self._requests[request.request_id]
         if finished:
             self.running = [request for request in self.running if request.status is RequestStatus.RUNNING]
-        given_up, self._given_up = self._given_up, []
-        return finished + given_up
+        return finished
 
     def _fork_computed(self, output: GroupSchedulerOutput) -> list[tuple[Request, int]]:
         """The requests that computed, and how much each.

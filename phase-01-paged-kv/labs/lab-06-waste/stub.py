@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from labkit import todo
-from mini_vllm.observe.waste import (
+from labkit.waste import (
     ContiguousMemory as ReferenceContiguousMemory,
     Job,
     KVMemory,

@@ -3,8 +3,8 @@
     the slots of a request = used (K and V of a token) + reserved (tokens still to come) + wasted (never written)
     all slots              = those of the requests + stranded (enough for the next request, in pieces too small) + free
 
-A measurement beside the engine, which only pages. Source: Kwon et al. 2023 (PagedAttention), section 3.1 and figure 2:
-in the systems measured there, 20.4 to 38.2 % of the KV memory held tokens.
+The reference of lab 01.6, and a measurement beside the engine, which only pages. Source: Kwon et al. 2023
+(PagedAttention), section 3.1 and figure 2: in the systems measured there, 20.4 to 38.2 % of the KV memory held tokens.
 """
 
 from collections import deque

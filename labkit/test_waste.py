@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mini_vllm.observe.waste import ContiguousMemory, Job, PagedMemory, Usage, measure, usage_of
+from labkit.waste import ContiguousMemory, Job, PagedMemory, Usage, measure, usage_of
 
 jobs_of = st.lists(st.builds(Job, st.integers(1, 20), st.integers(0, 20)), min_size=1, max_size=12)
 
