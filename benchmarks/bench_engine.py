@@ -438,6 +438,8 @@ def measure_all_rows(args: argparse.Namespace) -> dict[str, list[Turn]]:
     rows: dict[str, list[Turn]] = {name: [] for name in ("mini_vllm", *peers)}
     for number in range(args.rounds):
         for engine, turns in rows.items():
+            if engine in LLAMA and number:
+                continue  # a turn of llama.cpp takes longer than all others: one
             turns.append({"rates": {}, "others": 0.0})
             for group in GROUPS:
                 turn = in_process(args, f"{engine}, {group}")
@@ -462,7 +464,7 @@ def write_report(args: argparse.Namespace, report: Turn, minutes: float) -> str:
         f"waiting), Python {platform.python_version()}. {args.requests} requests, {prompt_tokens:,} prompt and "
         f"{output_tokens:,} output tokens, greedy; Qwen3-0.6B's shape with random weights, bfloat16; at most "
         f"{MAX_SEQS} requests and {MAX_BATCHED_TOKENS} tokens a step; mini_vllm with KV blocks of {args.block_size}. "
-        f"Engines took turns (static batches one only): {args.rounds} rounds of {args.reps} timed repetitions; "
+        f"Engines took turns (static batches and llama.cpp one only): {args.rounds} rounds of {args.reps} timed repetitions; "
         f"medians and the range. Run time {minutes:.0f} minutes.",
         "",
         f"    python benchmarks/bench_engine.py {' '.join(arguments)}".rstrip(),
