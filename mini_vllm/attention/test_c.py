@@ -218,9 +218,10 @@ def test_the_kernels_are_clean_under_address_and_undefined_behaviour_sanitizer(t
     }
     folder = Path(__file__).parent
     files = [str(folder / name) for name in ("test_c.py", "test_attention.py")]
-    files += [str(folder.parent / "models" / "layers" / "test_linear.py")]  # the other kernel in C
+    layers = folder.parent / "models" / "layers"
+    files += [str(layers / name) for name in ("test_linear.py", "test_norm.py")]  # the other kernels in C
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *files]
-    command += ["-k", "test_c.py or [c] or [c- or test_linear and not memory"]
+    command += ["-k", "test_c.py or [c] or [c- or test_norm.py or test_linear and not memory"]
     done = subprocess.run(command, cwd=folder.parents[1], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-8000:]
     assert "passed" in done.stdout
