@@ -91,7 +91,7 @@ def table(names: Sequence[str], done: Sequence[SteadyState]) -> list[str]:
     return lines
 
 
-HEAD = ["policy | good %, by gaps | good %, by TPOT | TTFT p99 | ITL p99 |", "|---|---:|---:|---:|---:|"]
+HEAD = ["policy | good %, by gaps | good %, by TPOT | TTFT p99, s | ITL p99, s |", "|---|---:|---:|---:|---:|"]
 
 
 def compared(name: str, state: SteadyState) -> str:

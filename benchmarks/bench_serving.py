@@ -63,7 +63,7 @@ def bare() -> None:
 
     from mini_vllm import SamplingParams
     from mini_vllm.config import EngineConfig
-    from mini_vllm.engine import LLMEngine
+    from mini_vllm.engine.llm_engine import LLMEngine
 
     torch.set_num_threads(1)
     engine = LLMEngine(EngineConfig("tiny", device="cpu", **OPTIONS))

@@ -27,7 +27,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from mini_vllm.cli.calibrate import fit_runs, make_grid, measure
 from mini_vllm.cli.common import load_llm
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine import LLMEngine
+from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.params import SamplingParams
 from mini_vllm.simulator.fleet import simulate
 from mini_vllm.simulator.step_time import StepTimeModel

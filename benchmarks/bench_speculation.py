@@ -96,7 +96,7 @@ def scripted(accuracy: float) -> Any:
 
 def make_engine(model: str, **options: Any) -> Any:
     from mini_vllm.config import EngineConfig
-    from mini_vllm.engine import LLMEngine
+    from mini_vllm.engine.llm_engine import LLMEngine
 
     sizes = {"num_kv_blocks": 1 + 18 * 16, "max_model_len": 18 * BLOCK_SIZE}
     return LLMEngine(EngineConfig(model, device="cpu", enable_prefix_caching=False, **sizes, **options))

@@ -83,7 +83,7 @@ def cost_table(num_rounds: int) -> str:
     import torch
 
     from mini_vllm.config import EngineConfig
-    from mini_vllm.engine import LLMEngine
+    from mini_vllm.engine.llm_engine import LLMEngine
 
     torch.set_num_threads(1)
     engines = {

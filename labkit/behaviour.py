@@ -134,14 +134,17 @@ def idle_rules(parts: Sequence[Part]) -> list[str]:
     return [f"  Not exercised: {', '.join(rules)} ({reason})." for reason, rules in reasons.items()]
 
 
-def compare(parts: Sequence[Part], called: set[Called] | None = None) -> Iterator[Difference]:
+def compare(
+    parts: Sequence[Part], called: set[Called] | None = None, tell: Callable[[str], object] = lambda name: None
+) -> Iterator[Difference]:
     """The reference beside the reference with these parts. Whatever the parts raise passes through, a hang does not.
 
-    called: the slots that were called are added to it.
+    called: the slots that were called are added to it. tell: is told each scenario's name before it runs.
     """
     from mini_vllm.observe.trace import run_trace
 
     for scenario in scenarios_for(parts):
+        tell(scenario["name"])
         reference = run_trace(scenario)
         try:
             with grafted(parts), watchdog(SECONDS), noting_calls(parts, called):
@@ -158,21 +161,45 @@ def compare(parts: Sequence[Part], called: set[Called] | None = None) -> Iterato
             yield Difference(scenario["name"], number, *records, same_tokens)
 
 
-def first_differing_step(mine: Sequence[Any], reference: Sequence[Any]) -> int | None:
-    """The index of the first record in which a decision differs."""
+def beside(parts: Sequence[Part], name: str) -> tuple[Any, Any]:
+    """The traces of one scenario: with the parts, and the reference's."""
+    from mini_vllm.observe.trace import run_trace
+
+    scenario = next(each for each in scenarios_for(parts) if each["name"] == name)
+    reference = run_trace(scenario)
+    with grafted(parts), watchdog(SECONDS):
+        return run_trace(scenario, max_steps=10_000), reference
+
+
+def rerun(trace: Mapping[str, Any]) -> Any:
+    """The arrivals of a run with a model once more, without it: each request gets the tokens that it got there."""
+    from mini_vllm.observe.trace import ScenarioRun
+
+    class Rerun(ScenarioRun):
+        def _sample(self, request: Any, drafts: Sequence[int]) -> list[int]:
+            return trace["outputs"].get(request.request_id, ())[len(request.output_token_ids) :][:1] or [0]
+
+    run = Rerun(trace)
+    while not run.is_done() and run.step < len(trace["steps"]):
+        run.run_step()
+    return run.to_trace()
+
+
+def first_differing_step(mine: Sequence[Any], reference: Sequence[Any], fields: Collection[str] = FIELDS) -> int | None:
+    """The index of the first record in which a decision differs, or whatever else the fields are."""
     for step in range(max(len(mine), len(reference))):
         if step >= len(mine) or step >= len(reference):
             return step
-        if any(mine[step].get(name) != reference[step].get(name) for name in FIELDS):
+        if any(mine[step].get(name) != reference[step].get(name) for name in fields):
             return step
     return None
 
 
-def describe(steps: Sequence[Any], step: int) -> str:
+def describe(steps: Sequence[Any], step: int, fields: Collection[str] = FIELDS) -> str:
     """One step in a line."""
     if step >= len(steps):
         return "has finished already"
-    return ", ".join(f"{name} {steps[step].get(name)}" for name in FIELDS if steps[step].get(name))
+    return ", ".join(f"{name} {steps[step].get(name)}" for name in fields if steps[step].get(name))
 
 
 @contextmanager

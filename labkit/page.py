@@ -5,12 +5,10 @@ from pathlib import Path
 
 from labkit import behaviour
 from labkit.catalog import Lab, LabkitError
-from labkit.graft import Part, grafted
-from labkit.watchdog import watchdog
+from labkit.graft import Part
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.observe.files import printable, write_file
 from mini_vllm.observe.page import Figure, caption_of, render_page
-from mini_vllm.observe.trace import run_trace
 
 
 def write(file: Path, lab: Lab, parts: Sequence[Part]) -> str:
@@ -19,10 +17,8 @@ def write(file: Path, lab: Lab, parts: Sequence[Part]) -> str:
     The scenario is the first in which something differs, or the first of all; the figures open at that step.
     """
     found = next(behaviour.compare(parts), None)
-    scenario = next(each for each in behaviour.scenarios_for(parts) if found is None or each["name"] == found.scenario)
-    reference = run_trace(scenario)
-    with grafted(parts), watchdog(behaviour.SECONDS):
-        mine = run_trace(scenario, max_steps=10_000)
+    name = found.scenario if found else next(behaviour.scenarios_for(parts))["name"]
+    mine, reference = behaviour.beside(parts, name)
     step = 0
     said = [f"The same decisions in all {behaviour.NUM_SCENARIOS} scenarios, step for step."]
     if found:
@@ -33,7 +29,7 @@ def write(file: Path, lab: Lab, parts: Sequence[Part]) -> str:
         for whose, trace in (("yours", mine), ("reference", reference))
     ]
     try:
-        write_file(file, render_page(f"lab {lab.id} {lab.title}: {scenario['name']}", said, figures))
+        write_file(file, render_page(f"lab {lab.id} {lab.title}: {name}", said, figures))
     except InvalidParameterError as error:
         raise LabkitError(str(error)) from error
     return f"wrote {printable(file)}: yours beside the reference. {said[0]}"

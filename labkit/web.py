@@ -1,4 +1,4 @@
-"""What a page of the book asks for, in Pyodide: to run a cell, and to grade a lab on the text of an editor.
+"""What a page of the book asks for, in Pyodide: to run a cell, to grade a lab on the text of an editor, and to answer.
 
 Answers are JSON, since nothing else goes to JavaScript unchanged. Every call begins with the engine as it is on disk: a
 cell that replaced a part of it leaves nothing behind.
@@ -16,6 +16,7 @@ from dataclasses import asdict
 from typing import Any
 
 from labkit.catalog import ROOT, Lab, LabkitError, find_lab
+from labkit.conversation import Conversation
 from labkit.graft import Part
 from labkit.messages import explain
 from labkit.runner import FAILED, HANG, NO_CONCEPT, NOT_RUN, Result, Test, read_tests, run_lab, seconds_for
@@ -98,6 +99,15 @@ def not_run(lab: Lab, test: Test, part: Part, hung: str) -> Result:
         return Result(lab.id, test.name, test.concept, NOT_RUN, f"{hung} did not come back.", 0.0)
     message = explain(LabHang(), test.concept, lab, part).replace("; it was at \n", "\n")  # a page sees no line
     return Result(lab.id, test.name, test.concept, HANG, message, 0.0)
+
+
+def converse(texts: str) -> Conversation:
+    """A conversation that lasts until the next call of this module. texts: of a learner's labs, by id, as JSON."""
+    forget_engine()
+    given = json.loads(texts)
+    for lab_id, text in given.items():
+        remember_lines(str(find_lab(lab_id).mine), text)
+    return Conversation(given)
 
 
 def remember_lines(name: str, text: str) -> None:

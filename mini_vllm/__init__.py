@@ -8,34 +8,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mini_vllm.config import EngineConfig
-    from mini_vllm.engine import LLMEngine
-    from mini_vllm.frontend.beam_search import BeamSearchParams
-    from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
-    from mini_vllm.llm import LLM
-    from mini_vllm.params import SamplingParams
+    from mini_vllm.config import EngineConfig as EngineConfig
+    from mini_vllm.engine.llm_engine import LLMEngine as LLMEngine
+    from mini_vllm.frontend.beam_search import BeamSearchParams as BeamSearchParams
+    from mini_vllm.frontend.output_processor import CompletionOutput as CompletionOutput
+    from mini_vllm.frontend.output_processor import RequestOutput as RequestOutput
+    from mini_vllm.llm import LLM as LLM
+    from mini_vllm.params import SamplingParams as SamplingParams
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "LLM",
-    "BeamSearchParams",
-    "CompletionOutput",
-    "EngineConfig",
-    "LLMEngine",
-    "RequestOutput",
-    "SamplingParams",
-]
-
 _HOMES = {
     "LLM": "llm",
-    "LLMEngine": "engine",
+    "LLMEngine": "engine.llm_engine",
     "EngineConfig": "config",
     "SamplingParams": "params",
     "BeamSearchParams": "frontend.beam_search",
     "RequestOutput": "frontend.output_processor",
     "CompletionOutput": "frontend.output_processor",
 }
+__all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> Any:

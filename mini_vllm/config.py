@@ -72,6 +72,10 @@ class EngineConfig(Params):
     """Let the budget of prefill_first pay for cached tokens, too, as the first MinivLLM did."""
     nano_vllm: str = "newest"
     """Which nano-vllm the scheduler of that name is: "first" or "newest"."""
+    cache_quotas: Mapping[str, int] | None = None
+    """For tenants: by name, the most blocks that one may have cached."""
+    cache_watermark: float = 0.85
+    """For tenants: the share of the blocks above which cold cached ones are trimmed between steps."""
     preemption_mode: str = "recompute"
     """ "recompute", "swap" (blocks go to main memory and come back) or "cheaper" (of the two, by a cost model)."""
     num_cpu_blocks: int | None = None

@@ -64,6 +64,16 @@ class SchedulerOutput:
         return num_tokens
 
 
+def check_prompt_len(request_id: str, num_prompt_tokens: int, max_model_len: int, num_slots: int) -> None:
+    """Raises PromptTooLongError for a prompt that could never be computed."""
+    limit = min(max_model_len, num_slots)
+    if num_prompt_tokens > limit:
+        raise PromptTooLongError(
+            f"request {shown(request_id)}: the prompt has {num_prompt_tokens} tokens, "
+            f"at most {limit} fit (max_model_len {max_model_len}, KV cache {num_slots} tokens)"
+        )
+
+
 @dataclass(eq=False, repr=False)
 class SchedulerInterface(ABC):
     """What an engine asks of any policy, and what all of them share: the requests, and the limits of a step.
@@ -147,16 +157,8 @@ class SchedulerInterface(ABC):
             if request.request_id in self._requests or request.request_id in request_ids:
                 raise DuplicateRequestError(f"request {shown(request.request_id)} is still in flight")
             request_ids.add(request.request_id)
-            self.check_prompt_len(request.request_id, request.num_prompt_tokens, self._max_model_len_of(request))
-
-    def check_prompt_len(self, request_id: str, num_prompt_tokens: int, max_model_len: int) -> None:
-        """Raises PromptTooLongError for a prompt that could never be computed."""
-        limit = min(max_model_len, self.num_slots)
-        if num_prompt_tokens > limit:
-            raise PromptTooLongError(
-                f"request {shown(request_id)}: the prompt has {num_prompt_tokens} tokens, "
-                f"at most {limit} fit (max_model_len {max_model_len}, KV cache {self.num_slots} tokens)"
-            )
+            max_model_len = self._max_model_len_of(request)
+            check_prompt_len(request.request_id, request.num_prompt_tokens, max_model_len, self.num_slots)
 
     def _max_model_len_of(self, request: Request) -> int:
         return self.max_model_len if request.max_model_len is None else min(request.max_model_len, self.max_model_len)

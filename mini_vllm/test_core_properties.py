@@ -6,7 +6,7 @@ for the shortest sequence of operations that breaks a law; the slow test drives 
 random. Pools of a few blocks of 2 slots, an alphabet of 2 tokens and 3 salts make hits, evictions, duplicates and
 preemptions frequent. The numbers in comments, (1) to (34), are those of LAWS.
 
-CORE_EXAMPLES=10 runs a tenth of the default (mutation testing does). Tests at length, here and elsewhere, go a third
+CORE_EXAMPLES=10 runs a tenth of the default (mutation testing does). Tests at length, here and elsewhere, go a sixth
 of their way, unless NIGHTLY is set.
 """
 
@@ -820,9 +820,9 @@ def explore(machine: type[RuleBasedStateMachine], max_examples: int) -> None:
     run_state_machine_as_test(machine, settings=settings(SETTINGS, max_examples=max(1, max_examples * EXAMPLES // 100)))
 
 
-def a_third(number: int) -> int:
+def a_sixth(number: int) -> int:
     """Of what a test at length repeats; all of it where NIGHTLY is set."""
-    return number if NIGHTLY else number // 3
+    return number if NIGHTLY else number // 6
 
 
 def test_laws_of_the_block_pool() -> None:
@@ -897,7 +897,7 @@ def drive_steps(rng: random.Random, num_operations: int) -> None:
 @pytest.mark.parametrize("drive", [drive_blocks, drive_cache, drive_steps])
 def test_laws_hold_for_long(drive: Callable[[random.Random, int], None]) -> None:
     """At night a third of a million each: 100 operations a world. The message has a failure's seed."""
-    for seed in range(a_third(1_000_000 // 3 // 100 + 1)):
+    for seed in range(a_sixth(1_000_000 // 3 // 100 + 1)):
         try:
             drive(random.Random(seed), 100)
         except Exception as error:

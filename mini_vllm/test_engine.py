@@ -15,7 +15,9 @@ import pytest
 import torch
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine import EngineCore, LLMEngine, RecoveringCore
+from mini_vllm.engine.core import EngineCore
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import (
     ConnectorMissingError,
     DuplicateRequestError,

@@ -9,6 +9,7 @@ Kernels run at length, and are compiled, with the oldest Triton that is supporte
 
 import argparse
 import json
+import multiprocessing
 import os
 import re
 import subprocess
@@ -32,7 +33,9 @@ ON_OLDEST_TRITON = (
     "tools/test_compile_kernels.py",
 )
 INSTALLING = threading.Lock()
-RECORD = "--record-into"
+SPAWN = multiprocessing.get_context("spawn")  # imports all itself, NumPy of another version, too
+FORK = multiprocessing.get_context("forkserver")  # PyTorch is imported once
+FORK.set_forkserver_preload(["torch"])
 NO_TESTS = 5  # pytest's exit status
 
 
@@ -40,7 +43,7 @@ class Run(NamedTuple):
     """One file's run. inputs: what it read; seconds: of the processor, with its processes."""
 
     file: str
-    status: int
+    status: int | None
     output: str
     inputs: list[str]
     seconds: int
@@ -59,29 +62,34 @@ def files_with_long_tests() -> list[str]:
 
 def run(file: str) -> Run:
     """The slow tests of a file, in a process of its own."""
-    environment = dict(os.environ)
     if file in ON_OLDEST_TRITON:
         with INSTALLING:
             subprocess.run(["make", "-s", f"{OLDEST_TRITON.relative_to(ROOT)}/numpy"], cwd=ROOT, check=True)
-        environment["PYTHONPATH"] = str(OLDEST_TRITON)
     with tempfile.TemporaryDirectory() as folder:
-        record = Path(folder, "inputs.json")
-        command = [sys.executable, __file__, RECORD, str(record), file]
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-        )
+        record, log = Path(folder, "inputs.json"), Path(folder, "log")
+        start = SPAWN if file in ON_OLDEST_TRITON else FORK
+        process = start.Process(target=run_and_record, args=(file, record, log))
+        process.start()
+        process.join()
         inputs, seconds = json.loads(record.read_text(encoding="utf-8")) if record.exists() else ([], 0)
-    return Run(file, 0 if done.returncode == NO_TESTS else done.returncode, done.stdout, inputs, seconds)
+        status = 0 if process.exitcode == NO_TESTS else process.exitcode
+        return Run(file, status, log.read_text(encoding="utf-8"), inputs, seconds)
 
 
-def record_into(record: Path, file: str) -> int:
-    """In that process: run the tests, and write what was read."""
+def run_and_record(file: str, record: Path, log: Path) -> None:
+    """In that process: run the tests, and write what was read and what pytest said."""
     recorder = Recorder()
+    for stream in (1, 2):
+        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+    if file in ON_OLDEST_TRITON:
+        sys.path.insert(0, str(OLDEST_TRITON))
+        os.environ["PYTHONPATH"] = str(OLDEST_TRITON)
     import pytest
 
     status = pytest.main(["-q", "-m", "slow and not nightly", "-p", "no:cacheprovider", file])
+    sys.stdout.flush()
     record.write_text(json.dumps([recorder.inputs(), round(sum(os.times()[:4]))]), encoding="utf-8")
-    return int(status)
+    sys.exit(int(status))
 
 
 def main() -> int:
@@ -91,10 +99,7 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="also files whose inputs are those of the lock")
     parser.add_argument("--write", action="store_true", help="write the lock")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument(RECORD, metavar="FILE", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.record_into:
-        return record_into(args.record_into, args.files[0])
     lock: dict[str, Any] = json.loads(LOCK.read_text(encoding="utf-8")) if LOCK.exists() else {}
     every = args.files or files_with_long_tests()
     due = [file for file in every if args.all or args.files or not is_current(lock.get(file))]

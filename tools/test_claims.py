@@ -36,8 +36,8 @@ CLAIMS = (
     "has {core_lines} source lines. The whole package has about {package_lines}.",
     "{traces} runs of the scheduler of vLLM {vllm} were recorded, and {traces} of {traces} are replayed: {equal} are "
     "equal step for step. {apart} are kept apart",
-    "{traces} of {traces} recorded runs of vLLM {vllm}'s scheduler are replayed: {equal} are equal step for step, and "
-    "{apart} are kept apart.",
+    "{equal} of {traces} recorded runs of vLLM {vllm}'s scheduler come out the same here, step for step. In the other "
+    "{apart}, vLLM reads memory that was never written.",
     "The decisions are those of vLLM {vllm}. This is not measured but tested, on {traces} recorded traces. {traces} of "
     "{traces} are replayed: {equal} are equal step for step, and {apart} are kept apart. In these {apart}, vLLM",
     "On {equal} of the {traces} recorded traces the scheduler makes the decisions of vLLM {vllm}'s V1 scheduler with "
@@ -53,10 +53,10 @@ CLAIMS = (
     "## {backends} back ends for attention {backends} back ends compute",
     "Tests check {laws} laws.",
     "CC BY {cc}",
-    "{unpaged} % → {paged} % of the KV memory's slots",
+    "{paged} % of the KV memory's slots hold a token if the cache is paged. It is {unpaged} % if",
     "{figure_requests} requests share a budget of {figure_budget} tokens a step. `a` has a prompt of {figure_prompt} "
-    "tokens, so its prompt is computed in {figure_chunks} steps. `b` begins with the same tokens as `a`, and finds the "
-    "first {figure_hit} of them",
+    "tokens, so its prompt is computed in {figure_chunks} steps. `b` begins with the same tokens as `a`, so it finds "
+    "the first {figure_hit} of them",
 )
 
 WORDS = ("nought", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")

@@ -51,7 +51,7 @@ def held(states: list[SteadyState], name: str, expected: float) -> float:
     return sum(abs(each.mean - expected) <= each.half_width + error for each in found) / len(found)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_intervals_hold_the_figure_as_often_as_they_say() -> None:
     states = [queue(0.6, 2000, range(100 + 3 * i, 103 + 3 * i)) for i in range(40)]
     assert held(states, "ttft mean", 1 + 0.6 / (2 * 0.4)) >= 0.85, "at a confidence of 95 %"

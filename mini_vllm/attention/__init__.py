@@ -10,20 +10,14 @@ end:
     triton_backend.py   the fast one on a GPU: write_kv.py and paged_attention.py, over work cut by tiles.py
 """
 
-from mini_vllm.attention.backend import BACKENDS, AttentionBackend, PagedAttention, fastest, get_backend, why_not
-from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec, PackedRequest
-from mini_vllm.attention.rotary import Rotation, apply_rotary
-
-__all__ = [
-    "BACKENDS",
-    "AttentionBackend",
-    "AttentionMetadata",
-    "AttentionSpec",
-    "PackedRequest",
-    "PagedAttention",
-    "Rotation",
-    "apply_rotary",
-    "fastest",
-    "get_backend",
-    "why_not",
-]
+from mini_vllm.attention.backend import BACKENDS as BACKENDS
+from mini_vllm.attention.backend import AttentionBackend as AttentionBackend
+from mini_vllm.attention.backend import PagedAttention as PagedAttention
+from mini_vllm.attention.backend import fastest as fastest
+from mini_vllm.attention.backend import get_backend as get_backend
+from mini_vllm.attention.backend import why_not as why_not
+from mini_vllm.attention.metadata import AttentionMetadata as AttentionMetadata
+from mini_vllm.attention.metadata import AttentionSpec as AttentionSpec
+from mini_vllm.attention.metadata import PackedRequest as PackedRequest
+from mini_vllm.attention.rotary import Rotation as Rotation
+from mini_vllm.attention.rotary import apply_rotary as apply_rotary

@@ -401,7 +401,7 @@ def test_build_says_of_wide_tables_what_pack_says_of_requests(spans: list[tuple[
     for name in ("positions", "slot_mapping", "query_start_loc", "seq_lens", "query_lens_cpu", "seq_lens_cpu"):
         assert getattr(built, name).tolist() == getattr(packed, name).tolist()
         assert getattr(built, name).dtype == getattr(packed, name).dtype
-    assert built.positions.tolist() == [position for request in requests for position in request.positions]
+    assert built.positions.tolist() == [start + i for start, n in spans for i in range(n)]
     for request, row in zip(requests, built.block_tables.tolist(), strict=True):
         assert row[: len(request.block_ids)] == request.block_ids
     assert built.block_tables.shape == packed.block_tables.shape  # no wider than the longest sequence

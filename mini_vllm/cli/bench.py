@@ -17,7 +17,7 @@ from mini_vllm.observe.stats import CachingMetrics, SchedulerStats
 from mini_vllm.params import SamplingParams
 
 if TYPE_CHECKING:
-    from mini_vllm.engine import LLMEngine
+    from mini_vllm.engine.llm_engine import LLMEngine
 
 MAX_REQUESTS, MAX_TOKENS = 100_000, 50_000_000  # of all prompts, which are there from the first step
 

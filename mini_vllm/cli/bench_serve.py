@@ -20,7 +20,7 @@ from mini_vllm.cli.common import console
 from mini_vllm.cli.exits import legible
 from mini_vllm.cli.load_metrics import Record
 from mini_vllm.cli.simulate import read_file
-from mini_vllm.errors import InvalidParameterError, MiniVllmError, how_to_install, shown
+from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.observe.files import check_text, printable, write_file
 from mini_vllm.simulator.plots import _new_figure, _save, check_matplotlib
 from mini_vllm.simulator.workload import MAX_LENGTH, TraceRequest, scale_rate, synthetic
@@ -34,7 +34,6 @@ MAX_INPUT_TOKENS = 20_000_000  # of all prompts, which are made before the run
 MAX_SCALE = 1000.0
 MAX_TIMEOUT = 1_000_000
 NUM_PROMPTS = 1000  # by default
-NEEDS_SERVE = f"bench serve needs {{}}, which is not installed.\n{how_to_install('serve')}"
 
 
 def bench_serve(
@@ -70,9 +69,10 @@ def bench_serve(
     --max-concurrency and no rate the loop is closed: a request is due when a slot is free. Prompts are random words;
     two first requests, which do not count, find out how many tokens those are. Names are those of `vllm bench serve`.
     """
+    from mini_vllm.cli import load  # with what the extra 'serve' has
+
     check_options(endpoint, timeout, model, api_key)
     limits = load_metrics.parse_goodput(goodput or [])
-    load = import_load()
     address = load.Address.parse(base_url)
     check_outputs(out, plot)
     if trace:
@@ -112,15 +112,6 @@ def bench_serve(
         draw(plot, records, about | figures)
     if not figures["completed"]:
         raise typer.Exit(1)
-
-
-def import_load() -> Any:
-    """The client's module. Raises MiniVllmError if what it needs is not installed."""
-    try:
-        from mini_vllm.cli import load
-    except ModuleNotFoundError as error:
-        raise MiniVllmError(NEEDS_SERVE.format(error.name)) from error
-    return load
 
 
 def check_options(endpoint: str, timeout: float, model: str | None, api_key: str | None) -> None:
@@ -194,7 +185,8 @@ async def measure(
 
     probe: asks the server. write: makes the bodies of the requests for it.
     """
-    load = import_load()
+    from mini_vllm.cli import load
+
     try:
         ready = await probe
         made = write(ready)

@@ -22,7 +22,7 @@ from mini_vllm.simulator.step_time import FEATURES, StepTimeModel, Work, fit, re
 from mini_vllm.step import CpuBlockId, KVPlan
 
 if TYPE_CHECKING:
-    from mini_vllm.engine import LLMEngine
+    from mini_vllm.engine.llm_engine import LLMEngine
     from mini_vllm.worker.model_runner import ModelRunner
 
 DECODES = 8  # output tokens of every request of the grid

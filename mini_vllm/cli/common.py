@@ -38,6 +38,7 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "enable_prefix_caching": "Share no blocks between requests.",  # offered as --no-prefix-caching
     "policy": "fcfs or priority.",
     "scheduler": f"{', '.join(SCHEDULERS)}.",
+    "cache_watermark": "For --multi-tenant: the share of the blocks above which cold cached ones are trimmed.",
     "preemption_mode": f"{', '.join(PREEMPTION_MODES)}.",
     "num_cpu_blocks": "Blocks of main memory to swap to; by default as many as the KV cache has.",
     "block_aligned_chunks": "Let chunks of a prompt end at the edge of a block.",

@@ -30,7 +30,7 @@ FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 # No call is the cause of these.
 FAILURES = (EngineDeadError, InvalidLogitsError, RequestFailedError, SchedulerStalledError)
 MAX_LINE = 1000  # characters of a line of a message
-NEEDS_ENGINE = f"this command runs a model and needs {{}}, which is not installed.\n{how_to_install('engine')}"
+OF_SERVE = ("h11", "msgspec", "orjson", "prometheus_client", "pydantic", "starlette", "uvicorn")  # the extra's modules
 
 _presses: list[int] = []  # of Ctrl-C: where it hits an import, another error can come of it
 
@@ -93,7 +93,9 @@ def report(error: BaseException, refusal: type[Exception], prefix: str) -> int:
         case refusal() | MiniVllmError():
             status, message = FAILED if isinstance(error, FAILURES) else WRONG_USE, str(error)
         case ModuleNotFoundError():
-            status, message = WRONG_USE, NEEDS_ENGINE.format(error.name)
+            extra = "serve" if error.name in OF_SERVE else "engine"
+            status = WRONG_USE
+            message = f"this command needs {error.name}, which is not installed.\n{how_to_install(extra)}"
         case OSError():
             where = f"cannot read or write {error.filename or 'a standard stream or a temporary file'}"
             status, message = FAILED, f"{where}: {error.strerror or error}"

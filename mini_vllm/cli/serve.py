@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,16 +21,20 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any free one.")] = 8000,
     served_model_name: Annotated[str | None, typer.Option(help="The model's name in the API.")] = None,
     api_key: Annotated[list[str] | None, typer.Option(help="A key that clients need; may be given again.")] = None,
+    multi_tenant: Annotated[
+        Path | None, typer.Option(help="A file of tenants: each has a key, its own cache, and a fair share.")
+    ] = None,
     allowed_origin: Annotated[
         list[str] | None, typer.Option(help="A page that may call from a browser, such as http://localhost:3000.")
     ] = None,
-    max_queue: Annotated[int, typer.Option(min=1, help="Most choices that wait for their first token.")] = 1024,
+    max_queue: Annotated[int, typer.Option(min=1, help="Most choices (of a tenant) that wait for a token.")] = 1024,
     queue_timeout: Annotated[float | None, typer.Option(min=0, help="Seconds to wait for a first token.")] = None,
     request_timeout: Annotated[float | None, typer.Option(min=0, help="Seconds that a request may take.")] = None,
     shutdown_timeout: Annotated[float, typer.Option(min=0, help="Seconds for what is in flight at the end.")] = 30,
 ) -> None:
     """Serve the model to OpenAI's clients, on this machine."""
     show_log(console(stderr=True))
+    from mini_vllm.cli.keys_file import read_keys_file
     from mini_vllm.serving.app import Server, ServerOptions
     from mini_vllm.serving.async_engine import AsyncEngine
     from mini_vllm.serving.run import run
@@ -40,9 +46,15 @@ def serve(
                 raise typer.BadParameter(f"{option} is no key or page: {shown(value)}")
     if served_model_name is not None and not served_model_name.strip():
         raise typer.BadParameter(f"--served-model-name is no name: {shown(served_model_name)}")
+    tenants: dict[str, str] = {}
+    if multi_tenant is not None and config.scheduler not in ("v1", "tenants"):
+        raise typer.BadParameter(f"--multi-tenant has a scheduler of its own; --scheduler is {config.scheduler}")
+    if multi_tenant is not None:
+        tenants, quotas = read_keys_file(multi_tenant)
+        config = replace(config, scheduler="tenants", hash_function="sha256", cache_quotas=quotas)
     name = served_model_name or config.model
     hosts = LOOPBACK if host in LOOPBACK else ()
-    options = ServerOptions(name, keys, origins, hosts, queue_timeout, request_timeout)
+    options = ServerOptions(name, keys, tenants, origins, hosts, queue_timeout, request_timeout)
     server = Server(AsyncEngine(config, max_queue=max_queue, metrics_name=name), options)
 
     def tell(opened: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -192,35 +192,23 @@ def read_file(path: Path, format: str = "auto") -> Iterator[TraceRequest]:
         raise InvalidParameterError(f"{printable(path)}, {error}") from error
 
 
-class Column(NamedTuple):
-    """One figure of a report, as tables show it."""
-
-    title: str
-    text: Callable[[Mapping[str, Any]], str]
-
-
-def _latency(name: str, percentile: str) -> Column:
-    def text(report: Mapping[str, Any]) -> str:
-        value = report[name][percentile]
-        return "" if value is None else f"{value:.3g}"
-
-    return Column(f"{name.upper()} {percentile}", text)
-
-
-COLUMNS = (
-    Column("goodput", lambda report: f"{report['goodput']:.2f}"),
-    Column("good %", lambda report: f"{100 * report['good_share']:.1f}"),
-    Column("good % by TPOT", lambda report: f"{100 * report['good_share_by_tpot']:.1f}"),
-    *(_latency(name, percentile) for name in ("ttft", "itl", "tpot", "e2e") for percentile in ("p50", "p90", "p99")),
-    Column("preempted", lambda report: f"{report['preemptions']:,}"),
-    Column("copied", lambda report: f"{report['copied_blocks']:,}"),
-    Column("hit %", lambda report: f"{100 * report['prefix_hit_rate']:.1f}"),
-    Column("KV %", lambda report: f"{100 * report['kv_cache_usage']['mean']:.0f}"),
-    Column("tokens/s", lambda report: f"{report['output_tokens_per_s']:,.0f}"),
-    Column("makespan", lambda report: f"{report['makespan']:,.1f}"),
-    Column("refused", lambda report: f"{report['refused']:,}"),
-    Column("requests per replica", lambda report: " ".join(map(str, report["requests_per_replica"]))),
-)
+def figures(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The figures of a report as a table shows them, each behind its name."""
+    yield "goodput", f"{report['goodput']:.2f}"
+    yield "good %", f"{100 * report['good_share']:.1f}"
+    yield "good % by TPOT", f"{100 * report['good_share_by_tpot']:.1f}"
+    for name in ("ttft", "itl", "tpot", "e2e"):
+        for percentile in ("p50", "p90", "p99"):
+            value = report[name][percentile]
+            yield f"{name.upper()} {percentile}", "" if value is None else f"{value:.3g}"
+    yield "preempted", f"{report['preemptions']:,}"
+    yield "copied", f"{report['copied_blocks']:,}"
+    yield "hit %", f"{100 * report['prefix_hit_rate']:.1f}"
+    yield "KV %", f"{100 * report['kv_cache_usage']['mean']:.0f}"
+    yield "tokens/s", f"{report['output_tokens_per_s']:,.0f}"
+    yield "makespan", f"{report['makespan']:,.1f}"
+    yield "refused", f"{report['refused']:,}"
+    yield "requests per replica", " ".join(map(str, report["requests_per_replica"]))
 
 
 def show(runs: Mapping[str, Simulation], about: Mapping[str, Any], as_json: bool) -> None:
@@ -230,8 +218,8 @@ def show(runs: Mapping[str, Simulation], about: Mapping[str, Any], as_json: bool
         typer.echo(json.dumps({"about": about, "reports": reports}, indent=2))
         return
     table = Table("figure", *runs, box=None)
-    for column in COLUMNS:
-        table.add_row(column.title, *(column.text(run.report) for run in runs.values()))
+    for row in zip(*(figures(run.report) for run in runs.values()), strict=True):
+        table.add_row(row[0][0], *(text for _, text in row))
     for column_of_table in table.columns[1:]:
         column_of_table.justify = "right"
     console().print(table)

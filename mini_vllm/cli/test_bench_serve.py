@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from mini_vllm.cli import app, load
+from mini_vllm.cli import load
+from mini_vllm.cli.commands import app
 from mini_vllm.cli.load import Address, Api, Client, FailedAnswerError, Ready, Stream, WordCount
 from mini_vllm.cli.load_metrics import Record, detail, parse_goodput, summarise
 from mini_vllm.errors import InvalidParameterError

@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from mini_vllm.cli import app
+from mini_vllm.cli.commands import app
+from mini_vllm.cli.keys_file import read_keys_file
 from mini_vllm.observe import timeline
 from mini_vllm.observe.trace import run_trace
 
@@ -53,9 +55,7 @@ def run(*arguments: str, status: int = 0, **options: Any) -> Any:
 
 
 def test_help_needs_no_torch() -> None:
-    code = (
-        "import sys; from mini_vllm.cli import app; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
-    )
+    code = "import sys, mini_vllm.cli.commands; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -172,7 +172,7 @@ def test_chat_goes_on_after_a_conversation_that_is_too_long() -> None:
 
 
 def test_ctrl_c_ends_the_answer_not_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mini_vllm.engine import LLMEngine
+    from mini_vllm.engine.llm_engine import LLMEngine
 
     steps, step = [0], LLMEngine.step
 
@@ -326,3 +326,53 @@ def test_demo_is_drawn_in_ascii_where_the_output_is_not_utf8() -> None:
     result = CliRunner(charset="ascii").invoke(app, ["demo"])
     assert result.stdout.isascii()
     assert re.search(r"^eve +\+o+x\.+\+", result.stdout, re.MULTILINE)
+
+
+# --- serve --multi-tenant ---------------------------------------------------------------------------------------------
+
+DIGEST = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"  # of foo
+
+
+def test_a_keys_file_names_tenants_by_key_or_by_its_sha256(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_text(f'[alice]\nkey = "sha256:{DIGEST}"\nquota = 7\n[bob]\nkey = "bar"\n["c.d-e_9"]\nkey = "é"\n')
+    digests, quotas = read_keys_file(file)
+    assert quotas == {"alice": 7}
+    assert digests == {
+        "alice": DIGEST,
+        **{n: sha256(k.encode()).hexdigest() for n, k in (("bob", "bar"), ("c.d-e_9", "é"))},
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[a]", '[a]\nkey = ""', '[a]\nkey = "SECRET x"', "[a]\nkey = 7", '[a]\nkey = "SECRET"\nquota = -1'),
+        *(
+            '[a]\nkey = "SECRET"\nquota = 0.5',
+            '[a]\nkey = "SECRET"\nquotas = 1',
+            'a = "SECRET"',
+            '["a/b"]\nkey = "SECRET"',
+        ),
+        *('[""]\nkey = "SECRET"', '["é"]\nkey = "SECRET"', '[a]\nkey = "sha256:SECRET"', '[a]\nkey = "SECRET"\n[a]'),
+        *(
+            '[a]\nkey = "SECRET"\n[b]\nkey = "SECRET"',
+            f'[a]\nkey = "foo"\n[b]\nkey = "sha256:{DIGEST}"',
+            "[a]\nkey = SECRET",
+        ),
+    ],
+)
+def test_what_is_no_keys_file_is_refused_without_telling_a_key(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_text(text)
+    output = run("serve", "--multi-tenant", str(file), status=2).output
+    assert "keys.toml" in output.replace("\n", "")
+    assert "SECRET" not in output
+    assert "Traceback" not in output
+
+
+def test_tenants_have_a_scheduler_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_text('[a]\nkey = "b"')
+    output = run("serve", "--multi-tenant", str(file), "--scheduler", "warm_first", status=2).output
+    assert "--scheduler" in output

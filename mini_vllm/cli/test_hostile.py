@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from mini_vllm.cli import app
+from mini_vllm.cli.commands import app
 from mini_vllm.cli.exits import exit_status, legible
 from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError, shown
 from mini_vllm.observe.files import printable, read_lines, read_text, write_file
@@ -552,7 +552,7 @@ run_program(work)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [0.1, 1.5, pytest.param(5.0, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("seconds", [0.1, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1.5, 5.0))])
 @pytest.mark.parametrize(
     "call", [("bench", "--num-requests", "5000"), ("simulate", "--poisson", "5", "--num-requests", "99999")]
 )
@@ -576,7 +576,8 @@ def test_what_goes_wrong_has_a_status(capsys: pytest.CaptureFixture[str]) -> Non
         (MemoryError(), 1, "memory"),
         (OSError(errno.ENOSPC, "full", "a\x1b"), 1, "a\\x1b: full"),
         (BrokenPipeError(), 1, ""),
-        (ModuleNotFoundError("x", name="torch"), 2, "needs torch"),
+        (ModuleNotFoundError("x", name="torch"), 2, "needs torch, which is not installed.\nInstall the extra 'engine'"),
+        (ModuleNotFoundError("x", name="orjson"), 2, "Install the extra 'serve'"),
         (ZeroDivisionError("x"), 1, "ZeroDivisionError: x"),
         (SystemExit("x"), 1, ""),
         (SystemExit(5), 5, ""),
@@ -746,7 +747,7 @@ def test_a_step_that_fails_is_told(call: tuple[str, ...], folder: Path, monkeypa
     assert "Traceback" not in out + err
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_line_that_is_no_text_does_not_end_a_chat(folder: Path) -> None:
     pytest.importorskip("torch")
     lines = b"What is a KV block?\n\xff\xfe\nWhat is a KV block?\n"

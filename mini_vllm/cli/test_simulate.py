@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mini_vllm import __version__
-from mini_vllm.cli import app
+from mini_vllm.cli.commands import app
 from mini_vllm.cli.simulate import BUNDLED
 from mini_vllm.simulator.fleet import policy_names
 from mini_vllm.simulator.step_time import FEATURES, StepTimeModel

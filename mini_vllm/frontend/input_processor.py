@@ -15,7 +15,6 @@ from mini_vllm.errors import (
     EmptyPromptError,
     InvalidParameterError,
     InvalidPromptError,
-    PromptTooLongError,
     TokenizerMissingError,
     UnknownParameterError,
     shown,
@@ -37,6 +36,7 @@ from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, 
 from mini_vllm.models.config_fields import SAMPLING_FIELDS
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
+from mini_vllm.scheduler_interface import check_prompt_len
 from mini_vllm.structured.backends import Vocabulary
 from mini_vllm.structured.schema import check
 
@@ -91,7 +91,7 @@ class InputProcessor:
         if params.seed is None:
             params = replace(params, seed=self._seeds.getrandbits(64))
         if params.prompt_logprobs is not None:  # all of the prompt has to be computed: no block of others may serve
-            options["cache_salt"] = f"prompt_logprobs of {request_id} {options.get('cache_salt')}"
+            options["cache_salt"] = f"{options.get('cache_salt') or ''}/prompt_logprobs of {request_id}"
         names = make_child_ids(request_id, params.n)
         others = replace(params, prompt_logprobs=None)  # the first choice tells them for all
         return [
@@ -180,16 +180,6 @@ class InputProcessor:
         if params.structured is not None:
             check(params.structured)
         return check_token_ids(request_id, "prompt", token_ids, self.limits.vocab_size)
-
-
-def check_prompt_len(request_id: str, num_prompt_tokens: int, max_model_len: int, num_slots: int) -> None:
-    """Raises PromptTooLongError for a prompt that could never be computed."""
-    limit = min(max_model_len, num_slots)
-    if num_prompt_tokens > limit:
-        raise PromptTooLongError(
-            f"request {shown(request_id)}: the prompt has {num_prompt_tokens} tokens, "
-            f"at most {limit} fit (max_model_len {max_model_len}, KV cache {num_slots} tokens)"
-        )
 
 
 def make_child_ids(request_id: str, n: int) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from mini_vllm import LLM, SamplingParams
-from mini_vllm.engine import RecoveringCore
+from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import GroupTooLargeError, InvalidParameterError, UnknownParameterError
 from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
 from mini_vllm.models.checkpoint import resolve_model
@@ -92,8 +92,9 @@ def test_transformers_finds_the_same_beams(checkpoint: Path, hf_random: Any) -> 
     assert num_early >= 3, "EOS must occur inside"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [2, 4, 8])
+@pytest.mark.parametrize(
+    "width", [pytest.param(n, marks=pytest.mark.slow if n == 4 else pytest.mark.nightly) for n in (2, 4, 8)]
+)
 def test_transformers_finds_the_same_beams_by_every_rule(checkpoint: Path, hf_random: Any, width: int) -> None:
     llm = make_llm(checkpoint, block_size=4)
     rng = random.Random(width)

@@ -8,6 +8,7 @@ import codecs
 import json
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Protocol
 
 from mini_vllm.models.byte_level_bpe import ByteLevelBPE, unicode_to_bytes
@@ -37,7 +38,7 @@ class HFTokenizer:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._known: dict[int, bytes] = {}
+        self._find = cache(self._find_bytes)
         self._special = frozenset(tokenizer.all_special_ids)
         self._added = {str(token) for token in tokenizer.get_added_vocab()}
         self._is_byte_level, self._has_fallback = kinds_of_decoder(tokenizer)
@@ -50,15 +51,12 @@ class HFTokenizer:
         return str(self._tokenizer.decode(list(token_ids), **options))
 
     def token_bytes(self, token_id: int) -> bytes:
-        found = self._known.get(token_id)
-        if found is None:
-            found = self._known[token_id] = self._find(token_id)
-        return found
+        return self._find(token_id)
 
     def is_special(self, token_id: int) -> bool:
         return token_id in self._special
 
-    def _find(self, token_id: int) -> bytes:
+    def _find_bytes(self, token_id: int) -> bytes:
         piece = self._tokenizer.convert_ids_to_tokens(token_id)
         if piece is None:
             return b""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_vllm.errors import UnsupportedModelError, shown
+from mini_vllm.models.config_fields import check_only
 
 FORMATS = ("naive-quantized", "int-quantized", "float-quantized")
 NOTHING: tuple[Any, ...] = (None, {}, [])
@@ -68,28 +69,20 @@ def read_quantization_config(file: Path, raw: Any) -> StoredWeights | None:
     place = f"{file}: quantization_config"
     if not isinstance(raw, dict) or raw.get("quant_method") != "compressed-tensors":
         raise UnsupportedModelError(f"{place} {shown(raw)} is not supported, only null or 'compressed-tensors'")
-    _check(place, raw, CONFIG)
+    check_only(place, raw, CONFIG)
     groups = raw.get("config_groups")
     if not isinstance(groups, dict) or len(groups) != 1 or not isinstance(next(iter(groups.values())), dict):
         raise UnsupportedModelError(f"{place}: config_groups {shown(groups)} is not supported, only one group")
     name, group = next(iter(groups.items()))
     place = f"{place}: {shown(name)}"
-    _check(place, group, GROUP)
+    check_only(place, group, GROUP)
     weights, inputs = group.get("weights"), group.get("input_activations")
     if not isinstance(weights, dict):
         raise UnsupportedModelError(f"{place}: weights {shown(weights)} is not supported, only an object")
-    _check(f"{place}: weights", DEFAULTS | weights, WEIGHTS)
+    check_only(f"{place}: weights", DEFAULTS | weights, WEIGHTS)
     if inputs is not None and (not isinstance(inputs, dict) or inputs.get("dynamic") is not True):
         raise UnsupportedModelError(f"{place}: input_activations {shown(inputs)} is not supported, only dynamic ones")
     if inputs is not None:
         logger.warning("%s: input_activations is not applied, activations keep their dtype", place)
     is_float = weights.get("type") == "float"
     return StoredWeights("F8_E4M3" if is_float else "I8", weights["strategy"] == "channel")
-
-
-def _check(place: str, raw: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]]) -> None:
-    for field, allowed in only.items():
-        value = raw.get(field)
-        if (type(value), value) not in [(type(each), each) for each in allowed]:
-            names = ", ".join(map(repr, allowed))
-            raise UnsupportedModelError(f"{place}: {field} {shown(value)} is not supported, only {names}")

@@ -145,10 +145,7 @@ def check_config(file: Path, raw: Mapping[str, Any]) -> None:
     check_values(file, raw, VALUES)
     for field in ("rope_parameters", "rope_scaling"):
         check_values(file, raw.get(field) or {}, ROPE_VALUES)
-    for field, only in ONLY.items():
-        if field in raw and (type(raw[field]), raw[field]) not in [(type(value), value) for value in only]:
-            allowed = ", ".join(map(repr, only))
-            raise UnsupportedModelError(f"{file}: {field} {shown(raw[field])} is not supported, only {allowed}")
+    check_only(str(file), raw, {field: allowed for field, allowed in ONLY.items() if field in raw})
 
 
 def check_generation_config(file: Path, raw: Mapping[str, Any]) -> None:
@@ -167,6 +164,15 @@ def check_generation_config(file: Path, raw: Mapping[str, Any]) -> None:
     for field, neutral in NOT_APPLIED.items():
         if raw.get(field) not in neutral:
             logger.warning("%s: %s %s is not applied", file, field, shown(raw[field]))
+
+
+def check_only(place: str, raw: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]]) -> None:
+    """Errors: UnsupportedModelError naming place, field, value and what is supported. An absent field is null."""
+    for field, allowed in only.items():
+        value = raw.get(field)
+        if (type(value), value) not in [(type(each), each) for each in allowed]:
+            names = ", ".join(map(repr, allowed))
+            raise UnsupportedModelError(f"{place}: {field} {shown(value)} is not supported, only {names}")
 
 
 def check_values(file: Path, raw: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:

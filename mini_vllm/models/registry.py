@@ -22,8 +22,6 @@ from mini_vllm.models.qwen3 import Qwen3ForCausalLM
 from mini_vllm.models.shard import WHOLE, Shard
 from mini_vllm.models.weights import Checkpoint, WeightLoader
 
-__all__ = ["MODELS", "DecoderModel", "Shard", "load_model"]
-
 MODELS: Mapping[str, type[DecoderModel]] = {
     **{model.__name__: model for model in (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)},
     "MinistralForCausalLM": MistralForCausalLM,

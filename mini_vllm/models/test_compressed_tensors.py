@@ -10,9 +10,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from mini_vllm.errors import InvalidParameterError, UnsupportedModelError, WeightsMismatchError
-from mini_vllm.models import DecoderModel, Shard, load_model
 from mini_vllm.models.checkpoint import load_hf_config
+from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.models.layers.quantization import Int8Weight
+from mini_vllm.models.registry import load_model
+from mini_vllm.models.shard import Shard
 from mini_vllm.models.test_models import CASES, CPU, Runner, write_checkpoint
 from mini_vllm.models.test_shard import TOLERANCE, Step
 

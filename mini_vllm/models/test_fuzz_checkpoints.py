@@ -36,9 +36,10 @@ from mini_vllm.errors import (
     WeightsMismatchError,
     shown,
 )
-from mini_vllm.models import DecoderModel, load_model
 from mini_vllm.models.checkpoint import load_generation_config, load_hf_config
 from mini_vllm.models.config_fields import SAMPLING_FIELDS
+from mini_vllm.models.decoder import DecoderModel
+from mini_vllm.models.registry import load_model
 from mini_vllm.params import SamplingParams
 
 CPU = torch.device("cpu")

@@ -18,9 +18,10 @@ from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 from mini_vllm.attention import AttentionMetadata, PackedRequest, PagedAttention, get_backend, why_not
 from mini_vllm.attention.backend import make_cache
 from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError
-from mini_vllm.models import DecoderModel, load_model
 from mini_vllm.models.checkpoint import load_hf_config
+from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.models.layers.rotary import RotaryEmbedding, rope_parameters
+from mini_vllm.models.registry import load_model
 from mini_vllm.models.weights import Checkpoint
 
 CPU = torch.device("cpu")

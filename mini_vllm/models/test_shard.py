@@ -9,8 +9,10 @@ from torch import Tensor
 
 from mini_vllm.attention import AttentionMetadata, PackedRequest, PagedAttention, get_backend
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.models import DecoderModel, Shard, load_model
 from mini_vllm.models.checkpoint import load_hf_config
+from mini_vllm.models.decoder import DecoderModel
+from mini_vllm.models.registry import load_model
+from mini_vllm.models.shard import Shard
 from mini_vllm.models.test_models import BLOCK_SIZE, CASES, CPU, SMALL, write_checkpoint
 
 TOLERANCE: dict[str, Any] = {"atol": 1e-5, "rtol": 1e-5}

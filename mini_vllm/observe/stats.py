@@ -64,15 +64,13 @@ class StatsRecorder:
         return first.queries + again.queries, first.hits + again.hits
 
 
-class StatsListener(StepListener):
+class StatsListener(StatsRecorder, StepListener):
     """Keeps the SchedulerStats of the last step of an engine; None before the first."""
 
-    def __init__(self, scheduler: SchedulerInterface) -> None:
-        self.last: SchedulerStats | None = None
-        self._recorder = StatsRecorder(scheduler)
+    last: SchedulerStats | None = None
 
     def after_schedule(self, output: SchedulerOutput, plan: KVPlan) -> None:
-        self.last = self._recorder.record(output, plan)
+        self.last = self.record(output, plan)
 
 
 class CachingMetrics:

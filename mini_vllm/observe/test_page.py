@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from mini_vllm.cli import app
+from mini_vllm.cli.commands import app
 from mini_vllm.observe.page import COMPONENT, Figure, caption_of, render_page
 from mini_vllm.observe.timeline import MARKS
 from mini_vllm.observe.trace import run_trace

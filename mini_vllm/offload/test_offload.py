@@ -22,7 +22,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from mini_vllm import policies
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine import LLMEngine, RecoveringCore
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import InvalidParameterError, UnknownParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import describe_config, run_trace
@@ -243,7 +244,7 @@ def test_laws_of_the_swapping_scheduler() -> None:
 
 @pytest.mark.slow
 def test_laws_of_the_swapping_scheduler_at_length() -> None:
-    explore(SwapMachine, 1000 if NIGHTLY else 200)
+    explore(SwapMachine, 1000 if NIGHTLY else 80)
 
 
 # --- the scheduler, step by step --------------------------------------------------------------------------------------
@@ -700,7 +701,7 @@ LATTICE = list(
 )
 
 
-@pytest.mark.parametrize("stride", [17, pytest.param(1 if NIGHTLY else 5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [17, pytest.param(1, marks=pytest.mark.nightly)])
 def test_no_token_changes_and_none_is_computed_twice(make_engine: MakeEngine, expected: Tokens, stride: int) -> None:
     num_swapped = 0
     for mode, caching, policy, budget, block_size, num_cpu_blocks in LATTICE[::stride]:

@@ -5,6 +5,7 @@
     nano_vllm        the same as nano-vllm does it, in its first or its newest version
     sequence_group   vLLM V0: prompts first; groups that fork, copy on write and swap
     warm_first       by a score: warm resumes, prefills, the tail of decodes; ageing
+    tenants          V1, fair between tenants, each with a quota of cached blocks
 
 `policy` is something else: the order within a scheduler, "fcfs" or "priority".
 
@@ -22,6 +23,7 @@ from mini_vllm.kv_cache import PART, KVCacheManager
 from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.policies.nano_vllm import NanoVllmScheduler
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler
+from mini_vllm.policies.tenants import TenantScheduler
 from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
 from mini_vllm.policies.warm_first import WarmFirstScheduler
 from mini_vllm.scheduler import Scheduler, SchedulerInterface
@@ -32,6 +34,7 @@ SCHEDULERS: dict[str, type[SchedulerInterface]] = {
     "nano_vllm": NanoVllmScheduler,
     "sequence_group": SequenceGroupScheduler,
     "warm_first": WarmFirstScheduler,
+    "tenants": TenantScheduler,
 }
 PREEMPTION_MODES = ("recompute", "swap", "cheaper")
 VLLM_NAMES = {"scheduler_reserve_full_isl": "reserve_full_sequence"}  # of options, as vLLM's traces have them
@@ -65,14 +68,11 @@ def options_of(cls: type) -> dict[str, Field[Any]]:
 
 def check_option(option: Field[Any], value: object) -> None:
     """Raise InvalidParameterError for a value that is not of the field's type. None will do where it is the default."""
-    kinds = [get_origin(kind) or kind for kind in _members(option.type)]
+    members = get_args(option.type) if isinstance(option.type, UnionType) else (option.type,)
+    kinds = [get_origin(kind) or kind for kind in members]
     if (value, option.default) != (None, None) and not any(_is_a(value, kind) for kind in kinds):
         names = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
         raise InvalidParameterError(f"{option.name} must be {names}, got {shown(value)}")
-
-
-def _members(annotation: Any) -> tuple[Any, ...]:
-    return get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
 
 
 def _is_a(value: object, kind: type) -> bool:

@@ -38,7 +38,6 @@ from mini_vllm.test_core_properties import (
     SALTS,
     Options,
     StepWorld,
-    a_third,
     expected_outputs,
     next_token,
     random_prompt,
@@ -50,6 +49,7 @@ CHOICES_OF_OPTIONS: tuple[dict[str, Any], ...] = (
     {"charge_cached_tokens": True},
     {"nano_vllm": "first"},
     {"num_cpu_blocks": 6},
+    {"cache_quotas": {"a": 2, "b": 4}, "cache_watermark": 0.5},
     {"preemption_mode": "swap", "num_cpu_blocks": 6},
     {
         "preemption_mode": "cheaper",
@@ -57,7 +57,7 @@ CHOICES_OF_OPTIONS: tuple[dict[str, Any], ...] = (
         "preemption_cost": {"seconds_per_token": 1.0, "seconds_per_copy": 2.0},  # a few tokens are better recomputed
     },
 )
-CONSTANTS = ("preemption_cost",)  # dictionaries that are options
+CONSTANTS = ("preemption_cost", "cache_quotas")  # dictionaries that are options
 CROWDED = {  # instead of the domains of the core
     "num_blocks": (9, 14),
     "block_size": (1, 2),
@@ -204,7 +204,8 @@ class PolicyWorld(StepWorld):
         self.seen["swapped"] += len(self.plan.swap_in)
         self.seen["forked"] += len(output.sampling_along)
         has_newcomer = bool(counts.keys() - running.keys())
-        assert not has_newcomer or counts.keys() >= set(half_computed), "a half-computed request waits for a newcomer"
+        may_wait = set(output.preempted_req_ids)  # for another tenant's
+        assert not has_newcomer or counts.keys() >= set(half_computed) - may_wait, "it waits for a newcomer"
         self.seen["half-computed"] += len(half_computed)
         for request in scheduler.running:
             if request.request_id not in running or request.request_id in output.preempted_req_ids:
@@ -326,7 +327,7 @@ def test_worlds_at_random_hold_the_laws_and_meet_what_they_are_about(variant_id:
 )
 def test_laws_of_every_policy_hold_for_long(variant_id: str) -> None:
     """30,000 operations each at night. The message has a failure's seed."""
-    for seed in range(300 if NIGHTLY else 40):
+    for seed in range(300 if NIGHTLY else 20):
         try:
             drive(variant_id, random.Random(seed), 100)
         except Exception as error:
@@ -457,7 +458,7 @@ def test_no_policy_changes_a_token_on_a_lattice(
     )
     num_preemptions = 0
     points = sorted(random.Random(str(variant)).sample(list(lattice), 12), key=lambda point: point[2])
-    for point in points[: a_third(12)]:
+    for point in points[: 12 if NIGHTLY else 4]:
         block_size, budget, num_tokens, caching, threshold, reserve, max_num_seqs = point
         tokens, n = generate(
             num_kv_blocks=num_tokens // block_size + 2,

@@ -11,7 +11,7 @@ import orjson
 from mini_vllm.frontend.assistant_parser import AssistantForm, AssistantParser
 from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
 from mini_vllm.frontend.tokenizer import TextOffset, Tokenizer, TokenNames
-from mini_vllm.serving.protocol import ChatCompletionRequest, CompletionRequest, SharedRequest
+from mini_vllm.serving.protocol import ChatCompletionRequest, CompletionRequest, SharedRequest, StreamOptions
 from mini_vllm.step import Logprob
 
 LEAST_LOGPROB = -9999.0  # what -inf is in JSON, which has none
@@ -35,7 +35,9 @@ class Answer:
     ) -> None:
         self.id = answer_id
         self._head = {"id": answer_id, "created": created, "model": model}
-        self._tells_usage = asked.stream_options is not None and asked.stream_options.include_usage
+        options = asked.stream_options or StreamOptions()
+        self._tells_usage = options.include_usage
+        self._is_continuous = options.continuous_usage_stats
         self._names = TokenNames(tokenizer)
         self._prompts: dict[int, RequestOutput] = {}  # by prompt, its last output: it has the prompt's counts
         self._num_tokens = 0
@@ -63,7 +65,7 @@ class Answer:
         return output.outputs
 
     def _chunk(self, choices: list[Json]) -> Json:
-        usage = {"usage": None} if self._tells_usage else {}
+        usage = {"usage": self._usage() if self._is_continuous else None} if self._tells_usage else {}
         return self._head | {"object": self.chunk_kind, "choices": choices} | usage
 
     def _usage(self) -> Json:
@@ -151,21 +153,20 @@ class CompletionAnswer(Answer):
 
     def _part(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
         index = prompt * (self._asked.n or 1) + choice.index
-        token_ids, logprobs, text = list(choice.token_ids), list(choice.logprobs or ()), choice.text
+        entries: list[dict[int, Logprob] | None] = [*(choice.logprobs or ())]
+        token_ids, text = choice.token_ids, choice.text
         if self._is_silent:
-            token_ids, logprobs, text = [], [], ""
-        ids, known = token_ids, [*logprobs]
+            token_ids, entries, text = [], [], ""
         is_first = index not in self._offsets
         offset = self._offsets.setdefault(index, TextOffset())
-        entries: list[dict[int, Logprob] | None] = list(known)
         if is_first and self._asked.echo:
-            ids = [*output.prompt_token_ids, *token_ids]
+            token_ids = [*output.prompt_token_ids, *token_ids]
             text = (output.prompt or self._names.text_of(output.prompt_token_ids)) + text
-            entries = [*(output.prompt_logprobs or [None] * len(output.prompt_token_ids)), *known]
+            entries = [*(output.prompt_logprobs or [None] * len(output.prompt_token_ids)), *entries]
         return {
             "index": index,
             "text": text,
-            "logprobs": None if self._asked.logprobs is None else self._logprobs(ids, entries, offset),
+            "logprobs": None if self._asked.logprobs is None else self._logprobs(token_ids, entries, offset),
             "finish_reason": choice.finish_reason,
         }
 

@@ -11,12 +11,14 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 import orjson
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -36,10 +38,10 @@ from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.frontend.tokenizer import Tokenizer, TokenNames
 from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.params import SamplingParams
+from mini_vllm.policies.tenants import salt_of
 from mini_vllm.serving import live
 from mini_vllm.serving.answers import Answer, ChatAnswer, CompletionAnswer, event
 from mini_vllm.serving.async_engine import AsyncEngine, QueueFullError, QueueTimeoutError, RequestTimeoutError
-from mini_vllm.serving.metrics import CONTENT_TYPE_LATEST
 from mini_vllm.serving.openapi import openapi_document
 from mini_vllm.serving.protocol import (
     MAX_PROMPTS,
@@ -56,7 +58,8 @@ from mini_vllm.serving.protocol import (
 logger = logging.getLogger("mini_vllm")
 
 MAX_BODY_BYTES = 8 << 20
-PUBLIC_PATHS = frozenset({"/", "/health"})  # that need no key; every other one does
+PUBLIC_PATHS = frozenset({"/", "/health"})  # that need no key; with tenants only the latter
+OPERATOR_PATHS = frozenset({"/", "/engine/steps", "/metrics"})  # that no tenant may see
 UNCOUNTED_PATHS = PUBLIC_PATHS | {"/engine/steps"}  # whose requests hold up no shutdown
 SUFFIX = ":mini-vllm-async"  # of the model's name in answers
 Job = tuple[str | Sequence[int], SamplingParams]  # a prompt and how to sample
@@ -69,6 +72,9 @@ class ServerOptions:
 
     served_model_name: str
     api_keys: tuple[str, ...] = ()
+    """With tenants, those of the server's operator, who may see what all tenants do."""
+    tenants: Mapping[str, str] = field(default_factory=dict)
+    """By name, the sha256 of a tenant's key in hexadecimal digits."""
     allowed_origins: tuple[str, ...] = ()
     """Of pages of other hosts that may call this server from a browser."""
     allowed_hosts: tuple[str, ...] = ()
@@ -171,7 +177,7 @@ class Server:
     def _handler(self, request: HttpRequest) -> Handler:
         """The handler of a path, if the client may use it."""
         path = request.scope["path"]  # not request.url, which a Host header can bend
-        if path not in PUBLIC_PATHS:
+        if path not in PUBLIC_PATHS or (self.options.tenants and path != "/health"):
             self._check_key(request)
             self._check_host(request)
             self._check_origin(request)
@@ -187,12 +193,17 @@ class Server:
         return methods[method]
 
     def _check_key(self, request: HttpRequest) -> None:
-        keys = self.options.api_keys
-        given = dict(request.scope["headers"]).get(b"authorization", b"")
-        fits = [hmac.compare_digest(given, b"Bearer " + key.encode()) for key in keys]  # all are compared
-        if keys and not any(fits):
+        """Find out who asks. The operator is the tenant without a name."""
+        keys = [("", sha256(key.encode()).hexdigest()) for key in self.options.api_keys]
+        scheme, _, given = dict(request.scope["headers"]).get(b"authorization", b"").partition(b" ")
+        digest = sha256(given).hexdigest()
+        fits = [name for name, key in (*keys, *self.options.tenants.items()) if hmac.compare_digest(key, digest)]
+        if (keys or self.options.tenants) and not (fits and scheme == b"Bearer"):
             headers = {"WWW-Authenticate": "Bearer"}
             raise ApiError(401, "the API key is wrong or missing", code="invalid_api_key", headers=headers)
+        request.scope["tenant"] = tenant = fits[0] if fits else ""
+        if tenant and request.scope["path"] in OPERATOR_PATHS:
+            raise ApiError(403, f"{request.scope['path']} shows what other tenants do: it needs an operator's key")
 
     def _check_host(self, request: HttpRequest) -> None:
         host = request.headers.get("host", "").lower()
@@ -295,7 +306,7 @@ class Server:
         messages = [message.for_template() for message in asked.messages]
         reader = self.engine.input_processor
         with refusals("messages"):
-            self.engine.check_queue(asked.n or 1)  # before any work on a prompt that cannot be taken
+            self.engine.check_queue(asked.n or 1, asked.cache_salt)  # before any work on what cannot be taken
             use = ToolUse(asked.tools, asked.tool_choice, asked.parallel_tool_calls)
             prompt = await asyncio.to_thread(reader.apply_chat_template, messages, tools=use.tools)
             params = use.constrain(self._sampling_params(asked, len(prompt), asked.asked_max_tokens, "messages"))
@@ -309,7 +320,7 @@ class Server:
         if len(prompts) > MAX_PROMPTS:
             raise ApiError(400, f"prompt has {len(prompts)} prompts, at most {MAX_PROMPTS} are allowed", param="prompt")
         with refusals("prompt"):
-            self.engine.check_queue(len(prompts) * (asked.n or 1))
+            self.engine.check_queue(len(prompts) * (asked.n or 1), asked.cache_salt)
             read = await asyncio.to_thread(lambda: [self.engine.input_processor.tokenize(each) for each in prompts])
         for number, token_ids in enumerate(read):
             if not token_ids:
@@ -329,12 +340,14 @@ class Server:
         limits = self.engine.input_processor.limits
         asked = parse(kind, await read_json(request, max(MAX_PROMPTS, limits.max_model_len)))
         self._check_model(asked.model)
+        if self.options.tenants and isinstance(asked, SharedRequest):
+            asked.cache_salt = salt_of(request.scope["tenant"], asked.cache_salt)
         return asked
 
     async def _respond(self, answer: Answer, jobs: Sequence[Job], asked: SharedRequest) -> Response:
         """Generate, and answer whole or as a stream."""
         with refusals():
-            self.engine.check_queue(sum(params.n for _, params in jobs))
+            self.engine.check_queue(sum(params.n for _, params in jobs), asked.cache_salt)
         outputs = self._generate_all(answer.id, jobs, asked)
         if asked.stream:
             return EventStream(await first_of(self._events(answer, outputs)))
@@ -564,9 +577,12 @@ async def read_json(request: HttpRequest, max_entries: int) -> Any:
     chunks, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
-        if size > MAX_BODY_BYTES:
-            raise ApiError(413, f"the body has more than {MAX_BODY_BYTES:,} bytes")
-        chunks.append(chunk)
+        if size > 4 * MAX_BODY_BYTES:
+            break
+        if size <= MAX_BODY_BYTES:
+            chunks.append(chunk)
+    if size > MAX_BODY_BYTES:  # read on until here: closing a connection with unread bytes loses the answer
+        raise ApiError(413, f"the body has more than {MAX_BODY_BYTES:,} bytes")
     try:
         body = orjson.loads(b"".join(chunks))
     except orjson.JSONDecodeError as error:

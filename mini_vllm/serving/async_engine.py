@@ -17,6 +17,7 @@ from mini_vllm.errors import DuplicateRequestError, EngineDeadError, MiniVllmErr
 from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput
 from mini_vllm.frontend.prompts import Prompt
 from mini_vllm.params import SamplingParams
+from mini_vllm.policies.tenants import tenant_of
 from mini_vllm.serving.engine_client import EngineClient, ProcessClient, ThreadClient
 from mini_vllm.serving.messages import Add, Delta, Died, Event, Finish, Ready, StepDone
 from mini_vllm.serving.metrics import ServerMetrics
@@ -97,7 +98,7 @@ class AsyncEngine:
         self._client_cls: type[ThreadClient] | type[ProcessClient] = ThreadClient if in_process else ProcessClient
         self._client: EngineClient | None = None
         self._streams: dict[str, Stream] = {}
-        self._waiting: dict[str, int] = {}  # by request that has no token yet: its choices
+        self._waiting: dict[str, tuple[str, int]] = {}  # by request that has no token yet: its tenant, and its choices
         self._first_tokens: deque[float] = deque(maxlen=64)  # when the last choices got their first tokens
 
     async def start(self) -> None:
@@ -156,7 +157,7 @@ class AsyncEngine:
         if self.is_dead:
             raise EngineDeadError(f"the engine has stopped: {self.why_dead}")
         assert self._client is not None
-        self.check_queue(params.n)
+        tenant = self.check_queue(params.n, options.get("cache_salt"))
         with self.input_processor.seeds_of_what_is_added():
             requests = self.input_processor.process(request_id, prompt, params, arrival_time=self.clock(), **options)
             for name in (request_id, *(request.request_id for request in requests)):
@@ -166,25 +167,22 @@ class AsyncEngine:
                 request_id, prompt if isinstance(prompt, str) else None, requests, stream.put
             )
         self._streams[request_id] = stream
-        self._waiting[request_id] = len(requests)
+        self._waiting[request_id] = tenant, len(requests)
         self._client.send(Add.of(requests))
         self.metrics.started(request_id, len(requests[0].prompt_token_ids), requests[0].arrival_time)
         return [request.request_id for request in requests]
 
-    def check_queue(self, num_choices: int) -> None:
-        """Raises QueueFullError unless so many more may wait."""
-        num_waiting = self.num_waiting
+    def check_queue(self, num_choices: int, cache_salt: str | None = None) -> str:
+        """Raises QueueFullError unless so many more of the tenant may wait, whose name is returned."""
+        tenant = tenant_of(cache_salt) if self.config.scheduler == "tenants" else ""
+        num_waiting = sum(num for owner, num in self._waiting.values() if owner == tenant)
         if num_waiting + num_choices > self.max_queue:
             raise QueueFullError(
                 f"{num_waiting} choices wait for their first token and {num_choices} more do not fit: at most "
                 f"{self.max_queue} may wait",
                 self._seconds_to_wait(num_waiting),
             )
-
-    @property
-    def num_waiting(self) -> int:
-        """Choices without a token."""
-        return sum(self._waiting.values())
+        return tenant
 
     def _seconds_to_wait(self, num_waiting: int) -> int:
         """How long the queue takes at the rate of late."""
@@ -209,11 +207,6 @@ class AsyncEngine:
         for request_id in list(self._streams):
             if child_ids := self.output_processor.abort(request_id):
                 self._send(Finish(child_ids, "abort"))
-
-    @property
-    def request_ids(self) -> list[str]:
-        """Of the requests in flight."""
-        return list(self._streams)
 
     # --- events ---------------------------------------------------------------------------------------------------
 
@@ -253,7 +246,7 @@ class AsyncEngine:
             return
         self.metrics.took(request_id, delta)
         if request_id in self._waiting:
-            num_choices = self._waiting.pop(request_id)
+            _, num_choices = self._waiting.pop(request_id)
             self._first_tokens.extend([delta.time] * num_choices)
 
     def _on_death(self) -> None:

@@ -74,7 +74,7 @@ class LiveServer:
         engine, core = self.engine, self.core
         kv = core.scheduler.kv_cache_manager
         assert kv.num_free_blocks == kv.num_usable_blocks
-        assert (engine.request_ids, engine.num_waiting, kv._tables, core.scheduler._requests) == ([], 0, {}, {})
+        assert [engine._streams, engine._waiting, kv._tables, core.scheduler._requests] == [{}] * 4
         assert not any(value for value in vars(engine.output_processor).values() if isinstance(value, dict))
 
     def stop(self) -> None:

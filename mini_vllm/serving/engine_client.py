@@ -89,11 +89,6 @@ class ProcessClient:
         self._listener = threading.Thread(target=self._listen, name="from the engine", daemon=True)
         self._listener.start()
 
-    @property
-    def pid(self) -> int | None:
-        """Of the engine process."""
-        return self._process.pid
-
     def send(self, command: Command) -> None:
         self._commands.put(command)
 

@@ -21,10 +21,11 @@ import torch
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core_factory import CoreFactory
 from mini_vllm.engine.recovery import RecoveringCore
-from mini_vllm.errors import GrammarError, MiniVllmError, shown
+from mini_vllm.errors import GrammarError, MiniVllmError, RequestFailedError, shown
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsListener
 from mini_vllm.observe.step_plan import StepPlan
+from mini_vllm.policies.tenants import TenantScheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import SchedulerOutput
 from mini_vllm.serving.messages import Add, Command, Delta, Died, Event, Finish, Ready, StepDone, Stop
@@ -107,11 +108,9 @@ class EngineLoop:
         try:
             self.core.add(command.requests())
         except MiniVllmError as error:
-            is_grammar_error = isinstance(error, GrammarError)
-            return [
-                Delta(name, [], "error", 0, str(error), is_grammar_error, None, self.clock(), None, 0)
-                for name in command.request_ids
-            ]
+            failed = error if isinstance(error, GrammarError) else RequestFailedError(str(error))
+            refused = TokenDelta("", [], "error", error=failed, time=self.clock())
+            return [Delta.of(refused._replace(request_id=name)) for name in command.request_ids]
         return []
 
     def _to_delta(self, delta: TokenDelta) -> Delta:
@@ -125,7 +124,9 @@ class EngineLoop:
     def _state(self, deltas: list[Delta], stats: Any, plan: StepPlan | None) -> StepDone:
         scheduler = self.core.scheduler
         usage, drafts = scheduler.kv_cache_manager.usage, getattr(scheduler, "speculation_stats", None)
-        return StepDone(deltas, stats, plan, len(scheduler.running), len(scheduler.waiting), usage, drafts)
+        tenants = scheduler.usage_by_tenant() if isinstance(scheduler, TenantScheduler) else {}
+        num_running, num_waiting = len(scheduler.running), len(scheduler.waiting)
+        return StepDone(deltas, stats, plan, num_running, num_waiting, usage, drafts, tenants)
 
 
 def engine_main(options: Mapping[str, Any], commands: Connection, events: Connection) -> None:

@@ -130,6 +130,8 @@ class StepDone(Message):
     num_waiting: int
     kv_cache_usage: float
     speculation: SpeculationStats | None = None  # of all steps so far
+    tenants: dict[str, tuple[int, int, int]] = {}
+    """As TenantScheduler.usage_by_tenant() tells them."""
 
 
 class Died(Message):

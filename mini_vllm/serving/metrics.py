@@ -7,15 +7,14 @@ Source: vllm/v1/metrics/loggers.py (PrometheusStatLogger), vllm/v1/metrics/stats
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily
 
 from mini_vllm.observe.step_plan import BUCKETS
 from mini_vllm.serving.messages import Delta, StepDone
 from mini_vllm.spec_decode.scheduler import SpeculationStats
-
-__all__ = ["CONTENT_TYPE_LATEST", "ServerMetrics"]
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 HISTOGRAMS = {
@@ -44,6 +43,7 @@ SPECULATION = {  # of SpeculationStats
     "num_accepted_tokens": "Drafts that were right.",
     "num_accepted_tokens_per_pos": "Drafts that were right, by their place among those of a step.",
 }
+TENANT_GAUGES = ("requests_waiting", "blocks_held", "blocks_cached")  # as StepDone.tenants has them
 
 
 @dataclass(slots=True)
@@ -65,18 +65,19 @@ class ServerMetrics:
         self._model_name, self._speculation = model_name, speculation
         registry.register(self)
         names = ("model_name",)
-        self._histograms = {
-            name: Histogram(f"vllm:{name}", text, names, registry=registry, buckets=SECONDS).labels(model_name)
-            for name, text in HISTOGRAMS.items()
-        }
-        self._counters = {
-            name: Counter(f"vllm:{name}", text, names, registry=registry).labels(model_name)
-            for name, text in COUNTERS.items()
-        }
-        self._gauges = {
-            name: Gauge(f"vllm:{name}", text, names, registry=registry).labels(model_name)
-            for name, text in GAUGES.items()
-        }
+
+        def make(kind: Any, texts: dict[str, str], **options: Any) -> dict[str, Any]:
+            made = {
+                name: kind(f"vllm:{name}", text, names, registry=registry, **options) for name, text in texts.items()
+            }
+            return {name: metric.labels(model_name) for name, metric in made.items()}
+
+        self._histograms = make(Histogram, HISTOGRAMS, buckets=SECONDS)
+        self._counters, self._gauges = make(Counter, COUNTERS), make(Gauge, GAUGES)
+        self._tenant_gauges = [
+            Gauge(f"mini_vllm:tenant_{name}", f"{name} of each tenant.", (*names, "tenant"), registry=registry)
+            for name in TENANT_GAUGES
+        ]
         text = "Requests that have ended."
         self._success = Counter("vllm:request_success", text, (*names, "finished_reason"), registry=registry)
         text = "Tokens of steps: of prompts, next ones, and what preempted requests had lost."
@@ -98,6 +99,10 @@ class ServerMetrics:
         self._gauges["num_requests_waiting"].set(done.num_waiting)
         self._gauges["kv_cache_usage_perc"].set(done.kv_cache_usage)
         self._speculation = done.speculation
+        for i, gauge in enumerate(self._tenant_gauges):
+            gauge.clear()
+            for tenant, usage in done.tenants.items():
+                gauge.labels(self._model_name, tenant).set(usage[i])
         if done.stats is not None:
             self._counters["num_preemptions"].inc(done.stats.num_preempted_reqs)
             self._counters["prefix_cache_queries"].inc(done.stats.prefix_cache_queries)

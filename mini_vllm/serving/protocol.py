@@ -66,9 +66,10 @@ def as_biases(given: dict[str, float]) -> dict[int, float]:
 
 
 class StreamOptions(Strict):
-    """include_usage: the last chunk of a stream tells the usage."""
+    """include_usage: the last chunk of a stream tells the usage. continuous_usage_stats, of vLLM: all chunks do."""
 
     include_usage: bool = False
+    continuous_usage_stats: bool | None = None
 
 
 class JsonSchema(Strict):

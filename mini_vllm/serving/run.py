@@ -31,11 +31,6 @@ class _Uvicorn(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
-    @property
-    def port(self) -> int:
-        """The port that was opened, also when the system chose it."""
-        return int(self.servers[0].sockets[0].getsockname()[1])
-
 
 async def run(server: Server, *, host: str, port: int, shutdown_timeout: float, on_open: Callable[[int], None]) -> None:
     """Serve until a signal. on_open: gets the port when it is open and the model is loaded.
@@ -55,7 +50,7 @@ async def run(server: Server, *, host: str, port: int, shutdown_timeout: float, 
     try:
         await _until(lambda: serving.done() or (web.started and (server.is_ready or server.engine.is_dead)), signals)
         if web.started and server.is_ready:
-            on_open(web.port)
+            on_open(listening.getsockname()[1])  # the system has chosen it, if port is 0
         await _until(lambda: serving.done() or server.engine.is_dead, signals)
         if server.engine.is_dead and server.is_ready and not signals:
             await _until(lambda: False, signals, timeout=GRACE)

@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 import openai
@@ -56,6 +57,18 @@ def test_a_stream_joins_to_the_answer(client: openai.OpenAI, n: int) -> None:
     assert roles == ["assistant"] * n
     assert (last.choices, last.usage.completion_tokens) == ([], whole.usage.completion_tokens)
     assert last.usage.prompt_tokens == whole.usage.prompt_tokens
+
+
+def test_every_chunk_tells_the_usage_so_far(client: openai.OpenAI) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    *chunks, last = ask(client, max_tokens=20, logprobs=True, stream=True, stream_options=options)
+    num_tokens = list(accumulate(len(chunk.choices[0].logprobs.content) for chunk in chunks))
+    assert [chunk.usage.completion_tokens for chunk in chunks] == num_tokens
+    assert chunks[-1].usage == last.usage
+    assert last.usage.completion_tokens == 20
+    assert {chunk.usage.prompt_tokens for chunk in chunks} == {last.usage.prompt_tokens}
+    alone = ask(client, max_tokens=2, stream=True, stream_options={"continuous_usage_stats": True})
+    assert [chunk for chunk in alone if chunk.usage is not None] == [], "include_usage was not asked for"
 
 
 def test_a_stream_on_the_wire(live: LiveServer) -> None:

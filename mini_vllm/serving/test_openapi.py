@@ -57,7 +57,8 @@ def test_answers_and_chunks_are_as_it_says(live: LiveServer, logprobs: bool, n: 
         status, answer = call(live, f"/v1/{path}", body)
         assert status == 200
         validator(name).validate(json.loads(answer))
-        for options in ({}, {"stream_options": {"include_usage": True}}):
+        every = {"include_usage": True, "continuous_usage_stats": True}
+        for options in ({}, {"stream_options": {"include_usage": True}}, {"stream_options": every}):
             status, stream = call(live, f"/v1/{path}", body | options | {"stream": True})
             events = [line[6:] for line in stream.splitlines() if line]
             assert (status, events[-1]) == (200, b"[DONE]")

@@ -268,7 +268,7 @@ def test_a_learner_sees_the_engine_while_it_answers(tab: Any, serve: Callable[..
     tab.get_by_text("Do not end at the end-of-text token").click()
     gate.set(lambda: True)
     tab.get_by_role("button", name="Ask three questions at once").click()
-    server.until(lambda: len(server.engine.request_ids) == 3, "three requests are in flight")
+    server.until(lambda: len(server.engine._streams) == 3, "three requests are in flight")
     gate.set(lambda: len(server.core.scheduler.running) == 3)
     expect(running).to_have_text("3")
     gate.open()

@@ -135,6 +135,7 @@ class Pace:
     def learn(self, num_drafts: int, num_accepted: int) -> None:
         self._num_right = num_right = DECAY * self._num_right + num_accepted
         self._num_tried = num_tried = DECAY * self._num_tried + num_accepted + (num_accepted < num_drafts)
-        self.length = ceil(self.most * num_right / num_tried) if num_right >= LEAST_SHARE * num_tried else 0
+        share = num_right / num_tried
+        self.length = ceil(self.most * share) if share >= LEAST_SHARE else 0
         self._num_failures = 0 if self.length else min(self._num_failures + 1, 6)
         self._num_steps_to_wait = 1 << self._num_failures if self._num_failures else 0

@@ -15,9 +15,10 @@ from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import fake_token
 from mini_vllm.params import SamplingParams
+from mini_vllm.policies.prefill_first import PrefillFirstScheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
-from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
+from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
 
 FILES = find_trace_files(Path(__file__).parents[2] / "traces" / "vllm-0.33.0-spec")
 SETTINGS = settings(
@@ -184,6 +185,16 @@ def test_padding_that_never_fits_is_left_out(options: dict[str, Any]) -> None:
         }
         scheduler.update_from_output(output, sampled)
     assert not scheduler.has_unfinished_requests()
+
+
+@pytest.mark.parametrize("lengths", [(1,), (5, 1, 2, 3)])
+def test_rows_of_a_draft_model_cut_no_prompt_of_prefill_first_that_fits(lengths: Sequence[int]) -> None:
+    scheduler = with_drafts(PrefillFirstScheduler)(
+        KVCacheManager(12, 4), max_num_seqs=4, max_num_batched_tokens=64, speculative="draft_model"
+    )
+    for i, length in enumerate(lengths):
+        add(scheduler, str(i), range(length), max_tokens=2)
+    assert tuple(scheduler.schedule().num_scheduled_tokens.values()) == tuple(lengths)
 
 
 @pytest.mark.parametrize(

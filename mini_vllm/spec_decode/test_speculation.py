@@ -167,8 +167,11 @@ def test_the_lattice() -> None:
             raise AssertionError(f"{point}: {error}") from error
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("proposer", ["ngram", "suffix", 0.5, 1.0])
+@pytest.mark.parametrize(
+    "proposer",
+    [pytest.param("ngram", marks=pytest.mark.slow)]
+    + [pytest.param(each, marks=pytest.mark.nightly) for each in ("suffix", 0.5, 1.0)],
+)
 def test_a_grammar_masks_what_follows_each_draft(proposer: str | float) -> None:
     pytest.importorskip("xgrammar")
     common: dict[str, Any] = {"temperature": 0.8, "max_tokens": 40}
@@ -268,6 +271,14 @@ def test_pace_shrinks_to_none_and_tries_again() -> None:
         pace.learn(length, length)
         length = pace.next_length()
     assert length == 4
+
+
+@pytest.mark.parametrize("most", range(1, 17))
+def test_pace_never_asks_for_more_than_the_most(most: int) -> None:
+    pace = Pace(most)
+    for _ in range(100):
+        assert pace.next_length() == most
+        pace.learn(most, most)
 
 
 @pytest.mark.parametrize(("share", "low", "high"), [(0.0, 0.0, 0.2), (0.5, 1.8, 2.6), (0.8, 3.2, 4.0), (1.0, 4.0, 4.0)])

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
 from mini_vllm.structured.automaton import ByteAutomaton, Choices, TokenMasks, TokenTrie
-from mini_vllm.structured.scheduler import Grammar, NewGrammar
+from mini_vllm.structured.scheduler import NewGrammar
 
 MAX_WHITESPACE = 20  # characters between two tokens of JSON: a model that likes them would write nothing else
 PACKAGES = {"xgrammar": "xgrammar", "guidance": "llguidance"}
@@ -268,4 +268,3 @@ class AutomatonMatcher:
 
 
 MakeVocabulary = Callable[[], Vocabulary]
-Matcher = Grammar  # each of the matchers above is one

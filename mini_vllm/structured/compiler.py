@@ -17,9 +17,9 @@ from functools import cache
 from queue import SimpleQueue
 from subprocess import Popen
 
-from mini_vllm.errors import GrammarError, MiniVllmError
+from mini_vllm.errors import GrammarError, MiniVllmError, how_to_install
 from mini_vllm.params import StructuredOutputs
-from mini_vllm.structured.backends import Backend, MakeVocabulary, is_installed, make_backend
+from mini_vllm.structured.backends import MakeVocabulary, is_installed, make_backend
 from mini_vllm.structured.child_process import ChildProcess, tell
 from mini_vllm.structured.scheduler import NewGrammar
 from mini_vllm.structured.schema import LARGE, check, is_lark, measure, xgrammar_would_ignore
@@ -27,7 +27,6 @@ from mini_vllm.structured.schema import LARGE, check, is_lark, measure, xgrammar
 MAX_SECONDS = 5.0
 MAX_MEMORY_BYTES = 2 << 30  # beyond what the process has when it begins
 MAX_CACHE_BYTES = 256 << 20
-INSTALL = "pip install -e '.[structured]' in the folder of the repository"
 
 Key = tuple[str, str]
 Outcome = NewGrammar | GrammarError
@@ -96,8 +95,8 @@ class GrammarCompiler:
             raise GrammarError(f"structured: json has {ignored}, which xgrammar would ignore; guidance may take it")
         found = [name for name in names if is_installed(name)]
         if not found:
-            wanted_names = " or ".join(sorted(names, reverse=True))
-            raise GrammarError(f"structured: {kind} needs {wanted_names}, which is not installed: {INSTALL}")
+            needed = f"{' or '.join(sorted(names, reverse=True))}, which is not installed"
+            raise GrammarError(f"structured: {kind} needs {needed}. {how_to_install('structured')}")
         return found
 
     def close(self) -> None:
@@ -182,8 +181,8 @@ class CompilerProcess(ChildProcess):
 
     def __init__(self, make_vocabulary: MakeVocabulary, max_seconds: float, max_memory_bytes: int) -> None:
         super().__init__(max_seconds, max_memory_bytes)
-        self._vocabulary = cache(make_vocabulary)
-        self._backends: dict[str, Backend] = {}
+        self._vocabulary = vocabulary = cache(make_vocabulary)
+        self._backend = cache(lambda name: make_backend(name, vocabulary()))
 
     def compile(self, backend: str, kind: str, text: str) -> tuple[NewGrammar, int]:
         """The grammar and its bytes. Raises GrammarError if it cannot be compiled, or takes too much."""
@@ -196,9 +195,7 @@ class CompilerProcess(ChildProcess):
             self.close()
         if "error" in answer:
             raise GrammarError(answer["error"])
-        if backend not in self._backends:
-            self._backends[backend] = make_backend(backend, self._vocabulary())
-        return self._backends[backend].load(answer["compiled"])
+        return self._backend(backend).load(answer["compiled"])
 
     def _start(self) -> Popen[bytes]:
         token_bytes, ends = self._vocabulary()

@@ -11,9 +11,10 @@ import re
 import sys
 import tempfile
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
-from mini_vllm.structured.backends import Backend, Vocabulary, make_backend
+from mini_vllm.structured.backends import Vocabulary, make_backend
 from mini_vllm.structured.child_process import limit_memory, questions, send, set_timers
 
 PLACE = re.compile(r"^\[[\d:]+\] \S+:\d+: (?:Warning: )?")  # in xgrammar
@@ -39,20 +40,14 @@ class Answers:
     """Knows the vocabulary, and makes back ends as they are asked for."""
 
     def __init__(self, vocabulary: Vocabulary, warnings: Warnings) -> None:
-        self._vocabulary = vocabulary
         self._warnings = warnings
-        self._backends: dict[str, Backend] = {}
-
-    def load(self, backend: str) -> None:
-        """Import the library, which no timer should see."""
-        if backend not in self._backends:
-            self._backends[backend] = make_backend(backend, self._vocabulary)
+        self.backend = cache(lambda name: make_backend(name, vocabulary))
 
     def to(self, question: dict[str, str]) -> dict[str, str]:
         """{"compiled": text}, or {"error": text}; with "spent" the process should not be asked again."""
         self._warnings.take()
         try:
-            compiled = self._backends[question["backend"]].compile(question["kind"], question["text"])
+            compiled = self.backend(question["backend"]).compile(question["kind"], question["text"])
         except Exception as error:  # whatever a library raises for what a stranger sends
             if isinstance(error, MemoryError) or "bad_alloc" in str(error):
                 return {"error": "it needs too much memory", "spent": "this process"}
@@ -91,7 +86,7 @@ def main() -> None:
     answers = Answers(Vocabulary(token_bytes, vocabulary["ends"]), Warnings())
     is_limited: set[str] = set()
     for question in asked:
-        answers.load(question["backend"])
+        answers.backend(question["backend"])  # imports the library, which no timer should see
         if question["backend"] not in is_limited:
             limit_further_memory(max_bytes)
             is_limited.add(question["backend"])

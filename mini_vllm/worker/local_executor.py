@@ -4,9 +4,9 @@ import torch
 
 from mini_vllm.attention import fastest, get_backend, why_not
 from mini_vllm.errors import KVCacheTooLargeError
-from mini_vllm.models import load_model
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
 from mini_vllm.models.layers.int8_linear import why_slow
+from mini_vllm.models.registry import load_model
 from mini_vllm.step import LayerKVSpec, ModelInfo, StepInput, StepOutput
 from mini_vllm.worker.device import available_bytes, free_memory, pick_device, pick_dtype
 from mini_vllm.worker.executor import InProcessExecutor

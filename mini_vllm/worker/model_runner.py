@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mini_vllm.attention import AttentionBackend, PagedAttention
 from mini_vllm.errors import ConnectorMissingError
-from mini_vllm.models import DecoderModel
+from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.spec_decode.verify import accept
 from mini_vllm.step import PromptLogprobs, SampledToken, StepInput, StepOutput
 from mini_vllm.worker.cache_engine import CacheEngine

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mini_vllm.attention import AttentionMetadata, PackedRequest
-from mini_vllm.engine import RecoveringCore
+from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import InvalidParameterError, RequestRefusedError
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies import SCHEDULERS, make_scheduler

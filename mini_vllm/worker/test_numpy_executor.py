@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mini_vllm.engine import LLM
+from mini_vllm.engine.llm import LLM
 from mini_vllm.errors import ConnectorMissingError, InvalidParameterError, KVCacheTooLargeError, RequestFailedError
 from mini_vllm.observe.timeline import read_requests
 from mini_vllm.observe.trace import TraceRecorder

@@ -538,7 +538,7 @@ def serve(pipe: Connection, config: EngineConfig) -> None:
 @pytest.mark.slow
 def test_steps_in_another_process_give_the_same_tokens(checkpoint: Path) -> None:
     """Chunks, preemptions, penalties, choices and an abort, over pickled steps."""
-    from mini_vllm.engine import LLMEngine
+    from mini_vllm.engine.llm_engine import LLMEngine
     from mini_vllm.worker.local_executor import LocalExecutor
 
     config = EngineConfig(str(checkpoint), dtype="float32", block_size=4, num_kv_blocks=14, max_num_batched_tokens=16)

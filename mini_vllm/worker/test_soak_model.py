@@ -17,10 +17,10 @@ import pytest
 import torch
 
 from mini_vllm import LLM, SamplingParams
-from mini_vllm.engine import RecoveringCore
+from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.engine.test_recovery import assert_idle
 from mini_vllm.frontend.output_processor import CompletionOutput
-from mini_vllm.test_core_properties import a_third
+from mini_vllm.test_core_properties import a_sixth
 
 pytestmark = pytest.mark.usefixtures("silent_log")
 
@@ -196,7 +196,7 @@ def soak(checkpoint: Path, variant: str, num_specs: int, seed: int) -> Counter[s
 @pytest.mark.parametrize(
     "variant", [pytest.param(name, marks=() if name == "v1" else pytest.mark.slow) for name in VARIANTS]
 )
-@pytest.mark.parametrize("num_specs", [24, pytest.param(a_third(300), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_specs", [24, pytest.param(a_sixth(300), marks=pytest.mark.slow)])
 def test_requests_whose_logits_are_no_numbers_spoil_nobody(checkpoint: Path, variant: str, num_specs: int) -> None:
     seen = soak(checkpoint, variant, num_specs, seed=1)
     assert seen["healthy"] > num_specs

@@ -211,10 +211,10 @@ CONCLUSIONS = (
     Conclusion(LOAD_PAGE, "With 512 the ITL p99 is higher than with 2,048.", (Less("itl p99", FIRST_2048, FIRST_512),)),
     Conclusion(
         CHAPTER,
-        "Prefill first has the lower TTFT, and its p99 gap is more than three times as long as V1's.",
+        "Prefill first has the lower median TTFT, and its p99 gap is more than three times as long as V1's.",
         (Less("ttft p50", FIRST, V1), Less("itl p99", V1, FIRST, 3)),
     ),
-    Conclusion(CHAPTER, "The whole answer takes longer, too.", (Less("e2e p50", V1, FIRST),)),
+    Conclusion(CHAPTER, "The whole answer also takes longer.", (Less("e2e p50", V1, FIRST),)),
     Conclusion(
         CHAPTER,
         "By gaps V1 keeps more than 95 of 100 requests good, and prefill first fewer than 10.",
@@ -227,7 +227,7 @@ CONCLUSIONS = (
     ),
     Conclusion(
         CHAPTER,
-        "With a limit of 0.1 s prefill first has more good requests by gaps, with 0.25 s V1 has.",
+        "With a limit of 0.1 s prefill first has more good requests by gaps; with 0.25 s V1 has more.",
         (Less("good_share", V1_LONG, FIRST_LONG), Less("good_share", FIRST_LOOSE, V1_LOOSE)),
     ),
     Conclusion(
@@ -242,7 +242,7 @@ CONCLUSIONS = (
     ),
     Conclusion(
         CHAPTER,
-        "Whether the victims are swapped or computed again, the times cannot be told apart.",
+        "Whether the victims are swapped or recomputed, the times cannot be told apart.",
         tuple(Alike(figure, SMALL, SWAP) for figure in ("ttft p50", "ttft p99", "itl p99", "e2e p99")),
     ),
 )

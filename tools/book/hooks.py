@@ -75,6 +75,11 @@ NAME = re.compile(r"(?<=<code>)[^<]+")
 DOT = re.compile(r"(?<=[./])(?=\w)")
 SEAM = re.compile(r"(?<=[^\W_]_)(?=\w)|(?<=[a-z])(?=[A-Z])")
 OF_A_LAB = {"contract.md": "Contract", "hints.md": "Hints"}
+WHY_NOT_HERE = {  # what a lab needs, and why no page grades it
+    "triton": "It needs PyTorch and Triton, and neither runs in a browser.",
+    "torch": "It needs PyTorch, which does not run in a browser, and NumPy, which neither PyPI nor npm has for one.",
+    "cc": "It needs a C compiler, and a browser has none.",
+}
 SOURCE = """---
 search: {exclude: true}
 hide: [navigation, toc]
@@ -243,7 +248,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     for lab in labs():
         if ROOT / base == lab.folder:
             title, _, rest = markdown.partition("\n")
-            markdown = f"{title}\n\n{way_back(lab, posixpath.basename(uri))}\n{rest}"
+            why_not = why_not_here(lab) if uri.endswith("contract.md") else ""
+            markdown = f"{title}\n\n{way_back(lab, posixpath.basename(uri))}\n{why_not}{rest}"
     inside = "" if page.file.generated_by else "docs"
 
     def place(match: re.Match[str]) -> str:
@@ -271,6 +277,12 @@ def way_back(lab: Lab, name: str) -> str:
     links += [f"[{title}]({file})" for file, title in OF_A_LAB.items() if file != name]
     links += [f"[All labs]({up}docs/labs.md)"]
     return " · ".join(links) + "\n{: .lab-way }\n"
+
+
+def why_not_here(lab: Lab) -> str:
+    """A line for the contract of a lab that no page grades."""
+    found = next((reason for need, reason in WHY_NOT_HERE.items() if need in lab.needs), None)
+    return f"\n*This lab is graded on your own machine. {found}*\n" if found else ""
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

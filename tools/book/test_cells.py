@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import subprocess
+import textwrap
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -19,8 +20,9 @@ from typing import Any
 
 import pytest
 
-from labkit import source
+from labkit import source, web
 from labkit.catalog import find_lab, labs
+from labkit.implementations import seeded_bugs
 from labkit.runner import read_tests
 from tools.book.excerpts import cut
 from tools.book.test_site import TO_DARK
@@ -60,7 +62,8 @@ print("hello")
 [1, 2, 3]
 ```
 """,
-    "ask.md": (ROOT / "docs" / "ask.md").read_text(encoding="utf-8").replace("glossary.md", "index.md"),
+    "ask.md": re.sub(r"\((glossary|phase-)[^)]*\)", "(index.md)", (ROOT / "docs/ask.md").read_text(encoding="utf-8")),
+    "yours.md": '# Yours\n\n<div class="engine-chat" data-labs="02.4 03.1 03.2" markdown="1">\n\nOn disk.\n\n</div>\n',
     "lab.md": '# Lab\n\n<div class="lab-cell" data-lab="02.1" markdown="1">\n\nOn disk: `lab watch 02.1`.\n\n</div>\n',
     "debug.md": '# Lab\n\n<div class="lab-cell" data-lab="02.6" markdown="1">\n\nOn disk.\n\n</div>\n',
     "labs.md": """# All labs
@@ -258,6 +261,138 @@ def test_the_keyboard_is_enough(page: Any, site: str) -> None:
     assert cell.reset.evaluate("(button) => button === document.activeElement")
 
 
+# --- the chat -------------------------------------------------------------------------------------------------------
+
+QUESTION = "What is a KV block?"  # which the form asks first
+ANSWER = "A KV block is a fixed-size piece of the KV cache"
+WATCH = """(stop) => {
+    window.seen = new Set();
+    new MutationObserver(() => {
+        const said = [...document.querySelectorAll(".chat-log p")];
+        const answer = said.find((each) => each.textContent.startsWith("Answer"));
+        if (answer) window.seen.add(answer.textContent);
+        if (stop && answer?.textContent.length > 10) document.querySelector(".chat .bench-stop").click();
+    }).observe(document.querySelector(".chat-log"), { childList: true, characterData: true, subtree: true });
+}"""
+
+
+def chat(page: Any) -> SimpleNamespace:
+    """The parts of a chat."""
+    root = page.locator(".chat")
+    root.wait_for()
+    return SimpleNamespace(
+        root=root,
+        field=root.get_by_label("Your question"),
+        log=root.get_by_role("log"),
+        status=root.locator(".bench-status"),
+        steps=root.locator(".chat-steps kv-timeline"),
+        beside=root.locator(".chat-beside"),
+    )
+
+
+def ask(page: Any, form: SimpleNamespace, question: str, until: str = "tokens") -> None:
+    """Ask by the keyboard alone, and wait until the status says so."""
+    form.field.fill(question)
+    form.status.evaluate("(status) => (status.textContent = '')")
+    page.keyboard.press("Enter")
+    form.status.filter(has_text=until).wait_for()
+    form.root.locator("button[type=submit]:enabled").wait_for()
+
+
+def learn(page: Any, site: str, **texts: str) -> None:
+    """Keep texts as the editors of labs do: lab_02_4 is that of 02.4."""
+    page.goto(f"{site}/index.html")
+    kept = {f"mini_vllm lab {name[4:].replace('_', '.')}": text for name, text in texts.items()}
+    page.evaluate("(kept) => (localStorage.clear(), Object.assign(localStorage, kept))", kept)
+
+
+def test_a_chat_answers_word_by_word_and_goes_on(page: Any, site: str) -> None:
+    page.goto(f"{site}/ask.html")
+    form = chat(page)
+    page.evaluate(WATCH, False)
+    ask(page, form, QUESTION)
+    assert ANSWER in form.log.inner_text()
+    assert page.evaluate("seen.size") > 10
+    assert form.field.evaluate("(field) => field === document.activeElement")
+    ask(page, form, "What is prefix caching?")
+    assert "Prefix caching keeps the full blocks of earlier requests" in form.log.inner_text()
+    form.steps.get_by_text("chunk after a prefix hit").wait_for()  # the conversation was sent again, and found
+    form.field.evaluate("(field) => field.removeAttribute('maxlength')")
+    ask(page, form, "why " * 2000, "A new conversation has room again")
+    form.root.get_by_role("button", name="New conversation").click()
+    assert form.log.inner_text() == ""
+    ask(page, form, QUESTION)
+
+
+def test_an_answer_is_stopped_between_two_steps(page: Any, site: str) -> None:
+    """The part is slow, so that there is much of the answer left when the first words are seen."""
+    solution, head = source.render_solution(find_lab("03.1")), "token_budget: int) -> int:\n"
+    assert head in solution
+    learn(page, site, lab_03_1=solution.replace(head, f"{head}        sum(range(1_000_000))\n"))
+    page.goto(f"{site}/yours.html")
+    form = chat(page)
+    page.evaluate(WATCH, True)
+    ask(page, form, QUESTION, "Stopped")
+    assert "Yours: 03.1." in form.log.inner_text()
+    assert ANSWER not in form.log.inner_text()
+    assert form.beside.inner_text() == ""
+    learn(page, site)
+
+
+def test_a_chat_on_a_learners_parts_shows_where_they_part_from_the_reference(page: Any, site: str) -> None:
+    kv, schedule = (source.render_solution(find_lab(lab_id)) for lab_id in ("02.4", "03.2"))
+    learn(page, site, lab_02_4=kv, lab_03_2=seeded_bugs(find_lab("03.2"))["newcomers_first"].code)
+    page.goto(f"{site}/yours.html")
+    form = chat(page)
+    ask(page, form, QUESTION)
+    said = form.log.inner_text()
+    assert "Yours: 02.4, 03.2. The reference's, not begun: 03.1." in said
+    assert ANSWER in said
+    form.beside.get_by_text("decide otherwise than the reference, first in step 1.").wait_for()
+    yours, reference = form.beside.locator("pre").inner_text().splitlines()
+    assert yours.startswith("yours      sched [['ann', 16]]")
+    assert reference.startswith("reference  sched [['you', 1], ['ann', 15]]")
+    figures = form.beside.locator("kv-timeline")
+    assert figures.evaluate_all("(figures) => figures.map((figure) => figure.step)") == [1, 1]
+    page.evaluate("(text) => (localStorage['mini_vllm lab 03.2'] = text)", schedule)
+    ask(page, form, QUESTION)
+    form.beside.get_by_text(
+        "Every step of this conversation is the reference's, and so are those of all 100"
+    ).wait_for()
+    head = "def free(self, request: Request) -> None:\n"
+    assert head in kv
+    raising = kv.replace(head, f"{head}        oops()\n")
+    page.evaluate("(text) => (localStorage['mini_vllm lab 02.4'] = text)", raising)
+    ask(page, form, QUESTION, "No answer")
+    assert "NameError: name 'oops' is not defined" in form.log.inner_text()
+    assert re.search(r"your line: 02\.4, mine\.py:\d+: oops\(\)", form.log.inner_text())
+    learn(page, site)
+
+
+def test_a_part_that_loops_ends_the_answer(page: Any, site: str) -> None:
+    todo, loop = 'todo("03.1")', 'print("in the loop")\n        while True:\n            pass'
+    learn(page, site, lab_03_1=source.render_stub(find_lab("03.1")).replace(todo, loop))
+    clock = Clock(page)
+    page.goto(f"{site}/yours.html")
+    form = chat(page)
+    with clock.standing_still():
+        form.field.press("Enter")
+        form.log.filter(has_text="in the loop").wait_for()
+        clock.let_pass(61)
+        form.status.filter(has_text="One of your parts loops.").wait_for()
+    learn(page, site)
+
+
+def test_a_browser_that_cannot_run_the_engine_says_so(browser: Any, site: str) -> None:
+    page = browser.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.add_init_script("delete globalThis.WebAssembly")
+    page.goto(f"{site}/ask.html")
+    page.get_by_text("cannot run in this browser, which lacks WebAssembly").wait_for()
+    assert page.get_by_text("mini-vllm chat", exact=True).first.is_visible()
+    page.close()
+
+
 # --- labs -----------------------------------------------------------------------------------------------------------
 
 
@@ -285,18 +420,48 @@ def test_a_lab_is_red_with_the_stub_and_green_with_the_reference(page: Any, site
     assert "Python cannot read the file" in lab.output.inner_text()
 
 
+class Clock:
+    """The clock of a page, which goes on only as far as a test says. Installed before the page is opened."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        page.clock.install(time=0)
+
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """However long the block takes by the clock on the wall: for the page no time passes."""
+        self.page.clock.pause_at(self.page.evaluate("Date.now()") + 60_000)
+        yield
+        self.page.clock.resume()
+
+    def let_pass(self, seconds: float) -> None:
+        self.page.clock.fast_forward(round(1000 * seconds))
+
+
 def test_a_test_that_does_not_come_back_is_ended_and_named(page: Any, site: str) -> None:
+    """When its time is over, and not before. The learner's code says when it is in the loop."""
+    clock = Clock(page)
     page.goto(f"{site}/lab.html")
     lab, solution = bench(page), source.render_solution(find_lab("02.1"))
-    head = "    def popleft(self) -> KVCacheBlock:\n"
+    head = "    def prepend_n(self, blocks: Iterable[KVCacheBlock]) -> None:\n"
     assert head in solution
-    write(page, lab, solution.replace(head, f"{head}        while True:\n            pass\n"))
-    run(page, lab, "green")
-    assert re.fullmatch(r"test_\w+(\[\w+\])?", lab.output.locator(".lab-first").inner_text())
-    assert "it did not within the time" in lab.output.locator(".lab-why pre").inner_text()
-    assert lab.output.locator("li.lab-passed").count() > 0, "what came before it is graded"
-    write(page, lab, "while True:\n    pass\n")
-    run(page, lab, "0 of 1 green")
+    loop = 'print("in the loop")\nwhile True:\n    pass\n'
+    for text, said in (
+        (solution.replace(head, head + textwrap.indent(loop, " " * 8)), "green"),
+        (loop, "0 of 1 green"),
+    ):
+        write(page, lab, text)
+        with clock.standing_still():
+            lab.run.click()
+            lab.output.filter(has_text="in the loop").wait_for()
+            clock.let_pass(web.SECONDS - 0.1)
+            assert "in the loop" in lab.output.inner_text(), "nothing was ended"
+            clock.let_pass(0.2)
+            lab.status.filter(has_text=said).wait_for()
+        if said == "green":
+            assert re.fullmatch(r"test_\w+(\[\w+\])?", lab.output.locator(".lab-first").inner_text())
+            assert "it did not within the time" in lab.output.locator(".lab-why pre").inner_text()
+            assert lab.output.locator("li.lab-passed").count() > 0, "what came before it is graded"
     assert "does not come to its end" in lab.output.inner_text()
     write(page, lab, solution)
     run(page, lab)
@@ -548,13 +713,15 @@ def test_what_is_walked_through_is_what_the_engine_does() -> None:
     assert [line[: len(beginning)] for line, beginning in zip(lines, beginnings, strict=True)] == beginnings
 
 
-@pytest.mark.parametrize("name", ["cells", "lab", "calculators"])
+@pytest.mark.parametrize("name", ["cells", "lab", "ask", "calculators"])
 def test_axe_finds_nothing_serious_after_a_run(page: Any, site: str, name: str) -> None:
     """In light and in dark: the run, which takes far longer than axe, is the same."""
     page.emulate_media(color_scheme="light")
     page.add_init_script("for (const key of Object.keys(localStorage)) localStorage.removeItem(key)")  # the last scheme
     page.goto(f"{site}/{name}.html")
-    if name != "calculators":
+    if name == "ask":
+        ask(page, chat(page), QUESTION)
+    elif name != "calculators":
         run(page, bench(page), "Done" if name == "cells" else "green")
     else:
         page.locator(".calculator-results").last.wait_for()
@@ -568,7 +735,7 @@ def test_axe_finds_nothing_serious_after_a_run(page: Any, site: str, name: str) 
     page.evaluate("localStorage.clear()")  # what comes next begins in light
 
 
-@pytest.mark.parametrize("name", ["index", "cells", "lab", "calculators"])
+@pytest.mark.parametrize("name", ["index", "cells", "ask", "lab", "calculators"])
 def test_a_phone_is_wide_enough(page: Any, site: str, name: str) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{site}/{name}.html")

@@ -237,9 +237,21 @@ def test_it_reads_without_javascript(visit: Any) -> None:
 def test_two_clicks_lead_from_the_home_page_to_a_red_test(visit: Any) -> None:
     shown = visit(viewport=DESK).go("index.html")
     shown.get_by_role("link", name="Write your first part").click()
+    for viewport in (PHONE, DESK):  # it lands where the task is explained: nothing has to be scrolled for it
+        shown.set_viewport_size(viewport)
+        task = shown.get_by_text("Your task.").locator("..").bounding_box()
+        assert 0 < task["y"] < task["y"] + task["height"] < viewport["height"]
     shown.get_by_role("button", name="Grade").first.click()
     shown.locator(".lab-first").wait_for()
     assert "is not written yet" in shown.locator(".lab-cell .bench-output").first.inner_text()
+
+
+def test_a_contract_says_why_no_page_grades_its_lab(site: Path) -> None:
+    for lab in labs():
+        folder = lab.folder.relative_to(ROOT).as_posix()
+        page = (site / folder / "contract.html").read_text(encoding="utf-8")
+        says = "This lab is graded on your own machine. It needs" in page
+        assert says == (not (site / "assets" / "labs" / f"{lab.id}.json").exists()), lab.id
 
 
 @pytest.mark.parametrize("lab", list(labs()), ids=lambda lab: lab.id)

@@ -60,6 +60,7 @@ def waits(watched, num_tries):
 @cases(
     at_first=(4, [], 4),
     all_right=(4, [(4, 4), (4, 4)], 4),
+    all_right_for_long=(5, [(5, 5)] * 15, 5),
     all_wrong=(4, [(4, 0)], 3),
     half=(4, [(4, 2), (4, 2), (4, 2)], 3),
     one_of_four=(4, [(4, 1)] * 6, 3),

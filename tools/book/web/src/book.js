@@ -35,6 +35,7 @@ function reachScrolled() {
 const USED = {
   "div.kv-timeline[data-src]": () => import("timeline"),
   ".py-cell": () => import("./cells.js"),
+  ".engine-chat": () => import("./chat.js"),
   ".lab-cell": () => import("./labs.js"),
   ".calculator": () => import("./calculators.js"),
   ".stepper": () => import("./steppers.js"),

@@ -29,6 +29,15 @@ export function stop() {
   worker = start();
 }
 
+/** Let an answer of the engine end with the step that runs. */
+export const halt = () => worker?.postMessage({ what: "halt" });
+
+/** Why this browser cannot run Python; "" where it can. */
+export function whyNot() {
+  const missing = ["WebAssembly", "Worker"].filter((name) => !(name in globalThis));
+  return missing.length ? `The engine cannot run in this browser, which lacks ${missing.join(" and ")}.` : "";
+}
+
 function allow(number, seconds) {
   clearTimeout(timer);
   timer = setTimeout(() => {

@@ -6,9 +6,13 @@ const HERE = new URL(".", import.meta.url);
 const FOLDER = "/book"; // where the repository's files are, for Python
 const MOST_OUTPUT = 100_000; // characters of one run; a loop that prints must not drown the page
 const CELL_SECONDS = 60;
+const STEP_SECONDS = 10; // of an engine, or for a scenario
 
 let number = 0; // of the question that is being answered
 let printed = 0;
+let halted = false;
+let chat = null; // the conversation, and what it was made for; any other question ends it
+let turn = Promise.resolve(); // questions take turns, while an answer lets messages in
 const tell = (note) => postMessage({ number, note });
 
 function print(line) {
@@ -38,17 +42,47 @@ const ANSWERS = {
   cell: (web, { text }) => (tell({ seconds: CELL_SECONDS }), web.run_cell(text)),
   lab: (web, { id, text, only = "", hung = "" }) =>
     web.grade(id, text, only, hung, (test, seconds) => tell({ test, seconds })),
+  chat: async (web, { messages, ...about }) => {
+    const conversation = converse(web, about);
+    for (const each of conversation.answer(JSON.stringify(messages))) {
+      const note = JSON.parse(each);
+      tell({ seconds: STEP_SECONDS, ...note });
+      if (note.error) chat = null; // its engine has stopped
+      await new Promise((resolve) => setTimeout(resolve)); // a message may say that it is enough
+      if (halted) break;
+    }
+    return `{"halted": ${halted}, "trace": ${conversation.trace()}}`;
+  },
+  differ: (web, about) => converse(web, about).differ(() => tell({ seconds: STEP_SECONDS })),
 };
+
+/** The conversation that goes on, or a new one. about: which it is, and the texts of the learner's labs. */
+function converse(web, about) {
+  const key = JSON.stringify(about);
+  tell({ seconds: CELL_SECONDS });
+  if (chat?.key !== key) {
+    const conversation = web.converse(JSON.stringify(about.texts));
+    if (Object.keys(about.texts).length) tell({ whose: conversation.whose() });
+    chat = { key, conversation };
+  }
+  return chat.conversation;
+}
 
 const started = start();
 
-onmessage = async ({ data }) => {
+onmessage = ({ data }) => {
+  if (data.what === "halt") halted = true;
+  else turn = turn.then(() => answer(data));
+};
+
+async function answer({ what, number: asked, ...data }) {
   try {
     const web = await started;
-    [number, printed] = [data.number, 0];
+    [number, printed, halted] = [asked, 0, false];
     tell({ ready: true });
-    postMessage({ number, answer: JSON.parse(ANSWERS[data.what](web, data)) });
+    if (what !== "chat" && what !== "differ") chat = null;
+    postMessage({ number, answer: JSON.parse(await ANSWERS[what](web, data)) });
   } catch (error) {
-    postMessage({ number: data.number, broken: String(error.message ?? error) }); // of Pyodide itself: it must go
+    postMessage({ number: asked, broken: String(error.message ?? error) }); // of Pyodide itself: it must go
   }
-};
+}
