@@ -153,12 +153,11 @@ class SchedulerInterface(ABC):
     def _check_requests(self, requests: Sequence[Request]) -> None:
         """Refuse what add_request() must not take. Changes nothing."""
         request_ids: set[str] = set()
-        for request in requests:
-            if request.request_id in self._requests or request.request_id in request_ids:
-                raise DuplicateRequestError(f"request {shown(request.request_id)} is still in flight")
-            request_ids.add(request.request_id)
-            max_model_len = self._max_model_len_of(request)
-            check_prompt_len(request.request_id, request.num_prompt_tokens, max_model_len, self.num_slots)
+        for each in requests:
+            if each.request_id in self._requests or each.request_id in request_ids:
+                raise DuplicateRequestError(f"request {shown(each.request_id)} is still in flight")
+            request_ids.add(each.request_id)
+            check_prompt_len(each.request_id, each.num_prompt_tokens, self._max_model_len_of(each), self.num_slots)
 
     def _max_model_len_of(self, request: Request) -> int:
         return self.max_model_len if request.max_model_len is None else min(request.max_model_len, self.max_model_len)

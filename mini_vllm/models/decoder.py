@@ -4,7 +4,6 @@ The models differ in how a layer's attention and MLP are set up. Each says so in
 `build_layer`; names follow the Hugging Face checkpoints, so a parameter's path here is its name there.
 """
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from mini_vllm.attention import PagedAttention, Rotation
 from mini_vllm.attention.metadata import MAX_HEAD_DIM
 from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError, shown
 from mini_vllm.models.layers.linear import Linear, linear, pack_weight
+from mini_vllm.models.layers.mlp import GatedMLP
 from mini_vllm.models.layers.norm import RMSNorm
 from mini_vllm.models.layers.rotary import RotaryEmbedding
 from mini_vllm.models.layers.self_attention import AttentionShape, SelfAttention
@@ -62,7 +62,7 @@ class DecoderLayer(nn.Module):
         return self.mlp(hidden), residual
 
 
-class DecoderModel(nn.Module, ABC):
+class DecoderModel(nn.Module):
     """A decoder-only language model over a packed batch and a paged KV cache.
 
     Built by `load_model`, with weights: there is no such thing as an instance without them. num_heads and
@@ -112,9 +112,21 @@ class DecoderModel(nn.Module, ABC):
         )
         loader.checkpoint.ignore(".rotary_emb.inv_freq")  # old checkpoints store what the configuration determines
 
-    @abstractmethod
     def build_layer(self, config: Any, loader: WeightLoader, layer_idx: int) -> DecoderLayer:
-        """The decoder layer of that index, loaded."""
+        """The decoder layer of that index, loaded. Models differ by the options; a new kind of MLP goes in here."""
+        options = self.attention_options(config, layer_idx)
+        self_attn = SelfAttention(loader.at("self_attn"), self.attention_shape, layer_idx, **options)
+        bias = self.mlp_bias(config)
+        mlp = GatedMLP(loader.at("mlp"), self.hidden_size, config.intermediate_size, bias=bias)
+        return DecoderLayer(loader, self_attn, mlp, config)
+
+    def attention_options(self, config: Any, layer_idx: int) -> dict[str, Any]:
+        """What SelfAttention is built with beside its shape."""
+        return {"sliding_window": window_of_layer(config, layer_idx)}
+
+    def mlp_bias(self, config: Any) -> bool:
+        """Whether the projections of the MLP have biases."""
+        return False
 
     def forward(self, input_ids: Tensor, positions: Tensor, attend: PagedAttention) -> Tensor:
         """Token ids and positions [T] int64 to final hidden states [T, hidden_size], normalised."""

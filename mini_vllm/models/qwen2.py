@@ -5,23 +5,12 @@ The biases help attention carry over to longer texts than were trained on. Small
 
 from typing import Any
 
-from mini_vllm.models.decoder import DecoderLayer, DecoderModel, window_of_layer
-from mini_vllm.models.layers.mlp import GatedMLP
-from mini_vllm.models.layers.self_attention import SelfAttention
-from mini_vllm.models.weights import WeightLoader
+from mini_vllm.models.decoder import DecoderModel
 
 
 class Qwen2ForCausalLM(DecoderModel):
     """q, k and v have biases, o and the MLP have none; layers may differ in their window."""
 
-    def build_layer(self, config: Any, loader: WeightLoader, layer_idx: int) -> DecoderLayer:
+    def attention_options(self, config: Any, layer_idx: int) -> dict[str, Any]:
         """The bias is part of the architecture: config.json has no switch for it."""
-        self_attn = SelfAttention(
-            loader.at("self_attn"),
-            self.attention_shape,
-            layer_idx,
-            qkv_bias=True,
-            sliding_window=window_of_layer(config, layer_idx),
-        )
-        mlp = GatedMLP(loader.at("mlp"), self.hidden_size, config.intermediate_size)
-        return DecoderLayer(loader, self_attn, mlp, config)
+        return super().attention_options(config, layer_idx) | {"qkv_bias": True}

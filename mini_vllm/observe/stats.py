@@ -64,13 +64,15 @@ class StatsRecorder:
         return first.queries + again.queries, first.hits + again.hits
 
 
-class StatsListener(StatsRecorder, StepListener):
+class StatsListener(StepListener):
     """Keeps the SchedulerStats of the last step of an engine; None before the first."""
 
-    last: SchedulerStats | None = None
+    def __init__(self, scheduler: SchedulerInterface) -> None:
+        self.last: SchedulerStats | None = None
+        self._recorder = StatsRecorder(scheduler)
 
     def after_schedule(self, output: SchedulerOutput, plan: KVPlan) -> None:
-        self.last = self.record(output, plan)
+        self.last = self._recorder.record(output, plan)
 
 
 class CachingMetrics:

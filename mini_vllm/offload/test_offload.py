@@ -464,7 +464,9 @@ def test_the_mode_chooses_the_manager_and_not_the_scheduler() -> None:
     for name, scheduler_cls in policies.SCHEDULERS.items():
         own = scheduler_cls.kv_cache_manager_cls
         assert policies.get_kv_cache_manager_cls(scheduler_cls, "recompute") is own
-        swaps = own if name in ("sequence_group", "nano_vllm") else OffloadingKVCacheManager  # they need their own
+        swaps = (
+            own if name in ("sequence_group", "nano_vllm", "tenants") else OffloadingKVCacheManager
+        )  # they need their own
         for mode in ("swap", "cheaper"):
             assert policies.get_kv_cache_manager_cls(scheduler_cls, mode) is swaps
     config = {"preemption_mode": "cheaper", "num_cpu_blocks": 20, "preemption_cost": FOUR_TOKENS}

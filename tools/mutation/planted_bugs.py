@@ -26,7 +26,7 @@ BUGS = [  # name of the tests, module, what stands there, the bug
         "        self.waiting: deque[Request]",
         "        self.max_model_len = 10**9; self.waiting: deque[Request]",
     ),
-    ("trap_03", "scheduler_interface", "            raise PromptTooLongError(", "            return print("),
+    ("trap_03", "scheduler_interface", "        raise PromptTooLongError(", "        return print("),
     ("trap_04", "scheduler", "len(self.running) < self.max_num_seqs", "True"),
     ("trap_05", "kv_cache", "-(-num_tokens // self.block_size)", "num_tokens // self.block_size + 1"),
     ("trap_06", "kv_cache", "num_needed += sum(block.ref_cnt == 0 for block in computed_blocks)", "pass"),
