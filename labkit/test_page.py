@@ -137,6 +137,15 @@ def test_a_lab_is_graded_on_a_text_that_is_in_no_file() -> None:
     assert (lab.mine.exists() and lab.mine.read_bytes()) == before
 
 
+def test_a_lab_is_graded_again_on_an_engine_that_is_read_again() -> None:
+    """The oracle of 05.6 (labkit.drafting) calls the engine: that of this time, and not of the last."""
+    lab = find_lab("05.6")
+    twice = "import sys; from labkit import web; [_, said] = [web.grade(*sys.argv[1:]) for _ in range(2)]; print(said)"
+    command = [sys.executable, "-c", twice, lab.id, source.render_solution(lab)]
+    said = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    assert {result["outcome"] for result in json.loads(said)} == {"passed"}
+
+
 def test_a_lab_of_which_a_test_did_not_come_back_is_graded_up_to_it() -> None:
     solution = source.render_solution(find_lab("02.1"))
     names = [result["test"] for result in call("grade", "02.1", solution)]

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from labkit.catalog import ROOT, Lab, LabkitError, find_lab
+from labkit.catalog import ROOT, Lab, LabkitError, find_lab, labs
 from labkit.conversation import Conversation
 from labkit.graft import Part
 from labkit.messages import explain
@@ -116,6 +116,7 @@ def remember_lines(name: str, text: str) -> None:
 
 
 def forget_engine() -> None:
-    """The next import reads the engine again."""
-    for name in [name for name in sys.modules if name.split(".")[0] == "mini_vllm"]:
+    """The next import reads the engine again, and what the tests of labs see of labkit, which holds parts of it."""
+    seen = {module for lab in labs() for module in lab.modules}
+    for name in [name for name in sys.modules if name.split(".")[0] == "mini_vllm" or name in seen]:
         del sys.modules[name]

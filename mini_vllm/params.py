@@ -34,7 +34,7 @@ class StructuredOutputs(Params):
 
     def __post_init__(self) -> None:
         self.normalise()
-        given = [name for name in self.__slots__ if getattr(self, name) not in (None, False)]
+        given = self._given()
         if len(given) != 1:
             names = ", ".join(self.__slots__)
             raise InvalidParameterError(f"StructuredOutputs: structured must be one of {names}, got {given or 'none'}")
@@ -47,12 +47,16 @@ class StructuredOutputs(Params):
         self.require("choice", choices is None or texts, "a list of texts, none of them empty")
         self.require("json_object", isinstance(self.json_object, bool | None), "True")
 
+    def _given(self) -> list[str]:
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return [name for name, value in values.items() if value is not None and (name, value) != ("json_object", False)]
+
     @property
     def key(self) -> tuple[str, str]:
         """Which of the fields is given, and its value as text: two requests with one key want the same."""
         if self.json_object:
             return "json", '{"type": "object"}'
-        name = next(name for name in self.__slots__ if getattr(self, name) not in (None, False))
+        (name,) = self._given()
         value = getattr(self, name)
         return name, json_text.dumps(value) if name == "choice" else value
 

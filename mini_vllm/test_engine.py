@@ -452,6 +452,18 @@ def test_a_scheduler_that_schedules_nothing_is_named(make_engine: MakeEngine) ->
         engine.step()
 
 
+def test_choices_of_a_prompt_do_not_preempt_each_other_without_end(make_engine: MakeEngine) -> None:
+    engine = make_engine(
+        policy="priority", reserve_full_sequence=False, enable_prefix_caching=False, long_prefill_token_threshold=2,
+        max_model_len=24, block_size=2, num_kv_blocks=13,
+    )  # fmt: skip
+    params = SamplingParams(temperature=0, max_tokens=13, n=2, ignore_eos=True)
+    engine.add_request("a", [3] * 10, params, arrival_time=0.0)
+    for _ in range(200):
+        engine.step()
+    assert not engine.has_unfinished_requests()
+
+
 def test_priority_runs_the_urgent_first(make_engine: MakeEngine) -> None:
     engine = make_engine(policy="priority", max_num_seqs=1)
     for request_id, priority in (("late", 5), ("soon", 0), ("next", 1)):

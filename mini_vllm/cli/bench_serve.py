@@ -73,7 +73,7 @@ def bench_serve(
 
     check_options(endpoint, timeout, model, api_key)
     limits = load_metrics.parse_goodput(goodput or [])
-    address = load.Address.parse(base_url)
+    client = load.Client(base_url, api_key)
     check_outputs(out, plot)
     if trace:
         if request_rate != math.inf:
@@ -81,7 +81,6 @@ def bench_serve(
         requests = from_trace(trace, num_prompts, rate_scale, length_scale)
     else:
         requests = from_rate(num_prompts or NUM_PROMPTS, request_rate, burstiness, seed, (input_len, output_len))
-    client = load.Client(address, api_key)
     probe = load.get_ready(client, endpoint, model, ignore_eos=ignore_eos, timeout=timeout)
     write = partial(load.bodies, requests, seed=seed, length_scale=length_scale if trace else 1.0)
     ready, records, duration = asyncio.run(measure(client, requests, probe, write, timeout, max_concurrency))
@@ -96,7 +95,7 @@ def bench_serve(
         "request_rate": request_rate if math.isfinite(request_rate) else "inf",
         "burstiness": burstiness,
         "max_concurrency": max_concurrency,
-        "base_url": str(address),
+        "base_url": client.base_url,
         "trace": printable(trace) if trace else None,
         "rate_scale": rate_scale if trace else None,
         "length_scale": length_scale if trace else None,
@@ -200,7 +199,7 @@ async def measure(
                 requests, send, max_concurrency=max_concurrency, is_closed_loop=is_closed_loop, on_done=advance
             )
     finally:
-        client.close()
+        await client.close()
     return ready, records, duration
 
 

@@ -30,7 +30,8 @@ FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 # No call is the cause of these.
 FAILURES = (EngineDeadError, InvalidLogitsError, RequestFailedError, SchedulerStalledError)
 MAX_LINE = 1000  # characters of a line of a message
-OF_SERVE = ("h11", "msgspec", "orjson", "prometheus_client", "pydantic", "starlette", "uvicorn")  # the extra's modules
+# The modules of the extra `serve`.
+OF_SERVE = ("httpcore2", "msgspec", "orjson", "prometheus_client", "pydantic", "starlette", "uvicorn")
 
 _presses: list[int] = []  # of Ctrl-C: where it hits an import, another error can come of it
 

@@ -4,7 +4,7 @@ The loop is open: requests arrive at times that are fixed before the run, and a 
 users would not (Schroeder et al., Open Versus Closed, NSDI 2006). The client runs in one event loop and parses little,
 so that one core can load a server of several.
 
-    Address, Client   HTTP/1.1 over raw streams, connections are used again
+    Client            HTTP/1.1, connections are used again
     Api, Stream       OpenAI's requests, and the events of their answers
     get_ready         the model, its context, and how many tokens words are on this server
     drive             the open loop
@@ -17,25 +17,26 @@ import json
 import math
 import random
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-import h11
+import httpcore2
 import orjson
 
 from mini_vllm.cli.load_metrics import Record
 from mini_vllm.errors import InvalidParameterError, RequestFailedError, shown
 from mini_vllm.simulator.workload import HASH_BLOCK_SIZE, TraceRequest
 
-PORTS = {"http": 80, "https": 443}
-READ_BYTES = 1 << 16
 MAX_EVENT_BYTES = 1 << 20
 MAX_ANSWER_BYTES = 1 << 20  # of an answer that is no stream
 PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 ABORTED = ("abort", "error")  # finish reasons of requests that the server has given up
 PROBE_WORDS = (8, 40)
+HTTP_ERRORS = (OSError, httpcore2.NetworkError, httpcore2.RemoteProtocolError)
+# A failure before the first of these is one of an idle connection that the server has closed.
+NO_RETRY_AFTER = {"connection.connect_tcp.started", "http11.receive_response_headers.complete"}
 
 # Each is one token, with the space before it, in most vocabularies, and in that of the bundled model.
 WORDS = (
@@ -66,38 +67,6 @@ class FailedAnswerError(Exception):
 # --- HTTP -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a server is."""
-
-    host: str
-    port: int
-    is_tls: bool
-    authority: str
-    """Host and port as the URL has them."""
-    path: str
-    """What stands before /v1."""
-
-    @classmethod
-    def parse(cls, url: str) -> "Address":
-        """The parts of a URL, with or without /v1 at its end. Raises InvalidParameterError."""
-        form = "base_url must be http://HOST[:PORT] or https://HOST[:PORT]"
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-        except ValueError as error:
-            raise InvalidParameterError(f"{form}, got {shown(url)}: {error}") from error
-        is_clean = url.isascii() and url.isprintable() and " " not in url and "@" not in parts.netloc
-        if not is_clean or parts.scheme not in PORTS or not parts.hostname or parts.query or parts.fragment:
-            raise InvalidParameterError(f"{form}, got {shown(url)}")
-        path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
-        port = PORTS[parts.scheme] if port is None else port
-        return cls(parts.hostname, port, parts.scheme == "https", parts.netloc, path)
-
-    def __str__(self) -> str:
-        return f"{'https' if self.is_tls else 'http'}://{self.authority}{self.path}"
-
-
 class Answer(NamedTuple):
     """An answer. body: empty if it was read as a stream."""
 
@@ -116,110 +85,63 @@ class Answer(NamedTuple):
         return text if isinstance(text, str) else json.dumps(text)
 
 
-class Connection:
-    """One connection, for one request after another."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=READ_BYTES)
-        self.is_used = False
-        self.has_answered = False
-        """Whether a byte of the answer to the last request has come."""
-
-    async def exchange(self, request: h11.Request, body: bytes, on_data: Callable[[bytes], None] | None) -> Answer:
-        """Send a request and read its answer. on_data: gets the body of a 200, piece by piece as it comes."""
-        if self.is_used:
-            self._http.start_next_cycle()
-        self.has_answered = False
-        for event in (request, h11.Data(body), h11.EndOfMessage()):
-            self._writer.write(self._http.send(event) or b"")
-        await self._writer.drain()
-        status, pieces = 0, bytearray()
-        while True:
-            match self._http.next_event():
-                case h11.Response(status_code=status):
-                    pass
-                case h11.Data(data=data):
-                    if status == 200 and on_data is not None:
-                        on_data(bytes(data))
-                    elif len(pieces) + len(data) <= MAX_ANSWER_BYTES:
-                        pieces += data
-                    else:
-                        raise FailedAnswerError("the answer is too long", f"more than {MAX_ANSWER_BYTES:,} bytes")
-                case h11.EndOfMessage():
-                    self.is_used = True
-                    return Answer(status, bytes(pieces))
-                case h11.NEED_DATA:
-                    received = await self._reader.read(READ_BYTES)
-                    self.has_answered |= bool(received)
-                    self._http.receive_data(received)
-
-    @property
-    def can_go_on(self) -> bool:
-        """Whether both sides would go on with a further request."""
-        is_done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
-        return is_done and not self._reader.at_eof()
-
-    def close(self) -> None:
-        """Close it at once; the server sees that its client has gone."""
-        self._writer.transport.abort()
+def parse_base_url(url: str) -> str:
+    """The URL of a server, without /v1 at its end. Raises InvalidParameterError."""
+    form = "base_url must be http://HOST[:PORT] or https://HOST[:PORT]"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise InvalidParameterError(f"{form}, got {shown(url)}: {error}") from error
+    is_clean = port != 0 and url.isascii() and url.isprintable() and " " not in url and "@" not in parts.netloc
+    if not is_clean or parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise InvalidParameterError(f"{form}, got {shown(url)}")
+    return f"{parts.scheme}://{parts.netloc}" + parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 class Client:
     """HTTP/1.1 to one server. It opens as many connections as requests are in flight, and uses them again."""
 
-    def __init__(self, address: Address, api_key: str | None = None) -> None:
-        self.address = address
-        self._tls = ssl.create_default_context() if address.is_tls else None
-        self._host = address.host  # an IP address once one has answered: names take time
-        self._headers = [("Host", address.authority), ("User-Agent", "mini-vllm-bench")]
+    def __init__(self, base_url: str, api_key: str | None = None) -> None:
+        self.base_url = parse_base_url(base_url)
+        self._pool = httpcore2.AsyncConnectionPool(ssl.create_default_context(), max_connections=None)
+        self._headers = [("Host", urlsplit(self.base_url).netloc), ("User-Agent", "mini-vllm-bench")]
+        self._headers.append(("Content-Type", "application/json"))
         if api_key is not None:
             self._headers.append(("Authorization", f"Bearer {api_key}"))
-        self._idle: list[Connection] = []
 
     async def ask(
         self, method: str, path: str, body: bytes = b"", on_data: Callable[[bytes], None] | None = None
     ) -> Answer:
-        """The answer to a request. Raises OSError, h11.RemoteProtocolError, or what on_data raises."""
-        headers = [*self._headers, ("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
-        request = h11.Request(method=method, target=self.address.path + path, headers=headers)
+        """The answer to a request. Raises HTTP_ERRORS, or what on_data raises.
+
+        on_data: gets the body of a 200, piece by piece as it comes.
+        """
+        events: set[str] = set()
+
+        async def trace(event: str, about: Mapping[str, Any]) -> None:
+            events.add(event)
+
+        request: dict[str, Any] = {"headers": self._headers, "content": body, "extensions": {"trace": trace}}
         while True:
-            connection = self._take() or await self._open()
-            was_used = connection.is_used
+            pieces = bytearray()
             try:
-                answer = await connection.exchange(request, body, on_data)
-            except BaseException as error:
-                connection.close()
-                lost = isinstance(error, ConnectionError | h11.RemoteProtocolError)
-                if lost and was_used and not connection.has_answered:
-                    continue  # the server had closed the idle connection
-                raise
-            if connection.can_go_on:
-                self._idle.append(connection)
-            else:
-                connection.close()
-            return answer
+                async with self._pool.stream(method, self.base_url + path, **request) as response:
+                    async for data in response.aiter_stream():
+                        if response.status == 200 and on_data is not None:
+                            on_data(data)
+                        elif len(pieces) + len(data) <= MAX_ANSWER_BYTES:
+                            pieces += data
+                        else:
+                            raise FailedAnswerError("the answer is too long", f"more than {MAX_ANSWER_BYTES:,} bytes")
+                return Answer(response.status, bytes(pieces))
+            except (httpcore2.NetworkError, httpcore2.RemoteProtocolError):
+                if events & NO_RETRY_AFTER:
+                    raise
 
-    def _take(self) -> Connection | None:
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.can_go_on:
-                return connection
-            connection.close()
-        return None
-
-    async def _open(self) -> Connection:
-        name = self.address.host if self._tls else None
-        reader, writer = await asyncio.open_connection(
-            self._host, self.address.port, ssl=self._tls, server_hostname=name
-        )
-        self._host = writer.get_extra_info("peername")[0]
-        return Connection(reader, writer)
-
-    def close(self) -> None:
+    async def close(self) -> None:
         """Close the idle connections."""
-        while self._idle:
-            self._idle.pop().close()
+        await self._pool.aclose()
 
 
 # --- OpenAI's API ---------------------------------------------------------------------------------------------------
@@ -297,21 +219,30 @@ class Stream:
             raise FailedAnswerError(f"finish reason {self._finish_reason}")
 
 
-def failure(error: OSError | h11.RemoteProtocolError | FailedAnswerError) -> FailedAnswerError:
-    """The kind of an error, and what it says."""
+def failure(error: BaseException) -> FailedAnswerError:
+    """The kind of an error of HTTP_ERRORS, or a FailedAnswerError, and what it says."""
+    if isinstance(error, httpcore2.NetworkError):
+        error = source(error)
     match error:
         case FailedAnswerError():
             return error
+        case httpcore2.RemoteProtocolError():
+            return FailedAnswerError("answer broken off", str(error))
         case TimeoutError():
             return FailedAnswerError("timeout")
         case ConnectionRefusedError():
             return FailedAnswerError("connection refused")
-        case ConnectionError():
-            return FailedAnswerError("connection lost", str(error))
-        case h11.RemoteProtocolError():
-            return FailedAnswerError("answer broken off", str(error))
-        case _:
+        case OSError() if not isinstance(error, ConnectionError):
             return FailedAnswerError(error.strerror or str(error))
+        case _:
+            return FailedAnswerError("connection lost", str(error))
+
+
+def source(error: BaseException) -> BaseException:
+    """The error of the operating system, or another one, that an error of the library comes of."""
+    while inner := error.exceptions[0] if isinstance(error, ExceptionGroup) else error.__cause__ or error.__context__:
+        error = inner
+    return error
 
 
 async def fetch(client: Client, api: Api, body: bytes, record: Record, clock: Clock, timeout: float | None) -> None:
@@ -320,7 +251,7 @@ async def fetch(client: Client, api: Api, body: bytes, record: Record, clock: Cl
     try:
         async with asyncio.timeout(timeout):
             stream.finish(await client.ask("POST", api.path, body, stream.feed))
-    except (OSError, h11.RemoteProtocolError, FailedAnswerError) as error:
+    except (*HTTP_ERRORS, FailedAnswerError) as error:
         failed = failure(error)
         record.error, record.message = failed.kind, failed.message
 
@@ -364,10 +295,10 @@ async def get_ready(client: Client, endpoint: str, model: str | None, *, ignore_
                     record = await _probe(client, api, num_words)
                 if record.error:
                     message = f"{record.error} {record.message}".rstrip()
-                    raise FailedAnswerError(f"{client.address}{api.path} refuses a first request", message)
+                    raise FailedAnswerError(f"{client.base_url}{api.path} refuses a first request", message)
                 num_tokens.append(record.num_input_tokens)
-    except (OSError, h11.RemoteProtocolError, FailedAnswerError) as error:
-        message = str(error) if isinstance(error, FailedAnswerError) else f"{client.address}: {failure(error)}"
+    except (*HTTP_ERRORS, FailedAnswerError) as error:
+        message = str(error) if isinstance(error, FailedAnswerError) else f"{client.base_url}: {failure(error)}"
         raise ServerUnreachableError(message) from error
     few, many = PROBE_WORDS
     per_word = (num_tokens[1] - num_tokens[0]) / (many - few)
@@ -378,7 +309,7 @@ async def get_ready(client: Client, endpoint: str, model: str | None, *, ignore_
 async def _find_model(client: Client, name: str | None) -> tuple[str, int | None]:
     """The model and its context, if the server tells it. A server that lists no models needs a name."""
     answer = await client.ask("GET", "/v1/models")
-    where = f"{client.address}/v1/models"
+    where = f"{client.base_url}/v1/models"
     if answer.status in (401, 403):
         raise FailedAnswerError(where, f"status {answer.status} {answer.message}")
     try:

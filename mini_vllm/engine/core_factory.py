@@ -53,9 +53,9 @@ class CoreFactory:
         if config.speculative == "draft_model" and executor_cls is not None:
             raise InvalidParameterError(f"draft_model needs LocalExecutor, got {executor_cls.__name__}")
         executor_cls = executor_cls or default_executor_cls(config)
-        hf_config = load_hf_config(resolve_model(config.model))
         self.executor = executor = executor_cls(config)
         self.model_info = info = executor.load()
+        hf_config = load_hf_config(resolve_model(config.model))
         _, manager_cls = get_classes(asdict(config), scheduler_cls, kv_cache_manager_cls)
         may_swap = "num_cpu_blocks" in options_of(manager_cls)
         plan = plan_kv_cache(config, hf_config, info, executor.available_bytes, may_swap=may_swap)

@@ -33,6 +33,7 @@ class AssistantForm(NamedTuple):
     thinks: bool = False
     is_thinking: bool = False  # the prompt has opened the reasoning
     names: Collection[str] = ()  # of the tools: other JSON is no call where no tag says so
+    is_parallel: bool = True  # False: what comes behind a call is no call
 
 
 class AssistantDelta(NamedTuple):
@@ -83,7 +84,7 @@ class AssistantParser:
         self._parser: HermesParser | PlainText
         self._parser = PlainText() if form.calls == "none" else JsonCallParser(form)
         if form.calls == "hermes":
-            self._parser = HermesParser()
+            self._parser = HermesParser(form.is_parallel)
         self.is_text = form.calls == "none" and self._state is None  # all of it
         self.num_calls = 0
 
@@ -154,7 +155,8 @@ class HermesParser:
     OpenAI's shape; one that is malformed is text. Source: hermes_tool_parser.py in vllm/tool_parsers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_parallel: bool = True) -> None:
+        self._is_parallel = is_parallel
         self._state: Callable[[str], None] = self._text  # takes a character
         self._begin = CALL
         self._held = ""  # perhaps the beginning of a tag
@@ -226,8 +228,12 @@ class HermesParser:
         self._raw.append(character)
         if self._object.depth == 0:
             self._state = self._close
-            if not self._object.as_call()[0]:
+            if not self._is_call():
                 self._refuse("")
+
+    def _is_call(self) -> bool:
+        """Whether the object, which is whole, is one."""
+        return (self._is_parallel or not self._num_calls) and self._object.as_call()[0] != ""
 
     def _close(self, character: str) -> None:
         """Between a whole call and its end tag."""
@@ -264,7 +270,7 @@ class JsonCallParser(HermesParser):
     """Parses calls that no end tag closes: llama3_json, and json, which a grammar has forced."""
 
     def __init__(self, form: AssistantForm) -> None:
-        super().__init__()
+        super().__init__(form.is_parallel)
         self._begin, self._state = PYTHON_TAG, self._wait
         self._names, self._is_forced = form.names, form.calls == "json"
         self._arguments: list[str] = []  # of the call that is being read: what is new
@@ -301,6 +307,9 @@ class JsonCallParser(HermesParser):
                 self._give(self._object.as_call()[0], "")
             self._arguments.append(character)
             self._raw = []
+
+    def _is_call(self) -> bool:
+        return self._is_given or super()._is_call()  # Python reads less than JSON has: 1e999, 5,000 digits
 
     def _accept(self) -> None:
         if self._is_given:
@@ -351,7 +360,7 @@ class JsonObject:
             found = json.loads("".join(self._text) + "}" * self.depth)
             name, given = found.get("name"), found.get("arguments", found.get("parameters"))
             arguments = json.dumps({} if given is None else given, ensure_ascii=False, allow_nan=False)
-            arguments.encode()  # half of a character cannot be sent
             if isinstance(name, str) and isinstance(given, dict | None):
+                (name + arguments).encode()  # half of a character cannot be sent
                 return name, arguments
         return "", ""

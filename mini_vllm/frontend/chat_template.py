@@ -12,7 +12,14 @@ from contextlib import suppress
 from threading import Lock
 from typing import Any
 
-from mini_vllm.errors import ChatTemplateError, TokenizerMissingError, UnknownParameterError, plain, shown
+from mini_vllm.errors import (
+    ChatTemplateError,
+    TokenizerMissingError,
+    UnknownParameterError,
+    how_to_install,
+    plain,
+    shown,
+)
 from mini_vllm.frontend.prompts import check_text
 from mini_vllm.structured.child_process import ChildProcess
 
@@ -147,7 +154,7 @@ def check_messages(messages: object) -> list[dict[str, Any]]:
 
 def _for_template(call: Any) -> Any:
     """A call, its arguments as an object: OpenAI's messages have them as text, and templates write JSON of them."""
-    with suppress(TypeError, KeyError, AttributeError, ValueError):
+    with suppress(TypeError, KeyError, AttributeError, ValueError, RecursionError):
         arguments = json.loads(call["function"]["arguments"] or "{}")
         return {**call, "function": {**call["function"], "arguments": arguments}}
     return call
@@ -180,10 +187,12 @@ def _as_schema(tool: Any) -> Any:
         return dict(tool)
     if not callable(tool):
         raise ChatTemplateError(f"tools must hold JSON schemas or functions, got {shown(tool)}")
-    from transformers.utils.chat_template_utils import get_json_schema
-
     try:
+        from transformers.utils.chat_template_utils import get_json_schema
+
         return get_json_schema(tool)
+    except ModuleNotFoundError as error:
+        raise ChatTemplateError(f"tools: a function needs transformers. {how_to_install('engine')}") from error
     except Exception as error:  # a docstring or a type hint that it cannot read
         raise ChatTemplateError(f"tools: {shown(tool)}: {str(error)[:200]}") from error
 

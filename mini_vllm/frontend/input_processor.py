@@ -153,7 +153,10 @@ class InputProcessor:
         calls = self.assistant_form.calls if use.tools and use.tool_choice != "none" else "none"
         may_think = self.assistant_form.thinks and params.structured is None  # a grammar knows no reasoning
         is_thinking = may_think and self.detokenize(prompt[-8:]).rstrip().endswith(THINK)
-        return self.assistant_form._replace(calls=calls, is_thinking=is_thinking, names=use.names)
+        is_parallel = use.parallel_tool_calls is not False
+        return self.assistant_form._replace(
+            calls=calls, is_thinking=is_thinking, names=use.names, is_parallel=is_parallel
+        )
 
     def default_sampling_params(self, **others: Any) -> SamplingParams:
         """What the checkpoint's generation_config.json asks for, as vLLM reads it; others go before it."""

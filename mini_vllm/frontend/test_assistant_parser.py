@@ -14,6 +14,7 @@ HERMES = AssistantForm("hermes", thinks=True)
 LLAMA = AssistantForm("llama3_json", thinks=True, names={"f", "g"})
 FORCED = AssistantForm("json")
 F = '{"name": "f", "arguments": {"a": 1}}'
+G = '{"name": "g", "arguments": {}}'
 NO_CALL = '{"name": "f", "arguments": {"a": 1}'
 
 
@@ -57,6 +58,7 @@ CASES: list[tuple[AssistantForm, str, str, str, list[tuple[str, str]]]] = [
     (HERMES, "<<tool_call <tool_call>", "<<tool_call <tool_call>", "", []),
     *((HERMES, f"a {tag(bad)} b", f"a {tag(bad)} b", "", []) for bad in (
         *("", "f", NO_CALL, "[]", "{}", "null", f"{F} {F}", F + "}", '{"name": 5}', '{"name": ""}', "{'name': 'f'}"),
+        '{"name": "\\ud800"}',
         *('{"name": "f", "arguments": "{}"}', '{"name": "f", "arguments": [1]}', '{"name": "f", "arguments": {"a":}}'),
         *('{"name": "f", "arguments": {"a": NaN}}', '{"name": "f",}', '{"name": "f" "arguments": {}}', '{"name: "f"}'),
         *('{"name": "f", "arguments": {]}', '{"name": "f"]', '{"name": "f", "arguments": ' + "[" * 5000),
@@ -87,6 +89,11 @@ CASES: list[tuple[AssistantForm, str, str, str, list[tuple[str, str]]]] = [
     (FORCED, '[{"name": "f", "arguments": {}  ', "", "", [("f", "{}")]),
     (FORCED, f'[{F}, {{"na', "", "", [("f", '{"a": 1}')]),
     (FORCED, '[{"na', "", "", []),
+    *((FORCED, f'[{{"name": "f", "arguments": {given}}}, {G}]', "", "", [("f", given), ("g", "{}")]) for given in (
+        *('{"a": 1e999}', '{"a": "\\ud800"}', '{"a": ' + "1" * 5000 + "}", '{"a": ' * 2000 + "1" + "}" * 2000),
+    )),
+    (HERMES._replace(is_parallel=False), f"{tag(F)}{tag(F)}", tag(F), "", [("f", '{"a": 1}')]),
+    (LLAMA._replace(is_parallel=False), f"{F};{F}", f";{F}", "", [("f", '{"a": 1}')]),
 ]  # fmt: skip
 
 

@@ -121,6 +121,14 @@ def test_calls_of_tools_and_functions_as_tools(renderer, tokenizer):
         assert renderer.render(CALLS, **options) == theirs
 
 
+@pytest.mark.parametrize("arguments", ['{"a":' * 5000 + "1" + "}" * 5000, '{"a"', "[1]", ""])
+def test_arguments_that_are_no_object_are_shown_as_they_are(renderer, arguments):
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    messages = [{"role": "assistant", "content": "", "tool_calls": [call]}]
+    text = renderer.render(messages, chat_template="{{ messages[0].tool_calls[0].function.arguments }}")
+    assert text == (arguments or "{}")
+
+
 def test_the_final_message_is_continued(renderer, tokenizer):
     options = {"add_generation_prompt": False, "continue_final_message": True}
     for template in (None, TEMPLATES["chatml"], TEMPLATES["llama"]):

@@ -116,6 +116,15 @@ def test_a_forced_call_is_valid_streamed_and_whole(client: openai.OpenAI, terse:
     assert streamed(client, **options) == (content, calls, reason)
 
 
+def test_what_looks_like_a_reference_is_kept_in_a_value(client: openai.OpenAI, terse: dict[str, int]) -> None:
+    value = {"const": {"$ref": "#/x"}}
+    tools = [
+        a_tool("f", {"type": "object", "properties": {"a": value}, "required": ["a"], "additionalProperties": False})
+    ]
+    _, calls, _ = whole(client, tools=tools, tool_choice=named("f"), logit_bias=terse)
+    assert json.loads(calls[0]["arguments"]) == {"a": {"$ref": "#/x"}}
+
+
 def test_several_calls_may_be_required_and_a_cut_one_is_no_content(
     client: openai.OpenAI, terse: dict[str, int]
 ) -> None:
@@ -149,6 +158,9 @@ def test_auto_parses_what_was_said(
 ) -> None:
     expected = [{"name": name, "arguments": arguments} for name, arguments in calls]
     found = text if content is None else content, expected, "tool_calls" if calls else "stop"
+    if calls[1:]:
+        one = whole(client, extra_body=scripted(text), parallel_tool_calls=False)[:2]
+        assert one == (text[text.rindex("<tool_call>") :], expected[:1])
     for choice in ({}, {"tool_choice": "auto"}):
         assert whole(client, extra_body=scripted(text), **choice) == found
     assert streamed(client, extra_body=scripted(text)) == found

@@ -183,6 +183,18 @@ def test_a_grammar_masks_what_follows_each_draft(proposer: str | float) -> None:
     llm.engine.shutdown()
 
 
+def test_a_token_that_a_grammar_rejects_is_the_last_though_drafts_behind_it_were_right() -> None:
+    params = SamplingParams(temperature=0, max_tokens=30, ignore_eos=True, structured={"choice": ["none"]})
+    options: dict[str, Any] = {"num_kv_blocks": 64, "structured_outputs_backend": "automaton"}
+    prompt, without = "What is a slot?", LLM("tiny", dtype="float32", **options)
+    [expected] = without.generate(prompt, params)
+    text, answer = expected.prompt_token_ids, expected.outputs[0].token_ids
+    [behind] = without.generate([text + answer], SamplingParams(temperature=0, max_tokens=2))
+    answers = {(tuple(text), 0): answer + behind.outputs[0].token_ids}
+    [found] = make(1.0, 8, answers, **options).generate(prompt, params)
+    assert (found.outputs[0].finish_reason, shown([found])) == ("error", shown([expected]))
+
+
 @pytest.mark.parametrize("scheduler", ["sequence_group", "nano_vllm"])
 def test_a_policy_that_cannot_carry_drafts_is_refused_by_name(scheduler: str) -> None:
     with pytest.raises(

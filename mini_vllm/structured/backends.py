@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
 
 from mini_vllm.structured.automaton import ByteAutomaton, Choices, TokenMasks, TokenTrie
-from mini_vllm.structured.scheduler import NewGrammar
+from mini_vllm.structured.scheduler import Grammar, NewGrammar
 
 MAX_WHITESPACE = 20  # characters between two tokens of JSON: a model that likes them would write nothing else
 PACKAGES = {"xgrammar": "xgrammar", "guidance": "llguidance"}
@@ -40,6 +40,16 @@ class Backend(Protocol):
 
     def load(self, compiled: str) -> tuple[NewGrammar, int]:
         """What makes matchers at their beginning, and about how many bytes the grammar takes."""
+
+
+def try_first_token(grammar: Grammar) -> None:
+    """Raises ValueError if no text can begin, or if the library gives up where one does."""
+    mask = grammar.mask()
+    first = next((8 * i + (byte & -byte).bit_length() - 1 for i, byte in enumerate(mask or b"\1") if byte), None)
+    if first is None:
+        raise ValueError("it allows no text")
+    if mask is not None and not grammar.accept(first):
+        raise ValueError("it is too complex for its first token")
 
 
 def is_installed(name: str) -> bool:
@@ -84,13 +94,15 @@ class XGrammar:
             compiled = compiler.compile_grammar(f"root ::= {literals}")
         else:
             compiled = compiler.compile_grammar(text)
+        try_first_token(self._matcher(compiled))
         return str(compiled.serialize_json())
 
     def load(self, compiled: str) -> tuple[NewGrammar, int]:
         grammar = self._xgrammar.CompiledGrammar.deserialize_json(compiled, self._info)
-        make = self._xgrammar.GrammarMatcher
-        new = lambda: XGrammarMatcher(make(grammar), self._end_token_ids, self._num_words)  # noqa: E731
-        return new, int(grammar.memory_size_bytes)
+        return partial(self._matcher, grammar), int(grammar.memory_size_bytes)
+
+    def _matcher(self, grammar: Any) -> "XGrammarMatcher":
+        return XGrammarMatcher(self._xgrammar.GrammarMatcher(grammar), self._end_token_ids, self._num_words)
 
 
 class XGrammarMatcher:
@@ -148,13 +160,15 @@ class Guidance:
             grammar = matcher.grammar_from_lark(f"start: {literals}")
         else:
             grammar = matcher.grammar_from_lark(text)
-        self._build(grammar)
+        try_first_token(self._matcher(self._build(grammar)))
         return str(grammar)
 
     def load(self, compiled: str) -> tuple[NewGrammar, int]:
         first = self._build(compiled)
-        new = lambda: GuidanceMatcher(first.deep_copy(), self._end_token_ids, self._num_mask_bytes)  # noqa: E731
-        return new, 100 * len(compiled)  # it does not say
+        return lambda: self._matcher(first.deep_copy()), 100 * len(compiled)  # it does not say
+
+    def _matcher(self, matcher: Any) -> "GuidanceMatcher":
+        return GuidanceMatcher(matcher, self._end_token_ids, self._num_mask_bytes)
 
     def _build(self, grammar: str) -> Any:
         matcher = self._matcher_cls(self._tokenizer, grammar, log_level=0)

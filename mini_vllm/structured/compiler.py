@@ -22,7 +22,7 @@ from mini_vllm.params import StructuredOutputs
 from mini_vllm.structured.backends import MakeVocabulary, is_installed, make_backend
 from mini_vllm.structured.child_process import ChildProcess, tell
 from mini_vllm.structured.scheduler import NewGrammar
-from mini_vllm.structured.schema import LARGE, check, is_lark, measure, xgrammar_would_ignore
+from mini_vllm.structured.schema import LARGE, check, guidance_would_round, is_lark, measure, xgrammar_would_ignore
 
 MAX_SECONDS = 5.0
 MAX_MEMORY_BYTES = 2 << 30  # beyond what the process has when it begins
@@ -84,15 +84,18 @@ class GrammarCompiler:
             raise GrammarError(f"structured: {kind} needs xgrammar or guidance; automaton takes choice alone")
         every = ["xgrammar", "guidance", *(["automaton"] if kind == "choice" else [])]
         names = every if self._backend == "auto" else [self._backend]
-        ignored = xgrammar_would_ignore(wanted) if "xgrammar" in names else None
-        if ignored:
-            names.remove("xgrammar")
+        unfit = {}
+        if "xgrammar" in names and (ignored := xgrammar_would_ignore(wanted)):
+            unfit["xgrammar"] = f"{ignored}, which xgrammar would ignore"
+        if "guidance" in names and (rounded := guidance_would_round(wanted)):
+            unfit["guidance"] = f"{rounded}, which guidance would round"
+        names = [name for name in names if name not in unfit]
         if self._backend == "auto" and kind == "grammar":
             names = ["guidance" if is_lark(text) else "xgrammar"]
         elif self._backend == "auto" and (kind == "regex" or sum(measure(wanted)) > LARGE):  # whichever is quick
             names.reverse()
         if not names:
-            raise GrammarError(f"structured: json has {ignored}, which xgrammar would ignore; guidance may take it")
+            raise GrammarError(f"structured: json has {' and '.join(unfit.values())}")
         found = [name for name in names if is_installed(name)]
         if not found:
             needed = f"{' or '.join(sorted(names, reverse=True))}, which is not installed"
@@ -142,6 +145,8 @@ def work(
     """Compile what is asked for, one after the other, until there is None."""
     while (job := jobs.get()) is not None:
         wanted, future = job
+        if not future.set_running_or_notify_cancel():  # its client has left
+            continue
         outcome = compiled.get(wanted.key)
         if outcome is None:
             outcome, num_bytes = compile_with(process, wanted, backends_for(wanted))

@@ -94,7 +94,7 @@ class GrammarGate:
             add(argument)
         except BaseException:
             for request_id in started:
-                del self._compiling[request_id]
+                self._forget(request_id)
             raise
 
     def finish_request(self, request_id: str, reason: str) -> Request | None:
@@ -103,7 +103,8 @@ class GrammarGate:
         return found
 
     def _forget(self, request_id: str) -> None:
-        self._compiling.pop(request_id, None)
+        if (future := self._compiling.pop(request_id, None)) is not None:
+            future.cancel()
         self._grammars.pop(request_id, None)
 
     # --- waiting for the grammar ----------------------------------------------------------------------------------
@@ -208,9 +209,9 @@ class GrammarGate:
             token_ids = sampled_token_ids.get(request.request_id, ())
             if len(token_ids) > 1:
                 token_ids = until_its_end(request, token_ids)
-            if grammar is not None and not all(map(grammar.accept, token_ids)):
+            if grammar is not None and (n := sum(1 for _ in takewhile(grammar.accept, token_ids))) < len(token_ids):
                 rejected.append(request)
-                request.max_tokens = len(request.output_token_ids) + len(token_ids)  # it ends in its place of the step
+                request.max_tokens = len(request.output_token_ids) + n + 1  # it ends in its place of the step
         finished: list[Request] = self._behind["update_from_output"](output, sampled_token_ids)
         for request in rejected:
             request.status = RequestStatus.FINISHED_ERROR

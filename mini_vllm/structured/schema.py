@@ -32,12 +32,14 @@ ALONE = ("$ref", "anyOf", "const", "enum")  # beside these xgrammar looks at not
 OF_TYPE = {
     "object": {"properties", "required", "additionalProperties"},
     "array": {"items", "prefixItems", "minItems", "maxItems"},
-    "string": {"minLength", "maxLength", "pattern"},
+    "string": {"minLength", "maxLength"},  # to its patterns belong texts with a bare quote or backslash
     "integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
     "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
     "boolean": set(),
     "null": set(),
 }
+MAX_INT64 = 2**63 - 1  # xgrammar writes a larger integer as a float
+MAX_EXACT = 10**15  # llguidance reads numbers as floats, which are exact up to here
 JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 Schema = Mapping[str, Any]
@@ -89,7 +91,10 @@ def _check_regex(regex: object) -> None:
         try:
             re.compile(regex if isinstance(regex, str) else "")
         except re.error as error:
-            if error.msg == "multiple repeat":  # other regexes may be right in another dialect
+            if error.msg in (
+                "multiple repeat",
+                "bad escape (end of pattern)",
+            ):  # other regexes may be right in another dialect
                 raise GrammarError(f"structured: regex {shown(regex)}: {error}") from error
 
 
@@ -121,6 +126,10 @@ def _inexact(schema: Schema) -> str | None:
     """The first keyword of one schema, not of those within it, that xgrammar may not take exactly."""
     names = [name for name in schema if name not in SAY_NOTHING]
     if alone := next((name for name in ALONE if name in schema), None):
+        if schema[alone] == []:
+            return f"an empty {alone}"
+        if any(isinstance(number, int) and abs(number) > MAX_INT64 for number in numbers_in(json.dumps(schema[alone]))):
+            return f"{alone} of more than 64 bits"
         beside = [name for name in names if name != alone]
         if beside == ["type"] and alone in ("const", "enum") and _are_of_type(schema, alone):
             return None
@@ -129,7 +138,7 @@ def _inexact(schema: Schema) -> str | None:
         return names[0] if names else None
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     known = OF_TYPE.get(types[0], set()) if len(types) == 1 and isinstance(types[0], str) else set()
-    if unknown := [name for name in names if name not in known and name != "type"]:
+    if unknown := [name for name in names if types == [] or (name not in known and name != "type")]:
         return unknown[0]
     if isinstance(schema.get("items"), list):
         return "items"
@@ -138,6 +147,20 @@ def _inexact(schema: Schema) -> str | None:
         return "additionalProperties beside properties"
     missing = set(schema.get("required") or ()) - set(properties or ())
     return "required" if missing else None
+
+
+def guidance_would_round(wanted: StructuredOutputs) -> str | None:
+    """A number of a schema that llguidance may not take exactly; None if it takes all."""
+    kind, text = wanted.key
+    return next((str(each) for each in numbers_in(text) if abs(each) > MAX_EXACT), None) if kind == "json" else None
+
+
+def numbers_in(text: str) -> list[float]:
+    """All numbers of a text of JSON; whatever stands behind forty digits makes none small."""
+    found: list[float] = []
+    parse_int, parse_float = lambda digits: found.append(int(digits[:40])), lambda digits: found.append(float(digits))
+    json.loads(text, parse_int=parse_int, parse_float=parse_float)
+    return found
 
 
 def _are_of_type(schema: Schema, name: str) -> bool:
@@ -169,8 +192,11 @@ def calls_schema(functions: Sequence[Schema], most: int | None) -> dict[str, Any
     for number, function in enumerate(functions):
         path = f"#/$defs/{number}"
         parameters = function.get("parameters") or {"type": "object", "properties": {}, "additionalProperties": False}
-        text = json.dumps(parameters).replace('"$ref": "#', f'"$ref": "{path}')  # a quote within a text has a backslash
-        definitions[str(number)] = json.loads(text)
+        definitions[str(number)] = definition = json.loads(json.dumps(parameters))
+        schema: Any
+        for schema, _ in schemas_in(definition):
+            if re.match("#(/|$)", str(schema.get("$ref"))):
+                schema["$ref"] = path + schema["$ref"][1:]
         properties = {"name": {"const": function["name"]}, "arguments": {"$ref": path}}
         call = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
         calls.append(call)

@@ -8,6 +8,7 @@ import os
 import random
 import re
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -24,10 +25,13 @@ pytest.importorskip("llguidance")
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.errors import GrammarError, InvalidParameterError, UnknownParameterError
 from mini_vllm.frontend.input_processor import load_vocabulary
+from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import StructuredOutputs
+from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.structured import compiler as compiler_module
 from mini_vllm.structured.compiler import BoundedCache, GrammarCompiler
+from mini_vllm.structured.scheduler import GrammarGate
 from mini_vllm.structured.schema import MAX_BRANCHES, MAX_BYTES, MAX_DEPTH, MAX_VALUES, xgrammar_would_ignore
 
 PROMPT = "A KV block is"
@@ -78,6 +82,7 @@ FORMS: dict[str, tuple[Any, Callable[[str], Any]]] = {
     "model": (Person, Person.model_validate_json),
     "schema": ({"json": Person.model_json_schema()}, Person.model_validate_json),
     "text of a schema": ({"json": json.dumps(Person.model_json_schema())}, Person.model_validate_json),
+    "pattern": ({"json": {"type": "string", "pattern": '^["\\\\\n]{3}$'}}, lambda text: len(json.loads(text)) == 3),
     "regex": ({"regex": r"[a-c]{3}-\d{2}(x|yz)?"}, partial(re.fullmatch, r"[a-c]{3}-\d{2}(x|yz)?")),
     "choice": ({"choice": ['a "b"', "ü\n", "a\\", "a"]}, lambda text: text in ('a "b"', "ü\n", "a\\", "a")),
 }
@@ -321,12 +326,18 @@ def nested(depth: int) -> dict[str, Any]:
         ({"json": nested(MAX_DEPTH + 1)}, f"{MAX_DEPTH + 1} levels of schemas, at most {MAX_DEPTH}"),
         ({"json": {"anyOf": [{}] * (MAX_BRANCHES + 1)}}, f"alternatives and properties, at most {MAX_BRANCHES:,}"),
         ({"regex": "foo**"}, "multiple repeat"),
+        ({"regex": "foo\\"}, "bad escape"),
+        ({"json": {"const": 2**63}}, "const of more than 64 bits, which xgrammar would ignore and 9223372036854775808"),
+        ({"json": {"const": 2**53 + 1, "minimum": 0}}, "9007199254740993, which guidance would round"),
         ({"json": {"type": "string", "pattern": "foo**"}}, "multiple repeat"),
     ],
 )
 def test_what_is_too_large_or_no_regex_is_refused_before_it_is_compiled(auto: LLM, structured: Any, text: str) -> None:
     with pytest.raises(GrammarError, match=text):
         auto.generate([PROMPT], [SamplingParams(structured=structured)])
+
+
+MANY_OPTIONAL = {"type": "object", "additionalProperties": False, "properties": {f"p{i}": {} for i in range(800)}}
 
 
 @pytest.mark.parametrize(
@@ -340,6 +351,14 @@ def test_what_is_too_large_or_no_regex_is_refused_before_it_is_compiled(auto: LL
         ({"json": {"type": "string", "format": "zzz"}}, "Unknown format: zzz"),
         ({"json": {"$ref": "#/$defs/nothing"}}, "/$defs/nothing"),
         ({"json": {"type": "banana"}}, "banana"),
+        ({"json": False}, "Schema 'false' cannot accept any value"),
+        ({"json": {"anyOf": []}}, "anyOf is empty"),
+        ({"json": {"type": []}}, "Unsatisfiable schema"),
+        ({"json": {"$ref": "#"}}, "it allows no text"),
+        ({"grammar": "root ::= root"}, "it allows no text"),
+        ({"grammar": "start: start"}, "it allows no text"),
+        ({"json": MANY_OPTIONAL}, "guidance: it is too complex for its first token"),
+        ({"json": {"type": "integer", "minimum": 10**19, "maximum": 10**20}}, "Integer exceeds maximum limit"),
         ({"regex": "(?!a)b"}, "look-around"),
         ({"regex": "["}, "nclosed"),
         ({"grammar": "root ::= nothing"}, 'Rule "nothing" is not defined'),
@@ -362,6 +381,11 @@ def test_what_no_library_takes_exactly_is_refused_by_name(auto: LLM, structured:
         ({"enum": [1, "a"], "type": "string"}, "type beside enum"),
         ({"type": "object", "required": ["a"]}, "required"),
         ({"minimum": 3}, "minimum"),
+        ({"type": "string", "pattern": '^"$'}, "pattern"),
+        ({"type": []}, "type"),
+        ({"anyOf": []}, "an empty anyOf"),
+        ({"enum": [{"a": [-(2**63)]}]}, "enum of more than 64 bits"),
+        ({"enum": [2**63 - 1, 1e300]}, None),
         ({"type": "object", "properties": {"a": {}}, "additionalProperties": True}, "additionalProperties beside"),
         (Person.model_json_schema(), None),
         ({"enum": [1, 2], "type": "integer", "title": "x"}, None),
@@ -407,6 +431,29 @@ def test_what_takes_too_long_is_killed_and_the_next_one_is_compiled() -> None:
     again = compiler.compile(bomb)
     assert again.done(), "that it takes too long is remembered"
     assert isinstance(again.exception(), GrammarError)
+    compiler.close()
+
+
+def test_what_no_request_waits_for_is_not_compiled() -> None:
+    compiler, asked = make_compiler(), []
+    started, may_go_on = threading.Event(), threading.Event()
+
+    def ask(backend: str, kind: str, text: str) -> Any:
+        started.set()
+        asked.append(text)
+        assert may_go_on.wait(60)
+        return (lambda: None), 1
+
+    compiler._process.compile = ask  # type: ignore[method-assign]
+    gate = GrammarGate(Scheduler(KVCacheManager(16, 4), max_num_seqs=4, max_num_batched_tokens=8), compiler)
+    for text in "abc":
+        params = SamplingParams(structured={"regex": text})
+        gate.scheduler.add_request(Request(text, [1], params))
+        assert started.wait(60)
+    gate.scheduler.finish_request("b", "abort")
+    may_go_on.set()
+    assert compiler.compile(StructuredOutputs(regex="d")).result(60)
+    assert asked == ["a", "c", "d"]
     compiler.close()
 
 

@@ -1,6 +1,7 @@
 """NumpyExecutor gives the tokens of LocalExecutor in float32, whatever the scheduler does; and it needs no torch."""
 
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -182,10 +183,12 @@ def test_a_plan_for_a_connector_is_refused_before_anything_changes() -> None:
 # --- without torch ------------------------------------------------------------------------------------------------
 
 BLOCKED = ("torch", "transformers", "tokenizers", "safetensors", "huggingface_hub", "triton")
-CHILD = f"""
+BLOCK = f"""
 import sys
 for name in {BLOCKED}:
     sys.modules[name] = None
+"""
+CHILD = f"""{BLOCK}
 from {{module}} import main
 sys.argv = ["prog", *{{arguments}}]
 main()
@@ -217,3 +220,16 @@ def test_the_other_commands_run_without_torch(command: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("phase", ["02", "03"])
 def test_lab_run_answers_without_torch(phase: str) -> None:
     assert "A KV block is a fixed-size piece of the KV cache" in without_torch("labkit.cli", "run", phase)
+
+
+@pytest.mark.parametrize(
+    ("call", "refusal"),
+    [
+        ("LLM({checkpoint!r})", "InvalidParameterError: model '.*' needs torch"),
+        ("LLM().chat([{{'role': 'user', 'content': 'x'}}], tools=[print])", "ChatTemplateError: .* needs transformers"),
+    ],
+)
+def test_a_program_hears_by_name_what_needs_torch(call: str, refusal: str, checkpoint: Any) -> None:
+    code = f"{BLOCK}\nfrom mini_vllm import LLM\n{call.format(checkpoint=str(checkpoint))}"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8")
+    assert re.search(f"mini_vllm.errors.{refusal}.*Install the extra 'engine'", run.stderr), run.stderr

@@ -17,7 +17,7 @@ class HermesParser:
     OpenAI's shape; one that is malformed is text. Source: hermes_tool_parser.py in vllm/tool_parsers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_parallel: bool = True) -> None:
         todo("04.2")
 
     def feed(self, text: str) -> AssistantDelta:
