@@ -170,10 +170,10 @@ def table(turns: dict[str, list[Turn]]) -> list[str]:
         }
         if not by_engine["mini_vllm"]:
             continue
-        cells = [f"{statistics.median(rates):,.1f}" if rates else "" for rates in by_engine.values()]
+        cells = [f"{statistics.median(rates):,.1f}" if rates else "-" for rates in by_engine.values()]
         for name in others:
             ratios = [a / b for a, b in zip(by_engine["mini_vllm"], by_engine[name], strict=False)]
-            spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else ""
+            spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "-"
             cells.append(spread)
         lines.append(f"| {row} | {' | '.join(cells)} |")
     return lines
