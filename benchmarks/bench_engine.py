@@ -7,8 +7,8 @@ The GPU side is told in engine_cuda.py. On a CPU the work is the same for all: 3
 output tokens, greedy, over a checkpoint with Qwen3-0.6B's exact shape and random weights (written to --checkpoint
 once), bfloat16. Engines take turns, each turn a process of its own: load, a short warm-up, timed repetitions. Ratios of
 such turns mean something on a busy machine; the absolute figures only on a quiet one. Then: what the hardware would
-allow (memory and matrix-product floors), where the time goes, and how it grows with batch and context. Writes
-results/engine.md.
+allow (memory and matrix-product floors), where the time goes, and prefills and decodes by themselves (engine_rows.py).
+Writes results/engine.md.
 """
 
 import argparse
@@ -29,6 +29,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import engine_llama
+import engine_rows
 from engine_common import (
     HEAD_DIM,
     HEADS,
@@ -331,29 +333,29 @@ def measure_host(args: argparse.Namespace) -> Turn:
     return {"milliseconds": milliseconds}
 
 
-# --- growth -----------------------------------------------------------------------------------------------------------
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+GROUPS = {  # rows that one process measures
+    "prefill": tuple(row for row in engine_rows.ROWS if row[0] == "prefill"),
+    "decode": tuple(row for row in engine_rows.ROWS if row[0] == "decode" and row[2] < 10_000),
+    "decode at length": tuple(row for row in engine_rows.ROWS if row[0] == "decode" and row[2] >= 10_000),
+}
 
 
-def measure_growth(args: argparse.Namespace) -> Turn:
-    """Output tokens per second of steps that decode only: by batch at context 256, by context with 8 requests."""
-    engine = make_engine(args, num_slots=8 * 4608)
-    by_batch = {n: n / decode_seconds(engine.executor.runner, n, 256) for n in (1, 2, 4, 8, 16, 32, 64)}
-    contexts = (128, 256, 512, 1024, 2048, 4096)
-    by_context = {context: 8 / decode_seconds(engine.executor.runner, 8, context) for context in contexts}
-    return {"by_batch": by_batch, "by_context": by_context}
+LLAMA = {"llama.cpp": "BF16", "llama.cpp Q8_0": "Q8_0"}
 
 
-def decode_seconds(runner: Any, num_requests: int, context: int) -> float:
-    """The runner's time for a step in which every request computes the token at position context - 1."""
-    from mini_vllm import SamplingParams
-    from mini_vllm.step import Chunk, Sample, SamplingRow, StepInput
-
-    width = -(-context // runner.block_size)
-    names = [str(i) for i in range(num_requests)]
-    tables = {name: (tuple(range(1 + i * width, 1 + (i + 1) * width)),) for i, name in enumerate(names)}
-    chunks = [Chunk(name, (100,), context - 1, tables[name], (Sample(name, 0),)) for name in names]
-    step = StepInput.of(chunks, dict.fromkeys(names, SamplingRow(SamplingParams(temperature=0))))
-    return fastest(lambda: runner.execute(step), 4)
+def measure_rows(args: argparse.Namespace, engine: str, group: str) -> Turn:
+    """Tokens a second of the rows of a group."""
+    rows = GROUPS[group]
+    if engine in LLAMA:
+        rows = tuple(row for row in rows if row[1] * row[2] <= engine_llama.MAX_TOKENS or row[0] == "prefill")
+        rows = rows if LLAMA[engine] == "BF16" else tuple(row for row in rows if row[:2] == ("decode", 1))
+        return engine_rows.take(engine_llama.llama_rows(args, rows, LLAMA[engine]), rows) if rows else {"rates": {}}
+    if engine == "vLLM":
+        return engine_rows.take(engine_rows.vllm_rows(args, rows, MAX_BATCHED_TOKENS), rows)
+    made = make_engine(args, num_slots=engine_rows.num_slots(rows, args.block_size))
+    return engine_rows.take(engine_rows.mini_vllm_rows(made), rows)
 
 
 # --- the run ----------------------------------------------------------------------------------------------------------
@@ -362,13 +364,18 @@ MEASUREMENTS: dict[str, Callable[[argparse.Namespace], Turn]] = {
     "floors": measure_floors,
     "profile": profile,
     "host": measure_host,
-    "growth": measure_growth,
+}
+ROWS = {
+    f"{engine}, {group}": partial(measure_rows, engine=engine, group=group)
+    for engine in ("mini_vllm", "vLLM", *LLAMA)
+    for group in GROUPS
 }
 
 
 def in_process(args: argparse.Namespace, worker: str) -> Turn:
     """Run a worker in a process of its own and return what it reports on its last line."""
-    python = args.vllm_python if worker == "vLLM" else sys.executable
+    pythons = {"vLLM": args.vllm_python, "llama.cpp": args.llama_python}
+    python = next((path for name, path in pythons.items() if worker.startswith(name)), sys.executable)
     environment = {**os.environ, "OMP_NUM_THREADS": str(args.threads), "PYTHONPATH": str(ROOT)}
     command = [
         python, __file__, "--worker", worker, "--checkpoint", str(args.checkpoint), "--threads", str(args.threads),
@@ -396,10 +403,11 @@ def seconds_of_others() -> float:
 
 def work(args: argparse.Namespace) -> None:
     """The child: one worker, its report as JSON on the last line."""
-    import torch
+    if not args.worker.startswith("llama.cpp"):
+        import torch
 
-    torch.set_num_threads(args.threads)
-    measure = MEASUREMENTS.get(args.worker, take_turn)
+        torch.set_num_threads(args.threads)
+    measure = {**MEASUREMENTS, **ROWS}.get(args.worker, take_turn)
     report = json.dumps(measure(args))
     print("\n" + report, flush=True)
 
@@ -416,10 +424,30 @@ def measure_all(args: argparse.Namespace) -> Turn:
             others = f"others {turns[name][-1]['others']:.0%}"
             print(f"round {number + 1}: {name:40} {', '.join(f'{r:.1f}' for r in rates)} tok/s, {others}", flush=True)
     report: Turn = {"turns": turns}
-    for name in ("floors", "profile", "host") if args.quick else MEASUREMENTS:
+    for name in MEASUREMENTS:
         report[name] = in_process(args, name)
         print(f"{name}: done", flush=True)
+    if not args.quick:
+        report["rows"] = measure_all_rows(args)
     return report
+
+
+def measure_all_rows(args: argparse.Namespace) -> dict[str, list[Turn]]:
+    """The rows by engine, a turn for each round."""
+    peers = [*(["vLLM"] if args.vllm_python else []), *(LLAMA if args.llama_python else [])]
+    rows: dict[str, list[Turn]] = {name: [] for name in ("mini_vllm", *peers)}
+    for number in range(args.rounds):
+        for engine, turns in rows.items():
+            if engine in LLAMA and number:
+                continue  # a turn of llama.cpp takes longer than all others: one
+            turns.append({"rates": {}, "others": 0.0})
+            for group in GROUPS:
+                turn = in_process(args, f"{engine}, {group}")
+                turns[-1]["rates"] |= turn["rates"]
+                turns[-1]["others"] = max(turns[-1]["others"], turn["others"])
+            rates = ", ".join(f"{name} {rate:.1f}" for name, rate in turns[-1]["rates"].items())
+            print(f"round {number + 1}: {engine}, others {turns[-1]['others']:.0%}: {rates}", flush=True)
+    return rows
 
 
 # --- the report -------------------------------------------------------------------------------------------------------
@@ -428,6 +456,7 @@ def measure_all(args: argparse.Namespace) -> Turn:
 def write_report(args: argparse.Namespace, report: Turn, minutes: float) -> str:
     prompt_tokens = sum(len(prompt) for prompt, _ in workload(args.requests))
     output_tokens = sum(num_output for _, num_output in workload(args.requests))
+    arguments = ["PATH" if argument in (args.vllm_python, args.llama_python) else argument for argument in sys.argv[1:]]
     lines = [
         "# Engine throughput on a CPU",
         "",
@@ -435,12 +464,10 @@ def write_report(args: argparse.Namespace, report: Turn, minutes: float) -> str:
         f"waiting), Python {platform.python_version()}. {args.requests} requests, {prompt_tokens:,} prompt and "
         f"{output_tokens:,} output tokens, greedy; Qwen3-0.6B's shape with random weights, bfloat16; at most "
         f"{MAX_SEQS} requests and {MAX_BATCHED_TOKENS} tokens a step; mini_vllm with KV blocks of {args.block_size}. "
-        f"Engines took turns (static batches one only): {args.rounds} rounds of {args.reps} timed repetitions; "
+        f"Engines took turns (static batches and llama.cpp one only): {args.rounds} rounds of {args.reps} timed repetitions; "
         f"medians and the range. Run time {minutes:.0f} minutes.",
         "",
-        f"    python benchmarks/bench_engine.py {' '.join(sys.argv[1:])}".rstrip().replace(
-            args.vllm_python or "PATH", "PATH"
-        ),
+        f"    python benchmarks/bench_engine.py {' '.join(arguments)}".rstrip(),
         "",
         *engine_table(report["turns"]),
         "",
@@ -452,8 +479,8 @@ def write_report(args: argparse.Namespace, report: Turn, minutes: float) -> str:
         + " and ".join(f"{ms:.2f} ms at {n} decodes" for n, ms in report["host"]["milliseconds"].items())
         + " (measured with a model that takes no time).",
     ]
-    if "growth" in report:
-        lines += ["", *growth_tables(report["growth"])]
+    if "rows" in report:
+        lines += ["", *rows_table(report["rows"])]
     return "\n".join(lines) + "\n"
 
 
@@ -515,16 +542,15 @@ def profile_table(parts: Turn) -> list[str]:
     ]
 
 
-def growth_tables(growth: Turn) -> list[str]:
-    lines = ["Steps that only decode, output tok/s:", ""]
-    for key, label in (("by_batch", "requests at context 256"), ("by_context", "context of 8 requests")):
-        lines += [
-            f"| {label} | " + " | ".join(f"{int(x):,}" for x in growth[key]) + " |",
-            "|---" * (len(growth[key]) + 1) + "|",
-            "| tok/s | " + " | ".join(f"{y:.1f}" for y in growth[key].values()) + " |",
-            "",
-        ]
-    return lines[:-1]
+def rows_table(turns: dict[str, list[Turn]]) -> list[str]:
+    others = max(turn["others"] for each in turns.values() for turn in each)
+    return [
+        "Prompts alone, and outputs alone behind a context whose keys and values are made up. Engines took turns; "
+        "medians, and the median of the ratios of each round with the least and the largest. Other processes took at "
+        f"most {others:.0%} of the processor.",
+        "",
+        *engine_rows.table(turns),
+    ]
 
 
 def processor() -> str:
@@ -547,9 +573,10 @@ def main() -> None:
     cpu.add_argument(
         "--quick",
         action="store_true",
-        help="one round of 12 requests, no growth, no static batches; nothing is written",
+        help="one round of 12 requests, no rows, no static batches; nothing is written",
     )
     cpu.add_argument("--vllm-python", help="an interpreter that has vLLM; without it vLLM is left out")
+    cpu.add_argument("--llama-python", help="an interpreter that has llama-cpp-python and gguf, for the rows")
     cpu.add_argument("--reps", type=int, default=1, help="timed repetitions in a turn")
     cpu.add_argument("--threads", type=int, default=2)
     cuda = parser.add_argument_group("on a GPU")

@@ -27,7 +27,7 @@ from bench_scheduler import ROOT, machine
 from engine_common import HEAD_DIM, HIDDEN, KV_HEADS, LAYERS, VOCAB_SIZE, make_checkpoint
 
 RESULT = ROOT / "benchmarks" / "results" / "step_cost.md"
-STEPS = [(n, context) for context in (128, 1024) for n in (1, 8, 32)]  # requests, and the context of each
+STEPS = [*((n, context) for context in (128, 1024) for n in (1, 8, 32)), (8, 4096)]  # requests, and the context of each
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 LAYER_BYTES = 2 * sum(size_in * size_out for size_in, size_out in LINEARS.values())
 WEIGHT_BYTES = LAYERS * LAYER_BYTES + 2 * VOCAB_SIZE * HIDDEN

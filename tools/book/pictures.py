@@ -1012,28 +1012,51 @@ def scheduler_cost(narrow: bool = False) -> Drawing:
     return d
 
 
-def engine_growth(narrow: bool = False) -> Drawing:
-    path = ROOT / "benchmarks" / "results" / "engine.md"
-    found = {}
-    for words in ("requests at context 256", "context of 8 requests"):
-        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith(f"| {words}")]
-        following = path.read_text(encoding="utf-8").split(lines[0])[1].splitlines()[2]
-        cells = [[value(cell) for cell in line.strip("| ").split("|")[1:]] for line in (lines[0], following)]
-        found[words] = cells
+def roofline(narrow: bool = False) -> Drawing:
+    rows = table("step_cost", "| rows | GFLOP/s | roof |")
+    tokens = [value(row["rows"]) for row in rows]
+    rates, roof = ([value(row[name]) for row in rows] for name in ("GFLOP/s", "roof"))
     d = Drawing(
         NARROW if narrow else 760,
-        620 if narrow else 320,
-        "Decoding, and how it grows",
-        "Two plots of output tokens a second on a CPU. More concurrent requests raise it, with less and less gain; a "
-        "longer context lowers it.",
+        350,
+        "The roofline of a processor",
+        f"Log-log plot of the linear layers. With {tokens[0]:g} row they reach {rates[0]:,g} GFLOP/s of {roof[0]:,g} "
+        f"that the memory allows, with {tokens[-1]:g} rows {rates[-1]:,g} of {roof[-1]:,g} that the arithmetic allows.",
     )
-    highest = 1.1 * max(max(ys) for _, ys in found.values())
-    for i, (xs, ys) in enumerate(found.values()):
-        left, top = (50, 310 * i) if narrow else (70 + 370 * i, 0)
-        x, y = Axis(xs, left, left + 280, log=True), Axis([0, highest], top + 260, top + 50)
-        name = "concurrent requests, context 256" if i == 0 else "context, 8 requests"
-        axes(d, x, y, xs, [0, 50, 100], name, "output tokens / s")
-        curve(d, [(x(a), y(b)) for a, b in zip(xs, ys, strict=True)], BLUE)
+    x = Axis(tokens, 64, 334, log=True) if narrow else Axis(tokens, 80, 640, log=True)
+    y = Axis([10, 1000], 290, 44, log=True)
+    axes(d, x, y, tokens[::2] if narrow else tokens, [10, 100, 1000], "rows, that is, tokens in the step", "GFLOP/s")
+    for rate, colour, dash in ((roof, LINE, "7 4"), (rates, BLUE, "")):
+        curve(d, [(x(a), y(b)) for a, b in zip(tokens, rate, strict=True)], colour, dash)
+    d.text(x(tokens[2]), y(roof[2]) - 14, "the roof", size=13, anchor="end", fill=MUTED)
+    if narrow:
+        d.text(x.end - 4, y(rates[-1]) + 36, "measured", size=13, bold=True, anchor="end")
+    else:
+        d.text(x.end + 10, y(rates[-1]) + 4, "measured", size=13, bold=True)
+    return d
+
+
+def decode_by_context(narrow: bool = False) -> Drawing:
+    rows = [row for row in table("engine", "| tokens a second |") if row["tokens a second"].startswith("decode, 8 at")]
+    contexts = [value(row["tokens a second"].partition(" at ")[2]) for row in rows]
+    rates = {name: [value(row[name]) for row in rows] for name in ("vLLM", "mini_vllm")}
+    d = Drawing(
+        NARROW if narrow else 760,
+        350,
+        "Decoding behind a context",
+        "Log-log plot of output tokens a second of 8 requests on a CPU, by context. "
+        + " ".join(
+            f"{name}: {', '.join(f'{rate:g} at {n:,g}' for n, rate in zip(contexts, each, strict=True))}."
+            for name, each in rates.items()
+        ),
+    )
+    x = Axis(contexts, 64, 334, log=True) if narrow else Axis(contexts, 80, 640, log=True)
+    y = Axis([1, 2 * max(max(each) for each in rates.values())], 290, 44, log=True)
+    axes(d, x, y, contexts, [1, 10, 100], "context of each of 8 requests, in tokens", "output tokens / s")
+    for name, colour, dash in (("vLLM", AMBER, "7 4"), ("mini_vllm", BLUE, "")):
+        curve(d, [(x(a), y(b)) for a, b in zip(contexts, rates[name], strict=True)], colour, dash)
+        at, below = (x.end - 4, 22 if name == "vLLM" else -14) if narrow else (x.end + 10, 4)
+        d.text(at, y(rates[name][-1]) + below, name, size=13, bold=True, anchor="end" if narrow else "start")
     return d
 
 
@@ -1305,8 +1328,9 @@ PICTURES: dict[str, Callable[[bool], Drawing]] = {
     "serving/path": path_of_a_request,
     "serving/times": times_of_requests,
     "serving/mask": mask_of_a_grammar,
+    f"{PHASE_1}/roofline": roofline,
     "measured/scheduler": scheduler_cost,
-    "measured/growth": engine_growth,
+    "measured/growth": decode_by_context,
     "measured/engines": engines,
     "measured/goodput": goodput,
     "measured/verdicts": verdicts,
