@@ -464,8 +464,8 @@ def write_report(args: argparse.Namespace, report: Turn, minutes: float) -> str:
         f"waiting), Python {platform.python_version()}. {args.requests} requests, {prompt_tokens:,} prompt and "
         f"{output_tokens:,} output tokens, greedy; Qwen3-0.6B's shape with random weights, bfloat16; at most "
         f"{MAX_SEQS} requests and {MAX_BATCHED_TOKENS} tokens a step; mini_vllm with KV blocks of {args.block_size}. "
-        f"Engines took turns (static batches and llama.cpp one only): {args.rounds} rounds of {args.reps} timed repetitions; "
-        f"medians and the range. Run time {minutes:.0f} minutes.",
+        f"Engines took turns (static batches and llama.cpp one only): {args.rounds} rounds of {args.reps} timed "
+        f"repetitions; medians and the range. Run time {minutes:.0f} minutes.",
         "",
         f"    python benchmarks/bench_engine.py {' '.join(arguments)}".rstrip(),
         "",
