@@ -64,6 +64,7 @@ class PrefillFirstScheduler(Scheduler):
         """Admit from the front of waiting what fits whole. The first that does not fit stays there, and ends it."""
         while token_budget > 0 and self._has_place(output) and (request := self._next_waiting()):
             computed_blocks, num_computed = self.kv_cache_manager.get_computed_blocks(request)
+            # With more than enough budget, of which rows of a draft model may take a part: the prompt as a whole.
             n = self._chunk_size(request, num_computed, request.num_tokens + self.max_num_batched_tokens)
             num_hits = num_computed if self._hits_must_fit() else 0
             if n + num_hits > token_budget:
