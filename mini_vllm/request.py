@@ -98,8 +98,7 @@ class Request:
         if sampling_params.stop_token_ids:
             self.stop_token_ids = self.stop_token_ids.union(sampling_params.stop_token_ids)
         self.priority = priority  # lower is sooner
-        # Under the priority policy requests of one arrival time may preempt each other without end.
-        self.arrival_time = arrival_time + choice_index * 1e-6 if choice_index else arrival_time
+        self.arrival_time = arrival_time
         self.cache_salt = cache_salt  # requests with different salts never share blocks
         self.max_model_len = max_model_len  # the scheduler lowers it to what fits
         self.choice_index = choice_index  # which of the choices of its prompt it is; its noise depends on it

@@ -66,6 +66,10 @@ class PackedRequest(NamedTuple):
     num_computed_tokens: int
     query_len: int
 
+    @property
+    def positions(self) -> range:
+        return range(self.num_computed_tokens, self.num_computed_tokens + self.query_len)
+
 
 @dataclass(frozen=True, slots=True)
 class AttentionMetadata:

@@ -87,16 +87,19 @@ class InputProcessor:
         check_request_id(request_id)
         check_params("sampling_params", params, SamplingParams)
         token_ids = self._check(request_id, self.tokenize(prompt), params)
-        options |= {"arrival_time": arrival_time, "eos_token_ids": self.eos_token_ids}
+        options["eos_token_ids"] = self.eos_token_ids
         if params.seed is None:
             params = replace(params, seed=self._seeds.getrandbits(64))
         if params.prompt_logprobs is not None:  # all of the prompt has to be computed: no block of others may serve
             options["cache_salt"] = f"{options.get('cache_salt') or ''}/prompt_logprobs of {request_id}"
         names = make_child_ids(request_id, params.n)
         others = replace(params, prompt_logprobs=None)  # the first choice tells them for all
-        return [
-            Request(name, token_ids, others if i else params, choice_index=i, **options) for i, name in enumerate(names)
-        ]
+        requests = []
+        for i, name in enumerate(names):
+            # Under the priority policy requests of one arrival time may preempt each other without end.
+            options["arrival_time"] = arrival_time + i * 1e-6 if i else arrival_time
+            requests.append(Request(name, token_ids, others if i else params, choice_index=i, **options))
+        return requests
 
     @contextmanager
     def seeds_of_what_is_added(self) -> Iterator[None]:
