@@ -54,6 +54,7 @@ CLAIMS = (
     "Tests check {laws} laws.",
     "CC BY {cc}",
     "{paged} % of the KV memory's slots hold a token if the cache is paged. It is {unpaged} % if",
+    "{gpu_decodes} decodes of {gpu_context} tokens read the cache at {gpu_copy} % of a copy's bandwidth",
     "{figure_requests} requests share a budget of {figure_budget} tokens a step. `a` has a prompt of {figure_prompt} "
     "tokens, so its prompt is computed in {figure_chunks} steps. `b` begins with the same tokens as `a`, so it finds "
     "the first {figure_hit} of them",
@@ -98,6 +99,11 @@ def facts() -> dict[str, str | float]:
         re.search(rf"^\| {kind} \| ([\d.]+) ", waste, re.MULTILINE)
         for kind in ("blocks of 16", "a stretch of 8,192 tokens")
     )
+    gpu = re.search(
+        r"^\| decode (64) x (8192) \|[^|]*\|[^|]*\| (\d+)% \|",
+        read(ROOT / "benchmarks/results/attention_cuda.md"),
+        re.MULTILINE,
+    )
     figure = json.loads(read(ROOT / "docs/figures/first-run.json"))
     prompts = {request["id"]: len(request["prompt"]) for request in figure["requests"]}
     project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]
@@ -106,6 +112,7 @@ def facts() -> dict[str, str | float]:
     licence = re.search(r"CC BY (\d\.\d)", read(ROOT / "LICENSE-docs"))
     assert paged
     assert unpaged
+    assert gpu
     assert torch
     assert licence
     return {
@@ -127,6 +134,10 @@ def facts() -> dict[str, str | float]:
         "backends": len(keys_of("mini_vllm/attention/backend.py", "BACKENDS")),
         "laws": len(re.findall(r"^- \*\*\w+\.\*\*", section(README, "What to rely on"), re.MULTILINE)),
         "cc": licence[1],
+        **{
+            name: float(number)
+            for name, number in zip(("gpu_decodes", "gpu_context", "gpu_copy"), gpu.groups(), strict=True)
+        },
         "unpaged": float(unpaged[1]),
         "paged": float(paged[1]),
         "figure_requests": len(prompts),

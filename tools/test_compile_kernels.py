@@ -1,4 +1,4 @@
-"""Every kernel compiles for GPUs that are not here, spills nothing and has the shared memory that it asks for."""
+"""Every kernel compiles for GPUs that are not here, spills next to nothing and has the shared memory it asks for."""
 
 import json
 import os
@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton has Linux wheels only")
 
+SPILLS = {("attention, prefill", 90): 256}  # bytes; an H200 was 15 to 20 % faster with it than with tiles that fit
 TOOL = Path(__file__).parent / "compile_kernels.py"
 
 
@@ -26,13 +27,13 @@ def compile_kernels(*options: str) -> list[dict[str, Any]]:
 def check(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         assert row["registers"] <= 255, row
-        assert row["spilled"] == 0, row
+        assert row["spilled"] <= SPILLS.get((row["kernel"], row["capability"]), 0), row
         # The compiler does not look at it: a launch would fail on the GPU.
         assert f"sm_{row['capability']}" in row["fits"], row
 
 
 @pytest.mark.slow
-def test_attention_of_the_common_models_spills_nothing_and_fits() -> None:
+def test_attention_of_the_common_models_fits() -> None:
     rows = compile_kernels("--main")
     check(rows)
     kernels = {(row["kernel"], row["capability"]) for row in rows if "heads of 128, bfloat16" in row["case"]}
@@ -46,7 +47,7 @@ def test_attention_of_the_common_models_spills_nothing_and_fits() -> None:
 
 
 @pytest.mark.nightly
-def test_every_kernel_spills_nothing_and_fits() -> None:
+def test_every_kernel_fits() -> None:
     rows = compile_kernels()
     check(rows)
     assert {row["kernel"] for row in rows} == {

@@ -15,10 +15,11 @@ from mini_vllm.attention.tiles import make_tiles
 from mini_vllm.attention.write_kv import rotate_and_write_kv, write_kv
 
 # What a program holds grows with the width of a head, so by the head_dim that is rounded up to: keys a step, warps and
-# stages; a chunk's begin with the rows. benchmarks/results/kernels.md has the registers and shared memory of each.
-SHORT_TILES = {64: (64, 4, 3), 128: (64, 4, 3), 256: (32, 4, 3)}  # rows follow the group
-CHUNK_TILES = {64: (128, 64, 8, 3), 128: (128, 64, 8, 3), 256: (64, 32, 8, 2)}
-CHUNK_TILES_BEFORE_HOPPER = CHUNK_TILES | {128: (128, 32, 8, 2)}  # operands are in registers: more of them spill
+# stages; a chunk's begin with the rows. benchmarks/results/kernels.md has the registers and shared memory of each. The
+# tiles of width 128 were the fastest on an H200. Before Hopper operands are in registers: more of them spill.
+SHORT_TILES = {64: (64, 4, 3), 128: (128, 4, 2), 256: (32, 4, 3)}  # rows follow the group
+CHUNK_TILES = {64: (128, 64, 8, 3), 128: (128, 128, 8, 2), 256: (64, 32, 8, 2)}
+TILES_BEFORE_HOPPER = SHORT_TILES | {128: (64, 4, 3)}, CHUNK_TILES | {128: (128, 32, 8, 2)}
 FLOAT32_SHORT_TILES = {64: (32, 4, 2), 128: (16, 4, 2), 256: (16, 4, 2)}
 FLOAT32_CHUNK_TILES = {64: (32, 32, 4, 2), 128: (16, 16, 4, 2), 256: (16, 16, 4, 2)}
 HOPPER = 9  # major number of the compute capability
@@ -29,10 +30,9 @@ def tile_shapes(head_dim: int, group_size: int, dtype: torch.dtype, generation: 
     """The tiles for short requests and for chunks. They depend on model and GPU, never on the batch: see tiles.py."""
     width = max(64, triton.next_power_of_2(head_dim))
     rows = max(MIN_ROWS, triton.next_power_of_2(group_size))
+    short, chunk = (SHORT_TILES, CHUNK_TILES) if generation >= HOPPER else TILES_BEFORE_HOPPER
     if dtype == torch.float32:
         short, chunk = FLOAT32_SHORT_TILES, FLOAT32_CHUNK_TILES
-    else:
-        short, chunk = SHORT_TILES, CHUNK_TILES if generation >= HOPPER else CHUNK_TILES_BEFORE_HOPPER
     chunk_rows, *rest = chunk[width]
     return TileShape(rows, *short[width]), TileShape(max(rows, chunk_rows), *rest)
 

@@ -119,8 +119,8 @@ def render_cell(source: str, language: str, css_class: str, options: dict[str, A
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Pages and files from outside docs/. The theme's source maps are for those who work on the theme."""
-    for file in [file for file in files if file.src_uri.endswith(".map")]:
+    """Pages and files from outside docs/. What the theme brings for its own search and its developers is left out."""
+    for file in [file for file in files if file.src_uri.endswith(".map") or "/lunr/" in file.src_uri]:
         files.remove(file)
     for path in sorted(path for pattern in OUTSIDE for path in ROOT.glob(pattern)):
         files.append(generated(config, path.relative_to(ROOT).as_posix(), path))
@@ -282,7 +282,7 @@ def way_back(lab: Lab, name: str) -> str:
 def why_not_here(lab: Lab) -> str:
     """A line for the contract of a lab that no page grades."""
     found = next((reason for need, reason in WHY_NOT_HERE.items() if need in lab.needs), None)
-    return f"\n*This lab is graded on your own machine. {found}*\n" if found else ""
+    return f"\n*This lab is graded on your own machine. {found}*\n{{: .lab-not-here }}\n" if found else ""
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

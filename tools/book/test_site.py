@@ -72,8 +72,9 @@ def pages(site: Path) -> list[str]:
 
 
 def test_it_is_a_small_download(site: Path) -> None:
-    """Without Pyodide and the model, which are fetched by a cell that runs; no source maps of the theme."""
-    files = [file for file in site.rglob("*") if file.is_file() and not {"pyodide", "files"} & set(file.parts)]
+    """Without Pyodide, the model and the sources, which are fetched by a cell that runs; no source maps of the theme."""
+    of_cells = {"pyodide", "files", "sources.json"}
+    files = [file for file in site.rglob("*") if file.is_file() and not of_cells & set(file.parts)]
     assert_none([file.name for file in files if file.suffix == ".map"])
     assert sum(len(gzip.compress(file.read_bytes())) for file in files) < 3_000_000
 
@@ -448,7 +449,7 @@ SETTLED = "new Promise((done) => requestAnimationFrame(() => requestAnimationFra
 TO_DARK = f"""async () => {{
     document.querySelector(".book-scheme").click();
     await {SETTLED};
-    await Promise.all(document.getAnimations().map((animation) => animation.finished));
+    await Promise.allSettled(document.getAnimations().map((animation) => animation.finished));
     return document.body.dataset.mdColorScheme;
 }}"""
 
