@@ -72,7 +72,7 @@ def pages(site: Path) -> list[str]:
 
 
 def test_it_is_a_small_download(site: Path) -> None:
-    """Without Pyodide, the model and the sources, which are fetched by a cell that runs; no source maps of the theme."""
+    """Without Pyodide, the model and the sources, which a running cell fetches; no source maps of the theme."""
     of_cells = {"pyodide", "files", "sources.json"}
     files = [file for file in site.rglob("*") if file.is_file() and not of_cells & set(file.parts)]
     assert_none([file.name for file in files if file.suffix == ".map"])
