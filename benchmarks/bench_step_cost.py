@@ -37,14 +37,14 @@ PARTS += ("packing, planning", "scheduler, outputs")
 
 HEAD = """# What a step costs on a CPU
 
-{facts}. {threads} threads. {processor}. {rounds} rounds; bandwidth and steps take turns.
+{facts}. {threads} threads. {processor}. {rounds} rounds of bandwidth and steps; medians.
 
 Again: `python benchmarks/bench_step_cost.py --write`
 
 Qwen3-0.6B's shape, random weights, bfloat16. A step reads {weights:,.0f} MB of weights, and {kv:,} bytes of keys and
-values for each token of context. Reading a tensor of 1 GiB (a sum) runs at {read:.1f} GB/s in the median of the rounds
-and {best_read:.1f} at best, copying 512 MiB, with both directions counted, at {copy:.1f} and {best_copy:.1f}. The floor
-of a step is its bytes over the faster of the two in the same round.
+values for each token of context. A sum over a tensor of 1 GiB reads {read:.1f} GB/s (the median of the rounds; the best
+is {best_read:.1f}). A copy of 512 MiB moves {copy:.1f} GB/s (best {best_copy:.1f}), reads and writes counted. The floor
+of a step is its bytes divided by the higher of these two rates in the same round.
 
 ## A step and its floor
 

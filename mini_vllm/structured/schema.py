@@ -39,6 +39,7 @@ OF_TYPE = {
     "null": set(),
 }
 MAX_INT64 = 2**63 - 1  # xgrammar writes a larger integer as a float
+WRONG_ANYWHERE = ("multiple repeat", "bad escape (end of pattern)")  # what Python's re says of a regex
 MAX_EXACT = 10**15  # llguidance reads numbers as floats, which are exact up to here
 JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
@@ -91,10 +92,7 @@ def _check_regex(regex: object) -> None:
         try:
             re.compile(regex if isinstance(regex, str) else "")
         except re.error as error:
-            if error.msg in (
-                "multiple repeat",
-                "bad escape (end of pattern)",
-            ):  # other regexes may be right in another dialect
+            if error.msg in WRONG_ANYWHERE:  # others may be right in another dialect
                 raise GrammarError(f"structured: regex {shown(regex)}: {error}") from error
 
 
