@@ -112,7 +112,7 @@ for fd in range(64):
 DIES = "import faulthandler; faulthandler._sigsegv()"
 CASES = {
     # it ends the process
-    "sys_exit_at_import": Case("sys.exit(0)", says="ends the program", is_quick=True),
+    "sys_exit_at_import": Case("sys.exit(0)", says="ends the program"),
     "sys_exit_in_a_call": Case(call="sys.exit(0)", says="ends the program"),
     "os_exit_at_import": Case("os._exit(0)", says=r"not read to its end: it ended .* \(exit status 0\)"),
     "os_exit_in_a_call": Case(
@@ -237,7 +237,7 @@ CASES = {
     "many_signs": Case("x = " + "-" * 100_000 + "1", says="cannot read the file"),
     # it is right, and odd
     "prints_before_and_after": Case(
-        "print('{')\nsys.stdout.write('}')\nos.write(1, b'[')", "print('x')", answer=RIGHT, is_right=True, is_quick=True
+        "print('{')\nsys.stdout.write('}')\nos.write(1, b'[')", "print('x')", answer=RIGHT, is_right=True
     ),
     "closes_its_output": Case("sys.stdout.close()\nsys.stderr.close()", answer=RIGHT, is_right=True),
     "writes_a_file_of_its_own": Case(

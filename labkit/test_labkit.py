@@ -189,6 +189,7 @@ def test_a_message_shows_the_call_that_failed(lab: Lab, body: str, said: str) ->
         ("[][0]", "the call  to_slots()\n    expected  no error\n"),
     ],
 )
+@pytest.mark.slow
 def test_it_shows_the_call_of_a_function_too(body: str, said: str) -> None:
     lab = catalog.find_lab("01.1")
     text = f"def to_slots(block_tables, requests, positions, block_size):\n    {body}\n"
@@ -336,6 +337,7 @@ def test_code_that_sleeps_is_ended_long_before_the_backstop(monkeypatch: pytest.
         nap(0.2, times=100)
 
 
+@pytest.mark.slow
 def test_code_that_sleeps_again_and_again_is_ended_by_the_clock_on_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadline, "WALL_TIMES", 5)
     with pytest.raises(LabHang), watchdog(0.1):
@@ -702,6 +704,7 @@ def test_the_scenarios_exercise_every_rule() -> None:
     assert min(counts.values()) >= 8, counts
 
 
+@pytest.mark.slow
 def test_what_was_not_exercised_is_said() -> None:
     """The outline of 03.2 asks nobody whether it may admit; and a later lab's part takes an earlier one's place."""
     names = ("03.1:positions", "03.2:by_index", "03.6:early_returns")
@@ -716,6 +719,7 @@ def test_what_was_not_exercised_is_said() -> None:
     assert behaviour.summary([fork]).startswith("Behaviour: nothing of yours was called in the scenarios")
 
 
+@pytest.mark.slow
 def test_the_behaviour_of_a_policy_is_compared_with_that_policy() -> None:
     lab = catalog.find_lab("03.8")
     parts = [part_of(lab, impl) for impl in ("variant:two_halves", "bug:takes_turns")]
@@ -1034,6 +1038,7 @@ def test_an_outline_lacks_what_later_labs_add(lab_id: str, rule: str) -> None:
     assert rule not in other_ways(lab)["outline"].code
 
 
+@pytest.mark.slow
 def test_reset_keeps_a_backup_and_adopt_moves_an_edited_stub(
     command: Callable[..., int], lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -1059,6 +1064,7 @@ def test_grade_for_a_teacher(command: Callable[..., int], lab: Lab, capsys: pyte
     assert json.loads(capsys.readouterr().out)["99.1"]["passed"] == 0
 
 
+@pytest.mark.slow
 def test_a_submission_is_graded_with_the_tests_of_this_checkout(
     command: Callable[..., int], lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -1152,6 +1158,7 @@ def test_a_file_that_python_cannot_read_says_so_and_how_many_tests_there_are(
     assert "0 of 3" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_file_with_something_written_is_begun(
     command: Callable[..., int], lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -1188,6 +1195,7 @@ def test_the_next_lab_is_the_first_of_the_phase_that_is_not_done(lab: Lab, monke
         assert (found.id if found else "") == following
 
 
+@pytest.mark.slow
 def test_the_phase_of_the_last_minute_goes_on(command: Callable[..., int], lab: Lab, tmp_path: Path) -> None:
     """When a lab was graded is known to the second, so that two phases are seldom graded at one time."""
     command("test", "99.1")
@@ -1217,6 +1225,7 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path / "checkout"
 
 
+@pytest.mark.slow
 def test_labs_are_graded_in_the_order_in_which_they_are_read(checkout: Path) -> None:
     """And not in that of their folders, in which the lab on tests of one's own is the first."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "phase-02-kv-manager/labs"]
@@ -1230,6 +1239,7 @@ def answer(lab_id: str) -> str:
     return next(iter(other_ways(catalog.find_lab(lab_id)).values())).code
 
 
+@pytest.mark.slow
 def test_a_run_of_some_tests_is_never_recorded_as_done(checkout: Path) -> None:
     """The mini-build's first command of phase 2, and then the lab."""
     lab = catalog.find_lab("02.1")
@@ -1318,6 +1328,7 @@ def test_no_learners_file_is_tracked() -> None:
     assert tracked.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_kernel_out_of_its_tensors_is_named() -> None:
     """A read too far, a write too far, two programs at one place; and the end of a large tensor, which is none."""
     import subprocess

@@ -78,6 +78,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return folder, {lab.id: solve(folder, lab, second_variant(lab)) for lab in labs() if not lab.needs}
 
 
+@pytest.mark.slow
 def test_the_second_variants_are_one_engine(checkout: tuple[Path, dict[str, Part]]) -> None:
     part = checkout[1]["03.13"]
     assert [each.lab.id for each in with_company([part])] == [*part.lab.together, "03.13"]
@@ -122,6 +123,7 @@ def outline(lab_id: str) -> str:
 
 
 @pytest.mark.parametrize("missing", [("03.5",), ("03.6",), ("03.5", "03.6")])
+@pytest.mark.slow
 def test_the_reference_has_the_finer_rules_of_labs_that_are_not_written(
     tmp_path: Path, missing: tuple[str, ...]
 ) -> None:
@@ -238,6 +240,7 @@ def test_lab_run_says_of_vllm_only_what_was_exercised(run: Callable[..., str]) -
     assert "In the other 3 vLLM reads blocks that were never computed; yours reads none." in said
 
 
+@pytest.mark.slow
 def test_lab_run_names_what_has_changed_since_it_was_green(run: Callable[..., str], tmp_path: Path) -> None:
     parts = solved("03.4", "03.9")
     (tmp_path / "03.4").write_text(parts["03.4"], encoding="utf-8")
@@ -247,6 +250,7 @@ def test_lab_run_names_what_has_changed_since_it_was_green(run: Callable[..., st
     assert "Changed" not in run(parts, prompt="Yes?")
 
 
+@pytest.mark.slow
 def test_lab_run_of_a_lab_takes_its_engine(run: Callable[..., str]) -> None:
     said = run(solved("03.1", "03.8"), "03.8", "What is it?")
     assert "Yours: 03.1, 03.8.\n" in said

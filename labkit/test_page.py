@@ -70,6 +70,7 @@ def test_a_page_that_cannot_be_written_is_refused_as_by_mini_vllm(tmp_path: Path
         page.write(file, find_lab("03.2"), [])
 
 
+@pytest.mark.slow
 def test_the_command(diff, tmp_path: Path) -> None:
     file = tmp_path / "diff.html"
     status, said = diff("bug:newcomers_first", "03.2", "--html", str(file))
@@ -137,6 +138,7 @@ def test_a_lab_is_graded_on_a_text_that_is_in_no_file() -> None:
     assert (lab.mine.exists() and lab.mine.read_bytes()) == before
 
 
+@pytest.mark.slow
 def test_a_lab_is_graded_again_on_an_engine_that_is_read_again() -> None:
     """The oracle of 05.6 (labkit.drafting) calls the engine: that of this time, and not of the last."""
     lab = find_lab("05.6")

@@ -174,6 +174,7 @@ def test_paged_attention_at_length(batch: Batch, window: int | None, split: int)
     batch=batches(max_requests=2, cached=[0, 8, 16], new=[0, 2], max_heads=3),
     window=st.none() | st.integers(1, 20),
 )
+@pytest.mark.slow
 def test_simple_attention(batch: Batch, window: int | None) -> None:
     output = run_simple_kernel(batch, sliding_window=window)
     if len(output):

@@ -165,6 +165,7 @@ def test_chat_keeps_the_conversation_until_new() -> None:
     assert no_hit == 0 < hit
 
 
+@pytest.mark.slow
 def test_chat_goes_on_after_a_conversation_that_is_too_long() -> None:
     result = run("chat", "--max-model-len", "64", input=f"{QUESTION}\n{QUESTION * 8}\n/new\n{QUESTION}\n")
     assert result.stdout.count(ANSWER) == 2
@@ -313,6 +314,7 @@ def test_demo_shows_chunks_a_prefix_hit_and_a_preemption(demo_output: str) -> No
     assert re.search(r"^preemptions +1 ", demo_output, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_demo_answers_do_not_depend_on_the_options(demo_output: str) -> None:
     def answers(output: str) -> str:
         return output.split("What the scheduler did")[0].split("\n\n", 3)[3]
@@ -322,6 +324,7 @@ def test_demo_answers_do_not_depend_on_the_options(demo_output: str) -> None:
     assert "no hit" in other
 
 
+@pytest.mark.slow
 def test_demo_is_drawn_in_ascii_where_the_output_is_not_utf8() -> None:
     result = CliRunner(charset="ascii").invoke(app, ["demo"])
     assert result.stdout.isascii()

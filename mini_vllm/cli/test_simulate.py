@@ -64,6 +64,7 @@ def test_json_holds_the_report_of_each_scheduler(mooncake: Path) -> None:
     assert reports["v1"]["prefix_hits"] == 512 * 11 + 512 * 9  # the first block, and one in three
 
 
+@pytest.mark.slow
 def test_options_reach_the_simulator(mooncake: Path) -> None:
     def report(*options: object) -> dict[str, Any]:
         command = ("simulate", "--trace", mooncake, "--scheduler", "v1", "--json", *FEW_BLOCKS, *options)
@@ -215,6 +216,7 @@ def test_calibrate_writes_what_simulate_reads(azure: Path, tmp_path: Path) -> No
     assert "shapes" in run("calibrate", "--out", path, *few, status=2).stderr
 
 
+@pytest.mark.slow
 def test_the_bundled_calibrations_work(azure: Path) -> None:
     for name in BUNDLED:
         assert "goodput" in run("simulate", "--trace", azure, "--scheduler", "v1", "--calibration", name).output

@@ -337,6 +337,7 @@ def test_a_process_that_was_killed_is_started_again(tokenizer):
 
 @pytest.mark.parametrize("end", ["raise SystemExit", "os.kill(os.getpid(), signal.SIGKILL)"])
 @pytest.mark.parametrize("template", [None, ENDLESS["two loops"]], ids=["idle", "busy"])
+@pytest.mark.slow
 def test_the_process_ends_with_the_one_that_started_it(end, template):
     """Also one that is killed, and also in the middle of a template."""
     program = f"""

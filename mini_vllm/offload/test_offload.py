@@ -236,6 +236,7 @@ class SwapMachine(RuleBasedStateMachine):
 NUM_COPIED = [0]  # blocks that came back, in all examples
 
 
+@pytest.mark.slow
 def test_laws_of_the_swapping_scheduler() -> None:
     NUM_COPIED[0] = 0
     explore(SwapMachine, 25)

@@ -327,7 +327,7 @@ def test_worlds_at_random_hold_the_laws_and_meet_what_they_are_about(variant_id:
 )
 def test_laws_of_every_policy_hold_for_long(variant_id: str) -> None:
     """30,000 operations each at night. The message has a failure's seed."""
-    for seed in range(300 if NIGHTLY else 20):
+    for seed in range(300 if NIGHTLY else 10):
         try:
             drive(variant_id, random.Random(seed), 100)
         except Exception as error:
@@ -458,7 +458,7 @@ def test_no_policy_changes_a_token_on_a_lattice(
     )
     num_preemptions = 0
     points = sorted(random.Random(str(variant)).sample(list(lattice), 12), key=lambda point: point[2])
-    for point in points[: 12 if NIGHTLY else 4]:
+    for point in points[: 12 if NIGHTLY else 2]:
         block_size, budget, num_tokens, caching, threshold, reserve, max_num_seqs = point
         tokens, n = generate(
             num_kv_blocks=num_tokens // block_size + 2,

@@ -216,6 +216,7 @@ def test_nobody_who_runs_starves_under_endless_arrivals(
 
 @settings(SETTINGS, max_examples=25)
 @given(seed=st.integers(0, 10**6), budget=st.sampled_from((4, 16, 40)), num_blocks=st.sampled_from((12, 20)))
+@pytest.mark.slow
 def test_nobody_who_waits_starves_under_endless_arrivals(seed: int, budget: int, num_blocks: int) -> None:
     """New ones are admitted in turn, and every one of the first ones ends, though one more arrives in every step."""
     rng = random.Random(seed)

@@ -259,6 +259,7 @@ def test_what_waits_or_takes_too_long_is_ended(serve: Any) -> None:
     server.assert_idle()
 
 
+@pytest.mark.slow
 def test_a_slow_reader_holds_up_nobody_and_loses_nothing(live: LiveServer, llm: LLM) -> None:
     """Its stream is not read before everything is there; meanwhile another one gets its tokens."""
     params = SamplingParams(temperature=0, max_tokens=200, ignore_eos=True, output_kind="delta")

@@ -102,6 +102,7 @@ def program(request: pytest.FixtureRequest) -> Iterator[Program]:
 
 
 @pytest.mark.parametrize("program", [("--shutdown-timeout", "600")], indirect=True)
+@pytest.mark.slow
 def test_sigterm_lets_what_is_in_flight_finish(program: Program) -> None:
     """New requests are refused meanwhile, on the port that stays open."""
     has_begun, body = threading.Semaphore(0), ENDLESS | {"max_tokens": 100}

@@ -152,7 +152,9 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize(("text", "content", "calls"), SAID)
+@pytest.mark.parametrize(
+    ("text", "content", "calls"), [SAID[0], *(pytest.param(*each, marks=pytest.mark.slow) for each in SAID[1:])]
+)
 def test_auto_parses_what_was_said(
     client: openai.OpenAI, text: str, content: str | None, calls: list[tuple[str, str]]
 ) -> None:
@@ -170,6 +172,7 @@ def test_auto_parses_what_was_said(
     assert "".join(chunk.choices[0].delta.content for chunk in chunks) == text, "content is always a text"
 
 
+@pytest.mark.slow
 def test_each_of_several_choices_has_its_own_calls(client: openai.OpenAI) -> None:
     body = scripted(call_of("wipe", "{}"))
     answer = ask(client, n=2, extra_body=body)
@@ -180,6 +183,7 @@ def test_each_of_several_choices_has_its_own_calls(client: openai.OpenAI) -> Non
     assert [[part.function.arguments for part in each] for each in parts.values()] == [["{}"], ["{}"]]
 
 
+@pytest.mark.slow
 def test_results_go_back_to_the_model(live: LiveServer, client: openai.OpenAI) -> None:
     """As programs write it: the message with the call, the result of the call, and the next answer."""
     text = call_of("plot", '{"x": 1, "y": true}')
@@ -309,6 +313,7 @@ def wipe(twice: bool) -> None:
     """
 
 
+@pytest.mark.slow
 def test_a_chat_offline_has_tools_too() -> None:
     llm = LLM("tiny", device="cpu", num_kv_blocks=200)
     text = call_of("wipe", '{"twice": true}')

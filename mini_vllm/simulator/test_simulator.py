@@ -262,6 +262,7 @@ def peak_memory(num_requests: int) -> int:
     return peak
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # the watch over decisions would grow
     peak_memory(50)
@@ -346,6 +347,7 @@ def test_a_prefix_draws_only_if_it_is_most_of_the_prompt() -> None:
         assert prefix_aware(replicas, of_prefix(2, num_tokens), 2) is replicas[chosen]
 
 
+@pytest.mark.slow
 def test_a_prefix_draws_nobody_when_the_loads_are_out_of_balance() -> None:
     replicas = idle_replicas(2)
     for index, each in enumerate(replicas):
@@ -417,6 +419,7 @@ def one_system_prompt(num_conversations: int, rate: float) -> list[TraceRequest]
     return sorted(trace)
 
 
+@pytest.mark.slow
 def test_a_long_prefix_of_all_prompts_leaves_no_replica_unused() -> None:
     """The load is light: no replica is ever 64 requests ahead of another one."""
     trace, config = one_system_prompt(60, 8), {**FLEET, "num_blocks": 4000, "max_num_seqs": 256}

@@ -357,8 +357,14 @@ MANY_OPTIONAL = {"type": "object", "additionalProperties": False, "properties": 
         ({"json": {"$ref": "#"}}, "it allows no text"),
         ({"grammar": "root ::= root"}, "it allows no text"),
         ({"grammar": "start: start"}, "it allows no text"),
-        ({"json": MANY_OPTIONAL}, "guidance: it is too complex for its first token"),
-        ({"json": {"type": "integer", "minimum": 10**19, "maximum": 10**20}}, "Integer exceeds maximum limit"),
+        pytest.param(
+            {"json": MANY_OPTIONAL}, "guidance: it is too complex for its first token", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            {"json": {"type": "integer", "minimum": 10**19, "maximum": 10**20}},
+            "Integer exceeds maximum limit",
+            marks=pytest.mark.slow,
+        ),
         ({"regex": "(?!a)b"}, "look-around"),
         ({"regex": "["}, "nclosed"),
         ({"grammar": "root ::= nothing"}, 'Rule "nothing" is not defined'),

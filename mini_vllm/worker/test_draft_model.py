@@ -213,6 +213,7 @@ def test_a_million_tokens_have_the_distribution_of_the_target(name: str, drafter
     assert p_value(counts, expected) > 0.001
 
 
+@pytest.mark.slow
 def test_the_share_of_accepted_drafts_is_what_the_distributions_share() -> None:
     """Leviathan et al. 2023, corollary 3.6: the sum of min(p, q)."""
     params = SamplingParams(temperature=1.0)

@@ -180,8 +180,8 @@ def run_combination(checkpoint: Path, c: Combination) -> tuple[dict[str, list[li
 
 SLICES = [
     0,
-    *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 3)),
-    *(pytest.param(part, marks=pytest.mark.nightly) for part in range(3, NUM_SLICES)),
+    pytest.param(1, marks=pytest.mark.slow),
+    *(pytest.param(part, marks=pytest.mark.nightly) for part in range(2, NUM_SLICES)),
 ]
 
 

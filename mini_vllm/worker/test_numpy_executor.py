@@ -71,6 +71,7 @@ def test_the_tokens_are_those_of_torch(name: str, expected: list[list[tuple[int,
         assert answers(llm) == expected, "with hits on the whole prompt"
 
 
+@pytest.mark.slow
 def test_the_scheduler_was_under_pressure() -> None:
     llm = LLM("tiny", executor_cls=NumpyExecutor, **TIGHT)
     recorder = TraceRecorder(llm.engine.scheduler)
@@ -213,11 +214,13 @@ def test_the_demo_runs_without_torch() -> None:
 @pytest.mark.parametrize(
     "command", [("generate", "What is"), ("trace", "What is a slot?"), ("chat", "-m", "What is decode?")]
 )
+@pytest.mark.slow
 def test_the_other_commands_run_without_torch(command: tuple[str, ...]) -> None:
     assert "in NumPy" in without_torch("mini_vllm.cli", *command)
 
 
 @pytest.mark.parametrize("phase", ["02", "03"])
+@pytest.mark.slow
 def test_lab_run_answers_without_torch(phase: str) -> None:
     assert "A KV block is a fixed-size piece of the KV cache" in without_torch("labkit.cli", "run", phase)
 

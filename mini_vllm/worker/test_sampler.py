@@ -236,6 +236,7 @@ def test_draws_follow_the_distribution_along_each_key(varied):
     assert abs(chi_square_z(pairs, np.outer(q, q))) < 3.5
 
 
+@pytest.mark.slow
 def test_a_large_flat_vocabulary_is_drawn_evenly():
     vocab_size, n = 20_000, 1500
     tokens = race(torch.zeros(n, vocab_size), torch.tensor([make_row(i).key for i in range(n)])).numpy()

@@ -160,6 +160,7 @@ def check_conservation(kv: HybridManager, requests: Sequence[Request]) -> None:
     assert sorted(kv.free_block_ids()) == [i for i in range(kv.num_blocks) if not held[i]]
 
 
+@pytest.mark.slow
 def test_two_groups_of_layers_share_a_pool() -> None:
     seen: Counter[str] = Counter()
     for seed in range(100):
@@ -376,12 +377,20 @@ def propose(token_ids: Sequence[int]) -> list[int]:
 
 
 QUICK_DRAFTS = [("v1", 0.0, 1), ("v1", 1.0, 3), ("prefill_first", 0.0, 3)]
+SLOW_DRAFTS = [
+    ("v1", 0.0, 3),
+    ("priority", 1.0, 1),
+    ("prefill_first", 1.0, 0),
+    ("warm_first", 0.0, 1),
+    ("swap", 1.0, 3),
+]
 DRAFTS = itertools.product(("v1", "priority", "prefill_first", "warm_first", "swap"), (0.0, 1.0), (3, 1, 0))
+MARKS = {each: pytest.mark.slow if each in SLOW_DRAFTS else pytest.mark.nightly for each in DRAFTS}
 
 
 @pytest.mark.parametrize(
     ("name", "temperature", "right_up_to"),
-    [pytest.param(*each, marks=[] if each in QUICK_DRAFTS else pytest.mark.slow) for each in DRAFTS],
+    [pytest.param(*each, marks=[] if each in QUICK_DRAFTS else mark) for each, mark in MARKS.items()],
 )
 def test_drafts_give_the_tokens_of_the_engine_without_drafts(
     name: str, temperature: float, right_up_to: int, caplog: pytest.LogCaptureFixture

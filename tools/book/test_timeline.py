@@ -184,6 +184,7 @@ def compare(traces: list[Record], truths: list[list[Record]]) -> None:
 
 
 @needs_node
+@pytest.mark.slow
 def test_who_holds_which_block_is_what_the_scheduler_says() -> None:
     """Tables, queues, the free queue's order and what is cached, in every step of many runs."""
     traces, truths = zip(*(watch(some_scenario(seed)) for seed in range(400)), strict=True)
@@ -193,6 +194,7 @@ def test_who_holds_which_block_is_what_the_scheduler_says() -> None:
 
 
 @needs_node
+@pytest.mark.slow
 def test_a_step_that_failed_is_undone() -> None:
     runs = (watch(some_scenario(seed, aborts=False), random.Random(seed)) for seed in range(200))
     traces, truths = zip(*runs, strict=True)
@@ -218,6 +220,7 @@ def some_drafts(seed: int) -> Record:
 
 @needs_node
 @pytest.mark.parametrize("is_failing", [False, True])
+@pytest.mark.slow
 def test_drafts_are_published_when_they_are_accepted(is_failing: bool) -> None:
     """And what was rejected is not taken for a chunk that is computed again."""
     runs = []
