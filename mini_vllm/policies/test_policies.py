@@ -458,7 +458,7 @@ def test_no_policy_changes_a_token_on_a_lattice(
     )
     num_preemptions = 0
     points = sorted(random.Random(str(variant)).sample(list(lattice), 12), key=lambda point: point[2])
-    for point in points[: 12 if NIGHTLY else 2]:
+    for point in points[: 12 if NIGHTLY else 4]:
         block_size, budget, num_tokens, caching, threshold, reserve, max_num_seqs = point
         tokens, n = generate(
             num_kv_blocks=num_tokens // block_size + 2,
