@@ -1298,6 +1298,7 @@ def test_an_unknown_lab_is_refused(command: Callable[..., int], capsys: pytest.C
 # --- laws of the package --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_labkit_runs_on_every_system_and_on_the_light_install() -> None:
     """No call that only POSIX has; at import nothing but the standard library, rich, watchfiles and pytest."""
     light = {*sys.stdlib_module_names, "labkit", "mini_vllm", "rich", "watchfiles", "pytest"}

@@ -216,6 +216,7 @@ def solved(*lab_ids: str) -> dict[str, str]:
     return {lab_id: second_variant(find_lab(lab_id)) for lab_id in lab_ids}
 
 
+@pytest.mark.slow
 def test_lab_run_names_what_is_in_and_what_is_left_out(run: Callable[..., str]) -> None:
     said = run(solved("03.1", "03.4", "03.8", "03.9") | {"03.6": "def (", "03.5": source.render_stub(find_lab("03.5"))})
     assert "Yours: 03.1, 03.4, 03.9.\n" in said

@@ -124,6 +124,7 @@ def test_a_cell_that_raises_shows_its_own_lines_and_those_of_the_engine() -> Non
     assert call("run_cell", "1 +")["error"].splitlines()[0] == '  File "cell.py", line 1'
 
 
+@pytest.mark.slow
 def test_a_lab_is_graded_on_a_text_that_is_in_no_file() -> None:
     lab = find_lab("02.1")
     before = lab.mine.exists() and lab.mine.read_bytes()
@@ -148,6 +149,7 @@ def test_a_lab_is_graded_again_on_an_engine_that_is_read_again() -> None:
     assert {result["outcome"] for result in json.loads(said)} == {"passed"}
 
 
+@pytest.mark.slow
 def test_a_lab_of_which_a_test_did_not_come_back_is_graded_up_to_it() -> None:
     solution = source.render_solution(find_lab("02.1"))
     names = [result["test"] for result in call("grade", "02.1", solution)]

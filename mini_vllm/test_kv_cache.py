@@ -650,6 +650,7 @@ def test_whole_runs_do_not_depend_on_the_hash_function() -> None:
         assert run_trace(scenario, kv_cache_manager_cls=Sha256Manager) == run_trace(scenario)
 
 
+@pytest.mark.slow
 def test_a_chain_of_20_000_blocks_needs_no_deep_recursion() -> None:
     num_blocks = 20_000
     kv = make_manager(num_blocks=2 * num_blocks, block_size=1)

@@ -204,6 +204,7 @@ def test_every_number_is_computed(page: Path) -> None:
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
+@pytest.mark.slow
 def test_every_claim_is_made_and_fails_when_a_figure_is_changed(claim: str) -> None:
     """Each number of each claim in turn becomes another one, which must be noticed."""
     found = [

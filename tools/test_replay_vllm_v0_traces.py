@@ -37,11 +37,13 @@ def differing(traces: list[Record]) -> dict[str, str]:
     return {name: difference for name, difference in found.items() if difference}
 
 
+@pytest.mark.slow
 def test_every_decision_on_single_sequences_is_vllms(single: list[Record]) -> None:
     assert len(single) == 200
     assert differing(single) == {}
 
 
+@pytest.mark.slow
 def test_every_decision_on_groups_is_vllms(forked: list[Record]) -> None:
     assert len(forked) == 100
     assert differing(forked) == {}

@@ -458,6 +458,7 @@ NAMES_OF_VLLM = """
 """
 
 
+@pytest.mark.slow
 def test_a_run_against_a_live_server(live: LiveServer, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     out, plot = tmp_path / "result.json", tmp_path / "run.png"

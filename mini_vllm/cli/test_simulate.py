@@ -199,6 +199,7 @@ def test_a_calibration_without_an_engine_asks_for_it(azure: Path, tmp_path: Path
     assert f"{path}: not a calibration" in run(*command, status=2).stderr
 
 
+@pytest.mark.slow
 def test_calibrate_writes_what_simulate_reads(azure: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     path = tmp_path / "calibration.json"

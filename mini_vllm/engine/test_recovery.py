@@ -645,6 +645,7 @@ class SlipInTables(KVCacheManager):
         ({"kv_cache_manager_cls": SlipInTables}, Exception),
     ],
 )
+@pytest.mark.slow
 def test_a_learners_slip_is_raised_in_the_first_step(
     core_cls: type[EngineCore], parts: Any, kind: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:

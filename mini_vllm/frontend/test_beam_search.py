@@ -106,6 +106,7 @@ def test_transformers_finds_the_same_beams_by_every_rule(checkpoint: Path, hf_ra
             assert_same_beams(output, hf_beams(hf_random, prompt, params, list(eos)))
 
 
+@pytest.mark.slow
 def test_transformers_finds_the_same_beams_on_the_bundled_model(hf_tiny: Any) -> None:
     llm = make_llm(TINY)
     prompts = [

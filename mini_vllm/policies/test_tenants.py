@@ -47,6 +47,7 @@ def goodput(requests: Sequence[dict[str, Any]], scheduler: str) -> int:
 
 
 @pytest.mark.parametrize("name", FLOODS)
+@pytest.mark.slow
 def test_a_flood_leaves_another_tenant_four_fifths_of_its_goodput(name: str) -> None:
     """In steps. V1 leaves it less than half, which shows that this is a flood."""
     input_length, output_length, number = FLOODS[name]

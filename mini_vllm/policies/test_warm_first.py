@@ -195,6 +195,7 @@ def drive(scheduler: WarmFirstScheduler, arrivals: dict[int, list[Request]], num
     max_num_seqs=st.sampled_from((2, 5, 9)),
     num_blocks=st.sampled_from((12, 20, 60)),
 )
+@pytest.mark.slow
 def test_nobody_who_runs_starves_under_endless_arrivals(
     seed: int, budget: int, max_num_seqs: int, num_blocks: int
 ) -> None:

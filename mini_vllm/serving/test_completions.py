@@ -238,6 +238,7 @@ def test_more_than_the_queue_holds_gets_a_clear_no(serve: Any) -> None:
     server.assert_idle()
 
 
+@pytest.mark.slow
 def test_what_waits_or_takes_too_long_is_ended(serve: Any) -> None:
     server: LiveServer = serve(
         {"num_kv_blocks": 200, "max_num_seqs": 1}, server_options={"queue_timeout": 0.2, "request_timeout": None}

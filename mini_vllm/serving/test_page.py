@@ -115,6 +115,7 @@ def test_steps_come_while_a_request_runs_until_the_client_leaves(live: LiveServe
     live.until(lambda: len(asyncio.all_tasks()) == num_tasks, "no task is left")
 
 
+@pytest.mark.slow
 def test_steps_end_when_the_server_drains(serve: Callable[..., LiveServer]) -> None:
     server = serve()
     answer = ask(server, "GET", "/engine/steps")

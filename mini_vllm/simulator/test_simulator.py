@@ -318,6 +318,7 @@ def test_the_least_loaded_replica_gets_the_next_request(monkeypatch: pytest.Monk
     assert all(seen)
 
 
+@pytest.mark.slow
 def test_prefixes_draw_requests_to_where_they_are() -> None:
     trace = busy_conversations()
     hits = {routing: run_fleet(trace, routing)["prefix_hit_rate"] for routing in ROUTINGS}
@@ -482,6 +483,7 @@ def test_drafts_that_are_never_right_are_soon_left() -> None:
     assert 0 < drafting["scheduled_tokens"] - plain["scheduled_tokens"] < 30  # with four in each step 1,196
 
 
+@pytest.mark.slow
 def test_drafts_pay_for_few_requests_and_lose_under_load() -> None:
     """As the guide of phase 5 computes it: tokens of a step, divided by what a step costs."""
     k, a, step, token = 4, 0.8, 1.0, 0.05

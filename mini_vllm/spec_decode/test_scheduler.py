@@ -348,6 +348,7 @@ class DraftMachine(RuleBasedStateMachine):
             self.world.drain()
 
 
+@pytest.mark.slow
 def test_no_draft_is_ever_published_hashed_or_returned() -> None:
     """Right and wrong drafts, preemptions, failed steps and aborts, in pools that are too small."""
     DraftMachine.worlds.clear()

@@ -75,6 +75,7 @@ def test_no_token_ends_a_text_before_min_tokens(llm: LLM) -> None:
     assert tokens(llm, params).index(77) == 3
 
 
+@pytest.mark.slow
 def test_a_row_is_changed_as_its_own_request_asks_also_in_a_crowd(llm: LLM) -> None:
     crowd = [
         GREEDY,

@@ -372,6 +372,7 @@ def test_penalties_are_the_plain_formula():
         assert sample(torch.from_numpy(logits)[None], [row]) == [int(wanted.argmax())]
 
 
+@pytest.mark.slow
 def test_penalties_change_what_is_drawn_and_only_in_their_row():
     logits = torch.tensor([3.0, 2.5, 0.0]).expand(3, -1)
     rows = [

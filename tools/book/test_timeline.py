@@ -255,6 +255,7 @@ def test_vllms_recordings_are_replayed_to_the_last_free_block(path: Path) -> Non
 
 
 @needs_node
+@pytest.mark.slow
 def test_blocks_of_a_large_pool_that_nobody_uses_are_only_counted() -> None:
     scenario = some_scenario(0)
     scenario["config"]["num_blocks"] = 50_000

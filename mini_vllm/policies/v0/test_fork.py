@@ -192,6 +192,7 @@ class ForkMachine(RuleBasedStateMachine):
         self.world.check()
 
 
+@pytest.mark.slow
 def test_laws_of_forks() -> None:
     explore(ForkMachine, 60)
 
