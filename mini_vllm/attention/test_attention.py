@@ -304,8 +304,9 @@ def test_trap_41_block_table_columns_past_the_sequence_are_not_read(name: str) -
 def test_large_scores_stay_finite(name: str) -> None:
     batch = make_batch([(40, 2)]).to(device_of(name))
     batch.query *= 1e4
-    output = batch.run(name).double()  # float32 numbers near 3e4 lie 2e-3 apart, and a weight is the power of a score
-    torch.testing.assert_close(output, dense_attention(batch), atol=1e-2, rtol=1e-2)
+    # A GPU adds in another order: float32 scores near 3e4 lie 2e-3 apart, and a weight is the power of a score.
+    tolerance = 1e-3 if batch.query.device.type == "cpu" else 1e-2
+    torch.testing.assert_close(batch.run(name).double(), dense_attention(batch), atol=tolerance, rtol=tolerance)
 
 
 @pytest.mark.parametrize("name", BACKENDS)

@@ -104,7 +104,7 @@ def test_a_message_is_the_same_however_it_is_cut(
     wanted = content, reasoning, calls
     assert read(form, [text]) == wanted
     assert read(form, list(text)) == wanted
-    for cut in range(0, min(len(text), 200), 1 if len(text) < 200 else 20):
+    for cut in range(min(len(text), 200)):
         assert read(form, [text[:cut], text[cut:]]) == wanted
     for _, arguments in calls if form is not FORCED else ():
         assert isinstance(json.loads(arguments), dict)

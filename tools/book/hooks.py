@@ -66,6 +66,7 @@ KINDS = {  # of pages, by a part of their paths; how much counts what a search f
 FORMULA = re.compile(
     r'(?P<begin><(?P<tag>span|div) class="arithmatex")>\s*\\[(\[](?P<tex>.*?)\\[)\]]\s*</(?P=tag)>', re.DOTALL
 )
+UNUSED = re.compile(r"\.map$|^assets/javascripts/(lunr|workers)/")
 SEARCH_OF_THE_THEME = re.compile(r"assets/javascripts/workers/search\.\w+\.min\.js")
 PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
 TAG = re.compile(r"<[^>]*>")
@@ -120,7 +121,7 @@ def render_cell(source: str, language: str, css_class: str, options: dict[str, A
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Pages and files from outside docs/. What the theme brings for its own search and its developers is left out."""
-    for file in [file for file in files if file.src_uri.endswith(".map") or "/lunr/" in file.src_uri]:
+    for file in [file for file in files if UNUSED.search(file.src_uri)]:
         files.remove(file)
     for path in sorted(path for pattern in OUTSIDE for path in ROOT.glob(pattern)):
         files.append(generated(config, path.relative_to(ROOT).as_posix(), path))
