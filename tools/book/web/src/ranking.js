@@ -48,8 +48,10 @@ export function makeRanking({ kinds, sections }) {
   const length = ({ inText }) => inText.size;
   const usual = found.reduce((sum, each) => sum + length(each), 0) / found.length;
 
-  /** How well a section answers: rare words count more, and so do words of a title, and words that stand together. */
-  function score(section, terms) {
+  /** How well a section answers: rare words count more, and so do words of a title, and words that stand together.
+   *
+   * phrase: all words that were asked, in their order, with those that tell nothing: a title may have them so. */
+  function score(section, terms, phrase) {
     let sum = 0;
     let met = 0;
     let all = 0;
@@ -61,9 +63,11 @@ export function makeRanking({ kinds, sections }) {
       met += times > 0 ? weight : 0;
       all += weight;
     }
-    const isTitle = terms.map(({ words: [word] }) => word).join(" ") === [...wordsOf(section.title)].join(" ");
+    const title = [...wordsOf(section.title)].join(" ");
+    const isTitle = terms.map(({ words: [word] }) => word).join(" ") === title ? 1 : 0;
+    const isOfTitle = phrase.includes(" ") && ` ${title} `.includes(` ${phrase} `) ? 1 : 0;
     const together = terms.slice(1).filter(({ words: [word] }, i) => section.joined.includes(` ${terms[i].words[0]} ${word} `));
-    return sum * (met / all) ** 2 * (1 + 0.4 * together.length + isTitle) * kinds[section.kind];
+    return sum * (met / all) ** 2 * (1 + 0.4 * together.length + Math.max(isTitle, isOfTitle)) * kinds[section.kind];
   }
 
   return (question) => {
@@ -80,7 +84,7 @@ export function makeRanking({ kinds, sections }) {
     });
     const groups = new Map();
     for (const section of terms.length ? found : []) {
-      const points = score(section, terms);
+      const points = score(section, terms, asked.map(stem).join(" "));
       if (points > 0) groups.set(section.page, [...(groups.get(section.page) ?? []), { section, points }]);
     }
     const ranked = [...groups].map(([page, hits]) => {
