@@ -45,7 +45,7 @@ NUM_REQUESTS = (1, 4, 16)
 ACCEPTANCE = (0.0, 0.5, 0.8, 1.0)
 NUM_PROMPT = 32
 SHAPES = {"tiny": "The bundled model", "qwen": "Qwen3-0.6B's shape with random weights, bf16"}
-NUM_OUTPUT = {"tiny": 96, "qwen": 32}
+NUM_OUTPUT = {"tiny": 96, "qwen": 64}
 ROUNDS = {"tiny": 5, "qwen": 2, "host": 5}  # and 2 more of one request, which gives few tokens
 
 HEAD = """# What drafts bring

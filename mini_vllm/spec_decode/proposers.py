@@ -11,7 +11,7 @@ from typing import Protocol
 from mini_vllm.request import Request
 
 MOST_NGRAMS = 1 << 17  # that SuffixProposer remembers
-FIRST_TRIES = 2.0  # right ones, that a request is trusted with at first
+FIRST_TRIES = 0.25  # right ones, that a request is trusted with at first: one wrong step is enough to doubt it
 DECAY = 0.85  # of what Pace has seen, with each step: it knows about the last 7
 LEAST_SHARE = 0.15
 LEAST_PROBABILITY = 0.1  # of a draft and of those before it, as SuffixProposer counts

@@ -274,7 +274,7 @@ def test_pace_shrinks_to_none_and_tries_again() -> None:
         lengths.append(pace.next_length())
         if lengths[-1]:
             pace.learn(lengths[-1], 0)
-    assert lengths[:10] == [4, 3, 2, 2, 1, 1, 1, 0, 0, 1]
+    assert lengths[:10] == [4, 1, 0, 0, 1, 0, 0, 0, 0, 1]
     assert 0 < sum(lengths[10:]) < 6
     while not (length := pace.next_length()):
         pass
