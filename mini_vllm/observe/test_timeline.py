@@ -52,7 +52,7 @@ def test_timeline_in_unicode_differs_in_its_characters_only() -> None:
 def test_timeline_marks_the_budget_that_is_spent_and_the_recomputed_chunk() -> None:
     config = {"block_size": 4, "num_blocks": 8, "max_num_seqs": 2, "max_num_batched_tokens": 5}
     requests = [
-        {"id": name, "prompt": [seed] * 11, "max_tokens": 9, "sample_seed": seed} for seed, name in ((1, "a"), (2, "b"))
+        {"id": name, "prompt": [seed] * 11, "max_tokens": 9, "sample_seed": seed} for seed, name in ((1, "a"), (3, "b"))
     ]
     trace = run_trace({"config": {**config, "enable_prefix_caching": False}, "requests": requests})
     a, b = timeline.read_requests(trace)
@@ -64,14 +64,15 @@ def test_timeline_marks_the_budget_that_is_spent_and_the_recomputed_chunk() -> N
 
 WITH_DRAFTS = """\
 step      0         10
-a         #!!*!~!**~
-b         +!~*!!~!!x+!!
-tokens    9977977664433
-KV blocks 3555779996566
+a         #!!oo!oooo**~
+b         +!!oo*!*!!!*x+
+tokens    99533554555545
+KV blocks 35555567889966
 
 # prefill chunk   + chunk after a prefix hit
-* drafts, all accepted   ~ drafts, some accepted
-! drafts, all rejected   x preempted
+o decode, one token   * drafts, all accepted
+~ drafts, some accepted   ! drafts, all rejected
+x preempted
 tokens, KV blocks: the share of the budget and of the cache that the step used"""
 
 
@@ -81,7 +82,7 @@ def test_timeline_tells_drafts_that_were_right_from_others() -> None:
     lookup = {"num_speculative_tokens": 3, "prompt_lookup_min": 1}
     requests = [
         {"id": name, "prompt": [1, 2, 0, 1, 2, seed - 1], "max_tokens": 16, "sample_seed": seed}
-        for seed, name in ((1, "a"), (2, "b"))
+        for seed, name in ((1, "a"), (3, "b"))
     ]
     trace = run_trace({"config": config | lookup, "requests": requests}, scheduler_cls=SpeculativeScheduler)
     assert timeline.render_timeline(trace, width=60, ascii_only=True).plain == WITH_DRAFTS
