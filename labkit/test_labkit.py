@@ -675,6 +675,7 @@ def test_super_is_what_the_reference_extends(lab: Lab) -> None:
 # --- decisions beside the reference's ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_behaviour_is_compared_step_by_step(lab: Lab) -> None:
     lab.mine.write_text(RIGHT)
     assert "the same decisions" in behaviour.summary([Part(lab, lab.mine)])
@@ -689,6 +690,7 @@ def test_behaviour_is_compared_step_by_step(lab: Lab) -> None:
     assert len(said.splitlines()) == 5
 
 
+@pytest.mark.slow
 def test_the_scenarios_exercise_every_rule() -> None:
     """Each rule decides something in some: without it the reference itself decides otherwise."""
     counts, preempted = dict.fromkeys(behaviour.RULES, 0), 0
@@ -870,6 +872,7 @@ def test_an_unwritten_suite_is_to_do(break_it: Lab) -> None:
     assert outcomes(grade(break_it, stub)) == [TODO, TODO]
 
 
+@pytest.mark.slow
 def test_a_version_may_be_one_of_the_family_of_schedulers(tmp_path: Path) -> None:
     lab = catalog.find_lab("03.12")
     text = """
@@ -1054,6 +1057,7 @@ def test_reset_keeps_a_backup_and_adopt_moves_an_edited_stub(
     assert command("test", "99.1") == 0
 
 
+@pytest.mark.slow
 def test_grade_for_a_teacher(command: Callable[..., int], lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     lab.mine.write_text(RIGHT)
     assert command("grade", "--json") == 0

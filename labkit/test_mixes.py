@@ -149,6 +149,7 @@ def test_the_reference_has_the_finer_rules_of_labs_that_are_not_written(
         ("03.6", "if threshold and len(self._requests) > 1:", "if False:"),
     ],
 )
+@pytest.mark.slow
 def test_a_part_is_to_blame_also_where_an_earlier_lab_has_its_slots(
     tmp_path: Path, lab_id: str, old: str, new: str
 ) -> None:
@@ -262,6 +263,7 @@ def test_lab_run_of_a_lab_takes_its_engine(run: Callable[..., str]) -> None:
         running.run("07", None, "phase")
 
 
+@pytest.mark.slow
 def test_lab_run_of_phase_04_forces_a_word_and_finds_a_call(run: Callable[..., str]) -> None:
     said = run(solved("04.1", "04.2"), "04")
     assert "Yours: 04.1, 04.2.\n" in said

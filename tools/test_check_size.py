@@ -115,6 +115,7 @@ def test_a_package_of_too_many_entries_is_refused(tmp_path: Path) -> None:
     assert broken_limits([], len(check_size.entries_of(tmp_path))) == ["the package has 35 entries, the limit is 34"]
 
 
+@pytest.mark.slow
 def test_every_file_of_the_core_is_there() -> None:
     measured = {file.path for file in measure_package(check_size.ROOT / "mini_vllm")}
     assert measured >= {*check_size.IRREDUCIBLE_CORE}

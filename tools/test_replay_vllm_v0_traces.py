@@ -49,6 +49,7 @@ def test_every_decision_on_groups_is_vllms(forked: list[Record]) -> None:
     assert differing(forked) == {}
 
 
+@pytest.mark.slow
 def test_the_traces_exercise_what_they_are_for(single: list[Record], forked: list[Record]) -> None:
     rules = Counter(rule for trace in forked for rule in trace["exercises"])
     for rule in ("swap_out", "swap_in", "copy", "stored_behind_others", "several_stored_at_once", "given_up"):
@@ -162,6 +163,7 @@ class PreemptedGoToTheEnd(V0Scheduler):
         PreemptedGoToTheEnd,
     ],
 )
+@pytest.mark.slow
 def test_the_traces_notice_a_rule_that_is_broken(
     single: list[Record], forked: list[Record], broken: type[V0Scheduler]
 ) -> None:

@@ -3,6 +3,7 @@
 import collections
 import itertools
 
+import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -38,6 +39,7 @@ def keys_by_row(cut: Tiles) -> dict[int, list[range]]:
 @settings(max_examples=200, deadline=None)
 @given(spans=SPANS, window=st.none() | st.integers(1, 700))
 @example(spans=[(0, 0), (40_000, 1), (0, 0), (511, 1), (512, 1)], window=None)
+@pytest.mark.slow
 def test_every_visible_key_is_in_exactly_one_tile_of_its_row(spans: list[Span], window: int | None) -> None:
     cut = make_tiles(pack(spans), sliding_window=window, **OPTIONS)
     keys = keys_by_row(cut)
@@ -66,6 +68,7 @@ def test_tiles_know_their_request(spans: list[Span], window: int | None) -> None
 
 @settings(max_examples=200, deadline=None)
 @given(spans=SPANS, window=st.none() | st.integers(1, 700))
+@pytest.mark.slow
 def test_partial_results_are_merged_once_and_in_order(spans: list[Span], window: int | None) -> None:
     cut = make_tiles(pack(spans), sliding_window=window, **OPTIONS)
     partials = [

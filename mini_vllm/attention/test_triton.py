@@ -181,7 +181,8 @@ def test_simple_attention(batch: Batch, window: int | None) -> None:
         assert_close(output, dense_attention(batch, window), [values for _, values in batch.histories])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, *(pytest.param(d, marks=pytest.mark.slow) for d in DTYPES[1:])])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.slow
 def test_contexts_of_many_partial_results(dtype: torch.dtype) -> None:
     """More spans than the merge takes at a time, in a request of one query and in one of several."""
     batch = make_batch([(1200, 1), (1150, 3), (3, 1)], num_kv_heads=1, head_dim=16, dtype=dtype).to(GPU)
@@ -206,7 +207,8 @@ def batch_of(whole: Batch, requests: list[int]) -> Batch:
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.slow
 def test_trap_51_a_decode_is_bitwise_the_same_in_any_batch(dtype: torch.dtype) -> None:
     """Alone, and in batches of 2, 7 and 64, first and last of them; the number of its partial results is its own."""
     lengths = [700, 1100, *(1 + 7 * i % 30 for i in range(62))]  # the first in two spans, the second in three
@@ -232,7 +234,8 @@ def dot_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("dot_by_rows")
-@pytest.mark.parametrize("window", [None, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("window", [None, 40])
+@pytest.mark.slow
 def test_trap_51_a_prefill_in_chunks_is_the_same_as_in_one(window: int | None) -> None:
     """Within 1e-6 of the largest result in fp32. Bit for bit, while no piece is so short that its keys are split: a row
     meets its keys in the same steps whatever rows it shares a tile with."""

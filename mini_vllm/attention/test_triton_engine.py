@@ -15,7 +15,8 @@ from mini_vllm.models.layers import fused
 from mini_vllm.params import SamplingParams
 
 
-@pytest.mark.parametrize("backend", [pytest.param("triton-simple", marks=pytest.mark.slow), "triton"])
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["triton-simple", "triton"])
 def test_engine_makes_the_tokens_of_the_torch_back_end(checkpoint: Path, backend: str) -> None:
     """Mixed chunks and decodes, prefix hits and a preemption, float32: the same tokens, exactly."""
 

@@ -124,7 +124,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "warm_first": {"scheduler": "warm_first"},
     "priority": {"policy": "priority"},
 }
-QUICK = ("v1", "sequence_group")
+QUICK = ("v1",)
 variants = pytest.mark.parametrize(
     "variant", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in VARIANTS]
 )

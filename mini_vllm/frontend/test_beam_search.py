@@ -78,6 +78,7 @@ def make_llm(model: Path, **config: Any) -> LLM:
     return LLM(str(model), **({"dtype": "float32", "scheduler": "sequence_group", "num_kv_blocks": 400} | config))
 
 
+@pytest.mark.slow
 def test_transformers_finds_the_same_beams(checkpoint: Path, hf_random: Any) -> None:
     llm = make_llm(checkpoint, block_size=4)
     num_early = 0

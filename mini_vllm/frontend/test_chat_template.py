@@ -193,6 +193,7 @@ def test_a_hostile_template_is_refused_by_name_and_the_next_one_works(renderer, 
 
 
 @pytest.mark.parametrize("template", ENDLESS.values(), ids=ENDLESS.keys())
+@pytest.mark.slow
 def test_a_template_without_an_end_is_refused_by_its_time_and_the_next_one_works(tokenizer, template):
     renderer = ChatTemplateRenderer(tokenizer, max_seconds=0.3)
     with pytest.raises(ChatTemplateError, match=r"the chat template takes more than 0\.3 seconds"):
@@ -326,6 +327,7 @@ def test_the_process_starts_with_the_first_conversation_and_ends_with_its_owner(
     assert not is_alive(pid)
 
 
+@pytest.mark.slow
 def test_a_process_that_was_killed_is_started_again(tokenizer):
     renderer = ChatTemplateRenderer(tokenizer)
     renderer.render(ASK)

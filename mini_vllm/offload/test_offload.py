@@ -772,7 +772,7 @@ def test_trap_23_24_swapped_out_at_every_step(
 @pytest.mark.parametrize(
     ("late", "num_cpu_blocks", "caching"),
     [
-        pytest.param(*case, marks=() if case == (False, 40, True) else pytest.mark.slow)
+        pytest.param(*case, marks=pytest.mark.slow if case[1] == 40 else pytest.mark.nightly)
         for case in itertools.product((False, True), (5, 40), (False, True))
     ],
 )
@@ -804,7 +804,9 @@ def test_a_step_that_raises_loses_nothing(
             break
 
 
-@pytest.mark.parametrize("name", ["d", *(pytest.param(name, marks=pytest.mark.slow) for name in "ab")])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "d" else pytest.mark.nightly) for name in "abd"]
+)
 def test_an_abort_at_any_moment_leaves_nothing_behind(make_engine: MakeEngine, expected: Tokens, name: str) -> None:
     for k in range(0, 18, 2):
         for during in (False, True):

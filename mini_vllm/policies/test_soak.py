@@ -366,7 +366,9 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize(
+    "scheduler", [pytest.param(name, marks=() if name == "v1" else pytest.mark.slow) for name in SCHEDULERS]
+)
 def test_faults_of_every_kind_lose_nobody_and_change_nobody(scheduler: str) -> None:
     seen = soak(scheduler, (0, 1, 2, 3, 7, 8, 9), 25)  # 0 and 7 meet what tools/mutation/planted_bugs.py plants
     assert seen["requests"] >= 125

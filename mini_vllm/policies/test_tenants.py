@@ -59,6 +59,7 @@ def test_a_flood_leaves_another_tenant_four_fifths_of_its_goodput(name: str) -> 
     assert goodput([*quiet, *flood], "v1") < 0.5 * alone
 
 
+@pytest.mark.slow
 def test_two_that_flood_are_served_alike_however_large_their_requests_are() -> None:
     """One is never ahead by more than a few of its requests, however long they flood."""
     small = requests_of("small", 8, 8, steps=[0] * 3000)

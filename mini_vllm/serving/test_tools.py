@@ -125,6 +125,7 @@ def test_what_looks_like_a_reference_is_kept_in_a_value(client: openai.OpenAI, t
     assert json.loads(calls[0]["arguments"]) == {"a": {"$ref": "#/x"}}
 
 
+@pytest.mark.slow
 def test_several_calls_may_be_required_and_a_cut_one_is_no_content(
     client: openai.OpenAI, terse: dict[str, int]
 ) -> None:

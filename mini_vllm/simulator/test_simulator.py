@@ -91,7 +91,9 @@ def traces(draw: st.DrawFn) -> list[TraceRequest]:
     return trace
 
 
-@pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.parametrize(
+    "policy", ["v1", *(pytest.param(name, marks=pytest.mark.slow) for name in policy_names() if name != "v1")]
+)
 def test_every_decision_is_that_of_the_engines_loop(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sim_request, "HASH_BLOCK_SIZE", PER_ID)
     config = policy_config(policy, SMALL)
@@ -185,6 +187,7 @@ def conversations(num_requests: int, seed: int = 0) -> list[TraceRequest]:
 
 
 @pytest.mark.parametrize(("block_size", "num_blocks"), [(512, 30), (512, 60), (128, 200), (64, 20_000)])
+@pytest.mark.slow
 def test_hits_of_requests_one_by_one_are_those_of_an_lru_cache(block_size: int, num_blocks: int) -> None:
     trace = conversations(150)
     config = {"block_size": block_size, "num_blocks": num_blocks, "max_num_seqs": 8, "max_num_batched_tokens": 8192}
@@ -296,6 +299,7 @@ def test_a_fleet_serves_everybody_and_one_replica_is_no_fleet(routing: str) -> N
     assert run_fleet(trace, routing, 1) == run_fleet(trace, "round_robin", 1)
 
 
+@pytest.mark.slow
 def test_round_robin_takes_turns(schedulers: list[Any]) -> None:
     run_fleet(busy_conversations(), "round_robin")
     served = [{int(name) % 4 for step in scheduler.seen for name, _ in step} for scheduler in schedulers]

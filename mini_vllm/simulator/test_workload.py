@@ -89,7 +89,7 @@ def test_other_columns_are_refused() -> None:
         list(read_trace([]))
 
 
-@pytest.mark.parametrize("burstiness", [0.25, 1.0, 4.0])
+@pytest.mark.parametrize("burstiness", [1.0, *(pytest.param(b, marks=pytest.mark.slow) for b in (0.25, 4.0))])
 def test_gaps_have_the_rate_and_the_burstiness(burstiness: float) -> None:
     trace = list(synthetic(8.0, 10_000, lambda rng: (1, 1), burstiness=burstiness, seed=1))
     gaps = [b.arrival_time - a.arrival_time for a, b in pairwise(trace)]

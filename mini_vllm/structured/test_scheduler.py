@@ -66,6 +66,7 @@ def broken_by(rule: str) -> list[str]:
 
 
 @pytest.mark.parametrize("rule", RULES)
+@pytest.mark.slow
 def test_a_broken_rule_is_noticed(rule: str) -> None:
     assert broken_by(rule)
 

@@ -184,6 +184,7 @@ def not_valid(llm: LLM, numbers: Sequence[int], seeds: int) -> tuple[list[str], 
     return wrong, num_whole, num_refused
 
 
+@pytest.mark.slow
 def test_outputs_validate(auto: LLM) -> None:
     wrong, num_whole, num_refused = not_valid(auto, range(40), seeds=1)
     assert not wrong, "\n".join(wrong)
@@ -246,7 +247,9 @@ class Drafting(Scheduler):
         return super().update_from_output(output, sampled_token_ids)
 
 
-@pytest.mark.parametrize("name", ["drafts", "tight", "choices"])
+@pytest.mark.parametrize(
+    "name", ["drafts", *(pytest.param(name, marks=pytest.mark.slow) for name in ("tight", "choices"))]
+)
 def test_the_tokens_are_those_of_a_request_alone(auto: LLM, name: str) -> None:
     """Preempted, in chunks, behind drafts, or as one of n choices."""
     structured = [{"regex": r"(aab|ba){4,9}-\d{3}"}, {"json": Person.model_json_schema()}, None]
@@ -475,6 +478,7 @@ def test_a_process_that_was_killed_is_started_again() -> None:
     compiler.close()
 
 
+@pytest.mark.slow
 def test_what_was_compiled_is_kept_in_bounded_bytes() -> None:
     cache, new = BoundedCache(100), lambda: None
     for name in "abc":

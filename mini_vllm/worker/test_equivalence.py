@@ -178,11 +178,7 @@ def run_combination(checkpoint: Path, c: Combination) -> tuple[dict[str, list[li
     return results, engine, c.abort
 
 
-SLICES = [
-    0,
-    pytest.param(1, marks=pytest.mark.slow),
-    *(pytest.param(part, marks=pytest.mark.nightly) for part in range(2, NUM_SLICES)),
-]
+SLICES = [pytest.param(part, marks=pytest.mark.nightly if part else pytest.mark.slow) for part in range(NUM_SLICES)]
 
 
 @pytest.mark.parametrize("part", SLICES)

@@ -193,7 +193,11 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", VARIANTS, ids=lambda options: "-".join(map(str, options.values())))
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param(each, marks=() if each in (VARIANTS[0], VARIANTS[-1]) else pytest.mark.slow) for each in VARIANTS],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
 def test_the_runner_knows_what_the_scheduler_knows(options: dict[str, Any]) -> None:
     """Random arrivals, aborts, choices, preemptions and steps that raise: the runner's tables are the scheduler's."""
     num_preempted = 0

@@ -58,7 +58,7 @@ def expected() -> list[list[tuple[int, ...]]]:
     return answers(LLM("tiny", dtype="float32", device="cpu", num_kv_blocks=400))
 
 
-LONGER = ("odd blocks", "no sharing", "forks")
+LONGER = ("odd blocks", "no sharing", "forks", "chunks", "swap")
 
 
 @pytest.mark.parametrize(

@@ -376,8 +376,10 @@ def propose(token_ids: Sequence[int]) -> list[int]:
     return []
 
 
-QUICK_DRAFTS = [("v1", 0.0, 1), ("v1", 1.0, 3), ("prefill_first", 0.0, 3)]
+QUICK_DRAFTS = [("v1", 1.0, 3)]
 SLOW_DRAFTS = [
+    ("v1", 0.0, 1),
+    ("prefill_first", 0.0, 3),
     ("v1", 0.0, 3),
     ("priority", 1.0, 1),
     ("prefill_first", 1.0, 0),

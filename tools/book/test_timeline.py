@@ -244,6 +244,7 @@ def test_the_figures_of_the_book_show_what_the_scheduler_holds() -> None:
 
 @needs_node
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_vllms_recordings_are_replayed_to_the_last_free_block(path: Path) -> None:
     """They lack some of our fields. One more step shows how the last one left the free queue."""
     traces = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -378,6 +378,7 @@ def test_laws_of_the_scheduler() -> None:
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
+@pytest.mark.slow
 def test_laws_hold_in_crowded_worlds_and_everything_occurs_there(policy: str) -> None:
     seen: Counter[str] = Counter()
     for seed in range(40):
