@@ -60,7 +60,7 @@ class Case(NamedTuple):
     answer: str = WRONG
     below: str = ""
     is_right: bool = False
-    is_quick: bool = False
+    is_apart_by_day: bool = False
 
     @property
     def text(self) -> str:
@@ -116,7 +116,7 @@ CASES = {
     "sys_exit_in_a_call": Case(call="sys.exit(0)", says="ends the program"),
     "os_exit_at_import": Case("os._exit(0)", says=r"not read to its end: it ended .* \(exit status 0\)"),
     "os_exit_in_a_call": Case(
-        call="os._exit(0)", says=r"it ended the grader's process \(exit status 0\)", is_quick=True
+        call="os._exit(0)", says=r"it ended the grader's process \(exit status 0\)", is_apart_by_day=True
     ),
     "atexit": Case("import atexit\natexit.register(os._exit, 0)"),
     "keyboard_interrupt": Case(call="raise KeyboardInterrupt"),
@@ -324,16 +324,16 @@ def graded_here(file: Path) -> dict[str, Any]:
 
 def mark_of(name: str) -> list[pytest.MarkDecorator]:
     """Of the files that are alike, or end with the same message, the first is tried by day and the others at night."""
-    case, same = CASES[name], [other for other, case in CASES.items() if case.says and case.says == CASES[name].says]
+    same = [other for other, case in CASES.items() if case.says and case.says == CASES[name].says]
     is_for_the_night = name in same[1:] or name in AT_NIGHT
-    return [] if case.is_quick else [pytest.mark.nightly if is_for_the_night else pytest.mark.slow]
+    return [pytest.mark.nightly if is_for_the_night else pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=mark_of(name)) for name in CASES])
 def test_a_hostile_file_is_graded(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     (file := hand_in(tmp_path)).write_text(case.text)
-    report = graded(tmp_path) if case.is_quick or NIGHTLY else graded_here(file)
+    report = graded(tmp_path) if case.is_apart_by_day or NIGHTLY else graded_here(file)
     said = "\n".join(report["messages"].values())
     assert (report["passed"] == report["total"]) == case.is_right, said
     assert re.search(case.says, said), said[:2000]

@@ -1100,7 +1100,7 @@ def begin_with_an_older_stub(lab: Lab, newline: str = "\n") -> None:
     lab.mine.write_text(older.replace('todo("99.1")', body), newline=newline)
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize("newline", ["\n", pytest.param("\r\n", marks=pytest.mark.slow)], ids=["LF", "CRLF"])
 def test_update_merges_a_changed_stub(
     command: Callable[..., int], lab: Lab, capsys: pytest.CaptureFixture[str], newline: str
 ) -> None:

@@ -48,7 +48,9 @@ def test_long_requests_equal_dense_attention(
 
 @NEEDS_C
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
-@pytest.mark.parametrize("group_size", [1, 2, 4, 5, 7, 8, 9, 16, 71])
+@pytest.mark.parametrize(
+    "group_size", [1, 2, 5, 8, 71, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 7, 9, 16))]
+)
 @pytest.mark.parametrize("head_dim", [1, 16, 80, 128, 256])
 def test_it_is_as_close_as_that_to_the_reference(
     head_dim: int, group_size: int, dtype: torch.dtype, tolerance: float

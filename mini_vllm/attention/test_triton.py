@@ -154,6 +154,7 @@ def check_attention(batch: Batch, window: int | None, split: int) -> None:
     window=st.none() | st.integers(1, 150),
     split=st.sampled_from([64, 512]),  # 64: short requests are split, too
 )
+@pytest.mark.slow
 def test_paged_attention(batch: Batch, window: int | None, split: int) -> None:
     check_attention(batch, window, split)
 

@@ -720,9 +720,9 @@ def on_step(llm: LLM, call: Callable[[int], Any]) -> None:
 
 
 @pytest.mark.usefixtures("hears_ctrl_c")
-@pytest.mark.parametrize("presses", [1, 2, 3])
+@pytest.mark.parametrize("presses", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", ["generate", "stream", "chat"])
-@pytest.mark.parametrize("at", [0, 3])
+@pytest.mark.parametrize("at", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_ctrl_c_ends_a_call_after_the_step_and_a_second_one_at_once(what: str, presses: int, at: int) -> None:
     expected = tokens_of(make_llm("v1", core_cls=EngineCore).generate(PROMPTS, PARAMS))
     llm, before = make_llm("v1", core_cls=EngineCore), signal.getsignal(signal.SIGINT)

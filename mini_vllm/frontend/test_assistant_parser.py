@@ -97,7 +97,10 @@ CASES: list[tuple[AssistantForm, str, str, str, list[tuple[str, str]]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("form", "text", "content", "reasoning", "calls"), CASES)
+@pytest.mark.parametrize(
+    ("form", "text", "content", "reasoning", "calls"),
+    [pytest.param(*case, marks=pytest.mark.slow if len(case[1]) > 4000 else ()) for case in CASES],
+)
 def test_a_message_is_the_same_however_it_is_cut(
     form: AssistantForm, text: str, content: str, reasoning: str, calls: list[tuple[str, str]]
 ) -> None:

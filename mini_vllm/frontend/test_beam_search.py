@@ -138,6 +138,7 @@ def assert_idle(llm: LLM) -> None:
 
 
 @pytest.mark.parametrize(("num_cpu_blocks", "caching"), [(60, True), (0, False)])
+@pytest.mark.slow
 def test_beams_are_the_same_under_pressure_and_beside_others(
     checkpoint: Path, num_cpu_blocks: int, caching: bool
 ) -> None:

@@ -311,6 +311,7 @@ def wait_for_the_end_of(pid):
     pytest.fail("the process is still there")
 
 
+@pytest.mark.slow
 def test_the_process_starts_with_the_first_conversation_and_ends_with_its_owner(tokenizer):
     renderer = ChatTemplateRenderer(tokenizer)
     assert renderer._process is None

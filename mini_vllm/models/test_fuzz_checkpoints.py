@@ -543,7 +543,9 @@ def llama(bases: dict[str, Path], tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("types", ["full sliding full", "sliding full full", "sliding sliding sliding"])
-@pytest.mark.parametrize("base", ["mistral", "ministral", "qwen2", "qwen3"])
+@pytest.mark.parametrize(
+    "base", ["qwen3", *(pytest.param(b, marks=pytest.mark.slow) for b in ("mistral", "ministral", "qwen2"))]
+)
 def test_layer_types_give_the_windows_of_transformers(
     bases: dict[str, Path], tmp_path: Path, base: str, types: str
 ) -> None:

@@ -88,6 +88,9 @@ every_variant = pytest.mark.parametrize("variant", VARIANTS.values(), ids=list(V
 every_scheduler = pytest.mark.parametrize("name", list(SCHEDULERS))
 QUICK = [name for name in VARIANTS if "-" not in name]  # as they come
 
+the_other_ids_are_slow = pytest.mark.parametrize(
+    "variant_id", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in VARIANTS]
+)
 the_rest_is_slow = pytest.mark.parametrize(
     "variant",
     [pytest.param(VARIANTS[name], id=name, marks=() if name in QUICK else pytest.mark.slow) for name in VARIANTS],
@@ -311,9 +314,7 @@ def drive(variant_id: str, rng: random.Random, num_operations: int) -> PolicyWor
     return world
 
 
-@pytest.mark.parametrize(
-    "variant_id", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in VARIANTS]
-)
+@the_other_ids_are_slow
 def test_worlds_at_random_hold_the_laws_and_meet_what_they_are_about(variant_id: str) -> None:
     """The positive control: that many preemptions, and swaps and forks where the policy has them."""
     seen = sum((drive(variant_id, random.Random(seed), 60).seen for seed in range(8)), Counter())
@@ -520,7 +521,7 @@ def test_trap_22_a_policy_of_prefills_first_starves_decodes_by_design(variant_id
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-@pytest.mark.parametrize("variant_id", list(VARIANTS))
+@the_other_ids_are_slow
 def test_a_half_computed_request_goes_on_before_12_newcomers(variant_id: str, comes_back: bool) -> None:
     """One token is left to compute, of a prompt of 9 or, after a preemption, of 4 and 5 that it had sampled."""
     options = Options(num_blocks=400, max_num_seqs=64, max_num_batched_tokens=8, enable_prefix_caching=False)
@@ -550,7 +551,7 @@ def crowd(variant_id: str, **options: Any) -> PolicyWorld:
     return world
 
 
-@beyond_v1
+@the_other_ids_are_slow
 def test_trap_23_24_everybody_preempted_at_any_step_changes_no_output(variant_id: str) -> None:
     """The world compares contents and outputs. A request that comes back with outputs samples each token once."""
     for when in itertools.count():
@@ -658,7 +659,7 @@ def test_trap_29_the_victim_is_the_least_urgent(variant_id: str) -> None:
     assert num_victims > 10
 
 
-@beyond_v1
+@the_other_ids_are_slow
 @pytest.mark.parametrize("reserve", [True, False])
 def test_trap_30_a_big_request_is_admitted_though_small_ones_keep_arriving(variant_id: str, reserve: bool) -> None:
     """It needs three quarters of the pool, which is full of small ones as long as it is not there."""

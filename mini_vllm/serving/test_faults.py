@@ -90,7 +90,10 @@ def test_a_fault_of_the_scheduler_ends_the_engine_and_every_client_hears_of_it(s
             assert "AttributeError: AttributeError('a slip')" in str(refusal.value)
 
 
-@pytest.mark.parametrize("stop", ["piece", " of the KV", "s and v", "KV cache that", "ck is a fi", "zzz"])
+@pytest.mark.parametrize(
+    "stop",
+    ["s and v", *(pytest.param(s, marks=pytest.mark.slow) for s in ("piece", "KV cache that", "ck is a fi", "zzz"))],
+)
 def test_a_stop_string_ends_the_text_before_it_streamed_or_not(live: LiveServer, stop: str) -> None:
     import openai
 

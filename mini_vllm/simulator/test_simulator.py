@@ -293,6 +293,7 @@ def busy_conversations() -> list[TraceRequest]:
 
 
 @pytest.mark.parametrize("routing", ROUTINGS)
+@pytest.mark.slow
 def test_a_fleet_serves_everybody_and_one_replica_is_no_fleet(routing: str) -> None:
     trace = busy_conversations()
     assert run_fleet(trace, routing)["requests"] == 120

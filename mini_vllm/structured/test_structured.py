@@ -466,6 +466,7 @@ def test_what_no_request_waits_for_is_not_compiled() -> None:
     compiler.close()
 
 
+@pytest.mark.slow
 def test_a_process_that_was_killed_is_started_again() -> None:
     compiler = make_compiler()
     compiler.compile(StructuredOutputs(regex="a")).result()

@@ -198,7 +198,9 @@ DISTRIBUTIONS: dict[str, dict[str, Any]] = {
 DRAFTERS = {"like": LOGITS * 0.7 + 0.1, "reversed": LOGITS.flip(0), "certain": torch.tensor([0.0, 9.0] + [0.0] * 6)}
 
 
-@pytest.mark.parametrize("drafter", DRAFTERS)
+@pytest.mark.parametrize(
+    "drafter", ["reversed", *(pytest.param(d, marks=pytest.mark.slow) for d in ("like", "certain"))]
+)
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_tokens_have_the_distribution_of_the_target(name: str, drafter: str) -> None:
     params = SamplingParams(**DISTRIBUTIONS[name])

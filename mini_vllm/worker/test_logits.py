@@ -109,7 +109,11 @@ def check_prompt_logprobs(output: RequestOutput, hf: Any, k: int) -> None:
         assert best == row.topk(k).indices.tolist()
 
 
-@pytest.mark.parametrize("options", [{}, {"max_num_batched_tokens": 5}, {"max_num_seqs": 2}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{"max_num_batched_tokens": 5}, *(pytest.param(o, marks=pytest.mark.slow) for o in ({}, {"max_num_seqs": 2}))],
+    ids=str,
+)
 def test_prompt_logprobs_are_those_of_transformers(options: dict[str, Any], hf: Any) -> None:
     llm = make_llm(**options)
     asked = dataclasses.replace(GREEDY, prompt_logprobs=3, max_tokens=2)

@@ -450,7 +450,7 @@ class DictatingScheduler(Scheduler):
         return output
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("temperature", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
 def test_a_mask_in_each_step_says_what_a_request_writes(temperature: float) -> None:
     """Chunks, preemptions and choices; requests without a mask write what they would have written."""
     from mini_vllm.llm import LLM
@@ -475,6 +475,7 @@ def test_a_mask_in_each_step_says_what_a_request_writes(temperature: float) -> N
     assert llm.engine.scheduler.preempted_prefix_cache_stats.requests > 0
 
 
+@pytest.mark.slow
 def test_a_mask_that_allows_nothing_ends_its_request_alone() -> None:
     from mini_vllm.llm import LLM
 

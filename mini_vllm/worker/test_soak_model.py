@@ -207,6 +207,7 @@ def test_requests_whose_logits_are_no_numbers_spoil_nobody(checkpoint: Path, var
 
 
 @pytest.mark.parametrize("variant", ["v1", "sequence_group"])
+@pytest.mark.slow
 def test_bad_logits_in_bfloat16_end_their_own_choice_alone(checkpoint: Path, variant: str) -> None:
     """Which tokens there are depends on the batch there; who ends, and when, does not."""
     rng, seen = random.Random(2), Counter[str]()

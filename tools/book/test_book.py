@@ -197,6 +197,7 @@ def cells() -> list[Any]:
     return found_cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", cells())
 def test_a_cell_runs_on_the_standard_library(source: str) -> None:
     has_model = "EngineConfig" in source  # in a page JavaScript computes what NumPy does here

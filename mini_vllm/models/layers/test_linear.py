@@ -112,7 +112,9 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("num_rows", [0, 1, 2, 3, 4, 7, 96, 97, 257])
+@pytest.mark.parametrize(
+    "num_rows", [0, 1, 3, 97, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4, 7, 96, 257))]
+)
 @pytest.mark.parametrize("size", [(64, 128), (70, 192), (1, 64), (131, 70), (TILE + 3, 64)], ids=str)
 def test_the_product_is_that_of_the_dequantised_weight(
     dtype: torch.dtype, num_rows: int, size: tuple[int, int]
