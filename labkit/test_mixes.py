@@ -231,7 +231,7 @@ def test_lab_run_names_what_is_in_and_what_is_left_out(run: Callable[..., str]) 
     assert "Beside vLLM 0.33.0: every step of the 170 recorded traces that exercise no other rule (of 255) is" in said
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_lab_run_says_of_vllm_only_what_was_exercised(run: Callable[..., str]) -> None:
     said = run({"03.2": other_ways(find_lab("03.2"))["outline"].code})
     assert "Yours: 03.2.\n" in said

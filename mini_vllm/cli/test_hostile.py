@@ -472,7 +472,7 @@ LAB_STREAMS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", LAB_STREAMS, ids=lambda case: printable(f"{' '.join(case[1])[:30]} {case[0][5:]}"))
 def test_the_lab_under_the_same(case: Any, folder: Path) -> None:
     check_stream(case, folder, LAB)

@@ -450,8 +450,13 @@ def test_no_policy_changes_a_token(expected_tokens: list[list[list[int]]], varia
     assert num_preemptions
 
 
-@pytest.mark.slow
-@every_variant
+@pytest.mark.parametrize(
+    "variant",
+    [
+        pytest.param(each, id=name, marks=pytest.mark.slow if name in QUICK else pytest.mark.nightly)
+        for name, each in VARIANTS.items()
+    ],
+)
 def test_no_policy_changes_a_token_on_a_lattice(
     expected_tokens: list[list[list[int]]], variant: dict[str, Any]
 ) -> None:

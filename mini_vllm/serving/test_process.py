@@ -123,7 +123,7 @@ def test_sigterm_lets_what_is_in_flight_finish(program: Program) -> None:
     assert not os.path.exists(f"/proc/{child}"), "the engine's process is left"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("program", [("--shutdown-timeout", "0")], indirect=True)
 def test_at_the_deadline_the_rest_ends_with_abort(program: Program) -> None:
     has_begun = threading.Semaphore(0)
@@ -151,7 +151,7 @@ def test_a_dead_engine_ends_every_stream_with_an_error(program: Program) -> None
     assert "the engine has stopped" in "".join(program.lines)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_ctrl_c_twice_ends_it_at_once(program: Program) -> None:
     has_begun = threading.Semaphore(0)
     with ThreadPoolExecutor(1) as pool:

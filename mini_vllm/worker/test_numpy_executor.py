@@ -80,7 +80,7 @@ def test_the_scheduler_was_under_pressure() -> None:
     assert any(row.num_preemptions for row in read_requests(recorder.to_trace("")))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_long_prompts_and_many_draws() -> None:
     rng = random.Random(0)
     prompts = [[rng.randrange(3, 2048) for _ in range(rng.randrange(1, 900))] for _ in range(40)]

@@ -381,9 +381,6 @@ SLOW_DRAFTS = [
     ("v1", 0.0, 1),
     ("prefill_first", 0.0, 3),
     ("v1", 0.0, 3),
-    ("priority", 1.0, 1),
-    ("prefill_first", 1.0, 0),
-    ("warm_first", 0.0, 1),
     ("swap", 1.0, 3),
 ]
 DRAFTS = itertools.product(("v1", "priority", "prefill_first", "warm_first", "swap"), (0.0, 1.0), (3, 1, 0))
