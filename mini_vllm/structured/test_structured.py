@@ -184,7 +184,6 @@ def not_valid(llm: LLM, numbers: Sequence[int], seeds: int) -> tuple[list[str], 
     return wrong, num_whole, num_refused
 
 
-@pytest.mark.slow
 def test_outputs_validate(auto: LLM) -> None:
     wrong, num_whole, num_refused = not_valid(auto, range(40), seeds=1)
     assert not wrong, "\n".join(wrong)
