@@ -120,13 +120,9 @@ def test_any_body_gets_an_answer_or_a_refusal(live: LiveServer, num_bodies: int)
 
 # --- schemathesis -----------------------------------------------------------------------------------------------------
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SCHEMATHESIS = ROOT / ".venv" / "schemathesis" / "bin" / "schemathesis"
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.skipif(not SCHEMATHESIS.exists(), reason="make test-openapi installs schemathesis"),
-]
 
 
 @pytest.fixture
@@ -139,6 +135,8 @@ def url() -> Iterator[str]:
         assert server.wait(60) == 0
 
 
+@pytest.mark.nightly
+@pytest.mark.skipif(not SCHEMATHESIS.exists(), reason="make test-openapi installs schemathesis")
 def test_no_body_is_an_error_of_the_server(url: str, tmp_path: Path) -> None:
     number = os.environ.get("NUM_CASES", "50")
     options = [
