@@ -92,7 +92,13 @@ def test_a_fault_of_the_scheduler_ends_the_engine_and_every_client_hears_of_it(s
 
 @pytest.mark.parametrize(
     "stop",
-    ["s and v", *(pytest.param(s, marks=pytest.mark.slow) for s in ("piece", "KV cache that", "ck is a fi", "zzz"))],
+    [
+        "s and v",
+        *(
+            pytest.param(s, marks=pytest.mark.slow)
+            for s in ("piece", " of the KV", "KV cache that", "ck is a fi", "zzz")
+        ),
+    ],
 )
 def test_a_stop_string_ends_the_text_before_it_streamed_or_not(live: LiveServer, stop: str) -> None:
     import openai
