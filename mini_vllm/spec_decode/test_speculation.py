@@ -178,10 +178,10 @@ def test_a_grammar_masks_what_follows_each_draft(proposer: str | float) -> None:
     forms = ({"regex": "(ab ?){4,12}"}, {"json": {"type": "array", "items": {"type": "integer"}, "minItems": 3}}, None)
     params = [SamplingParams(seed=i, structured=form, **common) for i, form in enumerate(forms)]
     llm, _ = compare(proposer, 4, params, num_kv_blocks=64)
+    expected = LLM("tiny", dtype="float32", num_kv_blocks=64).generate(TEXTS, params)
+    assert shown(llm.generate(TEXTS, params)) == shown(expected)  # now all is ready, and "suffix" knows the answers
     stats: Any = llm.engine.scheduler.speculation_stats  # type: ignore[attr-defined]
-    assert stats.num_draft_tokens > 0
-    if isinstance(proposer, float):  # else what is right depends on when each grammar was ready
-        assert stats.num_accepted_tokens > 0
+    assert stats.num_accepted_tokens > 0
     llm.engine.shutdown()
 
 
