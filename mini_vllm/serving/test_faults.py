@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from mini_vllm.errors import EngineDeadError
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.serving.async_engine import Stream
 from mini_vllm.serving.conftest import LiveServer
+from mini_vllm.serving.messages import Finish
 
 PROMPTS = [f"{i}: a KV block holds" for i in range(64)]
 CONFIG: dict[str, Any] = {"num_kv_blocks": 900, "dtype": "float32"}  # no rounding that a batch could change
@@ -181,6 +183,27 @@ async def stay(port: int, body: dict[str, Any]) -> str:
     return str(json.loads(answer.partition(b"\r\n\r\n")[2])["choices"][0]["text"])
 
 
+def watch_ends(server: LiveServer) -> Callable[[], list[int]]:
+    """Returns what counts, for each request that was ended, the steps decided with it after its engine was told so."""
+    steps: list[set[str]] = []
+    ends: dict[str, int] = {}  # how many steps were decided when the engine had been told
+    scheduler, client = server.core.scheduler, server.engine._client
+    schedule, send = scheduler.schedule, client.send
+
+    def watched_schedule() -> Any:
+        output = schedule()
+        steps.append({request.request_id for request in output.scheduled_requests})
+        return output
+
+    def watched_send(command: Any) -> None:
+        send(command)
+        if isinstance(command, Finish):
+            ends.update(dict.fromkeys(command.request_ids, len(steps)))
+
+    scheduler.schedule, client.send = watched_schedule, watched_send
+    return lambda: [sum(request_id in step for step in steps[end:]) for request_id, end in ends.items()]
+
+
 @pytest.mark.parametrize(
     "num_clients", [pytest.param(500, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.nightly)]
 )
@@ -195,6 +218,7 @@ def test_clients_that_leave_at_any_moment_leave_nothing(serve: Any, num_clients:
         for i, body in enumerate(bodies)
     ]
     server: LiveServer = serve(TIGHT)
+    num_steps_behind_the_end = watch_ends(server)
     tasks_before = server.in_loop(lambda: len(asyncio.all_tasks()))
     rng = random.Random(num_clients)
 
@@ -213,5 +237,6 @@ def test_clients_that_leave_at_any_moment_leave_nothing(serve: Any, num_clients:
     server.assert_idle()
     server.until(lambda: not server._web.server_state.connections, "no connection is left")
     assert server.in_loop(lambda: len(asyncio.all_tasks())) <= tasks_before
+    assert max(num_steps_behind_the_end()) <= 1, "a request is gone within two steps: the one that runs, and one more"
     if num_clients >= 500:
         assert server.core.scheduler.preempted_prefix_cache_stats.requests > 0, "nobody was preempted"
