@@ -226,7 +226,7 @@ def see_drafts(lab, scheduler, what, drafts, expected):
 def trusted(lab, prompt, *outputs):
     """An engine whose request a is allowed all drafts, because its first one was right; behind it come these outputs."""
     scheduler = make(lab)
-    scheduler.add_request(lab.Request("a", [90, 91, 92, *prompt, 90], lab.SamplingParams(max_tokens=90)))
+    scheduler.add_request(lab.Request("a", [90, 91, 92, 93, *prompt, 90], lab.SamplingParams(max_tokens=90)))
     turn(scheduler, 91)
     see_drafts(lab, scheduler, "behind 90 91 in the prompt", turn(scheduler, outputs[0], accepts=True), [92])
     for token in outputs[1:]:

@@ -112,12 +112,12 @@ def test_more_lives(lab):
 def by_hand(lab, *texts):
     """For each text and expected drafts: the request a has the text, its last tokens from the model.
 
-    A prefix 70 71 72 70 71 comes before the text, and its draft 72 is right: from then on all drafts are allowed.
+    A draft of 72 behind 70 71 is right before the given tokens come: from then on all drafts are allowed.
     """
     scheduler = lab.SpeculativeScheduler(lab.KVCacheManager(64, 4), max_num_seqs=4, max_num_batched_tokens=64)
     for text, given, expected in texts:
-        options = lab.SamplingParams(max_tokens=len(given) + 4)
-        scheduler.add_request(lab.Request("a", [70, 71, 72, *text, 70], options))
+        options = lab.SamplingParams(max_tokens=len(given) + 3)
+        scheduler.add_request(lab.Request("a", [70, 71, 72, 73, *text, 70], options))
         for tokens in ([71], [72, given[0]], *([token] for token in given[1:])):
             output = scheduler.schedule()
             scheduler.update_from_output(output, {"a": tokens})
