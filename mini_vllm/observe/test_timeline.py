@@ -64,25 +64,25 @@ def test_timeline_marks_the_budget_that_is_spent_and_the_recomputed_chunk() -> N
 
 WITH_DRAFTS = """\
 step      0         10
-a         #!!oo!oooo**~
-b         +!!oo*!*!!!*x+
-tokens    99533554555545
-KV blocks 35555567889966
+a         #!oooo**~!~
+b         +!oooo**x..+!!~
+tokens    953333575546544
+KV blocks 444666886776777
 
 # prefill chunk   + chunk after a prefix hit
 o decode, one token   * drafts, all accepted
 ~ drafts, some accepted   ! drafts, all rejected
-x preempted
+. waiting   x preempted
 tokens, KV blocks: the share of the budget and of the cache that the step used"""
 
 
 def test_timeline_tells_drafts_that_were_right_from_others() -> None:
     """A rejected draft is no chunk that is computed again."""
-    config = {"block_size": 4, "num_blocks": 11, "max_num_seqs": 4, "max_num_batched_tokens": 8, "vocab_size": 3}
+    config = {"block_size": 4, "num_blocks": 9, "max_num_seqs": 4, "max_num_batched_tokens": 8, "vocab_size": 2}
     lookup = {"num_speculative_tokens": 3, "prompt_lookup_min": 1}
     requests = [
-        {"id": name, "prompt": [1, 2, 0, 1, 2, seed - 1], "max_tokens": 16, "sample_seed": seed}
-        for seed, name in ((1, "a"), (3, "b"))
+        {"id": name, "prompt": [1, 2, 0, 1, 2, last], "max_tokens": 16, "sample_seed": 1}
+        for name, last in (("a", 0), ("b", 2))
     ]
     trace = run_trace({"config": config | lookup, "requests": requests}, scheduler_cls=SpeculativeScheduler)
     assert timeline.render_timeline(trace, width=60, ascii_only=True).plain == WITH_DRAFTS
