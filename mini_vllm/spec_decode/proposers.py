@@ -11,7 +11,6 @@ from typing import Protocol
 from mini_vllm.request import Request
 
 MOST_NGRAMS = 1 << 17  # that SuffixProposer remembers
-FIRST_TRIES = 0.25  # right ones, that a request is trusted with at first: one wrong step is enough to doubt it
 DECAY = 0.85  # of what Pace has seen, with each step: it knows about the last 7
 LEAST_SHARE = 0.15
 LEAST_PROBABILITY = 0.1  # of a draft and of those before it, as SuffixProposer counts
@@ -116,14 +115,14 @@ class SuffixProposer:
 class Pace:
     """How many drafts a request asks for: a share of the most, as large as the share of drafts that were right lately.
 
-    Below LEAST_SHARE it asks for none, and tries one again after 2 steps, then after 4, at most 64, as long as that one
-    is wrong. Drafts behind a wrong one were not tried: they count neither way.
+    It begins with a single draft. Below LEAST_SHARE it asks for none, and tries one again after 4 steps, then after 8,
+    at most 64, as long as that one is wrong. Drafts behind a wrong one were not tried: they count neither way.
     """
 
     def __init__(self, most: int) -> None:
-        self.most = self.length = most
-        self._num_right = self._num_tried = FIRST_TRIES
-        self._num_failures = self._num_steps_to_wait = 0
+        self.most, self.length = most, 1
+        self._num_right = self._num_tried = 0.0
+        self._wait = self._num_steps_to_wait = 0
 
     def next_length(self) -> int:
         """For the coming step; called once a step."""
@@ -137,5 +136,4 @@ class Pace:
         self._num_tried = num_tried = DECAY * self._num_tried + num_accepted + (num_accepted < num_drafts)
         share = num_right / num_tried
         self.length = ceil(self.most * share) if share >= LEAST_SHARE else 0
-        self._num_failures = 0 if self.length else min(self._num_failures + 1, 6)
-        self._num_steps_to_wait = 1 << self._num_failures if self._num_failures else 0
+        self._wait = self._num_steps_to_wait = 0 if self.length else min(2 * self._wait or 4, 64)

@@ -5,19 +5,19 @@ import math
 from collections.abc import Iterator
 from itertools import chain, repeat
 
-from mini_vllm.spec_decode.proposers import DECAY, FIRST_TRIES, LEAST_SHARE
+from mini_vllm.spec_decode.proposers import DECAY, LEAST_SHARE
 
 
 class Pace:
     def __init__(self, most: int) -> None:
         self.most = most
-        self.right, self.wrong = FIRST_TRIES, 0.0
-        self.coming: Iterator[int] = repeat(most)
+        self.right = self.wrong = 0.0
+        self.coming: Iterator[int] = repeat(1)
         self.waits = self.new_waits()
 
     @staticmethod
     def new_waits() -> Iterator[int]:
-        return chain((2, 4, 8, 16, 32), repeat(64))
+        return chain((4, 8, 16, 32), repeat(64))
 
     def next_length(self) -> int:
         return next(self.coming)
@@ -37,15 +37,15 @@ class Pace:
 
 from math import ceil
 
-from mini_vllm.spec_decode.proposers import DECAY, FIRST_TRIES, LEAST_SHARE
+from mini_vllm.spec_decode.proposers import DECAY, LEAST_SHARE
 
 
 class Pace:
     def __init__(self, most: int) -> None:
         self.most = most
-        self.history: list[tuple[float, float]] = [(FIRST_TRIES, 0.0)]  # right and wrong ones
+        self.history: list[tuple[float, float]] = []  # right and wrong ones
         self.step = self.due = 0
-        self.wait = 1
+        self.wait = 2
 
     def next_length(self) -> int:
         self.step += 1
@@ -54,6 +54,8 @@ class Pace:
         return max(self._length(), 1)
 
     def _length(self) -> int:
+        if not self.history:
+            return 1
         right, wrong = (
             sum(each[kind] * DECAY**age for age, each in enumerate(reversed(self.history))) for kind in (0, 1)
         )
@@ -63,7 +65,7 @@ class Pace:
     def learn(self, num_drafts: int, num_accepted: int) -> None:
         self.history.append((num_accepted, float(num_accepted != num_drafts)))
         if self._length():
-            self.due, self.wait = self.step, 1
+            self.due, self.wait = self.step, 2
         else:
             self.wait = min(2 * self.wait, 64)
             self.due = self.step + self.wait

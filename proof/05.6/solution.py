@@ -42,18 +42,18 @@ class Scripted:
 
 
 def test_right_drafts(lab):
-    """All drafts are right: the output is the truth, and six tokens take two steps."""
+    """All drafts are right: the output is the truth, and eight tokens take three steps, as 1, 2 (one draft) and 5."""
     scheduler = make(lab)
     model, scheduler.proposer = lab.SpeculatingModel(scheduler), Scripted()
-    request = make_request(lab, "a", 5, max_tokens=6)
+    request = make_request(lab, "a", 5, max_tokens=8)
     truth = scheduler.proposer.truth["a"] = alone(lab, request, 16)
     scheduler.add_request(request)
     see = check(lab.draw.scheduler, scheduler)
-    for _ in range(2):
+    for _ in range(3):
         output = scheduler.schedule()
         sampled = model.execute(output)
         scheduler.update_from_output(output, sampled)
-    see("the output of a", request.output_token_ids, equals=truth[:6])
+    see("the output of a", request.output_token_ids, equals=truth[:8])
 
 
 # --- a run: an engine, and for each request what it would get alone ------------------------------------------------
@@ -223,10 +223,19 @@ def see_drafts(lab, scheduler, what, drafts, expected):
     check(lab.draw.scheduler, scheduler)(f"drafts of a, {what}", drafts, equals=expected)
 
 
-def test_drafts_from_the_text(lab):
+def trusted(lab, prompt, *outputs):
+    """An engine whose request a is allowed all drafts, because its first one was right; behind it come these outputs."""
     scheduler = make(lab)
-    scheduler.add_request(lab.Request("a", [1, 2, 3, 4, 5, 9, 1], lab.SamplingParams(max_tokens=90)))
-    turn(scheduler, 2)
+    scheduler.add_request(lab.Request("a", [90, 91, 92, 93, *prompt, 90], lab.SamplingParams(max_tokens=90)))
+    turn(scheduler, 91)
+    see_drafts(lab, scheduler, "behind 90 91 in the prompt", turn(scheduler, outputs[0], accepts=True), [92])
+    for token in outputs[1:]:
+        turn(scheduler, token)
+    return scheduler
+
+
+def test_drafts_from_the_text(lab):
+    scheduler = trusted(lab, [1, 2, 3, 4, 5, 9], 1, 2)
     see_drafts(lab, scheduler, "behind 1 2 in the prompt", turn(scheduler, 20), [3, 4, 5, 9])
     for token in (21, 22, 23, 24, 20):
         turn(scheduler, token)
@@ -235,9 +244,7 @@ def test_drafts_from_the_text(lab):
 
 
 def test_drafts_near_the_end_of_the_text(lab):
-    scheduler = make(lab)
-    scheduler.add_request(lab.Request("a", [1, 2, 3, 1], lab.SamplingParams(max_tokens=90)))
-    turn(scheduler, 2)
+    scheduler = trusted(lab, [], 1, 2, 3, 1, 2)
     see_drafts(lab, scheduler, "behind 1 2, text 1 2 3 1 2", turn(scheduler, 50), [3, 1, 2])
 
 
@@ -248,7 +255,7 @@ def test_drafts_of_an_id_that_comes_again(lab):
     turn(scheduler, 20)
     scheduler.add_request(lab.Request("a", [6, 1, 2, 7, 8, 8, 1], lab.SamplingParams(max_tokens=90)))
     turn(scheduler, 2)
-    see_drafts(lab, scheduler, "behind 1 2 in the second text of that id", turn(scheduler, 20), [7, 8, 8, 1])
+    see_drafts(lab, scheduler, "behind 1 2 in the second text of that id", turn(scheduler, 20), [7])
 
 
 def test_the_pace(lab):

@@ -10,8 +10,8 @@ EDITS = [
     ("run.found(request, (request.num_tokens - 1) // 4 * 4)", "run.found(request, (request.num_tokens - 1) // 3 * 3)"),
     ("for block_size in (1, 2, 3, 4):", "for block_size in (2, 3, 5):"),
     ("((9, 2), (6, 3), (20, 1))", "((10, 2), (7, 3), (18, 1))"),
-    ("[6, 1, 2, 7, 8, 8, 1]", "[6, 5, 1, 2, 7, 8, 1]"),
-    ("[7, 8, 8, 1])", "[7, 8, 1, 2])"),
+    ("[6, 1, 2, 7, 8, 8, 1]", "[6, 5, 1, 2, 9, 8, 1]"),
+    ("turn(scheduler, 20), [7])", "turn(scheduler, 20), [9])"),
 ]
 
 
@@ -110,21 +110,25 @@ def test_more_lives(lab):
 
 
 def by_hand(lab, *texts):
-    """For each text and expected drafts: the request a has the text, its last token from the model."""
+    """For each text and expected drafts: the request a has the text, its last tokens from the model.
+
+    A draft of 72 behind 70 71 is right before the given tokens come: from then on all drafts are allowed.
+    """
     scheduler = lab.SpeculativeScheduler(lab.KVCacheManager(64, 4), max_num_seqs=4, max_num_batched_tokens=64)
     for text, given, expected in texts:
-        scheduler.add_request(lab.Request("a", text, lab.SamplingParams(max_tokens=len(given) + 1)))
-        for token in given:
+        options = lab.SamplingParams(max_tokens=len(given) + 3)
+        scheduler.add_request(lab.Request("a", [70, 71, 72, 73, *text, 70], options))
+        for tokens in ([71], [72, given[0]], *([token] for token in given[1:])):
             output = scheduler.schedule()
-            scheduler.update_from_output(output, {"a": [token]})
+            scheduler.update_from_output(output, {"a": tokens})
         output = scheduler.schedule()
         assert list(output.drafts.get("a", ())) == expected
         scheduler.update_from_output(output, {"a": [99]})
 
 
 def test_texts(lab):
-    by_hand(lab, ([1, 2, 3, 4, 5, 6, 1], [2], [3, 4, 5, 6]), ([6, 1, 2, 7, 8, 8, 1], [2], [7, 8, 8, 1]))
-    by_hand(lab, ([4, 4], [4], [4]))
+    by_hand(lab, ([1, 2, 3, 4, 5, 6], [1, 2], [3, 4, 5, 6]), ([6, 1, 2, 7, 8, 8], [1, 2], [7, 8, 8, 70]))
+    by_hand(lab, ([], [4, 4, 4], [4]))
     by_hand(lab, ([1, 2, 3, 5], [1, 8, 9, 6, 7, 8, 9], [6, 7, 8, 9]))
 
 

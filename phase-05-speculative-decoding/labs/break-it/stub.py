@@ -47,18 +47,18 @@ class Scripted:
 
 
 def test_right_drafts(lab):
-    """All drafts are right: the output is the truth, and six tokens take two steps."""
+    """All drafts are right: the output is the truth, and eight tokens take three steps, as 1, 2 (one draft) and 5."""
     scheduler = make(lab)
     model, scheduler.proposer = lab.SpeculatingModel(scheduler), Scripted()
-    request = make_request(lab, "a", 5, max_tokens=6)
+    request = make_request(lab, "a", 5, max_tokens=8)
     truth = scheduler.proposer.truth["a"] = alone(lab, request, 16)
     scheduler.add_request(request)
     see = check(lab.draw.scheduler, scheduler)
-    for _ in range(2):
+    for _ in range(3):
         output = scheduler.schedule()
         sampled = model.execute(output)
         scheduler.update_from_output(output, sampled)
-    see("the output of a", request.output_token_ids, equals=truth[:6])
+    see("the output of a", request.output_token_ids, equals=truth[:8])
 
 
 def test_what_you_break_first(lab):
