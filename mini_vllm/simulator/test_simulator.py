@@ -475,7 +475,7 @@ def at_once(num_requests: int, num_output: int, acceptance: float | None, model:
 
 
 def test_drafts_that_are_always_right_give_five_tokens_a_step() -> None:
-    """43 tokens: 1 behind the prompt, 2 with a first draft, then 5 in each of eight steps; without drafts one a step."""
+    """43 tokens: 1 behind the prompt, 2 with a first draft, then 5 in each of eight steps; without drafts 1 a step."""
     plain, drafting = (at_once(3, 43, acceptance, ONE_SECOND) for acceptance in (None, 1.0))
     assert (plain["makespan"], drafting["makespan"]) == (43, 10)
     assert plain["output_tokens"] == drafting["output_tokens"] == 3 * 43
