@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 from labkit.inputs import Recorder, digest, project_files  # noqa: E402
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # FORK imports PyTorch before conftest.py could say so
 LOCK = ROOT / "tools" / "long_tests.json"
 OLDEST_TRITON = ROOT / ".venv" / "triton-3.6"
 ON_OLDEST_TRITON = (
