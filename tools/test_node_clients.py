@@ -12,7 +12,7 @@ import pytest
 
 CLIENTS = Path(__file__).parent / "clients"
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(shutil.which("npm") is None, reason="Node.js is not here"),
 ]
 

@@ -34,7 +34,7 @@ def queue(rate: float, num_requests: int = 4000, seeds: range = range(4)) -> Ste
 
 @pytest.mark.parametrize("rate", [0.3, 0.5, 0.8])
 @pytest.mark.parametrize("num_requests", [4000, 8000])
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_time_in_a_queue_is_that_of_the_theory(rate: float, num_requests: int) -> None:
     """Pollaczek and Khinchine: the wait is rate / (2 * (1 - rate)) services."""
     state = queue(rate, num_requests)

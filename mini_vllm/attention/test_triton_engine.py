@@ -52,12 +52,12 @@ def answer(backend: str) -> tuple[list[int], str]:
     return list(choice.token_ids), choice.text
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_bundled_model_answers_on_triton_kernels() -> None:
     assert answer("triton") == answer("torch")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_bundled_model_answers_with_all_kernels_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those between the matrix products, too, which a CPU leaves to torch."""
     expected = answer("torch")

@@ -243,7 +243,7 @@ def test_laws_of_the_swapping_scheduler() -> None:
     assert NUM_COPIED[0] > EXAMPLES // 4  # the positive control
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_laws_of_the_swapping_scheduler_at_length() -> None:
     explore(SwapMachine, 1000 if NIGHTLY else 80)
 

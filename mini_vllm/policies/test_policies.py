@@ -452,10 +452,7 @@ def test_no_policy_changes_a_token(expected_tokens: list[list[list[int]]], varia
 
 @pytest.mark.parametrize(
     "variant",
-    [
-        pytest.param(each, id=name, marks=pytest.mark.slow if name in QUICK else pytest.mark.nightly)
-        for name, each in VARIANTS.items()
-    ],
+    [pytest.param(each, id=name, marks=pytest.mark.nightly) for name, each in VARIANTS.items()],
 )
 def test_no_policy_changes_a_token_on_a_lattice(
     expected_tokens: list[list[list[int]]], variant: dict[str, Any]

@@ -464,7 +464,7 @@ BROKEN: dict[str, tuple[type, ...]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("version", "broken"), [(version, broken) for version in BROKEN for broken in BROKEN[version]])
 def test_the_traces_notice_every_rule_of_nano_vllms(version: str, broken: type) -> None:
     classes: dict[str, Any] = {"scheduler_cls": NanoVllmScheduler}

@@ -385,7 +385,7 @@ KINDS = [
 
 @pytest.mark.parametrize(
     "scheduler",
-    [pytest.param(name, marks=pytest.mark.slow if name == "v1" else pytest.mark.nightly) for name in SCHEDULERS],
+    [pytest.param(name, marks=pytest.mark.nightly) for name in SCHEDULERS],
 )
 def test_thousands_of_requests_among_faults_of_every_kind(scheduler: str, caplog: pytest.LogCaptureFixture) -> None:
     """2,520 requests each at night, 20,160 in all. The message has the world of a failure; -s shows what was met."""

@@ -102,7 +102,7 @@ def program(request: pytest.FixtureRequest) -> Iterator[Program]:
 
 
 @pytest.mark.parametrize("program", [("--shutdown-timeout", "600")], indirect=True)
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_sigterm_lets_what_is_in_flight_finish(program: Program) -> None:
     """New requests are refused meanwhile, on the port that stays open."""
     has_begun, body = threading.Semaphore(0), ENDLESS | {"max_tokens": 100}
@@ -136,7 +136,7 @@ def test_at_the_deadline_the_rest_ends_with_abort(program: Program) -> None:
             assert stream.result()[-1]["choices"][0]["finish_reason"] == "abort"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_dead_engine_ends_every_stream_with_an_error(program: Program) -> None:
     has_begun = threading.Semaphore(0)
     with ThreadPoolExecutor(4) as pool:

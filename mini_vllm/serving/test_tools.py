@@ -154,7 +154,7 @@ SAID = [
 
 
 @pytest.mark.parametrize(
-    ("text", "content", "calls"), [SAID[0], *(pytest.param(*each, marks=pytest.mark.slow) for each in SAID[1:])]
+    ("text", "content", "calls"), [SAID[0], *(pytest.param(*each, marks=pytest.mark.nightly) for each in SAID[1:])]
 )
 def test_auto_parses_what_was_said(
     client: openai.OpenAI, text: str, content: str | None, calls: list[tuple[str, str]]
@@ -314,7 +314,7 @@ def wipe(twice: bool) -> None:
     """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_chat_offline_has_tools_too() -> None:
     llm = LLM("tiny", device="cpu", num_kv_blocks=200)
     text = call_of("wipe", '{"twice": true}')

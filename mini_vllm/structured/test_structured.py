@@ -360,12 +360,12 @@ MANY_OPTIONAL = {"type": "object", "additionalProperties": False, "properties": 
         ({"grammar": "root ::= root"}, "it allows no text"),
         ({"grammar": "start: start"}, "it allows no text"),
         pytest.param(
-            {"json": MANY_OPTIONAL}, "guidance: it is too complex for its first token", marks=pytest.mark.slow
+            {"json": MANY_OPTIONAL}, "guidance: it is too complex for its first token", marks=pytest.mark.nightly
         ),
         pytest.param(
             {"json": {"type": "integer", "minimum": 10**19, "maximum": 10**20}},
             "Integer exceeds maximum limit",
-            marks=pytest.mark.slow,
+            marks=pytest.mark.nightly,
         ),
         ({"regex": "(?!a)b"}, "look-around"),
         ({"regex": "["}, "nclosed"),

@@ -71,7 +71,7 @@ def test_greedy_tokens_are_those_of_the_target_alone(options: dict[str, Any]) ->
     assert not executor._lengths
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", ["draft_model", "ngram"])
 def test_greedy_tokens_are_those_of_transformers(method: str) -> None:
     """Assisted generation and prompt lookup, on the same checkpoints; at last a question that was answered before."""

@@ -544,7 +544,7 @@ def serve(pipe: Connection, config: EngineConfig) -> None:
             pipe.send(error)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_steps_in_another_process_give_the_same_tokens(checkpoint: Path) -> None:
     """Chunks, preemptions, penalties, choices and an abort, over pickled steps."""
     from mini_vllm.engine.llm_engine import LLMEngine

@@ -194,7 +194,7 @@ def soak(checkpoint: Path, variant: str, num_specs: int, seed: int) -> Counter[s
 
 
 @pytest.mark.parametrize(
-    "variant", [pytest.param(name, marks=() if name == "v1" else pytest.mark.slow) for name in VARIANTS]
+    "variant", [pytest.param(name, marks=() if name == "v1" else pytest.mark.nightly) for name in VARIANTS]
 )
 @pytest.mark.parametrize("num_specs", [24, pytest.param(a_sixth(300), marks=pytest.mark.slow)])
 def test_requests_whose_logits_are_no_numbers_spoil_nobody(checkpoint: Path, variant: str, num_specs: int) -> None:
