@@ -147,14 +147,23 @@ def figures(plain: Any, drafting: Any, prompts: list[list[int]], num_output: int
     """Medians: tokens per second without and with drafts, their ratio; then acceptance, drafts, and tokens a step."""
     scheduler = drafting.scheduler
     scheduler.speculation_stats = stats = type(scheduler.speculation_stats)([0] * (K + 1))
+    schedule, num_scheduled = scheduler.schedule, []
+
+    def counted() -> Any:
+        output = schedule()
+        num_scheduled.append(len(output.scheduled_requests))
+        return output
+
     speeds = []
-    for number in range(num_rounds):
-        speeds.append([run(engine, prompts, num_output, number)[0] for engine in (plain, drafting)])
+    with patch.object(scheduler, "schedule", counted):
+        for number in range(num_rounds):
+            speeds.append([run(engine, prompts, num_output, number)[0] for engine in (plain, drafting)])
     medians = [statistics.median(column) for column in zip(*speeds, strict=True)]
     ratio = statistics.median(with_drafts / without for without, with_drafts in speeds)
     share = stats.num_accepted_tokens / max(stats.num_draft_tokens, 1)
-    num_tokens = num_rounds * len(prompts) * (num_output - 1)
-    return *medians, ratio, share, stats.num_draft_tokens, num_tokens / (num_tokens - stats.num_accepted_tokens)
+    num_prefills = num_rounds * len(prompts)  # one step each
+    tokens_a_step = num_prefills * (num_output - 1) / (sum(num_scheduled) - num_prefills)
+    return *medians, ratio, share, stats.num_draft_tokens, tokens_a_step
 
 
 def steady() -> Any:
@@ -162,6 +171,10 @@ def steady() -> Any:
     from mini_vllm.spec_decode.proposers import Pace
 
     class Steady(Pace):
+        def __init__(self, most: int) -> None:
+            super().__init__(most)
+            self.length = most
+
         def learn(self, num_drafts: int, num_accepted: int) -> None:
             pass
 
