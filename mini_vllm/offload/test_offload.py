@@ -39,7 +39,6 @@ from mini_vllm.test_core_properties import (
     CHOICES,
     DOMAINS,
     EXAMPLES,
-    NIGHTLY,
     PROMPTS,
     SALTS,
     Cache,
@@ -245,7 +244,7 @@ def test_laws_of_the_swapping_scheduler() -> None:
 
 @pytest.mark.nightly
 def test_laws_of_the_swapping_scheduler_at_length() -> None:
-    explore(SwapMachine, 1000 if NIGHTLY else 80)
+    explore(SwapMachine, 1000)
 
 
 # --- the scheduler, step by step --------------------------------------------------------------------------------------

@@ -383,10 +383,8 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "scheduler",
-    [pytest.param(name, marks=pytest.mark.nightly) for name in SCHEDULERS],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_thousands_of_requests_among_faults_of_every_kind(scheduler: str, caplog: pytest.LogCaptureFixture) -> None:
     """2,520 requests each at night, 20,160 in all. The message has the world of a failure; -s shows what was met."""
     caplog.set_level(logging.CRITICAL, "mini_vllm")  # pytest would keep each warning with its traceback, 15 MiB in all

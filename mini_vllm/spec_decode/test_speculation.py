@@ -297,7 +297,9 @@ def test_pace_never_asks_for_more_than_the_most(most: int) -> None:
         pace.learn(most, most)
 
 
-@pytest.mark.parametrize(("share", "low", "high"), [(0.0, 0.0, 0.2), (0.5, 1.8, 2.6), (0.8, 3.2, 4.0), (1.0, 3.9, 4.0)])
+@pytest.mark.parametrize(
+    ("share", "low", "high"), [(0.0, 0.0, 0.2), (0.5, 1.8, 2.6), (0.8, 3.2, 4.0), (1.0, 3.998, 4.0)]
+)
 def test_pace_asks_for_as_large_a_share_as_is_right(share: float, low: float, high: float) -> None:
     rng, pace, total = random.Random(3), Pace(4), 0
     for _ in range(2000):

@@ -44,7 +44,7 @@ CASES: list[dict[str, Any]] = [
     {**TIGHT, "max_num_batched_tokens": 12},
     {**TIGHT, "preemption_mode": "swap", "num_cpu_blocks": 64},
     {**TIGHT, "enable_prefix_caching": False, "policy": "priority"},
-    {"scheduler": "prefill_first", "max_model_len": 40},
+    {"scheduler": "prefill_first", "max_model_len": 44},
 ]
 
 
@@ -64,7 +64,7 @@ def test_greedy_tokens_are_those_of_the_target_alone(options: dict[str, Any]) ->
     assert tokens(llm, params) == tokens(plain, params)
     stats: Any = llm.engine.scheduler.speculation_stats  # type: ignore[attr-defined]
     assert 0 < stats.num_accepted_tokens < stats.num_draft_tokens
-    assert llm.engine.core.num_steps <= plain.engine.core.num_steps  # the slowest request may have no right draft
+    assert llm.engine.core.num_steps < plain.engine.core.num_steps
     assert llm.engine.scheduler.kv_cache_manager.num_free_blocks == llm.engine.kv_cache_plan.num_blocks - 1
     executor: Any = llm.engine.executor
     assert not executor._drafts
