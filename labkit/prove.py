@@ -19,7 +19,7 @@ of each seeded bug which tests are red and what a learner reads, as hashes. With
 
     - labs whose own files differ from the lock;
     - labs whose entry the last change wrote (against $BASE, by default the commit before);
-    - labs whose other inputs differ, the engine's or labkit's: one bug of all that the same tests find;
+    - labs whose other inputs differ, the engine's or labkit's: ten bugs by lot, of ten tests;
     - two labs by lot.
 
 An input that the lock does not list breaks the proof, so the choice is sound. --write writes the lock, about SHOWN
@@ -56,9 +56,13 @@ from labkit.messages import MAX_LINES
 from labkit.runner import FAILED, HANG, PASSED, TODO, Result, prepare, read_tests, run_lab, why_not_graded
 from labkit.watchdog import limits
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # a second thread costs more than it brings
+FORK = get_context("forkserver")  # torch is imported once
+FORK.set_forkserver_preload(["torch"])
 MIN_BUGS, MIN_VARIANTS = 6, 2
 SHOWN = 10  # messages of a lab that proof/messages.txt has in full
-BY_LOT = 2
+BY_LOT = 2  # labs
+BUGS_BY_LOT = 10  # of a lab of which only what it runs on changed
 LIMITS = 1.0, 0.1  # seconds of the processor for a test of a seeded bug, and for the tests after one that hung
 HINT_RUN = 8
 REPORT, LOCK, MESSAGES = (ROOT / "proof" / name for name in ("report.md", "lock.json", "messages.txt"))
@@ -444,11 +448,11 @@ def choose(locked: Mapping[str, Entry], lot: random.Random) -> Iterator[tuple[st
 
 
 def representatives(lab: Lab, lot: random.Random) -> set[str]:
-    """One bug of each test that a bug was made for. Where other tests find it than before, all are tried."""
+    """Some bugs, each made for another test. Where other tests find one than before, all are tried."""
     made_for = defaultdict(list)
     for name, bug in seeded_bugs(lab).items():
         made_for[bug.test].append(name)
-    return {lot.choice(names) for names in made_for.values()}
+    return {lot.choice(made_for[test]) for test in lot.sample([*made_for], min(BUGS_BY_LOT, len(made_for)))}
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -471,12 +475,14 @@ def main() -> None:
     elif not work:
         work = [(lab.id, "", None) for lab in labs()]
     proofs = []
-    with ProcessPoolExecutor(args.workers, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
-        running = [
-            pool.submit(prove, lab_id, locked.get(lab_id), None if args.write else bugs) for lab_id, _, bugs in work
-        ]
-        for (_, why, _), each in zip(work, running, strict=True):
-            proofs.append(each.result())
+    with ProcessPoolExecutor(args.workers, mp_context=FORK, max_tasks_per_child=1) as pool:
+        longest_first = sorted(work, key=lambda each: not find_lab(each[0]).is_break_it)
+        running = {
+            lab_id: pool.submit(prove, lab_id, locked.get(lab_id), None if args.write else bugs)
+            for lab_id, _, bugs in longest_first
+        }
+        for lab_id, why, _ in work:
+            proofs.append(running[lab_id].result())
             proofs[-1].broken += prove_messages(proofs[-1], locked.get(proofs[-1].lab_id, {}), shown[proofs[-1].lab_id])
             tell(proofs[-1], why, with_messages=args.messages, writes=args.write)
     if args.write:

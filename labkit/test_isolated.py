@@ -342,7 +342,7 @@ def test_a_hostile_file_is_graded(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if name in ("folder", "pipe") else pytest.mark.nightly)
+        pytest.param(name, marks=pytest.mark.slow if name == "folder" else pytest.mark.nightly)
         for name in FILES
     ],
 )

@@ -731,7 +731,7 @@ def test_the_behaviour_of_a_policy_is_compared_with_that_policy() -> None:
     assert "The tokens are the same everywhere." in wrong
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_watchdogs_within_one_another_leave_nothing_behind() -> None:
     """Whichever of them fires, and wherever: everybody comes out, and nothing is raised afterwards."""
     rng = random.Random(0)

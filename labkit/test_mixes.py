@@ -242,7 +242,7 @@ def test_lab_run_says_of_vllm_only_what_was_exercised(run: Callable[..., str]) -
     assert "In the other 3 vLLM reads blocks that were never computed; yours reads none." in said
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_lab_run_names_what_has_changed_since_it_was_green(run: Callable[..., str], tmp_path: Path) -> None:
     parts = solved("03.4", "03.9")
     (tmp_path / "03.4").write_text(parts["03.4"], encoding="utf-8")

@@ -401,8 +401,6 @@ MORE_STREAMS = [
     ('"$@" | true', ("--help",), 1, ""),
     ('"$@" | head -1', ("simulate", "--poisson", "5", "--num-requests", "3"), 1, ""),
     ('"$@" | head -c 1', ("generate", "hi", "--max-tokens", "200"), 1, ""),
-]
-NIGHT_STREAMS = [  # each loads a model, as one of the others does
     ('"$@" >/dev/full', ("generate", "hi"), 1, "No space left on device"),
     ('"$@" </dev/null', ("chat",), 0, "Ctrl-D ends"),
     ('"$@" >/dev/full', ("doctor",), 1, "No space left on device"),
@@ -438,14 +436,8 @@ def test_broken_streams(case: Any, folder: Path) -> None:
     check_stream(case, folder)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        *(pytest.param(case, marks=pytest.mark.slow) for case in MORE_STREAMS),
-        *(pytest.param(case, marks=pytest.mark.nightly) for case in NIGHT_STREAMS),
-    ],
-    ids=lambda case: f"{case[1][0]} {case[0][5:]}",
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", MORE_STREAMS, ids=lambda case: f"{case[1][0]} {case[0][5:]}")
 def test_more_broken_streams(case: Any, folder: Path) -> None:
     pytest.importorskip("torch")
     check_stream(case, folder)
@@ -762,7 +754,7 @@ def test_a_line_that_is_no_text_does_not_end_a_chat(folder: Path) -> None:
     assert figures[1][0] > figures[0][0], "the conversation goes on"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_ctrl_c_while_chat_answers(folder: Path) -> None:
     pytest.importorskip("torch")
     call = [sys.executable, "-u", "-c", MINI_VLLM, "chat", "-m", "What is a KV block?", "--max-tokens", "2000"]

@@ -401,7 +401,8 @@ def commands(page: Path) -> Iterator[str]:
 ALL_COMMANDS = sorted({command for page in PAGES for command in commands(page)})
 LONG = (  # or what another test or command runs, too
     r"lab test \d\d$|pytest |python (-m labkit\.prove|benchmarks/|tools/)|.*triton-simple|.* 2048$"
-    r"|lab run 0[123]$|lab run 0[25] |mini-vllm bench .*( 32|prefill_first|128| 32 .*)$|mini-vllm demo$|.*beam_search"
+    r"|lab run 0[123]$|lab run 0[25] |mini-vllm bench .*( 32|prefill_first|128| 32 .*|ngram)$|mini-vllm demo$"
+    r"|.*beam_search"
 )
 INSTALLING = [command for command in ALL_COMMANDS if re.match(r"make |pip |source |python -m venv", command)]
 

@@ -219,7 +219,7 @@ def some_drafts(seed: int) -> Record:
 
 
 @needs_node
-@pytest.mark.parametrize("is_failing", [False, True])
+@pytest.mark.parametrize("is_failing", [False, pytest.param(True, marks=pytest.mark.nightly)])
 @pytest.mark.slow
 def test_drafts_are_published_when_they_are_accepted(is_failing: bool) -> None:
     """And what was rejected is not taken for a chunk that is computed again."""
