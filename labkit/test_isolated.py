@@ -341,10 +341,7 @@ def test_a_hostile_file_is_graded(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name == "folder" else pytest.mark.nightly)
-        for name in FILES
-    ],
+    [pytest.param(name, marks=pytest.mark.slow if name == "folder" else pytest.mark.nightly) for name in FILES],
 )
 def test_what_is_no_file_is_graded(name: str, tmp_path: Path) -> None:
     make, says = FILES[name]
