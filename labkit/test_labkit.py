@@ -1243,7 +1243,7 @@ def answer(lab_id: str) -> str:
     return next(iter(other_ways(catalog.find_lab(lab_id)).values())).code
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_of_some_tests_is_never_recorded_as_done(checkout: Path) -> None:
     """The mini-build's first command of phase 2, and then the lab."""
     lab = catalog.find_lab("02.1")
@@ -1261,7 +1261,7 @@ def test_a_run_of_some_tests_is_never_recorded_as_done(checkout: Path) -> None:
         assert progress.is_done("02.1", {"02.1": known}) == has
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_watch_outlives_every_file_and_goes_on_to_the_next_lab(checkout: Path) -> None:
     mine = checkout / catalog.find_lab("02.1").typed
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONUNBUFFERED": "1"}

@@ -22,7 +22,7 @@ from mini_vllm.request import Request
 from mini_vllm.step import KVPlan
 
 NUM_MIXES = 200
-NUM_SLICES = 4  # so that test workers share the load
+NUM_SLICES = 8  # so that test workers share the load
 
 
 def choices(lab: Lab, folder: object) -> list[Part | None]:

@@ -139,7 +139,7 @@ def test_a_lab_is_graded_on_a_text_that_is_in_no_file() -> None:
     assert (lab.mine.exists() and lab.mine.read_bytes()) == before
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_lab_is_graded_again_on_an_engine_that_is_read_again() -> None:
     """The oracle of 05.6 (labkit.drafting) calls the engine: that of this time, and not of the last."""
     lab = find_lab("05.6")

@@ -36,7 +36,7 @@ ON_OLDEST_TRITON = (
 INSTALLING = threading.Lock()
 SPAWN = multiprocessing.get_context("spawn")  # imports all itself, NumPy of another version, too
 FORK = multiprocessing.get_context("forkserver")  # these are imported once
-FORK.set_forkserver_preload(["torch", "transformers", "openai"])
+FORK.set_forkserver_preload(["torch", "transformers.models.qwen3.modeling_qwen3", "openai"])
 NO_TESTS = 5  # pytest's exit status
 
 

@@ -62,7 +62,7 @@ def test_another_source_or_another_processor_is_another_library(
     assert len(built(tmp_path)) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @NEEDS_COMPILER
 def test_processes_may_build_at_once(source: Path, tmp_path: Path) -> None:
     code = f"from mini_vllm.attention.c_compiler import *; print(load_library(Path({str(source)!r})).answer())"

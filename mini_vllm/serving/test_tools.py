@@ -184,7 +184,7 @@ def test_each_of_several_choices_has_its_own_calls(client: openai.OpenAI) -> Non
     assert [[part.function.arguments for part in each] for each in parts.values()] == [["{}"], ["{}"]]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_results_go_back_to_the_model(live: LiveServer, client: openai.OpenAI) -> None:
     """As programs write it: the message with the call, the result of the call, and the next answer."""
     text = call_of("plot", '{"x": 1, "y": true}')

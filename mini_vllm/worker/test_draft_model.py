@@ -225,7 +225,7 @@ def test_the_share_of_accepted_drafts_is_what_the_distributions_share() -> None:
     assert abs(accepted - float(torch.minimum(p, q).sum())) < 0.02
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_sequences_have_the_distribution_of_the_target_alone(checkpoint: Path, tmp_path: Path) -> None:
     """Three tokens of an alphabet of three, through the whole engine, with and without another random model."""
     shutil.copytree(checkpoint, tmp_path / "other")

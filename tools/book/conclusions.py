@@ -32,7 +32,7 @@ from tools.steady_state import Interval, Spread, SteadyState, random_traces, ste
 
 RESULTS = ROOT / "benchmarks" / "results" / "conclusions.md"
 NUM_REQUESTS = (3000, 10_000)  # of a seed; of LONG ones half as many
-BY_DAY = 1000  # too few for the intervals, and enough for the order of the means
+BY_DAY = 500  # too few for the intervals and the growth, and enough for the order of the means
 
 
 class Load(NamedTuple):

@@ -402,7 +402,7 @@ ALL_COMMANDS = sorted({command for page in PAGES for command in commands(page)})
 LONG = (  # or what another test or command runs, too
     r"lab test \d\d$|pytest |python (-m labkit\.prove|benchmarks/|tools/)|.*triton-simple|.* 2048$"
     r"|lab run 0[123]$|lab run 0[25] |mini-vllm bench .*( 32|prefill_first|128| 32 .*|ngram)$|mini-vllm demo$"
-    r"|.*beam_search"
+    r"|.*beam_search|.*doctor$"
 )
 INSTALLING = [command for command in ALL_COMMANDS if re.match(r"make |pip |source |python -m venv", command)]
 

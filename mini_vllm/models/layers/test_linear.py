@@ -50,7 +50,7 @@ print(resident() - warm)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads the resident memory from Linux")
 def test_memory_does_not_grow_with_the_number_of_sizes_of_a_step() -> None:
     growth = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True).stdout
