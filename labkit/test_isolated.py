@@ -259,7 +259,7 @@ AT_NIGHT = {  # each has a neighbour above that is tried by day
     *("a_thread_that_works", "deep_recursion", "no_debugger", "prints_without_end", "patched_json"),
     *("patched_contextlib", "patched_builtin", "patched_engine_in_a_call", "frames_of_an_error"),
     *("signals_by_a_thread", "own_signals", "deleted_files", "borrowed_by_an_alias", "many_signs", "a_null"),
-    *("closes_its_output", "writes_a_file_of_its_own", "prints_before_and_after", "os_exit_at_import", "a_lock"),
+    *("closes_its_output", "writes_a_file_of_its_own", "prints_before_and_after", "os_exit_at_import"),
     *(
         "a_thread_that_stays",
         "os_exit_after_the_last_test",
