@@ -1,6 +1,7 @@
 """Output tokens per second of mini_vllm, beside transformers and vLLM in the same run.
 
     python benchmarks/bench_engine.py [--quick] [--vllm-python PATH]
+    python benchmarks/bench_engine.py --spread 20 --pause 60 [--vllm-python PATH]
     python benchmarks/bench_engine.py --device cuda [--temperature 0] [--results DIR]
 
 The GPU side is told in engine_cuda.py. On a CPU the work is the same for all: 32 requests, 5,089 prompt and 1,767
@@ -9,6 +10,9 @@ once), bfloat16. Engines take turns, each turn a process of its own: load, a sho
 such turns mean something on a busy machine; the absolute figures only on a quiet one. Then: what the hardware would
 allow (memory and matrix-product floors), where the time goes, and prefills and decodes by themselves (engine_rows.py).
 Writes results/engine.md.
+
+--spread asks how far a figure varies from process to process: it measures one row in so many processes, with a pause
+before each, and writes results/engine_spread.md.
 """
 
 import argparse
@@ -340,6 +344,8 @@ GROUPS = {  # rows that one process measures
     "decode": tuple(row for row in engine_rows.ROWS if row[0] == "decode" and row[2] < 10_000),
     "decode at length": tuple(row for row in engine_rows.ROWS if row[0] == "decode" and row[2] >= 10_000),
 }
+SPREAD = "spread"
+GROUPS_OF_ONE = {SPREAD: (("decode", 8, 1024),)}
 
 
 LLAMA = {"llama.cpp": "BF16", "llama.cpp Q8_0": "Q8_0"}
@@ -347,7 +353,7 @@ LLAMA = {"llama.cpp": "BF16", "llama.cpp Q8_0": "Q8_0"}
 
 def measure_rows(args: argparse.Namespace, engine: str, group: str) -> Turn:
     """Tokens a second of the rows of a group."""
-    rows = GROUPS[group]
+    rows = {**GROUPS, **GROUPS_OF_ONE}[group]
     if engine in LLAMA:
         rows = tuple(row for row in rows if row[1] * row[2] <= engine_llama.MAX_TOKENS or row[0] == "prefill")
         rows = rows if LLAMA[engine] == "BF16" else tuple(row for row in rows if row[:2] == ("decode", 1))
@@ -368,7 +374,7 @@ MEASUREMENTS: dict[str, Callable[[argparse.Namespace], Turn]] = {
 ROWS = {
     f"{engine}, {group}": partial(measure_rows, engine=engine, group=group)
     for engine in ("mini_vllm", "vLLM", *LLAMA)
-    for group in GROUPS
+    for group in (*GROUPS, *GROUPS_OF_ONE)
 }
 
 
@@ -448,6 +454,38 @@ def measure_all_rows(args: argparse.Namespace) -> dict[str, list[Turn]]:
             rates = ", ".join(f"{name} {rate:.1f}" for name, rate in turns[-1]["rates"].items())
             print(f"round {number + 1}: {engine}, others {turns[-1]['others']:.0%}: {rates}", flush=True)
     return rows
+
+
+def measure_spread(args: argparse.Namespace) -> None:
+    """One row in args.spread processes of each engine, which take turns."""
+    rates: dict[str, list[float]] = {"mini_vllm": [], **({"vLLM": []} if args.vllm_python else {})}
+    others, start = 0.0, time.perf_counter()
+    for number in range(args.spread):
+        time.sleep(args.pause)
+        for engine, found in rates.items():
+            turn = in_process(args, f"{engine}, {SPREAD}")
+            found += turn["rates"].values()
+            others = max(others, turn["others"])
+            print(f"process {number + 1}: {engine} {found[-1]:.1f} tok/s, others {turn['others']:.0%}", flush=True)
+    (row,), minutes = GROUPS_OF_ONE[SPREAD], (time.perf_counter() - start) / 60
+    lines = [
+        "# How far a process varies",
+        "",
+        f"{date.today()}, {processor()}, {args.threads} threads. {engine_rows.name_of(row)}, tokens a second, in "
+        f"{args.spread} processes of each engine, which took turns over {minutes:.0f} minutes. "
+        f"Other processes took at most {others:.0%} of the processor.",
+        "",
+        f"    python benchmarks/bench_engine.py --spread {args.spread} --pause {args.pause:g} --vllm-python PATH",
+        "",
+        "| engine | median | slowest | fastest | fastest / slowest | all, in order |",
+        "|---|---|---|---|---|---|",
+    ]
+    for engine, found in rates.items():
+        least, most, each = min(found), max(found), " ".join(f"{rate:.0f}" for rate in found)
+        cells = (engine, f"{statistics.median(found):.1f}", f"{least:.1f}", f"{most:.1f}", f"{most / least:.2f}", each)
+        lines.append(f"| {' | '.join(cells)} |")
+    (RESULTS / "engine_spread.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
 
 
 # --- the report -------------------------------------------------------------------------------------------------------
@@ -579,6 +617,8 @@ def main() -> None:
     cpu.add_argument("--llama-python", help="an interpreter that has llama-cpp-python and gguf, for the rows")
     cpu.add_argument("--reps", type=int, default=1, help="timed repetitions in a turn")
     cpu.add_argument("--threads", type=int, default=2)
+    cpu.add_argument("--spread", type=int, default=0, help="processes of one row, in place of all else")
+    cpu.add_argument("--pause", type=float, default=60.0, help="seconds before each of them")
     cuda = parser.add_argument_group("on a GPU")
     cuda.add_argument("--temperature", type=float, default=0.0)
     cuda.add_argument("--results", type=Path, default=RESULTS, help="folder of the report")
@@ -601,6 +641,8 @@ def measure_on_cpu(args: argparse.Namespace) -> None:
         args.rounds, args.requests = 1, 12
     start = time.perf_counter()
     make_checkpoint(args.checkpoint)
+    if args.spread:
+        return measure_spread(args)
     report = measure_all(args)
     text = write_report(args, report, (time.perf_counter() - start) / 60)
     print("\n" + text)

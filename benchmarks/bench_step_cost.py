@@ -10,6 +10,7 @@ the ratio of a step to its floor is one of the same moment. What counts is the m
 """
 
 import argparse
+import os
 import platform
 import statistics
 import sys
@@ -23,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_engine import LINEARS, Stopwatch, fastest, make_engine, processor, time_products
-from bench_scheduler import ROOT, machine
+from bench_scheduler import ROOT
 from engine_common import HEAD_DIM, HIDDEN, KV_HEADS, LAYERS, VOCAB_SIZE, make_checkpoint
 
 RESULT = ROOT / "benchmarks" / "results" / "step_cost.md"
@@ -37,14 +38,14 @@ PARTS += ("packing, planning", "scheduler, outputs")
 
 HEAD = """# What a step costs on a CPU
 
-{facts}. {threads} threads. {processor}. {rounds} rounds of bandwidth and steps; medians.
+{facts}. Medians of {rounds} rounds; each measures the bandwidth, then every step.
 
 Again: `python benchmarks/bench_step_cost.py --write`
 
 Qwen3-0.6B's shape, random weights, bfloat16. A step reads {weights:,.0f} MB of weights, and {kv:,} bytes of keys and
 values for each token of context. A sum over a tensor of 1 GiB reads {read:.1f} GB/s (the median of the rounds; the best
-is {best_read:.1f}). A copy of 512 MiB moves {copy:.1f} GB/s (best {best_copy:.1f}), reads and writes counted. The floor
-of a step is its bytes divided by the higher of these two rates in the same round.
+is {best_read:.1f}). A copy of 512 MiB moves {copy:.1f} GB/s (best {best_copy:.1f}), reads and writes counted. In each
+round the floor of a step is its bytes divided by the rate of the sum in that round, or of the copy where it was faster.
 
 ## A step and its floor
 
@@ -238,7 +239,9 @@ def main() -> None:
     parser.add_argument("--block-size", type=int, default=128)
     parser.add_argument("--write", action="store_true", help=f"write {RESULT.relative_to(ROOT)}")
     args = parser.parse_args()
-    facts = f"{date.today()}, {machine()}, Python {platform.python_version()}"
+    load = ", ".join(f"{x:.1f}" for x in os.getloadavg())
+    facts = f"{date.today()}, {processor()}, {args.threads} threads, Python {platform.python_version()}"
+    facts += f"; load average at the start {load}"
     make_checkpoint(args.checkpoint)
 
     import torch
@@ -253,7 +256,7 @@ def main() -> None:
         for rows, rate in by_rows.items()
     ]
     text = HEAD.format(
-        **{"facts": facts, "threads": args.threads, "processor": processor(), "rounds": args.rounds},
+        **{"facts": facts, "rounds": args.rounds},
         **{"weights": WEIGHT_BYTES / 1e6, "kv": KV_BYTES, "best": best / 1e9, "peak": peak / 1e9, "ridge": peak / best},
         **{key: statistics.median(found[key]) / 1e9 for key in ("read", "copy")},
         **{f"best_{key}": max(found[key]) / 1e9 for key in ("read", "copy")},

@@ -4,7 +4,7 @@ A verdict (a lab is proven, a file of tests is green) need not be found again wh
 The inputs are not listed by hand: an audit hook hears every file that is opened and every folder that is listed
 (docs.python.org/3/library/audit_events.html), and sys.modules has what was imported before. What another process reads
 is not heard, so a verdict that starts one depends on the packages without their tests, and on what its command names.
-A compiler of C reads C alone.
+A compiler of C reads C alone, and a list of fonts nothing.
 The labs that such a process grades are not among its inputs: `make nightly` finds all verdicts again.
 """
 
@@ -23,7 +23,10 @@ from labkit.catalog import ROOT
 
 LISTS = ("os.listdir", "os.scandir")
 STARTS = ("subprocess.Popen", "os.posix_spawn", "os.exec", "os.system")  # a process of another program
-READ_C_ALONE = {"cc", "gcc", "clang", "uname"}
+READ_BY = {  # programs that read only such files of the project: platform asks uname, and matplotlib fc-list once
+    **dict.fromkeys(("cc", "gcc", "clang"), (".c", ".h")),
+    **dict.fromkeys(("uname", "fc-list"), ()),
+}
 LOCKS = {"proof/lock.json", "tools/long_tests.json"}  # they have the hashes, and decide nothing
 HEARD = {"open", *LISTS, *STARTS}
 OF_THE_MACHINE = ("torch", "triton", "numpy")  # packages whose numbers decide
@@ -53,8 +56,9 @@ class Recorder:
             else:
                 named = [as_input(word) for words in arguments if isinstance(words, list | tuple) for word in words]
                 found |= set(named)
-                if Path(os.fsdecode(arguments[0])).name in READ_C_ALONE:
-                    found |= {name for name in known if name.endswith((".c", ".h"))}
+                program = Path(os.fsdecode(arguments[0])).name
+                if program in READ_BY:
+                    found |= {name for name in known if name.endswith(READ_BY[program])}
                 else:
                     found |= read_by_processes({f"{name.partition('/')[0]}/" for name in named if name})
         if starters() - self._starters:

@@ -58,7 +58,7 @@ class Scheduler(SchedulerInterface):
         When blocks run out, the scheduler's victim gives its own back, whether or not it is one of `requests`.
         """
         allocate_slots = self.kv_cache_manager.allocate_slots
-        preempted = RequestStatus.PREEMPTED  # at hand: to look a member of an enum up takes longer than to compare it
+        preempted = RequestStatus.PREEMPTED  # a local name: looking up an enum member takes longer than comparing it
         for request in requests:
             if request.status is preempted:  # a victim of this very loop
                 continue

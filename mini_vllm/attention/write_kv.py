@@ -29,12 +29,12 @@ def write_kv_kernel(
     token = tl.program_id(0).to(tl.int64)
     slot = tl.load(slot_mapping_ptr + token)
     if slot >= 0:
-        numbers = tl.arange(0, BLOCK)
-        mask = numbers < ROW
-        key = tl.load(key_ptr + token * key_stride + numbers, mask=mask)
-        value = tl.load(value_ptr + token * value_stride + numbers, mask=mask)
-        tl.store(key_cache_ptr + slot * ROW + numbers, key, mask=mask)
-        tl.store(value_cache_ptr + slot * ROW + numbers, value, mask=mask)
+        lanes = tl.arange(0, BLOCK)
+        mask = lanes < ROW
+        key = tl.load(key_ptr + token * key_stride + lanes, mask=mask)
+        value = tl.load(value_ptr + token * value_stride + lanes, mask=mask)
+        tl.store(key_cache_ptr + slot * ROW + lanes, key, mask=mask)
+        tl.store(value_cache_ptr + slot * ROW + lanes, value, mask=mask)
 
 
 @triton.jit

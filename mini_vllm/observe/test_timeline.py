@@ -36,7 +36,7 @@ KV blocks        345799778845555
 
 # prefill chunk   + chunk after a prefix hit
 o decode, one token   . waiting   x preempted
-tokens, KV blocks: the share of the budget and of the cache that the step used"""
+tokens: share of the budget used; KV blocks: share of the cache in use"""
 
 
 def test_timeline_in_ascii() -> None:
@@ -73,7 +73,7 @@ KV blocks 444666886776777
 o decode, one token   * drafts, all accepted
 ~ drafts, some accepted   ! drafts, all rejected
 . waiting   x preempted
-tokens, KV blocks: the share of the budget and of the cache that the step used"""
+tokens: share of the budget used; KV blocks: share of the cache in use"""
 
 
 def test_timeline_tells_drafts_that_were_right_from_others() -> None:

@@ -189,7 +189,7 @@ def _legend(used: set[str], width: int, ascii_only: bool) -> Text:
         separator = "" if column == 0 else "   " if column + size <= width else "\n"
         column = size if separator == "\n" else column + size
         text.append(separator).append(character, mark.style).append(f" {mark.meaning}")
-    return text.append("\ntokens, KV blocks: the share of the budget and of the cache that the step used")
+    return text.append("\ntokens: share of the budget used; KV blocks: share of the cache in use")
 
 
 def num_used_blocks(trace: Trace, record: Mapping[str, Any]) -> int:

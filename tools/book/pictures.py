@@ -1235,7 +1235,7 @@ def verification(narrow: bool = False) -> Drawing:
         390 if narrow else 318,
         "One step that verifies four drafts",
         f"The step computes the newest token, {known}, and the drafts {', '.join(drafts)}. For each of these "
-        f"{len(answers)} places the model says which token follows: {', '.join(answers)}. {num_right} draft is right. "
+        f"{len(answers)} tokens the model says which token follows: {', '.join(answers)}. {num_right} draft is right. "
         f"So the request gets {num_right + 1} tokens, {' and '.join(answers[: num_right + 1])}, and the other rows "
         "are thrown away.",
     )
@@ -1264,9 +1264,9 @@ def verification(narrow: bool = False) -> Drawing:
         d.text(x + width / 2, y + (64 if narrow else 74), words, size=12 if narrow else 13, anchor="middle", fill=ink)
     y = 262.0 if narrow else 246.0
     for line in (
-        f"The first draft is what the model says there. So the row after it counts, too: {answers[1]}.",
+        f"The first draft is what the model says there. So the draft's own row counts, too: {answers[1]}.",
         "The second draft is wrong. What the model says after it belongs to another text.",
-        f"The request gets {num_right + 1} tokens from one step, and {len(drafts) - num_right} places are taken back.",
+        f"The request gets {num_right + 1} tokens from one step. {len(drafts) - num_right} slots are written again.",
     ):
         y = d.paragraph(12 if narrow else 150, y, line) + (4 if narrow else 1)
     return d
@@ -1282,7 +1282,8 @@ def gains_of_drafts(narrow: bool = False) -> Drawing:
         "What drafts bring",
         "Speed with four drafts, divided by the speed without, by acceptance, for 1, 4 and 16 requests. Points are "
         "measured. Lines are the tokens of a step divided by what it costs, which the same run measured with drafts "
-        "that are never right. At a low acceptance a request soon asks for no drafts: its point is above the line.",
+        "that are never right. At a low acceptance a request soon asks for no drafts. The points of 4 and 16 requests "
+        "then lie above their lines.",
     )
     x, y = Axis([0, 1], 56, 330) if narrow else Axis([0, 1], 80, 600), Axis([0, k + 1], 290, 44)
     axes(d, x, y, [0, 0.2, 0.4, 0.6, 0.8, 1], list(range(k + 2)), "acceptance of a draft", "times as fast as without")
