@@ -70,7 +70,7 @@ class ReferenceBackend(AttentionBackend):
             for row in range(starts[i], starts[i + 1]):
                 end = num_computed_tokens + (row - starts[i]) + 1  # causal: a token sees itself and what came before
                 begin = 0 if spec.sliding_window is None else max(0, end - spec.sliding_window)
-                if end > 0:  # else a padded row: no token of its request comes so early
+                if end > 0:  # else a padding row, before position 0 of its request
                     rows.append(Row(row, block_table, begin, end))
         return ReferencePlan(rows, spec.scale)
 

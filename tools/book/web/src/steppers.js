@@ -17,16 +17,16 @@ export function onlineSoftmax(scores, values) {
 /** What each line of write_kv_kernel has in one program: by the beginning of the line, in its order. */
 export function writeKV(program, { slots, row, block, stride }) {
   const slot = slots[program];
-  const numbers = Array.from({ length: block }, (_, i) => i);
-  const active = numbers.slice(0, row);
+  const lanes = Array.from({ length: block }, (_, i) => i);
+  const active = lanes.slice(0, row);
   const [first, to] = [program * stride, slot * row];
   return {
     "token =": program,
     "slot =": slot,
     "if slot": slot >= 0,
     ...(slot >= 0 && {
-      "numbers =": numbers,
-      "mask =": numbers.map((number) => number < row),
+      "lanes =": lanes,
+      "mask =": lanes.map((lane) => lane < row),
       "key =": active.map((number) => first + number),
       "value =": active.map((number) => first + number),
       "tl.store(key_cache": active.map((number) => to + number),
@@ -83,10 +83,10 @@ const softmax = {
 const WORDS = {
   "if slot": (yes) => (yes ? "true" : "false: the program ends, and stores nothing"),
   "mask =": (mask) => mask.map((each) => (each ? "on" : "off")).join(" "),
-  "key =": (places) => `numbers ${places.join(" ")} of key`,
-  "value =": (places) => `numbers ${places.join(" ")} of value`,
-  "tl.store(key_cache": (places) => `to numbers ${places.join(" ")} of the key cache`,
-  "tl.store(value_cache": (places) => `to numbers ${places.join(" ")} of the value cache`,
+  "key =": (places) => `elements ${places.join(" ")} of key`,
+  "value =": (places) => `elements ${places.join(" ")} of value`,
+  "tl.store(key_cache": (places) => `to elements ${places.join(" ")} of the key cache`,
+  "tl.store(value_cache": (places) => `to elements ${places.join(" ")} of the value cache`,
 };
 
 /** The lines are those that stand in the page. */
