@@ -44,8 +44,8 @@ Again: `python benchmarks/bench_step_cost.py --write`
 
 Qwen3-0.6B's shape, random weights, bfloat16. A step reads {weights:,.0f} MB of weights, and {kv:,} bytes of keys and
 values for each token of context. A sum over a tensor of 1 GiB reads {read:.1f} GB/s (the median of the rounds; the best
-is {best_read:.1f}). A copy of 512 MiB moves {copy:.1f} GB/s (best {best_copy:.1f}), reads and writes counted. In each
-round the floor of a step is its bytes divided by the rate of the sum in that round, or of the copy where it was faster.
+is {best_read:.1f}). A copy of 512 MiB moves {copy:.1f} GB/s (best {best_copy:.1f}), reads and writes counted. The floor
+of a step, in each round, is the number of bytes that the step reads, divided by the faster of that round's two rates.
 
 ## A step and its floor
 

@@ -366,7 +366,7 @@ def tile(narrow: bool = False) -> Drawing:
     y = 250.0
     for fill, words in [
         (BLUE, "loaded: in sight, and a number of this head"),
-        (later, "a key that comes later: 0 times NaN would be NaN"),
+        (later, "a later position: in the values, 0 times NaN would be NaN"),
         (beyond, "beyond HEAD_DIM = 5: numbers of the next head, or of none"),
         (PALE, "beyond BLOCK_SIZE = 3: a slot of the next block"),
     ]:
@@ -1207,9 +1207,9 @@ def mask_of_a_grammar(narrow: bool = False) -> Drawing:
         if name in texts:
             d.circle(*place(name), 7, INK)
     words = (
-        "Dark: the state after a quotation mark. A dot: a text ends here. A token may cross several states: from the "
+        "Dark: the state after the first quotation mark. A dot: a text ends here. A token may cross several states: "
+        'from the dark one, the token no" leads straight to an end.'
     )
-    words += "dark one the token of n, o and a quotation mark leads to an end."
     d.paragraph(left, 296, words, 0 if narrow else 60)
     x, top = (24, 394) if narrow else (500, 34)
     d.text(x, top, "Mask of the dark state", bold=True)
