@@ -1264,7 +1264,7 @@ def verification(narrow: bool = False) -> Drawing:
         d.text(x + width / 2, y + (64 if narrow else 74), words, size=12 if narrow else 13, anchor="middle", fill=ink)
     y = 262.0 if narrow else 246.0
     for line in (
-        f"The first draft is what the model says there. So the draft's own row counts, too: {answers[1]}.",
+        f"The first draft is right, so the draft's own row counts, too: {answers[1]}.",
         "The second draft is wrong. What the model says after it belongs to another text.",
         f"The request gets {num_right + 1} tokens from one step. {len(drafts) - num_right} slots are written again.",
     ):
