@@ -12,7 +12,7 @@ allow (memory and matrix-product floors), where the time goes, and prefills and 
 Writes results/engine.md.
 
 --spread asks how far a figure varies from process to process: it measures one row in so many processes, with a pause
-before each, and writes results/engine_spread.md.
+before each, beside the bandwidth of the machine's memory, and writes results/engine_spread.md.
 """
 
 import argparse
@@ -231,6 +231,20 @@ def measure_floors(args: argparse.Namespace) -> Turn:
     return {"bandwidth": bandwidth / 1e9, "gflops": rates, "memory_s": memory, "matmul_s": matmul}
 
 
+def measure_memory(args: argparse.Namespace) -> Turn:
+    """GB a second that a process reads, in as many repetitions as a row of --spread has."""
+    import torch
+
+    data = torch.ones(1 << 28)
+    data.sum()
+    rates = []
+    for _ in range(SPREAD_REPS):
+        start = time.perf_counter()
+        data.sum()
+        rates.append(data.numel() * 4 / (time.perf_counter() - start) / 1e9)
+    return {"rates": {MEMORY: statistics.median(rates)}}
+
+
 def time_products(linear: Callable[..., Any], weights: list[Any], rows: int) -> float:
     import torch
 
@@ -344,7 +358,8 @@ GROUPS = {  # rows that one process measures
     "decode": tuple(row for row in engine_rows.ROWS if row[0] == "decode" and row[2] < 10_000),
     "decode at length": tuple(row for row in engine_rows.ROWS if row[0] == "decode" and row[2] >= 10_000),
 }
-SPREAD = "spread"
+SPREAD, MEMORY = "spread", "memory, GB/s"
+SPREAD_REPS = 5  # a process of --spread reports their median
 GROUPS_OF_ONE = {SPREAD: (("decode", 8, 1024),)}
 
 
@@ -354,20 +369,22 @@ LLAMA = {"llama.cpp": "BF16", "llama.cpp Q8_0": "Q8_0"}
 def measure_rows(args: argparse.Namespace, engine: str, group: str) -> Turn:
     """Tokens a second of the rows of a group."""
     rows = {**GROUPS, **GROUPS_OF_ONE}[group]
+    reps = SPREAD_REPS if group == SPREAD else 1
     if engine in LLAMA:
         rows = tuple(row for row in rows if row[1] * row[2] <= engine_llama.MAX_TOKENS or row[0] == "prefill")
         rows = rows if LLAMA[engine] == "BF16" else tuple(row for row in rows if row[:2] == ("decode", 1))
         return engine_rows.take(engine_llama.llama_rows(args, rows, LLAMA[engine]), rows) if rows else {"rates": {}}
     if engine == "vLLM":
-        return engine_rows.take(engine_rows.vllm_rows(args, rows, MAX_BATCHED_TOKENS), rows)
+        return engine_rows.take(engine_rows.vllm_rows(args, rows, MAX_BATCHED_TOKENS), rows, reps)
     made = make_engine(args, num_slots=engine_rows.num_slots(rows, args.block_size))
-    return engine_rows.take(engine_rows.mini_vllm_rows(made), rows)
+    return engine_rows.take(engine_rows.mini_vllm_rows(made), rows, reps)
 
 
 # --- the run ----------------------------------------------------------------------------------------------------------
 
 MEASUREMENTS: dict[str, Callable[[argparse.Namespace], Turn]] = {
     "floors": measure_floors,
+    f"{MEMORY}, {SPREAD}": measure_memory,
     "profile": profile,
     "host": measure_host,
 }
@@ -458,7 +475,7 @@ def measure_all_rows(args: argparse.Namespace) -> dict[str, list[Turn]]:
 
 def measure_spread(args: argparse.Namespace) -> None:
     """One row in args.spread processes of each engine, which take turns."""
-    rates: dict[str, list[float]] = {"mini_vllm": [], **({"vLLM": []} if args.vllm_python else {})}
+    rates: dict[str, list[float]] = {"mini_vllm": [], **({"vLLM": []} if args.vllm_python else {}), MEMORY: []}
     others, start = 0.0, time.perf_counter()
     for number in range(args.spread):
         time.sleep(args.pause)
@@ -466,13 +483,14 @@ def measure_spread(args: argparse.Namespace) -> None:
             turn = in_process(args, f"{engine}, {SPREAD}")
             found += turn["rates"].values()
             others = max(others, turn["others"])
-            print(f"process {number + 1}: {engine} {found[-1]:.1f} tok/s, others {turn['others']:.0%}", flush=True)
+            print(f"process {number + 1}: {engine} {found[-1]:.1f}, others {turn['others']:.0%}", flush=True)
     (row,), minutes = GROUPS_OF_ONE[SPREAD], (time.perf_counter() - start) / 60
     lines = [
         "# How far a process varies",
         "",
         f"{date.today()}, {processor()}, {args.threads} threads. {engine_rows.name_of(row)}, tokens a second, in "
-        f"{args.spread} processes of each engine, which took turns over {minutes:.0f} minutes. "
+        f"{args.spread} processes of each engine, which took turns over {minutes:.0f} minutes; a process reports the "
+        f"median of {SPREAD_REPS} repetitions. The last row is the machine itself: what a process reads from memory. "
         f"Other processes took at most {others:.0%} of the processor.",
         "",
         f"    python benchmarks/bench_engine.py --spread {args.spread} --pause {args.pause:g} --vllm-python PATH",

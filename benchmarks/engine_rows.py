@@ -142,13 +142,13 @@ def vllm_rows(args: argparse.Namespace, rows: tuple[Row, ...], max_batched_token
 # --- a turn, and the table --------------------------------------------------------------------------------------------
 
 
-def take(measure: Callable[[Row], float], rows: tuple[Row, ...]) -> Turn:
-    """Tokens a second of each row; the first of two runs warms up, unless it is long."""
+def take(measure: Callable[[Row], float], rows: tuple[Row, ...], reps: int = 1) -> Turn:
+    """Tokens a second of each row, the median of `reps`; a run before them warms up, unless it is long."""
     found = {}
     for row in rows:
         seconds = measure(row)
         if row[0] == "decode" or seconds < 10:
-            seconds = measure(row)
+            seconds = statistics.median(measure(row) for _ in range(reps))
         found[name_of(row)] = rate(row, seconds)
     return {"rates": found}
 
