@@ -235,6 +235,8 @@ def measure_memory(args: argparse.Namespace) -> Turn:
     """GB a second that a process reads, in as many repetitions as a row of --spread has."""
     import torch
 
+    import mini_vllm.models.layers.linear  # noqa: F401  asks for large pages, as the engine does
+
     data = torch.ones(1 << 28)
     data.sum()
     rates = []
