@@ -366,7 +366,7 @@ def tile(narrow: bool = False) -> Drawing:
     y = 250.0
     for fill, words in [
         (BLUE, "loaded: in sight, and a number of this head"),
-        (later, "a later position: in the values, 0 times NaN would be NaN"),
+        (later, "a later position: a NaN here would survive a weight of 0"),
         (beyond, "beyond HEAD_DIM = 5: numbers of the next head, or of none"),
         (PALE, "beyond BLOCK_SIZE = 3: a slot of the next block"),
     ]:
@@ -1266,7 +1266,7 @@ def verification(narrow: bool = False) -> Drawing:
     for line in (
         f"The first draft is right, so the draft's own row counts, too: {answers[1]}.",
         "The second draft is wrong. What the model says after it belongs to another text.",
-        f"The request gets {num_right + 1} tokens from one step. {len(drafts) - num_right} slots are written again.",
+        f"The request gets {num_right + 1} tokens from one step. {len(drafts) - num_right} slots will be overwritten.",
     ):
         y = d.paragraph(12 if narrow else 150, y, line) + (4 if narrow else 1)
     return d
