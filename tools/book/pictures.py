@@ -759,7 +759,7 @@ def queues_of_groups(narrow: bool = False) -> Drawing:
     d.arrow((506, 76), (506, 126))
     d.text(496, 108, "victim, several sequences", size=13, anchor="end", fill=MUTED)
     d.arrow((566, 128), (566, 78), label="blocks fit again", at=(576, 108))
-    d.arrow((596, 56), (658, 56))
+    d.arrow((596, 56), (658, 56), label="ended")
     return d
 
 
@@ -768,8 +768,8 @@ def four_schedulers(narrow: bool = False) -> Drawing:
     runs = [
         ("v1", "v1: the running requests first, then what is left of the budget"),
         ("warm-first", "warm_first: a score decides, and it grows while a request waits"),
-        ("prefill-first", "prefill_first: a step computes prompts or decodes"),
-        ("sequence-group", "sequence_group: the same steps while memory is enough"),
+        ("prefill-first", "prefill_first: a step computes either prompts or decodes"),
+        ("sequence-group", "sequence_group: the same steps as long as memory suffices"),
     ]
     traces = {name: json.loads((DOCS / "figures" / f"p3-four-{name}.json").read_text()) for name, _ in runs}
     most = max(len(trace["steps"]) for trace in traces.values())
