@@ -16,9 +16,10 @@ In a page, this script writes what stands between
     <!-- message: 03.2 newcomers_first -->              what a learner reads for a seeded bug
     <!-- /message -->
 
---check writes nothing. Exit status 1 if something is stale (with --check), if a page is in no nav, if a sentence
-begins with Who, Whoever, Somebody or Nobody or has the word "anew", or if a link into vLLM is not
-[`symbol`](...blob/v0.33.0/PATH#LINE) as traces/vllm-0.33.0/symbols.json has it (tools/index_vllm.py).
+--check writes nothing. Exit status 1 if something is stale (with --check), if a page is in no nav, if a row of a table
+has more or fewer cells than the head of its table, if a sentence begins with Who, Whoever, Somebody or Nobody or has
+the word "anew", or if a link into vLLM is not [`symbol`](...blob/v0.33.0/PATH#LINE) as
+traces/vllm-0.33.0/symbols.json has it (tools/index_vllm.py).
 """
 
 import ast
@@ -244,6 +245,24 @@ def badly_written(text: str) -> Iterator[str]:
                     yield " ".join(plain.split())
 
 
+def broken_rows(text: str) -> Iterator[str]:
+    """Lines of tables that have more or fewer cells than the table's head; what ends a table is an empty line."""
+    num_cells = 0
+    for line in re.sub(r"^```.*?^```|<!--.*?-->", "", text, flags=re.MULTILINE | re.DOTALL).splitlines():
+        cells = re.sub(r"`[^`]*`|\\\|", "", line.strip()).split("|")
+        if not line.strip():
+            num_cells = 0
+        elif re.fullmatch(r"\|(:?-+:?\|)+", line.replace(" ", "")):
+            num_cells = len(cells)
+        elif num_cells and (len(cells) != num_cells or cells[0] or cells[-1]):
+            yield line
+
+
+def wrong_tables() -> Iterator[str]:
+    for page in pages():
+        yield from (f"{name_of(page)}: a broken row: {row[:80]}" for row in broken_rows(page.read_text("utf-8")))
+
+
 def written() -> Iterator[tuple[Path, str]]:
     """What is read as English: pages, contracts and hints, and the strings of the code, which are docstrings and
     messages."""
@@ -292,7 +311,7 @@ def main() -> int:
         print(f"{name_of(file)}: {'stale' if only_check else 'written'}")
         if not only_check:
             file.write_text(text, encoding="utf-8")
-    wrong = [*wrong_in_nav(), *wrong_citations(), *wrong_in_style()]
+    wrong = [*wrong_in_nav(), *wrong_tables(), *wrong_citations(), *wrong_in_style()]
     print(*wrong, sep="\n", end="\n" if wrong else "")
     return int(bool(wrong or (changed and only_check)))
 

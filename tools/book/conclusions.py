@@ -217,12 +217,12 @@ CONCLUSIONS = (
     Conclusion(CHAPTER, "The whole answer also takes longer.", (Less("e2e p50", V1, FIRST),)),
     Conclusion(
         CHAPTER,
-        "By gaps V1 keeps more than 95 of 100 requests good, and prefill first fewer than 10.",
+        "By gaps, more than 95 % of requests are good under V1, and fewer than 10 % under prefill first.",
         (Bound("good_share", V1, low=0.95), Bound("good_share", FIRST, high=0.1)),
     ),
     Conclusion(
         CHAPTER,
-        "By TPOT both keep more than 95.",
+        "By TPOT, more than 95 % are good under both.",
         (Bound("good_share_by_tpot", V1, low=0.95), Bound("good_share_by_tpot", FIRST, low=0.95)),
     ),
     Conclusion(

@@ -366,7 +366,7 @@ def tile(narrow: bool = False) -> Drawing:
     y = 250.0
     for fill, words in [
         (BLUE, "loaded: in sight, and a number of this head"),
-        (later, "a later position: in the values, 0 times NaN would be NaN"),
+        (later, "a later position: a NaN here would survive a weight of 0"),
         (beyond, "beyond HEAD_DIM = 5: numbers of the next head, or of none"),
         (PALE, "beyond BLOCK_SIZE = 3: a slot of the next block"),
     ]:
@@ -759,7 +759,7 @@ def queues_of_groups(narrow: bool = False) -> Drawing:
     d.arrow((506, 76), (506, 126))
     d.text(496, 108, "victim, several sequences", size=13, anchor="end", fill=MUTED)
     d.arrow((566, 128), (566, 78), label="blocks fit again", at=(576, 108))
-    d.arrow((596, 56), (658, 56))
+    d.arrow((596, 56), (658, 56), label="ended")
     return d
 
 
@@ -768,8 +768,8 @@ def four_schedulers(narrow: bool = False) -> Drawing:
     runs = [
         ("v1", "v1: the running requests first, then what is left of the budget"),
         ("warm-first", "warm_first: a score decides, and it grows while a request waits"),
-        ("prefill-first", "prefill_first: a step computes prompts or decodes"),
-        ("sequence-group", "sequence_group: the same steps while memory is enough"),
+        ("prefill-first", "prefill_first: a step computes either prompts or decodes"),
+        ("sequence-group", "sequence_group: the same steps as long as memory suffices"),
     ]
     traces = {name: json.loads((DOCS / "figures" / f"p3-four-{name}.json").read_text()) for name, _ in runs}
     most = max(len(trace["steps"]) for trace in traces.values())
@@ -1266,7 +1266,7 @@ def verification(narrow: bool = False) -> Drawing:
     for line in (
         f"The first draft is right, so the draft's own row counts, too: {answers[1]}.",
         "The second draft is wrong. What the model says after it belongs to another text.",
-        f"The request gets {num_right + 1} tokens from one step. {len(drafts) - num_right} slots are written again.",
+        f"The request gets {num_right + 1} tokens from one step. {len(drafts) - num_right} slots will be overwritten.",
     ):
         y = d.paragraph(12 if narrow else 150, y, line) + (4 if narrow else 1)
     return d
