@@ -145,18 +145,20 @@ def fastest(device: torch.device) -> str:
     return "triton" if device.type == "cuda" else "c"
 
 
-def get_backend(name: str, device: torch.device) -> AttentionBackend:
+def get_backend(name: str, device: torch.device, dtype: torch.dtype = torch.float32) -> AttentionBackend:
     """The back end of that name; "auto" takes the fastest for the device, or "torch" where that one cannot run.
+
+    dtype: of the queries and the cache that come first; kernels in C are built for it now, for others when they come.
 
     The Triton rungs run on a CPU as well, in Triton's interpreter, if TRITON_INTERPRET=1 is in the environment when the
     process starts; MINI_VLLM_DEBUG=1 there turns on the back end's debug checks. Errors: InvalidParameterError for an
     unknown name, and for one that cannot run here.
     """
     if name == "auto":
-        name = "torch" if why_not(fastest(device), device) else fastest(device)
+        name = "torch" if why_not(fastest(device), device, dtype) else fastest(device)
     if name not in BACKENDS:
         raise InvalidParameterError(f"attention backend {shown(name)} is not one of: auto, {', '.join(BACKENDS)}")
-    if reason := why_not(name, device):
+    if reason := why_not(name, device, dtype):
         raise InvalidParameterError(f"attention backend {shown(name)} cannot run on {device}: {reason}")
     module, _, class_name = BACKENDS[name].partition(":")
     backend: AttentionBackend = getattr(import_module(module), class_name)()
@@ -164,15 +166,15 @@ def get_backend(name: str, device: torch.device) -> AttentionBackend:
     return backend
 
 
-def why_not(name: str, device: torch.device) -> str | None:
+def why_not(name: str, device: torch.device, dtype: torch.dtype = torch.float32) -> str | None:
     """What keeps the back end of that name from running on the device; None when nothing does.
 
-    For "c" the kernels are built if they have not been: a second or two, once for each machine.
+    For "c" the kernels of the dtype are built if they have not been: a second or two, once for each machine.
     """
     if name == "c":
         from mini_vllm.attention import c_backend
 
-        return c_backend.why_not(device)
+        return c_backend.why_not(device, dtype)
     if not name.startswith("triton"):
         return None
     if find_spec("triton") is None:

@@ -1,4 +1,4 @@
-"""The fast rung on a CPU: paged_attention.c, built at first use (c_compiler.py) and called by ctypes.
+"""The fast rung on a CPU: paged_attention.c, built for a dtype at its first use (c_compiler.py), called by ctypes.
 
 The plan of a step is that of the Triton rung, tiles of queries over spans of keys (tiles.py); a thread takes one tile
 and one KV head at a time, as a program of a GPU does.
@@ -7,8 +7,9 @@ and one KV head at a time, as a program of a GPU does.
 import ctypes
 import math
 from ctypes import c_float, c_int64, c_void_p
+from functools import cache
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from mini_vllm.attention.rotary import Rotation
 from mini_vllm.attention.tiles import Tiles, make_tiles
 
 SOURCE = Path(__file__).with_name("paged_attention.c")
-DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+DTYPES = {torch.float32: "FLOAT32", torch.bfloat16: "BFLOAT16", torch.float16: "FLOAT16"}
 LOG2E = 1 / math.log(2)  # exp(x) = exp2(x * LOG2E)
 ROWS = 64  # of a tile: queries times the heads of a group
 
@@ -52,16 +53,25 @@ class WriteStruct(ctypes.Structure):
     ]
 
 
-def load_kernels() -> ctypes.CDLL | str:
-    """The library, or why there is none."""
-    return find_library(SOURCE)
+def load_kernels(dtype: torch.dtype) -> ctypes.CDLL | str:
+    """The library for queries and caches of this dtype, or why there is none."""
+    return find_library(SOURCE, f"DTYPE={DTYPES[dtype]}")
 
 
-def why_not(device: torch.device) -> str | None:
-    """What keeps this rung from running on the device; builds the library if there is none yet."""
+def find_kernel(name: str, dtype: torch.dtype) -> Any:
+    """ "attention" or "write_kv" for this dtype."""
+    kernels = load_kernels(dtype)
+    assert not isinstance(kernels, str), kernels
+    function = kernels[name]
+    function.restype = None
+    return function
+
+
+def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
+    """What keeps this rung from running on the device; builds the library for the dtype if there is none yet."""
     if device.type != "cpu":
         return "it runs on a CPU"
-    kernels = load_kernels()
+    kernels = load_kernels(dtype)
     return kernels if isinstance(kernels, str) else None
 
 
@@ -83,12 +93,7 @@ class CBackend(AttentionBackend):
     stride_order = (0, 2, 1, 3)
 
     def __init__(self) -> None:
-        kernels = load_kernels()
-        assert not isinstance(kernels, str), kernels
-        self._attention = {dtype: kernels[f"attention_{name}"] for dtype, name in DTYPES.items()}
-        self._write_kv = {dtype: kernels[f"write_kv_{name}"] for dtype, name in DTYPES.items()}
-        for function in (*self._attention.values(), *self._write_kv.values()):
-            function.restype = None
+        self._kernel = cache(find_kernel)
 
     def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> CPlan:
         """Cut the batch into tiles. Keys come to a tile in any number, so a span begins where it must."""
@@ -145,7 +150,7 @@ class CBackend(AttentionBackend):
         call.slot_mapping = metadata.slot_mapping.data_ptr()
         call.num_tokens, call.num_kv_heads, call.head_dim = key.shape
         call.block_size, call.num_threads = metadata.block_size, torch.get_num_threads()
-        self._write_kv[key.dtype](ctypes.byref(call))
+        self._kernel("write_kv", key.dtype)(ctypes.byref(call))
 
     def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: CPlan) -> Tensor:
         """One call: chunks, decodes, and the merge of decodes whose keys were split."""
@@ -155,7 +160,7 @@ class CBackend(AttentionBackend):
         call = plan.struct
         call.output, call.query, call.query_stride = output.data_ptr(), query.data_ptr(), query.stride(0)
         call.key_cache, call.value_cache = key_cache.data_ptr(), value_cache.data_ptr()
-        self._attention[query.dtype](ctypes.byref(call))
+        self._kernel("attention", query.dtype)(ctypes.byref(call))
         return output
 
 

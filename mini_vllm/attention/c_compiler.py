@@ -40,24 +40,26 @@ class CannotBuildError(Exception):
 
 
 @cache
-def find_library(source: Path) -> ctypes.CDLL | str:
+def find_library(source: Path, *defines: str) -> ctypes.CDLL | str:
     """The library, or why there is none. Looked for once a process: a compiler does not come while an engine runs."""
     try:
-        return load_library(source)
+        return load_library(source, *defines)
     except CannotBuildError as error:
         return str(error)
 
 
-def load_library(source: Path) -> ctypes.CDLL:
+def load_library(source: Path, *defines: str) -> ctypes.CDLL:
     """The functions of a C file, which may include the headers of this folder; built if no such build is in the cache.
 
-    With OpenMP if the compiler and this process have it, else without. Environment: CC, XDG_CACHE_HOME.
+    defines: macros for the compiler, each NAME=VALUE. With OpenMP if the compiler and this process have it, else
+    without. Environment: CC, XDG_CACHE_HOME.
     Errors: CannotBuildError where there is no compiler, and where it does not take the file.
     """
     compiler = find_compiler()
     code = [file.read_bytes() for file in (source, *sorted(Path(__file__).parent.glob("*.h")))]
     ways = {}  # flags by the beginning of a library's name
-    for flags in ((*FLAGS, *OPENMP), FLAGS):
+    macros = tuple(f"-D{define}" for define in defines)
+    for flags in ((*FLAGS, *OPENMP, *macros), (*FLAGS, *macros)):
         name = f"{source.stem}-{short_hash(*code, repr((flags, LINK)).encode(), processor())}"
         ways[f"{name}-{short_hash(version_of(compiler))}" if compiler else name] = flags
     for name in ways:

@@ -10,7 +10,7 @@ tile are queries times the heads of a group. There are two ways to lay the numbe
 
 Caches lie as [num_blocks, num_kv_heads, block_size, head_dim], so the keys of a head in a block are side by side. Sums
 are float32, whatever the cache holds. A dtype is a constant where it is used, as a tl.constexpr is: functions marked
-INLINE become a part of one kernel for each dtype.
+INLINE become a part of the kernel for this dtype.
 
 Sources: FlashAttention-2 (Dao 2023) for the loop, flash-decoding (Dao et al. 2023) for the split, Goto and van de Geijn
 2008 for a matrix product in registers. vLLM: cpu_attention_with_kv_cache (csrc/cpu/cpu_attn.cpp), over this layout. */
@@ -369,27 +369,25 @@ INLINE void write_kernel(const Write *w, int64_t token, Dtype dtype) {
     }
 }
 
-/* What Python calls, once for each dtype. attention leaves rows of no request alone. */
-#define KERNELS(NAME, DTYPE)                                                                                           \
-    void attention_##NAME(const Plan *plan) {                                                                          \
-        const int64_t heads = plan->num_kv_heads, rows = heads * plan->partial_rows, chunks = plan->num_chunk_tiles;   \
-        _Pragma("omp parallel num_threads(plan->num_threads)") {                                                       \
-            _Pragma("omp for schedule(dynamic)")                                                                       \
-            for (int64_t i = 0; i < (chunks + plan->num_short_tiles) * heads; i++) {                                   \
-                int64_t tile = i / heads;                                                                              \
-                const int32_t *table = tile < chunks ? plan->chunk_tiles : plan->short_tiles - chunks * TILE_COLUMNS;  \
-                attention_kernel(plan, table + tile * TILE_COLUMNS, i % heads, DTYPE);                                 \
-            }                                                                                                          \
-            _Pragma("omp for")                                                                                         \
-            for (int64_t i = 0; i < plan->num_merges * rows; i++)                                                      \
-                merge_kernel(plan, plan->merges + i / rows * MERGE_COLUMNS, i % rows / plan->partial_rows,             \
-                             i % plan->partial_rows, DTYPE);                                                           \
-        }                                                                                                              \
-    }                                                                                                                  \
-    void write_kv_##NAME(const Write *w) {                                                                             \
-        _Pragma("omp parallel for num_threads(w->num_threads) if (w->num_tokens >= 4)")                                \
-        for (int64_t token = 0; token < w->num_tokens; token++) write_kernel(w, token, DTYPE);                         \
+/* What Python calls. The compiler is told the dtype: -DDTYPE=BFLOAT16. attention leaves rows of no request alone. */
+void attention(const Plan *plan) {
+    const int64_t heads = plan->num_kv_heads, rows = heads * plan->partial_rows, chunks = plan->num_chunk_tiles;
+#pragma omp parallel num_threads(plan->num_threads)
+    {
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < (chunks + plan->num_short_tiles) * heads; i++) {
+            int64_t tile = i / heads;
+            const int32_t *table = tile < chunks ? plan->chunk_tiles : plan->short_tiles - chunks * TILE_COLUMNS;
+            attention_kernel(plan, table + tile * TILE_COLUMNS, i % heads, DTYPE);
+        }
+#pragma omp for
+        for (int64_t i = 0; i < plan->num_merges * rows; i++)
+            merge_kernel(plan, plan->merges + i / rows * MERGE_COLUMNS, i % rows / plan->partial_rows,
+                         i % plan->partial_rows, DTYPE);
     }
-KERNELS(float32, FLOAT32)
-KERNELS(bfloat16, BFLOAT16)
-KERNELS(float16, FLOAT16)
+}
+
+void write_kv(const Write *w) {
+#pragma omp parallel for num_threads(w->num_threads) if (w->num_tokens >= 4)
+    for (int64_t token = 0; token < w->num_tokens; token++) write_kernel(w, token, DTYPE);
+}

@@ -243,9 +243,9 @@ def test_vectors_of_other_widths_compute_the_same(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     flags = tuple(flag.replace("native", machine) for flag in c_compiler.FLAGS)
     monkeypatch.setattr(c_compiler, "FLAGS", flags)
-    library = load_library(c_backend.SOURCE)
-    monkeypatch.setattr(c_backend, "load_kernels", lambda: library)
-    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+    libraries = {dtype: load_library(c_backend.SOURCE, f"DTYPE={name}") for dtype, name in c_backend.DTYPES.items()}
+    monkeypatch.setattr(c_backend, "load_kernels", libraries.__getitem__)
+    for dtype in libraries:
         for spans in SPANS.values():
             for head_dim, group_size in ((8, 2), (20, 3), (64, 8), (128, 2)):
                 batch = make_batch(spans, head_dim=head_dim, group_size=group_size, dtype=dtype)
@@ -253,7 +253,7 @@ def test_vectors_of_other_widths_compute_the_same(
 
 
 def test_the_rung_is_for_a_cpu() -> None:
-    assert c_backend.why_not(torch.device("cuda")) == "it runs on a CPU"
+    assert c_backend.why_not(torch.device("cuda"), torch.float32) == "it runs on a CPU"
 
 
 @NEEDS_C

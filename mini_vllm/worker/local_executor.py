@@ -24,7 +24,7 @@ class LocalExecutor(InProcessExecutor):
         self.hf_config = load_hf_config(path)
         self.device = pick_device(config.device)
         self.dtype = pick_dtype(config.dtype, self.hf_config, path)
-        self.attention_backend = get_backend(config.attention_backend, self.device)
+        self.attention_backend = get_backend(config.attention_backend, self.device, self.dtype)
         self.model = load_model(
             path, self.hf_config, dtype=self.dtype, device=self.device, quantization=config.quantization
         )
@@ -67,7 +67,7 @@ class LocalExecutor(InProcessExecutor):
 
     def __str__(self) -> str:
         name = fastest(self.device)
-        reason = why_not(name, self.device) if self.config.attention_backend == "auto" else None
+        reason = why_not(name, self.device, self.dtype) if self.config.attention_backend == "auto" else None
         slower = f" (not {name}, which is faster: {reason})" if reason else ""
         kind = self.model.quantization
         slow = why_slow(self.device) if kind == "int8" else None
