@@ -303,7 +303,7 @@ def test_a_prompt_that_the_tokenizer_cannot_read_is_refused(monkeypatch: pytest.
 def test_the_start_says_why_the_fastest_attention_does_not_run(
     backend: str, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(c_backend, "load_kernels", lambda: "no compiler")
+    monkeypatch.setattr(c_backend, "load_kernels", lambda dtype: "no compiler")
     with caplog.at_level("INFO", "mini_vllm"):
         LLM("tiny", device="cpu", num_kv_blocks=8, attention_backend=backend)
     assert said in caplog.text
