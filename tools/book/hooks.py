@@ -309,6 +309,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         page.meta["description"] = shortened(plain(paragraph[1]), DESCRIPTION)
     if page.file.name == "cheat-sheet":
         html = f'<div class="cheat-sheet">\n{html}\n</div>'  # the style sheet prints it on two pages
+    # The theme makes a tooltip of each title, which takes a phone half a second where a page has hundreds of sections.
+    html = html.replace('title="Link to this section"', 'aria-label="Link to this section"')
     html = html.replace('<div class="kv-timeline"', '<div class="kv-timeline" data-search-exclude')
     html = PICTURE.sub(drawn, set_formulas(html))
     html = TERM.sub(lambda term: explained(term) if term["anchor"] in definitions() else term[0], html)
