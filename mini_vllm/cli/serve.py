@@ -28,7 +28,7 @@ def serve(
         list[str] | None, typer.Option(help="A page that may call from a browser, such as http://localhost:3000.")
     ] = None,
     max_queue: Annotated[int, typer.Option(min=1, help="Most choices (of a tenant) that wait for a token.")] = 1024,
-    queue_timeout: Annotated[float | None, typer.Option(min=0, help="Seconds until a first token, or a whole answer.")] = None,
+    queue_timeout: Annotated[float | None, typer.Option(min=0, help="Seconds to a first token or answer.")] = None,
     request_timeout: Annotated[float | None, typer.Option(min=0, help="Seconds that a request may take.")] = None,
     shutdown_timeout: Annotated[float, typer.Option(min=0, help="Seconds for what is in flight at the end.")] = 30,
 ) -> None:
