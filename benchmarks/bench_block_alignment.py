@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_vllm.observe.trace import run_trace
-from mini_vllm.policies import SCHEDULERS, options_of
+from mini_vllm.policies.registry import SCHEDULERS, get_scheduler_cls, options_of
 
 RESULT = Path(__file__).resolve().parent / "results" / "block_alignment.md"
 BLOCK_SIZE, NUM_SEEDS = 16, 11
@@ -146,8 +146,8 @@ def page() -> Iterator[str]:
         yield f"## {title[0].upper()}{title[1:]} ({num_blocks:,} blocks)\n"
         yield "| policy | aligned | " + " | ".join(COLUMNS) + " |"
         yield "|---|---|" + "---:|" * len(COLUMNS)
-        for name, scheduler_cls in SCHEDULERS.items():
-            if "block_aligned_chunks" in options_of(scheduler_cls):
+        for name in SCHEDULERS:
+            if "block_aligned_chunks" in options_of(get_scheduler_cls(name)):
                 yield from row(name, workload)
         yield ""
     yield READING

@@ -64,7 +64,7 @@ def measure(engine: Ours, name: str, short_of: str, num_waiting: int) -> float:
 def page(num_rounds: int) -> Iterator[str]:
     """The result page."""
     sys.path.insert(0, str(ROOT))
-    from mini_vllm.policies import SCHEDULERS
+    from mini_vllm.policies.registry import SCHEDULERS
 
     facts = f"{datetime.date.today()}; {machine()}; Python {platform.python_version()}"
     yield HEAD.format(num_running=NUM_RUNNING, num_rounds=num_rounds, num_steps=NUM_STEPS, facts=facts)

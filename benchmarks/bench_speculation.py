@@ -236,7 +236,7 @@ def measure_host(num_running: int, method: str | None, num_accepted: int, num_st
     import torch
 
     from mini_vllm.engine.runner_view import RunnerView
-    from mini_vllm.policies import make_scheduler
+    from mini_vllm.policies.registry import make_scheduler
     from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
     from mini_vllm.worker.input_batch import InputBatch
 

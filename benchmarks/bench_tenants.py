@@ -28,7 +28,7 @@ from openai import AsyncOpenAI
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from mini_vllm.cli.simulate import engine_config, load_calibration
-from mini_vllm.policies import SCHEDULERS
+from mini_vllm.policies.registry import SCHEDULERS
 from mini_vllm.policies.tenants import TenantScheduler, salt_of
 from mini_vllm.simulator.metrics import SLO, Metrics, RequestRecord
 from mini_vllm.simulator.replica import Replica
@@ -114,7 +114,7 @@ class WithoutShares(TenantScheduler):
         return dict.fromkeys(self.waiting.served, self.max_num_batched_tokens)
 
 
-SCHEDULERS["without shares"] = WithoutShares
+SCHEDULERS["without shares"] = f"{__name__}:WithoutShares"
 
 
 def budget_rows(name: str = "prompts of 100,000", rate: float = 2.0) -> Iterator[str]:

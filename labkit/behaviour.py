@@ -98,12 +98,12 @@ def scenarios(scheduler: str = "v1", *, without: Collection[str] = ()) -> Iterat
 
 def scheduler_of(parts: Sequence[Part]) -> str | None:
     """The scheduler that the parts decide in: V1 if one is of the core, else the policy that one is of, if any."""
-    from mini_vllm.policies import SCHEDULERS
+    from mini_vllm.policies.registry import SCHEDULERS
 
     modules = {slot.module for part in parts for slot in part.lab.slots}
     if modules & set(CORE):
         return "v1"
-    return next((name for name, scheduler_cls in SCHEDULERS.items() if scheduler_cls.__module__ in modules), None)
+    return next((name for name, path in SCHEDULERS.items() if path.partition(":")[0] in modules), None)
 
 
 def decides(part: Part) -> bool:

@@ -19,7 +19,7 @@ from labkit.implementations import find_answer, seeded_bugs
 from mini_vllm.observe.timeline import render_requests, render_timeline
 from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies import make_scheduler
+from mini_vllm.policies.registry import make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.step import KVPlan
 

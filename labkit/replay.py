@@ -19,7 +19,7 @@ from mini_vllm.errors import GrammarError, MiniVllmError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder
 from mini_vllm.params import StructuredOutputs
-from mini_vllm.policies import Classes
+from mini_vllm.policies.registry import Classes
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler

@@ -40,7 +40,7 @@ from mini_vllm.block_pool import FreeKVCacheBlockQueue
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import run_trace
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies import make_scheduler
+from mini_vllm.policies.registry import make_scheduler
 from mini_vllm.policies.v0.fork import ForkingKVCacheManager
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler

@@ -17,7 +17,7 @@ from labkit.runner import FAILED, PASSED, TODO, one_line, read_tests, run_lab
 from labkit.together import with_company
 from mini_vllm.observe.trace import run_trace
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies import make_scheduler
+from mini_vllm.policies.registry import make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.step import KVPlan
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from mini_vllm.block_hash import HASH_FUNCTIONS
 from mini_vllm.errors import InvalidParameterError, Params, is_int, is_number
 from mini_vllm.offload.cost import PreemptionCost
-from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS
+from mini_vllm.policies.registry import PREEMPTION_MODES, SCHEDULERS
 from mini_vllm.spec_decode import SPECULATIVE
 from mini_vllm.structured import BACKENDS
 

@@ -26,7 +26,7 @@ from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import PromptTooLongError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies import make_scheduler
+from mini_vllm.policies.registry import make_scheduler
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
 from mini_vllm.step import KVPlan, KVResult

@@ -551,6 +551,43 @@ def test_bfloat16_runs_and_agrees_with_its_own_chunks_mostly(make_engine: MakeEn
     assert len(generate(engine, {"a": PROMPT})["a"]) == 8
 
 
+FEATURES = {
+    "attention",
+    "cli",
+    "frontend",
+    "models",
+    "offload",
+    "policies",
+    "serving",
+    "simulator",
+    "spec_decode",
+    "structured",
+}
+
+
+def modules_of(name: str) -> list[str]:
+    """Our modules that a new process has when it has imported one: their names below mini_vllm."""
+    code = f"import sys, {name}; print(*(m for m in sys.modules if m.startswith('mini_vllm.')))"
+    found = subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[1], capture_output=True, text=True
+    )
+    return [name.removeprefix("mini_vllm.") for name in found.stdout.split()]
+
+
+def test_the_core_loads_no_feature() -> None:
+    loaded = modules_of("mini_vllm.engine.core")
+    assert not FEATURES & {name.partition(".")[0] for name in loaded}
+    assert len(loaded) < 17  # and mini_vllm itself
+    assert not FEATURES & {*modules_of("mini_vllm.scheduler")}
+
+
+def test_the_config_knows_the_features_by_name_alone() -> None:
+    """It loads the packages, which have names, and one formula: no scheduler, manager or back end."""
+    inner = {name for name in modules_of("mini_vllm.config") if name.partition(".")[0] in FEATURES and "." in name}
+    assert inner == {"policies.registry", "offload.cost"}
+    assert "scheduler" not in modules_of("mini_vllm.config")
+
+
 def test_the_core_needs_no_torch() -> None:
     code = (
         "import sys, mini_vllm, mini_vllm.scheduler, mini_vllm.observe.trace; "

@@ -5,7 +5,19 @@ from pathlib import Path
 import pytest
 
 from tools import check_size
-from tools.check_size import FileSize, FunctionSize, broken_limits, measure_package, measure_source
+from tools.check_size import (
+    MAX_CLASS_LINES,
+    MAX_FUNCTION,
+    MAX_HEART,
+    MAX_OTHER_LINES,
+    MAX_TOKENS,
+    FileSize,
+    ScopeSize,
+    broken_limits,
+    measure_others,
+    measure_package,
+    measure_source,
+)
 
 SOURCE = '''\
 """Module docstring,
@@ -37,17 +49,31 @@ class Box:
 
 def test_blank_lines_comments_and_docstrings_do_not_count() -> None:
     assert measure_source("box.py", SOURCE) == FileSize(
-        "box.py", 9, [FunctionSize("Box.text", 6), FunctionSize("Box.text.inner", 3)]
+        "box.py",
+        33,
+        9,
+        [
+            ScopeSize("Box", 31, 8, is_class=True),
+            ScopeSize("Box.text", 23, 6),
+            ScopeSize("Box.text.inner", 9, 3),
+        ],
     )
+
+
+def test_a_longer_line_counts_as_much_as_the_same_in_several() -> None:
+    long = "x = f(a, b, c)\n"
+    short = "x = f(\n    a,\n    b,\n    c\n)\n"
+    assert measure_source("f.py", long).num_tokens == measure_source("f.py", short).num_tokens == 10
 
 
 def test_functions_under_a_condition_are_measured() -> None:
     source = "if True:\n    async def f():\n        return 1\nelse:\n    def g(): return 2\n"
-    assert measure_source("f.py", source).functions == [FunctionSize("f", 2), FunctionSize("g", 1)]
+    assert measure_source("f.py", source).scopes == [ScopeSize("f", 8, 2), ScopeSize("g", 7, 1)]
 
 
-def test_a_file_of_documentation_only_has_no_source_lines() -> None:
-    assert measure_source("doc.py", '"""Only words."""\n\n# and a comment\n').num_lines == 0
+def test_a_file_of_documentation_only_has_no_tokens() -> None:
+    file = measure_source("doc.py", '"""Only words."""\n\n# and a comment\n')
+    assert (file.num_tokens, file.num_lines) == (0, 0)
 
 
 def test_tests_and_conftest_are_not_measured(tmp_path: Path) -> None:
@@ -58,29 +84,45 @@ def test_tests_and_conftest_are_not_measured(tmp_path: Path) -> None:
     assert [file.path for file in measure_package(tmp_path)] == ["models/llama.py", "scheduler.py"]
 
 
-def functions(*sizes: int) -> list[FunctionSize]:
-    return [FunctionSize(f"f{index}", size) for index, size in enumerate(sizes)]
+def test_other_languages_count_in_lines(tmp_path: Path) -> None:
+    (tmp_path / "attention").mkdir()
+    (tmp_path / "attention" / "kernel.c").write_text("int f(void);\n\n  \nint g(void);\n")
+    (tmp_path / "attention" / "kernel.so").write_text("x\n")
+    assert measure_others(tmp_path) == [FileSize("attention/kernel.c", 0, 2, [])]
+
+
+def of_room(room: str, num_tokens: int) -> FileSize:
+    return FileSize("a.py" if room == "." else f"{room}/a.py", num_tokens, 1, [])
 
 
 @pytest.mark.parametrize(
     ("at_the_limit", "above_it", "message"),
     [
         (
-            [FileSize("engine/core.py", 700, []), FileSize("scheduler.py", 450, [])],
-            [FileSize("engine/core.py", 700, []), FileSize("scheduler.py", 451, [])],
-            "irreducible core has 1151",
+            [FileSize("engine/core.py", 6_000, 1, []), FileSize("scheduler.py", 4_000, 1, [])],
+            [FileSize("engine/core.py", 6_000, 1, []), FileSize("scheduler.py", 4_001, 1, [])],
+            "the heart has 10001 tokens",
         ),
-        ([FileSize("a.py", 14_000, [])], [FileSize("a.py", 14_001, [])], "package has 14001"),
-        ([FileSize("models/m.py", 150, [])], [FileSize("models/m.py", 151, [])], "models/m.py has 151"),
+        *(
+            ([of_room(room, limit)], [of_room(room, limit + 1)], f"the room {room} has {limit + 1} tokens")
+            for room, limit in MAX_TOKENS.items()
+        ),
+        ([], [of_room("more", 1)], "the room more has 1 tokens, the limit is 0"),
         (
-            [FileSize("a.py", 9, functions(80, *[1] * 99))],
-            [FileSize("a.py", 9, functions(81, *[1] * 99))],
-            "a.py: f0 has 81 lines",
+            [FileSize("serving/page.html", 0, MAX_OTHER_LINES["serving"], [])],
+            [FileSize("serving/page.html", 0, MAX_OTHER_LINES["serving"] + 1, [])],
+            "lines of other languages",
+        ),
+        ([], [FileSize("engine/page.js", 0, 1, [])], "the room engine has 1 lines of other languages, the limit is 0"),
+        (
+            [FileSize("a.py", 9, 1, [ScopeSize("f", MAX_FUNCTION, 9)])],
+            [FileSize("a.py", 9, 1, [ScopeSize("f", MAX_FUNCTION + 1, 9)])],
+            f"a.py: f has {MAX_FUNCTION + 1} tokens",
         ),
         (
-            [FileSize("a.py", 9, functions(41, *[40] * 19))],
-            [FileSize("a.py", 9, functions(41, *[40] * 18))],
-            "94.7% of the functions",
+            [FileSize("a.py", 9, 1, [ScopeSize("A", 9_999, MAX_CLASS_LINES, is_class=True)])],
+            [FileSize("a.py", 9, 1, [ScopeSize("A", 9_999, MAX_CLASS_LINES + 1, is_class=True)])],
+            f"a.py: A has {MAX_CLASS_LINES + 1} lines",
         ),
     ],
 )
@@ -98,11 +140,11 @@ def test_the_exit_status_tells(
     monkeypatch.setattr(check_size, "ROOT", tmp_path)
     (tmp_path / "mini_vllm").mkdir()
     source = tmp_path / "mini_vllm" / "scheduler.py"
-    source.write_text("x = 1\n" * 1150)
+    source.write_text("x = 1; y\n" * (MAX_HEART // 5))
     assert check_size.main() == 0
-    source.write_text("x = 1\n" * 1151)
+    source.write_text("x = 1; y\n" * (MAX_HEART // 5) + "x\n")
     assert check_size.main() == 1
-    assert "TOO LONG: the irreducible core has 1151" in capsys.readouterr().err
+    assert f"TOO LONG: the heart has {MAX_HEART + 1} tokens" in capsys.readouterr().err
 
 
 def test_a_package_of_too_many_entries_is_refused(tmp_path: Path) -> None:
@@ -116,6 +158,6 @@ def test_a_package_of_too_many_entries_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_file_of_the_core_is_there() -> None:
+def test_every_file_of_the_heart_is_there() -> None:
     measured = {file.path for file in measure_package(check_size.ROOT / "mini_vllm")}
-    assert measured >= {*check_size.IRREDUCIBLE_CORE}
+    assert measured >= {*check_size.HEART}

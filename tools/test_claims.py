@@ -20,7 +20,7 @@ import pytest
 from labkit.catalog import VLLM, labs
 from labkit.replay import find_trace_files, read_traces
 from mini_vllm.cli.commands import app
-from mini_vllm.policies import SCHEDULERS
+from mini_vllm.policies.registry import SCHEDULERS
 from tools.check_size import ROOT, measure_package
 from tools.mutation import planted_bugs, planted_kernel_bugs
 
@@ -131,7 +131,7 @@ def facts() -> dict[str, str | float]:
         "python": project["requires-python"].removeprefix(">="),
         "node": float(node.removeprefix(">=")),
         "torch": torch[1],
-        "backends": len(keys_of("mini_vllm/attention/backend.py", "BACKENDS")),
+        "backends": len(keys_of("mini_vllm/attention/registry.py", "BACKENDS")),
         "laws": len(re.findall(r"^- \*\*\w+\.\*\*", section(README, "What to rely on"), re.MULTILINE)),
         "cc": licence[1],
         **{
@@ -258,7 +258,7 @@ def test_the_tables_of_choices_have_each_choice() -> None:
     def names(heading: str) -> list[str]:
         return [row[0].strip("`") for row in rows(section(README, heading))]
 
-    assert names("Five back ends for attention") == keys_of("mini_vllm/attention/backend.py", "BACKENDS")
+    assert names("Five back ends for attention") == keys_of("mini_vllm/attention/registry.py", "BACKENDS")
     assert names("A family of schedulers, and a simulator") == list(SCHEDULERS)
 
 

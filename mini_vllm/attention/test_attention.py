@@ -24,8 +24,8 @@ from mini_vllm.attention import (
     PagedAttention,
     Rotation,
     apply_rotary,
-    backend,
     get_backend,
+    registry,
 )
 from mini_vllm.attention.backend import make_cache
 from mini_vllm.attention.torch_backend import attend_chunk
@@ -34,11 +34,11 @@ from mini_vllm.errors import InvalidParameterError
 CPU = torch.device("cpu")
 GPU = torch.device("cuda" if torch.cuda.is_available() else "cpu")  # where the Triton rungs run
 TRITON = ("triton-simple", "triton") if find_spec("triton") else ()
-NO_C = backend.why_not("c", CPU)
+NO_C = registry.why_not("c", CPU)
 NEEDS_C = pytest.mark.skipif(bool(NO_C), reason=f"the rung c cannot run here: {NO_C}")
 BACKENDS = tuple(
     pytest.param(name, marks=NEEDS_C) if name == "c" else name
-    for name in backend.BACKENDS
+    for name in registry.BACKENDS
     if TRITON or not name.startswith("triton")
 )
 
@@ -498,10 +498,10 @@ def test_debug_mode_looks_at_every_slot_and_block(name: str, monkeypatch: pytest
 
 def test_backend_is_chosen_by_name() -> None:
     assert get_backend("auto", CPU).name == ("torch" if NO_C else "c")
-    for name in backend.BACKENDS:
-        if backend.why_not(name, device_of(name)) is None:
+    for name in registry.BACKENDS:
+        if registry.why_not(name, device_of(name)) is None:
             assert get_backend(name, device_of(name)).name == name
-    known = re.escape(", ".join(("auto", *backend.BACKENDS)))
+    known = re.escape(", ".join(("auto", *registry.BACKENDS)))
     with pytest.raises(InvalidParameterError, match=f"'flash' is not one of: {known}"):
         get_backend("flash", CPU)
 
@@ -517,11 +517,11 @@ def test_triton_on_a_cpu_needs_the_interpreter(monkeypatch: pytest.MonkeyPatch) 
 def test_an_interpreter_that_numpy_outgrew_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"triton": "3.6.0", "numpy": "2.4.6"}
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setattr(backend, "version", versions.__getitem__)
+    monkeypatch.setattr(registry, "version", versions.__getitem__)
     with pytest.raises(InvalidParameterError, match=r"interpreter of Triton 3.6.0 needs a NumPy below 2.4, 2.4.6 is"):
         get_backend("triton-simple", CPU)
     versions["numpy"] = "2.3.5"
-    assert backend.why_not("triton", CPU) is None
+    assert registry.why_not("triton", CPU) is None
 
 
 @pytest.mark.parametrize("sliding_window", [None, 3])

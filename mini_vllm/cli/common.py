@@ -19,7 +19,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.observe.files import check_text
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS
+from mini_vllm.policies.registry import PREEMPTION_MODES, SCHEDULERS
 
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM

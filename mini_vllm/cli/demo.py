@@ -22,7 +22,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.observe.timeline import read_requests, render_timeline
 from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies import SCHEDULERS
+from mini_vllm.policies.registry import SCHEDULERS
 
 if TYPE_CHECKING:
     from mini_vllm.llm import LLM

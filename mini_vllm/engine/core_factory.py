@@ -14,7 +14,7 @@ from mini_vllm.errors import InvalidParameterError
 from mini_vllm.frontend.input_processor import load_vocabulary
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
-from mini_vllm.policies import Classes, get_classes, get_scheduler_cls, make_scheduler, options_of
+from mini_vllm.policies.registry import Classes, get_classes, get_scheduler_cls, make_scheduler, options_of
 from mini_vllm.scheduler_interface import SchedulerInterface
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
 from mini_vllm.structured.compiler import GrammarCompiler

@@ -13,7 +13,7 @@ import torch
 
 from mini_vllm import LLM, BeamSearchParams, EngineConfig, SamplingParams
 from mini_vllm.errors import InvalidParameterError, MiniVllmError, RequestRefusedError
-from mini_vllm.policies import make_scheduler
+from mini_vllm.policies.registry import make_scheduler
 
 PARAMS = SamplingParams(temperature=0, max_tokens=2, ignore_eos=True)
 BEAMS = BeamSearchParams(2, 2)

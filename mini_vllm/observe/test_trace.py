@@ -18,7 +18,7 @@ from mini_vllm.observe.trace import (
     run_trace,
 )
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies import make_scheduler
+from mini_vllm.policies.registry import make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler

@@ -15,7 +15,7 @@ from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsRecorder
 from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies import VLLM_NAMES, Classes, describe, make_scheduler
+from mini_vllm.policies.registry import VLLM_NAMES, Classes, describe, make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 from mini_vllm.step import KVPlan, KVResult

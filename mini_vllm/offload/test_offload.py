@@ -19,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from mini_vllm import policies
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -32,6 +31,7 @@ from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.offload.host_memory import HostMemoryConnector, HostMemoryPool
 from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.params import SamplingParams
+from mini_vllm.policies import registry
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.step import KVPlan, KVResult
@@ -461,14 +461,15 @@ def test_a_trace_shows_the_copies_and_the_same_tokens(policy: str) -> None:
 
 
 def test_the_mode_chooses_the_manager_and_not_the_scheduler() -> None:
-    for name, scheduler_cls in policies.SCHEDULERS.items():
+    for name in registry.SCHEDULERS:
+        scheduler_cls = registry.get_scheduler_cls(name)
         own = scheduler_cls.kv_cache_manager_cls
-        assert policies.get_kv_cache_manager_cls(scheduler_cls, "recompute") is own
+        assert registry.get_kv_cache_manager_cls(scheduler_cls, "recompute") is own
         swaps = (
             own if name in ("sequence_group", "nano_vllm", "tenants") else OffloadingKVCacheManager
         )  # they need their own
         for mode in ("swap", "cheaper"):
-            assert policies.get_kv_cache_manager_cls(scheduler_cls, mode) is swaps
+            assert registry.get_kv_cache_manager_cls(scheduler_cls, mode) is swaps
     config = {"preemption_mode": "cheaper", "num_cpu_blocks": 20, "preemption_cost": FOUR_TOKENS}
     scheduler = make_scheduler(**config)
     described = describe_config(scheduler)
@@ -500,7 +501,7 @@ def test_bad_options_are_refused() -> None:
     options = {"num_blocks": 9, "block_size": 2, "max_num_seqs": 1, "max_num_batched_tokens": 1}
     for name, manager_cls in (("v1", KVCacheManager), ("sequence_group", None)):
         with pytest.raises(InvalidParameterError, match="has no option preemption_mode, got 'swap'"):
-            policies.make_scheduler(
+            registry.make_scheduler(
                 {**options, "scheduler": name, "preemption_mode": "swap"}, kv_cache_manager_cls=manager_cls
             )
     with pytest.raises(InvalidParameterError, match="bandwidth must be above 0, got 0"):

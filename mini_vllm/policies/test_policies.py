@@ -21,7 +21,7 @@ from mini_vllm.errors import GroupTooLargeError, InvalidParameterError, RequestR
 from mini_vllm.kv_cache import PART, KVCacheManager
 from mini_vllm.observe.trace import ScenarioRun, TraceRecorder, describe_config, run_trace
 from mini_vllm.offload.host_memory import HostMemoryPool
-from mini_vllm.policies import (
+from mini_vllm.policies.registry import (
     SCHEDULERS,
     all_options,
     get_classes,

@@ -19,10 +19,10 @@ from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, PromptTooLongError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import run_trace
-from mini_vllm.policies import describe
-from mini_vllm.policies import make_scheduler as make_by_options
 from mini_vllm.policies.nano_vllm import NanoVllmBlockPool, NanoVllmKVCacheManager, NanoVllmScheduler
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler, in_prefill
+from mini_vllm.policies.registry import describe
+from mini_vllm.policies.registry import make_scheduler as make_by_options
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.test_scheduler import (

@@ -9,7 +9,7 @@ import pytest
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.observe.trace import ScenarioRun
-from mini_vllm.policies import make_scheduler
+from mini_vllm.policies.registry import make_scheduler
 from mini_vllm.policies.tenants import TenantKVCacheManager, TenantScheduler, salt_of, tenant_of
 from mini_vllm.policies.test_policies import spec
 

@@ -29,7 +29,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mini_vllm.errors import InvalidParameterError, PromptTooLongError, shown
-from mini_vllm.policies import PREEMPTION_MODES, SCHEDULERS, get_kv_cache_manager_cls, get_scheduler_cls, options_of
+from mini_vllm.policies.registry import (
+    PREEMPTION_MODES,
+    SCHEDULERS,
+    get_kv_cache_manager_cls,
+    get_scheduler_cls,
+    options_of,
+)
 from mini_vllm.simulator.metrics import SLO, Metrics, TimelinePoint
 from mini_vllm.simulator.replica import Replica
 from mini_vllm.simulator.sim_request import SimRequest

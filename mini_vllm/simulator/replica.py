@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, cast
 
 from mini_vllm.errors import InvalidParameterError, SchedulerStalledError, is_number, shown
-from mini_vllm.policies import get_scheduler_cls, make_scheduler
+from mini_vllm.policies.registry import get_scheduler_cls, make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.simulator.metrics import Metrics
 from mini_vllm.simulator.sim_request import SimRequest

@@ -13,7 +13,7 @@ from labkit.replay import RecordedGrammar, find_trace_files, read_traces, replay
 from mini_vllm.errors import DuplicateRequestError, GrammarError, InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import SamplingParams, StructuredOutputs
-from mini_vllm.policies import SCHEDULERS, describe, make_scheduler
+from mini_vllm.policies.registry import SCHEDULERS, describe, get_scheduler_cls, make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.structured.scheduler import GrammarGate, NewGrammar, until_its_end
@@ -238,7 +238,8 @@ def test_no_token_behind_the_end_is_told_to_the_grammar() -> None:
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_a_scheduler_with_grammars_is_of_its_own_class(name: str) -> None:
     scheduler, _ = make(name)
-    assert (type(scheduler), describe(scheduler)) == (SCHEDULERS[name], describe(make_scheduler(options_of(name))))
+    assert type(scheduler) is get_scheduler_cls(name)
+    assert describe(scheduler) == describe(make_scheduler(options_of(name)))
 
 
 def test_drafts_behind_one_that_the_grammar_does_not_allow_are_dropped() -> None:

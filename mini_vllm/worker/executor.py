@@ -7,16 +7,19 @@ initialize_from_config, execute_model).
 
 from abc import ABC, abstractmethod
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
-from mini_vllm.config import EngineConfig
 from mini_vllm.step import ModelInfo, StepInput, StepOutput
-from mini_vllm.worker.memory import KVCachePlan
+
+if TYPE_CHECKING:
+    from mini_vllm.config import EngineConfig
+    from mini_vllm.worker.memory import KVCachePlan
 
 
 class Executor(ABC):
     """One model, somewhere. The engine calls load(), available_bytes(), allocate(), then execute() once a step."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: "EngineConfig") -> None:
         self.config = config
 
     @abstractmethod
@@ -28,7 +31,7 @@ class Executor(ABC):
         """The memory budget of the KV cache beside the loaded weights: of several ranks the least."""
 
     @abstractmethod
-    def allocate(self, plan: KVCachePlan) -> None:
+    def allocate(self, plan: "KVCachePlan") -> None:
         """Make the KV cache."""
 
     @abstractmethod

@@ -13,7 +13,7 @@ from mini_vllm.attention import AttentionMetadata, PackedRequest
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import InvalidParameterError, RequestRefusedError
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies import SCHEDULERS, make_scheduler
+from mini_vllm.policies.registry import SCHEDULERS, make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerInterface
 from mini_vllm.step import Chunk, ModelInfo, Sample, SampledToken, SamplingRow, StepInput, StepOutput

@@ -396,10 +396,10 @@ def test_drafts_give_the_tokens_of_the_engine_without_drafts(
 ) -> None:
     """Chunks, shared prefixes, penalties, log-probabilities, choices and preemptions, on the bundled model."""
     from mini_vllm.llm import LLM
-    from mini_vllm.policies import SCHEDULERS
+    from mini_vllm.policies.registry import SCHEDULERS, get_scheduler_cls
 
     options: dict[str, Any] = {"priority": {"policy": "priority"}, "swap": SWAP}.get(name, {})
-    base = SCHEDULERS.get(name, Scheduler)
+    base = get_scheduler_cls(name) if name in SCHEDULERS else Scheduler
     drafting = type("Drafting", (NgramDrafts, base), {"right_up_to": right_up_to})
     results = []
     for scheduler_cls in (base, drafting):
