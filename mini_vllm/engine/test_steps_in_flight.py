@@ -432,20 +432,25 @@ def random_workload(seed: int) -> list[tuple[list[int], SamplingParams]]:
 
 
 def run_workload(core: EngineCore, seed: int, aborts: random.Random | None = None) -> Any:
-    """Requests that arrive over time; with aborts, those that were not aborted."""
+    """Requests that arrive over time; with aborts, those that were not aborted. All their tokens were told."""
     arrivals = random.Random(-seed)
     requests = [Request(str(i), prompt, params) for i, (prompt, params) in enumerate(random_workload(seed))]
-    todo, gone = list(requests), set()
+    todo, gone, told = list(requests), set(), dict[str, list[int]]()
     for _ in range(2000):
         if not todo and not core.has_unfinished_requests():
             break
         while todo and (arrivals.random() < 0.4 or not core.has_unfinished_requests()):
             core.add([todo.pop(0)])
-        core.step()
+        for delta in core.step():
+            told.setdefault(delta.request_id, []).extend(token.token_id for token in delta.tokens)
         if aborts and aborts.random() < 0.1:
             gone.add(str(aborts.randrange(len(requests))))
             core.abort(gone)
-    return {r.request_id: (r.output_token_ids, r.finish_reason) for r in requests if r.request_id not in gone}
+    live = [request for request in requests if request.request_id not in gone]
+    assert {request.request_id: request.output_token_ids for request in live} == {
+        request.request_id: told[request.request_id] for request in live
+    }
+    return {request.request_id: (request.output_token_ids, request.finish_reason) for request in live}
 
 
 TIGHT = {"num_kv_blocks": 14, "max_num_seqs": 5, "max_num_batched_tokens": 24}
