@@ -23,16 +23,16 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from mini_vllm.cli.simulate import COLUMNS, load_calibration, read_file
-from mini_vllm.simulator.fleet import ROUTINGS, policy_config, policy_names, simulate
-from mini_vllm.simulator.metrics import SLO
-from mini_vllm.simulator.step_time import StepTimeModel
-from mini_vllm.simulator.workload import (
+from mini_vllm.load.workload import (
     HASH_BLOCK_SIZE,
     TraceRequest,
     lognormal_lengths,
     scale_rate,
     synthetic,
 )
+from mini_vllm.simulator.fleet import ROUTINGS, policy_config, policy_names, simulate
+from mini_vllm.simulator.metrics import SLO
+from mini_vllm.simulator.step_time import StepTimeModel
 from tools.steady_state import (
     MOST_GROWTH,
     Interval,

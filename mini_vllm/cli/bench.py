@@ -5,14 +5,14 @@ import random
 import time
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from mini_vllm.cli.common import busy, load_llm
-from mini_vllm.cli.load_metrics import Record, latencies, summary
+from mini_vllm.cli.common import busy, load_llm, option
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.load.metrics import Record, latencies, summary
 from mini_vllm.observe.stats import CachingMetrics, SchedulerStats
 from mini_vllm.params import SamplingParams
 
@@ -24,12 +24,12 @@ MAX_REQUESTS, MAX_TOKENS = 100_000, 50_000_000  # of all prompts, which are ther
 
 def bench(
     config: EngineConfig,
-    num_requests: Annotated[int, typer.Option(min=1, max=MAX_REQUESTS, help="Requests, all added at once.")] = 32,
-    input_len: Annotated[int, typer.Option(min=1, max=MAX_TOKENS, help="Prompt tokens of each.")] = 128,
-    output_len: Annotated[int, typer.Option(min=1, help="Output tokens of each.")] = 64,
-    prefix_len: Annotated[int, typer.Option(min=0, help="How many of the prompt tokens all have in common.")] = 0,
-    iterations: Annotated[int, typer.Option(min=1, max=1000, help="How often all of it is run, after a warm-up.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    num_requests: int = option(32, "Requests, all added at once.", min=1, max=MAX_REQUESTS),
+    input_len: int = option(128, "Prompt tokens of each.", min=1, max=MAX_TOKENS),
+    output_len: int = option(64, "Output tokens of each.", min=1),
+    prefix_len: int = option(0, "How many of the prompt tokens all have in common.", min=0),
+    iterations: int = option(3, "How often all of it is run, after a warm-up.", min=1, max=1000),
+    as_json: bool = option(False, "Print one JSON object.", "--json"),
 ) -> None:
     """Measure throughput and latency on random prompts.
 

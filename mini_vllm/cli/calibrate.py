@@ -7,11 +7,9 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from platform import machine, processor
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import typer
-
-from mini_vllm.cli.common import busy, console, load_llm
+from mini_vllm.cli.common import busy, console, load_llm, option
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.observe.files import printable, write_file
@@ -34,15 +32,11 @@ Steps = tuple[list[Work], list[float]]  # of one point of the grid: what each st
 
 def calibrate(
     config: EngineConfig,
-    out: Annotated[Path, typer.Option(dir_okay=False, help="Write the calibration to this JSON file.")] = Path(
-        "calibration.json"
-    ),
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Medians are over this many rounds.")] = 5,
-    max_batch: Annotated[int, typer.Option(min=1, help="Requests in the largest batch.")] = 64,
-    cpu_time: Annotated[
-        bool, typer.Option("--cpu-time", help="Count CPU time: for a model on a CPU that others use, too.")
-    ] = False,
-    note: Annotated[str, typer.Option(help="The machine's name, for instance.")] = "",
+    out: Path = option(Path("calibration.json"), "Write the calibration to this JSON file.", dir_okay=False),
+    rounds: int = option(5, "Medians are over this many rounds.", min=1, max=1000),
+    max_batch: int = option(64, "Requests in the largest batch.", min=1),
+    cpu_time: bool = option(False, "Count CPU time: for a model on a CPU that others use, too.", "--cpu-time"),
+    note: str = option("", "The machine's name, for instance."),
 ) -> None:
     """Measure steps of many shapes and fit a step-time model for mini-vllm simulate.
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from mini_vllm.cli.common import console, is_ascii_only, load_llm, sampling_params
+from mini_vllm.cli.common import console, is_ascii_only, load_llm, option, sampling_params
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, MiniVllmError, is_int, shown
 from mini_vllm.observe.files import printable, read_text, write_file
@@ -26,12 +26,10 @@ def trace(
     config: EngineConfig,
     sampling: dict[str, Any],
     prompts: Annotated[list[str] | None, typer.Argument(metavar="PROMPT", help="Texts to complete.")] = None,
-    scenario: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Run this trace's requests without a model.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(dir_okay=False, help="Write the trace to this JSON file.")] = None,
-    free_queue: Annotated[bool, typer.Option("--free-queue", help="Write the free blocks of the end, too.")] = False,
-    html: Annotated[Path | None, typer.Option(dir_okay=False, help="Write a page to step through it.")] = None,
+    scenario: Path | None = option(None, "Run this trace's requests without a model.", exists=True, dir_okay=False),
+    out: Path | None = option(None, "Write the trace to this JSON file.", dir_okay=False),
+    free_queue: bool = option(False, "Write the free blocks of the end, too.", "--free-queue"),
+    html: Path | None = option(None, "Write a page to step through it.", dir_okay=False),
 ) -> None:
     """Show every step of the scheduler for prompts or a scenario.
 

@@ -5,9 +5,9 @@ from functools import lru_cache
 from typing import cast
 
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.load.workload import HASH_BLOCK_SIZE, TraceRequest
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
-from mini_vllm.simulator.workload import HASH_BLOCK_SIZE, TraceRequest
 
 
 @lru_cache(maxsize=4096)
