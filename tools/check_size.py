@@ -37,7 +37,7 @@ MAX_TOKENS = {
     "frontend": 13_200,
     "serving": 17_200,
     "observe": 8_000,
-    "load": 6_000,
+    "load": 6_700,
     "simulator": 7_000,
     "cli": 13_000,
 }

@@ -5,12 +5,12 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -22,6 +22,9 @@ from mini_vllm.load import metrics
 from mini_vllm.load.plots import check_matplotlib, plot_run
 from mini_vllm.load.workload import MAX_LENGTH, TraceRequest, read_file, scale_lengths, scale_rate, synthetic
 from mini_vllm.observe.files import check_text, printable, write_file
+
+if TYPE_CHECKING:
+    from mini_vllm.load.client import Api
 
 ENDPOINTS = ("completions", "chat")
 MAX_PROMPTS = 100_000
@@ -117,29 +120,36 @@ def bench_serve(
     test = LoadTest(requests, endpoint, model, ignore_eos, timeout, arrivals.seed, length_scale, max_concurrency)
     with progress(len(requests)) as advance:
         ready, records, duration = asyncio.run(measure(client, test, advance))
-    kind = "openai-chat" if endpoint == "chat" else "openai"
-    about = {
+    result = {
+        **about_run(ready.api, client.base_url, max_concurrency, limits),
+        **arrivals.about(),
+        "num_prompts": len(requests),
+        **metrics.summarise(records, duration, goodput=limits, has_queue=max_concurrency is not None),
+    }
+    report(result, records, ignore_eos)
+    if out:
+        write_file(out, json.dumps(result | metrics.detail(records)) + "\n")
+    if plot:
+        plot_run(plot, records, result)
+    if not result["completed"]:
+        raise typer.Exit(1)
+
+
+def about_run(api: "Api", base_url: str, max_concurrency: int | None, limits: Mapping[str, float]) -> dict[str, Any]:
+    """What the result says of the run, under vLLM's keys."""
+    kind = "openai-chat" if api.endpoint == "chat" else "openai"
+    return {
         "date": datetime.now().strftime("%Y%m%d-%H%M%S"),
         "endpoint_type": kind,
         "backend": kind,
         "label": None,
-        "model_id": ready.api.model,
+        "model_id": api.model,
         "tokenizer_id": None,
-        "num_prompts": len(requests),
-        **arrivals.about(),
         "max_concurrency": max_concurrency,
-        "base_url": client.base_url,
-        "ignore_eos": ready.api.ignore_eos,
+        "base_url": base_url,
+        "ignore_eos": api.ignore_eos,
         "goodput": {name: 1000 * limit for name, limit in limits.items()},
     }
-    figures = metrics.summarise(records, duration, goodput=limits, has_queue=max_concurrency is not None)
-    report(about | figures, records, asked_ignore_eos=ignore_eos)
-    if out:
-        write_file(out, json.dumps(about | figures | metrics.detail(records)) + "\n")
-    if plot:
-        plot_run(plot, records, about | figures)
-    if not figures["completed"]:
-        raise typer.Exit(1)
 
 
 def check_options(endpoint: str, timeout: float, model: str | None, api_key: str | None) -> None:
@@ -169,13 +179,14 @@ def progress(total: int) -> Iterator[Callable[[], object]]:
     """A bar on stderr; nothing where stderr is no terminal. It gives what to call for each request that ends."""
     screen = console(stderr=True)
     columns = (TextColumn("requests"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=screen, transient=True, refresh_per_second=4)
-    task = bar.add_task("requests", total=total)
-    with bar if screen.is_terminal else nullcontext():
+    with Progress(
+        *columns, console=screen, transient=True, refresh_per_second=4, disable=not screen.is_terminal
+    ) as bar:
+        task = bar.add_task("requests", total=total)
         yield lambda: bar.advance(task)
 
 
-def report(result: Mapping[str, Any], records: Sequence[metrics.Record], *, asked_ignore_eos: bool) -> None:
+def report(result: Mapping[str, Any], records: Sequence[metrics.Record], asked_ignore_eos: bool) -> None:
     """Print the table, and on stderr what makes its figures doubtful."""
     for line in metrics.table(result, records):
         typer.echo(legible(line))

@@ -189,7 +189,8 @@ def notes(record: dict[str, Any]) -> Iterator[str]:
     rows = read_requests(record)
     longest = max(rows, key=lambda row: row.num_prompt_tokens - row.num_cached_tokens)
     num_tokens = longest.num_prompt_tokens - longest.num_cached_tokens
-    num_steps = sum(mark in ("prefill", "hit") for mark in longest.marks[: longest.marks.index("decode")])
+    before = longest.marks[: longest.marks.index("decode")]
+    num_steps = before.count("prefill") + before.count("hit")
     yield (
         f"Chunked prefill: {longest.request_id} had {num_tokens} prompt tokens to compute. The budget spread them over "
         f"{num_steps} steps, in which others could go on."

@@ -44,7 +44,8 @@ def generate(
         return
     for prompt, output in zip(prompts, outputs, strict=True):
         for choice in output.outputs:
-            typer.secho(f"> {prompt}" + f" (choice {choice.index})" * (n > 1), bold=True)
+            which = f" (choice {choice.index})" if n > 1 else ""
+            typer.secho(f"> {prompt}{which}", bold=True)
             typer.echo(f"{choice.text}\n")
     raise_error_of(outputs)
 

@@ -45,9 +45,6 @@ ACCEPTANCE_HELP = (
 SWEEP = (0.5, 0.75, 1.0, 1.25, 1.5)  # the rates of --plots, as shares of the rate that is asked for
 
 
-OnFinished = Callable[[RequestRecord], object]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Arrivals:
     """The options that say which requests arrive, and when."""
@@ -122,6 +119,22 @@ class Engines:
         """Whether and how drafts are simulated."""
         return {"acceptance": self.acceptance, "num_speculative_tokens": self.num_speculative_tokens}
 
+    def about(self, model: StepTimeModel) -> dict[str, Any]:
+        """What the report says of them."""
+        origin = {name: model.about.get(name) for name in ("kind", "model", "machine")}
+        return {
+            "steps": {"calibration": self.calibration, **origin},
+            "engine": {
+                "version": __version__,
+                **self.config(model),
+                **self.drafts(),
+                "replicas": self.replicas,
+                "routing": self.routing,
+            },
+            "slo": {"ttft": self.slo_ttft, "itl": self.slo_itl},
+            "quantile_error": QuantileSketch.RELATIVE_ERROR,
+        }
+
 
 def simulate(
     arrivals: Arrivals,
@@ -137,42 +150,32 @@ def simulate(
     TPOT it is the mean of the gaps that has to be. The figures are of the whole run, with its beginning and its end.
     """
     model = load_calibration(engines.calibration)
-    config, drafts = engines.config(model), engines.drafts()
-    configs = policy_configs(engines.scheduler, config, drafts)
+    configs = policy_configs(engines.scheduler, engines.config(model), engines.drafts())
     slo = SLO(engines.slo_ttft, engines.slo_itl)
     if plots:
         check_matplotlib()
         make_folder(plots)
 
-    def run(policy: str, share: float = 1.0, on_finished: OnFinished | None = None) -> Simulation:
+    def run(
+        policy: str, share: float = 1.0, on_finished: Callable[[RequestRecord], object] | None = None
+    ) -> Simulation:
         with busy(f"simulating {policy}, rate x {share * arrivals.rate_scale:g}"):
-            requests, metrics = arrivals.requests(share), Metrics(slo, on_finished)
-            chosen = configs[policy]
             return fleet.simulate(
-                requests, chosen, model, num_replicas=engines.replicas, routing=engines.routing, metrics=metrics
+                arrivals.requests(share),
+                configs[policy],
+                model,
+                num_replicas=engines.replicas,
+                routing=engines.routing,
+                metrics=Metrics(slo, on_finished),
             )
 
     records: dict[str, list[RequestRecord]] = {policy: [] for policy in configs}
     runs = {policy: run(policy, on_finished=records[policy].append if out else None) for policy in configs}
-    source = {name: model.about.get(name) for name in ("kind", "model", "machine")}
-    about = {
-        "arrivals": arrivals.about(),
-        "steps": {"calibration": engines.calibration, **source},
-        "engine": {
-            "version": __version__,
-            **config,
-            **drafts,
-            "replicas": engines.replicas,
-            "routing": engines.routing,
-        },
-        "slo": {"ttft": slo.ttft, "itl": slo.itl},
-        "quantile_error": QuantileSketch.RELATIVE_ERROR,
-    }
-    show(runs, about, as_json)
+    show(runs, {"arrivals": arrivals.about(), **engines.about(model)}, as_json)
     if out:
         write_file(out, "".join(lines_of(records)))
     if plots:
-        title = f"{printable(engines.calibration)}, {source['kind'] or 'of unknown origin'} step times"
+        title = f"{printable(engines.calibration)}, {model.about.get('kind', 'of unknown origin')} step times"
         plot_load(plots / "load.png", {policy: {x: run(policy, x).report for x in SWEEP} for policy in configs}, title)
         plot_timelines(plots / "timeline.png", {policy: runs[policy].timeline for policy in runs}, title)
         console(stderr=True).print(f"wrote load.png and timeline.png in {printable(plots)}", style="dim", markup=False)

@@ -18,7 +18,14 @@ from mini_vllm.observe.trace import TraceRecorder, run_trace
 MAX_SCENARIO_BYTES = 64 << 20
 MAX_BLOCKS, MAX_REQUESTS, MAX_STEPS, MAX_TOKEN_ID = 1_000_000, 1_000, 20_000, (1 << 63) - 1
 NOT_A_SCENARIO = (  # what the scheduler makes of options that are no options
-    *(MiniVllmError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RuntimeError),
+    MiniVllmError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    RuntimeError,
 )
 
 
@@ -90,10 +97,8 @@ def check_scenario(scenario: Any) -> None:
     require("it", scenario, isinstance(scenario, dict), "a JSON object")
     config, requests = scenario.get("config"), scenario.get("requests")
     require("config", config, isinstance(config, dict), "a JSON object")
-    for name, value, least in (
-        ("num_blocks", config.get("num_blocks"), 2),
-        ("num_cpu_blocks", config.get("num_cpu_blocks", 0), 0),
-    ):
+    for name, default, least in (("num_blocks", None, 2), ("num_cpu_blocks", 0, 0)):
+        value = config.get(name, default)
         require(name, value, is_int(value, least, MAX_BLOCKS), f"an integer in [{least}, {MAX_BLOCKS:,}]")
     require("requests", requests, isinstance(requests, list) and requests != [], "a list that is not empty")
     require("their number", len(requests), len(requests) <= MAX_REQUESTS, f"at most {MAX_REQUESTS:,}")

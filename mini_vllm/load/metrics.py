@@ -45,7 +45,7 @@ TABLE = (  # title, key, and how it is written; a figure that is no number has n
     ("Peak concurrent requests", "max_concurrent_requests", ".2f"),
     ("Total token throughput (tok/s)", "total_token_throughput", ".2f"),
 )
-PERCENTILES = (90, 99)
+PERCENTILES = {"p90": 90, "p99": 99}
 GOODPUT_NAMES = ("ttft", "tpot", "e2el")
 MAX_LIMIT_MS = 1e9
 LATE = 0.010  # seconds; a sleep of an event loop is exact to about 1 ms
@@ -134,12 +134,12 @@ def summary(name: str, values: Sequence[float]) -> dict[str, Any]:
 
     values: in seconds. A percentile between two values is interpolated.
     """
-    keys = [f"{key}_{name}_ms" for key in ("mean", "median", "std", *(f"p{q}" for q in PERCENTILES))]
+    keys = [f"{key}_{name}_ms" for key in ("mean", "median", "std", *PERCENTILES)]
     if not values:
         return dict.fromkeys(keys)
     mean, ordered = fmean(values), sorted(values)
     deviation = math.dist(values, [mean] * len(values)) / math.sqrt(len(values))
-    figures = (mean, percentile(ordered, 50), deviation, *(percentile(ordered, q) for q in PERCENTILES))
+    figures = (mean, percentile(ordered, 50), deviation, *(percentile(ordered, q) for q in PERCENTILES.values()))
     return {key: 1000 * figure for key, figure in zip(keys, figures, strict=True)}
 
 
@@ -239,7 +239,7 @@ def table(result: Mapping[str, Any], records: Sequence[Record]) -> Iterator[str]
     for name, (short, title) in LATENCIES.items():
         if f"mean_{name}_ms" in result:
             yield f"{title:-^{WIDTH}}"
-            for key in ("mean", "median", *(f"p{q}" for q in PERCENTILES)):
+            for key in ("mean", "median", *PERCENTILES):
                 yield line(f"{key.capitalize()} {short} (ms)", result[f"{key}_{name}_ms"])
     yield f"{'Client':-^{WIDTH}}"
     for name in ("offered", "achieved"):
