@@ -92,8 +92,7 @@ def read_requests(trace: Trace) -> list[RequestRow]:
                 marks[request_id] = kinds[num_accepted] if num_drafts and mark == "decode" else mark
             else:
                 marks[request_id] = "swapped"
-            if marks[request_id] in CHUNKS:
-                row.num_chunks += 1
+            row.num_chunks += marks[request_id] in CHUNKS
             row.num_recomputed_tokens += max(min(known, start + n) - start, 0)
             computed[request_id] = start + n - num_drafts + num_accepted
             most_computed[request_id] = max(known, computed[request_id])
