@@ -135,21 +135,24 @@ class LLM:
                 self._drop(request_ids)
 
     def beam_search(self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams) -> list[BeamSearchOutput]:
-        """The beam_width best completions of one prompt or many. Each round is a generate() of one token of all beams.
+        """The beam_width best completions of one prompt or many.
 
-        Requests of other callers go on beside it. If a prompt is refused, none is searched. A request that fails or is
-        aborted ends its own search. Source: vllm/entrypoints/generate/beam_search/offline.py (0.33.0).
+        Each round is a generate() of one token behind each beam, and requests of other callers go
+        on beside it. If a prompt is refused, none is searched. A request that fails or is aborted
+        ends its own search. Source: vllm/entrypoints/generate/beam_search/offline.py (0.33.0).
         """
         check_params("params", params, BeamSearchParams)
         engine = self.engine
-        max_model_len, eos_token_ids = engine.scheduler.max_model_len, engine.input_processor.eos_token_ids
+        max_model_len = engine.scheduler.max_model_len
+        eos_token_ids = engine.input_processor.eos_token_ids
         batch = [engine.tokenize(prompt) for prompt in as_batch(prompts)]
-        searches = [BeamSearch(token_ids, params, max_model_len, eos_token_ids) for token_ids in batch]
+        searches = [BeamSearch(ids, params, max_model_len, eos_token_ids) for ids in batch]
         engine.refuse_other_threads("beam_search")
         with engine.lock:
             while going_on := [search for search in searches if not search.is_done]:
-                beams = [prompt for search in going_on for prompt in search.prompts]
-                outputs = iter(self.generate(beams, going_on[0].sampling_params, use_progress=False))
+                prompts = [prompt for search in going_on for prompt in search.prompts]
+                sampling_params = going_on[0].sampling_params
+                outputs = iter(self.generate(prompts, sampling_params, use_progress=False))
                 for search in going_on:
                     search.advance([next(outputs).outputs[0] for _ in search.beams])
         return [

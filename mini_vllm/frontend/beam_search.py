@@ -1,12 +1,15 @@
 """Beam search: the most likely texts, not the text of the most likely tokens.
 
-Of all continuations of all beams the best beam_width go on; those that end at EOS are hypotheses, ranked by
-cumulative_logprob / length ** length_penalty. BeamSearch is pure bookkeeping: LLM.beam_search asks generate() for one
-token of each beam's prompt, with log-probabilities, and hands over what came. The prefix cache has nearly all of such a
-prompt, since it is the one of the beam before and one token more.
-The rules are those of transformers' _beam_search (generation/utils.py, version 5). That beams are requests is vLLM's
-design (vllm/entrypoints/generate/beam_search, 0.33.0), and so are the names. vLLM has no early_stopping: it goes on
-until max_tokens, or until no beam is left.
+Of all continuations of all beams the best beam_width go on; those that end at EOS are hypotheses,
+ranked by cumulative_logprob / length ** length_penalty. BeamSearch is pure bookkeeping:
+LLM.beam_search asks generate() for one token behind each beam, with log-probabilities, and hands
+over what came. Such a prompt is that of an earlier beam and one token more, so the prefix cache has
+all of it but the last block.
+
+The rules are those of transformers' _beam_search (generation/utils.py, version 5). That a beam is a
+request of one token is vLLM's design, and so are the names (vllm/entrypoints/generate/beam_search
+and BeamSearchParams, 0.33.0). vLLM ranks by the same score, but has no early_stopping: it goes on
+until max_tokens, or until no beam is left. It looks at 2 * beam_width tokens of each beam.
 """
 
 import math
@@ -74,7 +77,10 @@ class Continuation(NamedTuple):
 def find_continuations(
     beams: Sequence[BeamSearchSequence], logprobs: Sequence[Mapping[int, Logprob]]
 ) -> list[Continuation]:
-    """The continuations of all beams together, best first. logprobs: by token id, one mapping for each beam."""
+    """The continuations of all beams together, best first.
+
+    logprobs: by token id, one mapping for each beam.
+    """
     found = [
         Continuation(parent, token_id, beam.cumulative_logprob + each.logprob)
         for parent, beam in enumerate(beams)
@@ -84,9 +90,10 @@ def find_continuations(
 
 
 class BeamSearch:
-    """The beams of one prompt. They end at max_tokens, or where prompt and output reach max_model_len.
+    """The beams of one prompt.
 
-    Of each beam it looks at the beam_width + number of EOS ids most likely tokens: more of one beam never count. Raises
+    They end at max_tokens, or where prompt and output reach max_model_len. Of each beam it looks at
+    the beam_width + number of EOS ids most likely tokens: more of one beam never count. Raises
     InvalidParameterError if that is more than a request may ask log-probabilities of.
     """
 
@@ -136,7 +143,8 @@ class BeamSearch:
     def _choose(self, logprobs: Sequence[Mapping[int, Logprob]]) -> None:
         """Choose the hypotheses and the beams of one token more.
 
-        Only the best beam_width continuations may become hypotheses; those behind them fill up the beams.
+        Only the best beam_width continuations may become hypotheses; those behind them fill up the
+        beams.
         """
         width, penalty = self.params.beam_width, self.params.length_penalty
         candidates = find_continuations(self.beams, logprobs)

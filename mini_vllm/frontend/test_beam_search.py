@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import threading
 from collections import Counter
 from dataclasses import asdict
 from functools import partial
@@ -13,7 +14,7 @@ import torch
 
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.engine.recovery import RecoveringCore
-from mini_vllm.errors import InvalidParameterError, PromptTooLongError, UnknownParameterError
+from mini_vllm.errors import EngineBusyError, InvalidParameterError, PromptTooLongError, UnknownParameterError
 from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
 from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
 from mini_vllm.models.checkpoint import resolve_model
@@ -176,6 +177,27 @@ def test_a_stream_goes_on_beside_a_beam_search(checkpoint: Path) -> None:
     assert_idle(llm)
 
 
+def test_no_other_thread_comes_between_two_rounds(checkpoint: Path) -> None:
+    llm, refused = make_llm(checkpoint), list[EngineBusyError]()
+    generate = llm.generate
+
+    def other() -> None:
+        with pytest.raises(EngineBusyError) as error:
+            generate([1, 2])
+        refused.append(error.value)
+
+    def watched(*args: Any, **options: Any) -> list[RequestOutput]:
+        outputs = generate(*args, **options)
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        return outputs
+
+    llm.generate = watched  # type: ignore[method-assign]
+    assert len(llm.beam_search(PROMPTS[0], BeamSearchParams(2, 4))[0].sequences) == 2
+    assert len(refused) == 4
+
+
 def test_a_search_that_is_wider_than_the_pool_finds_the_same_beams(checkpoint: Path) -> None:
     params = BeamSearchParams(8, 50)
     expected = make_llm(checkpoint).beam_search([[1], PROMPTS[2]], params)
@@ -290,7 +312,7 @@ def test_beams_end_at_max_model_len(checkpoint: Path) -> None:
     assert [len(beam.token_ids) for beam in output.sequences] == [3, 3]
 
 
-# --- the bookkeeping alone --------------------------------------------------------------------------------------------
+# --- the bookkeeping alone ----------------------------------------------------------------------
 
 
 def search_in(model: Any, width: int, num_tokens: int, eos: tuple[int, ...] = (), **options: Any) -> BeamSearch:
