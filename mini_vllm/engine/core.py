@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any
 
 from mini_vllm.engine.runner_view import RunnerView
-from mini_vllm.errors import EngineDeadError, MiniVllmError, RequestFailedError, SchedulerStalledError, shown
+from mini_vllm.errors import EngineDeadError, MiniVllmError, RequestRefusedError, SchedulerStalledError, shown
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler_interface import SchedulerInterface, SchedulerOutput
@@ -124,8 +124,8 @@ class EngineCore:
             self._ended.clear()
             self._tell("after_update", token_ids, [*finished, *failed])  # a listener may abort, and use an id again
             why = {request.request_id: result.errors[request.request_id] for request in failed}
-            errors = {name: RequestFailedError(f"request {shown(name)}: {text}") for name, text in why.items()}
-            errors |= output.errors
+            errors = {name: f"request {shown(name)}: {text}" for name, text in why.items()}
+            errors |= {name: str(error) for name, error in output.errors.items()}
             started = {request.request_id for request, _ in self._starts}
             running += [(request, 0) for request in finished if request.request_id not in started]
             return [
@@ -135,6 +135,7 @@ class EngineCore:
                     request.finish_reason,
                     request.num_cached_tokens,
                     errors.get(name),
+                    isinstance(output.errors.get(name), RequestRefusedError),
                     result.prompt_logprobs.get(name),
                 )
                 for request, start in running

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, Unpack, cast
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.core_factory import CoreFactory, EngineClasses
-from mini_vllm.errors import DuplicateRequestError, EngineBusyError, MiniVllmError, shown
+from mini_vllm.errors import DuplicateRequestError, EngineBusyError, MiniVllmError, RequestFailedError, shown
 from mini_vllm.frontend.beam_search import BeamSearch
 from mini_vllm.frontend.input_processor import InputProcessor, Message, ModelLimits
 from mini_vllm.frontend.output_processor import OnOutput, OutputProcessor, RequestOutput
@@ -244,7 +244,7 @@ class LLMEngine:
         for delta in deltas:
             for search in self.beam_searches.values() if delta.error else ():
                 if delta.request_id in search.request_ids:
-                    search.error, search.is_done = delta.error, True
+                    search.error, search.is_done = RequestFailedError(delta.error), True
         now = self.clock()
         outputs, stopped = self.output_processor.process([delta._replace(time=now) for delta in deltas])
         self.core.finish(stopped, "stop")

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.one_by_one import execute_one_by_one
 from mini_vllm.engine.runner_view import RunnerView
-from mini_vllm.errors import RequestFailedError, shown
+from mini_vllm.errors import shown
 from mini_vllm.scheduler_interface import SchedulerInterface, SchedulerOutput
 from mini_vllm.step import StepInput, StepOutput, TokenDelta
 from mini_vllm.worker.executor import Executor
@@ -66,8 +66,7 @@ class RecoveringCore(EngineCore):
                 if name in self._failed and not request.is_finished:
                     self.end_with_error(request)
                     why = f"{self._num_failures} steps have failed, the last one with {shown(self._failed[name])}"
-                    failed = RequestFailedError(f"request {shown(name)}: {why}")
-                    deltas.append(TokenDelta(name, [], "error", error=failed))
+                    deltas.append(TokenDelta(name, [], "error", error=f"request {shown(name)}: {why}"))
             if self._failed:
                 self._num_failures = ALIKE  # they were found: those that remain are run one by one at once
             self._failed = {}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from mini_vllm.errors import RequestFailedError
+from mini_vllm.errors import GrammarError, RequestFailedError
 from mini_vllm.frontend.tokenizer import Tokenizer
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
@@ -467,7 +467,8 @@ class OutputProcessor:
             choice.finish_reason, choice.error = "error", RequestFailedError(f"request {delta.request_id!r}: {why}")
         else:
             choice.finish_reason = "stop" if stop_string is not None else delta.finish_reason
-            choice.error = delta.error
+            if delta.error is not None:
+                choice.error = (GrammarError if delta.is_refused else RequestFailedError)(delta.error)
             choice.stop_reason = stop_string
             if stop_string is None and delta.finish_reason == "stop":
                 last = choice.token_ids[-1]

@@ -19,9 +19,10 @@ from mini_vllm.frontend.prompts import Prompt
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.tenants import tenant_of
 from mini_vllm.serving.engine_client import EngineClient, ProcessClient, ThreadClient
-from mini_vllm.serving.messages import Add, Delta, Died, Event, Finish, Ready, StepDone
+from mini_vllm.serving.messages import Add, Died, Event, Finish, Ready, StepDone
 from mini_vllm.serving.metrics import ServerMetrics
 from mini_vllm.spec_decode.scheduler import SpeculationStats
+from mini_vllm.step import TokenDelta
 
 if TYPE_CHECKING:
     from mini_vllm.frontend.input_processor import InputProcessor
@@ -234,19 +235,20 @@ class AsyncEngine:
         self.metrics.stepped(done)
         for delta in done.deltas:
             self._count(delta)
-        outputs, stopped = self.output_processor.process([delta.token_delta() for delta in done.deltas])
+        outputs, stopped = self.output_processor.process(done.deltas)
         if stopped:
             self._send(Finish(stopped, "stop"))
         for listener in self.listeners:
             listener(done, outputs)
 
-    def _count(self, delta: Delta) -> None:
+    def _count(self, delta: TokenDelta) -> None:
         request_id = self.output_processor.parent_of(delta.request_id)
         if request_id is None:
             return
         self.metrics.took(request_id, delta)
         if request_id in self._waiting:
             _, num_choices = self._waiting.pop(request_id)
+            assert delta.time is not None, delta
             self._first_tokens.extend([delta.time] * num_choices)
 
     def _on_death(self) -> None:

@@ -29,8 +29,9 @@ from mini_vllm.observe.listener import StepListener  # noqa: E402
 from mini_vllm.observe.trace import TraceRecorder  # noqa: E402
 from mini_vllm.params import SamplingParams  # noqa: E402
 from mini_vllm.serving.engine_process import EngineLoop  # noqa: E402
-from mini_vllm.serving.messages import Add, Command, Delta, Event, Finish, Ready, StepDone, Stop  # noqa: E402
+from mini_vllm.serving.messages import Add, Command, Event, Finish, Ready, StepDone, Stop  # noqa: E402
 from mini_vllm.serving.metrics import ServerMetrics  # noqa: E402
+from mini_vllm.step import TokenDelta  # noqa: E402
 
 TRACE = ROOT / "docs" / "figures" / "serving.json"
 TABLES = ROOT / "tools" / "book" / "serving_run.md"
@@ -131,9 +132,9 @@ class Front:
             self.metrics.stepped(done)
             for delta in done.deltas:
                 self._note(delta)
-            self._stopped += self.outputs.process([delta.token_delta() for delta in done.deltas])[1]
+            self._stopped += self.outputs.process(done.deltas)[1]
 
-    def _note(self, delta: Delta) -> None:
+    def _note(self, delta: TokenDelta) -> None:
         if self.outputs.has_request(delta.request_id):
             self.metrics.took(delta.request_id, delta)
             times = self.times[delta.request_id]
