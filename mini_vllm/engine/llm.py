@@ -23,7 +23,8 @@ from mini_vllm.errors import EngineDeadError, InvalidParameterError
 from mini_vllm.frontend.assistant_parser import AssistantParser
 from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams, ForkingScheduler
 from mini_vllm.frontend.chat_template import as_conversations, as_schemas
-from mini_vllm.frontend.input_processor import Message, make_child_ids
+from mini_vllm.frontend.front import make_child_ids
+from mini_vllm.frontend.input_processor import Message
 from mini_vllm.frontend.output_processor import OnOutput, RequestOutput
 from mini_vllm.frontend.prompts import Prompt, as_batch, check_params, one_each
 from mini_vllm.frontend.tools import ToolUse

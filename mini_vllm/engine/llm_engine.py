@@ -17,8 +17,9 @@ from typing import Any, TypeVar, Unpack, cast
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.core_factory import CoreFactory, EngineClasses
-from mini_vllm.errors import DuplicateRequestError, EngineBusyError, MiniVllmError, RequestFailedError, shown
+from mini_vllm.errors import EngineBusyError, MiniVllmError, RequestFailedError
 from mini_vllm.frontend.beam_search import BeamSearch
+from mini_vllm.frontend.front import Front
 from mini_vllm.frontend.input_processor import InputProcessor, Message, ModelLimits
 from mini_vllm.frontend.output_processor import OnOutput, OutputProcessor, RequestOutput
 from mini_vllm.frontend.prompts import Prompt, check_request_id
@@ -79,14 +80,14 @@ class LLMEngine:
         self.lock = threading.RLock()  # held by the thread that is at work here
         core = self._factory.make()
         limits = ModelLimits(self.vocab_size, core.scheduler.max_model_len, core.scheduler.num_slots)
-        self.input_processor = InputProcessor(config, limits)
+        self._front = Front(InputProcessor(config, limits), config.seed, clock)
         self._begin(core)
 
     def _begin(self, core: EngineCore, listeners: Sequence[StepListener] = ()) -> None:
         """Go on with a core that has no requests."""
         self._stats = StatsListener(core.scheduler)
         core.listeners = [self._stats, *listeners]
-        self.output_processor = OutputProcessor(self.input_processor.text_reader)
+        self._front.forget_all()
         self.beam_searches: dict[str, BeamSearch] = {}  # of requests whose choices are beams, until it is done
         self._is_stepping = False
         self.core = core
@@ -98,6 +99,16 @@ class LLMEngine:
         The model stays. So do the listeners, which see another scheduler from now on.
         """
         self._begin(self._factory.make(), [listener for listener in self.listeners if listener is not self._stats])
+
+    @property
+    def input_processor(self) -> InputProcessor:
+        """What reads texts and conversations."""
+        return self._front.input_processor
+
+    @property
+    def output_processor(self) -> OutputProcessor:
+        """What makes texts of tokens, for the requests in flight."""
+        return self._front.output_processor
 
     @property
     def tokenizer(self) -> Any | None:
@@ -135,19 +146,10 @@ class LLMEngine:
         on_output: gets every output of the request, also the one that says that it was aborted. It may add and abort
         requests, and must not step. What it raises is raised by step().
 
-        n > 1 becomes n requests over the same prompt: the first computes it, the others find it in the prefix cache
-        (vLLM V1's ParentRequest). Raises a RequestRefusedError; then nothing has changed.
+        Raises what Front.add_request raises; then nothing has changed.
         """
-        options = {"arrival_time": self.clock(), **request_options}
-        with self.input_processor.seeds_of_what_is_added():
-            requests = self.input_processor.process(request_id, prompt, sampling_params, **options)
-            child_ids = [request.request_id for request in requests]
-            for name in (request_id, *child_ids):
-                if self.output_processor.has_request(name):
-                    raise DuplicateRequestError(f"request {shown(name)} is still in flight")
-            self.core.add(requests)
-            text = prompt if isinstance(prompt, str) else None
-            self.output_processor.add_request(request_id, text, requests, on_output)
+        front = self._front
+        front.add_request(request_id, prompt, sampling_params, on_output, request_options, self.core.add)
 
     def tokenize(self, prompt: Prompt) -> list[int]:
         """InputProcessor.tokenize."""
