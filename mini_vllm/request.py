@@ -146,3 +146,15 @@ class Request:
         else:
             return False
         return True
+
+
+def until_its_end(request: Request, token_ids: Sequence[int]) -> Sequence[int]:
+    """Those of the tokens that a request takes: none behind the one that ends it."""
+    room = request.max_tokens - len(request.output_token_ids)
+    if request.max_model_len is not None:
+        room = min(room, request.max_model_len - request.num_tokens)
+    taken = token_ids[: max(room, 0)]
+    for i, token_id in enumerate(taken, start=1):
+        if token_id in request.stop_token_ids:
+            return taken[:i]
+    return taken

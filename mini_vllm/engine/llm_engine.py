@@ -9,9 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from functools import partial, wraps
-from queue import SimpleQueue
+from functools import wraps
 from typing import Any, TypeVar, Unpack, cast
 
 from mini_vllm.config import EngineConfig
@@ -32,7 +30,6 @@ from mini_vllm.step import TokenDelta
 logger = logging.getLogger("mini_vllm")
 
 Method = TypeVar("Method", bound=Callable[..., Any])
-Result = TypeVar("Result")
 
 
 def one_thread(method: Method) -> Method:
@@ -59,8 +56,8 @@ def one_thread(method: Method) -> Method:
 class LLMEngine:
     """Owns the engine core, the tokenizer and the texts. step() serves every request in flight.
 
-    One thread at a time may call it; another one may post(). An error of a step is raised at once, and so is an
-    interrupt. The engine then refuses to go on until reset().
+    One thread at a time may call it. An error of a step is raised at once, and so is an interrupt.
+    The engine then refuses to go on until reset().
 
     scheduler_cls and kv_cache_manager_cls: classes with the contract of SchedulerInterface and KVCacheManager; None is
     ours. executor_cls: where steps run. core_cls: RecoveringCore goes on when a device has failed. Raises a
@@ -76,7 +73,6 @@ class LLMEngine:
         self.kv_cache_plan = self._factory.kv_cache_plan
         self.executor = self._factory.executor
         self.vocab_size = self._factory.model_info.vocab_size
-        self._posts: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
         self.lock = threading.RLock()  # held by the thread that is at work here
         core = self._factory.make()
         limits = ModelLimits(self.vocab_size, core.scheduler.max_model_len, core.scheduler.num_slots)
@@ -172,28 +168,9 @@ class LLMEngine:
         self.core.abort(self.output_processor.get_child_ids(request_id))
         self.output_processor.abort(request_id)
 
-    def post(self, call: Callable[..., Result], *args: Any, **kwargs: Any) -> "Future[Result]":
-        """Let the thread that steps make a call between two steps: post(engine.add_request, "a", prompt, params).
-
-        Any thread may post. The future has what the call returns or raises. vLLM: EngineCoreProc.input_queue.
-        """
-        future: Future[Result] = Future()
-        self._posts.put((partial(call, *args, **kwargs), future))
-        return future
-
-    def _make_posted_calls(self) -> None:
-        for _ in range(self._posts.qsize()):
-            call, future = self._posts.get()
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(call())
-            except Exception as error:
-                future.set_exception(error)
-
     def has_unfinished_requests(self) -> bool:
-        """Whether step() has anything to compute, or a posted call to make."""
-        return self.core.has_unfinished_requests() or not self._posts.empty()
+        """Whether step() has anything to compute."""
+        return self.core.has_unfinished_requests()
 
     def refuse_other_threads(self, what: str) -> None:
         """Raises EngineBusyError if another thread is at work here. `what` is what the caller wants to do."""
@@ -221,7 +198,6 @@ class LLMEngine:
             raise EngineBusyError("step: a listener or an on_output is called within a step, and must not step itself")
         self._is_stepping = True
         try:
-            self._make_posted_calls()
             return self._take_in(self._compute())
         except Exception:
             self.core.is_dead = True
