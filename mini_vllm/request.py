@@ -129,6 +129,10 @@ class Request:
         """ "stop", "length", "abort", "error", or None while the request lives."""
         return self.status.value if self.is_finished else None
 
+    def at_most(self, num_tokens: int) -> int:
+        """So many tokens, or max_model_len if that is less."""
+        return num_tokens if self.max_model_len is None else min(num_tokens, self.max_model_len)
+
     def append_output_token(self, token_id: int) -> None:
         self.output_token_ids.append(token_id)
         self.all_token_ids.append(token_id)
@@ -159,12 +163,10 @@ class Request:
 
 
 def until_its_end(request: Request, token_ids: Sequence[int]) -> Sequence[int]:
-    """Those of the tokens that a request takes: none behind the one that ends it."""
-    room = request.end_len - len(request.output_token_ids)
-    if request.max_model_len is not None:
-        room = min(room, request.max_model_len - request.num_tokens)
-    taken = token_ids[: max(room, 0)]
-    for i, token_id in enumerate(taken, start=1):
+    """Those of the tokens that an unfinished request takes: none behind the one that ends it."""
+    limit = request.at_most(request.num_prompt_tokens + request.end_len)
+    taken = token_ids[: limit - request.num_tokens]
+    for i, token_id in enumerate(taken, 1):
         if token_id in request.stop_token_ids:
             return taken[:i]
     return taken

@@ -125,23 +125,21 @@ class EngineCore:
                 self.runner_view.forget(request.request_id)
                 starts.setdefault(request, 0)
             self._tell_update(step, token_ids, [*finished, *failed])
-            errors = {request.request_id: str(error) for request, error in step.errors.items() if request.is_finished}
-            for request in failed:
-                name = request.request_id
-                errors[name] = f"request {shown(name)}: {result.errors[name]}"
+            errors = {request: str(error) for request, error in step.errors.items() if request.is_finished}
+            errors |= {each: f"request {shown(each.request_id)}: {result.errors[each.request_id]}" for each in failed}
             return [
                 TokenDelta(
                     name,
                     result.tokens.get(name, [])[: len(request.output_token_ids) - start],
                     request.finish_reason,
                     request.num_cached_tokens,
-                    errors.get(name),
+                    errors.get(request),
                     isinstance(step.errors.get(request), RequestRefusedError),
                     result.prompt_logprobs.get(name),
                 )
                 for request, start in starts.items()
                 if (name := request.request_id) not in step.ended
-                and (len(request.output_token_ids) > start or name in errors or name in result.prompt_logprobs)
+                and (len(request.output_token_ids) > start or request in errors or name in result.prompt_logprobs)
             ]
 
     def fail_step(self, step: Step, error: Exception) -> list[TokenDelta]:

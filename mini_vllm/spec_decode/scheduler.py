@@ -156,7 +156,7 @@ class SpeculativeScheduler(Scheduler):
         return (
             self.pads_admissions
             and request.num_tokens - num_computed_tokens == 1
-            and num_computed_tokens + size + 1 <= self._max_model_len_of(request)
+            and num_computed_tokens + size + 1 <= request.at_most(self.max_model_len)
             and size <= self.max_num_batched_tokens - self.num_draft_slots
             and not 0 < threshold < size
             and bool(self._num_decided or num_computed_tokens)
