@@ -1,8 +1,8 @@
 """LLMEngine: text on both sides of the engine core.
 
 The input processor makes Requests of a prompt, and the output processor makes text of what the core brings back. Stop
-strings are found here, and beams are steered here, so that the core knows none of them. Any scheduler and KV cache
-manager with the contract's names plug in. Source: vllm/v1/engine/llm_engine.py.
+strings are found here, so that the core knows none of them. Any scheduler and KV cache manager with the contract's
+names plug in. Source: vllm/v1/engine/llm_engine.py.
 """
 
 import logging
@@ -15,8 +15,7 @@ from typing import Any, TypeVar, Unpack, cast
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.core_factory import CoreFactory, EngineClasses
-from mini_vllm.errors import EngineBusyError, MiniVllmError, RequestFailedError
-from mini_vllm.frontend.beam_search import BeamSearch
+from mini_vllm.errors import EngineBusyError, MiniVllmError
 from mini_vllm.frontend.front import Front
 from mini_vllm.frontend.input_processor import InputProcessor, Message, ModelLimits
 from mini_vllm.frontend.output_processor import OnOutput, OutputProcessor, RequestOutput
@@ -25,7 +24,6 @@ from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import SchedulerStats, StatsListener
 from mini_vllm.params import SamplingParams
 from mini_vllm.scheduler_interface import SchedulerInterface
-from mini_vllm.step import TokenDelta
 
 logger = logging.getLogger("mini_vllm")
 
@@ -84,7 +82,6 @@ class LLMEngine:
         self._stats = StatsListener(core.scheduler)
         core.listeners = [self._stats, *listeners]
         self._front.forget_all()
-        self.beam_searches: dict[str, BeamSearch] = {}  # of requests whose choices are beams, until it is done
         self._is_stepping = False
         self.core = core
 
@@ -163,8 +160,6 @@ class LLMEngine:
     def abort(self, request_id: str) -> None:
         """Drop a request and all its choices; its blocks are free at once. Unknown ids are ignored."""
         check_request_id(request_id)
-        if (search := self.beam_searches.pop(request_id, None)) is not None:
-            search.is_done = True
         self.core.finish(self.output_processor.get_child_ids(request_id), "abort")
         self.output_processor.abort(request_id)
 
@@ -198,34 +193,13 @@ class LLMEngine:
             raise EngineBusyError("step: a listener or an on_output is called within a step, and must not step itself")
         self._is_stepping = True
         try:
-            return self._take_in(self._compute())
+            deltas = self.core.step()
+            now = self.clock()
+            outputs, stopped = self.output_processor.process([delta._replace(time=now) for delta in deltas])
+            self.core.finish(stopped, "stop")
+            return outputs
         except Exception:
             self.core.is_dead = True
             raise
         finally:
             self._is_stepping = False
-
-    def _compute(self) -> list[TokenDelta]:
-        """One step of the core."""
-        step = self.core.begin_step()
-        try:
-            result = step.future.result()
-        except Exception as error:
-            return self.core.fail_step(step, error)
-        for search in self.beam_searches.values():
-            if result.errors.keys().isdisjoint(search.request_ids):
-                search.advance(result.tokens)
-        return self.core.finish_step(step, result)
-
-    def _take_in(self, deltas: Sequence[TokenDelta]) -> list[RequestOutput]:
-        """Make text of what the core has brought, and end what a stop string or a beam search ends."""
-        for delta in deltas:
-            for search in self.beam_searches.values() if delta.error else ():
-                if delta.request_id in search.request_ids:
-                    search.error, search.is_done = RequestFailedError(delta.error), True
-        now = self.clock()
-        outputs, stopped = self.output_processor.process([delta._replace(time=now) for delta in deltas])
-        self.core.finish(stopped, "stop")
-        for request_id in [name for name, search in self.beam_searches.items() if search.is_done]:
-            self.abort(request_id)
-        return outputs

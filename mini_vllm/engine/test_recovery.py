@@ -169,7 +169,6 @@ def assert_idle(engine: LLMEngine) -> None:
     scheduler = engine.scheduler
     maps = [kv._tables, scheduler._requests, scheduler.waiting, scheduler.running, engine.core.runner_view._known]
     maps += [value for value in vars(engine.output_processor).values() if isinstance(value, dict | list)]
-    maps += [engine.beam_searches]
     assert not any(maps), maps
 
 
@@ -295,12 +294,23 @@ def test_an_abort_ends_the_wait_of_generate_and_stream(who: str, at: int) -> Non
         assert_idle(llm.engine)
 
 
-def test_an_abort_ends_the_wait_of_a_beam_search() -> None:
-    llm = make_llm("sequence_group", num_kv_blocks=40)
-    aborting(llm, 2, "llm-0", llm.engine.abort)
-    gone, whole = llm.beam_search([SHARED, [3, 4]], BeamSearchParams(2, 6))
+@pytest.mark.parametrize("who", ["engine", "scheduler"])
+def test_an_abort_of_a_beam_ends_its_search_and_no_other(who: str) -> None:
+    llm = make_llm("v1", num_kv_blocks=40)
+    aborting(llm, 2, "llm-6", llm.engine.abort if who == "engine" else llm.engine.scheduler.abort_request)
+    gone, whole = llm.beam_search([SHARED, [3, 4]], BeamSearchParams(2, 6))  # llm-6 is a beam of the first
     assert len(whole.sequences) == 2
     assert len(gone.sequences) < 2
+    assert_idle(llm.engine)
+
+
+def test_a_beam_that_fails_ends_its_search_with_the_error_and_no_other() -> None:
+    llm = make_llm("v1", num_kv_blocks=40)
+    llm.engine.executor.poison = "llm-6"
+    gone, whole = llm.beam_search([SHARED, [3, 4]], BeamSearchParams(2, 6))
+    assert "request 'llm-6'" in str(gone.error)
+    assert len(gone.sequences) < 2
+    assert (len(whole.sequences), whole.error) == (2, None)
     assert_idle(llm.engine)
 
 
@@ -730,7 +740,7 @@ def on_step(llm: LLM, call: Callable[[int], Any]) -> None:
 
 @pytest.mark.usefixtures("hears_ctrl_c")
 @pytest.mark.parametrize("presses", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("what", ["generate", "stream", "chat"])
+@pytest.mark.parametrize("what", ["generate", "stream", "chat", "beam_search"])
 @pytest.mark.parametrize("at", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_ctrl_c_ends_a_call_after_the_step_and_a_second_one_at_once(what: str, presses: int, at: int) -> None:
     expected = tokens_of(make_llm("v1", core_cls=EngineCore).generate(PROMPTS, PARAMS))
@@ -750,6 +760,7 @@ def test_ctrl_c_ends_a_call_after_the_step_and_a_second_one_at_once(what: str, p
         "generate": lambda: llm.generate(PROMPTS, PARAMS),
         "stream": lambda: list(llm.stream(SHARED, params_of(9))),
         "chat": lambda: llm.chat([{"role": "user", "content": "hi"}], params_of(9)),
+        "beam_search": lambda: llm.beam_search(PROMPTS[:2], BeamSearchParams(2, 9)),
     }
     with pytest.raises(KeyboardInterrupt):
         calls[what]()

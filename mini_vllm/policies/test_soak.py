@@ -303,7 +303,7 @@ class World:
             fate = self.executor.fate(child_id)
             n = fate.bad_at
             if fate.is_poison:  # a fork's first token comes of another's computation
-                n = min(len(choice.token_ids), hasattr(self.engine.scheduler, "fork_request"))
+                n = min(len(choice.token_ids), self.engine.config.scheduler == "sequence_group")
             if n in range(len(wanted.token_ids)):
                 assert choice.finish_reason == "error", (choice, wanted)
                 assert isinstance(choice.error, RequestFailedError)
