@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.interrupts import Interrupts
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.errors import EngineDeadError
@@ -47,7 +46,6 @@ class LLM:
         scheduler_cls: type[SchedulerInterface] | None = None,
         kv_cache_manager_cls: type[KVCacheManager] | None = None,
         executor_cls: type[Executor] | None = None,
-        core_cls: type[EngineCore] = EngineCore,
         **config: Any,
     ) -> None:
         self.engine = LLMEngine(
@@ -55,7 +53,6 @@ class LLM:
             scheduler_cls=scheduler_cls,
             kv_cache_manager_cls=kv_cache_manager_cls,
             executor_cls=executor_cls,
-            core_cls=core_cls,
         )
         self._ids = count()
         self._results: dict[str, RequestOutput | None] = {}  # of the requests for which a caller waits

@@ -14,6 +14,7 @@ import torch
 
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.engine.recovery import RecoveringCore
+from mini_vllm.engine.test_recovery import with_core
 from mini_vllm.errors import EngineBusyError, InvalidParameterError, PromptTooLongError, UnknownParameterError
 from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
 from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
@@ -254,7 +255,7 @@ def test_beams_are_the_same_under_pressure_and_beside_others(
 def test_a_step_that_raises_changes_no_beam(checkpoint: Path, at: int) -> None:
     params = BeamSearchParams(3, 8)
     expected = make_llm(checkpoint, block_size=4).beam_search(PROMPTS[:2], params)
-    llm = make_llm(checkpoint, block_size=4, core_cls=RecoveringCore)
+    llm = with_core(make_llm(checkpoint, block_size=4), RecoveringCore)
     execute, calls = llm.engine.executor.runner.execute, itertools.count()
 
     def failing(step: Any) -> Any:

@@ -28,7 +28,7 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.engine.test_recovery import ShadowExecutor, assert_idle
 from mini_vllm.errors import DuplicateRequestError, GroupTooLargeError, RequestFailedError
-from mini_vllm.frontend.input_processor import make_child_ids
+from mini_vllm.frontend.front import make_child_ids
 from mini_vllm.frontend.output_processor import REPLACEMENT, CompletionOutput, RequestOutput
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.step import StepInput, StepOutput

@@ -17,7 +17,7 @@ from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
 from mini_vllm.spec_decode.proposers import NgramProposer, Pace, Proposer, SuffixProposer
-from mini_vllm.structured.scheduler import until_its_end
+from mini_vllm.structured.scheduler import until_its_end  # the stub of lab 05.4 has these imports
 
 RUNNING = RequestStatus.RUNNING  # at hand: to look a member of an enum up takes time
 PADDING = -1  # a draft that stands for none, and that no token equals
@@ -170,7 +170,7 @@ class SpeculativeScheduler(Scheduler):
         return (
             self.pads_admissions
             and request.num_tokens - num_computed_tokens == 1
-            and num_computed_tokens + size + 1 <= self._max_model_len_of(request)
+            and num_computed_tokens + size + 1 <= request.at_most(self.max_model_len)
             and size <= self.max_num_batched_tokens - self.num_draft_slots
             and not 0 < threshold < size
             and bool(deciding.num_running or num_computed_tokens)
