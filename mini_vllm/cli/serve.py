@@ -35,8 +35,9 @@ def serve(
     """Serve the model to OpenAI's clients, on this machine."""
     show_log(console(stderr=True))
     from mini_vllm.cli.keys_file import read_keys_file
-    from mini_vllm.serving.app import Server, ServerOptions
+    from mini_vllm.serving.app import Server
     from mini_vllm.serving.async_engine import AsyncEngine
+    from mini_vllm.serving.options import ServerOptions
     from mini_vllm.serving.run import run
 
     keys, origins = tuple(api_key or ()), tuple(allowed_origin or ())
