@@ -1,7 +1,7 @@
-"""Who may ask: keys, names of this server, and pages in browsers. Each is a middleware around the routes.
+"""Which requests are let in: middleware around the routes that checks keys, names of this server, and pages of browsers.
 
-Starlette has a middleware for hosts and one for origins. They answer with plain text and before any key is checked, and
-tell a page that is not allowed so; test_access.py says which answers these are here.
+Starlette's own middleware for hosts and origins is not used. It answers in plain text, before a key is checked, and tells
+a page that is not allowed so. test_access.py has the answers that clients get here.
 """
 
 import hmac
@@ -94,12 +94,9 @@ class AllowedOrigins:
                 MutableHeaders(scope=message).update(seen)
             await send(message)
 
-        app = preflight(headers) if scope["method"] == "OPTIONS" else self._app
+        app = self._app
+        if scope["method"] == "OPTIONS":  # a browser asks whether the page may call; it has no key yet
+            asked = headers.get("access-control-request-headers", "authorization, content-type")
+            allowed = {"Methods": "GET, POST", "Headers": asked, "Max-Age": "600"}
+            app = Response(status_code=204, headers={f"Access-Control-Allow-{k}": v for k, v in allowed.items()})
         await app(scope, receive, send_to_page)
-
-
-def preflight(headers: Headers) -> Response:
-    """The answer to a browser that asks whether a page may call; it has no key yet."""
-    asked = headers.get("access-control-request-headers", "authorization, content-type")
-    allowed = {"Methods": "GET, POST", "Headers": asked, "Max-Age": "600"}
-    return Response(status_code=204, headers={f"Access-Control-Allow-{k}": v for k, v in allowed.items()})

@@ -31,9 +31,8 @@ def openapi_document(handlers: Mapping[str, Callable[..., Any]]) -> Json:
         good = in_json(answer)
         if EventStream in others:
             good["text/event-stream"] = {"schema": {"type": "string"}}
-        refusal = {"description": "A refusal or a failure", "content": in_json(Error)}
-        if answer is Health:
-            refusal = {"description": "Not now", "content": in_json(Health)}
+        refused = in_json(Health if answer is Health else Error)
+        refusal = {"description": "A refusal or a failure", "content": refused}
         operation: Json = {
             "summary": (handler.__doc__ or "").partition(".")[0],
             "responses": {"200": {"description": "The answer", "content": good}, "default": refusal},

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Who may ask, under which name the model is served, and how long an answer may take.
+    """Keys and pages that are let in, the model's name, and how long an answer may take.
 
     Times are in seconds; None is no limit.
     """

@@ -12,7 +12,7 @@ from typing import (
     NotRequired,  # pydantic reads these alone before Python 3.12
 )
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 from typing_extensions import TypedDict
 
 from mini_vllm.errors import InvalidParameterError, shown
@@ -59,17 +59,6 @@ class Strict(BaseModel):
         return given
 
 
-def as_biases(given: dict[str, float]) -> dict[int, float]:
-    """The biases by token id. Raises ApiError for a key that is none."""
-    for key in given:
-        if not key.isascii() or not key.isdigit() or len(key) > 10 or str(int(key)) != key:
-            raise ApiError(400, f"logit_bias: a key must be a token id, got {shown(key)}", param="logit_bias")
-    if len(given) > SamplingParams.MAX_BIASES:
-        message = f"logit_bias has {len(given)} entries, at most {SamplingParams.MAX_BIASES} are allowed"
-        raise ApiError(400, message, param="logit_bias")
-    return {int(key): bias for key, bias in given.items()}
-
-
 class StreamOptions(Strict):
     """include_usage: the last chunk of a stream tells the usage. continuous_usage_stats, of vLLM: all chunks do."""
 
@@ -106,8 +95,10 @@ class StructuredOutputsField(Strict):
 SAMPLING_FIELDS = frozenset(
     "n temperature top_p min_p seed presence_penalty frequency_penalty repetition_penalty ignore_eos".split()
 )
-Stop = str | Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=4)]
+StopText = Annotated[str, Field(min_length=1)]
+Stop = StopText | Annotated[list[StopText], Field(max_length=4)]
 TokenId = Annotated[int, Field(ge=0)]
+TokenIdText = Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,9})$")]
 MAX_PROMPTS = 1024
 Prompts = Field(min_length=1, max_length=1 << 20)
 
@@ -128,8 +119,14 @@ class SharedRequest(ModelRequest):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1)] | None = None
     """0 and -1 keep all."""
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
-    """What is added to the logits of tokens, by token id as text."""
+    logit_bias: (
+        Annotated[
+            dict[TokenIdText, Annotated[float, Field(ge=-100, le=100)]],
+            Field(max_length=SamplingParams.MAX_BIASES),
+        ]
+        | None
+    ) = None
+    """What is added to the logits of tokens."""
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=-(1 << 63), le=(1 << 64) - 1)] | None = None
     stop: Stop | None = None
@@ -154,13 +151,6 @@ class SharedRequest(ModelRequest):
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
 
-    @field_validator("stop")
-    @classmethod
-    def _not_empty(cls, stop: Stop | None) -> Stop | None:
-        if stop == "":
-            raise ValueError("must not be empty")
-        return stop
-
     @property
     def asked_max_tokens(self) -> int | None:
         """By either name."""
@@ -170,7 +160,7 @@ class SharedRequest(ModelRequest):
         """What of the fields is one of SamplingParams."""
         options = self.model_dump(include={*SAMPLING_FIELDS}, exclude_none=True)
         if self.logit_bias is not None:
-            options["logit_bias"] = as_biases(self.logit_bias)
+            options["logit_bias"] = {int(token_id): bias for token_id, bias in self.logit_bias.items()}
         if self.top_k is not None:
             options["top_k"] = max(self.top_k, 0)
         if self.stop is not None:
@@ -297,11 +287,8 @@ class CompletionRequest(SharedRequest):
     @property
     def prompts(self) -> list[str | list[int]]:
         """The prompts, one or several."""
-        if isinstance(self.prompt, str):
-            return [self.prompt]
-        if isinstance(self.prompt[0], int):
-            return [[each for each in self.prompt if isinstance(each, int)]]
-        return [each for each in self.prompt if not isinstance(each, int)]
+        prompt: Any = self.prompt
+        return [prompt] if isinstance(prompt, str) or isinstance(prompt[0], int) else prompt
 
     def sampling_options(self) -> dict[str, Any]:
         options = super().sampling_options()

@@ -74,14 +74,13 @@ class Api:
 
     def _json_route(self, path: str, handler: Callable[..., Any]) -> Route:
         """A route of JSON. It is a POST if the handler takes a body."""
-        body_type = get_type_hints(handler).get("asked")
+        body = get_type_hints(handler).get("asked")
 
         async def endpoint(request: HttpRequest) -> Response:
-            bodies = [] if body_type is None else [await self._asked(request, body_type)]
-            answer = await handler(self, *bodies)
+            answer = await (handler(self, await self._asked(request, body)) if body else handler(self))
             return answer if isinstance(answer, Response) else JsonResponse(answer)
 
-        return Route(path, endpoint, methods=["GET" if body_type is None else "POST"])
+        return Route(path, endpoint, methods=["POST" if body else "GET"])
 
     async def _asked(self, request: HttpRequest, kind: type[ModelRequest]) -> Any:
         """What a client asks for. Raises ApiError while nothing can be answered, and for what is no such request."""
@@ -93,16 +92,14 @@ class Api:
             asked.cache_salt = salt_of(request.scope["tenant"], asked.cache_salt)
         return asked
 
-    def _why_not(self) -> str | None:
-        """Why nothing can be answered now; None: it can."""
-        if self.engine.is_dead:
-            return f"the engine has stopped: {self.engine.why_dead}"
-        if self.is_draining:
-            return "the server is shutting down"
-        return None if self.is_ready else "the model is being loaded"
-
     def _check_ready(self) -> None:
-        if (why := self._why_not()) is not None:
+        """Raises ApiError with the reason while nothing can be answered."""
+        why = None if self.is_ready else "the model is being loaded"
+        if self.is_draining:
+            why = "the server is shutting down"
+        if self.engine.is_dead:
+            why = f"the engine has stopped: {self.engine.why_dead}"
+        if why is not None:
             raise ApiError(503, why, headers={"Retry-After": "1"})
 
     def _check_model(self, name: str | None) -> None:
@@ -125,7 +122,7 @@ class Api:
         """The engine's steps as a stream of events, as long as the client listens and the engine can run."""
         self._check_ready()
         await request.body()  # whether the client leaves is heard behind its body alone
-        is_over = lambda: request.method == "HEAD" or self._why_not() is not None  # noqa: E731
+        is_over = lambda: request.method == "HEAD" or self.is_draining or self.engine.is_dead  # noqa: E731
         return await EventStream.of(live.steps(self.engine, is_over))
 
     async def model(self, request: HttpRequest) -> Response:
@@ -137,9 +134,11 @@ class Api:
 
     async def health(self) -> Health | Response:
         """Whether the server can answer. It gives 503 while it loads, when it drains, and when the engine is dead."""
-        if (why := self._why_not()) is None:
-            return {"status": "ok"}
-        return JsonResponse(Health(status=why), 503, {"Retry-After": "1"})
+        try:
+            self._check_ready()
+        except ApiError as refused:
+            return JsonResponse(Health(status=refused.message), refused.status, refused.headers)
+        return {"status": "ok"}
 
     async def models(self) -> Models:
         """The model that is served."""
@@ -155,16 +154,15 @@ class Api:
     async def tokenize(self, asked: TokenizeRequest) -> Tokens:
         """Token ids of a text or a conversation."""
         reader = self.engine.input_processor
-        if asked.messages is not None:
-            messages = [message.for_template() for message in asked.messages]
-            prompted = asked.add_generation_prompt
-            with refusals("messages"):
+        with refusals("prompt" if asked.messages is None else "messages"):
+            if asked.messages is None:
+                special = asked.add_special_tokens
+                read = asyncio.to_thread(reader.tokenize, asked.prompt or "", add_special_tokens=special)
+            else:
+                messages = [message.for_template() for message in asked.messages]
+                prompted = asked.add_generation_prompt
                 read = asyncio.to_thread(reader.apply_chat_template, messages, add_generation_prompt=prompted)
-                tokens = await read
-        else:
-            special = asked.add_special_tokens
-            with refusals("prompt"):
-                tokens = await asyncio.to_thread(reader.tokenize, asked.prompt or "", add_special_tokens=special)
+            tokens = await read
         found: Tokens = {"count": len(tokens), "max_model_len": reader.limits.max_model_len, "tokens": tokens}
         if asked.return_token_strs:
             names = TokenNames(self._tokenizer)

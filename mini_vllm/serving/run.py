@@ -43,41 +43,32 @@ async def run(server: Server, *, host: str, port: int, shutdown_timeout: float, 
         server, host=host, port=port, loop="asyncio", http="h11", lifespan="on", log_level="warning", access_log=False
     )
     web = _Uvicorn(config)
-    with _signals() as signals:
-        serving = asyncio.create_task(web.serve([listening]))
-        try:
-            await _until(lambda: serving.done() or (web.started and (api.is_ready or engine.is_dead)), signals)
-            if web.started and api.is_ready:
-                on_open(listening.getsockname()[1])  # the system has chosen it, if port is 0
-            await _until(lambda: serving.done() or engine.is_dead, signals)
-            if engine.is_dead and api.is_ready and not signals:
-                await _until(lambda: False, signals, timeout=GRACE)
-            await _drain(server, serving, signals, shutdown_timeout)
-            web.should_exit = True
-            await _until(serving.done, signals, most=2, timeout=FLUSH)
-            while not serving.done():  # a client that does not read, or has not sent all, ends nothing
-                for connection in list(web.server_state.connections):
-                    connection.transport.abort()
-                await asyncio.sleep(POLL)
-            await serving
-        finally:
-            await engine.close(0)
-    if engine.is_dead and not signals:
-        raise EngineDeadError(f"the engine has stopped: {engine.why_dead}")
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """The signals to end that have come so far."""
-    loop = asyncio.get_running_loop()
     signals: list[int] = []
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.append, number)
+    serving = asyncio.create_task(web.serve([listening]))
     try:
-        yield signals
+        await _until(lambda: serving.done() or (web.started and (api.is_ready or engine.is_dead)), signals)
+        if web.started and api.is_ready:
+            on_open(listening.getsockname()[1])  # the system has chosen it, if port is 0
+        await _until(lambda: serving.done() or engine.is_dead, signals)
+        if engine.is_dead and api.is_ready and not signals:
+            await _until(lambda: False, signals, timeout=GRACE)
+        await _drain(server, serving, signals, shutdown_timeout)
+        web.should_exit = True
+        await _until(serving.done, signals, most=2, timeout=FLUSH)
+        while not serving.done():  # a client that does not read, or has not sent all, ends nothing
+            for connection in list(web.server_state.connections):
+                connection.transport.abort()
+            await asyncio.sleep(POLL)
+        await serving
     finally:
+        await engine.close(0)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+    if engine.is_dead and not signals:
+        raise EngineDeadError(f"the engine has stopped: {engine.why_dead}")
 
 
 async def _drain(server: Server, serving: asyncio.Task[None], signals: list[int], timeout: float) -> None:
