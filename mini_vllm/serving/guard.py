@@ -1,7 +1,7 @@
-"""Which requests are let in: middleware around the routes that checks keys, names of this server, and pages of browsers.
+"""Which requests are let in: middleware that checks keys, names of this server, and pages of browsers.
 
-Starlette's own middleware for hosts and origins is not used. It answers in plain text, before a key is checked, and tells
-a page that is not allowed so. test_access.py has the answers that clients get here.
+Starlette's own middleware for hosts and origins is not used. It answers in plain text and before a key is
+checked, and it tells a page that is not allowed so. test_access.py has the answers that clients get here.
 """
 
 import hmac
@@ -29,15 +29,13 @@ class Guard:
 
     def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
         self._app = app
-        self._hosts = options.allowed_hosts
-        self._origins = options.allowed_origins
-        self._has_tenants = bool(options.tenants)
+        self._options = options
         self._keys = [("", sha256(key.encode()).hexdigest()) for key in options.api_keys]
         self._keys += options.tenants.items()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]  # not request.url, which a Host header can bend
-        if path not in PUBLIC_PATHS or (self._has_tenants and path != "/health"):
+        if path not in PUBLIC_PATHS or (self._options.tenants and path != "/health"):
             headers = Headers(scope=scope)
             scope["tenant"] = self._tenant_of(scope)
             self._check_host(headers.get("host", ""))
@@ -62,14 +60,14 @@ class Guard:
     def _check_host(self, host: str) -> None:
         host = host.lower()
         name = host.rpartition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
-        if self._hosts and name not in self._hosts:
-            raise ApiError(403, f"the host {shown(host)} is none of this server's: {', '.join(self._hosts)}")
+        if (names := self._options.allowed_hosts) and name not in names:
+            raise ApiError(403, f"the host {shown(host)} is none of this server's: {', '.join(names)}")
 
     def _check_origin(self, headers: Headers) -> None:
         """What a browser sends for a page of another host without asking first is no JSON, and is not answered."""
         origin, kind = headers.get("origin"), headers.get("content-type", "")
         own = [f"{scheme}://{headers.get('host', '')}" for scheme in ("http", "https")]
-        is_foreign = origin not in (None, *own, *self._origins)
+        is_foreign = origin not in (None, *own, *self._options.allowed_origins)
         if is_foreign and kind.partition(";")[0].strip().lower() != "application/json":
             raise ApiError(403, f"a page of {shown(origin)} may not call this server: see --allowed-origin")
 
