@@ -192,7 +192,7 @@ class BlockPool:
         """
         free = self.free_queue.block_ids()
         not_held = {block.block_id for block in self.blocks if block.ref_cnt == 0} - {self.null_block.block_id}
-        assert len(free) == self.num_free_blocks and {*free} == not_held, f"free: {free}, not held: {not_held}"
+        assert (len(free), {*free}) == (self.num_free_blocks, not_held), f"free: {free}, not held: {not_held}"
         named = {(name, block_id) for name, same in self._cached.items() for block_id in same}
         hashed = {(block.block_hash, block.block_id) for block in self.blocks if block.block_hash is not None}
         assert named == hashed, f"{named ^ hashed} are names without a block, or blocks without a name"
