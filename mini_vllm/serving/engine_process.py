@@ -13,18 +13,20 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 import torch
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.core_factory import CoreFactory
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import GrammarError, MiniVllmError, shown
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsListener
 from mini_vllm.observe.step_plan import StepPlan
+from mini_vllm.policies.registry import Classes
 from mini_vllm.policies.tenants import TenantScheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import Step
@@ -67,8 +69,14 @@ class EngineLoop:
     Raises what CoreFactory raises.
     """
 
-    def __init__(self, config: EngineConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        self._factory = factory = CoreFactory(config, core_cls=RecoveringCore)
+    def __init__(
+        self,
+        config: EngineConfig,
+        clock: Callable[[], float] = time.monotonic,
+        core_cls: type[EngineCore] = RecoveringCore,
+        **classes: Unpack[Classes],
+    ) -> None:
+        self._factory = factory = CoreFactory(config, core_cls=core_cls, **classes)
         self.clock = clock
         self.core = factory.make()
         self._stats = StatsListener(self.core.scheduler)
