@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mini_vllm.config import EngineConfig as EngineConfig
+    from mini_vllm.engine.beam_search import BeamSearchParams as BeamSearchParams
     from mini_vllm.engine.llm_engine import LLMEngine as LLMEngine
-    from mini_vllm.frontend.beam_search import BeamSearchParams as BeamSearchParams
     from mini_vllm.frontend.output_processor import CompletionOutput as CompletionOutput
     from mini_vllm.frontend.output_processor import RequestOutput as RequestOutput
     from mini_vllm.llm import LLM as LLM
@@ -23,7 +23,7 @@ _HOMES = {
     "LLMEngine": "engine.llm_engine",
     "EngineConfig": "config",
     "SamplingParams": "params",
-    "BeamSearchParams": "frontend.beam_search",
+    "BeamSearchParams": "engine.beam_search",
     "RequestOutput": "frontend.output_processor",
     "CompletionOutput": "frontend.output_processor",
 }

@@ -34,7 +34,7 @@ MAX_TOKENS = {
     "policies": 9_600,
     "spec_decode": 3_500,
     "structured": 8_700,
-    "frontend": 13_200,
+    "frontend": 12_500,
     "serving": 17_200,
     "observe": 8_000,
     "load": 6_700,

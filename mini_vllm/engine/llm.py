@@ -16,11 +16,11 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.engine.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
 from mini_vllm.engine.interrupts import Interrupts
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.errors import EngineDeadError
 from mini_vllm.frontend.assistant_parser import AssistantParser
-from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
 from mini_vllm.frontend.chat_template import as_conversations, as_schemas
 from mini_vllm.frontend.input_processor import Message
 from mini_vllm.frontend.output_processor import OnOutput, RequestOutput

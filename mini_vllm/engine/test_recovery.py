@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from mini_vllm import LLM, SamplingParams
+from mini_vllm.engine.beam_search import BeamSearchParams
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import EngineBusyError, EngineDeadError, PromptTooLongError, RequestFailedError
-from mini_vllm.frontend.beam_search import BeamSearchParams
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.listener import StepListener

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from mini_vllm import LLM, SamplingParams
+from mini_vllm.engine.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.engine.test_recovery import with_core
 from mini_vllm.errors import EngineBusyError, InvalidParameterError, PromptTooLongError, UnknownParameterError
-from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
 from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
 from mini_vllm.models.checkpoint import resolve_model
 from mini_vllm.policies.registry import SCHEDULERS
