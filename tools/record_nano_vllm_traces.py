@@ -43,7 +43,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from labkit.replay import replay  # noqa: E402
+from labkit.compare.replay import replay  # noqa: E402
 from tools.record_vllm_traces import (  # noqa: E402
     EOS,
     SCHEMA_VERSION,

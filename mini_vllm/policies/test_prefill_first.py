@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labkit.replay import read_traces, replay
+from labkit.compare.replay import read_traces, replay
 from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, PromptTooLongError
 from mini_vllm.kv_cache import KVCacheManager

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from labkit.replay import EagleKVCacheManager, find_trace_files, read_traces, replay
+from labkit.compare.replay import EagleKVCacheManager, find_trace_files, read_traces, replay
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import fake_token
@@ -86,7 +86,7 @@ RULES: dict[str, dict[str, Any]] = {
 
 def notices(trace: dict[str, Any], rule: dict[str, Any]) -> bool:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("labkit.replay.SpeculativeScheduler", type("Broken", (Broken,), rule))
+        patch.setattr("labkit.compare.replay.SpeculativeScheduler", type("Broken", (Broken,), rule))
         return replay(trace) is not None
 
 

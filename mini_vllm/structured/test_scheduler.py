@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from labkit.replay import RecordedGrammar, find_trace_files, read_traces, replay
+from labkit.compare.replay import RecordedGrammar, find_trace_files, read_traces, replay
 from mini_vllm.errors import DuplicateRequestError, GrammarError, InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import SamplingParams, StructuredOutputs
@@ -60,7 +60,7 @@ def broken_by(rule: str) -> list[str]:
     found = []
     for trace in itertools.chain(*map(read_traces, FILES)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("labkit.replay.GrammarGate", type("Broken", (Broken,), RULES[rule]))
+            patch.setattr("labkit.compare.replay.GrammarGate", type("Broken", (Broken,), RULES[rule]))
             found += [trace["name"]] if replay(trace) else []
     return found
 

@@ -36,8 +36,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from labkit.catalog import C_COMPILER, SYMBOLS, VLLM, Lab, LabkitError, labs  # noqa: E402
-from labkit.prove import read_messages  # noqa: E402
+from labkit.labs.catalog import C_COMPILER, SYMBOLS, VLLM, Lab, LabkitError, labs  # noqa: E402
+from labkit.prove.report import read_messages  # noqa: E402
 
 DOCS = ROOT / "docs"
 SUMMARY = DOCS / "SUMMARY.md"

@@ -24,7 +24,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 
-from labkit.catalog import ROOT, Lab, labs, phases
+from labkit.labs.catalog import ROOT, Lab, labs, phases
 
 pytestmark = pytest.mark.nightly
 

@@ -25,11 +25,11 @@ from mutmut.mutation.mutators import mutation_operators
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from labkit import source
-from labkit.catalog import C_COMPILER, Lab, LabkitError, find_lab, labs, phases
-from labkit.graft import Part
-from labkit.runner import PASSED, Test, prepare, read_tests, run_test
-from labkit.watchdog import watchdog
+from labkit.grade.runner import PASSED, Test, prepare, read_tests, run_test
+from labkit.grade.watchdog import watchdog
+from labkit.labs import source
+from labkit.labs.catalog import C_COMPILER, Lab, LabkitError, find_lab, labs, phases
+from labkit.labs.graft import Part
 
 MIN_KILLED = 0.95
 SECONDS = 2.0  # for one test
