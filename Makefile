@@ -138,7 +138,7 @@ $(WEB): tools/book/web/package-lock.json tools/book/web/build.mjs $(wildcard too
 book: $(BOOK) $(WEB) ## build the book into site/ (needs Node.js)
 	@$(BIN)/python tools/book/excerpts.py --check
 	@$(BIN)/python tools/book/figures.py --check
-	@$(BIN)/python tools/book/pictures.py --check
+	@$(BIN)/python tools/book/pictures --check
 	@$(MKDOCS) build --strict
 
 serve: $(BOOK) $(WEB) ## read the book on http://127.0.0.1:8000; it is built again when a chapter changes

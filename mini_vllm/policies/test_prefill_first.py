@@ -1,8 +1,7 @@
 """The rules of prefill_first: what a prefill step admits and cuts, what it charges, and what nano-vllm asserts away.
 
-With nano_vllm every decision is nano-vllm's: 200 runs are replayed that tools/record_nano_vllm_traces.py has recorded
-from its own Scheduler and BlockManager, 100 from its first commit with a scheduler (a5a4909e6a01) and 100 from its
-newest (bb823b3e0698).
+With nano_vllm every decision is nano-vllm's: 200 runs of its own Scheduler and BlockManager are replayed, 100 of its
+first commit with a scheduler (a5a4909e6a01) and 100 of its newest (bb823b3e0698).
 """
 
 from collections.abc import Hashable, Sequence
