@@ -158,20 +158,20 @@ CASES = {
     "prints_without_end": Case(call="print('x' * 10**6)"),
     # it changes the grader
     "patched_outcome": Case(
-        PATCH.format(module="runner", name="outcome_of", value="lambda e: 'passed'"), says="changes labkit"
+        PATCH.format(module="grade.runner", name="outcome_of", value="lambda e: 'passed'"), says="changes labkit"
     ),
     "patched_run_test": Case(
-        PATCH.format(module="runner", name="run_test", value="lambda *a: None"), says="changes labkit"
+        PATCH.format(module="grade.runner", name="run_test", value="lambda *a: None"), says="changes labkit"
     ),
     "patched_explain": Case(
-        PATCH.format(module="messages", name="explain", value="lambda *a: ''"), says="changes labkit"
+        PATCH.format(module="grade.messages", name="explain", value="lambda *a: ''"), says="changes labkit"
     ),
     "patched_check": Case(
-        PATCH.format(module="testing", name="Check.__call__", value="lambda *a, **k: None"),
+        PATCH.format(module="testing.words", name="Check.__call__", value="lambda *a, **k: None"),
         says="changes labkit",
     ),
     "patched_check_in_a_call": Case(
-        call=PATCH.format(module="testing", name="Check.fail", value="lambda *a: None"), says="changes labkit"
+        call=PATCH.format(module="testing.words", name="Check.fail", value="lambda *a: None"), says="changes labkit"
     ),
     "patched_code": Case(
         "import labkit.testing.words as m\nm.Check.true.__code__ = (lambda self, what, holds: None).__code__\n"
