@@ -97,7 +97,7 @@ def status() -> int:
 def next_lab() -> Lab | None:
     """The first lab that is not done, of the phase that was graded last; then of the phases after it, and before it.
 
-    A phase whose first lab cannot be graded here comes behind the others: what is left of it does not begin at 0.
+    A phase whose first lab cannot be graded here comes behind the other phases: what is left of it does not begin at 0.
     """
     data, every = progress.read(), list(phases())
     when = [max((data.get(lab.id, {}).get("when", "") for lab in phase.labs), default="") for phase in every]

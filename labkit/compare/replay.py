@@ -1,4 +1,4 @@
-"""Recorded runs of others' schedulers, replayed: the same inputs to our classes, and the first decision that differs.
+"""Recorded runs of vLLM and nano-vllm, replayed: the same inputs to our classes, and the first decision that differs.
 
 Two forms of a trace are read. Schema 1 is that of traces/, vLLM's and nano-vllm's (traces/README.md). Schema 2 has one
 list of block ids per KV cache group, names the features in use, and records what is random about a run as inputs. A

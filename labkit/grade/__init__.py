@@ -1,4 +1,4 @@
-"""Runs the tests of a lab on somebody's parts, and says what a red one means.
+"""Runs the tests of a lab on a learner's parts, and says what a red one means.
 
 runner.py      the tests of a lab, without pytest
 plugin.py      the same under pytest

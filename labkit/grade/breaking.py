@@ -355,7 +355,7 @@ def is_ours(owner: type[Any]) -> bool:
 
 
 def put_back(owner: Any, names: Mapping[str, Any]) -> bool:
-    """Let an owner have these names again, and no others; whether it had others."""
+    """Let an owner have these names again, and no other ones; whether it had other ones."""
     now = dict(vars(owner))
     if len(now) == len(names) and all(map(is_, now.values(), names.values())):  # as a rule, and by far the fastest
         return False

@@ -3,7 +3,8 @@
 The copy, in a temporary folder, has labkit, the engine's modules and the lab's folder as they are in this checkout. The
 process (labkit.grade.confined) finds its modules in it and nowhere else, and no environment variable of Python and no
 sitecustomize reaches it. It tells each test before it begins; this module sees to the time, writes down what came, and
-counts as red what did not come, with the reason. One process that dies costs one test; the others run in the next one.
+counts as red what did not come, with the reason. One process that dies costs one test; the other tests run in the next
+process.
 """
 
 import json
@@ -236,7 +237,7 @@ def copy_lab(lab: Lab, root: Path) -> Path:
     ignored = shutil.ignore_patterns("test_*", "*.safetensors", "tokenizer*", "*.js", "*.tmp")
     for name in OURS:
         shutil.copytree(ROOT / name, root / name, ignore=ignored, copy_function=copy_file)
-    for folder in ROOT.glob("phase-*/labs"):  # a break-it lab is graded on parts of the others
+    for folder in ROOT.glob("phase-*/labs"):  # a break-it lab is graded on parts of the other labs
         shutil.copytree(folder, root / folder.relative_to(ROOT), ignore=shutil.ignore_patterns("mine*", "__pycache__"))
     shutil.copytree(TRACES, root / TRACES.relative_to(ROOT))
     folder = root / lab.folder.relative_to(lab.root)

@@ -401,7 +401,7 @@ def test_a_lab_that_needs_what_is_missing_is_not_graded(lab: Lab) -> None:
 
 
 def test_a_class_stands_in_every_module_that_uses_it(lab: Lab, tmp_path: Path) -> None:
-    """The free queue of somebody else, down in the pool of the manager of the scheduler."""
+    """The free queue of another owner, down in the pool of the manager of the scheduler."""
     file = tmp_path / "mine.py"
     slot = Slot.parse("mini_vllm.block_pool:FreeKVCacheBlockQueue")
     queue_lab = Lab(**{**vars(lab), "slots": (slot,), "folder": tmp_path})
@@ -737,7 +737,7 @@ def test_the_behaviour_of_a_policy_is_compared_with_that_policy() -> None:
 
 @pytest.mark.nightly
 def test_watchdogs_within_one_another_leave_nothing_behind() -> None:
-    """Whichever of them fires, and wherever: everybody comes out, and nothing is raised afterwards."""
+    """Whichever of them fires, and wherever: every block comes out, and nothing is raised afterwards."""
     rng = random.Random(0)
     for turn in range(150):
         ends = turn % 3  # by itself, if it is not too late; every third turn comes out since one of the two fires
@@ -1293,7 +1293,7 @@ def test_watch_outlives_every_file_and_goes_on_to_the_next_lab(checkout: Path) -
 
 
 def save_until(is_said: threading.Event, file: Path, text: str) -> None:
-    """Save again and again: the first time may be before somebody watches."""
+    """Save again and again: the first time may be before the command watches."""
     while not is_said.wait(1):
         file.write_text(text)
 

@@ -34,7 +34,7 @@ if self.enable_prefix_caching:
         hits.append(block)
 return hits, len(hits) * self.block_size
 """
-NOT_THE_PROJECT = {  # what others may write meanwhile: the book may be built beside these tests
+NOT_THE_PROJECT = {  # what other processes may write meanwhile: the book may be built beside these tests
     ".git",
     ".venv",
     "node_modules",
@@ -207,7 +207,7 @@ CASES = {
     "writes_into_the_channel": Case(WRITES_LINES),
     "closes_the_channel": Case(call="os.closerange(0, 100)"),
     "equal_to_everything": Case(EQUAL, answer="return [], Equal(0)"),
-    # it reaches for others
+    # it reaches for other processes and files
     "network": Case("import socket", "socket.create_connection(('127.0.0.1', 9))", says="may not use the network"),
     "signals_to_the_parent": Case(call="os.kill(os.getppid(), 9)", says="may not send signals"),
     "signals_by_a_thread": Case("import threading\nthreading.Thread(target=os.kill, args=(os.getppid(), 9)).start()"),
@@ -330,7 +330,7 @@ def graded_here(file: Path) -> dict[str, Any]:
 
 
 def mark_of(name: str) -> list[pytest.MarkDecorator]:
-    """Of the files that are alike, or end with the same message, the first is tried by day and the others at night."""
+    """Of the files that are alike, or end with the same message, the first is tried by day and the rest at night."""
     same = [other for other, case in CASES.items() if case.says and case.says == CASES[name].says]
     is_for_the_night = name in same[1:] or name in AT_NIGHT
     return [pytest.mark.nightly if is_for_the_night else pytest.mark.slow]
@@ -385,7 +385,7 @@ def test_a_submission_that_brings_a_grader_is_graded_by_this_one(tmp_path: Path)
 
 
 def test_a_test_that_kills_the_process_costs_itself_alone(tmp_path: Path) -> None:
-    """The others run in another process, with what they would have said."""
+    """The other tests run in another process, with what they would have said."""
     file = tmp_path / "mine.py"
     file.write_text(Case(call="if request.num_tokens == 9: os._exit(3)", answer=RIGHT).text)
     results = isolated.grade(HOSTILE, file)

@@ -7,12 +7,11 @@ where a breakpoint is no hang. What runs inside one call to C cannot be interrup
 The time that counts is that for which the code's own thread has run (labkit.grade.deadline): on a busy machine nothing
 is ended that is merely slow.
 
-LabHang may come between any two instructions, in this module and inside others' locks, too. So one thread does it all,
-from the first use on, and shares with the watched ones nothing but a list, flags and a lock that they only release;
-each operation on them is atomic. The thread says that it fires before it looks whether a block was left, and a block
-says that it was left before it looks whether the thread fires: so one of them sees the other. A block at which the
-thread has fired waits until the thread has taken note, which ends all that was on its way.
-"""
+LabHang may come between any two instructions, in this module and inside locks of other modules, too. So one thread does
+it all, from the first use on, and shares with the watched ones nothing but a list, flags and a lock that they only
+release; each operation on them is atomic. The thread says that it fires before it looks whether a block was left, and a
+block says that it was left before it looks whether the thread fires: so one of them sees the other. A block at which
+the thread has fired waits until the thread has taken note, which ends all that was on its way. """
 
 import contextlib
 import ctypes
@@ -77,7 +76,7 @@ class Watch:
 
 _watches: list[Watch] = []
 _own = threading.local()  # clock: of the thread with the number native_id, which a fork changes
-_news = threading.Lock()  # held by the thread, and released by others to wake it
+_news = threading.Lock()  # held by the thread, and released by other threads to wake it
 _next_look = [-math.inf]  # when the thread looks again, of time.monotonic(); minus infinity while it looks
 _watcher: threading.Thread | None = None
 _limits = FIRST_SECONDS, AFTER_A_HANG

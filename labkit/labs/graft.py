@@ -255,7 +255,7 @@ def put(owner: Any, name: str, value: Any) -> None:
 
 @contextmanager
 def ungrafted() -> Iterator[None]:
-    """The reference as it is, for a while; then the parts stand in it again. Others may be grafted meanwhile."""
+    """The reference as it is, for a while; then the parts stand in it again. Other parts may be grafted meanwhile."""
     swaps = list(_swaps)
     _swaps.clear()
     try:

@@ -68,7 +68,7 @@ def with_company(parts: Sequence[Part]) -> list[Part]:
 
 
 def account(part: Part | None) -> str:
-    """Which parts are in, and which are left out: a line for a lab that brings others along, else ""."""
+    """Which parts are in, and which are left out: a line for a lab that brings other labs along, else ""."""
     if part is None or not part.lab.together:
         return ""
     parts, left_out = company_of(part)

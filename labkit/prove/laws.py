@@ -91,7 +91,7 @@ def prove(lab_id: str, locked: Entry | None = None, chosen: Collection[str] | No
         prepare(lab)
         proof.num_tests = len(read_tests(lab))
         found = list(prove_bugs(lab, proof, chosen))
-        if chosen is not None and moved(proof, locked or {}):  # one bug no longer stands for others
+        if chosen is not None and moved(proof, locked or {}):  # one bug no longer stands for the bugs left out
             found = list(prove_bugs(lab, proof, None))
         proof.broken = [
             *prove_reference(lab),

@@ -72,7 +72,7 @@ def processor_seconds(work: Callable[[], object]) -> float:
     """The processor's time that work() takes, without the garbage collector's: that grows with all a process holds.
 
     To count calls or lines would say the same on every machine, but not see what a list or a dictionary does in C. So
-    compare the least of several times, at several sizes, and leave a wide margin: others may use the machine, too.
+    compare the least of several times, at several sizes, and leave a wide margin: other programs may run meanwhile.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -109,7 +109,7 @@ def walk(lab: Any, plan: Plan, play: Play, num: int = 60) -> None:
     """Play `num` walks on the reference and on the graded parts. Raises LabFailure for one that differs, cut short.
 
     play(lab, calls): must make sense of any part of the calls, in their order, since walks are cut short. The first
-    call is never left out: it may say what the others are about.
+    call is never left out: it may say what the other calls are about.
     """
     Check(None).compared()
     for seed in seeds(num):

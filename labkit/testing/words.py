@@ -69,7 +69,7 @@ def concept(
     """Mark a test with its one idea.
 
     illustrates: it may find nothing that no other test of the lab finds.
-    searches: it tries many cases at random (labkit.testing.search), so it finds what the others find, and more.
+    searches: it tries many cases at random (labkit.testing.search), so it finds what the other tests find, and more.
     nearest: nothing but its own rule makes it red, so of all that is red it is shown first.
     """
 

@@ -11,7 +11,7 @@
         walk(lab, plan, play)
 
 The calls of a walk are world(), which makes the schedulers; add(), finish(), which ends a request from outside, and
-step(). A call that makes no sense, since others were left out, does nothing.
+step(). A call that makes no sense, since other calls were left out, does nothing.
 """
 
 import random

@@ -1,6 +1,6 @@
 """A conversation in a page of the book: the bundled model answers on an engine with a learner's parts in it.
 
-The texts of the parts are those of the page's editors. With them the pool is tight and others ask at the same time, so
+The texts of the parts are those of the page's editors. The pool is tight and other requests run at the same time, so
 that the parts have something to decide. What they decide is compared with the reference: first on the same arrivals,
 then on those of labkit.compare.behaviour.
 """
@@ -26,7 +26,7 @@ BLOCKS = ("new", "blocks", "tables")  # of a step's record; a correct part may c
 
 
 def parts_of(texts: Mapping[str, str]) -> tuple[list[Part], Reasons]:
-    """The learner's parts, and why others are the reference's. texts: by lab id, "" where nothing is written."""
+    """The learner's parts, and why other parts are the reference's. texts: by lab id, "" where nothing is written."""
     parts: list[Part] = []
     left_out: Reasons = {}
     for lab in map(find_lab, texts):

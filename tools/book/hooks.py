@@ -166,7 +166,7 @@ def files_of_the_model() -> list[Path]:
 
 
 def traces_of_labs(texts: dict[str, str]) -> dict[str, str]:
-    """What these files name of the traces recorded from vLLM: a page need not load the others."""
+    """What these files name of the traces recorded from vLLM: a page need not load the other traces."""
     quoted = {word for text in texts.values() for word in re.findall(r'"(\w+_\d{3})"', text)}
     found = {}
     for file in sorted(TRACES.glob("*.jsonl")):

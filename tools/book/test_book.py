@@ -188,6 +188,30 @@ def test_a_citation_is_read() -> None:
     assert list(check.citations("[vLLM](https://github.com/vllm-project/vllm)")) == []
 
 
+# --- how it is written --------------------------------------------------------------------------------------------
+
+
+def test_the_text_keeps_the_rules_that_can_be_looked_for() -> None:
+    assert list(check.wrong_in_style()) == []
+
+
+@pytest.mark.parametrize("word", ["others", "Somebody", "for ever", "dear"])
+def test_words_of_the_table_are_found_outside_of_code(word: str) -> None:
+    words = check.banned_words()
+    assert list(check.lines_with(words, f"A request.\nIt waits {word}, and `{word}`.")) == [f"It waits {word}, and  ."]
+    assert list(check.lines_with(words, f"```\n{word}\n```\nan {word}ness, and `{word}`")) == []
+
+
+def test_docstrings_and_comments_are_read_and_other_strings_are_not() -> None:
+    source = '"""Of a module."""\n\n\ndef f():  # said\n    """Of a function."""\n    return "data"\n'
+    read = [text for text in check.docstrings_and_comments(source) if text]
+    assert read == ["Of a module.", "Of a function.", "# said"]
+
+
+def test_a_sentence_names_who_acts() -> None:
+    assert list(check.badly_written("It ends. Who runs holds blocks. Who asks?")) == ["Who runs holds blocks."]
+
+
 # --- cells --------------------------------------------------------------------------------------------------------
 
 
@@ -449,7 +473,7 @@ def type_in(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def hand_in_the_reference(lab: Lab, folder: Path) -> None:
-    """Somebody has passed the lab."""
+    """A learner has passed the lab."""
     (folder / lab.mine.relative_to(ROOT)).write_text(render_solution(lab), encoding="utf-8")
     run = type_in(f"lab test {lab.id}", folder)
     assert run.returncode == 0, run.stdout

@@ -8,7 +8,7 @@ that belong to the answer). The lab's tests run on each in labkit's runner, up t
 those of the phase's other labs, since a slot may belong to two labs and the finer rules have one of their own. Triton
 kernels are left out: what a small change of a tile does is proved by seeded bugs. survivors.md gives a reason for
 each that is left; one that begins with "equivalent" says that no test could tell the two apart, and such a mutant does
-not count. Exit status 1 if less than MIN_KILLED of the others of a lab die, or if one survives without a reason.
+not count. Exit status 1 if less than MIN_KILLED of the other mutants of a lab die, or if one survives without a reason.
 """
 
 import ast
