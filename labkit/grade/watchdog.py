@@ -11,7 +11,7 @@ LabHang may come between any two instructions, in this module and inside locks o
 it all, from the first use on, and shares with the watched ones nothing but a list, flags and a lock that they only
 release; each operation on them is atomic. The thread says that it fires before it looks whether a block was left, and a
 block says that it was left before it looks whether the thread fires: so one of them sees the other. A block at which
-the thread has fired waits until the thread has taken note, which ends all that was on its way. """
+the thread has fired waits until the thread has taken note, which ends all that was on its way."""
 
 import contextlib
 import ctypes
