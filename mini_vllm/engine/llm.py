@@ -137,7 +137,7 @@ class LLM:
     def beam_search(self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams) -> list[BeamSearchOutput]:
         """The beam_width best completions of one prompt or many, with scheduler="sequence_group".
 
-        Others in flight go on beside them. If a prompt is refused, none is searched.
+        Other requests in flight go on beside them. If a prompt is refused, none is searched.
         """
         batch = [self.engine.tokenize(prompt) for prompt in as_batch(prompts)]
         with self._serving("beam_search") as (request_ids, interrupts):

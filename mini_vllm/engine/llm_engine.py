@@ -135,7 +135,8 @@ class LLMEngine:
         on_output: gets every output of the request, also the one that says that it was aborted. It may add and abort
         requests, and must not step. What it raises is raised by step().
 
-        n > 1 becomes n requests over the same prompt: the first computes it, the others find it in the prefix cache
+        n > 1 becomes n requests over the same prompt: the first computes it, the other requests find it in the prefix
+        cache
         (vLLM V1's ParentRequest). Raises a RequestRefusedError; then nothing has changed.
         """
         options = {"arrival_time": self.clock(), **request_options}

@@ -90,7 +90,7 @@ class InputProcessor:
         options["eos_token_ids"] = self.eos_token_ids
         if params.seed is None:
             params = replace(params, seed=self._seeds.getrandbits(64))
-        if params.prompt_logprobs is not None:  # all of the prompt has to be computed: no block of others may serve
+        if params.prompt_logprobs is not None:  # all of the prompt has to be computed: no cached block may serve
             options["cache_salt"] = f"{options.get('cache_salt') or ''}/prompt_logprobs of {request_id}"
         names = make_child_ids(request_id, params.n)
         others = replace(params, prompt_logprobs=None)  # the first choice tells them for all
@@ -162,7 +162,7 @@ class InputProcessor:
         )
 
     def default_sampling_params(self, **others: Any) -> SamplingParams:
-        """What the checkpoint's generation_config.json asks for, as vLLM reads it; others go before it."""
+        """What the checkpoint's generation_config.json asks for, as vLLM reads it; the request goes before it."""
         found = self.generation_config
         options = {ours: found[theirs] for theirs, ours in SAMPLING_FIELDS.items() if found.get(theirs) is not None}
         if found.get("do_sample") is False:

@@ -356,14 +356,14 @@ class CutsAnybody(NanoVllmScheduler):
 
 
 class HeldBlocksAreNoNeed(NanoVllmScheduler):
-    """a hit that somebody holds needs no free block"""
+    """a hit that a request holds needs no free block"""
 
     def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
         return PrefillFirstScheduler._may_admit(self, request, num_tokens, computed_blocks)
 
 
 class HeldBlocksAreNeeded(NanoVllmScheduler):
-    """a hit that somebody holds needs a free block all the same"""
+    """a hit that a request holds needs a free block all the same"""
 
     def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
         return super()._may_admit(request, num_tokens, ())

@@ -595,7 +595,7 @@ async def read_json(request: HttpRequest, max_entries: int) -> Any:
 
 
 async def nothing_more() -> Any:
-    """What a response may receive: nothing, for ever."""
+    """What a response may receive: nothing, without end."""
     await asyncio.Event().wait()
 
 

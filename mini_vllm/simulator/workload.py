@@ -32,7 +32,7 @@ class TraceRequest(NamedTuple):
     arrival_time: float  # seconds since the beginning: of a file, its first arrival
     input_length: int  # tokens
     output_length: int  # tokens
-    hash_ids: tuple[int, ...] = ()  # what the prompt shares with others, HASH_BLOCK_SIZE tokens each; () is nothing
+    hash_ids: tuple[int, ...] = ()  # what the prompt shares with another, HASH_BLOCK_SIZE tokens each; () is nothing
 
 
 def read_azure(lines: Iterable[str]) -> Iterator[TraceRequest]:

@@ -172,7 +172,7 @@ def test_a_step_that_failed_drops_the_drafts() -> None:
     ],
 )
 def test_padding_that_never_fits_is_left_out(options: dict[str, Any]) -> None:
-    """vLLM 0.33.0 raises an AssertionError at the first, and waits for ever at the second."""
+    """vLLM 0.33.0 raises an AssertionError at the first, and waits without end at the second."""
     scheduler = make(block_size=1, **options)
     add(scheduler, "a", [1, 2, 3, 4, 5], max_tokens=2)
     add(scheduler, "b", [1, 2, 3, 4, 5], max_tokens=2)

@@ -52,7 +52,7 @@ WORDS_A_MINUTE = 150  # of a page that is read to be understood
 NOT_PROSE = re.compile(r"^```.*?^```|<!-- (?:message|include).*?<!-- /|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 GLOSSARY = DOCS / "glossary.md"  # the bundled model has learnt it word for word
 RECITED = "Continuous batching forms the batch anew"  # in the glossary
-ROOMS = ("labkit", "tools")  # whose docstrings and comments are read
+ROOMS = ("mini_vllm", "labkit", "tools")  # whose docstrings and comments are read
 
 VLLM_URL = re.compile(r"(?:\[(?P<text>[^\[\]]*)\]\()?https?://(?P<url>[\w.]*(?:github|vllm)[\w.]*/[^\s)>\"']*)")
 AT_PIN = f"github.com/vllm-project/vllm/blob/v{VLLM}/"

@@ -34,7 +34,7 @@ class GroupKVCacheManager(ForkingKVCacheManager):
         self._forked: list[str] = []  # requests that took over a table, since the last begin_step()
 
     def begin_step(self) -> KVPlan:
-        """The copies of the step, and the requests whose tables are others than before. Each is told once."""
+        """The copies of the step, and the requests whose tables are not those of before. Each is told once."""
         plan = super().begin_step()
         rewritten = tuple(dict.fromkeys((*self._forked, *plan.rewritten_req_ids)))
         swap_out = tuple((block, cpu_block) for cpu_block, block in self._swap_out.items())

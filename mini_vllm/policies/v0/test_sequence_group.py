@@ -102,7 +102,7 @@ class GroupWorld:
         self.slots: dict[tuple[int, int], Any] = {}
         self.cpu_slots: dict[tuple[int, int], Any] = {}
         self.live: dict[str, Request] = {}
-        self.forked: set[str] = set()  # those whose past is somebody else's
+        self.forked: set[str] = set()  # those whose past is another sequence's
         self.num_groups = 0
         self.seen: Counter[str] = Counter()
         self.plan = KVPlan()  # of the step in flight
@@ -132,7 +132,7 @@ class GroupWorld:
         self.check()
 
     def step(self, aborts: Sequence[int] = (), steal: int | None = None) -> None:
-        """steal: somebody takes the past of another of its group, as in a beam search, while the step is in flight."""
+        """steal: one takes the past of another of its group, as in a beam search, while the step is in flight."""
         output = self.schedule()
         sampled = self.execute(output)
         if steal is not None:
@@ -267,7 +267,7 @@ class GroupWorld:
         return output
 
     def check_head_does_not_fit(self, ready: Sequence[Request]) -> None:
-        """A decode step though somebody waits: there was no room for him before it, so there is none after it."""
+        """A decode step though a group waits: there was no room for it before it, so there is none after it."""
         group = self.group(self.scheduler.waiting[0])
         places = self.options.max_num_seqs - len(self.scheduler.running)
         first = group.sequences[0]
