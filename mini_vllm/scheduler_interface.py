@@ -106,10 +106,18 @@ class Step:
         request.end_after(len(request.output_token_ids) + num_tokens, RequestStatus.FINISHED_ERROR)
         self.errors[request] = error
 
-    def end_kv(self, kv: KVCacheManager, result: KVResult | None) -> None:
-        """Tell the KV cache manager how the step went; None: it failed."""
+    def end_kv(self, kv: KVCacheManager, result: KVResult) -> None:
+        """Tell the KV cache manager that the step went well."""
         coming = kv.exchange_notes(self.kv_notes)
         kv.end_step(result)
+        kv.exchange_notes(coming)
+
+    def undo(self, scheduler: "SchedulerInterface") -> None:
+        """The step failed: its requests are tried again, and nothing that it published can be found."""
+        kv = scheduler.kv_cache_manager
+        coming = kv.exchange_notes(self.kv_notes)
+        scheduler.fail_step(self.output)
+        kv.end_step(None)
         kv.exchange_notes(coming)
 
     def update(self, scheduler: "SchedulerInterface", sampled_token_ids: Mapping[str, Sequence[int]]) -> list[Request]:

@@ -37,8 +37,9 @@ MAX_TOKENS = {
     "frontend": 13_200,
     "serving": 17_200,
     "observe": 8_000,
+    "load": 6_700,
     "simulator": 7_000,
-    "cli": 19_200,
+    "cli": 13_000,
 }
 # Lines of other languages by room.
 MAX_OTHER_LINES = {"attention": 500, "models": 200, "observe": 530, "serving": 610}

@@ -88,7 +88,6 @@ class RecoveringCore(EngineCore):
         while step not in undone:
             newest = self.in_flight.pop()
             newest.future.exception()  # it may still run
-            self.scheduler.fail_step(newest.output)
-            newest.end_kv(self.scheduler.kv_cache_manager, None)
+            newest.undo(self.scheduler)
             undone.insert(0, newest)
         return undone
