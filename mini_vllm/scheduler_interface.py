@@ -252,7 +252,7 @@ class SchedulerInterface(ABC):
     def _queue(self, requests: Sequence[Request]) -> None:
         """The requests are taken: they wait."""
         for request in requests:
-            request.max_model_len = self._max_model_len_of(request)
+            request.max_model_len = request.at_most(self.max_model_len)
             self._requests[request.request_id] = request
             self._enqueue(request)
 
@@ -263,10 +263,7 @@ class SchedulerInterface(ABC):
             if each.request_id in self._requests or each.request_id in request_ids:
                 raise DuplicateRequestError(f"request {shown(each.request_id)} is still in flight")
             request_ids.add(each.request_id)
-            check_prompt_len(each.request_id, each.num_prompt_tokens, self._max_model_len_of(each), self.num_slots)
-
-    def _max_model_len_of(self, request: Request) -> int:
-        return self.max_model_len if request.max_model_len is None else min(request.max_model_len, self.max_model_len)
+            check_prompt_len(each.request_id, each.num_prompt_tokens, each.at_most(self.max_model_len), self.num_slots)
 
     def finish_request(self, request_id: str, reason: str) -> Request | None:
         """End a request from outside: "stop" (a stop string), "length", "abort" or "error". Unknown ids are ignored.

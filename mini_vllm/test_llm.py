@@ -256,9 +256,7 @@ def test_ten_megabytes_are_refused_before_they_are_tokenised(llm: LLM, monkeypat
 def test_too_many_token_ids_are_refused_before_a_request_is_made_for_each_choice(
     llm: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "mini_vllm.frontend.input_processor.Request", lambda *_, **__: pytest.fail("a request was made")
-    )
+    monkeypatch.setattr("mini_vllm.frontend.front.Request", lambda *_, **__: pytest.fail("a request was made"))
     with pytest.raises(PromptTooLongError, match="the prompt has 1000000 tokens, at most 2048 fit"):
         llm.generate([1] * 10**6, SamplingParams(n=128))
 

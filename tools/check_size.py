@@ -31,14 +31,14 @@ MAX_TOKENS = {
     "attention": 14_000,
     "models": 13_500,
     "offload": 9_000,
-    "policies": 9_700,
+    "policies": 9_600,
     "spec_decode": 3_500,
     "structured": 8_700,
     "frontend": 13_200,
     "serving": 17_200,
     "observe": 8_000,
     "load": 6_700,
-    "simulator": 7_000,
+    "simulator": 6_000,
     "cli": 13_000,
 }
 # Lines of other languages by room.

@@ -255,7 +255,7 @@ def test_a_request_that_is_aborted_in_flight_is_told_of_by_no_step() -> None:
     add_all(core)
     first, second = core.begin_step(), core.begin_step()
     gone = [*first.output.num_scheduled_tokens, *second.output.num_scheduled_tokens]
-    core.abort(gone)
+    core.finish(gone, "abort")
     again = request_of(gone[0], [5], 2)
     core.add([again])
     assert core.finish_step(first, first.future.result()) == []
@@ -445,7 +445,7 @@ def run_workload(core: EngineCore, seed: int, aborts: random.Random | None = Non
             told.setdefault(delta.request_id, []).extend(token.token_id for token in delta.tokens)
         if aborts and aborts.random() < 0.1:
             gone.add(str(aborts.randrange(len(requests))))
-            core.abort(gone)
+            core.finish(gone, "abort")
     live = [request for request in requests if request.request_id not in gone]
     assert {request.request_id: request.output_token_ids for request in live} == {
         request.request_id: told[request.request_id] for request in live

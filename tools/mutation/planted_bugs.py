@@ -111,7 +111,12 @@ FAULTS = [  # part of the tests' names, module, what stands there, the bug; in t
     ("every_step_fail", "engine/recovery", "if self._num_failures < ALIKE:", "if True:"),
     ("finds_no_block", "engine/core", "self.scheduler.kv_cache_manager.withdraw(request, request.num_tokens)", "pass"),
     ("runner_forgets", "engine/core", " or self.runner_view.forget_all\n", "\n"),
-    ("may_abort_and_add", "engine/core", "if request.request_id not in step.ended", "if True"),
+    (
+        "may_abort_and_add",
+        "engine/core",
+        "if (name := request.request_id) not in step.ended",
+        "if (name := request.request_id)",
+    ),
     (
         "dead_engine",
         "engine/core",

@@ -108,21 +108,6 @@ class SequenceGroupScheduler(GroupScheduler):
             self._leave_group(request)
         return super().finish_request(request_id, reason)
 
-    def fork_request(self, parent_id: str, child_id: str) -> None:
-        """Let a sequence go on as another of its group does: it gives up its own tokens and blocks. Both are in step.
-
-        Call it between execution and update_from_output, which then appends a token to each (beam search does).
-        """
-        group, parent, child = self._groups[child_id], self._requests[parent_id], self._requests[child_id]
-        assert parent in group.sequences, f"{parent_id!r} is no sequence of the group of {child_id!r}"
-        if child in group.unforked:  # it is about to fork anyway
-            return
-        self.kv_cache_manager.free(child)
-        child.all_token_ids = list(parent.all_token_ids)
-        child.output_token_ids = list(parent.output_token_ids)
-        child.num_computed_tokens = parent.num_computed_tokens
-        self.kv_cache_manager.fork(parent, child)
-
     # --- one step -------------------------------------------------------------------------------------------------
 
     def schedule(self) -> GroupSchedulerOutput:
