@@ -185,6 +185,18 @@ class BlockPool:
         self.free_queue.prepend_n(useless)
         self.free_queue.append_n(cached)
 
+    def check_integrity(self) -> None:
+        """Raises AssertionError if a block is not in exactly one place, or if a name does not lead to its block.
+
+        For tests, and for you: call it between two steps when you have changed something. O(number of blocks).
+        """
+        free = self.free_queue.block_ids()
+        not_held = {block.block_id for block in self.blocks if block.ref_cnt == 0} - {self.null_block.block_id}
+        assert len(free) == self.num_free_blocks and {*free} == not_held, f"free: {free}, not held: {not_held}"
+        named = {(name, block_id) for name, same in self._cached.items() for block_id in same}
+        hashed = {(block.block_hash, block.block_id) for block in self.blocks if block.block_hash is not None}
+        assert named == hashed, f"{named ^ hashed} are names without a block, or blocks without a name"
+
 
 class BlockPoolOfGroup(BlockPool):
     """A pool as one of several groups of layers sees it: the same blocks and the same queue, but names of its own.

@@ -289,10 +289,6 @@ class SchedulerInterface(ABC):
     def has_unfinished_requests(self) -> bool:
         return bool(self._requests)
 
-    def get_request(self, request_id: str) -> Request:
-        """An unfinished request. Raises KeyError if there is none of that id."""
-        return self._requests[request_id]
-
     @property
     def requests(self) -> Sequence[Request]:
         """All that are unfinished, in order of arrival."""

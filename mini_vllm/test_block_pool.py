@@ -2,6 +2,7 @@
 
 import random
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -308,3 +309,22 @@ def test_trap_09_a_hit_costs_the_same_in_a_large_pool(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(KVCacheBlock, "__eq__", same)
     assert lines_of_a_hit(10_000) == lines_of_a_hit(100)
+
+
+def test_a_pool_says_what_is_wrong_with_it() -> None:
+    """Each block is in exactly one place, and each name leads to its block; whatever is broken is named."""
+
+    def broken(change: Callable[[BlockPool], object]) -> str:
+        pool = BlockPool(6)
+        pool.cache_block(pool.get_new_blocks(2)[0], "content")
+        pool.check_integrity()
+        change(pool)
+        with pytest.raises(AssertionError) as error:
+            pool.check_integrity()
+        return str(error.value)
+
+    assert "not held" in broken(lambda pool: setattr(pool.blocks[1], "ref_cnt", 0))
+    assert "not held" in broken(lambda pool: setattr(pool.blocks[4], "ref_cnt", 1))
+    assert "not held" in broken(lambda pool: setattr(pool.free_queue, "num_free_blocks", 2))
+    assert "names without a block" in broken(lambda pool: setattr(pool.blocks[1], "block_hash", None))
+    assert "names without a block" in broken(lambda pool: setattr(pool.blocks[2], "block_hash", "other"))

@@ -31,10 +31,10 @@ def read_keys_file(path: Path) -> tuple[dict[str, str], dict[str, int]]:
         tenants = msgspec.toml.decode(read_text(path, 1 << 20), type=dict[Name, Tenant])
     except ValueError as error:  # of msgspec, of tomllib, or InvalidParameterError
         raise InvalidParameterError(f"{printable(path)} is no keys file: {error}") from None
-    digests = {name: each.key.removeprefix("sha256:") for name, each in tenants.items()}
-    for name, each in tenants.items():
-        if digests[name] == each.key:
-            digests[name] = sha256(each.key.encode()).hexdigest()
+    digests = {
+        name: each.key[7:] if each.key.startswith("sha256:") else sha256(each.key.encode()).hexdigest()
+        for name, each in tenants.items()
+    }
     if not digests or len(set(digests.values())) < len(digests):
         raise InvalidParameterError(f"{printable(path)} must have tenants, each with a key of its own")
     return digests, {name: each.quota for name, each in tenants.items() if each.quota is not None}

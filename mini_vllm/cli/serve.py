@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import BadParameter, Option
 
 from mini_vllm.cli.common import console, show_log
 from mini_vllm.config import EngineConfig
@@ -17,47 +17,74 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")  # a server on these answe
 
 def serve(
     config: EngineConfig,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any free one.")] = 8000,
-    served_model_name: Annotated[str | None, typer.Option(help="The model's name in the API.")] = None,
-    api_key: Annotated[list[str] | None, typer.Option(help="A key that clients need; may be given again.")] = None,
+    host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="The port; 0 is any free one.")] = 8000,
+    served_model_name: Annotated[str | None, Option(help="The model's name in the API.")] = None,
+    api_key: Annotated[list[str] | None, Option(help="A key that clients need; may be given again.")] = None,
     multi_tenant: Annotated[
-        Path | None, typer.Option(help="A file of tenants: each has a key, its own cache, and a fair share.")
+        Path | None, Option(help="A file of tenants: each has a key, its own cache, and a fair share.")
     ] = None,
     allowed_origin: Annotated[
-        list[str] | None, typer.Option(help="A page that may call from a browser, such as http://localhost:3000.")
+        list[str] | None, Option(help="A page that may call from a browser, such as http://localhost:3000.")
     ] = None,
-    max_queue: Annotated[int, typer.Option(min=1, help="Most choices (of a tenant) that wait for a token.")] = 1024,
-    queue_timeout: Annotated[float | None, typer.Option(min=0, help="Seconds to a first token or answer.")] = None,
-    request_timeout: Annotated[float | None, typer.Option(min=0, help="Seconds that a request may take.")] = None,
-    shutdown_timeout: Annotated[float, typer.Option(min=0, help="Seconds for what is in flight at the end.")] = 30,
+    max_queue: Annotated[int, Option(min=1, help="Most choices (of a tenant) that wait for a token.")] = 1024,
+    queue_timeout: Annotated[float | None, Option(min=0, help="Seconds to a first token or answer.")] = None,
+    request_timeout: Annotated[float | None, Option(min=0, help="Seconds that a request may take.")] = None,
+    shutdown_timeout: Annotated[float, Option(min=0, help="Seconds for what is in flight at the end.")] = 30,
 ) -> None:
     """Serve the model to OpenAI's clients, on this machine."""
     show_log(console(stderr=True))
-    from mini_vllm.cli.keys_file import read_keys_file
-    from mini_vllm.serving.app import Server, ServerOptions
+    from mini_vllm.serving.app import Server
     from mini_vllm.serving.async_engine import AsyncEngine
+    from mini_vllm.serving.options import ServerOptions
     from mini_vllm.serving.run import run
 
-    keys, origins = tuple(api_key or ()), tuple(allowed_origin or ())
-    for option, given in (("--api-key", keys), ("--allowed-origin", origins)):
-        for value in given:
-            if not value.strip() or (option == "--allowed-origin" and not re.fullmatch(r"https?://[^/\s]+", value)):
-                raise typer.BadParameter(f"{option} is no key or page: {shown(value)}")
-    if served_model_name is not None and not served_model_name.strip():
-        raise typer.BadParameter(f"--served-model-name is no name: {shown(served_model_name)}")
-    tenants: dict[str, str] = {}
-    if multi_tenant is not None and config.scheduler not in ("v1", "tenants"):
-        raise typer.BadParameter(f"--multi-tenant has a scheduler of its own; --scheduler is {config.scheduler}")
-    if multi_tenant is not None:
-        tenants, quotas = read_keys_file(multi_tenant)
-        config = replace(config, scheduler="tenants", hash_function="sha256", cache_quotas=quotas)
-    name = served_model_name or config.model
-    hosts = LOOPBACK if host in LOOPBACK else ()
-    options = ServerOptions(name, keys, tenants, origins, hosts, queue_timeout, request_timeout)
+    name = config.model if served_model_name is None else served_model_name
+    check_texts(name, api_key or [], allowed_origin or [])
+    config, tenants = with_tenants(config, multi_tenant)
+    options = ServerOptions(
+        name,
+        tuple(api_key or ()),
+        tenants,
+        tuple(allowed_origin or ()),
+        LOOPBACK if host in LOOPBACK else (),
+        queue_timeout,
+        request_timeout,
+    )
     server = Server(AsyncEngine(config, max_queue=max_queue, metrics_name=name), options)
 
-    def tell(opened: int) -> None:
-        console().print(f"{name} is served at http://{host}:{opened}/v1, Ctrl-C ends it", markup=False, soft_wrap=True)
+    asyncio.run(
+        run(
+            server,
+            host=host,
+            port=port,
+            shutdown_timeout=shutdown_timeout,
+            on_open=lambda opened: console().print(
+                f"{name} is served at http://{host}:{opened}/v1, Ctrl-C ends it", markup=False, soft_wrap=True
+            ),
+        )
+    )
 
-    asyncio.run(run(server, host=host, port=port, shutdown_timeout=shutdown_timeout, on_open=tell))
+
+def check_texts(name: str, keys: list[str], origins: list[str]) -> None:
+    """Raises BadParameter for an empty key or name, and for an origin that is no page's."""
+    for option, values, pattern, kind in (
+        ("--api-key", keys, r"\S", "key or page"),
+        ("--allowed-origin", origins, r"\Ahttps?://[^/\s]+\Z", "key or page"),
+        ("--served-model-name", [name], r"\S", "name"),
+    ):
+        for value in values:
+            if not re.search(pattern, value):
+                raise BadParameter(f"{option} is no {kind}: {shown(value)}")
+
+
+def with_tenants(config: EngineConfig, keys_file: Path | None) -> tuple[EngineConfig, dict[str, str]]:
+    """The engine that tenants share, if there are tenants, and the sha256 of their keys by name."""
+    if keys_file is None:
+        return config, {}
+    from mini_vllm.cli.keys_file import read_keys_file
+
+    if config.scheduler not in ("v1", "tenants"):
+        raise BadParameter(f"--multi-tenant has a scheduler of its own; --scheduler is {config.scheduler}")
+    tenants, quotas = read_keys_file(keys_file)
+    return replace(config, scheduler="tenants", hash_function="sha256", cache_quotas=quotas), tenants

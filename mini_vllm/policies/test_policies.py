@@ -202,7 +202,7 @@ class PolicyWorld(StepWorld):
         else:
             assert sum(counts.values()) <= self.budget  # (21)
             assert len(scheduler.running) <= self.options.max_num_seqs  # (21)
-        assert output.has_work == bool(self.live)  # (24)
+        assert bool(output.num_scheduled_tokens) == bool(self.live)  # (24)
         self.seen["preempted"] += len(output.preempted_req_ids)
         self.seen["swapped"] += len(self.plan.swap_in)
         self.seen["forked"] += len(output.sampling_along)

@@ -2,7 +2,11 @@
 
 In the order of a request:
 
-app.py             routes, keys, errors: HTTP on one side, AsyncEngine.generate() on the other
+app.py             puts together what stands between a socket and an answer
+asgi.py            bodies in, JSON and events out, errors, clients that leave
+guard.py           which requests are let in: keys, names of the server, pages in browsers
+routes.py          what is answered: a handler for each path
+generate.py        the outputs of all prompts of a request, in time
 live.py, page.html a chat in the browser, and beside it what the engine does in each step
 protocol.py        what a client may send, and what it gets: OpenAI's shapes
 async_engine.py    one async iterator for each request; text is made here

@@ -3,7 +3,7 @@
 Source: OpenAI's API reference; serving_chat.py and serving_completion.py in vllm/entrypoints/openai.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -11,14 +11,23 @@ import orjson
 from mini_vllm.frontend.assistant_parser import AssistantForm, AssistantParser
 from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
 from mini_vllm.frontend.tokenizer import TextOffset, Tokenizer, TokenNames
-from mini_vllm.serving.protocol import ChatCompletionRequest, CompletionRequest, SharedRequest, StreamOptions
+from mini_vllm.serving.protocol import (
+    ChatCompletionRequest,
+    ChatLogprob,
+    ChatLogprobs,
+    CompletionLogprobs,
+    CompletionRequest,
+    SharedRequest,
+    StreamOptions,
+    Usage,
+)
 from mini_vllm.step import Logprob
 
 LEAST_LOGPROB = -9999.0  # what -inf is in JSON, which has none
 Json = dict[str, Any]
 
 
-def event(data: Json) -> bytes:
+def event(data: Mapping[str, object]) -> bytes:
     """A server-sent event."""
     return b"data: " + orjson.dumps(data) + b"\n\n"
 
@@ -43,7 +52,7 @@ class Answer:
         self._num_tokens = 0
         self._is_silent = asked.asked_max_tokens == 0  # one token was generated, since the engine cannot do without
 
-    def whole(self, outputs: Iterable[tuple[int, RequestOutput]]) -> Json:
+    def whole(self, outputs: Iterable[tuple[int, RequestOutput]]) -> Any:
         """The body of an answer that is not streamed. outputs: by prompt, in order."""
         choices = [
             self._choice(prompt, output, choice) for prompt, output in outputs for choice in self._count(prompt, output)
@@ -68,7 +77,7 @@ class Answer:
         usage = {"usage": self._usage() if self._is_continuous else None} if self._tells_usage else {}
         return self._head | {"object": self.chunk_kind, "choices": choices} | usage
 
-    def _usage(self) -> Json:
+    def _usage(self) -> Usage:
         num_prompt = sum(len(output.prompt_token_ids) for output in self._prompts.values())
         num_cached = sum(output.num_cached_tokens for output in self._prompts.values())
         return {
@@ -115,13 +124,13 @@ class ChatAnswer(Answer):
         reason = "tool_calls" if parser.num_calls and choice.finish_reason == "stop" else choice.finish_reason
         return {"index": choice.index} | text | {"logprobs": self._logprobs(choice), "finish_reason": reason}
 
-    def _logprobs(self, choice: CompletionOutput) -> Json | None:
+    def _logprobs(self, choice: CompletionOutput) -> ChatLogprobs | None:
         if choice.logprobs is None:
             return None
         pairs = zip(choice.token_ids, choice.logprobs, strict=True)
         return {"content": [self._entry(token_id, logprobs) for token_id, logprobs in pairs], "refusal": None}
 
-    def _entry(self, token_id: int, logprobs: dict[int, Logprob]) -> Json:
+    def _entry(self, token_id: int, logprobs: dict[int, Logprob]) -> ChatLogprob:
         """One token. The end of a turn has no text and no bytes: joined, the bytes are the text."""
         top = sorted(logprobs, key=lambda each: logprobs[each].rank)[: self._num_top]
         data = self._names.shown_bytes(token_id)
@@ -170,7 +179,9 @@ class CompletionAnswer(Answer):
             "finish_reason": choice.finish_reason,
         }
 
-    def _logprobs(self, token_ids: list[int], entries: list[dict[int, Logprob] | None], offset: TextOffset) -> Json:
+    def _logprobs(
+        self, token_ids: list[int], entries: list[dict[int, Logprob] | None], offset: TextOffset
+    ) -> CompletionLogprobs:
         num_top = self._asked.logprobs or 0
         names: list[str] = []
         found: list[float | None] = []

@@ -9,9 +9,10 @@ import pytest
 import uvicorn
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.serving.app import Server, ServerOptions
+from mini_vllm.serving.app import Server
 from mini_vllm.serving.async_engine import AsyncEngine
 from mini_vllm.serving.engine_client import ThreadClient
+from mini_vllm.serving.options import ServerOptions
 
 
 class LiveServer:
@@ -31,7 +32,7 @@ class LiveServer:
     async def _run(self) -> None:
         self.loop = asyncio.get_running_loop()
         serving = asyncio.create_task(self._web.serve())
-        while not (self._web.started and (self.server.is_ready or self.engine.is_dead)):
+        while not (self._web.started and (self.server.api.is_ready or self.engine.is_dead)):
             await asyncio.sleep(0.01)
         self.port = self._web.servers[0].sockets[0].getsockname()[1]
         self._is_open.set()

@@ -4,9 +4,16 @@ Requests are strict: a field that is not here, true for 1, or a value beyond its
 Source: OpenAI's API reference; vllm/entrypoints/openai/protocol.py for the fields that OpenAI does not have.
 """
 
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,  # pydantic reads these alone before Python 3.12
+)
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from typing_extensions import TypedDict
 
 from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.params import SamplingParams, StructuredOutputs
@@ -21,23 +28,21 @@ NOT_HERE = frozenset(
 )
 
 
+@dataclass(eq=False)
 class ApiError(Exception):
     """An answer that says no. param: the field at fault; code: what a program may look for."""
 
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        param: str | None = None,
-        code: str | None = None,
-        headers: dict[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.headers = headers or {}
-        kind = "server_error" if status >= 500 else ERROR_TYPES.get(status, "invalid_request_error")
-        self.body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    status: int
+    message: str
+    param: str | None = None
+    code: str | None = None
+    headers: dict[str, str] | None = None
+
+    @property
+    def body(self) -> "Error":
+        """What the client gets."""
+        kind = "server_error" if self.status >= 500 else ERROR_TYPES.get(self.status, "invalid_request_error")
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
 
 class Strict(BaseModel):
@@ -52,17 +57,6 @@ class Strict(BaseModel):
         if isinstance(given, dict) and any(name in NOT_HERE and given[name] is None for name in given):
             return {name: value for name, value in given.items() if value is not None or name not in NOT_HERE}
         return given
-
-
-def as_biases(given: dict[str, float]) -> dict[int, float]:
-    """The biases by token id. Raises ApiError for a key that is none."""
-    for key in given:
-        if not key.isascii() or not key.isdigit() or len(key) > 10 or str(int(key)) != key:
-            raise ApiError(400, f"logit_bias: a key must be a token id, got {shown(key)}", param="logit_bias")
-    if len(given) > SamplingParams.MAX_BIASES:
-        message = f"logit_bias has {len(given)} entries, at most {SamplingParams.MAX_BIASES} are allowed"
-        raise ApiError(400, message, param="logit_bias")
-    return {int(key): bias for key, bias in given.items()}
 
 
 class StreamOptions(Strict):
@@ -98,8 +92,13 @@ class StructuredOutputsField(Strict):
     json_object: bool | None = None
 
 
-Stop = str | Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=4)]
+SAMPLING_FIELDS = frozenset(
+    "n temperature top_p min_p seed presence_penalty frequency_penalty repetition_penalty ignore_eos".split()
+)
+StopText = Annotated[str, Field(min_length=1)]
+Stop = StopText | Annotated[list[StopText], Field(max_length=4)]
 TokenId = Annotated[int, Field(ge=0)]
+TokenIdText = Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,9})$")]
 MAX_PROMPTS = 1024
 Prompts = Field(min_length=1, max_length=1 << 20)
 
@@ -120,8 +119,14 @@ class SharedRequest(ModelRequest):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1)] | None = None
     """0 and -1 keep all."""
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
-    """What is added to the logits of tokens, by token id as text."""
+    logit_bias: (
+        Annotated[
+            dict[TokenIdText, Annotated[float, Field(ge=-100, le=100)]],
+            Field(max_length=SamplingParams.MAX_BIASES),
+        ]
+        | None
+    ) = None
+    """What is added to the logits of tokens."""
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=-(1 << 63), le=(1 << 64) - 1)] | None = None
     stop: Stop | None = None
@@ -146,13 +151,6 @@ class SharedRequest(ModelRequest):
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
 
-    @field_validator("stop")
-    @classmethod
-    def _not_empty(cls, stop: Stop | None) -> Stop | None:
-        if stop == "":
-            raise ValueError("must not be empty")
-        return stop
-
     @property
     def asked_max_tokens(self) -> int | None:
         """By either name."""
@@ -160,13 +158,9 @@ class SharedRequest(ModelRequest):
 
     def sampling_options(self) -> dict[str, Any]:
         """What of the fields is one of SamplingParams."""
-        names = (
-            *("n", "temperature", "top_p", "min_p", "seed", "presence_penalty", "frequency_penalty"),
-            *("repetition_penalty", "ignore_eos"),
-        )
-        options = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        options = self.model_dump(include={*SAMPLING_FIELDS}, exclude_none=True)
         if self.logit_bias is not None:
-            options["logit_bias"] = as_biases(self.logit_bias)
+            options["logit_bias"] = {int(token_id): bias for token_id, bias in self.logit_bias.items()}
         if self.top_k is not None:
             options["top_k"] = max(self.top_k, 0)
         if self.stop is not None:
@@ -185,14 +179,14 @@ class SharedRequest(ModelRequest):
         Raises ApiError if there are several, or a json_schema is missing or has no use.
         """
         found: dict[str, dict[str, Any]] = {}
-        asked = self.response_format
-        if asked is not None and (asked.type == "json_schema") != (asked.json_schema is not None):
-            param = "response_format.json_schema"
-            raise ApiError(400, f"{param} belongs to the type json_schema, got type {asked.type!r}", param=param)
-        if asked is not None and asked.json_schema is not None:
-            found["response_format"] = {"json": asked.json_schema.schema_}
-        elif asked is not None and asked.type == "json_object":
-            found["response_format"] = {"json_object": True}
+        if (asked := self.response_format) is not None:
+            if (asked.type == "json_schema") != (asked.json_schema is not None):
+                param = "response_format.json_schema"
+                raise ApiError(400, f"{param} belongs to the type json_schema, got type {asked.type!r}", param=param)
+            if asked.json_schema is not None:
+                found["response_format"] = {"json": asked.json_schema.schema_}
+            elif asked.type == "json_object":
+                found["response_format"] = {"json_object": True}
         if self.structured_outputs is not None:
             found["structured_outputs"] = self.structured_outputs.model_dump(by_alias=True)
         for kind in ("json", "regex", "choice", "grammar"):
@@ -204,8 +198,7 @@ class SharedRequest(ModelRequest):
 
     def request_options(self) -> dict[str, Any]:
         """What of the fields is an option of the request."""
-        options = {"cache_salt": self.cache_salt, "priority": self.priority}
-        return {name: value for name, value in options.items() if value is not None}
+        return self.model_dump(include={"cache_salt", "priority"}, exclude_none=True)
 
 
 class TextPart(Strict):
@@ -294,11 +287,8 @@ class CompletionRequest(SharedRequest):
     @property
     def prompts(self) -> list[str | list[int]]:
         """The prompts, one or several."""
-        if isinstance(self.prompt, str):
-            return [self.prompt]
-        if isinstance(self.prompt[0], int):
-            return [[each for each in self.prompt if isinstance(each, int)]]
-        return [each for each in self.prompt if not isinstance(each, int)]
+        prompt: Any = self.prompt
+        return [prompt] if isinstance(prompt, str) or isinstance(prompt[0], int) else prompt
 
     def sampling_options(self) -> dict[str, Any]:
         options = super().sampling_options()
@@ -367,3 +357,207 @@ def _path(loc: tuple[int | str, ...]) -> str:
         elif part.isidentifier() and part not in ("str", "int", "float", "bool", "list"):
             path += f".{part}" if path else part
     return path
+
+
+# --- answers --------------------------------------------------------------------------------------------------------
+
+FinishReason = Annotated[str, WithJsonSchema({"type": "string", "enum": ["stop", "length", "tool_calls", "abort"]})]
+
+
+class ErrorFields(TypedDict):
+    """What was wrong. param: the field at fault; code: what a program may look for."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class Error(TypedDict):
+    """The body of a refusal or a failure."""
+
+    error: ErrorFields
+
+
+class Health(TypedDict):
+    """Whether the server can answer."""
+
+    status: str
+
+
+class Model(TypedDict):
+    """A model. Its length is known once it is loaded."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    max_model_len: NotRequired[int]
+    owned_by: str
+
+
+class Models(TypedDict):
+    """The models of the server."""
+
+    object: Literal["list"]
+    data: list[Model]
+
+
+class Text(TypedDict):
+    """The text of token ids."""
+
+    prompt: str
+
+
+class Tokens(TypedDict):
+    """The token ids of a text. token_strs: their texts, if these were asked for."""
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: NotRequired[list[str]]
+
+
+class PromptTokensDetails(TypedDict):
+    """Tokens of the prompt that the first choice found in the prefix cache."""
+
+    cached_tokens: int
+
+
+class Usage(TypedDict):
+    """How many tokens a request has taken so far."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
+
+
+class TopLogprob(TypedDict):
+    """A token that could stand at a place of a chat, and its log-probability."""
+
+    token: str
+    logprob: Annotated[float, Field(le=0)]
+    bytes: list[int]
+
+
+class ChatLogprob(TopLogprob):
+    """A token of a chat, and the likeliest ones at its place."""
+
+    top_logprobs: list[TopLogprob]
+
+
+class ChatLogprobs(TypedDict):
+    """The log-probabilities of a choice of a chat, one for each token."""
+
+    content: list[ChatLogprob]
+    refusal: None
+
+
+class CompletionLogprobs(TypedDict):
+    """The log-probabilities of a choice of a completion; the first token of an echoed prompt has none."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
+
+
+class Message(TypedDict):
+    """What the assistant has said."""
+
+    role: Literal["assistant"]
+    content: str | None
+    refusal: None
+    tool_calls: NotRequired[list[MessageToolCall]]
+    reasoning_content: NotRequired[str]
+
+
+class FunctionDelta(TypedDict):
+    """More of a call's arguments; the first part has the name."""
+
+    arguments: str
+    name: NotRequired[str]
+
+
+class ToolCallDelta(TypedDict):
+    """More of a call; the first part has its id and its type."""
+
+    index: int
+    function: FunctionDelta
+    id: NotRequired[str]
+    type: NotRequired[Literal["function"]]
+
+
+class Delta(TypedDict, total=False):
+    """What is new in a choice of a chat."""
+
+    role: str
+    content: str
+    reasoning_content: str
+    tool_calls: list[ToolCallDelta]
+
+
+class ChatResult(TypedDict):
+    """What whole and streamed choices of a chat have in common."""
+
+    index: int
+    logprobs: ChatLogprobs | None
+    finish_reason: FinishReason | None
+
+
+class ChatChoice(ChatResult):
+    """A choice of a whole chat completion."""
+
+    message: Message
+
+
+class ChatChunkChoice(ChatResult):
+    """What is new in a choice."""
+
+    delta: Delta
+
+
+class CompletionChoice(TypedDict):
+    """A choice of a completion, or what is new in it."""
+
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None
+    finish_reason: FinishReason | None
+
+
+class Head(TypedDict):
+    """How every completion and every chunk of one begins."""
+
+    id: str
+    created: int
+    model: str
+    object: str
+
+
+class ChatCompletion(Head):
+    """The whole answer to a conversation."""
+
+    choices: list[ChatChoice]
+    usage: Usage
+
+
+class ChatCompletionChunk(Head):
+    """An event of its stream. usage: if it was asked for; null, and in the last chunk the figures."""
+
+    choices: list[ChatChunkChoice]
+    usage: NotRequired[Usage | None]
+
+
+class Completion(Head):
+    """The whole answer to prompts."""
+
+    choices: list[CompletionChoice]
+    usage: Usage
+
+
+class CompletionChunk(Head):
+    """An event of its stream. usage: if it was asked for; null, and in the last chunk the figures."""
+
+    choices: list[CompletionChoice]
+    usage: NotRequired[Usage | None]

@@ -37,6 +37,7 @@ async def run(server: Server, *, host: str, port: int, shutdown_timeout: float, 
 
     Raises EngineDeadError if the engine cannot start or has died, InvalidParameterError if the port cannot be opened.
     """
+    engine, api = server.engine, server.api
     listening = listen(host, port)
     config = uvicorn.Config(
         server, host=host, port=port, loop="asyncio", http="h11", lifespan="on", log_level="warning", access_log=False
@@ -48,18 +49,13 @@ async def run(server: Server, *, host: str, port: int, shutdown_timeout: float, 
         loop.add_signal_handler(number, signals.append, number)
     serving = asyncio.create_task(web.serve([listening]))
     try:
-        await _until(lambda: serving.done() or (web.started and (server.is_ready or server.engine.is_dead)), signals)
-        if web.started and server.is_ready:
+        await _until(lambda: serving.done() or (web.started and (api.is_ready or engine.is_dead)), signals)
+        if web.started and api.is_ready:
             on_open(listening.getsockname()[1])  # the system has chosen it, if port is 0
-        await _until(lambda: serving.done() or server.engine.is_dead, signals)
-        if server.engine.is_dead and server.is_ready and not signals:
+        await _until(lambda: serving.done() or engine.is_dead, signals)
+        if engine.is_dead and api.is_ready and not signals:
             await _until(lambda: False, signals, timeout=GRACE)
-        server.is_draining = True
-        is_idle = lambda: serving.done() or not server.num_in_flight  # noqa: E731
-        await _until(is_idle, signals, most=2, timeout=shutdown_timeout)
-        server.engine.abort_all()
-        await _until(is_idle, signals, most=2, timeout=FLUSH)
-        await server.engine.close(GRACE if server.is_ready and len(signals) < 2 else 0)
+        await _drain(server, serving, signals, shutdown_timeout)
         web.should_exit = True
         await _until(serving.done, signals, most=2, timeout=FLUSH)
         while not serving.done():  # a client that does not read, or has not sent all, ends nothing
@@ -68,11 +64,21 @@ async def run(server: Server, *, host: str, port: int, shutdown_timeout: float, 
             await asyncio.sleep(POLL)
         await serving
     finally:
-        await server.engine.close(0)
+        await engine.close(0)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-    if server.engine.is_dead and not signals:
-        raise EngineDeadError(f"the engine has stopped: {server.engine.why_dead}")
+    if engine.is_dead and not signals:
+        raise EngineDeadError(f"the engine has stopped: {engine.why_dead}")
+
+
+async def _drain(server: Server, serving: asyncio.Task[None], signals: list[int], timeout: float) -> None:
+    """Refuse what is new, let what is in flight finish until the timeout, and end the engine."""
+    server.api.is_draining = True
+    is_idle = lambda: serving.done() or not server.num_in_flight  # noqa: E731
+    await _until(is_idle, signals, most=2, timeout=timeout)
+    server.engine.abort_all()
+    await _until(is_idle, signals, most=2, timeout=FLUSH)
+    await server.engine.close(GRACE if server.api.is_ready and len(signals) < 2 else 0)
 
 
 def listen(host: str, port: int) -> socket.socket:

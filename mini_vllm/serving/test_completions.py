@@ -248,14 +248,14 @@ def test_what_waits_or_takes_too_long_is_ended(serve: Any) -> None:
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
         with client.chat.completions.create(**endless, stream=True) as first:
             next(iter(first))
-            object.__setattr__(server.server.options, "queue_timeout", 0.2)
+            object.__setattr__(server.server.api.options, "queue_timeout", 0.2)
             with pytest.raises(openai.InternalServerError) as refusal:  # one place, and it is taken
                 client.chat.completions.create(**endless)
             assert refusal.value.status_code == 503
             assert int(refusal.value.response.headers["Retry-After"]) >= 1
         server.assert_idle()
-        object.__setattr__(server.server.options, "queue_timeout", None)
-        object.__setattr__(server.server.options, "request_timeout", 0.3)
+        object.__setattr__(server.server.api.options, "queue_timeout", None)
+        object.__setattr__(server.server.api.options, "request_timeout", 0.3)
         with pytest.raises(openai.APIError, match=r"more than 0\.3 seconds"):
             for _ in client.chat.completions.create(**endless, stream=True):
                 pass

@@ -119,7 +119,7 @@ def test_steps_come_while_a_request_runs_until_the_client_leaves(live: LiveServe
 def test_steps_end_when_the_server_drains(serve: Callable[..., LiveServer]) -> None:
     server = serve()
     answer = ask(server, "GET", "/engine/steps")
-    server.in_loop(lambda: setattr(server.server, "is_draining", True))
+    server.in_loop(lambda: setattr(server.server.api, "is_draining", True))
     assert len(list(events_of(answer))) == 1
     assert server.engine.listeners == []
     refused = ask(server, "GET", "/engine/steps")

@@ -83,6 +83,14 @@ def test_a_tenant_does_not_see_what_others_do(server: LiveServer) -> None:
     assert status_of(server, "/v1/models", KEYS["alice"]) == 200
 
 
+@pytest.mark.parametrize("path", ["/metrics%0A", "/%0A", "/engine/steps%0A", "/metrics/", "//metrics", "/v1/models%0A"])
+def test_no_path_has_a_second_name(server: LiveServer, path: str) -> None:
+    """A pattern's `$` also stands before a newline, so "/metrics" and a newline would match the route of /metrics."""
+    for key in (KEYS["alice"], "key-of-the-operator"):
+        assert status_of(server, path, key) == 404
+    assert status_of(server, "/health%0A", "wrong") == 401
+
+
 def test_metrics_tell_the_usage_of_each_tenant(serve: Any) -> None:
     server = serve(CONFIG | {"cache_quotas": {"bob": 3}}, {}, OPTIONS)
     for name in ("alice", "bob", "bob"):

@@ -88,7 +88,7 @@ class Replica:
         scheduler, metrics, before = self.scheduler, self.metrics, self.now
         output = scheduler.schedule()
         plan = scheduler.kv_cache_manager.begin_step()
-        if not (output.has_work or plan) and not output.preempted_req_ids:
+        if not (output.num_scheduled_tokens or plan) and not output.preempted_req_ids:
             raise SchedulerStalledError("requests are unfinished, but schedule() gave no tokens to any of them")
         work = work_of(output, plan)
         seconds = self.model.seconds(work)

@@ -60,7 +60,7 @@ class GrammarGate(Part):
         self.grammars = grammars
         self._compiling: dict[str, Future[NewGrammar]] = {}  # of requests that wait for their grammar
         self._grammars: dict[str, Grammar] = {}  # of those that have it
-        self._failed: dict[str, GrammarError] = {}  # of those whose grammar could not be compiled, why
+        self._failed: dict[Request, GrammarError] = {}  # of those whose grammar could not be compiled, why
 
     # --- requests come and go -------------------------------------------------------------------------------------
 
@@ -76,7 +76,7 @@ class GrammarGate(Part):
         if (future := self._compiling.pop(request.request_id, None)) is not None:
             future.cancel()
         self._grammars.pop(request.request_id, None)
-        self._failed.pop(request.request_id, None)
+        self._failed.pop(request, None)
 
     # --- waiting for the grammar ----------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class GrammarGate(Part):
         try:
             self._grammars[request_id] = future.result()()
         except RequestFailedError as error:
-            self._failed[request_id] = GrammarError(f"request {shown(request_id)}: {error}")
+            self._failed[request] = GrammarError(f"request {shown(request_id)}: {error}")
             return False
         del self._compiling[request_id]
         return True
@@ -104,8 +104,8 @@ class GrammarGate(Part):
                 if (future := self._compiling.get(request.request_id)) is not None:
                     self._begin(request, future)  # the scheduler has admitted it without asking
             output.blocked = dict.fromkeys(self._compiling, "grammar")
-            for request_id, error in self._failed.items():
-                step.end(scheduler.get_request(request_id), error)
+            for request, error in self._failed.items():
+                step.end(request, error)
             if not output.num_scheduled_tokens and self.grammars.idle_seconds and not self._failed:
                 wait(self._compiling.values(), self.grammars.idle_seconds, FIRST_COMPLETED)
         if self._grammars:

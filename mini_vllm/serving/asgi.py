@@ -1,0 +1,199 @@
+"""HTTP below the routes: bodies in, JSON and events out, what an error becomes, and clients that leave.
+
+A request is handled by a task that is cancelled when its client leaves, whatever the task is waiting for. What can be
+refused is refused before the first byte; after it an error is an event of the stream.
+Source: with_cancellation in vllm/entrypoints/serve/utils/api_utils.py.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from typing import Any
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response, StreamingResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mini_vllm.errors import (
+    EngineDeadError,
+    InvalidParameterError,
+    PromptTooLongError,
+    RequestFailedError,
+    RequestRefusedError,
+    TokenIdOutOfRangeError,
+    shown,
+)
+from mini_vllm.serving.async_engine import QueueFullError, QueueTimeoutError, RequestTimeoutError
+from mini_vllm.serving.protocol import ApiError
+
+logger = logging.getLogger("mini_vllm")
+
+MAX_BODY_BYTES = 8 << 20
+
+
+# --- what is read -------------------------------------------------------------------------------------------------
+
+
+async def read_json(request: HttpRequest, max_entries: int) -> Any:
+    """The body of a request. Raises ApiError for one that is too large, no JSON, or nested too deeply.
+
+    max_entries: of a list or an object among its fields; what has more is not looked at, since that takes time in which
+    no other client is served.
+    """
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > 4 * MAX_BODY_BYTES:
+            break
+        if size <= MAX_BODY_BYTES:
+            chunks.append(chunk)
+    if size > MAX_BODY_BYTES:  # read on until here: closing a connection with unread bytes loses the answer
+        raise ApiError(413, f"the body has more than {MAX_BODY_BYTES:,} bytes")
+    try:
+        body = orjson.loads(b"".join(chunks))
+    except orjson.JSONDecodeError as error:
+        raise ApiError(400, f"the body is no JSON: {error}") from None
+    for name, value in body.items() if isinstance(body, dict) else ():
+        if isinstance(value, list | dict) and len(value) > max_entries:
+            message = f"{shown(name)} has {len(value)} entries, at most {max_entries} are allowed"
+            raise ApiError(400, message, param=name[:100])
+    return body
+
+
+# --- what is sent -------------------------------------------------------------------------------------------------
+
+
+class JsonResponse(Response):
+    """A response of JSON, without spaces."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return orjson.dumps(content)
+
+
+class EventStream(StreamingResponse):
+    """Server-sent events, each sent when it is there. CancelOnDisconnect hears whether the client leaves."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, first: bytes, events: AsyncGenerator[bytes]) -> None:
+        super().__init__(joined(first, events), headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        self._events = events
+
+    @classmethod
+    async def of(cls, events: AsyncGenerator[bytes]) -> "EventStream":
+        """When the first event is there: what is refused before it can still be answered by a status."""
+        return cls(await anext(events), events)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._events):
+            await self.stream_response(send)
+
+
+async def joined(first: bytes, events: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """The first event again, and the other ones."""
+    yield first
+    async for each in events:
+        yield each
+
+
+# --- errors -------------------------------------------------------------------------------------------------------
+
+
+REFUSALS: dict[type[Exception], tuple[int, str | None]] = {  # status and code; of the first class that fits
+    QueueFullError: (429, "queue_full"),
+    RequestTimeoutError: (504, "request_timeout"),
+    QueueTimeoutError: (503, None),
+    EngineDeadError: (503, None),
+    PromptTooLongError: (400, "context_length_exceeded"),
+    InvalidParameterError: (400, None),
+    RequestRefusedError: (400, None),
+    RequestFailedError: (500, None),
+}
+
+
+def to_api_error(error: Exception, param: str | None = None) -> ApiError:
+    """How a client learns of an error. param: the field at fault, unless the error names another one."""
+    if isinstance(error, ApiError):
+        return error
+    status, code = next((found for kind, found in REFUSALS.items() if isinstance(error, kind)), (None, None))
+    if status is None:
+        logger.error("a request has failed", exc_info=error)
+        return ApiError(500, "the server has failed at this request")
+    if isinstance(error, InvalidParameterError | TokenIdOutOfRangeError):
+        found = re.search(r": (\w[\w.\[\]]*) ", str(error))
+        if found and found[1] != "prompt":  # which is the engine's name for what the client has sent
+            param = found[1]
+    headers = {"Retry-After": str(getattr(error, "retry_after", 1))} if status in (429, 503) else None
+    return ApiError(status, str(error), param=param if status == 400 else None, code=code, headers=headers)
+
+
+@contextmanager
+def refusals(param: str) -> Iterator[None]:
+    """Around what may refuse a request for one of its fields, which the answer then names."""
+    try:
+        yield
+    except ApiError:
+        raise
+    except Exception as error:
+        raise to_api_error(error, param) from error
+
+
+async def on_error(request: HttpRequest, error: Exception) -> Response:
+    """The answer to a request that was refused, or at which the server has failed. A client that has left gets none."""
+    if isinstance(error, ClientDisconnect):
+        raise error
+    refused = to_api_error(error)
+    return JsonResponse(refused.body, refused.status, refused.headers)
+
+
+async def on_no_route(request: HttpRequest, error: HTTPException) -> Response:
+    """The answer to a request whose path has no route, or one of another method."""
+    path, method = request.scope["path"], request.method
+    refused = ApiError(404, f"{method} {shown(path)}: there is no such path")
+    if error.headers is not None:
+        allowed = "POST" if "POST" in error.headers["Allow"] else "GET"  # which has HEAD, too
+        refused = ApiError(405, f"{path} takes {allowed}, got {method}", headers={"Allow": allowed})
+    return await on_error(request, refused)
+
+
+ON_ERROR: Mapping[Any, Any] = {HTTPException: on_no_route, Exception: on_error}
+
+
+# --- the client ---------------------------------------------------------------------------------------------------
+
+
+class CancelOnDisconnect:
+    """Middleware that cancels the work on a request as soon as its client has left."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body_was_read = asyncio.Event()
+
+        async def receive_and_note() -> Message:
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body"):
+                body_was_read.set()
+            return message
+
+        async def client_has_gone() -> None:
+            await body_was_read.wait()  # until then the handler reads, and hears of it itself
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            raise ClientDisconnect
+
+        try:
+            async with asyncio.TaskGroup() as group:  # which an error of the one task cancels
+                watch = group.create_task(client_has_gone())
+                await self._app(scope, receive_and_note, send)
+                watch.cancel()
+        except* ClientDisconnect:
+            pass

@@ -1,0 +1,252 @@
+"""What is answered: a handler for each path, between a parsed request and AsyncEngine.generate().
+
+A handler says by its types which body it takes and which answer it gives; openapi.py makes its document of the same
+types. Source: vllm/entrypoints/openai/serving_chat.py, serving_completion.py, serving_tokenization.py.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, get_type_hints
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import Route
+
+from mini_vllm.errors import shown
+from mini_vllm.frontend.tokenizer import Tokenizer, TokenNames
+from mini_vllm.frontend.tools import ToolUse
+from mini_vllm.params import SamplingParams
+from mini_vllm.policies.tenants import salt_of
+from mini_vllm.serving import live
+from mini_vllm.serving.answers import Answer, ChatAnswer, CompletionAnswer
+from mini_vllm.serving.asgi import EventStream, JsonResponse, read_json, refusals
+from mini_vllm.serving.async_engine import AsyncEngine
+from mini_vllm.serving.generate import Generation, Job
+from mini_vllm.serving.openapi import openapi_document
+from mini_vllm.serving.options import ServerOptions
+from mini_vllm.serving.protocol import (
+    MAX_PROMPTS,
+    ApiError,
+    ChatCompletion,
+    ChatCompletionRequest,
+    Completion,
+    CompletionRequest,
+    DetokenizeRequest,
+    Health,
+    Model,
+    ModelRequest,
+    Models,
+    SharedRequest,
+    Text,
+    TokenizeRequest,
+    Tokens,
+    parse,
+)
+
+SUFFIX = ":mini-vllm-async"  # of the model's name in answers
+
+
+class Api:
+    """The handlers. They answer when is_ready, and refuse what is new when is_draining."""
+
+    def __init__(self, engine: AsyncEngine, options: ServerOptions) -> None:
+        self.engine = engine
+        self.options = options
+        self.is_ready = False
+        self.is_draining = False
+        self._last_created = 0
+        self._started = int(time.time())
+
+    def routes(self) -> list[Route]:
+        """A route for each path."""
+        others = {
+            "/": live.page,
+            "/engine/steps": self.engine_steps,
+            "/metrics": self.metrics,
+            "/openapi.json": self.openapi,
+            "/v1/models/{name:path}": self.model,
+        }
+        routes = [self._json_route(path, handler) for path, handler in ENDPOINTS.items()]
+        return routes + [Route(path, handler) for path, handler in others.items()]
+
+    def _json_route(self, path: str, handler: Callable[..., Any]) -> Route:
+        """A route of JSON. It is a POST if the handler takes a body."""
+        body = get_type_hints(handler).get("asked")
+
+        async def endpoint(request: HttpRequest) -> Response:
+            answer = await (handler(self, await self._asked(request, body)) if body else handler(self))
+            return answer if isinstance(answer, Response) else JsonResponse(answer)
+
+        return Route(path, endpoint, methods=["POST" if body else "GET"])
+
+    async def _asked(self, request: HttpRequest, kind: type[ModelRequest]) -> Any:
+        """What a client asks for. Raises ApiError while nothing can be answered, and for what is no such request."""
+        self._check_ready()
+        limits = self.engine.input_processor.limits
+        asked = parse(kind, await read_json(request, max(MAX_PROMPTS, limits.max_model_len)))
+        self._check_model(asked.model)
+        if self.options.tenants and isinstance(asked, SharedRequest):
+            asked.cache_salt = salt_of(request.scope["tenant"], asked.cache_salt)
+        return asked
+
+    def _check_ready(self) -> None:
+        """Raises ApiError with the reason while nothing can be answered."""
+        why = None if self.is_ready else "the model is being loaded"
+        if self.is_draining:
+            why = "the server is shutting down"
+        if self.engine.is_dead:
+            why = f"the engine has stopped: {self.engine.why_dead}"
+        if why is not None:
+            raise ApiError(503, why, headers={"Retry-After": "1"})
+
+    def _check_model(self, name: str | None) -> None:
+        served = self.options.served_model_name
+        if name not in (None, served, served + SUFFIX):
+            message = f"the model {shown(name)} does not exist; here is {served!r}"
+            raise ApiError(404, message, param="model", code="model_not_found")
+
+    # --- what is not in the document ------------------------------------------------------------------------------
+
+    async def metrics(self, request: HttpRequest) -> Response:
+        """The figures of the server, for Prometheus."""
+        return Response(self.engine.metrics.render(), media_type=CONTENT_TYPE_LATEST)
+
+    async def openapi(self, request: HttpRequest) -> Response:
+        """What this server takes and gives, as an OpenAPI document."""
+        return JsonResponse(openapi_document(ENDPOINTS))
+
+    async def engine_steps(self, request: HttpRequest) -> Response:
+        """The engine's steps as a stream of events, as long as the client listens and the engine can run."""
+        self._check_ready()
+        await request.body()  # whether the client leaves is heard behind its body alone
+        is_over = lambda: request.method == "HEAD" or self.is_draining or self.engine.is_dead  # noqa: E731
+        return await EventStream.of(live.steps(self.engine, is_over))
+
+    async def model(self, request: HttpRequest) -> Response:
+        """The model of that name."""
+        self._check_model(request.path_params["name"])
+        return JsonResponse(self._model())
+
+    # --- what is ---------------------------------------------------------------------------------------------------
+
+    async def health(self) -> Health | Response:
+        """Whether the server can answer. It gives 503 while it loads, when it drains, and when the engine is dead."""
+        try:
+            self._check_ready()
+        except ApiError as refused:
+            return JsonResponse(Health(status=refused.message), refused.status, refused.headers)
+        return {"status": "ok"}
+
+    async def models(self) -> Models:
+        """The model that is served."""
+        return {"object": "list", "data": [self._model()]}
+
+    def _model(self) -> Model | Any:
+        found: Any = {"id": self.options.served_model_name, "object": "model", "created": self._started}
+        if self.is_ready:
+            found["max_model_len"] = self.engine.input_processor.limits.max_model_len
+        found["owned_by"] = "mini_vllm"
+        return found
+
+    async def tokenize(self, asked: TokenizeRequest) -> Tokens:
+        """Token ids of a text or a conversation."""
+        reader = self.engine.input_processor
+        with refusals("prompt" if asked.messages is None else "messages"):
+            if asked.messages is None:
+                special = asked.add_special_tokens
+                read = asyncio.to_thread(reader.tokenize, asked.prompt or "", add_special_tokens=special)
+            else:
+                messages = [message.for_template() for message in asked.messages]
+                prompted = asked.add_generation_prompt
+                read = asyncio.to_thread(reader.apply_chat_template, messages, add_generation_prompt=prompted)
+            tokens = await read
+        found: Tokens = {"count": len(tokens), "max_model_len": reader.limits.max_model_len, "tokens": tokens}
+        if asked.return_token_strs:
+            names = TokenNames(self._tokenizer)
+            found["token_strs"] = [names.text(token_id) for token_id in tokens]
+        return found
+
+    async def detokenize(self, asked: DetokenizeRequest) -> Text:
+        """The text of token ids."""
+        with refusals("tokens"):
+            return {"prompt": self.engine.input_processor.detokenize(asked.tokens)}
+
+    async def chat_completions(self, asked: ChatCompletionRequest) -> ChatCompletion | EventStream:
+        """Answer a conversation."""
+        messages = [message.for_template() for message in asked.messages]
+        reader = self.engine.input_processor
+        with refusals("messages"):
+            self.engine.check_queue(asked.n or 1, asked.cache_salt)  # before any work on what cannot be taken
+            use = ToolUse(asked.tools, asked.tool_choice, asked.parallel_tool_calls)
+            prompt = await asyncio.to_thread(reader.apply_chat_template, messages, tools=use.tools)
+        params = self._sampling_params(asked, len(prompt), asked.asked_max_tokens, "messages")
+        with refusals("messages"):
+            params = use.constrain(params)
+        answer = ChatAnswer(reader.form_of(prompt, use, params), *self._head("chatcmpl"), asked, self._tokenizer)
+        return await self._respond(answer, [(prompt, params)], asked)
+
+    async def completions(self, asked: CompletionRequest) -> Completion | EventStream:
+        """Complete texts or token ids."""
+        prompts = asked.prompts
+        if len(prompts) > MAX_PROMPTS:
+            raise ApiError(400, f"prompt has {len(prompts)} prompts, at most {MAX_PROMPTS} are allowed", param="prompt")
+        reader = self.engine.input_processor
+        with refusals("prompt"):
+            self.engine.check_queue(len(prompts) * (asked.n or 1), asked.cache_salt)
+            read = await asyncio.to_thread(lambda: [reader.tokenize(each) for each in prompts])
+            for number, token_ids in enumerate(read):
+                if not token_ids:
+                    raise ApiError(400, f"prompt {number} has 0 tokens, at least 1 is needed", param="prompt")
+                reader.check_vocabulary("prompt", token_ids)
+        max_tokens = 16 if asked.asked_max_tokens is None else asked.asked_max_tokens
+        jobs: list[Job] = [
+            (given if asked.echo else token_ids, self._sampling_params(asked, len(token_ids), max_tokens, "prompt"))
+            for given, token_ids in zip(prompts, read, strict=True)
+        ]
+        return await self._respond(CompletionAnswer(*self._head("cmpl"), asked, self._tokenizer), jobs, asked)
+
+    async def _respond(self, answer: Answer, jobs: Sequence[Job], asked: SharedRequest) -> Any | EventStream:
+        """Generate, and answer whole or as a stream."""
+        self.engine.check_queue(sum(params.n for _, params in jobs), asked.cache_salt)
+        generation = Generation(self.engine, self.options, asked, answer, jobs)
+        return await (EventStream.of(generation.events()) if asked.stream else generation.whole())
+
+    @property
+    def _tokenizer(self) -> Tokenizer | None:
+        return self.engine.output_processor.tokenizer
+
+    def _head(self, prefix: str) -> tuple[str, int, str]:
+        """Id, time (in seconds since 1970, which never goes back) and model of an answer."""
+        self._last_created = max(self._last_created, int(time.time()))
+        return f"{prefix}-{secrets.token_hex(12)}", self._last_created, self.options.served_model_name + SUFFIX
+
+    def _sampling_params(
+        self, asked: SharedRequest, num_prompt_tokens: int, max_tokens: int | None, prompt_field: str
+    ) -> SamplingParams:
+        """How to sample. Raises ApiError if prompt and max_tokens do not fit."""
+        limit = self.engine.input_processor.limits.max_model_len
+        room = limit - num_prompt_tokens
+        if room < 1 or max(max_tokens or 1, 1) > room:
+            wanted = "" if max_tokens is None else f", and max_tokens is {max_tokens}"
+            raise ApiError(
+                400,
+                f"this model's maximum context length is {limit} tokens; the prompt has {num_prompt_tokens}{wanted}",
+                param=prompt_field if room < 1 else "max_tokens",
+                code="context_length_exceeded",
+            )
+        kind = "delta" if asked.stream else "final_only"
+        options = asked.sampling_options() | {"max_tokens": max_tokens or room, "output_kind": kind}
+        return self.engine.input_processor.default_sampling_params(**options)
+
+
+ENDPOINTS: dict[str, Callable[..., Any]] = {
+    "/health": Api.health,
+    "/v1/models": Api.models,
+    "/v1/chat/completions": Api.chat_completions,
+    "/v1/completions": Api.completions,
+    "/tokenize": Api.tokenize,
+    "/detokenize": Api.detokenize,
+}
