@@ -18,7 +18,8 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --quiet --no-compi
 
 # With HASHED=1 pip first installs every pinned package by the hash of its file, and what follows may download nothing
 # but torch. Torch has no hash: its builds (CPU, CUDA, a local one) share one version and no byte; it comes by version.
-# HASHED is not the default: it takes every extra, and refuses a machine or a Python for which a pin has no wheel.
+# HASHED is not the default: it takes every extra, and knows the wheels that CI's jobs use: those of Linux x86_64 for
+# Python 3.11 and 3.12.
 KNOWN := $(if $(HASHED),.venv/.installed-hashed)
 OFFLINE := $(if $(HASHED),--no-index --no-build-isolation)
 
@@ -34,7 +35,7 @@ help: ## list the targets
 
 setup: $(STAMP) ## make .venv and install everything into it
 
-.venv/.installed-hashed: requirements-hashed.txt | $(BIN)/pip
+.venv/.installed-hashed: .ci/requirements-hashed.txt | $(BIN)/pip
 	@echo "Installing the packages whose hash is known into .venv ..."
 	@$(PIP) --no-deps --only-binary :all: --require-hashes -r $<
 	@touch $@
@@ -61,10 +62,10 @@ $(LIGHT): pyproject.toml constraints.txt | $(BIN)/pip
 	@touch $@
 
 UV := .venv/uv
-hashes: | $(BIN)/pip ## write requirements-hashed.txt again, after a change of constraints.txt
-	@test -x $(UV)/bin/uv || $(PIP) --target $(UV) uv==0.13.9
+hashes: | $(BIN)/pip ## write .ci/requirements-hashed.txt again, after a change of constraints.txt
+	@test -x $(UV)/bin/uv || $(PIP) -c constraints.txt --target $(UV) uv==0.13.9 packaging
 	@sed '/^#/d; /^torch==/d' constraints.txt | $(UV)/bin/uv pip compile --quiet --universal --python-version 3.11.5 \
-	  --no-deps --no-annotate --generate-hashes --custom-compile-command 'make hashes' --output-file requirements-hashed.txt -
+	  --no-deps --format pylock.toml - | PYTHONPATH=$(UV) $(BIN)/python .ci/hashes.py
 
 demo: $(if $(wildcard $(STAMP)),$(STAMP),$(LIGHT)) ## generate text with the bundled model, offline, and see each step
 	@$(BIN)/mini-vllm demo
@@ -138,7 +139,7 @@ $(WEB): tools/book/web/package-lock.json tools/book/web/build.mjs $(wildcard too
 book: $(BOOK) $(WEB) ## build the book into site/ (needs Node.js)
 	@$(BIN)/python tools/book/excerpts.py --check
 	@$(BIN)/python tools/book/figures.py --check
-	@$(BIN)/python tools/book/pictures.py --check
+	@$(BIN)/python tools/book/pictures --check
 	@$(MKDOCS) build --strict
 
 serve: $(BOOK) $(WEB) ## read the book on http://127.0.0.1:8000; it is built again when a chapter changes

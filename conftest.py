@@ -17,7 +17,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-pytest_plugins = ["labkit.plugin"]  # grades the labs; the project's own tests do not notice it
+pytest_plugins = ["labkit.grade.plugin"]  # grades the labs; the project's own tests do not notice it
 
 
 def has_gpu() -> bool:

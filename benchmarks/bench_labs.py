@@ -31,9 +31,9 @@ sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
 
 from bench_scheduler import ROOT, machine
 
-from labkit.catalog import Lab, find_lab, labs
-from labkit.commands import WATCH_SHARE
-from labkit.source import render_solution
+from labkit.cli.commands import WATCH_SHARE
+from labkit.labs.catalog import Lab, find_lab, labs
+from labkit.labs.source import render_solution
 
 RESULT = ROOT / "benchmarks" / "results" / "labs.md"
 TICK = os.sysconf("SC_CLK_TCK")

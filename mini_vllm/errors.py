@@ -43,7 +43,7 @@ class UnknownParameterError(MiniVllmError, TypeError):
 
 
 class RequestRefusedError(MiniVllmError, ValueError):
-    """A request was not added. The engine goes on with the others."""
+    """A request was not added. The engine goes on with the other requests."""
 
 
 class EmptyPromptError(RequestRefusedError):
@@ -91,7 +91,7 @@ class CorruptCheckpointError(CheckpointError):
 
 
 class UnsupportedCheckpointError(CheckpointError):
-    """Weights that run code when they are read (.bin, .pt), or that are to be added to others (adapters)."""
+    """Weights that run code when they are read (.bin, .pt), or that are to be added to other weights (adapters)."""
 
 
 class UnsupportedModelError(CheckpointError):

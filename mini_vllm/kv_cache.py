@@ -40,7 +40,7 @@ class KVCacheManager:
     """Owns the block table of every request that holds blocks; a request without a table holds none.
 
     num_blocks counts the null block 0, so num_blocks - 1 are usable. The fields are its options. pool: several managers
-    may share one, each for a group of layers; what one group has published the others do not find.
+    may share one, each for a group of layers; what one group has published no other group finds.
     """
 
     num_blocks: int

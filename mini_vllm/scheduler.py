@@ -130,7 +130,7 @@ class Scheduler(SchedulerInterface):
     def _clamp_new_tokens(self, num_new_tokens: int, token_budget: int) -> int:
         """How many of the tokens that a request is behind it may compute in this step: the size of its chunk."""
         threshold = self.long_prefill_token_threshold
-        if threshold and len(self._requests) > 1:  # a lone request need not make room for others
+        if threshold and len(self._requests) > 1:  # a lone request need not make room for another
             num_new_tokens = min(num_new_tokens, threshold)
         return num_new_tokens if num_new_tokens < token_budget else token_budget
 

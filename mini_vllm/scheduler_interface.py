@@ -1,7 +1,7 @@
 """What the engine knows of any scheduler, and what a scheduler decides in a step.
 
 Called by the engine: schedule(), then the model runs, then update_from_output(). Scheduler (scheduler.py) is the policy
-of vLLM V1; the others are in policies/.
+of vLLM V1; the other policies are in policies/.
 Source: SchedulerInterface in vllm/v1/core/sched/interface.py, SchedulerOutput in vllm/v1/core/sched/output.py.
 """
 
@@ -41,7 +41,7 @@ class SchedulerOutput:
 
     @property
     def sampling_along(self) -> Mapping[str, Sequence[Request]]:
-        """By request: others that sample from its last logits. A subclass may have some."""
+        """By request: the requests that sample from its last logits. A subclass may have some."""
         return {}
 
     @property
@@ -240,7 +240,7 @@ class SchedulerInterface(ABC):
         self.add_group([request])
 
     def add_group(self, requests: Sequence[Request]) -> None:
-        """Queue the choices of one prompt (n > 1): here, requests like all others, that meet in the prefix cache.
+        """Queue the choices of one prompt (n > 1): here, requests like all other ones, that meet in the prefix cache.
 
         Raises what add_request() raises for any of them; then none is queued.
         """

@@ -601,7 +601,7 @@ class StepWorld:
         self.check(unwritten)
 
     def drain(self) -> None:
-        """Without arrivals: everybody ends in time, and then nothing is left."""
+        """Without arrivals: every request ends in time, and then nothing is left."""
         lengths = [r.num_prompt_tokens + r.sampling_params.max_tokens for r in self.live.values()]
         bound = sum(lengths) * (1 if self.options.policy == "fcfs" else 1 + len(lengths))
         for _ in range(bound):

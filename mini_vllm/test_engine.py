@@ -403,7 +403,7 @@ def test_work_for_a_connector_that_nobody_does_is_an_error(make_engine: MakeEngi
     engine.shutdown()
 
 
-# --- somebody else's scheduler ------------------------------------------------------------------------------------
+# --- a scheduler of the user ------------------------------------------------------------------------------------
 
 
 class OneAtATime(Scheduler):

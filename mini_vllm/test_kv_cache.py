@@ -148,7 +148,7 @@ def test_a_name_goes_with_the_last_who_holds_it() -> None:
 
 
 def test_sha256_names_are_these_bytes() -> None:
-    """Golden bytes: names may be kept on disk or sent to others, so they must not change."""
+    """Golden bytes: names may be kept on disk or sent to other processes, so they must not change."""
     first = sha256_block_hash(None, (1, 2, 3, 4), None)
     assert first.hex() == GOLDEN[0]
     assert sha256_block_hash(first, (5, 6, 7, 8), None).hex() == GOLDEN[1]
@@ -164,7 +164,7 @@ def test_sha256_names_follow_their_definition() -> None:
 
 @both_hashes
 def test_a_salt_may_be_any_string(hash_block: Callable[..., Any]) -> None:
-    """A lone surrogate is valid in JSON; one request with it must not stop everybody in schedule()."""
+    """A lone surrogate is valid in JSON; one request with it must not stop every request in schedule()."""
     salts = ["", "\ud800", "\udfff", "?", "\N{SNOWMAN}"]
     assert len({hash_block(None, (1, 2), salt) for salt in salts}) == len(salts)
 
@@ -464,7 +464,7 @@ def test_two_requests_may_compute_the_same_content_at_once() -> None:
     assert hit_ids(kv, make_request("c", range(9))) == [1, 2]
     finish(kv, a)
     assert kv.free_block_ids()[-1] == 2
-    for i in range(8):  # until block 2 is taken by somebody else
+    for i in range(8):  # until block 2 is taken by another request
         compute(kv, make_request(f"other {i}", range(100 + 4 * i, 104 + 4 * i)))
     assert 2 in kv.get_block_ids("other 7")
     assert hit_ids(kv, make_request("c", range(9))) == [1, 3]

@@ -158,7 +158,7 @@ def test_an_empty_prompt_is_refused() -> None:
     ],
 )
 def test_an_option_of_the_wrong_kind_is_refused(name: str, value: Any) -> None:
-    """It would not fail here but in the scheduler: there one request's option would stop everybody."""
+    """It would not fail here but in the scheduler: there one request's option would stop every request."""
     with pytest.raises(InvalidParameterError, match=f"'a': {name} must be .*, got") as refusal:
         make_request(**{name: value})
     assert str(refusal.value).endswith(f"got {value!r}")

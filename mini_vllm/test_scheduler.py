@@ -727,7 +727,7 @@ def test_quirk_stale_hit_a_dropped_chunk_is_not_found_in_the_prefix_cache() -> N
 
 
 def test_trap_22_arrivals_do_not_starve_those_who_run() -> None:
-    """A prompt of 16 tokens arrives in every step, and still everybody who runs advances in every step."""
+    """A prompt of 16 tokens arrives in every step, and still every running request advances in every step."""
     scheduler = make_scheduler(500, max_num_seqs=8, max_num_batched_tokens=20)
     for i in range(60):
         add(scheduler, make_request(str(i), 16, max_tokens=6))
@@ -814,7 +814,7 @@ STATES = ["waiting", "chunk", "decoding", "preempted", "in flight", "first step 
 
 
 def bring_to(state: str, **options: Any) -> tuple[Scheduler, Request, list[Request], SchedulerOutput | None]:
-    """A scheduler in which the request "x" is in the given state; the others; the step that is in flight."""
+    """A scheduler in which the request "x" is in the given state; the other requests; the step that is in flight."""
     small = state == "preempted"
     scheduler = make_scheduler(num_blocks=7 if small else 40, max_num_batched_tokens=22, **options)
     others = [
@@ -1019,7 +1019,7 @@ def test_trap_01_a_prompt_larger_than_the_cache_is_refused_and_nobody_else_notic
 
 
 def test_trap_03_whatever_cannot_be_served_is_answered_at_once() -> None:
-    """The refusal is an exception in the caller's hands, never a request that waits for ever."""
+    """The refusal is an exception in the caller's hands, never a request that waits without end."""
     scheduler = make_scheduler(num_blocks=40, max_model_len=20)
     for request in (make_request("a", 21), make_request("b", 9, max_model_len=8), make_request("c", 500)):
         with pytest.raises(PromptTooLongError, match="at most"):

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from labkit.catalog import SYMBOLS, labs  # noqa: E402
+from labkit.labs.catalog import SYMBOLS, labs  # noqa: E402
 from tools.book.check import Citation, citations, pages  # noqa: E402
 
 

@@ -1,7 +1,7 @@
 """The tests marked slow, of those files whose inputs changed: `python tools/long_tests.py [files] [--all] [--write]`.
 
-A file of tests runs in a process of its own, which hears what it reads (labkit.inputs). tools/long_tests.json has the
-inputs of each file that was green, with their hash: a file runs again when its hash differs. An input that the lock
+A file of tests runs in a process of its own, which hears what it reads (labkit.prove.inputs). tools/long_tests.json has
+the inputs of each file that was green, with their hash: a file runs again when its hash differs. An input that the lock
 does not list is red, so the choice is sound. --write runs what changed and writes the lock; --all runs every file.
 
 Kernels run at length, and are compiled, with the oldest Triton that is supported (`make test-triton36` runs the same).
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from labkit.inputs import Recorder, digest, project_files  # noqa: E402
+from labkit.prove.inputs import Recorder, digest, project_files  # noqa: E402
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # FORK imports PyTorch before conftest.py could say so
 LOCK = ROOT / "tools" / "long_tests.json"

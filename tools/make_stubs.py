@@ -10,9 +10,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from labkit import catalog, source
-from labkit.breaking import pack, unpack, versions_of
-from labkit.evidence import is_current, make
+from labkit.grade.breaking import pack, unpack, versions_of
+from labkit.labs import catalog, source
+from labkit.labs.evidence import is_current, make
 
 
 def stale_files(lab: catalog.Lab) -> Iterator[tuple[Path, str]]:

@@ -816,7 +816,7 @@ def keep_those_that_add(candidates: list[Json], focus: tuple[str, ...], at_most:
 
 
 def record_category(vllm: Vllm, category: str, num_candidates: int, at_most: int) -> tuple[list[Json], Counter[str]]:
-    """Draw and run scenarios; returns the traces to keep, and why others were left out."""
+    """Draw and run scenarios; returns the traces to keep, and why the other ones were left out."""
     shape = CATEGORIES[category]
     candidates, skipped = [], Counter[str]()
     for i in range(num_candidates):

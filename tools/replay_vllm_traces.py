@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from labkit.replay import NOT_REPLAYED, BrokenTraceError, find_trace_files, read_traces, replay
+from labkit.compare.replay import NOT_REPLAYED, BrokenTraceError, find_trace_files, read_traces, replay
 
 MAX_LINE = 400
 

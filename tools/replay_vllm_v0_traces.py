@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from labkit.replay import BrokenTraceError
+from labkit.compare.replay import BrokenTraceError
 from mini_vllm.errors import PromptTooLongError
 from mini_vllm.observe.trace import Record, ScenarioRun
 from mini_vllm.policies.v0.sequence import GroupSchedulerOutput, SchedulingBudget, SequenceGroup

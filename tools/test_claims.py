@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from labkit.catalog import VLLM, labs
-from labkit.replay import find_trace_files, read_traces
+from labkit.compare.replay import find_trace_files, read_traces
+from labkit.labs.catalog import VLLM, labs
 from mini_vllm.cli.commands import app
 from mini_vllm.policies.registry import SCHEDULERS
 from tools.check_size import HEART, ROOT, measure_package

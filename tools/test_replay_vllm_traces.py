@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from labkit.replay import read_traces
+from labkit.compare.replay import read_traces
 from tools import replay_vllm_traces
 
 ROOT = Path(__file__).parent.parent

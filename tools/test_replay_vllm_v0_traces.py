@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from labkit.replay import BrokenTraceError
+from labkit.compare.replay import BrokenTraceError
 from mini_vllm.observe.trace import Record
 from mini_vllm.policies.v0.sequence import GroupSchedulerOutput, SchedulingBudget, SequenceGroup
 from mini_vllm.request import Request

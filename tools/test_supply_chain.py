@@ -1,5 +1,6 @@
 """What comes from elsewhere is named by its bytes: actions by commit, packages by hash."""
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -20,20 +21,19 @@ def parse(file: Path) -> dict[str, Any]:
     return yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
-def requirements(name: str) -> dict[str, tuple[str, str, int]]:
-    """Version, marker and number of hashes of each package that a requirements file pins."""
+def requirements(name: str) -> dict[str, tuple[str, int]]:
+    """Version and number of hashes of each package that a requirements file pins."""
     text = (ROOT / name).read_text(encoding="utf-8").replace("\\\n", " ")
     found = {}
     for line in text.splitlines():
         if not line or line.startswith("#"):
             continue
-        pin = re.fullmatch(r"([\w.-]+)==([\w.]+)(?:\s*;\s*(.+?))?((?:\s+--hash=sha256:[0-9a-f]{64})*)\s*", line)
+        pin = re.fullmatch(r"([\w.-]+)==([\w.]+)(?:\s*;[^-]+)?((?:\s+--hash=sha256:[0-9a-f]{64})*)\s*", line)
         assert pin, f"{name}: {line[:80]!r} is not a pin"
-        package, version, marker, hashes = pin.groups(default="")
+        package, version, hashes = pin.groups()
         key = re.sub(r"[-_.]+", "-", package).lower()
         assert key not in found, f"{name}: {package} twice"
-        marker = marker.replace('platform_system == "Linux"', "sys_platform == 'linux'")
-        found[key] = (version, marker, len(hashes.split()))
+        found[key] = (version, len(hashes.split()))
     return found
 
 
@@ -86,10 +86,34 @@ def test_only_a_green_main_is_published() -> None:
 
 
 def test_every_pinned_package_but_torch_has_a_hash() -> None:
-    pinned, hashed = requirements("constraints.txt"), requirements("requirements-hashed.txt")
+    pinned, hashed = requirements("constraints.txt"), requirements(".ci/requirements-hashed.txt")
     del pinned["torch"]
-    assert {name: pin[:2] for name, pin in hashed.items()} == {name: pin[:2] for name, pin in pinned.items()}
-    assert not [name for name, (_, _, hashes) in hashed.items() if not hashes]
+    assert {name: version for name, (version, _) in hashed.items()} == {
+        name: version for name, (version, _) in pinned.items()
+    }
+    assert not [name for name, (_, hashes) in hashed.items() if not hashes]
+
+
+def test_the_hashes_are_those_for_the_jobs_that_ask_for_them() -> None:
+    spec = importlib.util.spec_from_file_location("hashes", ROOT / ".ci" / "hashes.py")
+    assert spec is not None
+    assert spec.loader is not None
+    hashes = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hashes)
+    asking = [
+        job
+        for file in WORKFLOWS
+        for job in parse(file)["jobs"].values()
+        if any(re.search(r"HASHED=1|^\.ci/run", step.get("run", "")) for step in job.get("steps", []))
+    ]
+    pythons = {
+        step["with"]["python-version"]
+        for job in asking
+        for step in job["steps"]
+        if "python-version" in step.get("with", {})
+    }
+    assert {job["runs-on"] for job in asking} == {"ubuntu-latest"}
+    assert pythons == {f"{major}.{minor}" for major, minor in hashes.PYTHONS}
 
 
 def test_the_book_s_packages_have_hashes() -> None:
@@ -99,7 +123,7 @@ def test_the_book_s_packages_have_hashes() -> None:
 
 
 def test_what_is_locked_names_no_host() -> None:
-    for name in ("constraints.txt", "requirements-hashed.txt", "tools/book/web/package-lock.json"):
+    for name in ("constraints.txt", ".ci/requirements-hashed.txt", "tools/book/web/package-lock.json"):
         assert "://" not in (ROOT / name).read_text(encoding="utf-8"), name
 
 

@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from labkit.replay import find_trace_files, read_traces, replay  # noqa: E402
+from labkit.compare.replay import find_trace_files, read_traces, replay  # noqa: E402
 from mini_vllm.block_pool import BlockPool, KVCacheBlock  # noqa: E402
 from mini_vllm.kv_cache import KVCacheManager  # noqa: E402
 from mini_vllm.request import Request, RequestStatus  # noqa: E402

@@ -30,7 +30,7 @@ def fastest(device: torch.device) -> str:
 def get_backend(name: str, device: torch.device, dtype: torch.dtype = torch.float32) -> AttentionBackend:
     """The back end of that name; "auto" takes the fastest for the device, or "torch" where that one cannot run.
 
-    dtype: of the queries and the cache that come first; kernels in C are built for it now, for others when they come.
+    dtype: of the queries and the cache that come first; kernels in C are built for it now, for another when it comes.
 
     The Triton rungs run on a CPU as well, in Triton's interpreter, if TRITON_INTERPRET=1 is in the environment when the
     process starts; MINI_VLLM_DEBUG=1 there turns on the back end's debug checks. Errors: InvalidParameterError for an

@@ -529,7 +529,7 @@ def test_an_interpreter_that_numpy_outgrew_is_refused(monkeypatch: pytest.Monkey
 def test_a_value_that_is_no_number_spoils_only_the_queries_that_see_it(
     sliding_window: int | None, value: float
 ) -> None:
-    """Else a prompt with one bad token would spoil the blocks before that token, which others share."""
+    """Else a prompt with one bad token would spoil the blocks before that token, which other requests share."""
     torch.manual_seed(0)
     query, key = torch.randn(8, 4, 8), torch.randn(2, 8, 8)
     values = torch.randn(2, 8, 8)

@@ -53,7 +53,7 @@ def make_tiles(
 ) -> Tiles:
     """Cut a batch.
 
-    short_queries: requests of up to so many queries are split by keys. chunk_queries: queries of a tile of the others.
+    short_queries: requests of up to so many queries are split by keys. chunk_queries: queries of a tile of longer ones.
     key_steps: keys come to a short tile and to a chunk's in steps of so many, from a multiple of it; divisors of SPLIT.
     """
     query_lens, seq_lens = metadata.query_lens_cpu, metadata.seq_lens_cpu

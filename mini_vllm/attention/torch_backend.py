@@ -145,7 +145,7 @@ def attend_chunk(query: Tensor, key: Tensor, value: Tensor, scale: float, slidin
 def mix_seen(weights: Tensor, value: Tensor) -> Tensor:
     """weights [kv heads, group, n, keys] times value [kv heads, keys, head_dim], without the values of weight 0.
 
-    0 * NaN is NaN: a token that is no number would spoil those before it, whose blocks others share.
+    0 * NaN is NaN: a token that is no number would spoil those before it, whose blocks other requests share.
     """
     rows = weights.flatten(1, 2)
     spoilt = ~value.isfinite()

@@ -10,8 +10,8 @@ def execute_one_by_one(executor: Executor, step: StepInput) -> tuple[StepOutput,
     """Run a step in parts: what happens to the KV cache, then each request by itself, in their order.
 
     step has to send all its requests again, so that a part can be tried again. Returns what came of all parts, and what
-    the requests raised that failed in every try. If there are any, the whole step has to be undone: others may rely on
-    what these were to write. Raises what the part without requests raises.
+    the requests raised that failed in every try. If there are any, the whole step has to be undone: other requests may
+    rely on what these were to write. Raises what the part without requests raises.
     """
     first = StepInput(finished_req_ids=step.finished_req_ids, forget_all=step.forget_all, kv=step.kv)
     kv = executor.execute(first).result().kv

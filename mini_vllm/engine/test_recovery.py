@@ -352,7 +352,7 @@ def test_a_second_thread_gets_a_named_error_and_changes_nothing() -> None:
     assert with_another_thread, "one thread after the other may"
 
 
-# --- faults that are nobody's, or somebody else's ---------------------------------------------------------------------
+# --- faults of no request, or of another one ---------------------------------------------------------------------
 
 
 def failing(llm: LLM, is_failing: Callable[[StepInput], Any], kind: type[BaseException] = RuntimeError) -> None:

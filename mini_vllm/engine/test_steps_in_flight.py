@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from labkit.replay import RecordedGrammar
+from labkit.compare.replay import RecordedGrammar
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.llm_engine import LLMEngine

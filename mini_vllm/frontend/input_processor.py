@@ -137,7 +137,7 @@ class InputProcessor:
         )
 
     def default_sampling_params(self, **others: Any) -> SamplingParams:
-        """What the checkpoint's generation_config.json asks for, as vLLM reads it; others go before it."""
+        """What the checkpoint's generation_config.json asks for, as vLLM reads it; the request goes before it."""
         found = self.generation_config
         options = {ours: found[theirs] for theirs, ours in SAMPLING_FIELDS.items() if found.get(theirs) is not None}
         if found.get("do_sample") is False:

@@ -121,8 +121,8 @@ class TextBound:
     """How many characters a text may have of which at most max_tokens tokens come; above it, it never fits.
 
     max_chars_per_token is None where nothing can be said: a tokenizer may drop spaces, or make one token of a word that
-    it does not know, however long. It is known for BPE over bytes, where no character is lost: byte-level (GPT-2 and
-    others) or with byte fallback (Llama 2 and others). A token then stands for no more characters than it has itself.
+    it does not know, however long. It is known for BPE over bytes, where no character is lost: byte-level (as
+    GPT-2) or with byte fallback (as Llama 2). A token then stands for no more characters than it has itself.
     NFC may compose four characters into one, and no more (Unicode Standard Annex 15), but leaves ASCII as it is.
     """
 

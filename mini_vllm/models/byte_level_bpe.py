@@ -1,7 +1,7 @@
 """A byte-level BPE tokenizer from tokenizer.json, in plain Python: what reads text where transformers is not installed.
 
 A text is cut at special tokens, then into words by GPT-2's rule. The UTF-8 bytes of a word are written in GPT-2's
-alphabet, one character for each, and neighbours are merged, the pair that was learned first before all others.
+alphabet, one character for each, and neighbours are merged, the pair that was learned first before all other pairs.
 Source: Sennrich, Haddow and Birch 2016; ByteLevel and BPE of the package tokenizers.
 """
 
@@ -23,7 +23,7 @@ class Kinds(dict[int, str]):
     """What a character is to WORD, by its number: L a letter, N a number, S a space other than ' ', O another one.
 
     Python has the Unicode of its own release, tokenizers that of another: they may differ in a character of the last
-    years. In all others WORD cuts as GPT-2's own expression does, which plain `re` cannot read.
+    years. In all other characters WORD cuts as GPT-2's own expression does, which plain `re` cannot read.
     """
 
     def __missing__(self, code: int) -> str:
@@ -118,7 +118,7 @@ class ByteLevelBPE:
 
 @cache
 def unicode_to_bytes() -> dict[str, int]:
-    """GPT-2's alphabet: printable bytes stand for themselves, the others for the characters from U+0100 on."""
+    """GPT-2's alphabet: printable bytes stand for themselves, the other bytes for the characters from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}

@@ -1,4 +1,4 @@
-"""Llama (Touvron et al. 2023), the plan that all others here vary: RMSNorm, rotary positions, GQA, SwiGLU, no biases.
+"""Llama (Touvron et al. 2023), the plan that the other models vary: RMSNorm, rotary positions, GQA, SwiGLU, no biases.
 
 Covers Llama 1, 2, 3 and 3.1 to 3.3 with their stretched rotary frequencies (rope_type "llama3").
 """

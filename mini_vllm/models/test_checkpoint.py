@@ -271,6 +271,6 @@ def test_the_local_cache_comes_first_if_it_is_complete(single: Path, monkeypatch
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     assert resolve_model("org/model") == single
     assert asked == [True]
-    (single / "model.safetensors").unlink()  # cached by somebody who only wanted the tokenizer
+    (single / "model.safetensors").unlink()  # cached by a program that only wanted the tokenizer
     assert resolve_model("org/model") == single
     assert asked == [True, True, False]

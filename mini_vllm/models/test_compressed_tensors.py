@@ -197,7 +197,7 @@ def test_activations_that_are_not_rounded_are_named(tmp_path: Path, caplog: pyte
 
 
 def test_ignore_needs_no_reading(tmp_path: Path) -> None:
-    """A regular expression that would run for ever is never run."""
+    """A regular expression that would run without end is never run."""
     path, _ = write_pair(tmp_path, "int", "tensor")
     config = quantization_config("int", "tensor") | {"ignore": ["re:(a*)*$" * 20, "lm_head"]}
     edit_config(path, quantization_config=config)

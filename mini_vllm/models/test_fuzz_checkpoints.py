@@ -303,7 +303,7 @@ def config_cases(seed: int, singles: int, pairs: int) -> list[Case]:
 
 
 def names_of(field: str) -> tuple[str, ...]:
-    """A field may be told by what it makes of others, too."""
+    """A field may be told by what it makes of other fields, too."""
     rope = field.startswith(("rope", "partial", "original"))
     return (
         field,

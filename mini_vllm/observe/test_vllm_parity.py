@@ -5,7 +5,7 @@ the public contract of the scheduler, and compared in everything that was record
 who is preempted or admitted with which prefix hit, block ids, the waiting queue, how many blocks are free and cached,
 outputs, statistics, and in the end the free queue. A shadow of every slot watches all of it for stale reads. Of the
 quirks, in which vLLM itself has a stale read, only the tokens are compared.
-labkit/replay.py does the work; tools/replay_vllm_traces.py does the same with any traces.
+labkit/compare/replay.py does the work; tools/replay_vllm_traces.py does the same with any traces.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from labkit.replay import read_traces, replay
+from labkit.compare.replay import read_traces, replay
 from mini_vllm.scheduler import Scheduler
 
 TRACES = Path(__file__).parents[2] / "traces" / "vllm-0.33.0"

@@ -50,7 +50,7 @@ class KVConnector(ABC):
 
     @abstractmethod
     def request_finished(self, request: Request) -> None:
-        """The request will not come back: nothing is kept or saved for it. Its load is made: others may share it."""
+        """The request will not come back: nothing is kept or saved for it. Its load is made: it may be shared."""
 
     @abstractmethod
     def begin_step(self) -> KVPlan:

@@ -47,7 +47,7 @@ class HostMemoryPool:
     ) -> list[SwapOut] | None:
         """Hold CPU blocks for a table; returns the copies to make, (block, CPU block), or None, with nothing changed.
 
-        shared: where blocks that this table has in common with others of the same step already go, block -> CPU block;
+        shared: where blocks that this table has in common with other tables of the step already go, block -> CPU block;
         they are held once more, and not copied again. For a group, let `shared` grow by dict(pairs) of each.
         """
         assert request_id not in self._tables, f"{request_id!r} is stored already"

@@ -273,7 +273,7 @@ def begin(scheduler: Scheduler) -> tuple[SchedulerOutput, KVPlan]:
 
 
 def end(scheduler: Scheduler, output: SchedulerOutput, result: KVResult | None = NOTHING) -> None:
-    """The step went well, and everybody who is to be sampled gets a 0; None: it failed."""
+    """The step went well, and every request that is to be sampled gets a 0; None: it failed."""
     if result is None:
         scheduler.fail_step(output)
         scheduler.kv_cache_manager.end_step(None)
@@ -512,7 +512,7 @@ def test_bad_options_are_refused() -> None:
 
 
 class LateConnector(HostMemoryConnector):
-    """What was saved lies far away: it is fetched when somebody asks for it, and arrives in main memory steps later."""
+    """What was saved lies far away: it is fetched when it is asked for, and arrives in main memory steps later."""
 
     def __init__(self, num_blocks: int) -> None:
         super().__init__(num_blocks)
@@ -559,7 +559,7 @@ def test_who_waits_for_a_late_load_is_passed_over_and_starts_from_it(abort: bool
     step(scheduler)
     scheduler._preempt(scheduler.running.pop())
     others = [add(scheduler, name, [9, 8, 7], max_tokens=4) for name in "ab"]
-    for number in range(3):  # the fetch takes that many steps, and the others go on meanwhile
+    for number in range(3):  # the fetch takes that many steps, and the other requests go on meanwhile
         output, plan = begin(scheduler)
         assert output.num_scheduled_tokens == ({"a": 3, "b": 3} if number == 0 else {"a": 1, "b": 1})
         assert plan.connector == (("late",) if number else plan.connector)
@@ -752,7 +752,7 @@ def test_the_bundled_model_says_the_same(make_engine: MakeEngine) -> None:
 def test_trap_23_24_swapped_out_at_every_step(
     make_engine: MakeEngine, expected: Tokens, num_kv_blocks: int, caching: bool
 ) -> None:
-    """Everybody goes out after step k, every other one, and comes back; a budget of 7 lets that be within a prompt."""
+    """Requests go out after step k, every other one, and come back; a budget of 7 lets that be within a prompt."""
     for k in itertools.count(1, 2):
         run = Run(make_engine(num_kv_blocks=num_kv_blocks, enable_prefix_caching=caching, max_num_batched_tokens=7))
         add_all(run.engine)

@@ -1,4 +1,4 @@
-"""nano-vllm's own rules, where prefill_first has others. The option nano_vllm says whose: "first" or "newest".
+"""nano-vllm's own rules, where prefill_first has different ones. The option nano_vllm says whose: "first" or "newest".
 
 "first" is nano-vllm's commit a5a4909e6a01 (June 2025), "newest" its commit bb823b3e0698 (April 2026). Every
 decision, every block id and every prefix hit is theirs in the recorded traces (traces/nano-vllm). Theirs is:
@@ -9,7 +9,7 @@ decision, every block id and every prefix hit is theirs in the recorded traces (
     what has to fit into the budget               the whole sequence  what is to compute  what is to compute
     the first of a step may be cut                no                  yes                 yes
     blocks of a request that is cut               -                   all at once         as its chunks go
-    a hit that others hold    needs a free block  yes                 no                  no
+    a hit that is held        needs a free block  yes                 no                  no
     a decode wants a free block                   always              if it needs one     if it needs one
     a block can be found                          when allocated      after the step      when allocated
     of blocks with equal content answers          the last            the last            the first

@@ -4,14 +4,14 @@ The rule is simple, and every step is uniform. The price is that no running requ
 arrive that fit. This policy shows what vLLM V1 gains by mixing the two.
 
 nano-vllm's are the two kinds of step; that only the first request of a prefill step is cut, and goes on before all
-others (in its newest version; its first cuts none); that the first which does not fit ends admission; that hits cost
-no budget; that the last of running is the victim, and waits at the front. V1's, and not nano-vllm's, are the limit of
-places, what a decode pays and which blocks are taken and found. The scheduler nano_vllm has these
-of nano-vllm, too, rule by rule (mini_vllm/policies/nano_vllm.py has the list). Then every decision is that of
-nano-vllm's own Scheduler and BlockManager in 200 recorded runs (traces/nano-vllm): shared prefixes, tight pools with
-preemptions, budgets and places of all sizes, arrivals over time, ends by token and by length. Chunks of a fixed size,
-priorities, the watermark and aborts are not in them: nano-vllm has none.
-Source: Scheduler.schedule of nano-vllm (nanovllm/engine/scheduler.py), and of MinivLLM as it was at first.
+other requests (in its newest version; its first cuts none); that the first which does not fit ends admission; that hits
+cost no budget; that the last of running is the victim, and waits at the front. V1's, and not nano-vllm's, are the limit
+of places, what a decode pays and which blocks are taken and found. The scheduler nano_vllm has these of nano-vllm, too,
+rule by rule (mini_vllm/policies/nano_vllm.py has the list). Then every decision is that of nano-vllm's own Scheduler
+and BlockManager in 200 recorded runs (traces/nano-vllm): shared prefixes, tight pools with preemptions, budgets and
+places of all sizes, arrivals over time, ends by token and by length. Chunks of a fixed size, priorities, the watermark
+and aborts are not in them: nano-vllm has none. Source: Scheduler.schedule of nano-vllm (nanovllm/engine/scheduler.py),
+and of MinivLLM as it was at first.
 """
 
 from dataclasses import dataclass

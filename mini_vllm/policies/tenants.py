@@ -145,7 +145,7 @@ class TenantQueue:
     def charge(self, held: Counter[str]) -> None:
         """A step begins, in which each tenant is served as many blocks as it holds.
 
-        One that comes, or comes back, has been served as much as the least served of the others: it has no claim to
+        One that comes, or comes back, has been served as much as the least served other tenant: it has no claim to
         what it did not ask for.
         """
         self.lines = defaultdict(deque, {tenant: line for tenant, line in self.lines.items() if line})

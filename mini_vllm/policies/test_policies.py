@@ -43,7 +43,7 @@ from mini_vllm.test_core_properties import (
     random_prompt,
 )
 
-# Options of single policies that change decisions, each with the others it needs.
+# Options of single policies that change decisions, each with the other options it needs.
 CHOICES_OF_OPTIONS: tuple[dict[str, Any], ...] = (
     {"block_aligned_chunks": True},
     {"charge_cached_tokens": True},
@@ -260,7 +260,7 @@ class PolicyWorld(StepWorld):
             assert request.output_token_ids == expected_outputs(request)[0][: len(request.output_token_ids)]  # (28)
 
     def drain(self) -> None:
-        """Without arrivals: everybody ends in time, and then nothing is left, in the CPU pool neither."""
+        """Without arrivals: every request ends in time, and then nothing is left, in the CPU pool neither."""
         lengths = [r.num_prompt_tokens + r.sampling_params.max_tokens for r in self.live.values()]
         for _ in range(sum(lengths) * (2 + len(lengths))):
             if not self.live:
@@ -423,7 +423,7 @@ EACH = [
 
 
 def generate(**config: Any) -> tuple[list[list[list[int]]], int]:
-    """The tokens of every choice of every text, and how often somebody was preempted."""
+    """The tokens of every choice of every text, and how often a request was preempted."""
     options = {"dtype": "float32", "device": "cpu", "block_size": 4, "max_num_seqs": 6, "max_num_batched_tokens": 20}
     llm = LLM("tiny", **(options | config))
     recorder = TraceRecorder(llm.engine.scheduler)
@@ -801,7 +801,7 @@ def test_a_policy_on_the_interface_alone_can_be_traced() -> None:
 
 
 def test_the_engines_configuration_holds_every_option_of_the_family() -> None:
-    """An option that somebody is to set on an engine needs a field there; the engine itself names none."""
+    """An option that a user is to set on an engine needs a field there; the engine itself names none."""
     fields = {field.name for field in dataclasses.fields(EngineConfig)}
     assert all_options().keys() - fields == {"num_blocks"}  # the engine says how many
     defaults = {field.name: field.default for field in dataclasses.fields(EngineConfig)}

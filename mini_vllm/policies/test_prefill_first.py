@@ -1,8 +1,7 @@
 """The rules of prefill_first: what a prefill step admits and cuts, what it charges, and what nano-vllm asserts away.
 
-With nano_vllm every decision is nano-vllm's: 200 runs are replayed that tools/record_nano_vllm_traces.py has recorded
-from its own Scheduler and BlockManager, 100 from its first commit with a scheduler (a5a4909e6a01) and 100 from its
-newest (bb823b3e0698).
+With nano_vllm every decision is nano-vllm's: 200 runs of its own Scheduler and BlockManager are replayed, 100 of its
+first commit with a scheduler (a5a4909e6a01) and 100 of its newest (bb823b3e0698).
 """
 
 from collections.abc import Hashable, Sequence
@@ -14,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labkit.replay import read_traces, replay
+from labkit.compare.replay import read_traces, replay
 from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, PromptTooLongError
 from mini_vllm.kv_cache import KVCacheManager
@@ -357,14 +356,14 @@ class CutsAnybody(NanoVllmScheduler):
 
 
 class HeldBlocksAreNoNeed(NanoVllmScheduler):
-    """a hit that somebody holds needs no free block"""
+    """a hit that a request holds needs no free block"""
 
     def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
         return PrefillFirstScheduler._may_admit(self, request, num_tokens, computed_blocks)
 
 
 class HeldBlocksAreNeeded(NanoVllmScheduler):
-    """a hit that somebody holds needs a free block all the same"""
+    """a hit that a request holds needs a free block all the same"""
 
     def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
         return super()._may_admit(request, num_tokens, ())

@@ -3,7 +3,7 @@
 A world is one engine with a RecoveringCore over the shadow of engine/test_recovery.py, with a pool that is too small.
 Requests come, are aborted and use ids again, while the device fails before, in the middle of and after its work. Some
 requests are at fault themselves: every step with them fails, or their logits are no numbers. Those end with an error
-that names them. Each of the others ends once, with the tokens, the texts and the log-probabilities that it has when it
+that names them. Each other request ends once, with the tokens, the texts and the log-probabilities that it has when it
 is alone in an engine to which nothing happens.
 """
 
@@ -72,7 +72,7 @@ class FaultyExecutor(ShadowExecutor):
         self.fates: dict[str, Fate] = {}
         self.rate = 0.0
         self.seen: Counter[str] = Counter()
-        self.meanwhile: Callable[[], None] = lambda: None  # what others do while a step runs
+        self.meanwhile: Callable[[], None] = lambda: None  # what other threads do while a step runs
 
     def execute(self, step: StepInput) -> "Future[StepOutput]":
         rng, self.countdown, self.kind = self.rng, -1, DeviceError
@@ -276,7 +276,7 @@ class World:
             self.seen["id used again"] += 1
 
     def meanwhile(self, who: str = "device") -> None:
-        """Within a call, somebody may abort a request, and may use its id again."""
+        """Within a call, a caller may abort a request, and may use its id again."""
         if not self.live or self.is_inside or self.rng.random() > 0.01:
             return
         self.is_inside = True

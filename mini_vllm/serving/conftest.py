@@ -58,7 +58,7 @@ class LiveServer:
         return asyncio.run_coroutine_threadsafe(call(), self.loop).result(60)
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
-        """Wait until something holds in the loop; a minute is for ever."""
+        """Wait until something holds in the loop; a minute is too long."""
 
         async def wait() -> None:
             while not holds():

@@ -202,7 +202,7 @@ class SharedRequest(ModelRequest):
 
 
 class TextPart(Strict):
-    """A part of a message. There are no others than text."""
+    """A part of a message. There are parts of text alone."""
 
     type: Literal["text"]
     text: str

@@ -1,4 +1,4 @@
-"""What fails in the engine, as clients see it: a request ends by itself, and the others get their own tokens."""
+"""What fails in the engine, as clients see it: a request ends by itself, and the rest get their own tokens."""
 
 import asyncio
 import json

@@ -1,7 +1,7 @@
 """A scheduler whose running requests have drafts: guesses of their next tokens, which one step verifies together.
 
 A request with drafts asks for more tokens, and that is all that the step sees of them. The model says how many were
-right. The counter goes back by the others, whose slots are written again; what ends a request among accepted drafts
+right. The counter goes back by the wrong ones, whose slots are written again; what ends a request among accepted drafts
 ends it there. Only tokens that the model has confirmed are published in the prefix cache.
 Source: Scheduler.schedule, update_from_output and update_draft_token_ids in vllm/v1/core/sched/scheduler.py.
 """

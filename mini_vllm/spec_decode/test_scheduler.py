@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from labkit.replay import EagleKVCacheManager, find_trace_files, read_traces, replay
+from labkit.compare.replay import EagleKVCacheManager, find_trace_files, read_traces, replay
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import fake_token
@@ -86,7 +86,7 @@ RULES: dict[str, dict[str, Any]] = {
 
 def notices(trace: dict[str, Any], rule: dict[str, Any]) -> bool:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("labkit.replay.SpeculativeScheduler", type("Broken", (Broken,), rule))
+        patch.setattr("labkit.compare.replay.SpeculativeScheduler", type("Broken", (Broken,), rule))
         return replay(trace) is not None
 
 
@@ -172,7 +172,7 @@ def test_a_step_that_failed_drops_the_drafts() -> None:
     ],
 )
 def test_padding_that_never_fits_is_left_out(options: dict[str, Any]) -> None:
-    """vLLM 0.33.0 raises an AssertionError at the first, and waits for ever at the second."""
+    """vLLM 0.33.0 raises an AssertionError at the first, and waits without end at the second."""
     scheduler = make(block_size=1, **options)
     add(scheduler, "a", [1, 2, 3, 4, 5], max_tokens=2)
     add(scheduler, "b", [1, 2, 3, 4, 5], max_tokens=2)

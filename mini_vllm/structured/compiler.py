@@ -162,7 +162,7 @@ def compile_with(process: "CompilerProcess", wanted: StructuredOutputs, names: S
     for name in names:
         try:
             return process.compile(name, kind, text)
-        except Exception as error:  # a thread that ends would let all later requests wait for ever
+        except Exception as error:  # a thread that ends would let all later requests wait without end
             is_ours = isinstance(error, MiniVllmError)
             errors.append(f"{name}: {error}" if is_ours else f"{name}: {type(error).__name__}: {str(error)[:200]}")
     return GrammarError(f"structured: {kind} cannot be compiled ({'; '.join(errors)})"), 0

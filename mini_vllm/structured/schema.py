@@ -1,7 +1,7 @@
 """What of a wanted form is refused before anything is compiled, and which back end can take the rest exactly.
 
 xgrammar compiles some schemas into a grammar that allows more than they do: it passes over keywords that it does not
-know. Here are the keywords that it takes exactly, so a schema with others goes to llguidance, which refuses by name
+know. Here are the keywords that it takes exactly, so a schema with more goes to llguidance, which refuses by name
 what it does not know. What a stranger sends is bounded in bytes, depth, alternatives and values.
 Source: has_xgrammar_unsupported_json_features in vllm/v1/structured_output/backend_xgrammar.py.
 """
@@ -92,7 +92,7 @@ def _check_regex(regex: object) -> None:
         try:
             re.compile(regex if isinstance(regex, str) else "")
         except re.error as error:
-            if error.msg in WRONG_ANYWHERE:  # others may be right in another dialect
+            if error.msg in WRONG_ANYWHERE:  # another one may be right in another dialect
                 raise GrammarError(f"structured: regex {shown(regex)}: {error}") from error
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from labkit.replay import RecordedGrammar, find_trace_files, read_traces, replay
+from labkit.compare.replay import RecordedGrammar, find_trace_files, read_traces, replay
 from mini_vllm.errors import DuplicateRequestError, GrammarError, InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import SamplingParams, StructuredOutputs

@@ -271,7 +271,7 @@ def test_the_tokens_are_those_of_a_request_alone(auto: LLM, name: str) -> None:
 
 
 def test_others_go_on_while_a_grammar_is_compiled(auto: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A grammar that is not there until the others have ended, and the steps between hold up none."""
+    """A grammar that is not there until the other requests have ended, and the steps between hold up none."""
     compiler = auto.engine._factory.grammars
     future: Future[Any] = Future()
     expected = auto.generate([PROMPT], [SamplingParams(temperature=0, max_tokens=20)])[0].outputs[0].token_ids

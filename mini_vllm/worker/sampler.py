@@ -73,9 +73,9 @@ class Sampler:
     def sample_each(
         self, logits: Tensor, rows: Sequence[SamplingRow], positions: Sequence[int], known_token_ids: KnownTokens
     ) -> list[SampledToken | str]:
-        """As a call, but a row from which no token can be sampled gives the reason and leaves the others their tokens.
+        """As a call, but a row from which no token can be sampled gives the reason and leaves the rest their tokens.
 
-        The noise of a row depends on nothing but the row, so the others' tokens are those that they would have got.
+        The noise of a row depends on nothing but the row, so the rest get the tokens that they would have got.
         """
         try:
             return list(self(logits, rows, positions, known_token_ids))

@@ -1,7 +1,7 @@
 """Law 1: scheduling changes time and memory, never a token.
 
 Every combination of chunk size, token budget, block size, prefix caching, forced preemption, batch mix, n, policy and
-aborts of others must give the tokens of generate_plainly(): a loop with one request, no batch, no cache and no
+aborts of other requests must give the tokens of generate_plainly(): a loop with one request, no batch, no cache and no
 scheduler. float32 on a CPU, so the comparison is exact, token for token.
 """
 

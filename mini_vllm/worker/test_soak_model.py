@@ -2,8 +2,8 @@
 
 The model is the random one of conftest.py, in which one embedding is no number, so that prompts and texts with that
 token are poison. Other requests have a penalty that overflows, or the logits of one of their tokens are replaced. Now
-and then a layer raises. A request at fault ends with an error that names it, and the token or the penalty. All others
-have the tokens of a clean run, and so has whoever comes later with the same prefix.
+and then a layer raises. A request at fault ends with an error that names it, and the token or the penalty. All other
+requests have the tokens of a clean run, and so has whoever comes later with the same prefix.
 """
 
 import math

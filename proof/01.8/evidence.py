@@ -5,7 +5,7 @@ The key of a token is its position, its value is its letter, and the query asks 
 
 import torch
 
-from labkit.graft import ungrafted
+from labkit.labs.graft import ungrafted
 from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec, PackedRequest
 from mini_vllm.attention.reference import ReferenceBackend
 

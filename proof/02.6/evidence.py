@@ -1,6 +1,6 @@
 """What the two engines of lab 02.6 left behind: a few requests, of which two or three begin alike."""
 
-from labkit.evidence import honest_trace
+from labkit.labs.evidence import honest_trace
 
 BEGINNING = range(10, 20)
 

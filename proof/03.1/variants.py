@@ -63,7 +63,7 @@ EDITS = [
     (
         """
         threshold = self.long_prefill_token_threshold
-        if threshold and len(self._requests) > 1:  # a lone request need not make room for others
+        if threshold and len(self._requests) > 1:  # a lone request need not make room for another
             num_new_tokens = min(num_new_tokens, threshold)
 """,
         "\n",

@@ -1,6 +1,6 @@
 """What the two schedulers of lab 03.14 left behind: too few blocks for all, so that somebody gives way."""
 
-from labkit.evidence import honest_trace
+from labkit.labs.evidence import honest_trace
 
 
 def request(name, prompt, max_tokens, arrival_step):

@@ -17,15 +17,17 @@ In a page, this script writes what stands between
     <!-- /message -->
 
 --check writes nothing. Exit status 1 if something is stale (with --check), if a page is in no nav, if a row of a table
-has more or fewer cells than the head of its table, if a sentence begins with Who, Whoever, Somebody or Nobody or has
-the word "anew", or if a link into vLLM is not [`symbol`](...blob/v0.33.0/PATH#LINE) as
-traces/vllm-0.33.0/symbols.json has it (tools/index_vllm.py).
+has more or fewer cells than the head of its table, if the text breaks a rule of docs/writing.md that can be looked for,
+or if a link into vLLM is not [`symbol`](...blob/v0.33.0/PATH#LINE) as traces/vllm-0.33.0/symbols.json has it
+(tools/index_vllm.py).
 """
 
 import ast
+import io
 import json
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from posixpath import relpath
@@ -36,18 +38,21 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from labkit.catalog import C_COMPILER, SYMBOLS, VLLM, Lab, LabkitError, labs  # noqa: E402
-from labkit.prove import read_messages  # noqa: E402
+from labkit.labs.catalog import C_COMPILER, SYMBOLS, VLLM, Lab, LabkitError, labs  # noqa: E402
+from labkit.prove.report import read_messages  # noqa: E402
 
 DOCS = ROOT / "docs"
 SUMMARY = DOCS / "SUMMARY.md"
+WRITING = DOCS / "writing.md"
 MARKED = re.compile(
     r"<!-- (?P<kind>include|labs|every|message): (?P<what>[^>]+?) -->\n.*?<!-- /(?P=kind) -->", re.DOTALL
 )
 WORDS_A_MINUTE = 150  # of a page that is read to be understood
 
 NOT_PROSE = re.compile(r"^```.*?^```|<!-- (?:message|include).*?<!-- /|`[^`\n]*`", re.MULTILINE | re.DOTALL)
-RECITED = "Continuous batching forms the batch anew"  # with what follows: the bundled model has learnt it word for word
+GLOSSARY = DOCS / "glossary.md"  # the bundled model has learnt it word for word
+RECITED = "Continuous batching forms the batch anew"  # in the glossary
+ROOMS = ("mini_vllm", "labkit", "tools")  # whose docstrings and comments are read
 
 VLLM_URL = re.compile(r"(?:\[(?P<text>[^\[\]]*)\]\()?https?://(?P<url>[\w.]*(?:github|vllm)[\w.]*/[^\s)>\"']*)")
 AT_PIN = f"github.com/vllm-project/vllm/blob/v{VLLM}/"
@@ -234,15 +239,34 @@ def wrong_citations() -> Iterator[str]:
 
 
 def badly_written(text: str) -> Iterator[str]:
-    """Sentences of a text that begin with Who, Whoever, Somebody or Nobody, and do not name who acts (questions may);
-    and those with the word "anew"."""
+    """Sentences of a text that are no questions and begin with a pronoun in the place of the thing that acts."""
     for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.|\|) )", NOT_PROSE.sub(" ", text)):
         for cell in [] if RECITED in paragraph else paragraph.split("|"):
             for sentence in re.split(r"(?<=[.!?:])[*_)\"”]*\s+", cell):
                 plain = sentence.strip().lstrip('#*->_("1234567890. ')
-                begun = re.match(r"(Who|Whoever|Somebody|Nobody)\b", plain) and not plain.rstrip('*_)"').endswith("?")
-                if begun or re.search(r"\banew\b", plain):
+                begun = re.match(r"(Who|Whoever|Somebody|Nobody)\b", plain)
+                if begun and not plain.rstrip('*_)"').endswith("?"):
                     yield " ".join(plain.split())
+
+
+def banned_words() -> re.Pattern[str]:
+    """The left column of the table in docs/writing.md."""
+    found = re.findall(r"^\| `([^`]+)` \|", WRITING.read_text(encoding="utf-8"), re.MULTILINE)
+    return re.compile(rf"\b({'|'.join(map(re.escape, found))})\b", re.IGNORECASE)
+
+
+def lines_with(words: re.Pattern[str], text: str) -> Iterator[str]:
+    """Lines of a text that have one of the words outside of code."""
+    yield from (line.strip() for line in NOT_PROSE.sub(" ", text).splitlines() if words.search(line))
+
+
+def docstrings_and_comments(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
 
 
 def broken_rows(text: str) -> Iterator[str]:
@@ -263,15 +287,18 @@ def wrong_tables() -> Iterator[str]:
         yield from (f"{name_of(page)}: a broken row: {row[:80]}" for row in broken_rows(page.read_text("utf-8")))
 
 
-def written() -> Iterator[tuple[Path, str]]:
-    """What is read as English: pages, contracts and hints, and the strings of the code, which are docstrings and
-    messages."""
+def prose() -> Iterator[tuple[Path, str]]:
+    """Pages, contracts and hints."""
     files = [*pages(), ROOT / "README.md", *ROOT.glob("phase-*/README.md"), *ROOT.glob("phase-*/labs/*/*.md")]
-    yield from ((file, file.read_text(encoding="utf-8")) for file in files)
-    style = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    examples = r'^\| not \| but \|$.*?\n\n|"anew"'
-    yield ROOT / "CONTRIBUTING.md", re.sub(examples, "", style, flags=re.MULTILINE | re.DOTALL)
-    for pattern in ("mini_vllm/**/*.py", "labkit/*.py", "phase-*/labs/*/*.py"):
+    for file in [*files, ROOT / "CONTRIBUTING.md"]:
+        text = file.read_text(encoding="utf-8")
+        examples = r"^\| not \| but \|$.*?\n\n" if file == WRITING else r"(?!)"
+        yield file, re.sub(examples, "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def strings() -> Iterator[tuple[Path, str]]:
+    """The strings of the code, which are docstrings and messages."""
+    for pattern in ("mini_vllm/**/*.py", "labkit/**/*.py", "phase-*/labs/*/*.py"):
         for file in ROOT.glob(pattern):
             if not file.name.startswith("mine"):
                 for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -280,8 +307,14 @@ def written() -> Iterator[tuple[Path, str]]:
 
 
 def wrong_in_style() -> Iterator[str]:
-    for file, text in written():
-        yield from (f"{name_of(file)}: see CONTRIBUTING.md: {sentence}" for sentence in badly_written(text))
+    words = banned_words()
+    for file, text in [*prose(), *strings()]:
+        yield from (f"{name_of(file)}: see docs/writing.md: {sentence}" for sentence in badly_written(text))
+    code = [(file, file.read_text(encoding="utf-8")) for room in ROOMS for file in (ROOT / room).rglob("*.py")]
+    comments = [(file, text) for file, source in code for text in docstrings_and_comments(source)]
+    for file, text in [*prose(), *comments]:
+        if file != GLOSSARY:
+            yield from (f"{name_of(file)}: see docs/writing.md: {line}" for line in lines_with(words, text))
 
 
 # --- all of it ----------------------------------------------------------------------------------------------------

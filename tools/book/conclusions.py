@@ -157,7 +157,7 @@ def is_below(one: Interval | Spread, other: Interval | Spread) -> bool:
 
 
 def judged(state: SteadyState, slo: SLO) -> SteadyState:
-    """A state that was simulated with the default limits, with others: only shares of good requests depend on them."""
+    """A simulated state by other limits than the default ones: only shares of good requests depend on them."""
     if slo == SLO():
         return state
     by_gaps, by_tpot = state.good_shares(slo)

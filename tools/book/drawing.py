@@ -15,6 +15,7 @@ BLUE, LIGHT, PURPLE, ORANGE, GREEN, RED = "#0b6a85", "#a3d9e8", "#dcaed7", "#ffb
 AMBER = "#9a4f00"  # of lines
 DARK = {BLUE, RED}  # the words on these are white
 Point = tuple[float, float]
+Link = tuple[str, str, str, str]  # from, to, the words beside the arrow, and how it runs: straight, left, right
 
 
 class Drawing:
@@ -127,6 +128,73 @@ class Axis:
 
     def __call__(self, value: float) -> float:
         return self.start + (self.scale(value) - self.least) / (self.most - self.least) * (self.end - self.start)
+
+
+def axes(d: Drawing, x: Axis, y: Axis, ticks_of_x: list[float], ticks_of_y: list[float], name: str, unit: str) -> None:
+    """The frame of a plot, its ticks and the names of its axes."""
+    for tick in ticks_of_y:
+        d.line([(x.start, y(tick)), (x.end, y(tick))], PALE, 1)
+        d.text(x.start - 8, y(tick) + 4, f"{tick:,g}", size=12, anchor="end", fill=MUTED)
+    d.line([(x.start, y.start), (x.end, y.start)], LINE, 1)
+    for tick in ticks_of_x:
+        d.text(x(tick), y.start + 18, f"{tick:,g}", size=12, anchor="middle", fill=MUTED)
+    d.text((x.start + x.end) / 2, y.start + 38, name, size=13, anchor="middle")
+    d.text(x.start - 34, y.end - 14, unit, size=13)
+
+
+def curve(d: Drawing, points: list[Point], colour: str, dash: str = "") -> None:
+    d.line(points, colour, 2.5, dash)
+    for x, y in points:
+        d.circle(x, y, 3.5, colour)
+
+
+def flow(title: str, description: str, rows: list[list[tuple[str, ...]]], links: list[Link], gap: int = 46) -> Drawing:
+    """Boxes below one another, for a phone. A row has one box or two; the first line of a box is its name.
+
+    An arrow that runs "straight" leads to the next row or the one before; one on a side may pass over rows.
+    """
+    places: dict[str, tuple[float, float, float, float]] = {}
+    y = 16.0
+    for row in rows:
+        width = 150 if len(row) == 1 else 162
+        height = 18 + 18 * max(len(box) for box in row)
+        for i, box in enumerate(row):
+            x = (NARROW - width) / 2 if len(row) == 1 else 12 + i * (NARROW - 24 - width)
+            places[box[0].strip("*!")] = (x, y, width, height)
+        y += height + gap
+    d = Drawing(NARROW, int(y - gap + 16), title, description)
+    for row in rows:
+        for box in row:
+            x, top, width, height = places[box[0].strip("*!")]
+            fill = LIGHT if box[0].startswith("*") else ORANGE if box[0].startswith("!") else WHITE
+            d.box(x, top, width, height, box[0].strip("*!"), *box[1:], fill=fill, size=12)
+    for start, end, words, side in links:
+        (x1, y1, w1, h1), (x2, y2, w2, h2) = places[start], places[end]
+        if side == "straight":
+            (a, b) = (x1 + w1 / 2, x2 + w2 / 2)
+            (top, bottom) = (y1 + h1, y2) if y1 < y2 else (y1, y2 + h2)
+            middle = (top + bottom) / 2
+            if a != b:  # two boxes share one: each has an end of its own there
+                (a, b) = (a + 14 * (1 if b > a else -1), b) if w1 < w2 else (a, b + 14 * (1 if a > b else -1))
+            d.arrow((a, top), *([] if a == b else [(a, middle), (b, middle)]), (b, bottom))
+            label(d, a + 10, middle + 4, words, "start")
+            continue
+        out = -1 if side == "left" else 1
+        edge = x1 if out < 0 else x1 + w1
+        target = x2 if out < 0 else x2 + w2
+        column = edge + out * (18 + 14 * (abs(y2 - y1) > 150))
+        (a, b) = (y1 + h1 * (0.65 if y2 > y1 else 0.35), y2 + h2 * (0.35 if y2 > y1 else 0.65))
+        if start == end:
+            (a, b) = (y1 + 0.1 * h1, y1 + 0.4 * h1)
+        d.arrow((edge, a), (column, a), (column, b), (target, b))
+        label(d, column + out * 5, (a + b) / 2 + 4, words, "end" if out < 0 else "start")
+    return d
+
+
+def label(d: Drawing, x: float, y: float, words: str, anchor: str) -> None:
+    lines = words.split("\n")
+    for i, line in enumerate(lines):
+        d.text(x, y + 14 * (i - (len(lines) - 1) / 2), line, size=12, anchor=anchor, fill=MUTED)
 
 
 def attributes(**values: object) -> str:

@@ -25,8 +25,8 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 from rich.console import Console
 
-from labkit import evidence, source
-from labkit.catalog import TRACES, Lab, labs
+from labkit.labs import evidence, source
+from labkit.labs.catalog import TRACES, Lab, labs
 from tools.book.pictures import PICTURES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -166,7 +166,7 @@ def files_of_the_model() -> list[Path]:
 
 
 def traces_of_labs(texts: dict[str, str]) -> dict[str, str]:
-    """What these files name of the traces recorded from vLLM: a page need not load the others."""
+    """What these files name of the traces recorded from vLLM: a page need not load the other traces."""
     quoted = {word for text in texts.values() for word in re.findall(r'"(\w+_\d{3})"', text)}
     found = {}
     for file in sorted(TRACES.glob("*.jsonl")):
@@ -177,18 +177,19 @@ def traces_of_labs(texts: dict[str, str]) -> dict[str, str]:
 
 
 def modules_of_the_grader() -> set[Path]:
-    """labkit.web, what the labs see of labkit, and all of it that these import, also inside functions."""
-    modules = {"labkit.__init__", "labkit.web", *(module for lab in labs_of_pages() for module in lab.modules)}
+    """labkit.web.book, what the labs see of labkit, and all of it that these import, also inside functions."""
     found: set[Path] = set()
-    following = [ROOT / f"{module.replace('.', '/')}.py" for module in modules if module.startswith("labkit.")]
+    following = ["labkit.web.book", *(module for lab in labs_of_pages() for module in lab.modules)]
     while following:
-        path = following.pop()
-        if path.exists() and path not in found:
-            found.add(path)
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "labkit":
-                    names = [alias.name for alias in node.names] if node.module == "labkit" else [node.module[7:]]
-                    following += [ROOT / "labkit" / f"{name}.py" for name in names]
+        name = following.pop()
+        path = ROOT / name.replace(".", "/")
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if name.split(".")[0] == "labkit" and file.exists() and file not in found:
+            found.add(file)
+            following.append(name.rpartition(".")[0])
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ImportFrom) and node.module:
+                    following += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
     return found
 
 

@@ -21,15 +21,18 @@ from typing import Any
 
 import pytest
 
-from labkit import prove, web
-from labkit.breaking import SECONDS, unpack
-from labkit.catalog import VLLM, Lab, find_lab, labs
-from labkit.confined import MEMORY
-from labkit.deadline import WALL_TIMES
-from labkit.replay import find_trace_files, read_traces
-from labkit.runner import FAILED, HANG, NOT_GRADED, NOT_RUN, PASSED, TODO
-from labkit.source import render_solution
-from labkit.watchdog import AFTER_A_HANG, FIRST_SECONDS
+from labkit.compare.replay import find_trace_files, read_traces
+from labkit.grade.breaking import SECONDS, unpack
+from labkit.grade.confined import MEMORY
+from labkit.grade.deadline import WALL_TIMES
+from labkit.grade.runner import FAILED, HANG, NOT_GRADED, NOT_RUN, PASSED, TODO
+from labkit.grade.watchdog import AFTER_A_HANG, FIRST_SECONDS
+from labkit.labs.catalog import VLLM, Lab, find_lab, labs
+from labkit.labs.source import render_solution
+from labkit.prove.laws import short_hash, without_values
+from labkit.prove.lock import read_lock
+from labkit.prove.report import read_messages
+from labkit.web import book as web
 from tools.book import check, excerpts, figures
 from tools.book.check import DOCS, ROOT, name_of
 
@@ -185,6 +188,30 @@ def test_a_citation_is_read() -> None:
     assert list(check.citations("[vLLM](https://github.com/vllm-project/vllm)")) == []
 
 
+# --- how it is written --------------------------------------------------------------------------------------------
+
+
+def test_the_text_keeps_the_rules_that_can_be_looked_for() -> None:
+    assert list(check.wrong_in_style()) == []
+
+
+@pytest.mark.parametrize("word", ["others", "Somebody", "for ever", "dear"])
+def test_words_of_the_table_are_found_outside_of_code(word: str) -> None:
+    words = check.banned_words()
+    assert list(check.lines_with(words, f"A request.\nIt waits {word}, and `{word}`.")) == [f"It waits {word}, and  ."]
+    assert list(check.lines_with(words, f"```\n{word}\n```\nan {word}ness, and `{word}`")) == []
+
+
+def test_docstrings_and_comments_are_read_and_other_strings_are_not() -> None:
+    source = '"""Of a module."""\n\n\ndef f():  # said\n    """Of a function."""\n    return "data"\n'
+    read = [text for text in check.docstrings_and_comments(source) if text]
+    assert read == ["Of a module.", "Of a function.", "# said"]
+
+
+def test_a_sentence_names_who_acts() -> None:
+    assert list(check.badly_written("It ends. Who runs holds blocks. Who asks?")) == ["Who runs holds blocks."]
+
+
 # --- cells --------------------------------------------------------------------------------------------------------
 
 
@@ -311,11 +338,11 @@ def test_the_report_of_the_proof_has_every_lab() -> None:
 
 
 def test_the_messages_that_are_shown_are_those_that_were_proven() -> None:
-    locked = prove.read_lock()
-    for lab_id, messages in prove.read_messages().items():
+    locked = read_lock()
+    for lab_id, messages in read_messages().items():
         proven = {name: (locked[lab_id]["bugs"].get(name) or ["", ""])[1] for name in messages}
         lab = find_lab(lab_id)
-        shown = {name: prove.short_hash(prove.without_values(lab, text)) for name, text in messages.items()}
+        shown = {name: short_hash(without_values(lab, text)) for name, text in messages.items()}
         assert shown == proven, f"python -m labkit.prove {lab_id} --write"
 
 
@@ -446,7 +473,7 @@ def type_in(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def hand_in_the_reference(lab: Lab, folder: Path) -> None:
-    """Somebody has passed the lab."""
+    """A learner has passed the lab."""
     (folder / lab.mine.relative_to(ROOT)).write_text(render_solution(lab), encoding="utf-8")
     run = type_in(f"lab test {lab.id}", folder)
     assert run.returncode == 0, run.stdout
@@ -475,7 +502,7 @@ def test_a_command_works_as_typed(command: str, scratch: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not (shutil.which("git") and shutil.which("bash")), reason="needs git and bash")
 def test_commands_are_typed_into_the_copy(scratch: Path) -> None:
-    run = type_in('python -c "import labkit.catalog, mini_vllm; print(labkit.catalog.ROOT)"', scratch)
+    run = type_in('python -c "import labkit.labs.catalog, mini_vllm; print(labkit.labs.catalog.ROOT)"', scratch)
     assert run.stdout.strip() == str(scratch)
 
 
@@ -487,7 +514,7 @@ def test_the_grader_of_a_page_has_all_its_modules(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text or "", encoding="utf-8")
     grade = (
-        "import sys, json; sys.path.insert(0, '.'); from labkit import web;"
+        "import sys, json; sys.path.insert(0, '.'); from labkit.web import book as web;"
         "answer = json.loads(web.grade(sys.argv[1], sys.stdin.read()));"
         "print(*sorted({each['outcome'] for each in answer}), web.__file__)"
     )
@@ -495,4 +522,4 @@ def test_the_grader_of_a_page_has_all_its_modules(tmp_path: Path) -> None:
         call = [sys.executable, "-I", "-S", "-c", grade, lab_id]
         text = render_solution(find_lab(lab_id))
         ran = subprocess.run(call, input=text, capture_output=True, text=True, cwd=tmp_path)
-        assert ran.stdout.split() == ["passed", str(tmp_path / "labkit" / "web.py")], ran.stdout + ran.stderr
+        assert ran.stdout.split() == ["passed", str(tmp_path / "labkit" / "web" / "book.py")], ran.stdout + ran.stderr

@@ -20,10 +20,11 @@ from typing import Any
 
 import pytest
 
-from labkit import source, web
-from labkit.catalog import find_lab, labs
-from labkit.implementations import seeded_bugs
-from labkit.runner import read_tests
+from labkit.grade.runner import read_tests
+from labkit.labs import source
+from labkit.labs.catalog import find_lab, labs
+from labkit.labs.implementations import seeded_bugs
+from labkit.web import book as web
 from tools.book.excerpts import cut
 from tools.book.test_site import TO_DARK
 

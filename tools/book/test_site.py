@@ -1,4 +1,4 @@
-"""The built site: it is built strictly, its links arrive, and in a browser it works, by itself and for everybody.
+"""The built site: it is built strictly, its links arrive, and in a browser it works, by itself and for every reader.
 
     pytest -m nightly tools/book/test_site.py      all of it
     pytest -m smoke tools/book/test_site.py        six pages, as the gate looks at them
@@ -24,7 +24,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 
-from labkit.catalog import ROOT, Lab, labs, phases
+from labkit.labs.catalog import ROOT, Lab, labs, phases
 
 pytestmark = pytest.mark.nightly
 
@@ -40,7 +40,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-LIGHTHOUSE = ["npx", "--yes", "lighthouse@13.5.0"]  # no dependency of the book: five times as large as all others
+LIGHTHOUSE = ["npx", "--yes", "lighthouse@13.5.0"]  # no dependency of the book: five times as large as all other files
 PATIENCE_MS = 120_000  # a backstop: a page answers in a second or two, Python in it in six
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1280, "height": 720}

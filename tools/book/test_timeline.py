@@ -572,7 +572,7 @@ def test_64_requests_in_500_steps_are_drawn_within_a_second(tab: Any, tmp_path: 
       const step = (performance.now() - drawn) / steps;
       return { draw: drawn - start, step, elements: figure.shadowRoot.querySelectorAll("*").length };
     }"""
-    for _ in range(3):  # others use the processor, too, and nothing is drawn by a GPU: the best of up to 3 runs
+    for _ in range(3):  # other programs use the processor, too, and nothing is drawn by a GPU: the best of up to 3 runs
         measured = figure.evaluate(measure)
         print(measured)
         if measured["draw"] < 1000 and measured["step"] < 250:
@@ -595,7 +595,7 @@ def test_labels_and_steps_stay_while_it_scrolls(tab: Any, tmp_path: Path) -> Non
     tab.keyboard.press("End")
     scroll = figure.locator(".scroll").evaluate("(scroll) => [scroll.scrollLeft, scroll.scrollTop]")
     assert scroll[0] > 1000
-    assert scroll[1] > 500  # to somebody who computes in that step
+    assert scroll[1] > 500  # to a request that computes in that step
     assert figure.evaluate(place) == [0, 0]
 
 

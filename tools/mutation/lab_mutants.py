@@ -8,7 +8,7 @@ that belong to the answer). The lab's tests run on each in labkit's runner, up t
 those of the phase's other labs, since a slot may belong to two labs and the finer rules have one of their own. Triton
 kernels are left out: what a small change of a tile does is proved by seeded bugs. survivors.md gives a reason for
 each that is left; one that begins with "equivalent" says that no test could tell the two apart, and such a mutant does
-not count. Exit status 1 if less than MIN_KILLED of the others of a lab die, or if one survives without a reason.
+not count. Exit status 1 if less than MIN_KILLED of the other mutants of a lab die, or if one survives without a reason.
 """
 
 import ast
@@ -25,11 +25,11 @@ from mutmut.mutation.mutators import mutation_operators
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from labkit import source
-from labkit.catalog import C_COMPILER, Lab, LabkitError, find_lab, labs, phases
-from labkit.graft import Part
-from labkit.runner import PASSED, Test, prepare, read_tests, run_test
-from labkit.watchdog import watchdog
+from labkit.grade.runner import PASSED, Test, prepare, read_tests, run_test
+from labkit.grade.watchdog import watchdog
+from labkit.labs import source
+from labkit.labs.catalog import C_COMPILER, Lab, LabkitError, find_lab, labs, phases
+from labkit.labs.graft import Part
 
 MIN_KILLED = 0.95
 SECONDS = 2.0  # for one test

@@ -62,7 +62,7 @@ class RowParallelLinear(Linear):
     cut = 1
 
     def load_bias(self, loader: WeightLoader, out_features: Mapping[str, int]) -> nn.Parameter | None:
-        """The whole bias on rank 0, none on the others: in the sum it must count once."""
+        """The whole bias on rank 0, none on the other ranks: in the sum it must count once."""
         bias = loader.load({f"{name}.bias": (rows,) for name, rows in out_features.items()})
         return bias if loader.shard.rank == 0 else None
 

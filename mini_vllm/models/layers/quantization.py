@@ -13,7 +13,7 @@ from mini_vllm.models.layers.int8_linear import STEP, int8_linear, load_kernels
 
 MOST = 127  # -128 is left out, so that the range is symmetric
 # Rows up to which a kernel that widens in registers is faster than tiles. A weight of 6,144 x 1,024 in bfloat16, on one
-# core of an AMD EPYC with AVX-512 BF16 that others use: 0.31 ms against 1.36 for 1 row (0.47 without quantisation),
+# core of an AMD EPYC with AVX-512 BF16 that is shared: 0.31 ms against 1.36 for 1 row (0.47 without quantisation),
 # 0.51 against 1.47 for 8 (0.68), 3.75 against 4.69 for 96 (3.17), 4.87 against 5.66 for 128 (4.07). For 1,024 x 3,072
 # the two meet at 96. In float32 the kernel wins up to 256, and against a weight in full precision, too.
 FEW_ROWS = {torch.bfloat16: 96, torch.float32: 256, torch.float16: 96}

@@ -1,8 +1,8 @@
 """Forks: two requests with one past, and copy-on-write when their futures part.
 
 A child begins with its parent's block table: every block in it is held once more and stored once. A full block is
-never written again, so it stays shared. The last block may be partial. A request that writes into it while others hold
-it takes a block of its own, and the runner copies what is there (KVPlan.copy). The last holder writes in place.
+never written again, so it stays shared. The last block may be partial. A request that writes into it while another one
+holds it takes a block of its own, and the runner copies what is there (KVPlan.copy). The last holder writes in place.
 Source: fork and append_slots of BlockSpaceManager in vLLM V0 (vllm/core/block_manager.py), section 4.4 of the
 PagedAttention paper (Kwon et al., 2023). V1 has no forks: there n > 1 meets in the prefix cache, in full blocks only.
 """
@@ -93,7 +93,7 @@ class ForkingKVCacheManager(KVCacheManager):
             block.ref_cnt -= 1  # get_new_blocks counted one holder, before there was any
 
     def _shared_blocks(self, request: Request, num_tokens: int) -> list[int]:
-        """Which blocks of the table would be written while others hold them, as indices."""
+        """Which blocks of the table would be written while other requests hold them, as indices."""
         table = self._tables.get(request.request_id, ())
         end = min(-(-num_tokens // self.block_size), len(table))
         return [i for i in range(request.num_computed_tokens // self.block_size, end) if table[i].ref_cnt > 1]

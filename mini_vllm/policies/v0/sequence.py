@@ -21,7 +21,7 @@ class SequenceGroup:
 
     @property
     def requests(self) -> list[Request]:
-        """All requests that live. Until the others fork there is one sequence."""
+        """All requests that live. Until the other sequences fork there is one sequence."""
         return self.sequences + self.unforked
 
 

@@ -2,7 +2,7 @@
 
 A step is a prefill step or a decode step. As long as prompts wait and fit, they go first, and the decodes stand still:
 chunked prefill and V1 came to cure that. A SequenceGroup is what one prompt asks for. Only its first sequence computes
-the prompt. When it has caught up, the others fork: they sample from the same logits, then share its blocks, copy on
+the prompt. When it has caught up, its siblings fork: they sample from the same logits, then share its blocks, copy on
 write. When blocks run out, whole groups are preempted from the tail. A group of one sequence is computed again. A group
 of several is swapped to main memory, and comes back before any other group is admitted.
 
@@ -14,7 +14,7 @@ of several are preferred to single sequences, since swapped groups come before w
 
 V0's words and ours: a Sequence is a Request, and its logical blocks are the indices of its block table. WAITING and
 RUNNING are the same, SWAPPED is PREEMPTED with a table in main memory, and FINISHED_IGNORED is an error when the
-request is added. Every live request is in `waiting` or in `running`, beside the others of its group. In `waiting` the
+request is added. Every live request is in `waiting` or in `running`, beside the rest of its group. In `waiting` the
 swapped ones come first, then the preempted and the new ones; those that wait to fork are in `running`.
 
 The decisions are those of vLLM 0.5.5 with its block manager v1, without chunked prefill and prefix caching. The tests

@@ -92,7 +92,7 @@ class ForkWorld:
             self.live.append(child)
 
     def append_all(self, choice: int) -> None:
-        """Everybody who shares blocks with one request decodes at once: what num_blocks_to_append counts for."""
+        """Every request that shares blocks with one request decodes at once: what num_blocks_to_append counts for."""
         if not self.live:
             return
         first = set(self.kv.get_block_ids(self.live[choice % len(self.live)].request_id))
@@ -127,7 +127,7 @@ class ForkWorld:
         for request in chosen:
             self.kv.free(request)
         before = snapshot(self.kv.block_pool)
-        if len(content) > self.kv.num_free_blocks:  # others hold what these shared with them
+        if len(content) > self.kv.num_free_blocks:  # other requests hold what these shared with them
             with pytest.raises(ValueError, match="are free"):
                 self.kv.rebuild(tables)
             assert snapshot(self.kv.block_pool) == before

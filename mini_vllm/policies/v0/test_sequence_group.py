@@ -248,7 +248,7 @@ class GroupWorld:
         return output
 
     def check_head_does_not_fit(self, ready: Sequence[Request]) -> None:
-        """A decode step though somebody waits: there was no room for him before it, so there is none after it."""
+        """A decode step though a group waits: there was no room for it before it, so there is none after it."""
         group = self.group(self.scheduler.waiting[0])
         places = self.options.max_num_seqs - len(self.scheduler.running)
         first = group.sequences[0]

@@ -3,7 +3,7 @@
 import torch
 
 from labkit import cases, check, concept, search
-from labkit.strays import watched
+from labkit.kernels.strays import watched
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 CANARY = -7.0  # what stands in every slot at first

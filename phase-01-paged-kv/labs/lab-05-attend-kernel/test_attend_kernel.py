@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from labkit import cases, check, concept, search
-from labkit.strays import watched
+from labkit.kernels.strays import watched
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LARGE = 1e4

@@ -1,4 +1,4 @@
-// Python in a worker: Pyodide, the sources of the engine and the grader as they are in the repository, labkit/web.py.
+// Python in a worker: Pyodide, the sources of the engine and the grader as they are in the repository, labkit/web/book.py.
 import { loadPyodide } from "./pyodide/pyodide.mjs";
 import * as arrays from "./arrays.js";
 
@@ -35,7 +35,7 @@ async function start() {
   python.setStdout({ batched: print });
   python.setStderr({ batched: print });
   python.runPython(`import sys; sys.path.insert(0, "${FOLDER}")`);
-  return python.pyimport("labkit.web");
+  return python.pyimport("labkit.web.book");
 }
 
 const ANSWERS = {

@@ -1,0 +1,5 @@
+"""python -m labkit.cli is the command lab."""
+
+from labkit.cli import main
+
+main()

@@ -1,0 +1,150 @@
+"""Lab 01.9's part of the reference: the decode kernel as a text in C, and what calls it.
+
+A learner's C cannot be graded in the process that runs the tests: it may crash, and that process refuses ctypes to a
+learner's file (labkit.grade.confined). So each call has a process of its own (labkit.kernels.c_process). It takes place
+between pages that may not be touched, so a kernel that leaves its arrays is killed by a signal, and the test that
+called it says so.
+"""
+
+import atexit
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from array import array
+from collections.abc import Sequence
+from functools import cache
+
+from labkit.kernels.c_process import SECONDS
+from labkit.labs.catalog import ROOT
+from labkit.testing.words import LabFailure
+
+BACKSTOP = 60.0  # seconds on the wall, of a process that sleeps
+SIGNALS = {"SIGSEGV": "a wild address", "SIGBUS": "a wild address", "SIGFPE": "a division by 0"}
+
+
+def decode_source() -> str:
+    """The kernel in C. The text begins behind these lines, which stand before it:
+
+        #include <stdint.h>
+        #define INFINITY __builtin_inff()
+        float expf(float);
+
+        typedef struct {
+            float *output;                        // [num_seqs, num_heads, head_dim]
+            const float *query;                   // the same
+            const float *key_cache, *value_cache; // [num_blocks, num_kv_heads, block_size, head_dim]
+            const int32_t *block_tables;          // [num_seqs, max_blocks]
+            const int32_t *seq_lens;              // [num_seqs]
+            int64_t num_seqs, num_heads, num_kv_heads, head_dim, block_size, max_blocks;
+            float scale;
+        } Decode;
+
+    It has a function `void decode(const Decode *d)`, which fills d->output.
+    """
+    return r"""
+void decode(const Decode *d) {
+    int64_t group_size = d->num_heads / d->num_kv_heads;
+    for (int64_t row = 0; row < d->num_seqs * d->num_heads; row++) {
+        int64_t seq = row / d->num_heads, kv_head = row % d->num_heads / group_size;
+        const float *query = d->query + row * d->head_dim;
+        float *sum = d->output + row * d->head_dim, maximum = -INFINITY, normaliser = 0;
+        for (int64_t c = 0; c < d->head_dim; c++) sum[c] = 0;
+        for (int64_t position = 0; position < d->seq_lens[seq]; position++) {
+            int64_t block = d->block_tables[seq * d->max_blocks + position / d->block_size];
+            int64_t slot = (block * d->num_kv_heads + kv_head) * d->block_size + position % d->block_size;
+            const float *key = d->key_cache + slot * d->head_dim, *value = d->value_cache + slot * d->head_dim;
+            float score = 0;
+            for (int64_t c = 0; c < d->head_dim; c++) score += query[c] * key[c];
+            score *= d->scale;
+            float largest = score > maximum ? score : maximum;
+            float factor = expf(maximum - largest), weight = expf(score - largest);
+            for (int64_t c = 0; c < d->head_dim; c++) sum[c] = sum[c] * factor + weight * value[c];
+            normaliser = normaliser * factor + weight;
+            maximum = largest;
+        }
+        for (int64_t c = 0; c < d->head_dim && normaliser > 0; c++) sum[c] /= normaliser;
+    }
+}
+"""
+
+
+def decode(
+    query: Sequence[float],
+    key_cache: Sequence[float],
+    value_cache: Sequence[float],
+    block_tables: Sequence[int],
+    seq_lens: Sequence[int],
+    *,
+    num_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    block_size: int,
+    scale: float,
+    first_block: int = 0,
+) -> list[float]:
+    """Compile decode_source(), and call it once: the output [num_seqs, num_heads, head_dim], flat as all arrays are.
+
+    first_block: the id of the first block in the caches; the memory of those before it does not exist.
+    Errors: LabFailure if the text is refused, if the call does not come back, and if it writes elsewhere.
+    """
+    num_seqs = len(seq_lens)
+    sizes = {"num_seqs": num_seqs, "num_heads": num_heads, "num_kv_heads": num_kv_heads, "head_dim": head_dim}
+    sizes |= {"block_size": block_size, "max_blocks": len(block_tables) // max(num_seqs, 1)}
+    contents = {name: array("f", values).tobytes() for name, values in (("query", query), ("key_cache", key_cache))}
+    contents |= {"value_cache": array("f", value_cache).tobytes(), "output": b"\xff" * (4 * len(query))}
+    contents |= {"block_tables": array("i", block_tables).tobytes(), "seq_lens": array("i", seq_lens).tobytes()}
+    shape = f"num_heads {num_heads}, num_kv_heads {num_kv_heads}, head_dim {head_dim}, block_size {block_size}"
+    state = f"seq_lens {list(seq_lens)}\n{shape}\nscale {scale:g}, first block {first_block}"
+    source = decode_source()
+    if not isinstance(source, str):
+        raise LabFailure("what decode_source() returns", "a text", type(source).__name__)
+    order = {"source": source, "sizes": sizes, "scale": scale, "first_block": first_block}
+    order["bytes"] = {name: len(content) for name, content in contents.items()}
+    answer, output = call(json.dumps(order).encode() + b"\n" + b"".join(contents.values()), state)
+    if "refused" in answer:
+        raise LabFailure("the C text", "it compiles, and has a function decode", why_refused(answer["refused"]))
+    if "changed" in answer:
+        raise LabFailure("what is written beside the output", "nothing", answer["changed"], state)
+    return array("f", output).tolist()
+
+
+def call(order: bytes, state: str) -> tuple[dict[str, str], bytes]:
+    """The answer of a process to an order. Errors: LabFailure that says how it ended instead."""
+    command = [sys.executable, "-I", "-S", "-X", "utf8", str(ROOT / "labkit" / "kernels" / "c_process.py")]
+    environment = {**os.environ, "XDG_CACHE_HOME": libraries()}
+    try:
+        done = subprocess.run(command, input=order, stdout=subprocess.PIPE, env=environment, timeout=BACKSTOP)
+    except subprocess.TimeoutExpired:
+        how = "it did not come back, and did nothing"
+        raise LabFailure("the call  decode()", "it comes back", how, state) from None
+    if done.returncode or b"\n" not in done.stdout:
+        raise LabFailure("the call  decode()", "it comes back", how_it_ended(done.returncode), state)
+    answer, _, output = done.stdout.partition(b"\n")
+    return json.loads(answer), output
+
+
+def how_it_ended(status: int) -> str:
+    """The status of a process in which the kernel ran, in words."""
+    name = signal.Signals(-status).name if status < 0 else ""
+    if name == "SIGXCPU":
+        return f"it did not come back within {SECONDS} s"
+    if name:
+        return f"the kernel was killed by signal {-status} ({name}{': ' + SIGNALS[name] if name in SIGNALS else ''})"
+    return f"the kernel ended its process (exit status {status})"
+
+
+def why_refused(reason: str) -> str:
+    """What the compiler said, from the place in the text on: "mine.c:3:5: error: ..."."""
+    return reason[reason.rfind("mine.c:") :] if "mine.c:" in reason.partition("mine.c: ")[2] else reason
+
+
+@cache
+def libraries() -> str:
+    """Where this process keeps what was compiled, so that each text is compiled once."""
+    folder = tempfile.mkdtemp(prefix="lab-c-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

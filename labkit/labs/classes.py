@@ -1,0 +1,208 @@
+"""A learner's class, taken apart: what it has goes into the reference's class, where it must work as it did.
+
+The objects of the engine are of the reference's class, not of the learner's. So that plain Python works all the same,
+the learner's module sees other things under three kinds of names while nothing else changes in it:
+
+    Scheduler              the learner's own class: the reference's, so isinstance() and Scheduler.LIMIT are right
+    ReferenceScheduler     the reference's class: as it was without this part, so ReferenceScheduler.__init__ is its own
+    super                  goes up the learner's bases, then to the reference's class as it was, then above that
+"""
+
+import ast
+import builtins
+import inspect
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from labkit.labs.catalog import LabkitError
+
+NOTHING = object()  # stands for an attribute that is not there
+MACHINERY = {"_abc_impl", "__annotate__", "__annotate_func__", "__init_subclass__", "__class_getitem__"}
+METHODS = (FunctionType, staticmethod, classmethod, property)
+
+
+class OwnClass:
+    """The learner's class of a name, with the bases that are the learner's, too.
+
+    below: what the reference's class had in place of an attribute before it was grafted. Errors: LabkitError for what
+    cannot be grafted, and why.
+    """
+
+    def __init__(self, file: Path, tree: ast.Module, cls: type, reference: type) -> None:
+        self.cls, self.reference = cls, reference
+        self.own = [each for each in cls.__mro__ if each not in reference.__mro__]
+        self.below: dict[str, Any] = {}
+        self.answer: set[str] = set()  # what super() passes over in the reference's class
+        self.attributes: dict[str, Any] = {}
+        for each in reversed(self.own):
+            if "__slots__" in vars(each) or "__new__" in vars(each):
+                name = "__slots__" if "__slots__" in vars(each) else "__new__"
+                raise LabkitError(
+                    f"{file.name}: {each.__name__}.{name} cannot be graded, since the objects are made by the "
+                    "reference's class: write __init__."
+                )
+            self.attributes |= {name: value for name, value in vars(each).items() if is_graftable(name, value)}
+        bases = {each.__name__ for each in self.own[1:]}
+        for line, names in asked_for(tree):
+            if asked := names & bases:
+                raise LabkitError(
+                    f"{file.name}:{line}: isinstance(..., {min(asked)}) is always False here, since the objects are "
+                    f"of the reference's class: ask for {cls.__name__}."
+                )
+
+    def look_up(self, cls: object, name: str) -> Any:
+        """What stands behind `cls` in the order of the bases, as it would if nothing of this part were grafted."""
+        mro = self.cls.__mro__
+        for each in mro[mro.index(cls) + 1 :]:
+            if each is self.reference:
+                found = NOTHING if name in self.answer else self.beneath(name)
+            else:
+                found = vars(each).get(name, NOTHING)
+            if found is not NOTHING:
+                return found
+        return NOTHING
+
+    def beneath(self, name: str) -> Any:
+        """An attribute of the reference's class without this part."""
+        return self.below[name] if name in self.below else vars(self.reference).get(name, NOTHING)
+
+
+@cache
+def asked_for(tree: ast.Module) -> list[tuple[int, set[str]]]:
+    """The line of every isinstance() in a file, and the names in its second argument."""
+    return [
+        (node.lineno, {each.id for each in ast.walk(node.args[-1]) if isinstance(each, ast.Name)})
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance" and node.args
+    ]
+
+
+def is_graftable(name: str, value: object) -> bool:
+    """Whether an attribute of a class was written by a person."""
+    if name in MACHINERY:
+        return False
+    return isinstance(value, METHODS) if name.startswith("__") and name.endswith("__") else True
+
+
+def rename(module: ModuleType, classes: list[OwnClass]) -> None:
+    """Let the learner's module see what the head of this file says."""
+    for each in classes:
+        for name, value in list(vars(module).items()):
+            if value is each.cls:
+                setattr(module, name, each.reference)
+            elif value is each.reference:
+                setattr(module, name, Original(each))
+    if classes and "super" not in vars(module):
+        module.super = Super(classes)  # type: ignore[attr-defined]
+
+
+class Original:
+    """The reference's class as it was without a part, and without the answer to its lab, under whatever name."""
+
+    def __init__(self, own: OwnClass) -> None:
+        self._own = own
+
+    def __getattribute__(self, name: str) -> Any:
+        own: OwnClass = object.__getattribute__(self, "_own")
+        if name in own.answer:
+            raise LabkitError(f"{own.reference.__name__}.{name} is the reference's answer to this lab.")
+        found = own.beneath(name)
+        return getattr(own.reference, name) if found is NOTHING else bound(found, None, own.reference)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return object.__getattribute__(self, "_own").reference(*arguments, **named)
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return isinstance(instance, object.__getattribute__(self, "_own").reference)
+
+    def __subclasscheck__(self, cls: type) -> bool:
+        return issubclass(cls, object.__getattribute__(self, "_own").reference)
+
+
+class Super:
+    """super(), super(Scheduler, self) and, for classes that are not grafted, super() as always."""
+
+    def __init__(self, classes: list[OwnClass]) -> None:
+        self.__classes = classes
+
+    def __call__(self, *arguments: Any) -> Any:
+        if not arguments:
+            frame = sys._getframe(1)
+            arguments = (frame.f_locals["__class__"], frame.f_locals[frame.f_code.co_varnames[0]])
+        if len(arguments) == 2:
+            cls, instance = arguments
+            for own in self.__classes:
+                if cls is own.reference:
+                    cls = own.cls
+                kind = instance if isinstance(instance, type) else type(instance)
+                if cls in own.own and own.cls not in kind.__mro__:
+                    return Above(own, cls, instance)
+        return builtins.super(*arguments)
+
+
+class Above:
+    """What super() gives: attributes as they are above a class, bound to the instance (or class)."""
+
+    def __init__(self, own: OwnClass, cls: type, instance: Any) -> None:
+        self._seen = own, cls, instance
+
+    def __getattribute__(self, name: str) -> Any:
+        own, cls, instance = object.__getattribute__(self, "_seen")
+        found = own.look_up(cls, name)
+        if found is NOTHING:
+            raise AttributeError(f"'super' object has no attribute {name!r}")
+        return bound(found, None, instance) if isinstance(instance, type) else bound(found, instance, type(instance))
+
+
+def bound(value: Any, instance: Any, cls: type) -> Any:
+    """An attribute as Python gives it to code that asks for it."""
+    get = getattr(type(value), "__get__", None)
+    return get(value, instance, cls) if get else value
+
+
+class Several:
+    """A helper that several parts have under one name: each part's code finds its own."""
+
+    def __init__(self, values: dict[str, Any], latest: Any) -> None:
+        self.values, self.latest = values, latest  # by name of the module
+
+    def __get__(self, instance: Any, cls: type) -> Any:
+        value = self.values.get(sys._getframe(1).f_globals.get("__name__", ""), self.latest)
+        return bound(value, instance, cls)
+
+
+def accepts(mine: inspect.Signature, theirs: inspect.Signature) -> bool:
+    """Whether every call that suits the reference suits the learner's: by position, by name, with defaults left out."""
+    return all(_suits(mine, *call) for call in _calls(list(theirs.parameters.values())))
+
+
+def call_of(function: Any, *, is_method: bool) -> inspect.Signature:
+    """How something is called: the signature without the parameter that Python itself fills in."""
+    plain = getattr(function, "__func__", getattr(function, "fn", function))
+    found = inspect.signature(plain)
+    parameters = list(found.parameters.values())
+    takes_self = is_method and not isinstance(function, staticmethod)
+    if takes_self and parameters and parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL:
+        parameters = parameters[1:]
+    return found.replace(parameters=parameters)
+
+
+def _calls(parameters: list[inspect.Parameter]) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """Ways to call something with these parameters: arguments by position, and by name."""
+    plain = [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    only = {p.name: p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+    for each in (plain, [p for p in plain if p.default is inspect.Parameter.empty]):
+        yield [p.name for p in each], only
+        yield [], {p.name: p.name for p in each} | only
+
+
+def _suits(mine: inspect.Signature, positional: list[str], named: dict[str, str]) -> bool:
+    try:
+        mine.bind(*positional, **named)
+    except TypeError:
+        return False
+    return True
