@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from mini_vllm.errors import ConnectorMissingError, InvalidParameterError, how_to_install, shown
+from mini_vllm.light.plain_sampler import sample
 from mini_vllm.models.checkpoint import BUNDLED_MODEL, SINGLE_FILE, load_hf_config, resolve_model
 from mini_vllm.spec_decode.verify import accept
 from mini_vllm.step import BlockPair, LayerKVSpec, ModelInfo, SampledToken, SamplingRow, StepInput, StepOutput
 from mini_vllm.worker.executor import InProcessExecutor
 from mini_vllm.worker.memory import KVCachePlan, available_host_memory, host_bytes
-from mini_vllm.worker.plain_sampler import sample
 
 OPTIONS = {  # of EngineConfig, and what they may be here
     "model": (BUNDLED_MODEL,),
@@ -45,7 +45,7 @@ class NumpyExecutor(InProcessExecutor):
 
     def array_module(self) -> Any:
         """numpy_ops, or what has the same functions."""
-        from mini_vllm.worker import numpy_ops
+        from mini_vllm.light import numpy_ops
 
         return numpy_ops
 
