@@ -9,12 +9,14 @@ are ignored.
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mini_vllm.errors import (
     CorruptCheckpointError,
     InvalidParameterError,
+    Rule,
     UnsupportedModelError,
+    integer,
     is_int,
     is_number,
     shown,
@@ -29,21 +31,6 @@ MODEL_TYPES: Mapping[str, str] = {
     "ministral": "MinistralForCausalLM",
 }
 """The model_type of a config.json, by which transformers picks the class, and the name of that class."""
-
-
-class Rule(NamedTuple):
-    """What a field may hold, as a test and in words."""
-
-    holds: Callable[[Any], bool]
-    allowed: str
-
-    def or_null(self) -> "Rule":
-        return Rule(lambda value: value is None or self.holds(value), f"null or {self.allowed}")
-
-
-def integer(low: int, high: int) -> Rule:
-    """An integer, no bool, in [low, high]."""
-    return Rule(lambda value: is_int(value, low, high), f"an integer in [{low}, {high}]")
 
 
 def list_of(holds: Callable[[Any], bool], what: str) -> Rule:
@@ -67,17 +54,17 @@ STRING = Rule(lambda value: isinstance(value, str), "a string")
 TOKEN_IDS = Rule(
     lambda value: is_token_id(value) or (isinstance(value, list) and all(map(is_token_id, value))),
     "a token id or a list of them",
-).or_null()
+).or_none("null")
 
 VALUES: Mapping[str, Rule] = {
-    "architectures": list_of(lambda value: isinstance(value, str), "strings").or_null(),
+    "architectures": list_of(lambda value: isinstance(value, str), "strings").or_none("null"),
     "vocab_size": integer(1, 1 << 24),
     "hidden_size": integer(1, 1 << 20),
     "intermediate_size": integer(1, 1 << 22),
     "num_hidden_layers": integer(1, 10_000),
     "num_attention_heads": integer(1, 1 << 14),
-    "num_key_value_heads": integer(1, 1 << 14).or_null(),
-    "head_dim": integer(1, 1 << 14).or_null(),
+    "num_key_value_heads": integer(1, 1 << 14).or_none("null"),
+    "head_dim": integer(1, 1 << 14).or_none("null"),
     "max_position_embeddings": integer(1, 1 << 30),
     "rms_norm_eps": Rule(lambda value: is_number(value, 0, 1), "a number in [0, 1]"),
     "hidden_act": STRING,
@@ -85,13 +72,13 @@ VALUES: Mapping[str, Rule] = {
     "mlp_bias": BOOL,
     "tie_word_embeddings": BOOL,
     "use_sliding_window": BOOL,
-    "sliding_window": integer(2, 1 << 30).or_null(),  # with 1, the cache of transformers keeps all
+    "sliding_window": integer(2, 1 << 30).or_none("null"),  # with 1, the cache of transformers keeps all
     "max_window_layers": integer(0, 1 << 30),
-    "layer_types": list_of(lambda value: isinstance(value, str), "strings").or_null(),
-    "rope_parameters": OBJECT.or_null(),
-    "rope_scaling": OBJECT.or_null(),
+    "layer_types": list_of(lambda value: isinstance(value, str), "strings").or_none("null"),
+    "rope_parameters": OBJECT.or_none("null"),
+    "rope_scaling": OBJECT.or_none("null"),
     "eos_token_id": TOKEN_IDS,
-    "id2label": Rule(is_id2label, "an object with numbers for names").or_null(),
+    "id2label": Rule(is_id2label, "an object with numbers for names").or_none("null"),
     "num_labels": integer(0, 10_000),  # transformers makes a name for each
 }
 """Fields of config.json that the models read, or that transformers does."""
@@ -153,7 +140,7 @@ def check_generation_config(file: Path, raw: Mapping[str, Any]) -> None:
 
     Errors: CorruptCheckpointError naming the field from which no SamplingParams, or no end of a text, can be had.
     """
-    check_values(file, raw, {"eos_token_id": TOKEN_IDS, "do_sample": BOOL.or_null()})
+    check_values(file, raw, {"eos_token_id": TOKEN_IDS, "do_sample": BOOL.or_none("null")})
     for field, name in SAMPLING_FIELDS.items():
         try:
             SamplingParams(**({name: raw[field]} if raw.get(field) is not None else {}))

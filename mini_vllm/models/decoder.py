@@ -75,21 +75,10 @@ class DecoderModel(nn.Module):
         self.num_layers: int = config.num_hidden_layers
         self.vocab_size: int = config.vocab_size
         self.hidden_size: int = config.hidden_size
-        num_heads = config.num_attention_heads
-        num_kv_heads = getattr(config, "num_key_value_heads", None) or num_heads
-        self.num_heads = len(loader.shard.part(num_heads, "num_attention_heads"))
-        self.num_kv_heads = len(loader.shard.part(num_kv_heads, "num_key_value_heads"))
-        self.head_dim: int = getattr(config, "head_dim", None) or self.hidden_size // num_heads
-        if self.head_dim > MAX_HEAD_DIM or num_heads % num_kv_heads:
-            raise UnsupportedModelError(
-                f"head_dim {self.head_dim}, num_attention_heads {num_heads}, num_key_value_heads {num_kv_heads}: "
-                f"head_dim may be {MAX_HEAD_DIM} at most, and every KV head needs as many heads"
-            )
-        layer_types = getattr(config, "layer_types", None)
-        if layer_types is not None and len(layer_types) != self.num_layers:
-            raise UnsupportedModelError(f"layer_types has {len(layer_types)} entries for {self.num_layers} layers")
-        self.attention_shape = AttentionShape(self.hidden_size, num_heads, num_kv_heads, self.head_dim)
-
+        self.attention_shape = shape = shape_of(config)
+        self.head_dim = shape.head_dim
+        self.num_heads = len(loader.shard.part(shape.num_heads, "num_attention_heads"))
+        self.num_kv_heads = len(loader.shard.part(shape.num_kv_heads, "num_key_value_heads"))
         self.quantization = str(loader.stored) if loader.stored else loader.quantization
 
         body = loader.at("model")
@@ -150,6 +139,22 @@ class DecoderModel(nn.Module):
             raise WeightsMismatchError(
                 f"{loader.checkpoint.path}: tie_word_embeddings is set, but lm_head.weight is not embed_tokens.weight"
             )
+
+
+def shape_of(config: Any) -> AttentionShape:
+    """The attention of all layers. Errors: UnsupportedModelError for heads, or types of layers, that do not fit."""
+    num_heads = config.num_attention_heads
+    num_kv_heads = getattr(config, "num_key_value_heads", None) or num_heads
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // num_heads
+    if head_dim > MAX_HEAD_DIM or num_heads % num_kv_heads:
+        raise UnsupportedModelError(
+            f"head_dim {head_dim}, num_attention_heads {num_heads}, num_key_value_heads {num_kv_heads}: "
+            f"head_dim may be {MAX_HEAD_DIM} at most, and every KV head needs as many heads"
+        )
+    layer_types = getattr(config, "layer_types", None)
+    if layer_types is not None and len(layer_types) != config.num_hidden_layers:
+        raise UnsupportedModelError(f"layer_types has {len(layer_types)} entries for {config.num_hidden_layers} layers")
+    return AttentionShape(config.hidden_size, num_heads, num_kv_heads, head_dim)
 
 
 def window_of_layer(config: Any, layer_idx: int) -> int | None:
