@@ -86,8 +86,6 @@ class KVResult:
     """What came of a connector's work; the KV cache manager takes it in end_step()."""
 
     loaded_req_ids: tuple[str, ...] = ()  # requests whose loads have arrived
-    saved_req_ids: tuple[str, ...] = ()  # requests whose blocks may go
-    failed_block_ids: tuple[int, ...] = ()  # blocks that hold nothing, though they were to be loaded
 
 
 # --- one step -----------------------------------------------------------------------------------------------------

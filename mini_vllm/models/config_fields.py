@@ -23,14 +23,16 @@ from mini_vllm.errors import (
 )
 from mini_vllm.params import SamplingParams
 
-MODEL_TYPES: Mapping[str, str] = {
-    "llama": "LlamaForCausalLM",
-    "mistral": "MistralForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-    "ministral": "MinistralForCausalLM",
+MODELS: Mapping[str, str] = {
+    "llama": "mini_vllm.models.llama:LlamaForCausalLM",
+    "mistral": "mini_vllm.models.mistral:MistralForCausalLM",
+    "qwen2": "mini_vllm.models.qwen2:Qwen2ForCausalLM",
+    "qwen3": "mini_vllm.models.qwen3:Qwen3ForCausalLM",
+    "ministral": "mini_vllm.models.mistral:MinistralForCausalLM",
 }
-"""The model_type of a config.json, by which transformers picks the class, and the name of that class."""
+"""By the model_type of a config.json, which transformers goes by: module and class, imported when it is loaded.
+
+The class has the name that config.json gives the architecture."""
 
 
 def list_of(holds: Callable[[Any], bool], what: str) -> Rule:
@@ -125,9 +127,9 @@ logger = logging.getLogger("mini_vllm")
 def check_config(file: Path, raw: Mapping[str, Any]) -> None:
     """Errors: CorruptCheckpointError for a value out of range, UnsupportedModelError for what is not implemented."""
     model_type = raw.get("model_type")
-    if not isinstance(model_type, str) or model_type not in MODEL_TYPES:
+    if not isinstance(model_type, str) or model_type not in MODELS:
         raise UnsupportedModelError(
-            f"{file}: model_type {shown(model_type)} is unknown; supported: {', '.join(MODEL_TYPES)}"
+            f"{file}: model_type {shown(model_type)} is unknown; supported: {', '.join(MODELS)}"
         )
     check_values(file, raw, VALUES)
     for field in ("rope_parameters", "rope_scaling"):

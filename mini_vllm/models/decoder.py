@@ -102,12 +102,14 @@ class DecoderModel(nn.Module):
         loader.checkpoint.ignore(".rotary_emb.inv_freq")  # old checkpoints store what the configuration determines
 
     def build_layer(self, config: Any, loader: WeightLoader, layer_idx: int) -> DecoderLayer:
-        """The decoder layer of that index, loaded. Models differ by the options; a new kind of MLP goes in here."""
+        """The decoder layer of that index, loaded. Models differ by the options and by the MLP."""
         options = self.attention_options(config, layer_idx)
         self_attn = SelfAttention(loader.at("self_attn"), self.attention_shape, layer_idx, **options)
-        bias = self.mlp_bias(config)
-        mlp = GatedMLP(loader.at("mlp"), self.hidden_size, config.intermediate_size, bias=bias)
-        return DecoderLayer(loader, self_attn, mlp, config)
+        return DecoderLayer(loader, self_attn, self.build_mlp(config, loader.at("mlp"), layer_idx), config)
+
+    def build_mlp(self, config: Any, loader: WeightLoader, layer_idx: int) -> nn.Module:
+        """What stands behind the attention of that layer, from [T, hidden_size] to the same shape."""
+        return GatedMLP(loader, self.hidden_size, config.intermediate_size, bias=self.mlp_bias(config))
 
     def attention_options(self, config: Any, layer_idx: int) -> dict[str, Any]:
         """What SelfAttention is built with beside its shape."""
