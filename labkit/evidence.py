@@ -21,6 +21,7 @@ from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.registry import make_scheduler
 from mini_vllm.request import Request
+from mini_vllm.scheduler_interface import Step
 from mini_vllm.step import KVPlan
 
 Record = dict[str, Any]
@@ -58,10 +59,10 @@ def honest_trace(scenario: Record, max_steps: int) -> Record:
             continue
         try:
             recorder.before_schedule()
-            output = scheduler.schedule()
-            recorder.after_schedule(output, KVPlan(), step)
-            sampled = model.execute(output)
-            recorder.after_update(sampled, scheduler.update_from_output(output, sampled))
+            decided = Step(scheduler.schedule(), KVPlan())
+            recorder.after_schedule(decided, step)
+            sampled = model.execute(decided.output)
+            recorder.after_update(decided, sampled, scheduler.update_from_output(decided.output, sampled))
         except Exception as raised:
             error = {"error": f"{type(raised).__name__}: {raised}"}
             break

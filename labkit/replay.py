@@ -22,8 +22,8 @@ from mini_vllm.params import StructuredOutputs
 from mini_vllm.policies.registry import Classes
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
+from mini_vllm.scheduler_interface import Step
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
-from mini_vllm.step import KVPlan
 from mini_vllm.structured.scheduler import GrammarGate, NewGrammar
 
 STEP_FIELDS = (  # what is compared of a step, in order of time
@@ -241,7 +241,7 @@ class EagleKVCacheManager(KVCacheManager):
 
     def free(self, request: Request) -> None:
         """A request that ends with the token that names its last block publishes it before the blocks go."""
-        if request.status in (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH):
+        if request.is_finished and request.status is not RequestStatus.FINISHED_ABORTED:
             self.cache_blocks(request)
         super().free(request)
 
@@ -264,7 +264,8 @@ class ReplayRecorder(TraceRecorder):
         self.shadow = SlotShadow()
         self.stale_read: str | None = None  # in the last step
 
-    def after_schedule(self, output: SchedulerOutput, plan: KVPlan, step: int | None = None, **extra: Any) -> Record:
+    def after_schedule(self, step: Step, number: int | None = None, **extra: Any) -> Record:
+        output = step.output
         self.stale_read = self.shadow.stale_read(self.scheduler.kv_cache_manager, output)
         if output.masks:
             rows = list(output.masks.values())
@@ -273,7 +274,7 @@ class ReplayRecorder(TraceRecorder):
             extra["bitmask"] = {
                 "ids": list(output.masks), "rows": rows, "num_rows": num_rows, "acceptable": acceptable,
             }  # fmt: skip
-        return super().after_schedule(output, plan, step, blocked=dict(output.blocked), **extra)
+        return super().after_schedule(step, number, blocked=dict(output.blocked), **extra)
 
     def after_update(self, *args: Any, **extra: Any) -> Record:
         """Here `computed` counts after the update, for all of running."""
@@ -299,8 +300,10 @@ class ReplayRun(ScenarioRun):
         super().__init__(scenario, **classes)
         if isinstance(self.scheduler, SpeculativeScheduler):
             self.scheduler.proposer = None
+        self.gate: GrammarGate | None = None
         if any(request.get("grammar") for request in trace["requests"]):
-            GrammarGate(self.scheduler, RecordedGrammars(lambda: self.step))
+            self.gate = GrammarGate(RecordedGrammars(lambda: self.step))
+            self.scheduler.attach(self.gate)
         self.trace = trace
         self.original = trace.get("recorded_from", "vLLM").split()[0]
         self.recorder = self.watch = ReplayRecorder(self.scheduler)
@@ -330,7 +333,7 @@ class ReplayRun(ScenarioRun):
         output = super().run_step()
         drafts = self._inputs.get(self.step - 1, {}).get("drafts", {})
         if isinstance(self.scheduler, SpeculativeScheduler):
-            self.scheduler.update_draft_token_ids(drafts)
+            self.scheduler.update_draft_token_ids(self.gate.allowed_drafts(drafts) if self.gate else drafts)
         return output
 
     def _step_difference(self, recorded: Record) -> str | None:

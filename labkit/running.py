@@ -24,8 +24,8 @@ from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.timeline import render_requests, render_timeline
 from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.request import Request, RequestStatus
-from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
-from mini_vllm.step import KVPlan
+from mini_vllm.scheduler import SchedulerInterface
+from mini_vllm.scheduler_interface import Step
 
 SECONDS = 120.0  # for the answers
 SIZES: dict[str, Any] = {
@@ -145,8 +145,8 @@ class Bookkeeper(StepListener):
         self.waiting = {request.request_id: request.status for request in self.scheduler.waiting}
         self.num_counted = self._count()
 
-    def after_schedule(self, output: SchedulerOutput, plan: KVPlan) -> None:
-        admitted = [request for request in output.scheduled_requests if request.request_id in self.waiting]
+    def after_schedule(self, step: Step) -> None:
+        admitted = [request for request in step.output.scheduled_requests if request.request_id in self.waiting]
         if self._count() == self.num_counted:
             for request in admitted:
                 self._record(request)

@@ -19,6 +19,7 @@ from mini_vllm.observe.trace import run_trace
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.registry import make_scheduler
 from mini_vllm.request import Request
+from mini_vllm.scheduler_interface import Step
 from mini_vllm.step import KVPlan
 
 NUM_MIXES = 200
@@ -290,7 +291,7 @@ def test_hits_are_counted_where_an_outline_leaves_it_out() -> None:
             while scheduler.has_unfinished_requests():
                 books.before_schedule()
                 output = scheduler.schedule()
-                books.after_schedule(output, KVPlan())
+                books.after_schedule(Step(output, KVPlan()))
                 sampled = {
                     request.request_id: [7]
                     for request in output.scheduled_requests

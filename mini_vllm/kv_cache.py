@@ -9,6 +9,7 @@ Called by the scheduler. Source: vllm/v1/core/kv_cache_manager.py, single_type_k
 
 from collections.abc import Hashable, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass
+from typing import Any
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
 from mini_vllm.block_pool import BlockPool, BlockPoolOfGroup, KVCacheBlock
@@ -117,7 +118,7 @@ class KVCacheManager:
 
     def num_slots(self, request: Request, num_tokens: int) -> int:
         """How many slots the first num_tokens tokens take and the lookahead behind them, which is cut at the limits."""
-        limit = self.num_usable_blocks * self.block_size
+        limit = self.max_tokens_alone()
         if request.max_model_len is not None:
             limit = min(limit, request.max_model_len)
         return max(num_tokens, min(num_tokens + self.num_lookahead_tokens, limit))
@@ -148,6 +149,15 @@ class KVCacheManager:
         if computed_blocks:
             num_needed += sum(block.ref_cnt == 0 for block in computed_blocks)
         return num_needed
+
+    def num_blocks_reserved(
+        self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
+    ) -> int:
+        """How many free blocks a request must find that is admitted only if its first num_tokens tokens fit at once.
+
+        A manager that gives blocks back as a request goes on needs fewer than num_blocks_needed() says.
+        """
+        return self.num_blocks_needed(request, num_tokens, computed_blocks)
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
@@ -215,6 +225,17 @@ class KVCacheManager:
 
     def end_step(self, result: KVResult | None) -> None:
         """The step went well, before update_from_output(); or it failed, after fail_step(): then result is None."""
+
+    def exchange_notes(self, notes: Any) -> Any:
+        """Take notes of one step in exchange for those that are here; None: those of a step that is not decided yet.
+
+        What end_step() needs of the step that begin_step() has begun is in them. So another one may be decided before.
+        """
+        return None
+
+    def max_tokens_alone(self) -> int:
+        """How many tokens of one request fit, if it is alone. Its last token needs no slot, and does not count."""
+        return self.num_usable_blocks * self.block_size
 
     def num_external_tokens(self, request: Request) -> int:
         """How many of the computed tokens of a request that is being admitted are no hits of the prefix cache."""

@@ -45,6 +45,8 @@ class Request:
         "block_hashes",
         "cache_salt",
         "choice_index",
+        "end_len",
+        "end_status",
         "eos_token_ids",
         "max_model_len",
         "max_tokens",
@@ -94,6 +96,8 @@ class Request:
         # What ends the request, at hand: maybe_finish() runs for every token of thousands of requests, and a frozenset
         # that all requests share stays in the processor's cache.
         self.max_tokens = sampling_params.max_tokens
+        self.end_len = self.max_tokens  # the number of output tokens with which it ends, whatever they are
+        self.end_status = RequestStatus.FINISHED_LENGTH
         self.stop_token_ids = frozenset() if sampling_params.ignore_eos else self.eos_token_ids
         if sampling_params.stop_token_ids:
             self.stop_token_ids = self.stop_token_ids.union(sampling_params.stop_token_ids)
@@ -129,6 +133,10 @@ class Request:
         self.output_token_ids.append(token_id)
         self.all_token_ids.append(token_id)
 
+    def end_after(self, num_output_tokens: int, status: RequestStatus) -> None:
+        """Let the request end with so many output tokens, and with this status, whatever they are."""
+        self.end_len, self.end_status = num_output_tokens, status
+
     def maybe_finish(self) -> bool:
         """Look at the last output token and finish if it is the last one: stop wins over length.
 
@@ -137,9 +145,11 @@ class Request:
         outputs = self.output_token_ids
         if not outputs:
             return False
-        if outputs[-1] in self.stop_token_ids:
+        if len(outputs) >= self.end_len and self.end_status is not RequestStatus.FINISHED_LENGTH:
+            self.status = self.end_status
+        elif outputs[-1] in self.stop_token_ids:
             self.status = RequestStatus.FINISHED_STOPPED
-        elif len(outputs) >= self.max_tokens or (
+        elif len(outputs) >= self.end_len or (
             self.max_model_len is not None and len(self.all_token_ids) >= self.max_model_len
         ):
             self.status = RequestStatus.FINISHED_LENGTH

@@ -41,6 +41,7 @@ class Scheduler(SchedulerInterface):
         if self.long_prefill_token_threshold < 0:
             threshold = self.long_prefill_token_threshold
             raise InvalidParameterError(f"long_prefill_token_threshold must be at least 0, got {threshold}")
+        self._set_aside: list[Request] = []  # by the admission of the step that is being decided
 
     # --- one step -------------------------------------------------------------------------------------------------
 
@@ -79,12 +80,13 @@ class Scheduler(SchedulerInterface):
 
     def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
         """Admit from the head of the queue; a head that does not fit blocks those behind it, so no request starves."""
-        while token_budget > 0 and len(self.running) < self.max_num_seqs and (request := self._next_waiting()):
+        while token_budget > 0 and len(self.running) < self.max_num_seqs and (request := self._next_admissible()):
             computed_blocks, num_computed = self.kv_cache_manager.get_computed_blocks(request)
             n = self._chunk_size(request, num_computed, token_budget if self.enable_chunked_prefill else self.num_slots)
             if n > token_budget or not self._try_admit(output, request, n, num_computed, computed_blocks):
                 break
             token_budget -= n
+        self._put_back()
 
     def _try_admit(
         self,
@@ -111,6 +113,20 @@ class Scheduler(SchedulerInterface):
         """The request that may be admitted next: the head of waiting. A subclass may pass over some."""
         return self.waiting[0] if self.waiting else None
 
+    def _next_admissible(self) -> Request | None:
+        """The next request that no part holds back. Those before it are set aside while this step admits."""
+        while (request := self._next_waiting()) is not None:
+            if all(part.may_admit(request) for part in self.parts):
+                break
+            self.waiting.remove(request)
+            self._set_aside.append(request)
+        return request
+
+    def _put_back(self) -> None:
+        """What was set aside stands in front of the queue again, in its old order."""
+        self.waiting.extendleft(reversed(self._set_aside))
+        self._set_aside = []
+
     def _clamp_new_tokens(self, num_new_tokens: int, token_budget: int) -> int:
         """How many of the tokens that a request is behind it may compute in this step: the size of its chunk."""
         threshold = self.long_prefill_token_threshold
@@ -135,10 +151,12 @@ class Scheduler(SchedulerInterface):
     def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
         """Whether the free blocks hold the sequence (all of it, or its first num_tokens) and the watermark."""
         kv = self.kv_cache_manager
-        if self.reserve_full_sequence:
-            num_tokens = request.num_tokens
         num_spare = self.num_watermark_blocks if self.running else 0
-        return kv.num_blocks_needed(request, num_tokens, computed_blocks) + num_spare <= kv.num_free_blocks
+        if self.reserve_full_sequence:
+            num_needed = kv.num_blocks_reserved(request, request.num_tokens, computed_blocks)
+        else:
+            num_needed = kv.num_blocks_needed(request, num_tokens, computed_blocks)
+        return num_needed + num_spare <= kv.num_free_blocks
 
     def _admit(self, request: Request, num_computed_tokens: int) -> None:
         """Move a waiting request to the end of running, with the head start that the prefix cache gives."""

@@ -7,8 +7,10 @@ Source: SchedulerInterface in vllm/v1/core/sched/interface.py, SchedulerOutput i
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import KW_ONLY, dataclass, field
+from itertools import chain
 from typing import Any, ClassVar, cast
 
 from mini_vllm.errors import (
@@ -20,6 +22,7 @@ from mini_vllm.errors import (
 )
 from mini_vllm.kv_cache import PART, KVCacheManager, PrefixCacheStats
 from mini_vllm.request import FINISH_REASONS, Request, RequestStatus
+from mini_vllm.step import KVPlan, KVResult, StepOutput
 
 
 @dataclass(slots=True)
@@ -35,8 +38,6 @@ class SchedulerOutput:
     """By request: a mask for each of its samples, as StepInput has them."""
     blocked: dict[str, str] = field(default_factory=dict)
     """By request: what it waits for in the queue, though there may be room for it."""
-    errors: dict[str, RequestFailedError] = field(default_factory=dict)
-    """By request: why the scheduler ends it in update_from_output()."""
 
     @property
     def sampling_along(self) -> Mapping[str, Sequence[Request]]:
@@ -62,6 +63,93 @@ class SchedulerOutput:
         if num_tokens:
             self.scheduled_requests.remove(request)
         return num_tokens
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """One step from its decision to its end. What belongs to it alone is here, since several may be in flight.
+
+    Steps end in the order in which they were decided; those that are undone, in the opposite order.
+    """
+
+    output: SchedulerOutput
+    plan: KVPlan
+    """What happens to the KV cache before the step computes."""
+    kv_notes: Any = None
+    """What the KV cache manager needs of the step when it ends."""
+    future: "Future[StepOutput]" = field(default_factory=Future)
+    """What comes of it."""
+    errors: dict[Request, RequestFailedError] = field(default_factory=dict)
+    """Requests that end with the step, and why. See end()."""
+    notes: dict[object, Any] = field(default_factory=dict)
+    """What one who watches the step has to remember of it, by who it is."""
+    ended: set[str] = field(default_factory=set)
+    """Requests that a listener has ended when it was told what came of the step: no delta tells of them."""
+
+    @classmethod
+    def decide(cls, scheduler: "SchedulerInterface") -> "Step":
+        """Let the scheduler, its KV cache manager and its parts decide the next step."""
+        output, kv = scheduler.schedule(), scheduler.kv_cache_manager
+        plan = kv.begin_step()
+        step = cls(output, plan, kv.exchange_notes(None))
+        for part in scheduler.parts:
+            part.after_schedule(step, scheduler)
+        return step
+
+    @property
+    def requests(self) -> Iterator[Request]:
+        """All that compute or sample in the step, in scheduling order, and then those that sample along."""
+        return chain(self.output.scheduled_requests, *self.output.sampling_along.values())
+
+    def end(self, request: Request, error: RequestFailedError, num_tokens: int = 0) -> None:
+        """A part ends the request with this step: it takes so many of the tokens that the step sampled for it."""
+        request.end_after(len(request.output_token_ids) + num_tokens, RequestStatus.FINISHED_ERROR)
+        self.errors[request] = error
+
+    def end_kv(self, kv: KVCacheManager, result: KVResult | None) -> None:
+        """Tell the KV cache manager how the step went; None: it failed."""
+        coming = kv.exchange_notes(self.kv_notes)
+        kv.end_step(result)
+        kv.exchange_notes(coming)
+
+    def update(self, scheduler: "SchedulerInterface", sampled_token_ids: Mapping[str, Sequence[int]]) -> list[Request]:
+        """Take in what was computed and sampled. Returns the requests that finished, in step order.
+
+        Those that a part ends and that are not in the step come last.
+        """
+        for part in scheduler.parts:
+            part.before_update(self, sampled_token_ids)
+        finished = scheduler.update_from_output(self.output, sampled_token_ids)
+        for part in scheduler.parts:
+            for request in finished:
+                part.ended(request)
+        for request in sorted(self.errors, key=lambda request: request.request_id):
+            if not request.is_finished and scheduler.finish_request(request.request_id, "error") is request:
+                finished.append(request)
+        return finished
+
+
+class Part:
+    """A feature that a scheduler knows nothing of: it is asked at these places, and changes no decision elsewhere.
+
+    A part may refuse a request, hold one back in the queue, say what a step's samples may be, and end one.
+    """
+
+    def add(self, requests: Sequence[Request]) -> None:
+        """These come, together. Raises a RequestRefusedError; then none is queued."""
+
+    def may_admit(self, request: Request) -> bool:
+        """Whether a waiting request may be admitted now. If not, it is passed over, and keeps its place."""
+        return True
+
+    def after_schedule(self, step: Step, scheduler: "SchedulerInterface") -> None:
+        """The step is decided, and nothing is computed yet. The part may set the output's masks and end requests."""
+
+    def before_update(self, step: Step, sampled_token_ids: Mapping[str, Sequence[int]]) -> None:
+        """The step went well, and the scheduler has not seen its tokens. The part may end requests."""
+
+    def ended(self, request: Request) -> None:
+        """The request is gone."""
 
 
 def check_prompt_len(request_id: str, num_prompt_tokens: int, max_model_len: int, num_slots: int) -> None:
@@ -105,7 +193,7 @@ class SchedulerInterface(ABC):
     def __post_init__(self) -> None:
         kv = self.kv_cache_manager
         # The last token of a request is never computed, so a request alone may have one token more than slots.
-        self.num_slots = kv.num_usable_blocks * kv.block_size
+        self.num_slots = kv.max_tokens_alone()
         given, most_tokens = cast(int | None, self.max_model_len), self.num_slots + 1
         self.max_model_len = most_tokens if given is None else min(given, most_tokens)
         if self.policy not in ("fcfs", "priority"):
@@ -127,7 +215,12 @@ class SchedulerInterface(ABC):
         self.running: list[Request] = []  # in order of admission
         self.prefix_cache_stats = PrefixCacheStats()  # of first admissions
         self.preempted_prefix_cache_stats = PrefixCacheStats()  # of re-admissions after preemption
+        self.parts: tuple[Part, ...] = ()
         self._requests: dict[str, Request] = {}
+
+    def attach(self, part: Part) -> None:
+        """Ask this part, too, from now on."""
+        self.parts = (*self.parts, part)
 
     # --- requests come and go -------------------------------------------------------------------------------------
 
@@ -136,10 +229,7 @@ class SchedulerInterface(ABC):
 
         Raises DuplicateRequestError, or PromptTooLongError for a prompt that could never be computed.
         """
-        self._check_requests([request])
-        request.max_model_len = self._max_model_len_of(request)
-        self._requests[request.request_id] = request
-        self._enqueue(request)
+        self.add_group([request])
 
     def add_group(self, requests: Sequence[Request]) -> None:
         """Queue the choices of one prompt (n > 1): here, requests like all others, that meet in the prefix cache.
@@ -147,11 +237,19 @@ class SchedulerInterface(ABC):
         Raises what add_request() raises for any of them; then none is queued.
         """
         self._check_requests(requests)
+        for part in self.parts:
+            part.add(requests)
+        self._queue(requests)
+
+    def _queue(self, requests: Sequence[Request]) -> None:
+        """The requests are taken: they wait."""
         for request in requests:
-            self.add_request(request)
+            request.max_model_len = self._max_model_len_of(request)
+            self._requests[request.request_id] = request
+            self._enqueue(request)
 
     def _check_requests(self, requests: Sequence[Request]) -> None:
-        """Refuse what add_request() must not take. Changes nothing."""
+        """Refuse what add_group() must not take. Changes nothing."""
         request_ids: set[str] = set()
         for each in requests:
             if each.request_id in self._requests or each.request_id in request_ids:
@@ -176,6 +274,8 @@ class SchedulerInterface(ABC):
         (self.running if request.status is RequestStatus.RUNNING else self.waiting).remove(request)
         request.status = RequestStatus(reason)
         self.kv_cache_manager.free(request)
+        for part in self.parts:
+            part.ended(request)
         return request
 
     def abort_request(self, request_id: str) -> None:
@@ -183,6 +283,10 @@ class SchedulerInterface(ABC):
 
     def has_unfinished_requests(self) -> bool:
         return bool(self._requests)
+
+    def get_request(self, request_id: str) -> Request:
+        """An unfinished request. Raises KeyError if there is none of that id."""
+        return self._requests[request_id]
 
     @property
     def requests(self) -> Sequence[Request]:

@@ -29,6 +29,7 @@ from mini_vllm.policies.v0.sequence import GroupSchedulerOutput, SchedulingBudge
 from mini_vllm.policies.v0.sequence_group import SequenceGroupScheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerOutput
+from mini_vllm.scheduler_interface import Step
 
 MAX_LINE = 400
 
@@ -116,9 +117,9 @@ class ReplayRun(ScenarioRun):
         scheduler, kv = self.scheduler, self.scheduler.kv_cache_manager
         before = self._begin()
         running = list(scheduler.running)
-        output = scheduler.schedule()
+        step = Step.decide(scheduler)
+        output, plan = step.output, step.plan
         assert isinstance(output, GroupSchedulerOutput)
-        plan = kv.begin_step()
         stored = [request for group in output.swapped_out for request in group.requests]
         record = {
             "step": self.step,
@@ -136,7 +137,7 @@ class ReplayRun(ScenarioRun):
             "free_cpu_sched": kv.cpu_pool.num_free_blocks,
             "aborted_before": before,
         }
-        sampled, finished, record["aborted_during"] = self._compute(output)
+        sampled, finished, record["aborted_during"] = self._compute(step)
         record["finished"] = [[r.request_id, r.finish_reason] for r in finished if r.request_id in sampled]
         record["given_up"] = [r.request_id for r in finished if r.request_id not in sampled]
         record |= {"free": kv.num_free_blocks, "free_cpu": kv.cpu_pool.num_free_blocks}

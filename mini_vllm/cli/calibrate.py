@@ -17,9 +17,9 @@ from mini_vllm.errors import InvalidParameterError
 from mini_vllm.observe.files import printable, write_file
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.params import SamplingParams
-from mini_vllm.scheduler import SchedulerOutput
+from mini_vllm.scheduler_interface import Step
 from mini_vllm.simulator.step_time import FEATURES, StepTimeModel, Work, fit, relative_errors, work_of
-from mini_vllm.step import CpuBlockId, KVPlan
+from mini_vllm.step import CpuBlockId
 
 if TYPE_CHECKING:
     from mini_vllm.engine.llm_engine import LLMEngine
@@ -125,8 +125,8 @@ class WorkListener(StepListener):
     def __init__(self) -> None:
         self.works: list[Work] = []
 
-    def after_schedule(self, output: SchedulerOutput, plan: KVPlan) -> None:
-        self.works.append(work_of(output, plan))
+    def after_schedule(self, step: Step) -> None:
+        self.works.append(work_of(step.output, step.plan))
 
 
 def measure(engine: "LLMEngine", point: Point, clock: Clock = time.perf_counter) -> Steps:

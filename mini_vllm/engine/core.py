@@ -9,17 +9,17 @@ Source: EngineCore in vllm/v1/engine/core.py.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from itertools import chain
 from typing import Any
 
 from mini_vllm.engine.runner_view import RunnerView
 from mini_vllm.errors import EngineDeadError, MiniVllmError, RequestFailedError, SchedulerStalledError, shown
 from mini_vllm.observe.listener import StepListener
-from mini_vllm.request import Request, RequestStatus
-from mini_vllm.scheduler_interface import SchedulerInterface, SchedulerOutput
+from mini_vllm.request import Request
+from mini_vllm.scheduler_interface import SchedulerInterface, Step
 from mini_vllm.step import StepInput, StepOutput, TokenDelta
 from mini_vllm.worker.executor import Executor
 
@@ -36,8 +36,8 @@ class EngineCore:
         self.runner_view = RunnerView(scheduler)
         self.num_steps = 0
         self.is_dead = False  # a call that changes the scheduler has raised
-        self._starts: list[tuple[Request, int]] = []  # of the step: its requests, and how long their outputs were
-        self._ended: set[str] = set()  # since after_update was called, by a listener: no delta tells of them
+        self.in_flight: deque[Step] = deque()  # begun and not ended, the oldest first
+        self._ending: Step | None = None  # the step whose end the listeners are being told
 
     # --- requests come and go -------------------------------------------------------------------------------------
 
@@ -55,7 +55,8 @@ class EngineCore:
             with self.changes("finish"):
                 request = self.scheduler.finish_request(request_id, reason)
                 self.runner_view.forget(request_id)
-                self._ended.add(request_id)
+                if self._ending is not None:
+                    self._ending.ended.add(request_id)
                 if request is not None:
                     self._tell("after_finish", request)
 
@@ -64,70 +65,71 @@ class EngineCore:
         self.finish(request_ids, "abort")
 
     def has_unfinished_requests(self) -> bool:
-        return self.scheduler.has_unfinished_requests()
+        """Whether there is a step to begin, or one that has not ended."""
+        return bool(self.in_flight) or self.scheduler.has_unfinished_requests()
 
     # --- one step -------------------------------------------------------------------------------------------------
 
     def step(self) -> list[TokenDelta]:
         """Both halves."""
-        output, future = self.begin_step()
+        step = self.begin_step()
         try:
-            result = future.result()
+            result = step.future.result()
         except Exception as error:
-            return self.fail_step(output, error)
-        return self.finish_step(output, result)
+            return self.fail_step(step, error)
+        return self.finish_step(step, result)
 
-    def begin_step(self) -> tuple[SchedulerOutput, "Future[StepOutput]"]:
+    def begin_step(self) -> Step:
         """Decide a step and hand it to the executor. finish_step() or fail_step() has to follow.
 
-        Raises SchedulerStalledError if the scheduler has work but schedules none.
+        Another step may be begun before, if the scheduler can decide it without what comes of this one. Raises
+        SchedulerStalledError if the scheduler has work but schedules none.
         """
         with self.changes("step"):
             self.num_steps += 1
             self._tell("before_schedule")
-            output = self.scheduler.schedule()
-            plan = self.scheduler.kv_cache_manager.begin_step()
-            requests = chain(output.scheduled_requests, *output.sampling_along.values())
-            self._starts = [(request, len(request.output_token_ids)) for request in requests]
-            is_needed = output.num_scheduled_tokens or plan or self.runner_view.forget_all
-            step = self.runner_view.make_step_input(output, plan) if is_needed else None
-            self._tell("after_schedule", output, plan)  # it may abort requests: what they get is dropped
-            if step is not None:
-                return output, self._execute(step)
+            step = Step.decide(self.scheduler)
+            self.in_flight.append(step)
+            output = step.output
+            is_needed = output.num_scheduled_tokens or step.plan or self.runner_view.forget_all
+            step_input = self.runner_view.make_step_input(output, step.plan) if is_needed else None
+            self._tell("after_schedule", step)  # it may abort requests: what they get is dropped
+            if step_input is not None:
+                step.future = self._execute(step_input)
+                return step
             is_stalled = not output.preempted_req_ids and not output.blocked
             if is_stalled and self.scheduler.has_unfinished_requests():
                 raise SchedulerStalledError("requests are unfinished, but schedule() gave no tokens to any of them")
-        nothing: Future[StepOutput] = Future()
-        nothing.set_result(StepOutput())
-        return output, nothing
+        step.future.set_result(StepOutput())
+        return step
 
     def _execute(self, step: StepInput) -> "Future[StepOutput]":
         return self.executor.execute(step)
 
-    def finish_step(self, output: SchedulerOutput, result: StepOutput) -> list[TokenDelta]:
-        """Take in what came of a step; returns what it brought to each request, in step order.
+    def finish_step(self, step: Step, result: StepOutput) -> list[TokenDelta]:
+        """Take in what came of the step in flight that was begun first; returns what it brought, in step order.
 
         Tokens of a request that was ended meanwhile are dropped, and so are those behind a token that ends one. A
-        request from which no token could be sampled ends with reason "error". One that the scheduler has ended out of
-        its queue comes last.
+        request from which no token could be sampled ends with reason "error". One that a part has ended out of the
+        queue comes last.
         """
         with self.changes("step"):
-            running = [each for each in self._starts if each[0].status is RequestStatus.RUNNING]
-            failed = [request for request, _ in running if request.request_id in result.errors]
+            assert self.in_flight.popleft() is step, "steps end in the order in which they were begun"
+            starts = {request: len(request.output_token_ids) for request in step.requests if not request.is_finished}
+            failed = [request for request in starts if request.request_id in result.errors]
             for request in failed:
                 self.end_with_error(request)
-            self.scheduler.kv_cache_manager.end_step(result.kv)
+            step.end_kv(self.scheduler.kv_cache_manager, result.kv)
             token_ids = {name: [token.token_id for token in tokens] for name, tokens in result.tokens.items()}
-            finished = self.scheduler.update_from_output(output, token_ids)
+            finished = step.update(self.scheduler, token_ids)
             for request in finished:
                 self.runner_view.forget(request.request_id)
-            self._ended.clear()
-            self._tell("after_update", token_ids, [*finished, *failed])  # a listener may abort, and use an id again
-            why = {request.request_id: result.errors[request.request_id] for request in failed}
-            errors = {name: RequestFailedError(f"request {shown(name)}: {text}") for name, text in why.items()}
-            errors |= output.errors
-            started = {request.request_id for request, _ in self._starts}
-            running += [(request, 0) for request in finished if request.request_id not in started]
+                starts.setdefault(request, 0)
+            self._tell_update(step, token_ids, [*finished, *failed])
+            errors = {request.request_id: error for request, error in step.errors.items() if request.is_finished}
+            for request in failed:
+                name = request.request_id
+                errors[name] = RequestFailedError(f"request {shown(name)}: {result.errors[name]}")
             return [
                 TokenDelta(
                     name := request.request_id,
@@ -137,8 +139,8 @@ class EngineCore:
                     errors.get(name),
                     result.prompt_logprobs.get(name),
                 )
-                for request, start in running
-                if request.request_id not in self._ended
+                for request, start in starts.items()
+                if request.request_id not in step.ended
                 and (
                     len(request.output_token_ids) > start
                     or request.request_id in errors
@@ -146,7 +148,7 @@ class EngineCore:
                 )
             ]
 
-    def fail_step(self, output: SchedulerOutput, error: Exception) -> list[TokenDelta]:
+    def fail_step(self, step: Step, error: Exception) -> list[TokenDelta]:
         """The executor has raised. Here it is raised on; RecoveringCore undoes the step, which is tried again."""
         with self.changes("step"):
             raise error
@@ -163,6 +165,14 @@ class EngineCore:
     def _tell(self, event: str, *args: Any, **kwargs: Any) -> None:
         for listener in list(self.listeners):
             getattr(listener, event)(*args, **kwargs)
+
+    def _tell_update(
+        self, step: Step, token_ids: Mapping[str, Sequence[int]], finished: Iterable[Request], **kwargs: Any
+    ) -> None:
+        """The step has ended. A listener may abort requests now, and use their ids again."""
+        self._ending = step
+        self._tell("after_update", step, token_ids, finished, **kwargs)
+        self._ending = None
 
     @contextmanager
     def changes(self, what: str) -> Iterator[None]:

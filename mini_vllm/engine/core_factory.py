@@ -81,9 +81,10 @@ class CoreFactory:
         )
         if self.config.speculative == "draft_model" and isinstance(scheduler, SpeculativeScheduler):
             scheduler.proposer = self.executor  # type: ignore[assignment]  # a DraftModelExecutor
-        GrammarGate(scheduler, self.grammars)
+        scheduler.attach(GrammarGate(self.grammars))
         core = self._core_cls(scheduler, self.executor)
-        core.runner_view.forget_all = not self._is_first  # the runner has what there was before
+        if not self._is_first:
+            core.runner_view.reset()  # the runner has what there was before
         self._is_first = False
         return core
 

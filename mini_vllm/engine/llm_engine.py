@@ -229,15 +229,15 @@ class LLMEngine:
 
     def _compute(self) -> list[TokenDelta]:
         """One step of the core."""
-        output, future = self.core.begin_step()
+        step = self.core.begin_step()
         try:
-            result = future.result()
+            result = step.future.result()
         except Exception as error:
-            return self.core.fail_step(output, error)
+            return self.core.fail_step(step, error)
         for search in self.beam_searches.values():
             if result.errors.keys().isdisjoint(search.request_ids):
                 search.advance(result.tokens)
-        return self.core.finish_step(output, result)
+        return self.core.finish_step(step, result)
 
     def _take_in(self, deltas: Sequence[TokenDelta]) -> list[RequestOutput]:
         """Make text of what the core has brought, and end what a stop string or a beam search ends."""

@@ -7,13 +7,13 @@ that fails, too, the requests run one by one, and those that fail by themselves 
 """
 
 import logging
+from collections.abc import Mapping
 from concurrent.futures import Future
 
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.one_by_one import execute_one_by_one
-from mini_vllm.engine.runner_view import RunnerView
 from mini_vllm.errors import RequestFailedError, shown
-from mini_vllm.scheduler_interface import SchedulerInterface, SchedulerOutput
+from mini_vllm.scheduler_interface import SchedulerInterface, Step
 from mini_vllm.step import StepInput, StepOutput, TokenDelta
 from mini_vllm.worker.executor import Executor
 
@@ -23,55 +23,72 @@ ALIKE = 2  # steps in a row that may fail as they are; the next one runs its req
 MOST_FAILURES = 5  # steps in a row, of which no request by itself is the cause; then all requests of the step end
 
 
+class FailedByThemselvesError(Exception):
+    """Requests of a step failed when they were run one by one. failed: by request id, what each raised."""
+
+    def __init__(self, failed: Mapping[str, Exception]) -> None:
+        super().__init__(str(next(iter(failed.values()))))
+        self.failed = failed
+
+
 class RecoveringCore(EngineCore):
     """fail_step() undoes the step and returns the deltas of the requests that it ends."""
 
     def __init__(self, scheduler: SchedulerInterface, executor: Executor) -> None:
         super().__init__(scheduler, executor)
         self._num_failures = 0  # steps in a row
-        self._failed: dict[str, Exception] = {}  # requests that failed when they were run one by one, and why
 
     def _execute(self, step: StepInput) -> "Future[StepOutput]":
         future: Future[StepOutput] = Future()
         try:
             if self._num_failures < ALIKE:
                 return super()._execute(step)
-            result, self._failed = execute_one_by_one(self.executor, step)
+            result, failed = execute_one_by_one(self.executor, step)
+            if failed:
+                raise FailedByThemselvesError(failed)
         except Exception as error:
             future.set_exception(error)
         else:
-            if self._failed:
-                future.set_exception(next(iter(self._failed.values())))
-            else:
-                future.set_result(result)
+            future.set_result(result)
         return future
 
-    def finish_step(self, output: SchedulerOutput, result: StepOutput) -> list[TokenDelta]:
-        deltas = super().finish_step(output, result)
+    def finish_step(self, step: Step, result: StepOutput) -> list[TokenDelta]:
+        deltas = super().finish_step(step, result)
         self._num_failures = 0
         return deltas
 
-    def fail_step(self, output: SchedulerOutput, error: Exception) -> list[TokenDelta]:
-        """Undo the step. Requests that failed by themselves end; all, if it cannot be found out which it is."""
-        logger.warning("step %d has failed: %s", self.num_steps, shown(error))
+    def fail_step(self, step: Step, error: Exception) -> list[TokenDelta]:
+        """Undo the step and those begun after it. Requests that failed by themselves end; all, if none is the cause."""
+        failed = error.failed if isinstance(error, FailedByThemselvesError) else {}
+        logger.warning("step %d has failed: %s", self.num_steps, shown(next(iter(failed.values()), error)))
         self._num_failures += 1
         with self.changes("step"):
-            self.scheduler.fail_step(output)
-            self.scheduler.kv_cache_manager.end_step(None)
-            if self._num_failures > MOST_FAILURES and not self._failed:
-                self._failed = dict.fromkeys((request.request_id for request, _ in self._starts), error)
+            undone = self._undo_from(step)
+            if self._num_failures > MOST_FAILURES and not failed:
+                failed = dict.fromkeys((request.request_id for request in step.requests), error)
             deltas = []
-            for request, _ in self._starts:
+            for request in step.requests:
                 name = request.request_id
-                if name in self._failed and not request.is_finished:
+                if name in failed and not request.is_finished:
                     self.end_with_error(request)
-                    why = f"{self._num_failures} steps have failed, the last one with {shown(self._failed[name])}"
-                    failed = RequestFailedError(f"request {shown(name)}: {why}")
-                    deltas.append(TokenDelta(name, [], "error", error=failed))
-            if self._failed:
+                    why = f"{self._num_failures} steps have failed, the last one with {shown(failed[name])}"
+                    ended = RequestFailedError(f"request {shown(name)}: {why}")
+                    deltas.append(TokenDelta(name, [], "error", error=ended))
+            if failed:
                 self._num_failures = ALIKE  # they were found: those that remain are run one by one at once
-            self._failed = {}
-            self.runner_view = RunnerView(self.scheduler, forget_all=True)  # what it has taken in is unknown
-            self._ended.clear()
-            self._tell("after_update", {}, (), failed=True)
-        return [delta for delta in deltas if delta.request_id not in self._ended]
+            self.runner_view.reset()  # what the runner has taken in is unknown
+            for each in undone:
+                self._tell_update(each, {}, (), failed=True)
+        told = set().union(*(each.ended for each in undone))
+        return [delta for delta in deltas if delta.request_id not in told]
+
+    def _undo_from(self, step: Step) -> list[Step]:
+        """Undo the steps in flight from this one on, the newest first; returns them in the order of their beginning."""
+        undone: list[Step] = []
+        while step not in undone:
+            newest = self.in_flight.pop()
+            newest.future.exception()  # it may still run
+            self.scheduler.fail_step(newest.output)
+            newest.end_kv(self.scheduler.kv_cache_manager, None)
+            undone.insert(0, newest)
+        return undone

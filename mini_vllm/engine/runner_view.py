@@ -16,11 +16,15 @@ KnownTable = tuple[int, ...]  # preemptions at the time, blocks in each group; (
 class RunnerView:
     """forget_all: the runner may have requests that are not known here, so the next step tells it to forget all."""
 
-    def __init__(self, scheduler: SchedulerInterface, *, forget_all: bool = False) -> None:
+    def __init__(self, scheduler: SchedulerInterface) -> None:
         self.scheduler = scheduler
-        self.forget_all = forget_all
+        self.forget_all = False
         self._known: dict[str, KnownTable] = {}
         self._finished_req_ids: list[str] = []  # that the runner knows, and has not been told of
+
+    def reset(self) -> None:
+        """What the runner has is unknown: the next step tells it to forget all, and sends everything again."""
+        self.forget_all, self._known, self._finished_req_ids = True, {}, []
 
     def forget(self, request_id: str) -> None:
         """The request has ended."""

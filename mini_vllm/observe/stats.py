@@ -5,10 +5,12 @@ Source: SchedulerStats in vllm/v1/metrics/stats.py, which Scheduler.make_stats f
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 from mini_vllm.kv_cache import PrefixCacheStats
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
+from mini_vllm.scheduler_interface import Step
 from mini_vllm.step import KVPlan
 
 
@@ -65,14 +67,17 @@ class StatsRecorder:
 
 
 class StatsListener(StepListener):
-    """Keeps the SchedulerStats of the last step of an engine; None before the first."""
+    """Keeps the SchedulerStats of the step of an engine that ended last; None before the first."""
 
     def __init__(self, scheduler: SchedulerInterface) -> None:
         self.last: SchedulerStats | None = None
         self._recorder = StatsRecorder(scheduler)
 
-    def after_schedule(self, output: SchedulerOutput, plan: KVPlan) -> None:
-        self.last = self._recorder.record(output, plan)
+    def after_schedule(self, step: Step) -> None:
+        step.notes[self] = self._recorder.record(step.output, step.plan)
+
+    def after_update(self, step: Step, *args: Any, **kwargs: Any) -> None:
+        self.last = step.notes.get(self)
 
 
 class CachingMetrics:

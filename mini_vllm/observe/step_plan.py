@@ -43,6 +43,7 @@ class StepPlan(NamedTuple):
 
 def bucket_of(request: Request) -> str:
     """Why a request is in a step: it computes its prompt, or its next token, or what it has lost by a preemption."""
-    if request.num_computed_tokens + 1 >= request.num_tokens and request.output_token_ids:
+    num_computed = request.num_computed_tokens
+    if num_computed + 1 >= request.num_tokens and num_computed >= request.num_prompt_tokens:
         return "decode"
     return "resumed" if request.num_preemptions else "prefill"

@@ -21,8 +21,8 @@ from mini_vllm.params import SamplingParams
 from mini_vllm.policies.registry import make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.scheduler_interface import Step
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
-from mini_vllm.step import KVPlan
 
 SCHEMA = json.loads((Path(__file__).parent / "trace.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -338,10 +338,10 @@ def test_the_recorder_describes_what_it_saw() -> None:
     scheduler.add_request(Request("a", [1, 2, 3], params, priority=2, arrival_time=1.5))
     while scheduler.has_unfinished_requests():
         recorder.before_schedule()
-        output = scheduler.schedule()
-        recorder.after_schedule(output, KVPlan())
+        step = Step.decide(scheduler)
+        recorder.after_schedule(step)
         sampled = {"a": [7]}
-        record = recorder.after_update(sampled, scheduler.update_from_output(output, sampled), duration_s=0.25)
+        record = recorder.after_update(step, sampled, step.update(scheduler, sampled), duration_s=0.25)
         assert record is recorder.steps[-1]
     trace = recorder.to_trace("live")
     assert [step["step"] for step in trace["steps"]] == [0, 1]

@@ -17,8 +17,8 @@ from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.registry import VLLM_NAMES, Classes, describe, make_scheduler
 from mini_vllm.request import Request
-from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
-from mini_vllm.step import KVPlan, KVResult
+from mini_vllm.scheduler_interface import SchedulerInterface, SchedulerOutput, Step
+from mini_vllm.step import KVResult
 
 TRACE_SCHEMA_VERSION = 1
 SCHEDULER_OPTIONS = (  # that a trace names whatever they are, if the scheduler has them
@@ -43,21 +43,21 @@ class TraceRecorder(StepListener):
         self.totals = dict.fromkeys(("preemptions", "steps", "scheduled_tokens"), 0)
         self._held: dict[str, list[int]] = {}  # request id -> block table before the step
         self._told: set[str] = set()  # whose table the records so far tell
-        self._is_open = False  # the last record is of a step that has not ended
+        self._last: dict[str, Record] = {}  # by unfinished request: the record of the step that sampled for it last
 
     def before_schedule(self) -> None:
         kv = self.scheduler.kv_cache_manager
         self._held = {r.request_id: kv.get_block_ids(r.request_id) for r in self.scheduler.running}
         self._told &= self._held.keys()
 
-    def after_schedule(self, output: SchedulerOutput, plan: KVPlan, step: int | None = None, **extra: Any) -> Record:
+    def after_schedule(self, step: Step, number: int | None = None, **extra: Any) -> Record:
         """Record what schedule() and begin_step() decided.
 
-        step: its number, by default one more than the last; extra: more fields.
+        number: that of the step, by default one more than the last; extra: more fields.
         """
-        scheduler, kv = self.scheduler, self.scheduler.kv_cache_manager
-        if step is None:
-            step = self.steps[-1]["step"] + 1 if self.steps else 0
+        scheduler, kv, output, plan = self.scheduler, self.scheduler.kv_cache_manager, step.output, step.plan
+        if number is None:
+            number = self.steps[-1]["step"] + 1 if self.steps else 0
         new: list[Any] = []
         resumed: list[Any] = []
         blocks, tables, computed = {}, {}, {}
@@ -75,7 +75,7 @@ class TraceRecorder(StepListener):
             self._told.add(request_id)
             self.requests.setdefault(request_id, request)
         record: Record = {
-            "step": step,
+            "step": number,
             "sched": [[request_id, n] for request_id, n in output.num_scheduled_tokens.items()],
             "computed": computed,
             "running": [request.request_id for request in scheduler.running],
@@ -95,11 +95,11 @@ class TraceRecorder(StepListener):
             "spec": {request_id: list(drafts) for request_id, drafts in output.drafts.items()},
             "forks": {name: [fork.request_id for fork in forks] for name, forks in output.sampling_along.items()},
             "stats": asdict(self.stats.record(output, plan)) if self.stats else {},
-            "plan": describe_plan(StepPlan.of(step, output)) if self.stats else {},
+            "plan": describe_plan(StepPlan.of(number, output)) if self.stats else {},
         }
         record.update({key: value for key, value in optional.items() if value})
         self.steps.append(record)
-        self._is_open = True
+        step.notes[self] = record
         self.totals["steps"] += 1
         self.totals["scheduled_tokens"] += output.total_num_scheduled_tokens
         self.totals["preemptions"] += len(output.preempted_req_ids)
@@ -107,30 +107,35 @@ class TraceRecorder(StepListener):
 
     def after_update(
         self,
+        step: Step,
         sampled_token_ids: Mapping[str, Sequence[int]],
         finished: Iterable[Request],
         *,
         failed: bool = False,
         **extra: Any,
     ) -> Record:
-        """Complete the last record with what the step produced. A step that failed before it was decided has none."""
-        if failed and not self._is_open:
+        """Complete the step's record with what the step produced. {} if it was begun before the recorder came."""
+        record: Record | None = step.notes.get(self)
+        if record is None:
             return {}
-        self._is_open = False
-        kv, record = self.scheduler.kv_cache_manager, self.steps[-1]
+        kv = self.scheduler.kv_cache_manager
         record["sampled"] = {request_id: list(token_ids) for request_id, token_ids in sampled_token_ids.items()}
-        ended = [[request.request_id, request.finish_reason] for request in finished]
+        self._last.update(dict.fromkeys(sampled_token_ids, record))
+        ended = {request.request_id: request.finish_reason for request in finished}
         if ended:
-            record["finished"] = ended
+            record["finished"] = [list(pair) for pair in ended.items()]
+        for request_id in ended:
+            self._last.pop(request_id, None)
         if failed:
             record["failed"] = True
         record.update(free=kv.num_free_blocks, cached=kv.num_cached_blocks, **extra)
         return record
 
     def after_finish(self, request: Request) -> None:
-        """A stop string ended a request of the last step: the record tells it like any other end."""
-        if request.finish_reason != "abort" and self.steps:
-            kv, record = self.scheduler.kv_cache_manager, self.steps[-1]
+        """A stop string ended a request: the record of the step that sampled it tells it like any other end."""
+        record = self._last.pop(request.request_id, None)
+        if request.finish_reason != "abort" and record is not None:
+            kv = self.scheduler.kv_cache_manager
             record.setdefault("finished", []).append([request.request_id, request.finish_reason])
             record.update(free=kv.num_free_blocks, cached=kv.num_cached_blocks)
 
@@ -226,14 +231,13 @@ class ScenarioRun:
         scheduler, recorder = self.scheduler, self.recorder
         before = self._begin()
         recorder.before_schedule()
-        output = scheduler.schedule()
-        plan = scheduler.kv_cache_manager.begin_step()
-        recorder.after_schedule(output, plan, self.step, **({"aborted_before": before} if before else {}))
-        sampled, finished, during = self._compute(output)
+        step = Step.decide(scheduler)
+        recorder.after_schedule(step, self.step, **({"aborted_before": before} if before else {}))
+        sampled, finished, during = self._compute(step)
         extra: Record = {"aborted_during": during} if during else {}
-        recorder.after_update(sampled, finished, **extra)
+        recorder.after_update(step, sampled, finished, **extra)
         self.step += 1
-        return output
+        return step.output
 
     def _begin(self) -> list[str]:
         """Let time pass, abort what is aborted before the step, and add what arrives; returns the aborted ids."""
@@ -244,9 +248,9 @@ class ScenarioRun:
             self._add(self._pop_group())
         return aborted
 
-    def _compute(self, output: SchedulerOutput) -> tuple[dict[str, list[int]], list[Request], list[str]]:
+    def _compute(self, step: Step) -> tuple[dict[str, list[int]], list[Request], list[str]]:
         """The fake model, and the end of the step: what was sampled, which requests finished, which were aborted."""
-        scheduler = self.scheduler
+        scheduler, output = self.scheduler, step.output
         sampled = {
             request.request_id: self._sample(request, output.drafts.get(request.request_id, ()))
             for scheduled in output.scheduled_requests
@@ -254,8 +258,8 @@ class ScenarioRun:
             for request in (scheduled, *output.sampling_along.get(scheduled.request_id, ()))
         }
         aborted = self._abort("during")
-        scheduler.kv_cache_manager.end_step(KVResult())
-        return sampled, scheduler.update_from_output(output, sampled), aborted
+        step.end_kv(scheduler.kv_cache_manager, KVResult())
+        return sampled, step.update(scheduler, sampled), aborted
 
     def to_trace(self) -> Record:
         trace = self.recorder.to_trace(

@@ -7,7 +7,7 @@ Source: KVConnectorBase_V1 in vllm/distributed/kv_transfer/kv_connector/v1/base.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mini_vllm.request import Request
 from mini_vllm.step import KVPlan, KVResult
@@ -59,3 +59,7 @@ class KVConnector(ABC):
     @abstractmethod
     def end_step(self, result: KVResult | None) -> None:
         """The step has ended; None: it failed, and what was copied is unknown. vLLM: update_connector_output."""
+
+    def exchange_notes(self, notes: Any) -> Any:
+        """As KVCacheManager.exchange_notes(): what the step that has begun needs at its end, for that of another."""
+        return None

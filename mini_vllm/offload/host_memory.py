@@ -8,6 +8,7 @@ none.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.offload.connector import KVConnector, Lookup
@@ -122,6 +123,11 @@ class HostMemoryConnector(KVConnector):
             self._forget(request_id)
         self._saving.clear()
         self._loading.clear()
+
+    def exchange_notes(self, notes: Any) -> Any:
+        present = self._saving, self._loading
+        self._saving, self._loading = notes or ({}, {})
+        return present
 
     def _forget(self, request_id: str) -> None:
         self._num_tokens.pop(request_id, None)

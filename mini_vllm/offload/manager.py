@@ -20,7 +20,7 @@ place in KVCacheManager and Scheduler of vLLM V1.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, shown
@@ -122,6 +122,12 @@ class OffloadingKVCacheManager(KVCacheManager):
                 for block_hash in request.block_hashes[start // self.block_size : end // self.block_size]:
                     self.block_pool.uncache_hash(block_hash)
         self._loads.clear()
+
+    def exchange_notes(self, notes: Any) -> Any:
+        loads, of_connector = notes or ({}, None)
+        present = self._loads, self.connector.exchange_notes(of_connector)
+        self._loads = loads
+        return present
 
     def _num_loadable_tokens(self, request: Request, num_hit: int) -> int:
         num_tokens, is_ready = self.connector.get_num_new_matched_tokens(request, num_hit)

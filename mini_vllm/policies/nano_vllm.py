@@ -28,6 +28,7 @@ and sequence.py of https://github.com/GeeeekExplorer/nano-vllm.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, shown
@@ -76,7 +77,8 @@ class NanoVllmKVCacheManager(KVCacheManager):
             raise InvalidParameterError(f"nano_vllm must be 'first' or 'newest', got {shown(nano_vllm)}")
         self.block_pool = NanoVllmBlockPool(self.num_blocks, head_first=nano_vllm == FIRST)
         self.num_lookahead_tokens = int(nano_vllm == NEWEST)  # what lies behind a chunk: num_slots() says how much
-        self._unpublished: dict[str, tuple[Request, int, int]] = {}  # what the step in flight fills, in its order
+        # What the step fills, in its order: the request, its table, and which blocks.
+        self._unpublished: dict[str, tuple[Request, list[KVCacheBlock], int, int]] = {}
 
     def num_slots(self, request: Request, num_tokens: int) -> int:
         """Slots for all that the request has, though it computes only num_tokens of them."""
@@ -96,16 +98,22 @@ class NanoVllmKVCacheManager(KVCacheManager):
         super().free(request)
 
     def end_step(self, result: KVResult | None) -> None:
-        """The newest version publishes what a step has filled when it went well."""
-        for request, start, end in self._unpublished.values() if result is not None else ():
-            super()._cache_blocks(request, start, end)
+        """The newest version publishes what a step has filled when it went well, unless the table is gone."""
+        for request, table, start, end in self._unpublished.values() if result is not None else ():
+            if self._tables.get(request.request_id) is table:
+                super()._cache_blocks(request, start, end)
         self._unpublished.clear()
+
+    def exchange_notes(self, notes: Any) -> Any:
+        present, self._unpublished = self._unpublished, notes or {}
+        return present
 
     def _cache_blocks(self, request: Request, start: int, end: int) -> None:
         if self.nano_vllm == FIRST:
             super()._cache_blocks(request, start, end)
         else:
-            self._unpublished[request.request_id] = request, start, end
+            table = self._tables[request.request_id]
+            self._unpublished[request.request_id] = request, table, start, end
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

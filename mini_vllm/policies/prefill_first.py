@@ -62,7 +62,7 @@ class PrefillFirstScheduler(Scheduler):
 
     def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
         """Admit from the front of waiting what fits whole. The first that does not fit stays there, and ends it."""
-        while token_budget > 0 and self._has_place(output) and (request := self._next_waiting()):
+        while token_budget > 0 and self._has_place(output) and (request := self._next_admissible()):
             computed_blocks, num_computed = self.kv_cache_manager.get_computed_blocks(request)
             # With more than enough budget, of which rows of a draft model may take a part: the prompt as a whole.
             n = self._chunk_size(request, num_computed, request.num_tokens + self.max_num_batched_tokens)
@@ -74,6 +74,7 @@ class PrefillFirstScheduler(Scheduler):
             if not self._try_admit(output, request, n, num_computed, computed_blocks):
                 break
             token_budget -= n + (num_hits if self.charge_cached_tokens else 0)
+        self._put_back()
 
     def _has_place(self, output: SchedulerOutput) -> bool:
         """Whether one more request may be in this step. Here a place is taken as long as a request runs."""

@@ -209,7 +209,7 @@ class TenantScheduler(Scheduler):
 
     def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
         """Admit. If there is no room for the next request, a running one may give way first, and waits until later."""
-        self._preempted, request = output.preempted_req_ids, self._next_waiting()
+        self._preempted, request = output.preempted_req_ids, self._next_admissible()
         if request is not None and self._may_displace(request, token_budget):
             victim = self._pop_victim()
             self._preempt(victim)

@@ -127,14 +127,15 @@ class Watcher(StepListener):
     def before_schedule(self) -> None:
         self.world.meanwhile("listener")
 
-    def after_schedule(self, output: Any, plan: Any) -> None:
+    def after_schedule(self, step: Any) -> None:
+        output, plan = step.output, step.plan
         self.world.seen["preempted"] += len(output.preempted_req_ids)
         self.world.seen["swapped in"] += len(plan.swap_in)
         self.world.seen["swapped out"] += len(plan.swap_out)
         self.world.seen["forked"] += len(output.sampling_along)
         self.world.meanwhile("listener")
 
-    def after_update(self, token_ids: Any, finished: Any, *, failed: bool = False) -> None:
+    def after_update(self, step: Any, token_ids: Any, finished: Any, *, failed: bool = False) -> None:
         self.world.seen["failed steps"] += failed
         self.world.meanwhile("listener")
 

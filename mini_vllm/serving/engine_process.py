@@ -27,9 +27,9 @@ from mini_vllm.observe.stats import StatsListener
 from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.policies.tenants import TenantScheduler
 from mini_vllm.request import Request
-from mini_vllm.scheduler_interface import SchedulerOutput
+from mini_vllm.scheduler_interface import Step
 from mini_vllm.serving.messages import Add, Command, Delta, Died, Event, Finish, Ready, StepDone, Stop
-from mini_vllm.step import KVPlan, TokenDelta
+from mini_vllm.step import TokenDelta
 
 logger = logging.getLogger("mini_vllm")
 
@@ -38,7 +38,7 @@ Send = Callable[[Event], None]
 
 
 class Planner(StepListener):
-    """Notes what each step computes, and when a request was scheduled for the first time."""
+    """Notes when a request was scheduled for the first time, and what the step computed that ended last (plan)."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -46,13 +46,16 @@ class Planner(StepListener):
         self.seen: dict[str, tuple[float, int]] = {}  # unfinished requests: first scheduled when, preempted how often
         self._num_steps = 0
 
-    def after_schedule(self, output: SchedulerOutput, plan: KVPlan) -> None:
+    def after_schedule(self, step: Step) -> None:
         now = self._clock()
-        for request in output.scheduled_requests:
+        for request in step.output.scheduled_requests:
             scheduled_time, _ = self.seen.get(request.request_id, (now, 0))
             self.seen[request.request_id] = scheduled_time, request.num_preemptions
         self._num_steps += 1
-        self.plan = StepPlan.of(self._num_steps, output)
+        step.notes[self] = StepPlan.of(self._num_steps, step.output)
+
+    def after_update(self, step: Step, *args: Any, **kwargs: Any) -> None:
+        self.plan = step.notes.get(self)
 
     def after_finish(self, request: Request) -> None:
         self.seen.pop(request.request_id, None)

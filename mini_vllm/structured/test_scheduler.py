@@ -1,7 +1,6 @@
 """Requests that wait for a grammar: the decisions of vLLM 0.33.0, and what each rule is good for."""
 
 import itertools
-from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from mini_vllm.params import SamplingParams, StructuredOutputs
 from mini_vllm.policies.registry import SCHEDULERS, describe, get_scheduler_cls, make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.scheduler_interface import Step
 from mini_vllm.structured.scheduler import GrammarGate, NewGrammar, until_its_end
 
 TRACES = Path(__file__).parents[2] / "traces" / "vllm-0.33.0-structured"
@@ -28,41 +28,44 @@ def test_every_decision_is_vllms(file: Path) -> None:
     assert not failed, "\n".join(failed)
 
 
-RULES: dict[str, dict[str, Any]] = {
-    "it holds up the queue": {"_next_waiting": lambda self: self.head_if_it_is_ready()},
-    "it loses its place": {
-        "_schedule_waiting": lambda self, output, budget: (
-            self._behind["_schedule_waiting"](output, budget),
-            self.scheduler.waiting.extend(self._set_aside),
-            self._set_aside.clear(),
-        )[0]
-    },
-    "it is admitted without a grammar": {"_must_wait": lambda self, request_id: False},
-    "a chunk has a mask": {"_sampling": lambda self, output: ((r, r) for r in output.scheduled_requests)},
-    "a preempted request begins its grammar again": {"_rows": lambda self, *args: self.rows_of_one_that_forgets(*args)},
-    "what is rejected is delivered": {"_in_step": lambda self, output: iter(())},
+def head_if_it_is_ready(scheduler: Scheduler) -> Request | None:
+    request = scheduler._next_waiting()
+    return request if request and all(part.may_admit(request) for part in scheduler.parts) else None
+
+
+def put_back_at_the_end(scheduler: Scheduler) -> None:
+    scheduler.waiting.extend(scheduler._set_aside)
+    scheduler._set_aside.clear()
+
+
+ROWS = GrammarGate._rows
+
+
+def rows_of_one_that_forgets(gate: GrammarGate, request: Request, *args: Any) -> list[Any]:
+    grammar: Any = gate._grammars[request.request_id]
+    grammar._state *= not request.num_preemptions
+    return ROWS(gate, request, *args)
+
+
+GATE = "mini_vllm.structured.scheduler.GrammarGate"
+RULES: dict[str, tuple[str, Any]] = {  # what is replaced, and by what
+    "it holds up the queue": ("mini_vllm.scheduler.Scheduler._next_admissible", head_if_it_is_ready),
+    "it loses its place": ("mini_vllm.scheduler.Scheduler._put_back", put_back_at_the_end),
+    "it is admitted without a grammar": (f"{GATE}.may_admit", lambda self, request: True),
+    "a chunk has a mask": (
+        "mini_vllm.structured.scheduler.sampling",
+        lambda output, scheduler: ((request, request) for request in output.scheduled_requests),
+    ),
+    "a preempted request begins its grammar again": (f"{GATE}._rows", rows_of_one_that_forgets),
+    "what is rejected is delivered": (f"{GATE}.before_update", lambda self, step, sampled: None),
 }
 
 
 def broken_by(rule: str) -> list[str]:
     """The traces that notice when one rule is broken."""
-
-    class Broken(GrammarGate):
-        def head_if_it_is_ready(self) -> Request | None:
-            waiting = self.scheduler.waiting
-            return waiting[0] if waiting and not self._must_wait(waiting[0].request_id) else None
-
-        def rows_of_one_that_forgets(self, request: Request, *args: Any) -> list[Any]:
-            grammar: Any = self._grammars[request.request_id]
-            grammar._state *= not request.num_preemptions
-            return super()._rows(request, *args)
-
-    found = []
-    for trace in itertools.chain(*map(read_traces, FILES)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("labkit.replay.GrammarGate", type("Broken", (Broken,), RULES[rule]))
-            found += [trace["name"]] if replay(trace) else []
-    return found
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(*RULES[rule])
+        return [trace["name"] for trace in itertools.chain(*map(read_traces, FILES)) if replay(trace)]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -98,7 +101,7 @@ def options_of(name: str) -> dict[str, Any]:
 
 def make(name: str = "v1") -> tuple[Any, Grammars]:
     scheduler, grammars = make_scheduler(options_of(name)), Grammars()
-    GrammarGate(scheduler, grammars)
+    scheduler.attach(GrammarGate(grammars))
     return scheduler, grammars
 
 
@@ -110,11 +113,10 @@ def add(scheduler: Any, name: str, grammar: str | None = None, **options: Any) -
     return request
 
 
-def step(scheduler: Any, tokens: dict[str, Sequence[int]] | None = None) -> tuple[SchedulerOutput, list[Request]]:
-    output = scheduler.schedule()
-    scheduler.kv_cache_manager.begin_step()
-    finished = scheduler.update_from_output(output, tokens or {name: [4] for name in output.num_scheduled_tokens})
-    return output, finished
+def step(scheduler: Any) -> tuple[Step, list[Request]]:
+    """One step, in which each request samples the token 4."""
+    decided = Step.decide(scheduler)
+    return decided, decided.update(scheduler, {name: [4] for name in decided.output.num_scheduled_tokens})
 
 
 @pytest.mark.parametrize("name", ["v1", "prefill_first", "nano_vllm"])
@@ -122,18 +124,18 @@ def test_it_is_passed_over_and_keeps_its_place(name: str) -> None:
     scheduler, grammars = make(name)
     for request_id, grammar in (("a", "g"), ("b", None), ("c", "h"), ("d", None)):
         add(scheduler, request_id, grammar)
-    output, _ = step(scheduler)
-    assert list(output.num_scheduled_tokens) == ["b", "d"]
-    assert output.blocked == {"a": "grammar", "c": "grammar"}
+    decided, _ = step(scheduler)
+    assert list(decided.output.num_scheduled_tokens) == ["b", "d"]
+    assert decided.output.blocked == {"a": "grammar", "c": "grammar"}
     assert [request.request_id for request in scheduler.waiting] == ["a", "c"]
     grammars.is_ready("h")
-    output, _ = step(scheduler)
-    assert "c" in output.num_scheduled_tokens
-    assert list(output.masks) == ["c"]
+    decided, _ = step(scheduler)
+    assert "c" in decided.output.num_scheduled_tokens
+    assert list(decided.output.masks) == ["c"]
     grammars.is_ready("g")
-    output, _ = step(scheduler)
-    assert "a" in output.num_scheduled_tokens
-    assert not output.blocked
+    decided, _ = step(scheduler)
+    assert "a" in decided.output.num_scheduled_tokens
+    assert not decided.output.blocked
 
 
 @pytest.mark.parametrize("name", ["warm_first", "sequence_group"])
@@ -145,10 +147,10 @@ def test_a_scheduler_that_does_not_ask_waits_in_the_step(name: str) -> None:
     grammars.futures["wrong"].set_exception(GrammarError("no such rule"))
     add(scheduler, "a", "g")
     bad = add(scheduler, "b", "wrong")
-    output, finished = step(scheduler)
-    assert list(output.masks) == ["a"]
+    decided, finished = step(scheduler)
+    assert list(decided.output.masks) == ["a"]
     assert finished == [bad]
-    assert str(output.errors["b"]) == "request 'b': no such rule"
+    assert str(decided.errors[bad]) == "request 'b': no such rule"
     assert (bad.finish_reason, scheduler.running[0].request_id) == ("error", "a")
 
 
@@ -165,7 +167,8 @@ def test_a_request_that_is_refused_or_in_flight_changes_nothing() -> None:
 
 def test_nothing_is_kept_of_requests_that_have_ended() -> None:
     scheduler, grammars = make_scheduler(options_of("v1")), Grammars()
-    gate = GrammarGate(scheduler, grammars)
+    gate = GrammarGate(grammars)
+    scheduler.attach(gate)
     for name, grammar in (("a", "g"), ("b", "h"), ("c", "g"), ("d", "wrong")):
         add(scheduler, name, grammar)
     grammars.is_ready("g", length=2)
@@ -184,13 +187,13 @@ def test_a_text_that_goes_on_behind_its_end_ends_with_an_error_and_alone() -> No
     scheduler, grammars = make()
     bad, good = add(scheduler, "a", "g"), add(scheduler, "b")
     grammars.is_ready("g", length=2)
-    output, _ = step(scheduler)
-    output, _ = step(scheduler)
-    output, finished = step(scheduler)
-    assert output.masks == {"a": [None]}
+    decided, _ = step(scheduler)
+    decided, _ = step(scheduler)
+    decided, finished = step(scheduler)
+    assert decided.output.masks == {"a": [None]}
     assert finished == [bad]
     assert (bad.finish_reason, len(bad.output_token_ids), good.is_finished) == ("error", 3, False)
-    assert "its grammar does not allow token 4" in str(output.errors["a"])
+    assert "its grammar does not allow token 4" in str(decided.errors[bad])
 
 
 def test_a_mask_behind_each_draft_and_the_grammar_is_where_it_was() -> None:
@@ -207,7 +210,7 @@ def test_a_mask_behind_each_draft_and_the_grammar_is_where_it_was() -> None:
 
     grammars = Grammars()
     scheduler: Any = Drafting(KVCacheManager(40, 4), max_num_seqs=4, max_num_batched_tokens=64)
-    GrammarGate(scheduler, grammars)
+    scheduler.attach(GrammarGate(grammars))
     add(scheduler, "a", "g", max_tokens=20)
     grammars.is_ready("g", length=6)
     step(scheduler)
@@ -218,11 +221,11 @@ def test_a_mask_behind_each_draft_and_the_grammar_is_where_it_was() -> None:
         ([4, 4, 4, 4, 4, 4], [1, 2, 3, 4, 5, None, None]),
     ):
         scheduler.drafts = {"a": drafts}
-        output = scheduler.schedule()
+        output = Step.decide(scheduler).output
         assert output.masks == {"a": rows}
         scheduler.fail_step(output)
         scheduler.drafts = {}
-        output = scheduler.schedule()
+        output = Step.decide(scheduler).output
         assert output.masks == {"a": [1]}
         scheduler.fail_step(output)
 
@@ -243,16 +246,12 @@ def test_a_scheduler_with_grammars_is_of_its_own_class(name: str) -> None:
 
 
 def test_drafts_behind_one_that_the_grammar_does_not_allow_are_dropped() -> None:
-    class Drafting(Scheduler):
-        def update_draft_token_ids(self, drafts: Any) -> None:
-            self.drafts = drafts
-
-    grammars = Grammars()
-    scheduler: Any = Drafting(KVCacheManager(40, 4), max_num_seqs=4, max_num_batched_tokens=64)
-    GrammarGate(scheduler, grammars)
+    scheduler, grammars = make_scheduler(options_of("v1")), Grammars()
+    gate = GrammarGate(grammars)
+    scheduler.attach(gate)
     add(scheduler, "a", "g", max_tokens=20)
     grammars.is_ready("g", length=6)
     step(scheduler)
-    scheduler.update_draft_token_ids({"a": [4, 5, 4], "b": [9]})  # 5 + 3 * 2 + 1 is a multiple of 3
-    assert scheduler.drafts == {"a": [4], "b": [9]}
-    assert step(scheduler)[0].masks == {"a": [1]}
+    drafts = {"a": [4, 5, 4], "b": [9]}  # 5 + 3 * 2 + 1 is a multiple of 3
+    assert gate.allowed_drafts(drafts) == {"a": [4], "b": [9]}
+    assert step(scheduler)[0].output.masks == {"a": [1]}

@@ -453,12 +453,13 @@ def test_what_no_request_waits_for_is_not_compiled() -> None:
         return (lambda: None), 1
 
     compiler._process.compile = ask  # type: ignore[method-assign]
-    gate = GrammarGate(Scheduler(KVCacheManager(16, 4), max_num_seqs=4, max_num_batched_tokens=8), compiler)
+    scheduler = Scheduler(KVCacheManager(16, 4), max_num_seqs=4, max_num_batched_tokens=8)
+    scheduler.attach(GrammarGate(compiler))
     for text in "abc":
         params = SamplingParams(structured={"regex": text})
-        gate.scheduler.add_request(Request(text, [1], params))
+        scheduler.add_request(Request(text, [1], params))
         assert started.wait(60)
-    gate.scheduler.finish_request("b", "abort")
+    scheduler.finish_request("b", "abort")
     may_go_on.set()
     assert compiler.compile(StructuredOutputs(regex="d")).result(60)
     assert asked == ["a", "c", "d"]

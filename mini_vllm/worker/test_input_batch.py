@@ -234,16 +234,16 @@ def test_the_runner_knows_what_the_scheduler_knows(options: dict[str, Any]) -> N
             if names and rng.random() < 0.1:
                 core.abort([rng.choice(names)])
             if core.has_unfinished_requests():
-                output, future = core.begin_step()
+                begun = core.begin_step()
                 if names and rng.random() < 0.2:  # between the halves; the id may be used again at once
                     gone = rng.choice(names)
                     core.abort([gone])
                     if rng.random() < 0.5:
                         core.add([Request(gone, [1, 2, 3], SamplingParams(max_tokens=3), arrival_time=step)])
-                if error := future.exception():
-                    core.fail_step(output, error)
+                if error := begun.future.exception():
+                    core.fail_step(begun, error)
                 else:
-                    assert all(delta.request_id != gone for delta in core.finish_step(output, future.result()))
+                    assert all(delta.request_id != gone for delta in core.finish_step(begun, begun.future.result()))
             num_preempted += any(request.num_preemptions for request in scheduler.waiting)
         executor.may_fail = False
         for _ in range(2000):

@@ -23,8 +23,8 @@ from mini_vllm.observe.page import Figure, caption_of, render_page
 from mini_vllm.observe.timeline import MARKS, read_requests
 from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder, run_trace
 from mini_vllm.scheduler import SchedulerOutput
+from mini_vllm.scheduler_interface import Step
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
-from mini_vllm.step import KVPlan
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPONENT = ROOT / "mini_vllm" / "observe" / "timeline.js"
@@ -95,7 +95,7 @@ class Watcher(TraceRecorder):
 
         setattr(run.scheduler, "update_from_output", may_fail)  # noqa: B010
 
-    def after_schedule(self, output: SchedulerOutput, plan: KVPlan, step: int | None = None, **extra: Any) -> Record:
+    def after_schedule(self, step: Step, number: int | None = None, **extra: Any) -> Record:
         scheduler, kv = self.scheduler, self.scheduler.kv_cache_manager
         self.truth.append(
             {
@@ -107,12 +107,12 @@ class Watcher(TraceRecorder):
                 "numFree": kv.num_free_blocks,
             }
         )
-        return super().after_schedule(output, plan, step, **extra)
+        return super().after_schedule(step, number, **extra)
 
-    def after_update(self, sampled: Any, finished: Any, **extra: Any) -> Record:
+    def after_update(self, step: Step, sampled: Any, finished: Any, **extra: Any) -> Record:
         if self.failed:
-            return super().after_update({}, (), failed=True)
-        return super().after_update(sampled, finished, **extra)
+            return super().after_update(step, {}, (), failed=True)
+        return super().after_update(step, sampled, finished, **extra)
 
 
 def watch(scenario: Record, failing: random.Random | None = None, **classes: Any) -> tuple[Record, list[Record]]:

@@ -55,8 +55,8 @@ BUGS = [  # name of the tests, module, what stands there, the bug
     (
         "trap_20",
         "scheduler",
-        "token_budget -= n\n\n    def _try_admit",
-        "token_budget -= n + num_computed\n\n    def _try_admit",
+        "token_budget -= n\n        self._put_back()",
+        "token_budget -= n + num_computed\n        self._put_back()",
     ),
     ("trap_20", "scheduler", "request.num_computed_tokens = num_computed_tokens", "request.num_computed_tokens = 0"),
     (
@@ -104,14 +104,14 @@ BUGS = [  # name of the tests, module, what stands there, the bug
 
 
 FAULTS = [  # part of the tests' names, module, what stands there, the bug; in test_recovery.py and test_soak.py
-    ("runner_forgets", "engine/recovery", "forget_all=True)", "forget_all=False)"),
+    ("runner_forgets", "engine/recovery", "            self.runner_view.reset()", "            pass"),
     ("requests_at_fault_one_after", "engine/recovery", "self._num_failures = ALIKE  #", "pass  #"),
     ("fault_that_passes", "engine/recovery", "> MOST_FAILURES and", "> ALIKE and"),
-    ("faults_of_every_kind", "engine/recovery", "self.scheduler.kv_cache_manager.end_step(None)", "pass"),
+    ("faults_of_every_kind", "engine/recovery", "newest.end_kv(self.scheduler.kv_cache_manager, None)", "pass"),
     ("every_step_fail", "engine/recovery", "if self._num_failures < ALIKE:", "if True:"),
     ("finds_no_block", "engine/core", "self.scheduler.kv_cache_manager.withdraw(request, request.num_tokens)", "pass"),
     ("runner_forgets", "engine/core", " or self.runner_view.forget_all\n", "\n"),
-    ("may_abort_and_add", "engine/core", "if request.request_id not in self._ended", "if True"),
+    ("may_abort_and_add", "engine/core", "if request.request_id not in step.ended", "if True"),
     (
         "dead_engine",
         "engine/core",

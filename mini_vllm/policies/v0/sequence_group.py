@@ -82,17 +82,15 @@ class SequenceGroupScheduler(SchedulerInterface):
 
     # --- groups come and go ---------------------------------------------------------------------------------------
 
-    def add_request(self, request: Request) -> None:
-        self.add_group([request])
-
-    def add_group(self, requests: Sequence[Request]) -> None:
-        """Queue the choices of one prompt. Raises what add_request() does, GroupTooLargeError for too many of them."""
-        self._check_requests(requests)
+    def _check_requests(self, requests: Sequence[Request]) -> None:
+        """Raises GroupTooLargeError, too, for the choices of one prompt that could not run as a whole."""
+        super()._check_requests(requests)
         if len(requests) > 1:
             self._check_group(requests)
+
+    def _queue(self, requests: Sequence[Request]) -> None:
         self._groups.update(dict.fromkeys((request.request_id for request in requests), SequenceGroup(requests)))
-        for request in requests:
-            super().add_request(request)
+        super()._queue(requests)
 
     def _check_group(self, requests: Sequence[Request]) -> None:
         """Refuse a group that could not run as a whole at its greatest length.
