@@ -62,7 +62,7 @@ class StructuredOutputs(Params):
         return name, json_text.dumps(value) if name == "choice" else value
 
 
-def as_schema_text(schema: Any) -> str:
+def as_schema_text(schema: object) -> str:
     """A JSON schema as text. Raises InvalidParameterError for what is none."""
     if hasattr(schema, "model_json_schema"):
         schema = schema.model_json_schema()
@@ -77,7 +77,7 @@ def as_schema_text(schema: Any) -> str:
     return text
 
 
-def as_structured(given: Any) -> Any:
+def as_structured(given: object) -> object:
     """A mapping of fields, or a pydantic model, as StructuredOutputs; anything else as it is."""
     if isinstance(given, Mapping):
         return StructuredOutputs(**given)
@@ -204,7 +204,7 @@ RULES: Mapping[str, Rule] = {
 """What a parameter may be, whatever the other ones are."""
 
 
-def as_pairs(bias: Any) -> Any:
+def as_pairs(bias: object) -> object:
     """A mapping, or a list of pairs, as a tuple of pairs in the order of the ids; anything else as it is."""
     given = list(bias.items()) if isinstance(bias, Mapping) else bias
     if not isinstance(given, list | tuple) or not all(isinstance(pair, list | tuple) for pair in given):

@@ -30,12 +30,15 @@ PRIVATE = {  # by room: names, and why they are used there
         "_save": "figures of two rooms look alike",
     },
     "serving": {"_receive": "the body is read before the handler asks for it"},
-    "structured": {"_check_requests": "a request that a grammar ends is ended as the scheduler ends one"},
 }
 SET = {  # by room: attributes of another room's objects, and why they are set there
-    "attention": {"num_tokens": "a field of WriteStruct, which ctypes makes of a text"},
+    "attention": {
+        "num_tokens": "a field of WriteStruct, which ctypes makes of a text",
+        "output": "a field of PlanStruct, which ctypes makes of a text",
+    },
     "engine": {
         "error": "a beam search is of the engine",
+        "future": "a step in hand gets it when it has begun",
         "is_done": "a beam search is of the engine",
         "num_computed_tokens": "a step that failed is taken back",
         "proposer": "the draft model is an executor, too, and is made after the scheduler",
@@ -60,9 +63,6 @@ SET = {  # by room: attributes of another room's objects, and why they are set t
     "structured": {
         "blocked": "a scheduler fills its own output",
         "masks": "a scheduler fills its own output",
-        "max_tokens": "a request that a grammar ends is ended as the scheduler ends one",
-        "setattr": "a grammar stands before the methods of any scheduler",
-        "status": "a request that a grammar ends is ended as the scheduler ends one",
     },
     "cli": {"setattr": "sys has three streams, and each may be gone"},
 }

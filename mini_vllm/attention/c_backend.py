@@ -6,9 +6,10 @@ and one KV head at a time, as a program of a GPU does.
 
 import ctypes
 import math
+from collections.abc import Callable
 from ctypes import c_float, c_int64, c_void_p
 from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,7 +59,7 @@ def load_kernels(dtype: torch.dtype) -> ctypes.CDLL | str:
     return find_library(SOURCE, f"DTYPE={DTYPES[dtype]}")
 
 
-def find_kernel(name: str, dtype: torch.dtype) -> Any:
+def find_kernel(name: str, dtype: torch.dtype) -> Callable[..., object]:
     """ "attention" or "write_kv" for this dtype."""
     kernels = load_kernels(dtype)
     assert not isinstance(kernels, str), kernels

@@ -9,7 +9,7 @@ are ignored.
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from mini_vllm.errors import (
     CorruptCheckpointError,
@@ -22,6 +22,26 @@ from mini_vllm.errors import (
     shown,
 )
 from mini_vllm.params import SamplingParams
+
+
+class HFConfig(Protocol):
+    """A config.json as it is read: transformers' PretrainedConfig, or its plain fields. Others may be absent."""
+
+    architectures: list[str] | None
+    attention_bias: bool
+    dtype: Any
+    hidden_size: int
+    intermediate_size: int
+    max_position_embeddings: int
+    mlp_bias: bool
+    model_type: str
+    num_attention_heads: int
+    num_hidden_layers: int
+    num_key_value_heads: int
+    rms_norm_eps: float
+    tie_word_embeddings: bool
+    vocab_size: int
+
 
 MODELS: Mapping[str, str] = {
     "llama": "mini_vllm.models.llama:LlamaForCausalLM",
@@ -92,7 +112,7 @@ ROPE_VALUES: Mapping[str, Rule] = {
 }
 """Parameters of the rotary embedding: what is in rope_parameters, or in rope_scaling of older files."""
 
-ONLY: Mapping[str, tuple[Any, ...]] = {
+ONLY: Mapping[str, tuple[object, ...]] = {
     "hidden_act": ("silu",),
     "is_causal": (True,),
     "is_encoder_decoder": (False,),
@@ -110,7 +130,7 @@ SAMPLING_FIELDS: Mapping[str, str] = {
 """Fields of generation_config.json that vLLM reads, and what SamplingParams calls them."""
 
 
-NOT_APPLIED: Mapping[str, tuple[Any, ...]] = {
+NOT_APPLIED: Mapping[str, tuple[object, ...]] = {
     **dict.fromkeys(("num_beams", "typical_p", "guidance_scale"), (None, 1)),
     **dict.fromkeys(
         ("no_repeat_ngram_size", "epsilon_cutoff", "eta_cutoff", "min_length", "min_new_tokens"), (None, 0)
@@ -155,7 +175,7 @@ def check_generation_config(file: Path, raw: Mapping[str, Any]) -> None:
             logger.warning("%s: %s %s is not applied", file, field, shown(raw[field]))
 
 
-def check_only(place: str, raw: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]]) -> None:
+def check_only(place: str, raw: Mapping[str, object], only: Mapping[str, tuple[object, ...]]) -> None:
     """Errors: UnsupportedModelError naming place, field, value and what is supported. An absent field is null."""
     for field, allowed in only.items():
         value = raw.get(field)
@@ -164,7 +184,7 @@ def check_only(place: str, raw: Mapping[str, Any], only: Mapping[str, tuple[Any,
             raise UnsupportedModelError(f"{place}: {field} {shown(value)} is not supported, only {names}")
 
 
-def check_values(file: Path, raw: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
+def check_values(file: Path, raw: Mapping[str, object], rules: Mapping[str, Rule]) -> None:
     """Errors: CorruptCheckpointError naming file, field, value and what is allowed. Absent fields are no error."""
     for field, rule in rules.items():
         if field in raw and not rule.holds(raw[field]):

@@ -7,13 +7,12 @@ import ctypes
 from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
 
 import torch
 
 from mini_vllm.errors import InvalidParameterError, UnsupportedModelError, shown
 from mini_vllm.models.compressed_tensors import read_quantization_config
-from mini_vllm.models.config_fields import MODELS
+from mini_vllm.models.config_fields import MODELS, HFConfig
 from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.models.shard import WHOLE, Shard
 from mini_vllm.models.weights import Checkpoint, WeightLoader
@@ -21,7 +20,7 @@ from mini_vllm.models.weights import Checkpoint, WeightLoader
 
 def load_model(
     path: Path,
-    hf_config: Any,
+    hf_config: HFConfig,
     *,
     dtype: torch.dtype,
     device: torch.device,
@@ -50,7 +49,7 @@ def load_model(
     return model.eval()
 
 
-def class_of(hf_config: Any) -> type[DecoderModel]:
+def class_of(hf_config: HFConfig) -> type[DecoderModel]:
     """The class that config.json names. Errors: UnsupportedModelError if there is none, or model_type says another."""
     architectures = hf_config.architectures or ["(none given)"]
     places = {place.partition(":")[2]: place for place in MODELS.values()}

@@ -17,6 +17,7 @@ from rich.text import Text
 from mini_vllm.observe.files import printable
 
 Trace = Mapping[str, Any]
+Record = Trace  # of a step
 
 
 class Mark(NamedTuple):
@@ -105,13 +106,13 @@ def _empty_rows(trace: Trace) -> dict[str, RequestRow]:
     }
 
 
-def drafts_of(record: Mapping[str, Any], request_id: str) -> tuple[int, int]:
+def drafts_of(record: Record, request_id: str) -> tuple[int, int]:
     """How many drafts of a request a step verifies, and how many of them are right."""
     num_drafts = len(record.get("spec", {}).get(request_id, ()))
     return num_drafts, max(min(num_drafts, len(record.get("sampled", {}).get(request_id, ())) - 1), 0)
 
 
-def _mark_of(record: Mapping[str, Any], row: RequestRow, start: int, most_computed: int, num_hit_tokens: int) -> str:
+def _mark_of(record: Record, row: RequestRow, start: int, most_computed: int, num_hit_tokens: int) -> str:
     """What the request's tokens in this step are; start is the index of their first one."""
     swapped_in = {block for _, block in record.get("swapped_in", ())}
     if not swapped_in.isdisjoint(record.get("blocks", {}).get(row.request_id, ())):
@@ -126,7 +127,7 @@ def _mark_of(record: Mapping[str, Any], row: RequestRow, start: int, most_comput
     return ("rejected", *["partly"] * (num_drafts - 1), "accepted")[num_accepted] if num_drafts else "decode"
 
 
-def _endings(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _endings(record: Record) -> Iterator[tuple[str, str]]:
     for request_id, reason in record.get("finished", ()):
         yield request_id, reason or "stop"
     for request_id in (*record.get("aborted_before", ()), *record.get("aborted_during", ())):
@@ -198,7 +199,7 @@ def _legend(used: set[str], width: int, ascii_only: bool) -> Text:
     return text.append("\ntokens: share of the budget used; KV blocks: share of the cache in use")
 
 
-def num_used_blocks(trace: Trace, record: Mapping[str, Any]) -> int:
+def num_used_blocks(trace: Trace, record: Record) -> int:
     """How many KV blocks were held while the step ran; the null block does not count."""
     return int(trace["config"]["num_blocks"] - 1 - record["free_sched"])
 
