@@ -58,11 +58,17 @@ def attention_kernel(
     """
     tile_ptr = tiles_ptr + tl.program_id(0) * COLUMNS
     kv_head = tl.program_id(1)
-    first_row, num_queries, first_position, request, key_begin, key_end = read_tile(tile_ptr)
-    table_ptr = block_tables_ptr + request * table_stride
-    query_index, head, dims, is_row = rows_of(num_queries, kv_head, GROUP_SIZE, HEAD_DIM, BLOCK_M, BLOCK_D)
-    at = (first_row + query_index) * query_stride + head * HEAD_DIM
-    query = tl.load(query_ptr + at[:, None] + dims[None, :], mask=is_row, other=0.0)
+    first_row, num_queries, first_position = read_queries(tile_ptr)
+    table_ptr = block_tables_ptr + tl.load(tile_ptr + 3).to(tl.int64) * table_stride
+    key_begin = tl.load(tile_ptr + 4)
+    key_end = tl.load(tile_ptr + 5)
+
+    rows = tl.arange(0, BLOCK_M)
+    query_index = rows // GROUP_SIZE
+    head = kv_head * GROUP_SIZE + rows % GROUP_SIZE
+    dims = tl.arange(0, BLOCK_D)
+    is_row = (query_index < num_queries)[:, None] & (dims < HEAD_DIM)[None, :]
+    query = load_rows(query_ptr, first_row + query_index, head, dims, is_row, query_stride, HEAD_DIM)
     result, maximum, normaliser = attend_span(
         query, first_position, query_index,
         key_cache_ptr + kv_head * HEAD_DIM, value_cache_ptr + kv_head * HEAD_DIM, table_ptr, key_begin, key_end, scale,
@@ -77,33 +83,30 @@ def attention_kernel(
             result, maximum, normaliser, query_index < num_queries, is_row, HEAD_DIM, BLOCK_M, BLOCK_D,
         )  # fmt: skip
     else:
-        to = ((first_row + query_index) * (NUM_KV_HEADS * GROUP_SIZE) + head) * HEAD_DIM
-        output = round_to(result, output_ptr.dtype.element_ty)
-        tl.store(output_ptr + to[:, None] + dims[None, :], output, mask=is_row)
+        store_rows(output_ptr, result, first_row + query_index, head, dims, is_row, NUM_KV_HEADS * GROUP_SIZE, HEAD_DIM)
 
 
 @triton.jit
-def read_tile(tile_ptr):
-    """A row of tiles: first row, queries, first position, request, begin and end of its keys."""
-    first_row = tl.load(tile_ptr).to(tl.int64)
-    num_queries = tl.load(tile_ptr + 1)
-    first_position = tl.load(tile_ptr + 2)
-    request = tl.load(tile_ptr + 3).to(tl.int64)
-    return first_row, num_queries, first_position, request, tl.load(tile_ptr + 4), tl.load(tile_ptr + 5)
+def read_queries(tile_ptr):
+    """What a row of tiles says of the queries: the first one's row, how many, the first one's position."""
+    return tl.load(tile_ptr).to(tl.int64), tl.load(tile_ptr + 1), tl.load(tile_ptr + 2)
 
 
 @triton.jit
-def rows_of(
-    num_queries, kv_head,
-    GROUP_SIZE: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr,
+def load_rows(query_ptr, tokens, head, dims, is_row, query_stride, HEAD_DIM: tl.constexpr):
+    """The queries [BLOCK_M, BLOCK_D] of these tokens and heads [BLOCK_M], 0 where there is none."""
+    at = tokens * query_stride + head * HEAD_DIM
+    return tl.load(query_ptr + at[:, None] + dims[None, :], mask=is_row, other=0.0)
+
+
+@triton.jit
+def store_rows(
+    output_ptr, result, tokens, head, dims, is_row, NUM_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr
 ):  # fmt: skip
-    """Of a tile's rows [BLOCK_M]: query, counted in the tile, and head; dims [BLOCK_D]; which of both are there."""
-    rows = tl.arange(0, BLOCK_M)
-    query_index = rows // GROUP_SIZE
-    head = kv_head * GROUP_SIZE + rows % GROUP_SIZE
-    dims = tl.arange(0, BLOCK_D)
-    is_row = (query_index < num_queries)[:, None] & (dims < HEAD_DIM)[None, :]
-    return query_index, head, dims, is_row
+    """The result [BLOCK_M, BLOCK_D] as the output of these tokens and heads [BLOCK_M]."""
+    to = (tokens * NUM_HEADS + head) * HEAD_DIM
+    output = round_to(result, output_ptr.dtype.element_ty)
+    tl.store(output_ptr + to[:, None] + dims[None, :], output, mask=is_row)
 
 
 @triton.jit
