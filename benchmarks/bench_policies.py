@@ -22,17 +22,19 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from mini_vllm.cli.simulate import COLUMNS, load_calibration, read_file
-from mini_vllm.simulator.fleet import ROUTINGS, policy_config, policy_names, simulate
-from mini_vllm.simulator.metrics import SLO
-from mini_vllm.simulator.step_time import StepTimeModel
-from mini_vllm.simulator.workload import (
+from mini_vllm.load.workload import (
     HASH_BLOCK_SIZE,
     TraceRequest,
     lognormal_lengths,
+    read_file,
     scale_rate,
     synthetic,
 )
+from mini_vllm.simulator.calibration import load_calibration
+from mini_vllm.simulator.fleet import ROUTINGS, policy_config, policy_names, simulate
+from mini_vllm.simulator.metrics import SLO
+from mini_vllm.simulator.report import figures
+from mini_vllm.simulator.step_time import StepTimeModel
 from tools.steady_state import (
     MOST_GROWTH,
     Interval,
@@ -83,11 +85,10 @@ def cell(interval: Interval, scale: float) -> str:
 
 def table(names: Sequence[str], done: Sequence[SteadyState]) -> list[str]:
     """The rest of the figures, of the whole run, warm-up and drain included."""
-    columns = [column for column in COLUMNS if column.title in SHOWN]
-    columns.sort(key=lambda column: SHOWN.index(column.title))
-    lines = [f"| whole run | {' | '.join(column.title for column in columns)} |", "|---|" + "---:|" * len(columns)]
+    lines = [f"| whole run | {' | '.join(SHOWN)} |", "|---|" + "---:|" * len(SHOWN)]
     for name, each in zip(names, done, strict=True):
-        lines.append(f"| {name} | {' | '.join(column.text(dict(each.reports[0])) for column in columns)} |")
+        texts = dict(figures(each.reports[0]))
+        lines.append(f"| {name} | {' | '.join(texts[title] for title in SHOWN)} |")
     return lines
 
 

@@ -28,10 +28,10 @@ from mini_vllm.cli.calibrate import fit_runs, make_grid, measure
 from mini_vllm.cli.common import load_llm
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.load.workload import TraceRequest, lognormal_lengths, synthetic
 from mini_vllm.params import SamplingParams
 from mini_vllm.simulator.fleet import simulate
 from mini_vllm.simulator.step_time import StepTimeModel
-from mini_vllm.simulator.workload import TraceRequest, lognormal_lengths, synthetic
 
 RESULTS = Path(__file__).parent / "results" / "simulator.md"
 MAX_MODEL_LEN = 1024
@@ -152,7 +152,7 @@ SPEED = """
 import json, re, sys, time
 from mini_vllm.simulator.fleet import policy_config, simulate
 from mini_vllm.simulator.step_time import StepTimeModel
-from mini_vllm.simulator.workload import lognormal_lengths, synthetic
+from mini_vllm.load.workload import lognormal_lengths, synthetic
 num_requests, output_len = int(sys.argv[1]), float(sys.argv[2])
 model = StepTimeModel.from_json(open("mini_vllm/simulator/calibrations/llama-3.1-8b-h100.json").read())
 config = {**model.about["engine"], "max_model_len": 16384}

@@ -27,13 +27,13 @@ from openai import AsyncOpenAI
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from mini_vllm.cli.simulate import engine_config, load_calibration
+from mini_vllm.load.workload import TraceRequest, lognormal_lengths, synthetic
 from mini_vllm.policies.registry import SCHEDULERS
 from mini_vllm.policies.tenants import TenantScheduler, salt_of
+from mini_vllm.simulator.calibration import engine_config, load_calibration
 from mini_vllm.simulator.metrics import SLO, Metrics, RequestRecord
 from mini_vllm.simulator.replica import Replica
 from mini_vllm.simulator.sim_request import SimRequest
-from mini_vllm.simulator.workload import TraceRequest, lognormal_lengths, synthetic
 
 RESULTS = Path(__file__).parent / "results" / "tenants.md"
 CALIBRATION = "llama-3.1-8b-h100"

@@ -118,9 +118,7 @@ class KVCacheManager:
 
     def num_slots(self, request: Request, num_tokens: int) -> int:
         """How many slots the first num_tokens tokens take and the lookahead behind them, which is cut at the limits."""
-        limit = self.max_tokens_alone()
-        if request.max_model_len is not None:
-            limit = min(limit, request.max_model_len)
+        limit = request.at_most(self.max_tokens_alone())
         return max(num_tokens, min(num_tokens + self.num_lookahead_tokens, limit))
 
     def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:

@@ -129,6 +129,10 @@ class Request:
         """ "stop", "length", "abort", "error", or None while the request lives."""
         return self.status.value if self.is_finished else None
 
+    def at_most(self, num_tokens: int) -> int:
+        """So many tokens, or max_model_len if that is less."""
+        return num_tokens if self.max_model_len is None else min(num_tokens, self.max_model_len)
+
     def append_output_token(self, token_id: int) -> None:
         self.output_token_ids.append(token_id)
         self.all_token_ids.append(token_id)
@@ -156,3 +160,13 @@ class Request:
         else:
             return False
         return True
+
+
+def until_its_end(request: Request, token_ids: Sequence[int]) -> Sequence[int]:
+    """Those of the tokens that an unfinished request takes: none behind the one that ends it."""
+    limit = request.at_most(request.num_prompt_tokens + request.end_len)
+    taken = token_ids[: limit - request.num_tokens]
+    for i, token_id in enumerate(taken, 1):
+        if token_id in request.stop_token_ids:
+            return taken[:i]
+    return taken

@@ -106,10 +106,18 @@ class Step:
         request.end_after(len(request.output_token_ids) + num_tokens, RequestStatus.FINISHED_ERROR)
         self.errors[request] = error
 
-    def end_kv(self, kv: KVCacheManager, result: KVResult | None) -> None:
-        """Tell the KV cache manager how the step went; None: it failed."""
+    def end_kv(self, kv: KVCacheManager, result: KVResult) -> None:
+        """Tell the KV cache manager that the step went well."""
         coming = kv.exchange_notes(self.kv_notes)
         kv.end_step(result)
+        kv.exchange_notes(coming)
+
+    def undo(self, scheduler: "SchedulerInterface") -> None:
+        """The step failed: its requests are tried again, and nothing that it published can be found."""
+        kv = scheduler.kv_cache_manager
+        coming = kv.exchange_notes(self.kv_notes)
+        scheduler.fail_step(self.output)
+        kv.end_step(None)
         kv.exchange_notes(coming)
 
     def update(self, scheduler: "SchedulerInterface", sampled_token_ids: Mapping[str, Sequence[int]]) -> list[Request]:
@@ -244,7 +252,7 @@ class SchedulerInterface(ABC):
     def _queue(self, requests: Sequence[Request]) -> None:
         """The requests are taken: they wait."""
         for request in requests:
-            request.max_model_len = self._max_model_len_of(request)
+            request.max_model_len = request.at_most(self.max_model_len)
             self._requests[request.request_id] = request
             self._enqueue(request)
 
@@ -255,10 +263,7 @@ class SchedulerInterface(ABC):
             if each.request_id in self._requests or each.request_id in request_ids:
                 raise DuplicateRequestError(f"request {shown(each.request_id)} is still in flight")
             request_ids.add(each.request_id)
-            check_prompt_len(each.request_id, each.num_prompt_tokens, self._max_model_len_of(each), self.num_slots)
-
-    def _max_model_len_of(self, request: Request) -> int:
-        return self.max_model_len if request.max_model_len is None else min(request.max_model_len, self.max_model_len)
+            check_prompt_len(each.request_id, each.num_prompt_tokens, each.at_most(self.max_model_len), self.num_slots)
 
     def finish_request(self, request_id: str, reason: str) -> Request | None:
         """End a request from outside: "stop" (a stop string), "length", "abort" or "error". Unknown ids are ignored.

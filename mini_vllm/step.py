@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain, pairwise
 from typing import Any, NamedTuple, NewType
 
-from mini_vllm.errors import RequestFailedError
 from mini_vllm.params import SamplingParams
 
 BlockTable = tuple[int, ...]
@@ -46,13 +45,18 @@ class PromptLogprobs(NamedTuple):
 
 
 class TokenDelta(NamedTuple):
-    """What one step brought one request: its new tokens, and how it ended if it did. Text is made of it elsewhere."""
+    """What one step brought one request: its new tokens, and how it ended if it did.
+
+    The front makes text of it. All of it is plain data, so it travels to another process as it is.
+    vLLM: EngineCoreOutput (vllm/v1/engine/__init__.py).
+    """
 
     request_id: str
     tokens: list[SampledToken]
     finish_reason: str | None = None
     num_cached_tokens: int = 0  # of the prompt, found in the prefix cache at first admission
-    error: RequestFailedError | None = None  # why, if the reason is "error"
+    error: str | None = None  # why, if the reason is "error"
+    is_refused: bool = False  # if there is an error: whether the request is at fault, and not the engine
     prompt_logprobs: PromptLogprobs | None = None  # of what the step computed of the prompt, if they were asked for
     # What the core does not know and those around it add, in seconds of the engine's clock:
     time: float | None = None  # when the step was over

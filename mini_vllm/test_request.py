@@ -8,7 +8,7 @@ import pytest
 
 from mini_vllm.errors import EmptyPromptError, InvalidParameterError, MiniVllmError, UnknownParameterError, shown
 from mini_vllm.params import SamplingParams, StructuredOutputs
-from mini_vllm.request import FINISH_REASONS, UNFINISHED, Request, RequestStatus
+from mini_vllm.request import FINISH_REASONS, UNFINISHED, Request, RequestStatus, until_its_end
 
 
 def make_request(max_tokens: int = 16, **options: Any) -> Request:
@@ -272,3 +272,11 @@ def test_a_message_shows_200_characters_of_each_value(refused: Any) -> None:
     with pytest.raises(MiniVllmError) as refusal:
         refused(("x" * 10**6,) * 65)
     assert len(str(refusal.value)) < 1000
+
+
+def test_a_request_takes_no_token_behind_its_end() -> None:
+    request = Request("a", [1], SamplingParams(max_tokens=3), eos_token_ids=[0])
+    for token_ids, taken in (([4, 0, 5], [4, 0]), ([4, 5, 6, 7], [4, 5, 6]), ([], []), ([0], [0])):
+        assert list(until_its_end(request, token_ids)) == taken
+    request.max_model_len = 3
+    assert list(until_its_end(request, [4, 5, 6])) == [4, 5]

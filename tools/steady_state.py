@@ -37,11 +37,11 @@ from statistics import NormalDist, fmean
 from typing import Any, NamedTuple
 
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.load.workload import Lengths, TraceRequest, synthetic
 from mini_vllm.simulator.fleet import simulate
 from mini_vllm.simulator.metrics import SLO, Metrics, QuantileSketch, RequestRecord
 from mini_vllm.simulator.sim_request import SimRequest
 from mini_vllm.simulator.step_time import StepTimeModel
-from mini_vllm.simulator.workload import Lengths, TraceRequest, synthetic
 
 NUM_BATCHES, WARM_UP = 20, 5
 MOST_CORRELATION = 0.2  # of neighbouring stretches; above it they are joined

@@ -25,10 +25,6 @@ PRIVATE = {  # by room: names, and why they are used there
         "_reorder_linear_weight": "torch has no public name for it",
         "_weight_int8pack_mm": "torch has no public name for it",
     },
-    "cli": {
-        "_new_figure": "figures of two rooms look alike",
-        "_save": "figures of two rooms look alike",
-    },
     "serving": {"_receive": "the body is read before the handler asks for it"},
 }
 SET = {  # by room: attributes of another room's objects, and why they are set there
@@ -37,9 +33,7 @@ SET = {  # by room: attributes of another room's objects, and why they are set t
         "output": "a field of PlanStruct, which ctypes makes of a text",
     },
     "engine": {
-        "error": "a beam search is of the engine",
         "future": "a step in hand gets it when it has begun",
-        "is_done": "a beam search is of the engine",
         "num_computed_tokens": "a step that failed is taken back",
         "proposer": "the draft model is an executor, too, and is made after the scheduler",
     },
@@ -48,7 +42,7 @@ SET = {  # by room: attributes of another room's objects, and why they are set t
             ("num_cached_tokens", "num_computed_tokens", "num_preemptions", "num_prefill_tokens", "status"),
             "a scheduler owns the counters of its requests",
         ),
-        **dict.fromkeys(("all_token_ids", "block_hashes", "output_token_ids"), "a fork begins as a copy of its parent"),
+        "block_hashes": "a fork begins as a copy of its parent",
         "preempted_req_ids": "a scheduler fills its own output",
         "ref_cnt": "a manager owns its blocks",
     },
@@ -64,7 +58,10 @@ SET = {  # by room: attributes of another room's objects, and why they are set t
         "blocked": "a scheduler fills its own output",
         "masks": "a scheduler fills its own output",
     },
-    "cli": {"setattr": "sys has three streams, and each may be gone"},
+    "cli": {
+        "num_counted": "a run without a server counts its own tokens",
+        "setattr": "sys has three streams, and each may be gone",
+    },
 }
 
 

@@ -6,12 +6,12 @@ from statistics import fmean
 
 import pytest
 
-from mini_vllm.cli.simulate import load_calibration
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.load.workload import lognormal_lengths, synthetic
+from mini_vllm.simulator.calibration import load_calibration
 from mini_vllm.simulator.fleet import policy_config, simulate
 from mini_vllm.simulator.metrics import SLO, Metrics, QuantileSketch, RequestRecord
 from mini_vllm.simulator.step_time import StepTimeModel
-from mini_vllm.simulator.workload import lognormal_lengths, synthetic
 from tools.steady_state import (
     Interval,
     SteadyState,

@@ -5,15 +5,15 @@ import random
 import time
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mini_vllm.cli.common import busy, load_llm
-from mini_vllm.cli.load_metrics import Record, latencies, summary
+from mini_vllm.cli.common import busy, load_llm, option
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.observe.stats import CachingMetrics, SchedulerStats
+from mini_vllm.load.metrics import Record, latencies, summary
+from mini_vllm.observe.stats import CachingMetrics, SchedulerStats, summarise_steps
 from mini_vllm.params import SamplingParams
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ MAX_REQUESTS, MAX_TOKENS = 100_000, 50_000_000  # of all prompts, which are ther
 
 def bench(
     config: EngineConfig,
-    num_requests: Annotated[int, typer.Option(min=1, max=MAX_REQUESTS, help="Requests, all added at once.")] = 32,
-    input_len: Annotated[int, typer.Option(min=1, max=MAX_TOKENS, help="Prompt tokens of each.")] = 128,
-    output_len: Annotated[int, typer.Option(min=1, help="Output tokens of each.")] = 64,
-    prefix_len: Annotated[int, typer.Option(min=0, help="How many of the prompt tokens all have in common.")] = 0,
-    iterations: Annotated[int, typer.Option(min=1, max=1000, help="How often all of it is run, after a warm-up.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    num_requests: int = option(32, "Requests, all added at once.", min=1, max=MAX_REQUESTS),
+    input_len: int = option(128, "Prompt tokens of each.", min=1, max=MAX_TOKENS),
+    output_len: int = option(64, "Output tokens of each.", min=1),
+    prefix_len: int = option(0, "How many of the prompt tokens all have in common.", min=0),
+    iterations: int = option(3, "How often all of it is run, after a warm-up.", min=1, max=1000),
+    as_json: bool = option(False, "Print one JSON object.", "--json"),
 ) -> None:
     """Measure throughput and latency on random prompts.
 
@@ -47,30 +47,26 @@ def bench(
     prefix = draw(vocabulary, k=min(prefix_len, input_len))
     prompts = [prefix + draw(vocabulary, k=input_len - len(prefix)) for _ in range(num_requests)]
     params = SamplingParams(max_tokens=output_len, temperature=0.0, ignore_eos=True)
-    runs: list[dict[str, float]] = []
     with busy(f"running {num_requests} requests, {iterations} times"):
         run(engine, prompts, replace(params, max_tokens=min(output_len, 2)))  # warm-up, in batches of the same size
-        for _ in range(iterations):
-            engine.scheduler.kv_cache_manager.reset_prefix_cache()
-            records, steps, caching_metrics = run(engine, prompts, params)
-            runs.append(summarise(records) | summarise_steps(steps))
-            runs[-1]["recent_prefix_hit_rate"] = caching_metrics.hit_rate
-    about = {
-        "model": config.model,
-        "iterations": iterations,
-        "num_kv_blocks": engine.scheduler.kv_cache_manager.num_blocks,
-    }
-    result = {name: median(each[name] for each in runs) for name in runs[0]}
-    spread = {name: [min(each[name] for each in runs), max(each[name] for each in runs)] for name in result}
+        runs = [run(engine, prompts, params) for _ in range(iterations)]
+    num_blocks = engine.scheduler.kv_cache_manager.num_blocks
+    show({"model": config.model, "iterations": iterations, "num_kv_blocks": num_blocks}, runs, as_json)
+
+
+def show(about: dict[str, Any], runs: list[dict[str, float]], as_json: bool) -> None:
+    """Print each figure's median over the runs, and its least and largest value."""
+    columns = {name: sorted(each[name] for each in runs) for name in runs[0]}
+    result = {name: median(column) for name, column in columns.items()}
+    spread = {name: [column[0], column[-1]] for name, column in columns.items()}
     if as_json:
         typer.echo(json.dumps({**about, **result, "spread": spread}, indent=2))
         return
     for name, value in about.items():
         typer.echo(f"{name:<26} {value}")
-    for name, value in result.items():
-        least, largest = spread[name]
+    for name, (least, largest) in spread.items():
         between = f"   {written(least)} to{written(largest)}" if least != largest else ""
-        typer.echo(f"{name:<26} {written(value)}{between}")
+        typer.echo(f"{name:<26} {written(result[name])}{between}")
 
 
 def written(value: float) -> str:
@@ -78,10 +74,9 @@ def written(value: float) -> str:
     return f"{int(value):>11,}" if value == int(value) else f"{value:>11,.2f}"
 
 
-def run(
-    engine: "LLMEngine", prompts: list[list[int]], params: SamplingParams
-) -> tuple[list[Record], list[SchedulerStats], CachingMetrics]:
-    """Add all prompts and step until all are done; the records tell after how many seconds each token was there."""
+def run(engine: "LLMEngine", prompts: list[list[int]], params: SamplingParams) -> dict[str, float]:
+    """Add all prompts and step until all are done, from an empty prefix cache; the figures of the run."""
+    engine.scheduler.kv_cache_manager.reset_prefix_cache()
     records = {f"bench-{index}": Record(0.0, len(prompt)) for index, prompt in enumerate(prompts)}
     steps: list[SchedulerStats] = []
     caching_metrics = CachingMetrics(engine.scheduler.prefix_cache_stats)
@@ -98,7 +93,8 @@ def run(
             record = records[output.request_id]
             record.token_times.append(now)
             record.num_counted = len(output.outputs[0].token_ids)  # a step with drafts brings several
-    return list(records.values()), steps, caching_metrics
+    hit_rate = {"recent_prefix_hit_rate": caching_metrics.hit_rate}
+    return summarise(list(records.values())) | summarise_steps(steps) | hit_rate
 
 
 def summarise(records: list[Record]) -> dict[str, float]:
@@ -119,17 +115,3 @@ def summarise(records: list[Record]) -> dict[str, float]:
         if values:
             result |= summary(name, values)
     return result
-
-
-def summarise_steps(steps: list[SchedulerStats]) -> dict[str, float]:
-    """What the scheduler did in all steps of a run."""
-    return {
-        "steps": len(steps),
-        "mean_batch_size": sum(step.num_scheduled_reqs for step in steps) / len(steps),
-        "mean_scheduled_tokens": sum(step.num_scheduled_tokens for step in steps) / len(steps),
-        "preemptions": sum(step.num_preempted_reqs for step in steps),
-        "swapped_blocks": sum(step.num_swapped_out_blocks + step.num_swapped_in_blocks for step in steps),
-        "prefix_hit_tokens": sum(step.prefix_cache_hits for step in steps),
-        "peak_waiting": max(step.num_waiting_reqs for step in steps),
-        "peak_kv_cache_usage": max(step.kv_cache_usage for step in steps),
-    }

@@ -4,63 +4,103 @@ import asyncio
 import json
 import math
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mini_vllm.cli import load_metrics
-from mini_vllm.cli.common import console
+from mini_vllm.cli.common import console, option
 from mini_vllm.cli.exits import legible
-from mini_vllm.cli.load_metrics import Record
-from mini_vllm.cli.simulate import read_file
 from mini_vllm.errors import InvalidParameterError, shown
+from mini_vllm.load import metrics
+from mini_vllm.load.plots import check_matplotlib, plot_run
+from mini_vllm.load.workload import MAX_LENGTH, TraceRequest, read_file, scale_lengths, scale_rate, synthetic
 from mini_vllm.observe.files import check_text, printable, write_file
-from mini_vllm.simulator.plots import _new_figure, _save, check_matplotlib
-from mini_vllm.simulator.workload import MAX_LENGTH, TraceRequest, scale_rate, synthetic
 
 if TYPE_CHECKING:
-    from mini_vllm.cli.load import Client, Ready
+    from mini_vllm.load.client import Api
 
 ENDPOINTS = ("completions", "chat")
 MAX_PROMPTS = 100_000
 MAX_INPUT_TOKENS = 20_000_000  # of all prompts, which are made before the run
-MAX_SCALE = 1000.0
 MAX_TIMEOUT = 1_000_000
 NUM_PROMPTS = 1000  # by default
 
 
+@dataclass(frozen=True, kw_only=True)
+class Arrivals:
+    """The options that say which requests are sent, and when."""
+
+    num_prompts: int | None = option(
+        None, f"By default {NUM_PROMPTS:,}; of a trace all, or only its first.", min=1, max=MAX_PROMPTS
+    )
+    request_rate: float = option(math.inf, "Requests a second; inf: all at once.")
+    burstiness: float = option(1.0, "1 is a Poisson process; below 1 requests come in bursts.")
+    seed: int = option(0, "Of arrivals and words.")
+    input_len: int = option(1024, "Prompt tokens of each.", min=1, max=MAX_LENGTH)
+    output_len: int = option(128, "Most output tokens of each.", min=1, max=MAX_LENGTH)
+    trace: Path | None = option(None, "Arrivals and lengths from a file, as of simulate.", exists=True, dir_okay=False)
+    rate_scale: float = option(1.0, "Of --trace: so many times as fast.")
+    length_scale: float = option(1.0, "Of --trace: lengths so many times as long.")
+
+    def requests(self) -> list[TraceRequest]:
+        """All of them. Raises InvalidParameterError if they are too many, or their prompts too long together."""
+        requests = list(self._from_trace(self.trace) if self.trace else self._from_rate())
+        if len(requests) > MAX_PROMPTS:
+            raise InvalidParameterError(f"more than {MAX_PROMPTS:,} requests: say with num_prompts how many to send")
+        num_tokens = sum(request.input_length for request in requests)
+        if num_tokens > MAX_INPUT_TOKENS:
+            raise InvalidParameterError(
+                f"{len(requests):,} requests have {num_tokens:,} prompt tokens, "
+                f"at most {MAX_INPUT_TOKENS:,} are allowed"
+            )
+        return requests
+
+    def _from_trace(self, path: Path) -> Iterator[TraceRequest]:
+        """The requests of a file, or its first, faster and with other lengths."""
+        if self.request_rate != math.inf:
+            raise InvalidParameterError(f"give --trace or --request-rate, and not both, got {self.request_rate:g}")
+        requests = islice(read_file(path), self.num_prompts or MAX_PROMPTS + 1)
+        return scale_lengths(scale_rate(requests, self.rate_scale), self.length_scale)
+
+    def _from_rate(self) -> Iterable[TraceRequest]:
+        """Requests at random, or all at once if the rate is infinite."""
+        num_prompts, lengths = self.num_prompts or NUM_PROMPTS, (self.input_len, self.output_len)
+        if self.request_rate == math.inf:
+            return [TraceRequest(0.0, *lengths)] * num_prompts
+        return synthetic(self.request_rate, num_prompts, lambda _: lengths, burstiness=self.burstiness, seed=self.seed)
+
+    def about(self) -> dict[str, Any]:
+        """What the result says of them."""
+        return {
+            "request_rate": self.request_rate if math.isfinite(self.request_rate) else "inf",
+            "burstiness": self.burstiness,
+            "trace": printable(self.trace) if self.trace else None,
+            "rate_scale": self.rate_scale if self.trace else None,
+            "length_scale": self.length_scale if self.trace else None,
+            "seed": self.seed,
+        }
+
+
 def bench_serve(
-    base_url: Annotated[str, typer.Option(help="The server, with or without /v1.")] = "http://127.0.0.1:8000",
-    model: Annotated[str | None, typer.Option(help="By default the first that the server lists.")] = None,
-    endpoint: Annotated[str, typer.Option(help=f"{' or '.join(ENDPOINTS)}.")] = ENDPOINTS[0],
-    num_prompts: Annotated[
-        int | None,
-        typer.Option(min=1, max=MAX_PROMPTS, help=f"By default {NUM_PROMPTS:,}; of a trace all, or only its first."),
-    ] = None,
-    request_rate: Annotated[float, typer.Option(help="Requests a second; inf: all at once.")] = math.inf,
-    burstiness: Annotated[float, typer.Option(help="1 is a Poisson process; below 1 requests come in bursts.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of arrivals and words.")] = 0,
-    input_len: Annotated[int, typer.Option(min=1, max=MAX_LENGTH, help="Prompt tokens of each.")] = 1024,
-    output_len: Annotated[int, typer.Option(min=1, max=MAX_LENGTH, help="Most output tokens of each.")] = 128,
-    trace: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Arrivals and lengths from a file, as of simulate.")
-    ] = None,
-    rate_scale: Annotated[float, typer.Option(help="Of --trace: so many times as fast.")] = 1.0,
-    length_scale: Annotated[float, typer.Option(help="Of --trace: lengths so many times as long.")] = 1.0,
-    max_concurrency: Annotated[int | None, typer.Option(min=1, help="Most requests in flight.")] = None,
-    ignore_eos: Annotated[bool, typer.Option("--ignore-eos", help="Go on to --output-len.")] = False,
-    goodput: Annotated[list[str] | None, typer.Option(help='Limits in ms: "ttft:200 tpot:50 e2el:2000".')] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds after which a request has failed.")] = 600.0,
-    api_key: Annotated[str | None, typer.Option(help="The server's key.")] = None,
-    out: Annotated[Path | None, typer.Option(dir_okay=False, help="Write the result here, as JSON.")] = None,
-    plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw the run here, as PNG.")] = None,
+    *,
+    base_url: str = option("http://127.0.0.1:8000", "The server, with or without /v1."),
+    model: str | None = option(None, "By default the first that the server lists."),
+    endpoint: str = option(ENDPOINTS[0], f"{' or '.join(ENDPOINTS)}."),
+    arrivals: Arrivals,
+    max_concurrency: int | None = option(None, "Most requests in flight.", min=1),
+    ignore_eos: bool = option(False, "Go on to --output-len.", "--ignore-eos"),
+    goodput: list[str] | None = option(None, 'Limits in ms: "ttft:200 tpot:50 e2el:2000".'),
+    timeout: float = option(600.0, "Seconds after which a request has failed."),
+    api_key: str | None = option(None, "The server's key."),
+    out: Path | None = option(None, "Write the result here, as JSON.", dir_okay=False),
+    plot: Path | None = option(None, "Draw the run here, as PNG.", dir_okay=False),
 ) -> None:
     """Send requests to a server with OpenAI's API, and measure throughput and latency.
 
@@ -69,48 +109,47 @@ def bench_serve(
     --max-concurrency and no rate the loop is closed: a request is due when a slot is free. Prompts are random words;
     two first requests, which do not count, find out how many tokens those are. Names are those of `vllm bench serve`.
     """
-    from mini_vllm.cli import load  # with what the extra 'serve' has
+    from mini_vllm.load.client import Client  # with what the extra 'serve' has
+    from mini_vllm.load.generator import LoadTest, measure
 
     check_options(endpoint, timeout, model, api_key)
-    limits = load_metrics.parse_goodput(goodput or [])
-    client = load.Client(base_url, api_key)
+    limits = metrics.parse_goodput(goodput or [])
+    client = Client(base_url, api_key)
     check_outputs(out, plot)
-    if trace:
-        if request_rate != math.inf:
-            raise InvalidParameterError(f"give --trace or --request-rate, and not both, got {request_rate:g}")
-        requests = from_trace(trace, num_prompts, rate_scale, length_scale)
-    else:
-        requests = from_rate(num_prompts or NUM_PROMPTS, request_rate, burstiness, seed, (input_len, output_len))
-    probe = load.get_ready(client, endpoint, model, ignore_eos=ignore_eos, timeout=timeout)
-    write = partial(load.bodies, requests, seed=seed, length_scale=length_scale if trace else 1.0)
-    ready, records, duration = asyncio.run(measure(client, requests, probe, write, timeout, max_concurrency))
-    about = {
-        "date": datetime.now().strftime("%Y%m%d-%H%M%S"),
-        "endpoint_type": "openai-chat" if endpoint == "chat" else "openai",
-        "backend": "openai-chat" if endpoint == "chat" else "openai",
-        "label": None,
-        "model_id": ready.api.model,
-        "tokenizer_id": None,
+    requests, length_scale = arrivals.requests(), arrivals.length_scale if arrivals.trace else 1.0
+    test = LoadTest(requests, endpoint, model, ignore_eos, timeout, arrivals.seed, length_scale, max_concurrency)
+    with progress(len(requests)) as advance:
+        ready, records, duration = asyncio.run(measure(client, test, advance))
+    result = {
+        **about_run(ready.api, client.base_url, max_concurrency, limits),
+        **arrivals.about(),
         "num_prompts": len(requests),
-        "request_rate": request_rate if math.isfinite(request_rate) else "inf",
-        "burstiness": burstiness,
+        **metrics.summarise(records, duration, goodput=limits, has_queue=max_concurrency is not None),
+    }
+    report(result, records, ignore_eos)
+    if out:
+        write_file(out, json.dumps(result | metrics.detail(records)) + "\n")
+    if plot:
+        plot_run(plot, records, result)
+    if not result["completed"]:
+        raise typer.Exit(1)
+
+
+def about_run(api: "Api", base_url: str, max_concurrency: int | None, limits: Mapping[str, float]) -> dict[str, Any]:
+    """What the result says of the run, under vLLM's keys."""
+    kind = "openai-chat" if api.endpoint == "chat" else "openai"
+    return {
+        "date": datetime.now().strftime("%Y%m%d-%H%M%S"),
+        "endpoint_type": kind,
+        "backend": kind,
+        "label": None,
+        "model_id": api.model,
+        "tokenizer_id": None,
         "max_concurrency": max_concurrency,
-        "base_url": client.base_url,
-        "trace": printable(trace) if trace else None,
-        "rate_scale": rate_scale if trace else None,
-        "length_scale": length_scale if trace else None,
-        "seed": seed,
-        "ignore_eos": ready.api.ignore_eos,
+        "base_url": base_url,
+        "ignore_eos": api.ignore_eos,
         "goodput": {name: 1000 * limit for name, limit in limits.items()},
     }
-    figures = load_metrics.summarise(records, duration, goodput=limits, has_queue=max_concurrency is not None)
-    report(about | figures, records, asked_ignore_eos=ignore_eos)
-    if out:
-        write_file(out, json.dumps(about | figures | load_metrics.detail(records)) + "\n")
-    if plot:
-        draw(plot, records, about | figures)
-    if not figures["completed"]:
-        raise typer.Exit(1)
 
 
 def check_options(endpoint: str, timeout: float, model: str | None, api_key: str | None) -> None:
@@ -135,116 +174,27 @@ def check_outputs(out: Path | None, plot: Path | None) -> None:
             raise InvalidParameterError(f"cannot write {printable(path)}: {reason}")
 
 
-def check_size(requests: list[TraceRequest]) -> list[TraceRequest]:
-    """The same requests. Raises InvalidParameterError if they are too many, or their prompts too long together."""
-    if len(requests) > MAX_PROMPTS:
-        raise InvalidParameterError(f"more than {MAX_PROMPTS:,} requests: say with num_prompts how many to send")
-    num_tokens = sum(request.input_length for request in requests)
-    if num_tokens > MAX_INPUT_TOKENS:
-        raise InvalidParameterError(
-            f"{len(requests):,} requests have {num_tokens:,} prompt tokens, at most {MAX_INPUT_TOKENS:,} are allowed"
-        )
-    return requests
-
-
-def from_trace(path: Path, num_prompts: int | None, rate_scale: float, length_scale: float) -> list[TraceRequest]:
-    """The requests of a file, or its first, faster and with other lengths. Raises InvalidParameterError."""
-    if not 1 / MAX_SCALE <= length_scale <= MAX_SCALE:
-        raise InvalidParameterError(f"length_scale must be in [{1 / MAX_SCALE:g}, {MAX_SCALE:g}], got {length_scale}")
-
-    def scaled(length: int) -> int:
-        return max(round(length * length_scale), 1)
-
-    return check_size(
-        [
-            request._replace(input_length=scaled(request.input_length), output_length=scaled(request.output_length))
-            for request in scale_rate(islice(read_file(path), num_prompts or MAX_PROMPTS + 1), rate_scale)
-        ]
-    )
-
-
-def from_rate(
-    num_prompts: int, rate: float, burstiness: float, seed: int, lengths: tuple[int, int]
-) -> list[TraceRequest]:
-    """Requests at random, or all at once if the rate is infinite. Raises InvalidParameterError."""
-    if rate == math.inf:
-        return check_size([TraceRequest(0.0, *lengths)] * num_prompts)
-    return check_size(list(synthetic(rate, num_prompts, lambda _: lengths, burstiness=burstiness, seed=seed)))
-
-
-async def measure(
-    client: "Client",
-    requests: Sequence[TraceRequest],
-    probe: Awaitable["Ready"],
-    write: Callable[["Ready"], list[bytes]],
-    timeout: float,
-    max_concurrency: int | None,
-) -> tuple["Ready", list[Record], float]:
-    """Find out what the server is, make the prompts, and send them; the records and the seconds it took.
-
-    probe: asks the server. write: makes the bodies of the requests for it.
-    """
-    from mini_vllm.cli import load
-
-    try:
-        ready = await probe
-        made = write(ready)
-
-        async def send(number: int, record: Record, clock: Callable[[], float]) -> None:
-            await load.fetch(client, ready.api, made[number], record, clock, timeout)
-
-        is_closed_loop = max_concurrency is not None and not any(request.arrival_time for request in requests)
-        with progress(len(requests)) as advance:
-            records, duration = await load.drive(
-                requests, send, max_concurrency=max_concurrency, is_closed_loop=is_closed_loop, on_done=advance
-            )
-    finally:
-        await client.close()
-    return ready, records, duration
-
-
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[], object]]:
     """A bar on stderr; nothing where stderr is no terminal. It gives what to call for each request that ends."""
     screen = console(stderr=True)
     columns = (TextColumn("requests"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=screen, transient=True, refresh_per_second=4)
-    task = bar.add_task("requests", total=total)
-    with bar if screen.is_terminal else nullcontext():
+    with Progress(
+        *columns, console=screen, transient=True, refresh_per_second=4, disable=not screen.is_terminal
+    ) as bar:
+        task = bar.add_task("requests", total=total)
         yield lambda: bar.advance(task)
 
 
-def report(result: Mapping[str, Any], records: Sequence[Record], *, asked_ignore_eos: bool) -> None:
+def report(result: Mapping[str, Any], records: Sequence[metrics.Record], asked_ignore_eos: bool) -> None:
     """Print the table, and on stderr what makes its figures doubtful."""
-    for line in load_metrics.table(result, records):
+    for line in metrics.table(result, records):
         typer.echo(legible(line))
     notes = []
-    if result["max_send_lag_ms"] > 1000 * load_metrics.LATE:
+    if result["max_send_lag_ms"] > 1000 * metrics.LATE:
         lag = f"{result['max_send_lag_ms']:.0f} ms"
         notes.append(f"The client was late: it came to a request {lag} after it was due. The latencies include that.")
     if asked_ignore_eos and not result["ignore_eos"]:
         notes.append("The server refuses ignore_eos, so it was not sent: outputs may be shorter than asked for.")
     for note in notes:
         console(stderr=True).print(note, style="dim", markup=False, soft_wrap=True)
-
-
-def draw(path: Path, records: Sequence[Record], result: Mapping[str, Any]) -> None:
-    """Three pictures in one file: how latencies are distributed, TTFT over time, and what is in flight."""
-    done = [record for record in records if record.error is None]
-    title = f"{printable(result['model_id'])}, {len(done)} of {len(records)} requests, {result['duration']:.1f} s"
-    figure, (distribution, over_time, load) = _new_figure(3, title)
-    shares = [100 * (rank + 1) / len(done) for rank in range(len(done))]
-    for name, values in (("TTFT", [r.ttft for r in done]), ("E2EL", [r.e2el for r in done])):
-        distribution.plot([1000 * value for value in sorted(values)], shares, drawstyle="steps-post", label=name)
-    distribution.set(title="requests within a latency", xlabel="latency, ms", ylabel="%", xscale="log", ylim=(0, 101))
-    distribution.legend()
-    over_time.plot([r.due for r in done], [1000 * r.ttft for r in done], ".", label="TTFT")
-    failed = [record.due for record in records if record.error is not None]
-    if failed:
-        over_time.plot(failed, [0] * len(failed), "x", color="red", label="failed")
-    over_time.set(title="TTFT over time", xlabel="due, s", ylabel="ms", ylim=(0, None))
-    over_time.legend()
-    counts = load_metrics.counts_over_time((record.due, record.token_times[-1]) for record in done)
-    load.plot(*zip(*counts, strict=True), drawstyle="steps-post", linewidth=0.8)
-    load.set(title="due and not done", xlabel="time, s", ylabel="requests", ylim=(0, None))
-    _save(figure, path)

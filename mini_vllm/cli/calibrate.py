@@ -7,11 +7,9 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from platform import machine, processor
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import typer
-
-from mini_vllm.cli.common import busy, console, load_llm
+from mini_vllm.cli.common import busy, console, load_llm, option
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.observe.files import printable, write_file
@@ -19,11 +17,9 @@ from mini_vllm.observe.listener import StepListener
 from mini_vllm.params import SamplingParams
 from mini_vllm.scheduler_interface import Step
 from mini_vllm.simulator.step_time import FEATURES, StepTimeModel, Work, fit, relative_errors, work_of
-from mini_vllm.step import CpuBlockId
 
 if TYPE_CHECKING:
     from mini_vllm.engine.llm_engine import LLMEngine
-    from mini_vllm.worker.model_runner import ModelRunner
 
 DECODES = 8  # output tokens of every request of the grid
 HELD_OUT = 3  # every third point of the grid is not fitted to, but predicted
@@ -34,15 +30,11 @@ Steps = tuple[list[Work], list[float]]  # of one point of the grid: what each st
 
 def calibrate(
     config: EngineConfig,
-    out: Annotated[Path, typer.Option(dir_okay=False, help="Write the calibration to this JSON file.")] = Path(
-        "calibration.json"
-    ),
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Medians are over this many rounds.")] = 5,
-    max_batch: Annotated[int, typer.Option(min=1, help="Requests in the largest batch.")] = 64,
-    cpu_time: Annotated[
-        bool, typer.Option("--cpu-time", help="Count CPU time: for a model on a CPU that others use, too.")
-    ] = False,
-    note: Annotated[str, typer.Option(help="The machine's name, for instance.")] = "",
+    out: Path = option(Path("calibration.json"), "Write the calibration to this JSON file.", dir_okay=False),
+    rounds: int = option(5, "Medians are over this many rounds.", min=1, max=1000),
+    max_batch: int = option(64, "Requests in the largest batch.", min=1),
+    cpu_time: bool = option(False, "Count CPU time: for a model on a CPU that others use, too.", "--cpu-time"),
+    note: str = option("", "The machine's name, for instance."),
 ) -> None:
     """Measure steps of many shapes and fit a step-time model for mini-vllm simulate.
 
@@ -100,11 +92,14 @@ def fit_runs(engine: "LLMEngine", runs: list[list[Steps]], *, note: str, clock: 
     for index, same in enumerate(zip(*runs, strict=True)):
         steps = [(work, statistics.median(seconds[i] for _, seconds in same)) for i, work in enumerate(same[0][0])]
         (held_out if index % HELD_OUT == HELD_OUT - 1 else fitted).extend(steps)
-    coefficients = (*fit(*zip(*fitted, strict=True))[:-1], seconds_per_block(engine))
+    from mini_vllm.worker.copy_time import runner_of, seconds_per_block
+
+    runner = runner_of(engine.executor)
+    coefficients = (*fit(*zip(*fitted, strict=True))[:-1], seconds_per_block(runner))
     about = {
         "kind": "measured",
         "model": engine.config.model,
-        "machine": note or f"{runner_of(engine).device.type} {processor() or machine()}",
+        "machine": note or f"{runner.device.type} {processor() or machine()}",
         "date": date.today().isoformat(),
         "clock": clock.__name__,
         "rounds": len(runs),
@@ -150,36 +145,3 @@ def measure(engine: "LLMEngine", point: Point, clock: Clock = time.perf_counter)
         seconds.append(clock() - start)
     engine.listeners.remove(listener)
     return works, seconds
-
-
-def seconds_per_block(engine: "LLMEngine", num_blocks: int = 64, repeats: int = 5) -> float:
-    """Median seconds to copy one block to main memory or back."""
-    import torch
-
-    from mini_vllm.worker.cache_engine import CacheEngine
-
-    runner = runner_of(engine)
-    model, device = runner.model, runner.device
-    shape, dtype = (runner.block_size, model.num_kv_heads, model.head_dim), runner.kv_caches[0][0].dtype
-    cache = CacheEngine(
-        model.num_layers, shape, num_blocks=num_blocks, num_cpu_blocks=num_blocks, dtype=dtype, device=device,
-        stride_order=runner.attention_backend.stride_order,
-    )  # fmt: skip
-    pairs = [(i, CpuBlockId(i)) for i in range(num_blocks)]
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        cache.swap_out(pairs)
-        cache.swap_in([(cpu_block, block) for block, cpu_block in pairs])
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) / (2 * num_blocks)
-
-
-def runner_of(engine: "LLMEngine") -> "ModelRunner":
-    """The runner of an engine that computes in this process."""
-    from mini_vllm.worker.local_executor import LocalExecutor
-
-    assert isinstance(engine.executor, LocalExecutor), engine.executor
-    return engine.executor.runner

@@ -4,11 +4,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from mini_vllm.cli.common import console, load_llm, read_stdin, sampling_params
+from mini_vllm.cli.common import console, load_llm, option, read_stdin, sampling_params
 from mini_vllm.cli.exits import legible
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, PromptTooLongError, RequestFailedError
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def chat(
     config: EngineConfig,
     sampling: dict[str, Any],
-    message: Annotated[str | None, typer.Option("--message", "-m", help="Ask this once and exit.")] = None,
-    system: Annotated[str | None, typer.Option(help="The system prompt.")] = None,
+    message: str | None = option(None, "Ask this once and exit.", "--message", "-m"),
+    system: str | None = option(None, "The system prompt."),
 ) -> None:
     """Talk with a model; answers appear as they are written.
 

@@ -2,14 +2,14 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from mini_vllm import __version__
 from mini_vllm.cli import bench, bench_serve, calibrate, chat, demo, doctor, generate, serve, simulate, trace
-from mini_vllm.cli.common import command
+from mini_vllm.cli.common import command, option
 from mini_vllm.cli.exits import exit_status
 
 
@@ -38,19 +38,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for function in (
-    demo.demo,
-    generate.generate,
-    chat.chat,
-    serve.serve,
-    bench.bench,
-    bench_serve.bench_serve,
-    trace.trace,
-    simulate.simulate,
-    calibrate.calibrate,
-    doctor.doctor,
-):
-    app.command(function.__name__.replace("_", " "))(command(function))
+for module in (demo, generate, chat, serve, bench, bench_serve, trace, simulate, calibrate, doctor):
+    name = module.__name__.rpartition(".")[2]
+    app.command(name.replace("_", " "))(command(getattr(module, name)))
 
 
 def _show_version(wanted: bool) -> None:
@@ -61,8 +51,6 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
-    ] = False,
+    version: bool = option(False, "Show the version.", "--version", callback=_show_version, is_eager=True),
 ) -> None:
     """A small, readable LLM inference engine. Start with: mini-vllm demo"""

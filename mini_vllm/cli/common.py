@@ -3,13 +3,13 @@
 import logging
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from functools import wraps
 from importlib.util import find_spec
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -66,36 +66,59 @@ MAX_PROMPT_BYTES = 4 << 20  # of a prompt or a line from stdin
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Make a function a command: it gets --debug, which exits.py looks for, and its texts are known to be text.
 
-    If it takes `config`, the command gets the engine's options and the function a valid EngineConfig; if it takes
-    `sampling`, the sampling options and a dictionary of those that were given.
+    A parameter that is a dataclass becomes an option for each of its fields. If the function takes `config`, the
+    command gets the engine's options and the function a valid EngineConfig; if it takes `sampling`, the sampling
+    options and a dictionary of those that were given.
     """
     own = signature(function).parameters
-    parameters = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in own.values() if p.name not in ("config", "sampling")]
+    groups: dict[str, Any] = {
+        name: p.annotation for name, p in own.items() if name != "config" and is_dataclass(p.annotation)
+    }
+    parameters: list[Parameter] = []
+    for name, parameter in own.items():
+        if name in groups:
+            parameters += signature(groups[name]).parameters.values()
+        elif name not in ("config", "sampling"):
+            parameters.append(parameter)
     if "sampling" in own:
         parameters += _options(SamplingParams, SAMPLING_OPTIONS, dict.fromkeys(SAMPLING_OPTIONS))
     if "config" in own:
         parameters += _options(EngineConfig, ENGINE_OPTIONS, {"model": "tiny", "enable_prefix_caching": False})
     parameters.append(_option("debug", bool, False, "Show the traceback of an error."))
+    parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
 
     @wraps(function)
     def run(**options: Any) -> None:
         del options["debug"]
-        for name, value in options.items():
-            for text in [value] if isinstance(value, str) else value if isinstance(value, list) else []:
-                if name not in PATHS:
-                    check_text(name, text)
+        check_texts(options)
+        for name, group in groups.items():
+            options[name] = group(**{each: options.pop(each) for each in signature(group).parameters})
         if "sampling" in own:
             given = {name: options.pop(name) for name in SAMPLING_OPTIONS}
             options["sampling"] = {name: value for name, value in given.items() if value is not None}
         if "config" in own:
             engine = {name: options.pop(name) for name in ENGINE_OPTIONS}
-            engine["enable_prefix_caching"] ^= True
+            engine["enable_prefix_caching"] = not engine["enable_prefix_caching"]
             options["config"] = EngineConfig(**engine)
         function(**options)
 
     run.__signature__ = signature(function).replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def check_texts(options: Mapping[str, Any]) -> None:
+    """Refuse an option that is no text. Raises InvalidParameterError."""
+    for name, value in options.items():
+        if name not in PATHS:
+            for text in value if isinstance(value, list) else [value]:
+                if isinstance(text, str):
+                    check_text(name, text)
+
+
+def option(default: Any, help: str, *flags: str, **limits: Any) -> Any:
+    """An option, as the default of a parameter or of a field. limits: arguments of typer.Option, such as min."""
+    return typer.Option(default, *flags, help=help, **limits)
 
 
 def _options(owner: type, texts: dict[str, str], defaults: dict[str, Any]) -> list[Parameter]:
@@ -108,8 +131,7 @@ def _options(owner: type, texts: dict[str, str], defaults: dict[str, Any]) -> li
 
 def _option(name: str, kind: Any, default: Any, text: str) -> Parameter:
     flag = "--" + name.replace("enable_", "no_").replace("_", "-")
-    annotation = Annotated[kind, typer.Option(flag, help=text)]
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=option(default, text, flag), annotation=kind)
 
 
 def read_stdin(*, line: bool = False) -> str | None:

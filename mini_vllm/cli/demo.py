@@ -7,16 +7,15 @@ cut into chunks, blocks are shared, and memory runs out, all within some hundred
 import time
 from collections.abc import Iterator
 from itertools import count
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from mini_vllm.cli.common import console, is_ascii_only, load_llm
+from mini_vllm.cli.common import console, is_ascii_only, load_llm, option
 from mini_vllm.cli.trace import show_trace
 from mini_vllm.config import EngineConfig
 from mini_vllm.observe.timeline import read_requests, render_timeline
@@ -114,12 +113,12 @@ def message(role: str, content: str) -> Message:
 
 
 def demo(
-    budget: Annotated[int, typer.Option(min=1, help="Tokens per step (max_num_batched_tokens).")] = 48,
-    blocks: Annotated[int, typer.Option(min=2, help="KV blocks, the null block included (num_kv_blocks).")] = 30,
-    block_size: Annotated[int, typer.Option(min=1, help="Tokens per KV block.")] = 16,
-    no_prefix_caching: Annotated[bool, typer.Option("--no-prefix-caching", help="Share no blocks.")] = False,
-    scheduler: Annotated[str, typer.Option(help=f"{', '.join(SCHEDULERS)}.")] = "v1",
-    pace: Annotated[float, typer.Option(min=0, help="On a terminal, the least seconds that a step is shown.")] = 0.04,
+    budget: int = option(48, "Tokens per step (max_num_batched_tokens).", min=1),
+    blocks: int = option(30, "KV blocks, the null block included (num_kv_blocks).", min=2),
+    block_size: int = option(16, "Tokens per KV block.", min=1),
+    no_prefix_caching: bool = option(False, "Share no blocks.", "--no-prefix-caching"),
+    scheduler: str = option("v1", f"{', '.join(SCHEDULERS)}."),
+    pace: float = option(0.04, "On a terminal, the least seconds that a step is shown.", min=0),
 ) -> None:
     """Six questions at once, and what the scheduler did.
 
@@ -190,7 +189,8 @@ def notes(record: dict[str, Any]) -> Iterator[str]:
     rows = read_requests(record)
     longest = max(rows, key=lambda row: row.num_prompt_tokens - row.num_cached_tokens)
     num_tokens = longest.num_prompt_tokens - longest.num_cached_tokens
-    num_steps = sum(mark in ("prefill", "hit") for mark in longest.marks[: longest.marks.index("decode")])
+    before = longest.marks[: longest.marks.index("decode")]
+    num_steps = before.count("prefill") + before.count("hit")
     yield (
         f"Chunked prefill: {longest.request_id} had {num_tokens} prompt tokens to compute. The budget spread them over "
         f"{num_steps} steps, in which others could go on."

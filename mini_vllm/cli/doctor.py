@@ -34,7 +34,8 @@ def doctor() -> None:
     for verdict, name, value, meaning in findings:
         table.add_row(verdict, name, value, Text(meaning, "bright_black"))
     console().print(table)
-    raise typer.Exit(any(verdict is FAULT for verdict, *_ in findings))
+    if any(verdict is FAULT for verdict, *_ in findings):
+        raise typer.Exit(1)
 
 
 def examine() -> Iterator[Finding]:

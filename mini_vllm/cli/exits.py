@@ -122,7 +122,7 @@ def _show_usage(error: Any) -> int:
 
 
 def complain(message: str) -> None:
-    """A message on stderr, if there is anybody to read it."""
+    """A message on stderr. It is lost where stderr is closed."""
     from rich.console import Console
 
     with suppress(OSError):

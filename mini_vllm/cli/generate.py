@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mini_vllm.cli.common import busy, load_llm, read_stdin, sampling_params
+from mini_vllm.cli.common import busy, load_llm, option, read_stdin, sampling_params
 from mini_vllm.config import EngineConfig
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.observe.files import check_text
@@ -17,9 +17,9 @@ def generate(
     config: EngineConfig,
     sampling: dict[str, Any],
     prompts: Annotated[list[str], typer.Argument(metavar="PROMPT", help="Texts to complete; - reads stdin.")],
-    n: Annotated[int, typer.Option("--n", "-n", help="Choices per prompt.")] = 1,
-    stop: Annotated[list[str] | None, typer.Option(help="End before this string; may be given again.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list of RequestOutputs.")] = False,
+    n: int = option(1, "Choices per prompt.", "--n", "-n"),
+    stop: list[str] | None = option(None, "End before this string; may be given again."),
+    as_json: bool = option(False, "Print a JSON list of RequestOutputs.", "--json"),
 ) -> None:
     """Complete prompts, as plain text.
 
@@ -44,7 +44,8 @@ def generate(
         return
     for prompt, output in zip(prompts, outputs, strict=True):
         for choice in output.outputs:
-            typer.secho(f"> {prompt}" + f" (choice {choice.index})" * (n > 1), bold=True)
+            which = f" (choice {choice.index})" if n > 1 else ""
+            typer.secho(f"> {prompt}{which}", bold=True)
             typer.echo(f"{choice.text}\n")
     raise_error_of(outputs)
 

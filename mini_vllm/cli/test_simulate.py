@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from mini_vllm import __version__
 from mini_vllm.cli.commands import app
-from mini_vllm.cli.simulate import BUNDLED
+from mini_vllm.simulator.calibration import BUNDLED
 from mini_vllm.simulator.fleet import policy_names
 from mini_vllm.simulator.step_time import FEATURES, StepTimeModel
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from mini_vllm.cli.common import console, is_ascii_only, load_llm, sampling_params
+from mini_vllm.cli.common import console, is_ascii_only, load_llm, option, sampling_params
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, MiniVllmError, is_int, shown
 from mini_vllm.observe.files import printable, read_text, write_file
@@ -18,7 +18,14 @@ from mini_vllm.observe.trace import TraceRecorder, run_trace
 MAX_SCENARIO_BYTES = 64 << 20
 MAX_BLOCKS, MAX_REQUESTS, MAX_STEPS, MAX_TOKEN_ID = 1_000_000, 1_000, 20_000, (1 << 63) - 1
 NOT_A_SCENARIO = (  # what the scheduler makes of options that are no options
-    *(MiniVllmError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RuntimeError),
+    MiniVllmError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    RuntimeError,
 )
 
 
@@ -26,12 +33,10 @@ def trace(
     config: EngineConfig,
     sampling: dict[str, Any],
     prompts: Annotated[list[str] | None, typer.Argument(metavar="PROMPT", help="Texts to complete.")] = None,
-    scenario: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Run this trace's requests without a model.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(dir_okay=False, help="Write the trace to this JSON file.")] = None,
-    free_queue: Annotated[bool, typer.Option("--free-queue", help="Write the free blocks of the end, too.")] = False,
-    html: Annotated[Path | None, typer.Option(dir_okay=False, help="Write a page to step through it.")] = None,
+    scenario: Path | None = option(None, "Run this trace's requests without a model.", exists=True, dir_okay=False),
+    out: Path | None = option(None, "Write the trace to this JSON file.", dir_okay=False),
+    free_queue: bool = option(False, "Write the free blocks of the end, too.", "--free-queue"),
+    html: Path | None = option(None, "Write a page to step through it.", dir_okay=False),
 ) -> None:
     """Show every step of the scheduler for prompts or a scenario.
 
@@ -92,10 +97,8 @@ def check_scenario(scenario: Any) -> None:
     require("it", scenario, isinstance(scenario, dict), "a JSON object")
     config, requests = scenario.get("config"), scenario.get("requests")
     require("config", config, isinstance(config, dict), "a JSON object")
-    for name, value, least in (
-        ("num_blocks", config.get("num_blocks"), 2),
-        ("num_cpu_blocks", config.get("num_cpu_blocks", 0), 0),
-    ):
+    for name, default, least in (("num_blocks", None, 2), ("num_cpu_blocks", 0, 0)):
+        value = config.get(name, default)
         require(name, value, is_int(value, least, MAX_BLOCKS), f"an integer in [{least}, {MAX_BLOCKS:,}]")
     require("requests", requests, isinstance(requests, list) and requests != [], "a list that is not empty")
     require("their number", len(requests), len(requests) <= MAX_REQUESTS, f"at most {MAX_REQUESTS:,}")

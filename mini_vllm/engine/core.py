@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mini_vllm.engine.runner_view import RunnerView
-from mini_vllm.errors import EngineDeadError, MiniVllmError, RequestFailedError, SchedulerStalledError, shown
+from mini_vllm.errors import EngineDeadError, MiniVllmError, RequestRefusedError, SchedulerStalledError, shown
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import SchedulerInterface, Step
@@ -50,7 +50,10 @@ class EngineCore:
                 self.scheduler.add_group(requests)
 
     def finish(self, request_ids: Iterable[str], reason: str) -> None:
-        """End requests from outside: "stop" (a stop string was seen), "length" or "abort". Unknown ids are ignored."""
+        """End requests from outside, also between the halves of a step; their blocks are free at once.
+
+        reason: "stop" (a stop string was seen), "length" or "abort". Unknown ids are ignored.
+        """
         for request_id in request_ids:
             with self.changes("finish"):
                 request = self.scheduler.finish_request(request_id, reason)
@@ -59,10 +62,6 @@ class EngineCore:
                     self._ending.ended.add(request_id)
                 if request is not None:
                     self._tell("after_finish", request)
-
-    def abort(self, request_ids: Iterable[str]) -> None:
-        """Drop requests, also between the halves of a step; their blocks are free at once. Unknown ids are ignored."""
-        self.finish(request_ids, "abort")
 
     def has_unfinished_requests(self) -> bool:
         """Whether there is a step to begin, or one that has not ended."""
@@ -126,26 +125,21 @@ class EngineCore:
                 self.runner_view.forget(request.request_id)
                 starts.setdefault(request, 0)
             self._tell_update(step, token_ids, [*finished, *failed])
-            errors = {request.request_id: error for request, error in step.errors.items() if request.is_finished}
-            for request in failed:
-                name = request.request_id
-                errors[name] = RequestFailedError(f"request {shown(name)}: {result.errors[name]}")
+            errors = {request: str(error) for request, error in step.errors.items() if request.is_finished}
+            errors |= {each: f"request {shown(each.request_id)}: {result.errors[each.request_id]}" for each in failed}
             return [
                 TokenDelta(
-                    name := request.request_id,
+                    name,
                     result.tokens.get(name, [])[: len(request.output_token_ids) - start],
                     request.finish_reason,
                     request.num_cached_tokens,
-                    errors.get(name),
+                    errors.get(request),
+                    isinstance(step.errors.get(request), RequestRefusedError),
                     result.prompt_logprobs.get(name),
                 )
                 for request, start in starts.items()
-                if request.request_id not in step.ended
-                and (
-                    len(request.output_token_ids) > start
-                    or request.request_id in errors
-                    or request.request_id in result.prompt_logprobs
-                )
+                if (name := request.request_id) not in step.ended
+                and (len(request.output_token_ids) > start or request in errors or name in result.prompt_logprobs)
             ]
 
     def fail_step(self, step: Step, error: Exception) -> list[TokenDelta]:

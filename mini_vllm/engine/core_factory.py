@@ -10,13 +10,15 @@ from importlib.util import find_spec
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core import EngineCore
-from mini_vllm.errors import InvalidParameterError
-from mini_vllm.frontend.input_processor import load_vocabulary
+from mini_vllm.errors import InvalidParameterError, TokenizerMissingError
+from mini_vllm.frontend.input_processor import find_eos_token_ids
+from mini_vllm.frontend.tokenizer import reader_of
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.models.checkpoint import load_hf_config, resolve_model
+from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
 from mini_vllm.policies.registry import Classes, get_classes, get_scheduler_cls, make_scheduler, options_of
 from mini_vllm.scheduler_interface import SchedulerInterface
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
+from mini_vllm.structured.backends import Vocabulary
 from mini_vllm.structured.compiler import GrammarCompiler
 from mini_vllm.structured.scheduler import GrammarGate
 from mini_vllm.worker.executor import Executor
@@ -92,6 +94,18 @@ class CoreFactory:
         """Give back what the executor and the compiler hold, such as processes."""
         self.executor.shutdown()
         self.grammars.close()
+
+
+def load_vocabulary(model: str, vocab_size: int) -> Vocabulary:
+    """What the tokens of a model stand for. Raises a CheckpointError, TokenizerMissingError."""
+    path = resolve_model(model)
+    tokenizer = load_tokenizer(path)
+    if tokenizer is None:
+        raise TokenizerMissingError(f"{model} has no tokenizer: structured outputs need one")
+    reader = reader_of(tokenizer)
+    texts = [b"" if reader.is_special(i) else reader.token_bytes(i) for i in range(vocab_size)]
+    ends = find_eos_token_ids(load_generation_config(path), load_hf_config(path), tokenizer)
+    return Vocabulary(texts, sorted(ends))
 
 
 def default_executor_cls(config: EngineConfig) -> type[Executor]:

@@ -16,14 +16,13 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.interrupts import Interrupts
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.errors import EngineDeadError, InvalidParameterError
+from mini_vllm.errors import EngineDeadError
 from mini_vllm.frontend.assistant_parser import AssistantParser
-from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams, ForkingScheduler
+from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
 from mini_vllm.frontend.chat_template import as_conversations, as_schemas
-from mini_vllm.frontend.input_processor import Message, make_child_ids
+from mini_vllm.frontend.input_processor import Message
 from mini_vllm.frontend.output_processor import OnOutput, RequestOutput
 from mini_vllm.frontend.prompts import Prompt, as_batch, check_params, one_each
 from mini_vllm.frontend.tools import ToolUse
@@ -47,7 +46,6 @@ class LLM:
         scheduler_cls: type[SchedulerInterface] | None = None,
         kv_cache_manager_cls: type[KVCacheManager] | None = None,
         executor_cls: type[Executor] | None = None,
-        core_cls: type[EngineCore] = EngineCore,
         **config: Any,
     ) -> None:
         self.engine = LLMEngine(
@@ -55,7 +53,6 @@ class LLM:
             scheduler_cls=scheduler_cls,
             kv_cache_manager_cls=kv_cache_manager_cls,
             executor_cls=executor_cls,
-            core_cls=core_cls,
         )
         self._ids = count()
         self._results: dict[str, RequestOutput | None] = {}  # of the requests for which a caller waits
@@ -135,21 +132,33 @@ class LLM:
                 self._drop(request_ids)
 
     def beam_search(self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams) -> list[BeamSearchOutput]:
-        """The beam_width best completions of one prompt or many, with scheduler="sequence_group".
+        """The beam_width best completions of one prompt or many.
 
-        Others in flight go on beside them. If a prompt is refused, none is searched.
+        Each round is a generate() of one token behind each beam, and requests of other callers go
+        on beside it. If a prompt is refused, none is searched. A request that fails or is aborted
+        ends its own search. Source: vllm/entrypoints/generate/beam_search/offline.py (0.33.0).
         """
-        batch = [self.engine.tokenize(prompt) for prompt in as_batch(prompts)]
-        with self._serving("beam_search") as (request_ids, interrupts):
-            searches = [self._add_beam_search(token_ids, params, request_ids) for token_ids in batch]
-            while not all(search.is_done for search in searches):
-                self._step()
-                interrupts.check()
+        check_params("params", params, BeamSearchParams)
+        engine = self.engine
+        max_model_len = engine.scheduler.max_model_len
+        eos_token_ids = engine.input_processor.eos_token_ids
+        batch = [engine.tokenize(prompt) for prompt in as_batch(prompts)]
+        searches = [BeamSearch(ids, params, max_model_len, eos_token_ids) for ids in batch]
+        engine.refuse_other_threads("beam_search")
+        with engine.lock:
+            while going_on := [search for search in searches if not search.is_done]:
+                prompts = [prompt for search in going_on for prompt in search.prompts]
+                sampling_params = going_on[0].sampling_params
+                outputs = iter(self.generate(prompts, sampling_params, use_progress=False))
+                for search in going_on:
+                    search.advance([next(outputs).outputs[0] for _ in search.beams])
         return [
             BeamSearchOutput(
-                token_ids, [replace(beam, text=self._decode(beam.token_ids)) for beam in search.finished], search.error
+                search.prompt_token_ids,
+                [replace(beam, text=self._decode(beam.token_ids)) for beam in search.finished],
+                search.error,
             )
-            for token_ids, search in zip(batch, searches, strict=True)
+            for search in searches
         ]
 
     def apply_chat_template(self, messages: Sequence[Message], **template_options: Any) -> list[int]:
@@ -186,20 +195,6 @@ class LLM:
         keep = on_output or partial(self._results.__setitem__, request_id)
         self.engine.add_request(request_id, prompt, params, on_output=keep)
         return request_id
-
-    def _add_beam_search(self, token_ids: list[int], params: BeamSearchParams, request_ids: list[str]) -> BeamSearch:
-        check_params("params", params, BeamSearchParams)
-        request_id = self._new_id(request_ids)
-        engine, scheduler = self.engine, self.engine.scheduler
-        if not isinstance(scheduler, ForkingScheduler):
-            name = engine.config.scheduler
-            raise InvalidParameterError(f"beam_search needs scheduler='sequence_group', which forks; got {name!r}")
-        num_tokens = max(min(params.max_tokens, scheduler.max_model_len - len(token_ids)), 1)
-        child_ids = make_child_ids(request_id, params.beam_width)
-        search = BeamSearch(child_ids, params, num_tokens, engine.input_processor.eos_token_ids, scheduler.fork_request)
-        engine.beam_searches[request_id] = search
-        engine.add_request(request_id, token_ids, search.sampling_params)
-        return search
 
     def _decode(self, token_ids: Sequence[int]) -> str:
         tokenizer = self.engine.tokenizer

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.one_by_one import execute_one_by_one
-from mini_vllm.errors import RequestFailedError, shown
+from mini_vllm.errors import shown
 from mini_vllm.scheduler_interface import SchedulerInterface, Step
 from mini_vllm.step import StepInput, StepOutput, TokenDelta
 from mini_vllm.worker.executor import Executor
@@ -72,8 +72,7 @@ class RecoveringCore(EngineCore):
                 if name in failed and not request.is_finished:
                     self.end_with_error(request)
                     why = f"{self._num_failures} steps have failed, the last one with {shown(failed[name])}"
-                    ended = RequestFailedError(f"request {shown(name)}: {why}")
-                    deltas.append(TokenDelta(name, [], "error", error=ended))
+                    deltas.append(TokenDelta(name, [], "error", error=f"request {shown(name)}: {why}"))
             if failed:
                 self._num_failures = ALIKE  # they were found: those that remain are run one by one at once
             self.runner_view.reset()  # what the runner has taken in is unknown
@@ -88,7 +87,6 @@ class RecoveringCore(EngineCore):
         while step not in undone:
             newest = self.in_flight.pop()
             newest.future.exception()  # it may still run
-            self.scheduler.fail_step(newest.output)
-            newest.end_kv(self.scheduler.kv_cache_manager, None)
+            newest.undo(self.scheduler)
             undone.insert(0, newest)
         return undone

@@ -21,7 +21,7 @@ from mini_vllm import LLM, SamplingParams
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.recovery import RecoveringCore
-from mini_vllm.errors import EmptyPromptError, EngineBusyError, EngineDeadError, PromptTooLongError, RequestFailedError
+from mini_vllm.errors import EngineBusyError, EngineDeadError, PromptTooLongError, RequestFailedError
 from mini_vllm.frontend.beam_search import BeamSearchParams
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
@@ -137,7 +137,16 @@ def make_config(checkpoint: Path, variant: str, **options: Any) -> dict[str, Any
 
 
 def make_llm(variant: str, *, core_cls: type[EngineCore] = RecoveringCore, **options: Any) -> LLM:
-    return LLM(executor_cls=ShadowExecutor, core_cls=core_cls, **make_config(Path("tiny"), variant, **options))
+    llm = LLM(executor_cls=ShadowExecutor, **make_config(Path("tiny"), variant, **options))
+    return with_core(llm, core_cls)
+
+
+def with_core(llm: LLM, core_cls: type[EngineCore], **parts: Any) -> LLM:
+    """The same with another core. parts: classes, as LLMEngine takes them."""
+    if core_cls is not EngineCore:
+        executor_cls = type(llm.engine.executor)
+        llm.engine = LLMEngine(llm.engine.config, executor_cls=executor_cls, core_cls=core_cls, **parts)
+    return llm
 
 
 def params_of(max_tokens: int, **options: Any) -> SamplingParams:
@@ -160,7 +169,6 @@ def assert_idle(engine: LLMEngine) -> None:
     scheduler = engine.scheduler
     maps = [kv._tables, scheduler._requests, scheduler.waiting, scheduler.running, engine.core.runner_view._known]
     maps += [value for value in vars(engine.output_processor).values() if isinstance(value, dict | list)]
-    maps += [engine.beam_searches]
     assert not any(maps), maps
 
 
@@ -286,12 +294,23 @@ def test_an_abort_ends_the_wait_of_generate_and_stream(who: str, at: int) -> Non
         assert_idle(llm.engine)
 
 
-def test_an_abort_ends_the_wait_of_a_beam_search() -> None:
-    llm = make_llm("sequence_group", num_kv_blocks=40)
-    aborting(llm, 2, "llm-0", llm.engine.abort)
-    gone, whole = llm.beam_search([SHARED, [3, 4]], BeamSearchParams(2, 6))
+@pytest.mark.parametrize("who", ["engine", "scheduler"])
+def test_an_abort_of_a_beam_ends_its_search_and_no_other(who: str) -> None:
+    llm = make_llm("v1", num_kv_blocks=40)
+    aborting(llm, 2, "llm-6", llm.engine.abort if who == "engine" else llm.engine.scheduler.abort_request)
+    gone, whole = llm.beam_search([SHARED, [3, 4]], BeamSearchParams(2, 6))  # llm-6 is a beam of the first
     assert len(whole.sequences) == 2
     assert len(gone.sequences) < 2
+    assert_idle(llm.engine)
+
+
+def test_a_beam_that_fails_ends_its_search_with_the_error_and_no_other() -> None:
+    llm = make_llm("v1", num_kv_blocks=40)
+    llm.engine.executor.poison = "llm-6"
+    gone, whole = llm.beam_search([SHARED, [3, 4]], BeamSearchParams(2, 6))
+    assert "request 'llm-6'" in str(gone.error)
+    assert len(gone.sequences) < 2
+    assert (len(whole.sequences), whole.error) == (2, None)
     assert_idle(llm.engine)
 
 
@@ -651,7 +670,7 @@ def test_a_learners_slip_is_raised_in_the_first_step(
 ) -> None:
     if core_cls is RecoveringCore and "kv_cache_manager_cls" in parts:
         pytest.skip("it is the device that raises")
-    llm = LLM("tiny", core_cls=core_cls, **parts)
+    llm = with_core(LLM("tiny", **parts), core_cls, **parts)
     caplog.clear()
     with pytest.raises(kind):
         llm.generate("Hello there, what is a block?", params_of(8))
@@ -721,7 +740,7 @@ def on_step(llm: LLM, call: Callable[[int], Any]) -> None:
 
 @pytest.mark.usefixtures("hears_ctrl_c")
 @pytest.mark.parametrize("presses", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("what", ["generate", "stream", "chat"])
+@pytest.mark.parametrize("what", ["generate", "stream", "chat", "beam_search"])
 @pytest.mark.parametrize("at", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_ctrl_c_ends_a_call_after_the_step_and_a_second_one_at_once(what: str, presses: int, at: int) -> None:
     expected = tokens_of(make_llm("v1", core_cls=EngineCore).generate(PROMPTS, PARAMS))
@@ -741,6 +760,7 @@ def test_ctrl_c_ends_a_call_after_the_step_and_a_second_one_at_once(what: str, p
         "generate": lambda: llm.generate(PROMPTS, PARAMS),
         "stream": lambda: list(llm.stream(SHARED, params_of(9))),
         "chat": lambda: llm.chat([{"role": "user", "content": "hi"}], params_of(9)),
+        "beam_search": lambda: llm.beam_search(PROMPTS[:2], BeamSearchParams(2, 9)),
     }
     with pytest.raises(KeyboardInterrupt):
         calls[what]()
@@ -780,40 +800,3 @@ def test_another_thread_and_a_program_that_ignores_ctrl_c_keep_their_ways() -> N
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-# --- other threads ------------------------------------------------------------------------------------------------
-
-
-def test_posted_calls_are_made_between_steps() -> None:
-    """Requests of four threads, while a fifth one steps."""
-    llm = make_llm("v1")
-    expected = tokens_of(llm.generate(PROMPTS, PARAMS))
-    engine, done = llm.engine, {}
-    stop = threading.Event()
-
-    def step() -> None:
-        while not stop.is_set() or engine.has_unfinished_requests():
-            for output in engine.step() if engine.has_unfinished_requests() else ():
-                if output.finished:
-                    done[output.request_id] = output
-
-    def add(number: int) -> None:
-        for i in range(5):
-            name = f"{number}-{i}"
-            engine.post(engine.add_request, name, PROMPTS[number], PARAMS[number]).result()
-            engine.post(engine.add_request, f"{name}-gone", PROMPTS[number], params_of(50)).result()
-            engine.post(engine.abort, f"{name}-gone").result()
-        with pytest.raises(EmptyPromptError):
-            engine.post(engine.add_request, "empty", [], params_of(5)).result()
-
-    with ThreadPoolExecutor() as pool:
-        stepping = pool.submit(step)
-        for future in [pool.submit(add, number) for number in range(4)]:
-            future.result()
-        stop.set()
-        stepping.result()
-    for number in range(4):
-        for i in range(5):
-            assert tokens_of([done[f"{number}-{i}"]]) == expected[number : number + 1]
-    assert_idle(engine)

@@ -1,29 +1,26 @@
 """Beam search: the most likely texts, not the text of the most likely tokens.
 
-Of all continuations of all beams the best beam_width go on; those that end at EOS are hypotheses, ranked by
-cumulative_logprob / length ** length_penalty. Beams are the sequences of one group (policies/sequence_group.py): one
-that is given up takes over the tokens and the blocks of one that goes on twice, and copy-on-write keeps them apart.
-BeamSearch is pure bookkeeping; the engine calls advance() between the model and update_from_output.
-The rules are those of transformers' _beam_search (generation/utils.py, version 5), names of vllm/beam_search.py and
-BeamSearchParams of vllm/sampling_params.py. vLLM's own beam search ranks otherwise: its length counts the prompt.
+Of all continuations of all beams the best beam_width go on; those that end at EOS are hypotheses,
+ranked by cumulative_logprob / length ** length_penalty. BeamSearch is pure bookkeeping:
+LLM.beam_search asks generate() for one token behind each beam, with log-probabilities, and hands
+over what came. Such a prompt is that of an earlier beam and one token more, so the prefix cache has
+all of it but the last block.
+
+The rules are those of transformers' _beam_search (generation/utils.py, version 5). That a beam is a
+request of one token is vLLM's design, and so are the names (vllm/entrypoints/generate/beam_search
+and BeamSearchParams, 0.33.0). vLLM ranks by the same score, but has no early_stopping: it goes on
+until max_tokens, or until no beam is left. It looks at 2 * beam_width tokens of each beam.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 from mini_vllm.errors import InvalidParameterError, Params, RequestFailedError, is_int, is_number
+from mini_vllm.frontend.output_processor import CompletionOutput
 from mini_vllm.params import SamplingParams
-from mini_vllm.step import SampledToken
-
-
-@runtime_checkable
-class ForkingScheduler(Protocol):
-    """A scheduler that can run a beam search."""
-
-    def fork_request(self, parent_id: str, child_id: str) -> None:
-        """Let a request go on as another one of its group does."""
+from mini_vllm.step import Logprob
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +75,16 @@ class Continuation(NamedTuple):
 
 
 def find_continuations(
-    beams: Sequence[BeamSearchSequence], logprobs: Sequence[Mapping[int, float]]
+    beams: Sequence[BeamSearchSequence], logprobs: Sequence[Mapping[int, Logprob]]
 ) -> list[Continuation]:
-    """The continuations of all beams together, best first. logprobs: by token id, one mapping for each beam."""
+    """The continuations of all beams together, best first.
+
+    logprobs: by token id, one mapping for each beam.
+    """
     found = [
-        Continuation(parent, token_id, beam.cumulative_logprob + logprob)
+        Continuation(parent, token_id, beam.cumulative_logprob + each.logprob)
         for parent, beam in enumerate(beams)
-        for token_id, logprob in logprobs[parent].items()
+        for token_id, each in logprobs[parent].items()
     ]
     return sorted(found, key=lambda c: (-c.cumulative_logprob, c.parent, c.token_id))
 
@@ -92,71 +92,59 @@ def find_continuations(
 class BeamSearch:
     """The beams of one prompt.
 
-    request_ids: the sequences that compute them; num_tokens: the length at which all end; fork(parent id, child id)
-    lets one of these requests go on from another's past (SequenceGroupScheduler.fork_request). Of each beam it looks at
-    the beam_width + number of EOS ids most likely tokens: more of one beam never count.
-
-    Raises InvalidParameterError if that is more than a request may ask log-probabilities of.
+    They end at max_tokens, or where prompt and output reach max_model_len. Of each beam it looks at
+    the beam_width + number of EOS ids most likely tokens: more of one beam never count. Raises
+    InvalidParameterError if that is more than a request may ask log-probabilities of.
     """
 
     def __init__(
         self,
-        request_ids: Sequence[str],
+        prompt_token_ids: Sequence[int],
         params: BeamSearchParams,
-        num_tokens: int,
+        max_model_len: int,
         eos_token_ids: Collection[int],
-        fork: Callable[[str, str], None],
     ) -> None:
+        self.prompt_token_ids = list(prompt_token_ids)
         self.params = params
-        self.num_tokens = num_tokens
+        self.num_tokens = max(min(params.max_tokens, max_model_len - len(prompt_token_ids)), 1)
         self.eos_token_ids = frozenset() if params.ignore_eos else frozenset(eos_token_ids)
         self.num_logprobs = params.beam_width + len(self.eos_token_ids)
         if self.num_logprobs > SamplingParams.MAX_LOGPROBS:
             raise InvalidParameterError(
-                f"BeamSearchParams: beam_width must be at most {SamplingParams.MAX_LOGPROBS - len(self.eos_token_ids)} "
+                "BeamSearchParams: beam_width must be at most "
+                f"{SamplingParams.MAX_LOGPROBS - len(self.eos_token_ids)} "
                 f"beside {len(self.eos_token_ids)} EOS ids, got {params.beam_width}"
             )
-        self.fork = fork
-        self.request_ids = list(request_ids)  # of the beams, in order
-        self.beams = [BeamSearchSequence((), 0.0)]  # that go on, best first; at first they are all the same one
+        self.beams = [BeamSearchSequence((), 0.0)]  # that go on, best first
         self.finished: list[BeamSearchSequence] = []  # hypotheses, best first, at most beam_width
         self.is_done = False
         self.error: RequestFailedError | None = None  # why it is done, if a request of it has failed
 
     @property
+    def prompts(self) -> list[list[int]]:
+        """Of each beam, the tokens behind which the next one is to be computed."""
+        return [[*self.prompt_token_ids, *beam.token_ids] for beam in self.beams]
+
+    @property
     def sampling_params(self) -> SamplingParams:
-        """Those of the request that computes the beams: the sampled tokens are never used, the logprobs are."""
-        width = self.params.beam_width
-        return SamplingParams(
-            n=width, temperature=0, max_tokens=self.num_tokens, logprobs=self.num_logprobs, ignore_eos=True
-        )
+        """Those of the prompts. The sampled token is never used; its log-probabilities are."""
+        return SamplingParams(temperature=0, seed=0, max_tokens=1, logprobs=self.num_logprobs, ignore_eos=True)
 
-    def advance(self, sampled: MutableMapping[str, list[SampledToken]]) -> None:
-        """Replace what was sampled in a step for the requests of this search by the tokens that its beams go on with.
+    def advance(self, choices: Sequence[CompletionOutput]) -> None:
+        """Go on by one token, with what was computed for each of the prompts.
 
-        A step without this search changes nothing; a step has all of its requests, or none.
+        If a request has failed or was aborted, the search is done, with the hypotheses that it has.
         """
-        if self.is_done or self.request_ids[0] not in sampled:
-            return
-        tokens = [sampled[request_id][0] for request_id in self.request_ids]
-        logprobs = [{i: each.logprob for i, each in (token.logprobs or {}).items()} for token in tokens]
-        going_on = self.choose(logprobs[: len(self.beams)])
-        parents = {continuation.parent for continuation in going_on}
-        given_up = [i for i in range(len(self.request_ids)) if i not in parents]
-        order: list[int] = []
-        for parent, token_id, _ in going_on:
-            index = parent
-            if index in order:
-                index = given_up.pop(0)
-                self.fork(self.request_ids[parent], self.request_ids[index])
-            order.append(index)
-            sampled[self.request_ids[index]] = [SampledToken(token_id, None)]
-        self.request_ids = [self.request_ids[index] for index in (*order, *given_up)]
+        self.error = next((choice.error for choice in choices if choice.error), None)
+        self.is_done = any(choice.finish_reason in ("abort", "error") for choice in choices)
+        if not self.is_done:
+            self._choose([choice.logprobs[0] for choice in choices if choice.logprobs])
 
-    def choose(self, logprobs: Sequence[Mapping[int, float]]) -> list[Continuation]:
-        """Take one step; returns how the beams go on, [] when the search is done.
+    def _choose(self, logprobs: Sequence[Mapping[int, Logprob]]) -> None:
+        """Choose the hypotheses and the beams of one token more.
 
-        Only the best beam_width continuations may become hypotheses; those behind them fill up the beams.
+        Only the best beam_width continuations may become hypotheses; those behind them fill up the
+        beams.
         """
         width, penalty = self.params.beam_width, self.params.length_penalty
         candidates = find_continuations(self.beams, logprobs)
@@ -170,10 +158,8 @@ class BeamSearch:
         self.finished = sorted(self.finished + ended, key=lambda beam: -beam.score)[:width]
         going_on = [c for c in candidates if c.token_id not in self.eos_token_ids][:width]
         self.is_done = at_end or not going_on or not self._may_improve(going_on[0].cumulative_logprob, length)
-        if self.is_done:
-            return []
-        self.beams = [self._longer_beam(c) for c in going_on]
-        return going_on
+        if not self.is_done:
+            self.beams = [self._longer_beam(c) for c in going_on]
 
     def _longer_beam(self, c: Continuation, score: float = -math.inf) -> BeamSearchSequence:
         return BeamSearchSequence((*self.beams[c.parent].token_ids, c.token_id), c.cumulative_logprob, score)

@@ -1,13 +1,11 @@
-"""What a caller gives becomes Requests of token ids: texts and conversations are read, and everything is checked.
+"""What a caller gives becomes token ids: texts and conversations are read, and everything is checked.
 
-Called by LLMEngine, and by a server in a process that has no model: it knows of the model what is said to it.
+Called by a Front and by a server, also in a process that has no model: it knows of the model what is
+said to it.
 Source: vllm/v1/engine/input_processor.py (Processor).
 """
 
-import random
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mini_vllm.config import EngineConfig
@@ -16,7 +14,6 @@ from mini_vllm.errors import (
     InvalidParameterError,
     InvalidPromptError,
     TokenizerMissingError,
-    UnknownParameterError,
     shown,
 )
 from mini_vllm.frontend.assistant_parser import THINK, AssistantForm, find_form
@@ -25,8 +22,6 @@ from mini_vllm.frontend.prompts import (
     Prompt,
     TextBound,
     as_prompt,
-    check_params,
-    check_request_id,
     check_text,
     check_token_ids,
 )
@@ -35,13 +30,10 @@ from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
 from mini_vllm.models.config_fields import SAMPLING_FIELDS
 from mini_vllm.params import SamplingParams
-from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import check_prompt_len
-from mini_vllm.structured.backends import Vocabulary
 from mini_vllm.structured.schema import check
 
 Message = Mapping[str, Any]
-REQUEST_OPTIONS = ("priority", "arrival_time", "cache_salt")
 
 
 class ModelLimits(NamedTuple):
@@ -71,45 +63,28 @@ class InputProcessor:
         self._text_bound = TextBound(self.tokenizer)
         self._chat_templates = ChatTemplateRenderer(self.tokenizer)
         self.assistant_form = find_form(self.tokenizer, config.tool_call_parser, config.reasoning_parser)
-        self._seeds = random.Random(config.seed)
 
-    def process(
-        self, request_id: str, prompt: Prompt, params: SamplingParams, *, arrival_time: float, **options: Any
-    ) -> list[Request]:
-        """The requests that compute the n choices of a prompt. options: priority, cache_salt.
+    def read(self, request_id: str, prompt: Prompt, params: SamplingParams) -> list[int]:
+        """The token ids of a request's prompt, when all that the request asks for is possible.
 
-        Raises a RequestRefusedError, UnknownParameterError or InvalidParameterError.
+        Raises a RequestRefusedError or InvalidParameterError.
         """
-        for name in options:
-            if name not in REQUEST_OPTIONS:
-                known = ", ".join(REQUEST_OPTIONS)
-                raise UnknownParameterError(f"unknown request option {shown(name)}; known: {known}")
-        check_request_id(request_id)
-        check_params("sampling_params", params, SamplingParams)
-        token_ids = self._check(request_id, self.tokenize(prompt), params)
-        options["eos_token_ids"] = self.eos_token_ids
-        if params.seed is None:
-            params = replace(params, seed=self._seeds.getrandbits(64))
-        if params.prompt_logprobs is not None:  # all of the prompt has to be computed: no block of others may serve
-            options["cache_salt"] = f"{options.get('cache_salt') or ''}/prompt_logprobs of {request_id}"
-        names = make_child_ids(request_id, params.n)
-        others = replace(params, prompt_logprobs=None)  # the first choice tells them for all
-        requests = []
-        for i, name in enumerate(names):
-            # Under the priority policy requests of one arrival time may preempt each other without end.
-            options["arrival_time"] = arrival_time + i * 1e-6 if i else arrival_time
-            requests.append(Request(name, token_ids, others if i else params, choice_index=i, **options))
-        return requests
-
-    @contextmanager
-    def seeds_of_what_is_added(self) -> Iterator[None]:
-        """Around process() and what adds its requests: one that is refused takes no seed from those that follow."""
-        before = self._seeds.getstate()
-        try:
-            yield
-        except BaseException:
-            self._seeds.setstate(before)
-            raise
+        token_ids = self.tokenize(prompt)
+        if not token_ids:
+            raise EmptyPromptError(f"request {shown(request_id)}: the prompt has 0 tokens, at least 1 is needed")
+        check_prompt_len(request_id, len(token_ids), self.limits.max_model_len, self.limits.num_slots)
+        for name, ids in (
+            ("stop_token_ids", params.stop_token_ids),
+            ("allowed_token_ids", params.allowed_token_ids or ()),
+            ("logit_bias", [token_id for token_id, _ in params.logit_bias]),
+        ):
+            check_token_ids(request_id, name, ids, self.limits.vocab_size)
+        for what, value in (("stop strings", params.stop), ("structured outputs", params.structured)):
+            if value and self.tokenizer is None:
+                raise TokenizerMissingError(f"{self.model} has no tokenizer: {what} {shown(value)} need one")
+        if params.structured is not None:
+            check(params.structured)
+        return check_token_ids(request_id, "prompt", token_ids, self.limits.vocab_size)
 
     def tokenize(self, prompt: Prompt, *, add_special_tokens: bool = True) -> list[int]:
         """Token ids of a prompt; token ids pass as they are. A text that can never fit is refused before it is read."""
@@ -168,41 +143,6 @@ class InputProcessor:
         if found.get("do_sample") is False:
             options["temperature"] = 0.0
         return SamplingParams(**options | others)
-
-    def _check(self, request_id: str, token_ids: list[int], params: SamplingParams) -> list[int]:
-        """The prompt's token ids, of which each is one of the model's."""
-        if not token_ids:
-            raise EmptyPromptError(f"request {shown(request_id)}: the prompt has 0 tokens, at least 1 is needed")
-        check_prompt_len(request_id, len(token_ids), self.limits.max_model_len, self.limits.num_slots)
-        for name, ids in (
-            ("stop_token_ids", params.stop_token_ids),
-            ("allowed_token_ids", params.allowed_token_ids or ()),
-            ("logit_bias", [token_id for token_id, _ in params.logit_bias]),
-        ):
-            check_token_ids(request_id, name, ids, self.limits.vocab_size)
-        for what, value in (("stop strings", params.stop), ("structured outputs", params.structured)):
-            if value and self.tokenizer is None:
-                raise TokenizerMissingError(f"{self.model} has no tokenizer: {what} {shown(value)} need one")
-        if params.structured is not None:
-            check(params.structured)
-        return check_token_ids(request_id, "prompt", token_ids, self.limits.vocab_size)
-
-
-def make_child_ids(request_id: str, n: int) -> list[str]:
-    """The ids of a request's choices; one choice is the request itself."""
-    return [f"{index}_{request_id}" for index in range(n)] if n > 1 else [request_id]
-
-
-def load_vocabulary(model: str, vocab_size: int) -> Vocabulary:
-    """What the tokens of a model stand for. Raises a CheckpointError, TokenizerMissingError."""
-    path = resolve_model(model)
-    tokenizer = load_tokenizer(path)
-    if tokenizer is None:
-        raise TokenizerMissingError(f"{model} has no tokenizer: structured outputs need one")
-    reader = reader_of(tokenizer)
-    texts = [b"" if reader.is_special(i) else reader.token_bytes(i) for i in range(vocab_size)]
-    ends = find_eos_token_ids(load_generation_config(path), load_hf_config(path), tokenizer)
-    return Vocabulary(texts, sorted(ends))
 
 
 def find_eos_token_ids(generation_config: dict[str, Any], hf_config: Any, tokenizer: Any) -> frozenset[int]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from mini_vllm.errors import RequestFailedError
+from mini_vllm.errors import GrammarError, RequestFailedError
 from mini_vllm.frontend.tokenizer import Tokenizer
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
@@ -110,32 +110,22 @@ class IncrementalDetokenizer:
         [ pieces: shown ............................. | held )
     """
 
-    def __init__(
-        self, tokenizer: Tokenizer | None, params: SamplingParams, borders: Sequence[list[int]] | None = None
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer | None, stop: "StopStrings") -> None:
         self._tokenizer = tokenizer
-        self._stop = StopStrings(params.stop, borders)
+        self._stop = stop
         self._context: list[int] = []
         self._context_text = ""
         self._pending: list[int] = []
         self.pieces: list[str] = []  # what may be shown now; it only ever grows at its end
         self._held = ""  # decoded, and perhaps the beginning of a stop string
 
-    @property
-    def text(self) -> str:
-        """What may be shown now, joined."""
-        return "".join(self.pieces)
+    def append(self, token_id: int) -> str | None:
+        """Decode a new token; returns the stop string that has just ended the text, or None.
 
-    def append(self, token_ids: Sequence[int], finished_by_token: bool = False) -> str | None:
-        """Decode new tokens; returns the stop string that has just ended the text, or None.
-
-        finished_by_token: the last one ended the request (EOS, a stop token) and has no text. After a stop string the
-        detokenizer is done: call neither append nor flush.
+        A token that ends the request (EOS, a stop token) has no text and is not appended. After a
+        stop string the detokenizer is done: call neither append nor flush.
         """
-        for token_id in token_ids[:-1] if finished_by_token else token_ids:
-            if self._tokenizer is not None and (stop_string := self._append_text(self._decode_next(token_id))):
-                return stop_string
-        return None
+        return None if self._tokenizer is None else self._append_text(self._decode_next(token_id))
 
     def flush(self) -> str | None:
         """The request is finished: show what was held back. Returns a stop string if that completes one."""
@@ -219,9 +209,9 @@ class StopStrings:
     long they are and however long the text is. Source: Knuth, Morris and Pratt, "Fast Pattern Matching in Strings".
     """
 
-    def __init__(self, stop: Sequence[str], borders: Sequence[list[int]] | None = None) -> None:
+    def __init__(self, stop: Sequence[str], borders: Sequence[list[int]]) -> None:
         self._stop = stop
-        self._borders = [find_borders(each) for each in stop] if borders is None else borders
+        self._borders = borders
         self._firsts = {each[0] for each in stop}
         self._matched = [0] * len(stop)
         self.num_begun = 0  # characters at the end of the text that may be the beginning of a stop string
@@ -377,7 +367,7 @@ class OutputProcessor:
         params = first.sampling_params
         choices, borders = {}, [find_borders(stop) for stop in params.stop]
         for index, child_id in enumerate(child_ids):
-            detokenizer = IncrementalDetokenizer(self.tokenizer, params, borders)
+            detokenizer = IncrementalDetokenizer(self.tokenizer, StopStrings(params.stop, borders))
             choices[child_id] = _Choice(index, detokenizer, None if params.logprobs is None else [])
         metrics = RequestMetrics(first.arrival_time)
         state = _RequestState(request_id, prompt, first.prompt_token_ids, choices, params, on_output, metrics)
@@ -397,23 +387,24 @@ class OutputProcessor:
         stopped: list[str] = []
         for delta in deltas:
             state = self._parents.get(delta.request_id)
-            if state is not None and delta.prompt_logprobs is not None:
-                self._take_prompt_logprobs(state, delta.prompt_logprobs)
-            if state is None or not (delta.tokens or delta.finish_reason):
+            if state is None:
                 continue
+            if delta.prompt_logprobs is not None:
+                self._take_prompt_logprobs(state, delta.prompt_logprobs)
             choice = state.choices[delta.request_id]
-            if choice.finish_reason is not None:
+            if choice.finish_reason is not None or not (delta.tokens or delta.finish_reason):
                 continue
             if choice.index == 0 and not choice.token_ids:
                 state.num_cached_tokens = delta.num_cached_tokens
             if delta.tokens and delta.time is not None:
-                first = state.metrics.first_token_time
+                before = state.metrics
+                first, scheduled = before.first_token_time, before.scheduled_time
                 state.metrics = RequestMetrics(
-                    state.metrics.arrival_time,
+                    before.arrival_time,
                     delta.time if first is None else first,
                     delta.time,
-                    delta.scheduled_time if state.metrics.scheduled_time is None else state.metrics.scheduled_time,
-                    max(state.metrics.num_preemptions, delta.num_preemptions),
+                    delta.scheduled_time if scheduled is None else scheduled,
+                    max(before.num_preemptions, delta.num_preemptions),
                 )
             self._take_or_fail(state, choice, delta)
             if choice.finish_reason is not None and delta.finish_reason is None:
@@ -467,7 +458,8 @@ class OutputProcessor:
             choice.finish_reason, choice.error = "error", RequestFailedError(f"request {delta.request_id!r}: {why}")
         else:
             choice.finish_reason = "stop" if stop_string is not None else delta.finish_reason
-            choice.error = delta.error
+            if delta.error is not None:
+                choice.error = (GrammarError if delta.is_refused else RequestFailedError)(delta.error)
             choice.stop_reason = stop_string
             if stop_string is None and delta.finish_reason == "stop":
                 last = choice.token_ids[-1]
@@ -480,9 +472,9 @@ class OutputProcessor:
             choice.token_ids.append(token.token_id)
             if choice.logprobs is not None:
                 choice.logprobs.append(self._with_text(token.logprobs or {}))
-            finished_by_token = delta.finish_reason == "stop" and number == len(delta.tokens)
-            stop_string = detokenizer.append([token.token_id], finished_by_token)
-            if stop_string is not None:
+            if delta.finish_reason == "stop" and number == len(delta.tokens):
+                break  # this token has ended the request, and has no text
+            if (stop_string := detokenizer.append(token.token_id)) is not None:
                 return stop_string
         return None if delta.finish_reason is None else detokenizer.flush()
 

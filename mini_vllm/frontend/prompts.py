@@ -18,7 +18,6 @@ from mini_vllm.errors import (
     TokenIdOutOfRangeError,
     shown,
 )
-from mini_vllm.frontend.beam_search import BeamSearchParams
 from mini_vllm.params import SamplingParams
 
 Prompt = str | Sequence[int]
@@ -56,7 +55,7 @@ def one_each(sampling_params: object, num_prompts: int) -> list[SamplingParams]:
     return list(sampling_params)
 
 
-def check_params(name: str, params: object, kind: type[SamplingParams] | type[BeamSearchParams]) -> None:
+def check_params(name: str, params: object, kind: type) -> None:
     """Raise InvalidParameterError unless params is a `kind`."""
     if not isinstance(params, kind):
         raise InvalidParameterError(f"{name} must be a {kind.__name__}, got {shown(params)}")

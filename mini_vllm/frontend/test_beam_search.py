@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import threading
 from collections import Counter
 from dataclasses import asdict
 from functools import partial
@@ -13,10 +14,13 @@ import torch
 
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.engine.recovery import RecoveringCore
-from mini_vllm.errors import GroupTooLargeError, InvalidParameterError, UnknownParameterError
+from mini_vllm.engine.test_recovery import with_core
+from mini_vllm.errors import EngineBusyError, InvalidParameterError, PromptTooLongError, UnknownParameterError
 from mini_vllm.frontend.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
+from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
 from mini_vllm.models.checkpoint import resolve_model
-from mini_vllm.step import Logprob, SampledToken
+from mini_vllm.policies.registry import SCHEDULERS
+from mini_vllm.step import Logprob
 
 TINY = resolve_model("tiny")
 PROMPTS = [[5, 9, 20, 31, 42, 53, 64, 75, 86, 11, 22, 33, 44], [70], list(range(40, 56)), [3, 1, 4, 1, 5]]
@@ -75,7 +79,7 @@ def eos_sets(llm: LLM) -> list[tuple[int, ...]]:
 
 
 def make_llm(model: Path, **config: Any) -> LLM:
-    return LLM(str(model), **({"dtype": "float32", "scheduler": "sequence_group", "num_kv_blocks": 400} | config))
+    return LLM(str(model), **({"dtype": "float32", "num_kv_blocks": 400} | config))
 
 
 @pytest.mark.slow
@@ -133,14 +137,83 @@ def assert_idle(llm: LLM) -> None:
     assert not engine.has_unfinished_requests()
     assert kv.num_free_blocks == kv.num_usable_blocks
     assert all(block.ref_cnt == 0 for block in kv.block_pool.blocks)
-    assert kv.cpu_pool.num_free_blocks == kv.num_cpu_blocks  # type: ignore[attr-defined]
-    assert (engine.core.runner_view._known, engine.beam_searches, engine.output_processor._requests) == ({}, {}, {})
+    if hasattr(kv, "cpu_pool"):
+        assert kv.cpu_pool.num_free_blocks == kv.num_cpu_blocks
+    assert (engine.core.runner_view._known, engine.output_processor._requests) == ({}, {})
 
 
-@pytest.mark.parametrize(("num_cpu_blocks", "caching"), [(60, True), (0, False)])
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_every_scheduler_finds_the_same_beams_and_finds_their_prompts_in_the_cache(
+    checkpoint: Path, scheduler: str
+) -> None:
+    params = BeamSearchParams(3, 8)
+    expected = make_llm(checkpoint, enable_prefix_caching=False).beam_search(PROMPTS, params)
+    llm = make_llm(checkpoint, block_size=4, scheduler=scheduler)
+    generate, outputs = llm.generate, list[RequestOutput]()
+
+    def watched(*args: Any, **options: Any) -> list[RequestOutput]:
+        outputs.extend(found := generate(*args, **options))
+        return found
+
+    llm.generate = watched  # type: ignore[method-assign]
+    assert tokens_of(llm.beam_search(PROMPTS, params)) == tokens_of(expected)
+    for output in outputs[len(PROMPTS) :]:  # behind the first round
+        num_full = (len(output.prompt_token_ids) - 1) // 4 * 4  # the last token is always computed
+        assert output.num_cached_tokens == num_full, "all but the last block"
+    assert any(output.num_cached_tokens for output in outputs)
+    assert_idle(llm)
+
+
+def test_a_stream_goes_on_beside_a_beam_search(checkpoint: Path) -> None:
+    llm = make_llm(checkpoint, block_size=4)
+    params = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)
+    expected = llm.generate(PROMPTS[0], params)[0].outputs[0].token_ids
+    stream = llm.stream(PROMPTS[0], params)
+    pieces = [next(stream)]
+    llm.beam_search(PROMPTS, BeamSearchParams(3, 8))
+    num_steps = llm.engine.core.num_steps
+    pieces += stream
+    assert [token for piece in pieces for token in piece.outputs[0].token_ids] == expected
+    assert llm.engine.core.num_steps - num_steps == 20 - 1 - 8, "a token of it came with each round"
+    assert_idle(llm)
+
+
+def test_no_other_thread_comes_between_two_rounds(checkpoint: Path) -> None:
+    llm, refused = make_llm(checkpoint), list[EngineBusyError]()
+    generate = llm.generate
+
+    def other() -> None:
+        with pytest.raises(EngineBusyError) as error:
+            generate([1, 2])
+        refused.append(error.value)
+
+    def watched(*args: Any, **options: Any) -> list[RequestOutput]:
+        outputs = generate(*args, **options)
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        return outputs
+
+    llm.generate = watched  # type: ignore[method-assign]
+    assert len(llm.beam_search(PROMPTS[0], BeamSearchParams(2, 4))[0].sequences) == 2
+    assert len(refused) == 4
+
+
+def test_a_search_that_is_wider_than_the_pool_finds_the_same_beams(checkpoint: Path) -> None:
+    params = BeamSearchParams(8, 50)
+    expected = make_llm(checkpoint).beam_search([[1], PROMPTS[2]], params)
+    llm = make_llm(checkpoint, block_size=4, num_kv_blocks=20, max_num_seqs=3)
+    assert tokens_of(llm.beam_search([[1], PROMPTS[2]], params)) == tokens_of(expected)
+    assert_idle(llm)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "num_cpu_blocks", "caching"),
+    [("sequence_group", 60, True), ("sequence_group", 0, False), ("v1", 0, True)],
+)
 @pytest.mark.slow
 def test_beams_are_the_same_under_pressure_and_beside_others(
-    checkpoint: Path, num_cpu_blocks: int, caching: bool
+    checkpoint: Path, scheduler: str, num_cpu_blocks: int, caching: bool
 ) -> None:
     params = BeamSearchParams(4, 16, early_stopping="never")
     plain = SamplingParams(temperature=1.0, seed=3, max_tokens=20, n=2, ignore_eos=True)
@@ -148,7 +221,12 @@ def test_beams_are_the_same_under_pressure_and_beside_others(
     expected = roomy.beam_search(PROMPTS, params)
     (other,) = roomy.generate(PROMPTS[0], plain)
     tight = make_llm(
-        checkpoint, block_size=4, num_kv_blocks=30, num_cpu_blocks=num_cpu_blocks, enable_prefix_caching=caching
+        checkpoint,
+        scheduler=scheduler,
+        block_size=4,
+        num_kv_blocks=30,
+        num_cpu_blocks=num_cpu_blocks,
+        enable_prefix_caching=caching,
     )
     seen: Counter[str] = Counter()
     step = tight.engine.step
@@ -168,7 +246,7 @@ def test_beams_are_the_same_under_pressure_and_beside_others(
     for name in "abc":
         assert [choice.token_ids for choice in latest[name].outputs] == [choice.token_ids for choice in other.outputs]
     assert seen["num_preempted_reqs"] > 0
-    assert seen["num_copied_blocks"] > 0
+    assert bool(seen["num_copied_blocks"]) == (scheduler == "sequence_group")
     assert bool(seen["num_swapped_out_blocks"]) == bool(seen["num_swapped_in_blocks"]) == bool(num_cpu_blocks)
     assert_idle(tight)
 
@@ -177,7 +255,7 @@ def test_beams_are_the_same_under_pressure_and_beside_others(
 def test_a_step_that_raises_changes_no_beam(checkpoint: Path, at: int) -> None:
     params = BeamSearchParams(3, 8)
     expected = make_llm(checkpoint, block_size=4).beam_search(PROMPTS[:2], params)
-    llm = make_llm(checkpoint, block_size=4, core_cls=RecoveringCore)
+    llm = with_core(make_llm(checkpoint, block_size=4), RecoveringCore)
     execute, calls = llm.engine.executor.runner.execute, itertools.count()
 
     def failing(step: Any) -> Any:
@@ -208,16 +286,12 @@ def test_an_error_drops_the_search_and_its_neighbours_go_on(checkpoint: Path) ->
 
 
 def test_what_is_refused_names_the_value_and_leaves_nothing(checkpoint: Path) -> None:
-    with pytest.raises(InvalidParameterError, match=r"needs scheduler='sequence_group'.*got 'v1'"):
-        LLM(str(checkpoint), num_kv_blocks=50).beam_search([1, 2], BeamSearchParams(2, 4))
     llm = make_llm(checkpoint, block_size=4, num_kv_blocks=20)
-    for params, message in (
-        (BeamSearchParams(20, 4), "beam_width must be at most 19 beside 1 EOS ids, got 20"),
-        (BeamSearchParams(8, 50), "need 104 blocks, there are 19"),
-    ):
-        with pytest.raises((InvalidParameterError, GroupTooLargeError), match=message):
-            llm.beam_search([[1], PROMPTS[2]], params)
-        assert_idle(llm)
+    with pytest.raises(InvalidParameterError, match="beam_width must be at most 19 beside 1 EOS ids, got 20"):
+        llm.beam_search([[1], PROMPTS[2]], BeamSearchParams(20, 4))
+    with pytest.raises(PromptTooLongError, match="the prompt has 100 tokens"):
+        llm.beam_search([[1], [2] * 100], BeamSearchParams(2, 4))
+    assert_idle(llm)
     for bad, message in (
         ({"beam_width": 0}, r"beam_width must be an integer in \[1, 20\], got 0"),
         ({"beam_width": 10**9}, r"beam_width must be an integer in \[1, 20\], got 1000000000"),
@@ -239,30 +313,15 @@ def test_beams_end_at_max_model_len(checkpoint: Path) -> None:
     assert [len(beam.token_ids) for beam in output.sequences] == [3, 3]
 
 
-# --- the bookkeeping alone --------------------------------------------------------------------------------------------
+# --- the bookkeeping alone ----------------------------------------------------------------------
 
 
 def search_in(model: Any, width: int, num_tokens: int, eos: tuple[int, ...] = (), **options: Any) -> BeamSearch:
-    """Run a search over a model(token_ids) -> log-probabilities, with requests that are only names."""
-    pasts: dict[str, tuple[int, ...]] = {f"r{i}": () for i in range(width)}
-    params = BeamSearchParams(width, num_tokens, **options)
-    forks: list[tuple[str, str]] = []
-    search = BeamSearch(list(pasts), params, num_tokens, eos, lambda parent, child: forks.append((parent, child)))
+    """Run a search over a model(token_ids) -> log-probabilities."""
+    search = BeamSearch([], BeamSearchParams(width, num_tokens, **options), num_tokens, eos)
     while not search.is_done:
-        sampled = {
-            name: [SampledToken(0, {i: Logprob(value, 1) for i, value in enumerate(model(past))})]
-            for name, past in pasts.items()
-        }
-        search.advance(sampled)
-        for parent, child in forks:
-            assert child not in {name for name, _ in forks}, "nobody goes on from a past that was given up"
-            pasts[child] = pasts[parent]
-        forks.clear()
-        pasts = {name: (*past, sampled[name][0].token_id) for name, past in pasts.items()}
-        if not search.is_done:
-            assert [pasts[name] for name in search.request_ids][: len(search.beams)] == [
-                beam.token_ids for beam in search.beams
-            ]
+        rows = [{i: Logprob(value, 1) for i, value in enumerate(model(tuple(prompt)))} for prompt in search.prompts]
+        search.advance([CompletionOutput(0, "", [0], "length", [row]) for row in rows])
     return search
 
 
@@ -301,10 +360,3 @@ def test_early_stopping_decides_how_long_better_texts_are_looked_for() -> None:
     assert lengths(early_stopping=True) == [2, 1]
     assert lengths(early_stopping=False) == [5, 4]
     assert lengths(early_stopping="never") == [8, 7]
-
-
-def test_a_step_without_the_search_changes_nothing() -> None:
-    search = BeamSearch(["a", "b"], BeamSearchParams(2, 4), 4, (), lambda parent, child: None)
-    sampled = {"x": [SampledToken(3, None)]}
-    search.advance(sampled)
-    assert (sampled, len(search.beams), search.is_done) == ({"x": [SampledToken(3, None)]}, 1, False)

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from mini_vllm.frontend.output_processor import CompletionOutput, IncrementalDetokenizer, OutputProcessor, RequestOutput
+from mini_vllm.frontend.output_processor import (
+    CompletionOutput,
+    IncrementalDetokenizer,
+    OutputProcessor,
+    RequestOutput,
+    StopStrings,
+    find_borders,
+)
 from mini_vllm.frontend.tokenizer import HFTokenizer
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
@@ -91,15 +98,15 @@ def decode(tokenizer, token_ids):
 def run(tokenizer, token_ids, stop=(), *, flush=True):
     """Append one by one; returns the texts after each token (and the flush), and the stop string that ended it."""
     reader = HFTokenizer(tokenizer) if isinstance(tokenizer, PreTrainedTokenizerFast) else tokenizer
-    detokenizer = IncrementalDetokenizer(reader, SamplingParams(stop=stop))
+    detokenizer = IncrementalDetokenizer(reader, StopStrings(stop, [find_borders(each) for each in stop]))
     texts = []
     for token_id in token_ids:
-        stop_string = detokenizer.append([token_id])
-        texts.append(detokenizer.text)
+        stop_string = detokenizer.append(token_id)
+        texts.append("".join(detokenizer.pieces))
         if stop_string is not None:
             return texts, stop_string
     stop_string = detokenizer.flush() if flush else None
-    return [*texts, detokenizer.text], stop_string
+    return [*texts, "".join(detokenizer.pieces)], stop_string
 
 
 def assert_grows(texts):
@@ -192,14 +199,16 @@ def test_invalid_runs_of_a_byte_fallback_only_ever_grow(data):
 
 @given(st.text(st.sampled_from("aé日👍\u0301 \n"), max_size=30), st.lists(st.integers(1, 5), min_size=1))
 @fast
-def test_appending_several_tokens_at_once_is_the_same(text, sizes):
+def test_several_tokens_in_a_step_are_the_same(text, sizes):
     token_ids = in_bytes(text)
-    detokenizer = IncrementalDetokenizer(READER, SamplingParams())
+    processor = OutputProcessor(READER)
+    (request,) = start(processor)
+    shown = ""
     while token_ids:
         size = sizes[len(token_ids) % len(sizes)]
-        detokenizer.append(token_ids[:size])
-        token_ids = token_ids[size:]
-    assert detokenizer.text == text
+        ((output,), _) = processor.process([delta_of(request, token_ids[:size])])
+        token_ids, shown = token_ids[size:], output.outputs[0].text
+    assert shown == text
 
 
 def test_an_invalid_byte_does_not_repeat_what_its_run_has_shown():
@@ -304,17 +313,16 @@ STOPS = [
 @pytest.mark.parametrize(("text", "stop", "wanted"), STOPS)
 def test_trap_32_text_ends_before_the_stop_string_for_every_split(text, stop, wanted):
     for groups in splits(in_bytes(text)):
-        detokenizer = IncrementalDetokenizer(READER, SamplingParams(stop=stop))
-        texts = []
-        for group in groups:
-            hit = detokenizer.append(group)
-            texts.append(detokenizer.text)
-            if hit is not None:
-                break
-        else:
-            hit = detokenizer.flush()
-        assert (hit is not None) == (wanted != text)
-        assert detokenizer.text == wanted
+        processor = OutputProcessor(READER)
+        start(processor, stop=stop)
+        texts, choice = [], None
+        while choice is None or choice.finish_reason is None:
+            tokens = [SampledToken(token_id, None) for token_id in groups.pop(0)]
+            ((output,), _) = processor.process([TokenDelta("r", tokens, None if groups else "length")])
+            (choice,) = output.outputs
+            texts.append(choice.text)
+        assert choice.finish_reason == ("length" if wanted == text else "stop")
+        assert choice.text == wanted
         assert all(wanted.startswith(shown) for shown in texts)  # nothing shown was a part of the stop string
         assert_grows(texts)
 
@@ -351,10 +359,11 @@ def test_a_stop_string_that_only_the_flush_completes_counts():
 
 def test_the_token_that_ended_the_request_has_no_text():
     stop_token_id = in_bytes("!")[0]
-    detokenizer = IncrementalDetokenizer(READER, SamplingParams(stop_token_ids=(stop_token_id,), stop=("!",)))
-    assert detokenizer.append([*in_bytes("hi!"[:2]), stop_token_id], finished_by_token=True) is None
-    assert detokenizer.flush() is None
-    assert detokenizer.text == "hi"
+    processor = OutputProcessor(READER)
+    start(processor, stop_token_ids=(stop_token_id,), stop=("!",))
+    tokens = [SampledToken(token_id, None) for token_id in in_bytes("hi!")]
+    ((output,), stopped) = processor.process([TokenDelta("r", tokens, "stop")])
+    assert (output.outputs[0].text, output.outputs[0].stop_reason, stopped) == ("hi", stop_token_id, [])
 
 
 def test_without_a_tokenizer_there_is_no_text():

@@ -47,12 +47,7 @@ def llm() -> LLM:
     return LLM("tiny", num_kv_blocks=50)
 
 
-@pytest.fixture(scope="module")
-def searcher() -> LLM:
-    return LLM("tiny", num_kv_blocks=50, scheduler="sequence_group")
-
-
-def calls(llm: LLM, searcher: LLM) -> dict[str, Any]:
+def calls(llm: LLM) -> dict[str, Any]:
     """The public ways in, by name, each as a function of the one argument that the table varies."""
     engine = llm.engine
     return {
@@ -61,8 +56,8 @@ def calls(llm: LLM, searcher: LLM) -> dict[str, Any]:
         "generate with": lambda value: llm.generate([IDS, IDS], value),
         "stream": lambda value: list(llm.stream(value, PARAMS)),
         "stream with": lambda value: list(llm.stream(IDS, value)),
-        "beam_search": lambda value: searcher.beam_search(value, BEAMS),
-        "beam_search with": lambda value: searcher.beam_search(IDS, value),
+        "beam_search": lambda value: llm.beam_search(value, BEAMS),
+        "beam_search with": lambda value: llm.beam_search(IDS, value),
         "chat": lambda value: llm.chat(value, PARAMS),
         "chat with": lambda value: llm.chat(ASK, value),
         "chat template": lambda value: llm.chat(ASK, PARAMS, chat_template=value),
@@ -122,20 +117,19 @@ ROWS = [
 ]
 
 
-def check_refusal(llm: LLM, searcher: LLM, row: Row) -> None:
+def check_refusal(llm: LLM, row: Row) -> None:
     with pytest.raises(MiniVllmError, match=row.message) as refusal:
-        calls(llm, searcher)[row.call](row.value)
+        calls(llm)[row.call](row.value)
     assert len(str(refusal.value)) < 1000
-    for each in (llm, searcher):
-        assert not each.engine.has_unfinished_requests()
-        assert each.engine.scheduler.kv_cache_manager.num_free_blocks == 49
+    assert not llm.engine.has_unfinished_requests()
+    assert llm.engine.scheduler.kv_cache_manager.num_free_blocks == 49
 
 
 @pytest.mark.parametrize("call", dict.fromkeys(row.call for row in ROWS))
-def test_a_wrong_argument_is_refused_by_name_and_changes_nothing(llm: LLM, searcher: LLM, call: str) -> None:
+def test_a_wrong_argument_is_refused_by_name_and_changes_nothing(llm: LLM, call: str) -> None:
     for row in ROWS:
         if row.call == call:
-            check_refusal(llm, searcher, row)
+            check_refusal(llm, row)
     assert len(llm.generate(IDS, PARAMS)[0].outputs[0].token_ids) == 2
 
 
@@ -165,9 +159,9 @@ def test_a_row_of_a_matrix_is_a_prompt(llm: LLM, batch: Any) -> None:
 
 
 @pytest.mark.parametrize("batch", [[], (), np.array([], dtype=np.int64)])
-def test_an_empty_batch_gives_nothing(llm: LLM, searcher: LLM, batch: Any) -> None:
+def test_an_empty_batch_gives_nothing(llm: LLM, batch: Any) -> None:
     assert llm.generate(batch, PARAMS) == []
-    assert searcher.beam_search(batch, BEAMS) == []
+    assert llm.beam_search(batch, BEAMS) == []
     assert llm.chat([]) == []
 
 

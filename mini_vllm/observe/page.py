@@ -30,11 +30,16 @@ class Figure(NamedTuple):
     attributes: Mapping[str, Any] = {}
 
 
+def counted(number: int, noun: str) -> str:
+    """So many of them, in the plural but for one."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def caption_of(trace: Trace) -> str:
     """How large a trace and its scheduler are."""
     config, num_requests, num_steps = trace["config"], len(trace["requests"]), len(trace["steps"])
     return (
-        f"{num_requests} request{'s' * (num_requests != 1)}, {num_steps} step{'s' * (num_steps != 1)}: a budget of "
+        f"{counted(num_requests, 'request')}, {counted(num_steps, 'step')}: a budget of "
         f"{config['max_num_batched_tokens']} tokens a step, {config['num_blocks'] - 1} KV blocks of "
         f"{config['block_size']} tokens"
     )

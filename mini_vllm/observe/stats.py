@@ -4,7 +4,9 @@ Source: SchedulerStats in vllm/v1/metrics/stats.py, which Scheduler.make_stats f
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from mini_vllm.kv_cache import PrefixCacheStats
@@ -108,3 +110,17 @@ class CachingMetrics:
         """The share of the tokens looked up in the window that was found, in [0, 1]; 0 while nothing was looked up."""
         (_, queries, hits), (_, all_queries, all_hits) = self._edges[0], self._edges[-1]
         return (all_hits - hits) / (all_queries - queries) if all_queries > queries else 0.0
+
+
+def summarise_steps(steps: Sequence[SchedulerStats]) -> dict[str, float]:
+    """What the scheduler did in all steps of a run, of which there is at least one."""
+    return {
+        "steps": len(steps),
+        "mean_batch_size": fmean(step.num_scheduled_reqs for step in steps),
+        "mean_scheduled_tokens": fmean(step.num_scheduled_tokens for step in steps),
+        "preemptions": sum(step.num_preempted_reqs for step in steps),
+        "swapped_blocks": sum(step.num_swapped_out_blocks + step.num_swapped_in_blocks for step in steps),
+        "prefix_hit_tokens": sum(step.prefix_cache_hits for step in steps),
+        "peak_waiting": max(step.num_waiting_reqs for step in steps),
+        "peak_kv_cache_usage": max(step.kv_cache_usage for step in steps),
+    }

@@ -28,7 +28,8 @@ class StepPlan(NamedTuple):
         for request in output.scheduled_requests:
             n = output.num_scheduled_tokens[request.request_id]
             participants.append((request.request_id, bucket_of(request), n))
-            num_expected += request.num_computed_tokens + n >= request.num_tokens
+            if request.num_computed_tokens + n >= request.num_tokens:
+                num_expected += 1
         is_uniform = bool(participants) and all(n == 1 for _, _, n in participants)
         return cls(step, participants, num_expected, f"decode {len(participants)}" if is_uniform else "")
 

@@ -28,7 +28,7 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.engine.test_recovery import ShadowExecutor, assert_idle
 from mini_vllm.errors import DuplicateRequestError, GroupTooLargeError, RequestFailedError
-from mini_vllm.frontend.input_processor import make_child_ids
+from mini_vllm.frontend.front import make_child_ids
 from mini_vllm.frontend.output_processor import REPLACEMENT, CompletionOutput, RequestOutput
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.step import StepInput, StepOutput
@@ -303,7 +303,7 @@ class World:
             fate = self.executor.fate(child_id)
             n = fate.bad_at
             if fate.is_poison:  # a fork's first token comes of another's computation
-                n = min(len(choice.token_ids), hasattr(self.engine.scheduler, "fork_request"))
+                n = min(len(choice.token_ids), self.engine.config.scheduler == "sequence_group")
             if n in range(len(wanted.token_ids)):
                 assert choice.finish_reason == "error", (choice, wanted)
                 assert isinstance(choice.error, RequestFailedError)

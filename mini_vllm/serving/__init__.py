@@ -9,4 +9,11 @@ async_engine.py    one async iterator for each request; text is made here
 engine_client.py   how commands and events travel, to a thread or to a process
 messages.py        what crosses the boundary between the two processes
 engine_process.py  the busy loop: take every command, one step, one message out
+
+A token has four shapes on its way from the model to a client, one for each boundary:
+
+StepOutput         from the runner to the core
+TokenDelta         from the core to the front, in the same process or in another one
+RequestOutput      from the front to its user
+JSON               of a chunk, whose bytes are sent
 """

@@ -13,15 +13,17 @@ from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import DuplicateRequestError, EngineDeadError, MiniVllmError, shown
-from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput
+from mini_vllm.errors import EngineDeadError, MiniVllmError
+from mini_vllm.frontend.front import Front
+from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.frontend.prompts import Prompt
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.tenants import tenant_of
 from mini_vllm.serving.engine_client import EngineClient, ProcessClient, ThreadClient
-from mini_vllm.serving.messages import Add, Delta, Died, Event, Finish, Ready, StepDone
+from mini_vllm.serving.messages import Add, Died, Event, Finish, Ready, StepDone
 from mini_vllm.serving.metrics import ServerMetrics
 from mini_vllm.spec_decode.scheduler import SpeculationStats
+from mini_vllm.step import TokenDelta
 
 if TYPE_CHECKING:
     from mini_vllm.frontend.input_processor import InputProcessor
@@ -119,7 +121,8 @@ class AsyncEngine:
         processor.limits = processor.limits._replace(
             vocab_size=ready.vocab_size, max_model_len=ready.max_model_len, num_slots=ready.num_slots
         )
-        self.output_processor = OutputProcessor(processor.text_reader)
+        self._front = Front(processor, self.config.seed, self.clock)
+        self.output_processor = self._front.output_processor
 
     async def close(self, timeout: float = 10) -> None:
         """Stop the engine; requests in flight get an error."""
@@ -158,14 +161,7 @@ class AsyncEngine:
             raise EngineDeadError(f"the engine has stopped: {self.why_dead}")
         assert self._client is not None
         tenant = self.check_queue(params.n, options.get("cache_salt"))
-        with self.input_processor.seeds_of_what_is_added():
-            requests = self.input_processor.process(request_id, prompt, params, arrival_time=self.clock(), **options)
-            for name in (request_id, *(request.request_id for request in requests)):
-                if self.output_processor.has_request(name):
-                    raise DuplicateRequestError(f"request {shown(name)} is still in flight")
-            self.output_processor.add_request(
-                request_id, prompt if isinstance(prompt, str) else None, requests, stream.put
-            )
+        requests = self._front.add_request(request_id, prompt, params, stream.put, options)
         self._streams[request_id] = stream
         self._waiting[request_id] = tenant, len(requests)
         self._client.send(Add.of(requests))
@@ -234,19 +230,20 @@ class AsyncEngine:
         self.metrics.stepped(done)
         for delta in done.deltas:
             self._count(delta)
-        outputs, stopped = self.output_processor.process([delta.token_delta() for delta in done.deltas])
+        outputs, stopped = self.output_processor.process(done.deltas)
         if stopped:
             self._send(Finish(stopped, "stop"))
         for listener in self.listeners:
             listener(done, outputs)
 
-    def _count(self, delta: Delta) -> None:
+    def _count(self, delta: TokenDelta) -> None:
         request_id = self.output_processor.parent_of(delta.request_id)
         if request_id is None:
             return
         self.metrics.took(request_id, delta)
         if request_id in self._waiting:
             _, num_choices = self._waiting.pop(request_id)
+            assert delta.time is not None, delta
             self._first_tokens.extend([delta.time] * num_choices)
 
     def _on_death(self) -> None:

@@ -13,22 +13,24 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 import torch
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.core_factory import CoreFactory
 from mini_vllm.engine.recovery import RecoveringCore
-from mini_vllm.errors import GrammarError, MiniVllmError, RequestFailedError, shown
+from mini_vllm.errors import GrammarError, MiniVllmError, shown
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsListener
 from mini_vllm.observe.step_plan import StepPlan
+from mini_vllm.policies.registry import Classes
 from mini_vllm.policies.tenants import TenantScheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import Step
-from mini_vllm.serving.messages import Add, Command, Delta, Died, Event, Finish, Ready, StepDone, Stop
+from mini_vllm.serving.messages import Add, Command, Died, Event, Finish, Ready, StepDone, Stop
 from mini_vllm.step import TokenDelta
 
 logger = logging.getLogger("mini_vllm")
@@ -67,8 +69,14 @@ class EngineLoop:
     Raises what CoreFactory raises.
     """
 
-    def __init__(self, config: EngineConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        self._factory = factory = CoreFactory(config, core_cls=RecoveringCore)
+    def __init__(
+        self,
+        config: EngineConfig,
+        clock: Callable[[], float] = time.monotonic,
+        core_cls: type[EngineCore] = RecoveringCore,
+        **classes: Unpack[Classes],
+    ) -> None:
+        self._factory = factory = CoreFactory(config, core_cls=core_cls, **classes)
         self.clock = clock
         self.core = factory.make()
         self._stats = StatsListener(self.core.scheduler)
@@ -83,13 +91,13 @@ class EngineLoop:
         try:
             send(self.ready)
             while True:
-                refused: list[Delta] = []
+                refused: list[TokenDelta] = []
                 for command in take(not self.core.has_unfinished_requests()):
                     if isinstance(command, Stop):
                         return
                     refused += self._obey(command)
                 if self.core.has_unfinished_requests():
-                    deltas = [self._to_delta(delta) for delta in self.core.step()]
+                    deltas = [self._with_times(delta) for delta in self.core.step()]
                     send(self._state([*refused, *deltas], self._stats.last, self._planner.plan))
                 else:
                     send(self._state(refused, None, None))
@@ -103,7 +111,7 @@ class EngineLoop:
         finally:
             self._factory.shutdown()
 
-    def _obey(self, command: Add | Finish) -> list[Delta]:
+    def _obey(self, command: Add | Finish) -> list[TokenDelta]:
         """Do it. The deltas say which requests were refused; the front has checked them, so there are few."""
         if isinstance(command, Finish):
             self.core.finish(command.request_ids, command.reason)
@@ -111,20 +119,20 @@ class EngineLoop:
         try:
             self.core.add(command.requests())
         except MiniVllmError as error:
-            failed = error if isinstance(error, GrammarError) else RequestFailedError(str(error))
-            refused = TokenDelta("", [], "error", error=failed, time=self.clock())
-            return [Delta.of(refused._replace(request_id=name)) for name in command.request_ids]
+            is_refused = isinstance(error, GrammarError)  # the front has checked all else
+            refused = TokenDelta("", [], "error", 0, str(error), is_refused, time=self.clock())
+            return [refused._replace(request_id=name) for name in command.request_ids]
         return []
 
-    def _to_delta(self, delta: TokenDelta) -> Delta:
+    def _with_times(self, delta: TokenDelta) -> TokenDelta:
         seen = self._planner.seen
         scheduled_time, num_preemptions = seen.get(delta.request_id, (None, 0))
         if delta.finish_reason is not None:
             seen.pop(delta.request_id, None)
         now = self.clock()
-        return Delta.of(delta._replace(time=now, scheduled_time=scheduled_time, num_preemptions=num_preemptions))
+        return delta._replace(time=now, scheduled_time=scheduled_time, num_preemptions=num_preemptions)
 
-    def _state(self, deltas: list[Delta], stats: Any, plan: StepPlan | None) -> StepDone:
+    def _state(self, deltas: list[TokenDelta], stats: Any, plan: StepPlan | None) -> StepDone:
         scheduler = self.core.scheduler
         usage, drafts = scheduler.kv_cache_manager.usage, getattr(scheduler, "speculation_stats", None)
         tenants = scheduler.usage_by_tenant() if isinstance(scheduler, TenantScheduler) else {}

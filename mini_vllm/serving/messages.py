@@ -8,13 +8,12 @@ from dataclasses import fields
 
 import msgspec
 
-from mini_vllm.errors import GrammarError, RequestFailedError
 from mini_vllm.observe.stats import SchedulerStats
 from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.spec_decode.scheduler import SpeculationStats
-from mini_vllm.step import PromptLogprobs, SampledToken, TokenDelta
+from mini_vllm.step import TokenDelta
 
 
 class Message(msgspec.Struct, tag=True, array_like=True):
@@ -93,37 +92,10 @@ class Ready(Message):
     facts: list[str]
 
 
-class Delta(Message):
-    """A TokenDelta as it travels, with the request's times so far, in seconds of the monotonic clock."""
-
-    request_id: str
-    tokens: list[SampledToken]
-    finish_reason: str | None
-    num_cached_tokens: int
-    error: str | None
-    is_grammar_error: bool
-    prompt_logprobs: PromptLogprobs | None
-    time: float
-    scheduled_time: float | None
-    num_preemptions: int
-
-    @classmethod
-    def of(cls, delta: TokenDelta) -> "Delta":
-        """The message for a delta that has its times."""
-        error = None if delta.error is None else str(delta.error)
-        return cls(**delta._asdict() | {"error": error, "is_grammar_error": isinstance(delta.error, GrammarError)})
-
-    def token_delta(self) -> TokenDelta:
-        """The delta again."""
-        fields_of_delta = msgspec.structs.asdict(self)
-        kind = GrammarError if fields_of_delta.pop("is_grammar_error") else RequestFailedError
-        return TokenDelta(**fields_of_delta | {"error": None if self.error is None else kind(self.error)})
-
-
 class StepDone(Message):
     """What one step brought, and how the engine stands after it; without a step, how it stands now."""
 
-    deltas: list[Delta]
+    deltas: list[TokenDelta]
     stats: SchedulerStats | None
     plan: StepPlan | None
     num_running: int

@@ -13,8 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.metrics_core import CounterMetricFamily
 
 from mini_vllm.observe.step_plan import BUCKETS
-from mini_vllm.serving.messages import Delta, StepDone
+from mini_vllm.serving.messages import StepDone
 from mini_vllm.spec_decode.scheduler import SpeculationStats
+from mini_vllm.step import TokenDelta
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 HISTOGRAMS = {
@@ -111,11 +112,12 @@ class ServerMetrics:
             for bucket, num_tokens in done.plan.num_tokens.items():
                 self._step_tokens.labels(self._model_name, bucket).inc(num_tokens)
 
-    def took(self, request_id: str, delta: Delta) -> None:
-        """A choice of a request has got something."""
+    def took(self, request_id: str, delta: TokenDelta) -> None:
+        """A choice of a request has got something. The delta has its time."""
         flight = self._flights.get(request_id)
         if flight is None or not delta.tokens:
             return
+        assert delta.time is not None, delta
         self._counters["generation_tokens"].inc(len(delta.tokens))
         if flight.scheduled_time is None:
             flight.scheduled_time = delta.scheduled_time

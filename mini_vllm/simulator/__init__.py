@@ -1,13 +1,15 @@
-"""A discrete-event simulator: the real scheduler and KV cache manager, an arrival trace, and a model of a step's time.
+"""A discrete-event simulator: the real scheduler and KV cache manager, arrivals, and a model of a step's time.
 
-    workload.py    arrival traces: Azure 2023, Mooncake, or drawn at random; iterators, never a whole trace in memory
     step_time.py   seconds of a step, linear in what it computes; fitted to measured steps (mini-vllm calibrate)
     sim_request.py a request of a trace as the scheduler sees it: names of blocks in the place of token ids
     replica.py     one simulated engine: a real scheduler, and a clock that the step times move
     metrics.py     latencies, goodput, use of the cache, in memory that does not grow with the trace
     fleet.py       many replicas behind a router; simulate() runs a trace through them
+    calibration.py the calibrations that are bundled, or a file, and the engine of one
+    report.py      the figures of several runs, side by side
     plots.py       the pictures (matplotlib)
 
-No model runs and no clock is read: the same trace gives the same figures on any machine. That schedulers are compared
-without a GPU is the idea of Vidur (Agrawal et al., MLSys 2024), which predicts a step's time operator by operator.
+Arrivals are those of mini_vllm/load. No model runs and no clock is read: the same trace gives the same figures on any
+machine. That schedulers are compared without a GPU is the idea of Vidur (Agrawal et al., MLSys 2024), which predicts a
+step's time operator by operator.
 """

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mini_vllm.errors import InvalidParameterError, PromptTooLongError, shown
+from mini_vllm.load.workload import TraceRequest
 from mini_vllm.policies.registry import (
     PREEMPTION_MODES,
     SCHEDULERS,
@@ -40,7 +41,6 @@ from mini_vllm.simulator.metrics import SLO, Metrics, TimelinePoint
 from mini_vllm.simulator.replica import Replica
 from mini_vllm.simulator.sim_request import SimRequest
 from mini_vllm.simulator.step_time import StepTimeModel
-from mini_vllm.simulator.workload import TraceRequest
 
 CACHE_THRESHOLD = 0.3  # of the prompt
 BALANCE_ABS_THRESHOLD, BALANCE_REL_THRESHOLD = 64, 1.5  # requests; times
@@ -107,6 +107,15 @@ def policy_config(policy: str, config: Mapping[str, Any]) -> dict[str, Any]:
     if "num_cpu_blocks" in options_of(manager_cls):
         chosen.setdefault("num_cpu_blocks", config["num_blocks"] - 1)
     return chosen
+
+
+def policy_configs(scheduler: str, config: Mapping[str, Any], drafts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """By name, the configuration of each policy; then the same with drafts, which of "all" is V1's alone."""
+    policies = policy_names() if scheduler == "all" else [name.strip() for name in scheduler.split(",")]
+    configs = {policy: policy_config(policy, config) for policy in policies}
+    given = {name: value for name, value in drafts.items() if value is not None}
+    drafting = () if drafts["acceptance"] is None else policies if scheduler != "all" else policies[:1]
+    return configs | {f"{policy}+drafts": {**configs[policy], **given} for policy in drafting}
 
 
 class Simulation(NamedTuple):

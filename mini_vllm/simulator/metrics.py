@@ -1,9 +1,6 @@
 """What a simulated run is judged by. Memory does not grow with the trace.
 
-TTFT   time to first token, from the arrival, queueing included
-ITL    inter-token latency: every gap between two tokens of a request, of all requests together
-TPOT   time per output token of a request: (E2E - TTFT) / (tokens - 1); a request of one token has none
-E2E    from the arrival to the last token
+TTFT, ITL, TPOT and E2E (there: E2EL) are those of load/metrics.py; here a request is due when it arrives.
 
 There are two definitions of a good request. Both want a TTFT within its limit.
 
@@ -14,7 +11,7 @@ by TPOT   the mean of the gaps, TPOT, is within the same limit; a request of one
 
 goodput   good requests a second, of the whole run
 
-Sources: the first four as in vllm/benchmarks/serve.py; goodput by TPOT as in DistServe (Zhong et al., OSDI 2024) and in
+Sources: goodput by TPOT as in DistServe (Zhong et al., OSDI 2024) and in
 `vllm bench serve --goodput ttft:... tpot:...`; by gaps with a limit on their tail, as in Sarathi-Serve (Agrawal et al.,
 OSDI 2024).
 """
@@ -26,6 +23,7 @@ from heapq import heapreplace
 from typing import Any
 
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.load.metrics import keeps, time_per_output_token
 from mini_vllm.simulator.sim_request import SimRequest
 
 PERCENTILES = (50, 90, 99)
@@ -104,9 +102,9 @@ class Timeline:
         self._stride = 1
         self._steps = 0
 
-    def add(self, *values: Any) -> None:
+    def add(self, point: TimelinePoint) -> None:
         if self._steps % self._stride == 0:
-            self.points.append(TimelinePoint(*values))
+            self.points.append(point)
             if len(self.points) == self.MAX_POINTS:
                 del self.points[1::2]
                 self._stride *= 2
@@ -130,8 +128,8 @@ class RequestRecord:
 
     def is_good(self, slo: SLO) -> tuple[bool, bool]:
         """Whether it keeps both limits, by gaps and by TPOT."""
-        in_time = self.ttft <= slo.ttft
-        return in_time and (self.tail_itl or 0.0) <= slo.itl, in_time and (self.tpot or 0.0) <= slo.itl
+        in_time = {"ttft": slo.ttft}
+        return keeps(self, {**in_time, "tail_itl": slo.itl}), keeps(self, {**in_time, "tpot": slo.itl})
 
 
 class Metrics:
@@ -183,7 +181,7 @@ class Metrics:
             request.num_prompt_tokens,
             num_gaps + 1,
             request.first_token_time - request.arrival_time,
-            (now - request.first_token_time) / num_gaps if num_gaps else None,
+            time_per_output_token(request.first_token_time, now, num_gaps + 1),
             request.longest_gaps[0] if num_gaps else None,
             now - request.arrival_time,
             request.num_cached_tokens,
@@ -195,8 +193,8 @@ class Metrics:
         if record.tpot is not None:
             self.tpot.add(record.tpot)
         by_gaps, by_tpot = record.is_good(self.slo)
-        self.num_good += by_gaps
-        self.num_good_by_tpot += by_tpot
+        self.num_good += int(by_gaps)
+        self.num_good_by_tpot += int(by_tpot)
         if self.on_finished is not None:
             self.on_finished(record)
 

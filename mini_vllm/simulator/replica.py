@@ -13,13 +13,12 @@ from typing import Any, cast
 
 from mini_vllm.errors import InvalidParameterError, SchedulerStalledError, is_number, shown
 from mini_vllm.policies.registry import get_scheduler_cls, make_scheduler
-from mini_vllm.request import Request
-from mini_vllm.simulator.metrics import Metrics
+from mini_vllm.request import Request, until_its_end
+from mini_vllm.simulator.metrics import Metrics, TimelinePoint
 from mini_vllm.simulator.sim_request import SimRequest
 from mini_vllm.simulator.step_time import StepTimeModel, work_of
 from mini_vllm.spec_decode.scheduler import with_drafts
 from mini_vllm.step import KVResult
-from mini_vllm.structured.scheduler import until_its_end
 
 TOKEN = b"\0"  # what every sampled_token_ids holds
 
@@ -97,7 +96,7 @@ class Replica:
         usage = scheduler.kv_cache_manager.usage
         metrics.add_step(seconds, usage, work, len(output.preempted_req_ids))
         if self.is_first:
-            metrics.timeline.add(now, len(scheduler.running), len(scheduler.waiting), usage)
+            metrics.timeline.add(TimelinePoint(now, len(scheduler.running), len(scheduler.waiting), usage))
         counts, needs_sample = output.num_scheduled_tokens, scheduler.needs_sample
         requests = cast("list[SimRequest]", output.scheduled_requests)
         sampling = [request for request in requests if needs_sample(request, counts[request.request_id])]

@@ -5,9 +5,9 @@ from functools import lru_cache
 from typing import cast
 
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.load.workload import HASH_BLOCK_SIZE, TraceRequest
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
-from mini_vllm.simulator.workload import HASH_BLOCK_SIZE, TraceRequest
 
 
 @lru_cache(maxsize=4096)
@@ -19,7 +19,7 @@ def block_names(index: int, spec: TraceRequest, block_size: int) -> list[int]:
     """The name of every full block that the request will ever have, prompt and output.
 
     The KV cache manager hashes what it finds unnamed: a request that brings all names needs no token ids. Blocks of
-    the prompt are named by hash id and place, all others by the request's index, with numbers below 0.
+    the prompt are named by hash id and place, and all later blocks by the request's index, with numbers below 0.
     """
     num_blocks = (spec.input_length + spec.output_length) // block_size
     names: list[int] = []

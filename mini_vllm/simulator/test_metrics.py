@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.load.workload import TraceRequest
 from mini_vllm.simulator.fleet import simulate
-from mini_vllm.simulator.metrics import SLO, QuantileSketch, Timeline
+from mini_vllm.simulator.metrics import SLO, QuantileSketch, Timeline, TimelinePoint
 from mini_vllm.simulator.step_time import StepTimeModel
-from mini_vllm.simulator.workload import TraceRequest
 
 CONFIG = {"block_size": 4, "num_blocks": 101, "max_num_seqs": 8, "max_num_batched_tokens": 8}
 ONE_SECOND = StepTimeModel((1.0, 0, 0, 0, 0, 0))
@@ -42,7 +42,7 @@ def test_a_sketch_of_nothing_and_of_zero() -> None:
 def test_a_timeline_keeps_the_whole_run_in_bounded_memory() -> None:
     timeline = Timeline()
     for i in range(50_000):
-        timeline.add(float(i), 0, 0, 0.0)
+        timeline.add(TimelinePoint(float(i), 0, 0, 0.0))
     times = [point.time for point in timeline.points]
     assert Timeline.MAX_POINTS / 2 <= len(times) < Timeline.MAX_POINTS
     gaps = {b - a for a, b in pairwise(times)}

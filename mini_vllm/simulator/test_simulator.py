@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mini_vllm.errors import InvalidParameterError, SchedulerStalledError
+from mini_vllm.load.workload import HASH_BLOCK_SIZE, TraceRequest, lognormal_lengths, synthetic
 from mini_vllm.observe.trace import run_trace
 from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
 from mini_vllm.simulator import replica, sim_request
@@ -21,7 +22,6 @@ from mini_vllm.simulator.metrics import SLO, Metrics
 from mini_vllm.simulator.replica import Replica
 from mini_vllm.simulator.sim_request import SimRequest, block_names
 from mini_vllm.simulator.step_time import StepTimeModel
-from mini_vllm.simulator.workload import HASH_BLOCK_SIZE, TraceRequest, lognormal_lengths, synthetic
 
 ONE_SECOND = StepTimeModel((1.0, 0, 0, 0, 0, 0))
 SMALL = {  # without chunked prefill a step must hold the longest request

@@ -7,7 +7,7 @@ Source: Scheduler.schedule, update_from_output and update_draft_token_ids in vll
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
 from mini_vllm.spec_decode.proposers import NgramProposer, Pace, Proposer, SuffixProposer
 from mini_vllm.spec_decode.verify import PADDING
-from mini_vllm.structured.scheduler import until_its_end
+from mini_vllm.structured.scheduler import until_its_end  # the stub of lab 05.4 has these imports
 
 RUNNING = RequestStatus.RUNNING  # at hand: to look a member of an enum up takes time
 WITH_LOOKAHEAD = ("draft_model", "eagle")  # their own K and V of drafts need slots
@@ -45,6 +45,17 @@ class SpeculationStats:
     def num_accepted_tokens_per_pos(self) -> list[int]:
         """Of the first drafts of each time, of the second ones, ..."""
         return [*accumulate(reversed(self.num_drafts_by_accepted[1:]))][::-1]
+
+
+@dataclass(slots=True)
+class Deciding:
+    """What one call of schedule() knows of the step that it decides."""
+
+    output: SchedulerOutput = field(default_factory=SchedulerOutput)
+    num_running: int = 0
+    """The first requests of the output: they were running before the step."""
+    is_whole: bool = True
+    """Whether each request of the step was running, and catches up with all its drafts."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -87,18 +98,18 @@ class SpeculativeScheduler(Scheduler):
         self._drafts: dict[str, Sequence[int]] = {}  # of running requests that have some, until a step verifies them
         self._chunks: set[str] = set()  # requests whose last step did not catch up
         self._paces: dict[str, Pace] = {}  # of requests that have asked for drafts
-        self._num_decided = 0  # requests of the coming step that were running before it
-        self._is_whole = True  # each request of the coming step was running, and catches up with all its drafts
+        self._deciding: Deciding | None = None  # while schedule() runs
 
     # --- one step -------------------------------------------------------------------------------------------------
 
     def schedule(self) -> SchedulerOutput:
         """Decide the next step, and which drafts it verifies. Drafts that the budget has cut off are gone."""
-        self._is_whole = True
+        deciding = self._deciding = Deciding()
         output = super().schedule()
+        self._deciding = None
         waiting_drafts, chunks = self._drafts, self._chunks
         chunks.difference_update(output.num_scheduled_tokens)
-        if self._is_whole and len(output.scheduled_requests) == len(self.running):
+        if deciding.is_whole and len(output.scheduled_requests) == len(self.running):
             output.drafts, self._drafts = waiting_drafts, {}
             return output
         for request, n in zip(output.scheduled_requests, output.num_scheduled_tokens.values(), strict=True):
@@ -111,9 +122,10 @@ class SpeculativeScheduler(Scheduler):
         return output
 
     def _schedule_running(self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int) -> int:
-        self._output = output
+        assert self._deciding is not None
+        self._deciding.output = output
         token_budget = super()._schedule_running(requests, output, token_budget)
-        self._num_decided = len(output.scheduled_requests)
+        self._deciding.num_running = len(output.scheduled_requests)
         return token_budget
 
     def _target(self, request: Request) -> int:
@@ -128,24 +140,26 @@ class SpeculativeScheduler(Scheduler):
 
         A waiting request that does not fit then is behind by more than any budget, which ends admission.
         """
-        num_rows = self.num_draft_slots and self.num_draft_slots * (1 + len(self._output.scheduled_requests))
+        deciding = self._deciding
+        assert deciding is not None, "only schedule() asks"
+        num_rows = self.num_draft_slots and self.num_draft_slots * (1 + len(deciding.output.scheduled_requests))
         is_running = request.status is RUNNING
         if is_running and not self.long_prefill_token_threshold:
             end = len(request.all_token_ids) + len(self._drafts.get(request.request_id, ()))
             n, limit = end - num_computed_tokens, request.max_model_len
             if 0 < n <= token_budget - num_rows and end < limit:  # type: ignore[operator]
                 return n
-        self._is_whole = False
+        deciding.is_whole = False
         if is_running:
             n = super()._chunk_size(request, num_computed_tokens, token_budget - num_rows)
             return n if n > 0 else 0
-        budget = self.max_num_batched_tokens - self._output.total_num_scheduled_tokens - num_rows
+        budget = self.max_num_batched_tokens - deciding.output.total_num_scheduled_tokens - num_rows
         n = 1 + self.num_speculative_tokens
-        if not self._pads(request, num_computed_tokens):
+        if not self._pads(request, num_computed_tokens, deciding):
             n = super()._chunk_size(request, num_computed_tokens, token_budget - num_rows)
         return n if 0 < n <= budget else self.num_slots + 1
 
-    def _pads(self, request: Request, num_computed_tokens: int) -> bool:
+    def _pads(self, request: Request, num_computed_tokens: int, deciding: "Deciding") -> bool:
         """Whether a request with one token to compute is admitted as if it had drafts, like the running ones.
 
         So all requests of a step of decodes have equally many tokens. Not beside a running request that was in a chunk
@@ -156,11 +170,11 @@ class SpeculativeScheduler(Scheduler):
         return (
             self.pads_admissions
             and request.num_tokens - num_computed_tokens == 1
-            and num_computed_tokens + size + 1 <= self._max_model_len_of(request)
+            and num_computed_tokens + size + 1 <= request.at_most(self.max_model_len)
             and size <= self.max_num_batched_tokens - self.num_draft_slots
             and not 0 < threshold < size
-            and bool(self._num_decided or num_computed_tokens)
-            and not any(r.request_id in self._chunks for r in self._output.scheduled_requests[: self._num_decided])
+            and bool(deciding.num_running or num_computed_tokens)
+            and self._chunks.isdisjoint([*deciding.output.num_scheduled_tokens][: deciding.num_running])
         )
 
     def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from mini_vllm.errors import GrammarError, RequestFailedError, shown
 from mini_vllm.params import StructuredOutputs
 from mini_vllm.request import Request
+from mini_vllm.request import until_its_end as until_its_end  # under this name labs import it
 from mini_vllm.scheduler_interface import Part, SchedulerInterface, SchedulerOutput, Step
 
 
@@ -177,12 +178,3 @@ def sampling(output: SchedulerOutput, scheduler: SchedulerInterface) -> Iterator
         if scheduler.needs_sample(parent, output.num_scheduled_tokens[parent.request_id]):
             for request in (parent, *output.sampling_along.get(parent.request_id, ())):
                 yield parent, request
-
-
-def until_its_end(request: Request, token_ids: Sequence[int]) -> Sequence[int]:
-    """Those of the tokens that a request takes: none behind the one that ends it."""
-    room = request.end_len - len(request.output_token_ids)
-    if request.max_model_len is not None:
-        room = min(room, request.max_model_len - request.num_tokens)
-    last = next((i for i, token_id in enumerate(token_ids) if token_id in request.stop_token_ids), len(token_ids))
-    return token_ids[: max(min(last + 1, room), 0)]

@@ -16,7 +16,7 @@ from mini_vllm.policies.registry import SCHEDULERS, describe, get_scheduler_cls,
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.scheduler_interface import Step
-from mini_vllm.structured.scheduler import GrammarGate, NewGrammar, until_its_end
+from mini_vllm.structured.scheduler import GrammarGate, NewGrammar
 
 TRACES = Path(__file__).parents[2] / "traces" / "vllm-0.33.0-structured"
 FILES = find_trace_files(TRACES)
@@ -228,14 +228,6 @@ def test_a_mask_behind_each_draft_and_the_grammar_is_where_it_was() -> None:
         output = Step.decide(scheduler).output
         assert output.masks == {"a": [1]}
         scheduler.fail_step(output)
-
-
-def test_no_token_behind_the_end_is_told_to_the_grammar() -> None:
-    request = Request("a", [1], SamplingParams(max_tokens=3), eos_token_ids=[0])
-    for token_ids, taken in (([4, 0, 5], [4, 0]), ([4, 5, 6, 7], [4, 5, 6]), ([], []), ([0], [0])):
-        assert list(until_its_end(request, token_ids)) == taken
-    request.max_model_len = 3
-    assert list(until_its_end(request, [4, 5, 6])) == [4, 5]
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)

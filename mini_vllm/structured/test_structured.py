@@ -23,8 +23,8 @@ pytest.importorskip("xgrammar")
 pytest.importorskip("llguidance")
 
 from mini_vllm import LLM, SamplingParams
+from mini_vllm.engine.core_factory import load_vocabulary
 from mini_vllm.errors import GrammarError, InvalidParameterError, UnknownParameterError
-from mini_vllm.frontend.input_processor import load_vocabulary
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import StructuredOutputs
 from mini_vllm.request import Request

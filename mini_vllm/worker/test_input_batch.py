@@ -232,12 +232,12 @@ def test_the_runner_knows_what_the_scheduler_knows(options: dict[str, Any]) -> N
                     core.add(group)
                     names += [request.request_id for request in group]
             if names and rng.random() < 0.1:
-                core.abort([rng.choice(names)])
+                core.finish([rng.choice(names)], "abort")
             if core.has_unfinished_requests():
                 begun = core.begin_step()
                 if names and rng.random() < 0.2:  # between the halves; the id may be used again at once
                     gone = rng.choice(names)
-                    core.abort([gone])
+                    core.finish([gone], "abort")
                     if rng.random() < 0.5:
                         core.add([Request(gone, [1, 2, 3], SamplingParams(max_tokens=3), arrival_time=step)])
                 if error := begun.future.exception():

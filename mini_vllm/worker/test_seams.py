@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from mini_vllm.observe.trace import fake_token
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.scheduler_interface import Step
 from mini_vllm.step import LayerKVSpec, ModelInfo, StepInput, StepOutput
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.memory import KVCachePlan
@@ -567,3 +569,59 @@ def test_steps_in_another_process_give_the_same_tokens(checkpoint: Path) -> None
         engine.executor.shutdown()
     assert outputs[0] == outputs[1]
     assert num_preemptions[0] == num_preemptions[1] > 0
+
+
+# --- a manager that gives blocks back while a request runs ------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class WindowKVCacheManager(KVCacheManager):
+    """Holds the blocks of the last `window` tokens and of those to compute, so a request may outgrow the pool."""
+
+    window: int = 8
+    enable_prefix_caching: bool = False
+
+    def max_tokens_alone(self) -> int:
+        return 1 << 20
+
+    def num_blocks_reserved(
+        self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
+    ) -> int:
+        return min(self.num_blocks_needed(request, num_tokens), self.num_usable_blocks)
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
+    ) -> list[KVCacheBlock] | None:
+        table, null = self._tables.get(request.request_id, []), self.block_pool.null_block
+        for i in range(min(max(request.num_computed_tokens - self.window, 0) // self.block_size, len(table))):
+            if table[i] is not null:
+                self.block_pool.free_blocks([table[i]])
+                table[i] = null
+        return super().allocate_slots(request, num_new_tokens, computed_blocks)
+
+    def free(self, request: Request) -> None:
+        table = self._tables.get(request.request_id, [])
+        table[:] = [block for block in table if block is not self.block_pool.null_block]
+        super().free(request)
+
+
+def test_a_prompt_longer_than_the_pool_is_admitted_if_its_manager_says_so() -> None:
+    """60 tokens in 6 blocks of 4. The check of the whole sequence and that of a chunk are two questions."""
+
+    class WithoutCap(WindowKVCacheManager):
+        num_blocks_reserved = KVCacheManager.num_blocks_reserved
+
+    for manager_cls in (WindowKVCacheManager, WithoutCap):
+        kv = manager_cls(7, 4)
+        scheduler = Scheduler(kv, max_num_seqs=2, max_num_batched_tokens=8)
+        request = Request("a", range(60), SamplingParams(max_tokens=9))
+        scheduler.add_request(request)
+        steps = []
+        while scheduler.has_unfinished_requests() and len(steps) < 40:
+            step = Step.decide(scheduler)
+            steps.append(step.output.total_num_scheduled_tokens)
+            samples = request.num_computed_tokens + steps[-1] >= request.num_tokens
+            step.update(scheduler, {"a": [5]} if samples else {})
+        expected = [8] * 7 + [4] + [1] * 8 if manager_cls is WindowKVCacheManager else [0] * 40
+        assert steps == expected
+        assert kv.num_free_blocks == 6

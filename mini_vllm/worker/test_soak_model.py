@@ -18,7 +18,7 @@ import torch
 
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.engine.recovery import RecoveringCore
-from mini_vllm.engine.test_recovery import assert_idle
+from mini_vllm.engine.test_recovery import assert_idle, with_core
 from mini_vllm.frontend.output_processor import CompletionOutput
 from mini_vllm.test_core_properties import a_sixth
 
@@ -58,7 +58,8 @@ def make_llm(checkpoint: Path, variant: str, **options: Any) -> LLM:
         "max_model_len": 60,
         "dtype": "float32",
     }
-    return LLM(str(checkpoint), device="cpu", core_cls=RecoveringCore, **(sizes | VARIANTS[variant] | options))
+    llm = LLM(str(checkpoint), device="cpu", **(sizes | VARIANTS[variant] | options))
+    return with_core(llm, RecoveringCore)
 
 
 class Unchecked(SamplingParams):

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from mini_vllm.load.workload import lognormal_lengths  # noqa: E402
 from mini_vllm.simulator.fleet import policy_config  # noqa: E402
 from mini_vllm.simulator.metrics import SLO  # noqa: E402
 from mini_vllm.simulator.step_time import StepTimeModel  # noqa: E402
-from mini_vllm.simulator.workload import lognormal_lengths  # noqa: E402
 from tools.book.load import CALIBRATION, INPUT_LEN, LENGTH_CV, OUTPUT_LEN, SEEDS  # noqa: E402
 from tools.steady_state import Interval, Spread, SteadyState, random_traces, steady_state  # noqa: E402
 

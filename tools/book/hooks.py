@@ -34,7 +34,7 @@ WEB = ROOT / "tools" / "book" / "web" / "dist"  # made by `npm run build` in too
 KATEX = WEB.parent / "node_modules" / "katex"
 BUNDLED_MODEL = ROOT / "mini_vllm" / "models" / "tiny"
 ROOMS_OF_A_PAGE = (
-    *("offload", "policies", "observe", "simulator", "spec_decode", "structured"),
+    *("offload", "policies", "observe", "load", "simulator", "spec_decode", "structured"),
     *("engine", "frontend", "models", "worker", "light"),
 )
 ARRAYS = "mini_vllm/light/numpy_ops.py"  # in a page JavaScript computes

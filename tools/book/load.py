@@ -18,9 +18,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from mini_vllm.load.workload import lognormal_lengths  # noqa: E402
 from mini_vllm.simulator.fleet import policy_config  # noqa: E402
 from mini_vllm.simulator.step_time import StepTimeModel  # noqa: E402
-from mini_vllm.simulator.workload import lognormal_lengths  # noqa: E402
 from tools.steady_state import random_traces, steady_state  # noqa: E402
 
 TABLE, PAGE = ROOT / "docs" / "assets" / "load.json", ROOT / "docs" / "load.md"

@@ -23,14 +23,16 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from mini_vllm.config import EngineConfig  # noqa: E402
+from mini_vllm.frontend.front import Front  # noqa: E402
 from mini_vllm.frontend.input_processor import InputProcessor, ModelLimits  # noqa: E402
-from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput  # noqa: E402
+from mini_vllm.frontend.output_processor import RequestOutput  # noqa: E402
 from mini_vllm.observe.listener import StepListener  # noqa: E402
 from mini_vllm.observe.trace import TraceRecorder  # noqa: E402
 from mini_vllm.params import SamplingParams  # noqa: E402
 from mini_vllm.serving.engine_process import EngineLoop  # noqa: E402
-from mini_vllm.serving.messages import Add, Command, Delta, Event, Finish, Ready, StepDone, Stop  # noqa: E402
+from mini_vllm.serving.messages import Add, Command, Event, Finish, Ready, StepDone, Stop  # noqa: E402
 from mini_vllm.serving.metrics import ServerMetrics  # noqa: E402
+from mini_vllm.step import TokenDelta  # noqa: E402
 
 TRACE = ROOT / "docs" / "figures" / "serving.json"
 TABLES = ROOT / "tools" / "book" / "serving_run.md"
@@ -51,7 +53,7 @@ class Clock(StepListener):
         self.now += 1
 
 
-class Front:
+class FrontProcess:
     """The front process of the recording: it answers what the engine said before the step that is under way."""
 
     def __init__(self, scenario: dict[str, Any], clock: Clock) -> None:
@@ -95,7 +97,8 @@ class Front:
 
     def _add(self, spec: dict[str, Any]) -> Command:
         name = spec["id"]
-        prompt = self.inputs.apply_chat_template([{"role": "user", "content": spec["prompt_text"]}])
+        messages = [{"role": "user", "content": spec["prompt_text"]}]
+        prompt = self.front.input_processor.apply_chat_template(messages)
         assert prompt == spec["prompt"], (name, prompt)
         params = SamplingParams(
             temperature=0.0,
@@ -104,10 +107,9 @@ class Front:
             stop=spec.get("stop", ()),
             output_kind="delta",
         )
-        requests = self.inputs.process(name, prompt, params, arrival_time=self.clock())
+        requests = self.front.add_request(name, prompt, params, self._tell, {})
         self.texts[name] = []
         self.times[name] = {"arrival": self.clock.now, "scheduled": None, "tokens": []}
-        self.outputs.add_request(name, None, requests, self._tell)
         self.metrics.started(name, len(prompt), self.clock())
         return Add.of(requests)
 
@@ -119,8 +121,9 @@ class Front:
         read = self._decode_event(data)
         if isinstance(read, Ready):
             limits = ModelLimits(read.vocab_size, read.max_model_len, read.num_slots)
-            self.inputs = InputProcessor(EngineConfig("tiny"), limits)
-            self.outputs = OutputProcessor(self.inputs.text_reader)
+            config = EngineConfig("tiny")
+            self.front = Front(InputProcessor(config, limits), config.seed, self.clock)
+            self.outputs = self.front.output_processor
         elif isinstance(read, StepDone):
             self._events.append(read)
             self.rows.append(self._row(read, len(data)))
@@ -131,9 +134,9 @@ class Front:
             self.metrics.stepped(done)
             for delta in done.deltas:
                 self._note(delta)
-            self._stopped += self.outputs.process([delta.token_delta() for delta in done.deltas])[1]
+            self._stopped += self.outputs.process(done.deltas)[1]
 
-    def _note(self, delta: Delta) -> None:
+    def _note(self, delta: TokenDelta) -> None:
         if self.outputs.has_request(delta.request_id):
             self.metrics.took(delta.request_id, delta)
             times = self.times[delta.request_id]
@@ -198,7 +201,7 @@ def record() -> tuple[dict[str, Any], str]:
         **{name: sizes[name] for name in names},
     )
     clock = Clock()
-    loop, front = EngineLoop(config, clock), Front(scenario, clock)
+    loop, front = EngineLoop(config, clock), FrontProcess(scenario, clock)
     recorder = TraceRecorder(loop.core.scheduler)
     loop.core.listeners += [recorder, clock]
     loop.run(front.take, front.send)
@@ -211,7 +214,7 @@ def record() -> tuple[dict[str, Any], str]:
     return json.loads(json.dumps(trace)), tables_of(front)
 
 
-def check_metrics(front: Front) -> None:
+def check_metrics(front: FrontProcess) -> None:
     """The times that the tables show are those that the metrics have counted."""
     lines = [line.rpartition(" ") for line in front.metrics.render().decode().splitlines() if not line.startswith("#")]
     counted = {name.partition("{")[0]: float(value) for name, _, value in lines}
@@ -240,7 +243,7 @@ def figures_of(times: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def tables_of(front: Front) -> str:
+def tables_of(front: FrontProcess) -> str:
     """serving_run.md."""
     lines = ["# The run of docs/figures/serving.json", "", "Written by tools/book/record_serving.py.", ""]
     lines += ["| request | arrives at | queue | prefill | TTFT | ITL | ends with | the client reads |"]

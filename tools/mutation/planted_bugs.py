@@ -107,11 +107,16 @@ FAULTS = [  # part of the tests' names, module, what stands there, the bug; in t
     ("runner_forgets", "engine/recovery", "            self.runner_view.reset()", "            pass"),
     ("requests_at_fault_one_after", "engine/recovery", "self._num_failures = ALIKE  #", "pass  #"),
     ("fault_that_passes", "engine/recovery", "> MOST_FAILURES and", "> ALIKE and"),
-    ("faults_of_every_kind", "engine/recovery", "newest.end_kv(self.scheduler.kv_cache_manager, None)", "pass"),
+    ("faults_of_every_kind", "scheduler_interface", "kv.end_step(None)", "pass"),
     ("every_step_fail", "engine/recovery", "if self._num_failures < ALIKE:", "if True:"),
     ("finds_no_block", "engine/core", "self.scheduler.kv_cache_manager.withdraw(request, request.num_tokens)", "pass"),
     ("runner_forgets", "engine/core", " or self.runner_view.forget_all\n", "\n"),
-    ("may_abort_and_add", "engine/core", "if request.request_id not in step.ended", "if True"),
+    (
+        "may_abort_and_add",
+        "engine/core",
+        "if (name := request.request_id) not in step.ended",
+        "if (name := request.request_id)",
+    ),
     (
         "dead_engine",
         "engine/core",

@@ -31,20 +31,13 @@ class GroupKVCacheManager(ForkingKVCacheManager):
         self.cpu_pool = HostMemoryPool(self.num_cpu_blocks)
         self._swap_out: dict[CpuBlockId, int] = {}  # to block; a CPU block that was given up may be taken again
         self._swap_in: dict[SwapIn, None] = {}
-        self._forked: list[str] = []  # requests that took over a table, since the last begin_step()
 
     def begin_step(self) -> KVPlan:
-        """The copies of the step, and the requests whose tables are others than before. Each is told once."""
-        plan = super().begin_step()
-        rewritten = tuple(dict.fromkeys((*self._forked, *plan.rewritten_req_ids)))
+        """The copies of the step. Each is told once."""
         swap_out = tuple((block, cpu_block) for cpu_block, block in self._swap_out.items())
-        plan = replace(plan, swap_out=swap_out, swap_in=tuple(self._swap_in), rewritten_req_ids=rewritten)
-        self._swap_out, self._swap_in, self._forked = {}, {}, []
+        plan = replace(super().begin_step(), swap_out=swap_out, swap_in=tuple(self._swap_in))
+        self._swap_out, self._swap_in = {}, {}
         return plan
-
-    def fork(self, parent: Request, child: Request) -> None:
-        super().fork(parent, child)
-        self._forked.append(child.request_id)
 
     def free(self, request: Request) -> None:
         """Give back the request's blocks, and its CPU blocks too."""

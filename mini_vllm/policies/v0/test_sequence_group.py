@@ -102,7 +102,6 @@ class GroupWorld:
         self.slots: dict[tuple[int, int], Any] = {}
         self.cpu_slots: dict[tuple[int, int], Any] = {}
         self.live: dict[str, Request] = {}
-        self.forked: set[str] = set()  # those whose past is somebody else's
         self.num_groups = 0
         self.seen: Counter[str] = Counter()
         self.plan = KVPlan()  # of the step in flight
@@ -131,38 +130,20 @@ class GroupWorld:
             assert (list(self.scheduler.waiting), self.scheduler._groups) == before
         self.check()
 
-    def step(self, aborts: Sequence[int] = (), steal: int | None = None) -> None:
-        """steal: somebody takes the past of another of its group, as in a beam search, while the step is in flight."""
+    def step(self, aborts: Sequence[int] = ()) -> None:
         output = self.schedule()
         sampled = self.execute(output)
-        if steal is not None:
-            self.steal(output, steal)
         for choice in aborts:
             self.abort(choice)
         self.kv.end_step(KVResult())
         self.scheduler.update_from_output(output, sampled)
         for request_id, request in list(self.live.items()):
             assert request.is_finished == (request_id not in self.scheduler._requests)
-            if request_id not in self.forked:
-                assert request.output_token_ids == expected_output(request)[: len(request.output_token_ids)]  # (28)
+            assert request.output_token_ids == expected_output(request)[: len(request.output_token_ids)]  # (28)
             if request.is_finished:
-                if request_id not in self.forked:
-                    assert request.output_token_ids == expected_output(request)  # (30)
+                assert request.output_token_ids == expected_output(request)  # (30)
                 del self.live[request_id]
         self.check()
-
-    def steal(self, output: GroupSchedulerOutput, choice: int) -> None:
-        pairs = [
-            (parent, child)
-            for parent in output.scheduled_requests
-            for child in output.scheduled_requests
-            if parent is not child and self.scheduler._groups[parent.request_id] is self.group(child)
-        ]
-        if pairs and all(r.num_computed_tokens == r.num_tokens - 1 for r in pairs[0]):
-            parent, child = pairs[choice % len(pairs)]
-            self.scheduler.fork_request(parent.request_id, child.request_id)
-            self.forked.add(child.request_id)
-            self.seen["steal"] += 1
 
     def fail(self, aborts: Sequence[int] = ()) -> None:
         """A step that raises; of what it was to write, copy and swap nothing is done."""
@@ -360,7 +341,7 @@ def drive(rng: random.Random, num_operations: int, **fixed: Any) -> GroupWorld:
             n, salt = rng.choice((1, 1, 2, 3, 4)), rng.choice(SALTS)
             world.add(prompt, salt, n, rng.randint(1, 9), rng.randrange(3), rng.random() < 0.3)
         elif operation < 0.88:
-            world.step(aborts, rng.randrange(8) if rng.random() < 0.2 else None)
+            world.step(aborts)
         elif operation < 0.93:
             world.fail(aborts)
         elif operation < 0.96:
@@ -384,7 +365,7 @@ def test_laws_hold_in_crowded_worlds_and_everything_occurs_there(policy: str) ->
     for seed in range(40):
         crowded = {"num_blocks": 14, "num_cpu_blocks": 60, "max_num_seqs": 6, "max_num_batched_tokens": 20}
         seen += drive(random.Random(seed), 60, policy=policy, block_size=2, watermark=0.0, **crowded).seen
-    counts = {name: seen[name] for name in ("swap out", "swap in", "recompute", "copy", "fork", "steal")}
+    counts = {name: seen[name] for name in ("swap out", "swap in", "recompute", "copy", "fork")}
     assert min(counts.values()) >= 10, counts
 
 
@@ -460,7 +441,7 @@ def test_one_sequence_computes_the_prompt_and_the_others_fork() -> None:
     assert [r.output_token_ids for r in group] == [[0], [1], [2]]
     output, plan = step_with_plan(scheduler)
     assert output.num_scheduled_tokens == {"0_a": 1, "1_a": 1, "2_a": 1}
-    assert (plan.copy, set(plan.rewritten_req_ids)) == (((2, 3), (2, 4)), {"0_a", "1_a", "2_a"})
+    assert (plan.copy, set(plan.rewritten_req_ids)) == (((2, 3), (2, 4)), {"0_a", "1_a"})
     assert [kv.get_block_ids(r.request_id) for r in group] == [[1, 3], [1, 4], [1, 2]]
 
 

@@ -51,7 +51,7 @@ def test_the_bundled_model_answers_the_glossary_word_for_word(llm: LLM) -> None:
 def test_transformers_gives_the_same_greedy_text(llm: LLM, prompt: list[int]) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    folder = Path(__file__).parent / "models" / "tiny"
+    folder = Path(__file__).parents[1] / "models" / "tiny"
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     generated = model.generate(torch.tensor([prompt]), max_new_tokens=120, do_sample=False)[0, len(prompt) :]
@@ -238,9 +238,7 @@ def test_ten_megabytes_are_refused_before_they_are_tokenised(llm: LLM, monkeypat
 def test_too_many_token_ids_are_refused_before_a_request_is_made_for_each_choice(
     llm: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "mini_vllm.frontend.input_processor.Request", lambda *_, **__: pytest.fail("a request was made")
-    )
+    monkeypatch.setattr("mini_vllm.frontend.front.Request", lambda *_, **__: pytest.fail("a request was made"))
     with pytest.raises(PromptTooLongError, match="the prompt has 1000000 tokens, at most 2048 fit"):
         llm.generate([1] * 10**6, SamplingParams(n=128))
 

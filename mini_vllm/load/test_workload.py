@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.simulator.workload import (
+from mini_vllm.load.workload import (
     TraceRequest,
     lognormal_lengths,
     read_azure,

@@ -1,4 +1,4 @@
-"""What a server under load is judged by: the figures of `vllm bench serve`, from the time stamps of a client.
+"""What requests under load are judged by, and the figures of `vllm bench serve`, from the time stamps of a client.
 
 TTFT   time to first token, from when the request was due
 TPOT   time per output token: (E2EL - TTFT) / (tokens - 1); a request of one token has none
@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from statistics import fmean
 from typing import Any
 
 from mini_vllm.errors import InvalidParameterError, shown
@@ -29,7 +30,22 @@ LATENCIES = {
     "e2el": ("E2EL", "End-to-end Latency"),
     "client_queue_time": ("Client Queue Time", "Client-side Queueing"),
 }
-PERCENTILES = (90, 99)
+TABLE = (  # title, key, and how it is written; a figure that is no number has no line
+    ("Successful requests", "completed", "d"),
+    ("Failed requests", "failed", "d"),
+    ("Maximum request concurrency", "max_concurrency", "d"),
+    ("Request rate configured (RPS)", "request_rate", ".2f"),
+    ("Benchmark duration (s)", "duration", ".2f"),
+    ("Total input tokens", "total_input_tokens", "d"),
+    ("Total generated tokens", "total_output_tokens", "d"),
+    ("Request throughput (req/s)", "request_throughput", ".2f"),
+    ("Request goodput (req/s)", "request_goodput", ".2f"),
+    ("Output token throughput (tok/s)", "output_throughput", ".2f"),
+    ("Peak output token throughput (tok/s)", "max_output_tokens_per_s", ".2f"),
+    ("Peak concurrent requests", "max_concurrent_requests", ".2f"),
+    ("Total token throughput (tok/s)", "total_token_throughput", ".2f"),
+)
+PERCENTILES = {"p90": 90, "p99": 99}
 GOODPUT_NAMES = ("ttft", "tpot", "e2el")
 MAX_LIMIT_MS = 1e9
 LATE = 0.010  # seconds; a sleep of an event loop is exact to about 1 ms
@@ -81,12 +97,7 @@ class Record:
     @property
     def tpot(self) -> float | None:
         """Time per output token."""
-        num_gaps = self.num_output_tokens - 1
-        return (self.e2el - self.ttft) / num_gaps if num_gaps > 0 else None
-
-    def is_good(self, goodput: Mapping[str, float]) -> bool:
-        """Whether it keeps the limits, which are in seconds. A request of one token keeps any limit of TPOT."""
-        return all((getattr(self, name) or 0.0) <= limit for name, limit in goodput.items())
+        return time_per_output_token(self.ttft, self.e2el, self.num_output_tokens)
 
 
 def parse_goodput(texts: Sequence[str]) -> dict[str, float]:
@@ -108,18 +119,35 @@ def parse_goodput(texts: Sequence[str]) -> dict[str, float]:
     return limits
 
 
+def time_per_output_token(first: float, last: float, num_tokens: int) -> float | None:
+    """TPOT, from the moments of the first and of the last token; None of one token."""
+    return (last - first) / (num_tokens - 1) if num_tokens > 1 else None
+
+
+def keeps(request: object, limits: Mapping[str, float]) -> bool:
+    """Whether latencies of a request are within their limits, in seconds, by their names. None keeps any limit."""
+    return all((getattr(request, name) or 0.0) <= limit for name, limit in limits.items())
+
+
 def summary(name: str, values: Sequence[float]) -> dict[str, Any]:
     """Mean, median, standard deviation and percentiles in milliseconds, under vLLM's keys; None of nothing.
 
     values: in seconds. A percentile between two values is interpolated.
     """
-    import numpy as np  # here, so that other commands start without it
-
-    keys = [f"{key}_{name}_ms" for key in ("mean", "median", "std", *(f"p{q}" for q in PERCENTILES))]
+    keys = [f"{key}_{name}_ms" for key in ("mean", "median", "std", *PERCENTILES)]
     if not values:
         return dict.fromkeys(keys)
-    figures = (np.mean(values), np.median(values), np.std(values), *np.percentile(values, PERCENTILES))
-    return {key: 1000 * float(figure) for key, figure in zip(keys, figures, strict=True)}
+    mean, ordered = fmean(values), sorted(values)
+    deviation = math.dist(values, [mean] * len(values)) / math.sqrt(len(values))
+    figures = (mean, percentile(ordered, 50), deviation, *(percentile(ordered, q) for q in PERCENTILES.values()))
+    return {key: 1000 * figure for key, figure in zip(keys, figures, strict=True)}
+
+
+def percentile(ordered: Sequence[float], q: float) -> float:
+    """The value below which q percent of these values are, as numpy.percentile interpolates it."""
+    place = (len(ordered) - 1) * q / 100
+    low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
+    return low + (high - low) * (place % 1)
 
 
 def summarise(
@@ -131,7 +159,7 @@ def summarise(
     if has_queue:
         values["client_queue_time"] = [record.sent - record.woken for record in done]
     num_in, num_out = sum(r.num_input_tokens for r in done), sum(r.num_output_tokens for r in done)
-    num_good = sum(record.is_good(goodput) for record in done)
+    num_good = len([record for record in done if keeps(record, goodput)])
     max_tokens, max_requests = peaks(done)
     result = {
         "duration": duration,
@@ -204,40 +232,27 @@ def detail(records: Sequence[Record]) -> dict[str, list[Any]]:
 
 def table(result: Mapping[str, Any], records: Sequence[Record]) -> Iterator[str]:
     """The lines of the report, as `vllm bench serve` prints them, with what the client did behind them."""
-
-    def line(title: str, value: float | None) -> str:
-        text = "n/a" if value is None else str(value) if isinstance(value, int) else f"{value:.2f}"
-        return f"{title:<40} {text:<10}".rstrip()
-
     yield f"{' Serving Benchmark Result ':=^{WIDTH}}"
-    yield line("Successful requests:", result["completed"])
-    yield line("Failed requests:", result["failed"])
-    if result["max_concurrency"] is not None:
-        yield line("Maximum request concurrency:", result["max_concurrency"])
-    if isinstance(result["request_rate"], float):
-        yield line("Request rate configured (RPS):", result["request_rate"])
-    yield line("Benchmark duration (s):", result["duration"])
-    yield line("Total input tokens:", result["total_input_tokens"])
-    yield line("Total generated tokens:", result["total_output_tokens"])
-    yield line("Request throughput (req/s):", result["request_throughput"])
-    if result["request_goodput"] is not None:
-        yield line("Request goodput (req/s):", result["request_goodput"])
-    yield line("Output token throughput (tok/s):", result["output_throughput"])
-    yield line("Peak output token throughput (tok/s):", float(result["max_output_tokens_per_s"]))
-    yield line("Peak concurrent requests:", float(result["max_concurrent_requests"]))
-    yield line("Total token throughput (tok/s):", result["total_token_throughput"])
+    for title, key, form in TABLE:
+        if isinstance(result[key], int | float):
+            yield line(title, result[key], form)
     for name, (short, title) in LATENCIES.items():
         if f"mean_{name}_ms" in result:
             yield f"{title:-^{WIDTH}}"
-            for key in ("mean", "median", *(f"p{q}" for q in PERCENTILES)):
-                yield line(f"{key.capitalize()} {short} (ms):", result[f"{key}_{name}_ms"])
+            for key in ("mean", "median", *PERCENTILES):
+                yield line(f"{key.capitalize()} {short} (ms)", result[f"{key}_{name}_ms"])
     yield f"{'Client':-^{WIDTH}}"
     for name in ("offered", "achieved"):
         found = result[f"{name}_request_rate"]
-        yield line(f"{name.capitalize()} request rate (req/s):", math.inf if found is None else found)
-    yield line("Largest send lag (ms):", result["max_send_lag_ms"])
+        yield line(f"{name.capitalize()} request rate (req/s)", math.inf if found is None else found)
+    yield line("Largest send lag (ms)", result["max_send_lag_ms"])
     yield from _failures(result["errors_by_kind"], records)
     yield "=" * WIDTH
+
+
+def line(title: str, value: float | None, form: str = ".2f") -> str:
+    """A figure behind its title."""
+    return f"{title + ':':<40} {'n/a' if value is None else format(value, form):<10}".rstrip()
 
 
 def _failures(kinds: Mapping[str, int], records: Sequence[Record]) -> Iterator[str]:

@@ -13,15 +13,22 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_vllm.errors import InvalidParameterError, is_int, is_number, shown
+from mini_vllm.observe.files import printable, read_lines
 
 HASH_BLOCK_SIZE = 512  # tokens that a hash id of the Mooncake format stands for
 AZURE_COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 MAX_LENGTH = 10_000_000  # tokens of a prompt or an output, above every context there is
-MAX_RATE, MAX_BURSTINESS, MAX_CV = 1e6, 1e3, 1e3  # requests a second; of the first two 1 / MAX is the least
+MAX_RATE, MAX_BURSTINESS, MAX_CV, MAX_SCALE = (
+    1e6,
+    1e3,
+    1e3,
+    1e3,
+)  # requests a second; of the first two 1 / MAX is the least
 
 Lengths = Callable[[random.Random], tuple[int, int]]
 
@@ -32,7 +39,7 @@ class TraceRequest(NamedTuple):
     arrival_time: float  # seconds since the beginning: of a file, its first arrival
     input_length: int  # tokens
     output_length: int  # tokens
-    hash_ids: tuple[int, ...] = ()  # what the prompt shares with others, HASH_BLOCK_SIZE tokens each; () is nothing
+    hash_ids: tuple[int, ...] = ()  # what prompts have in common, HASH_BLOCK_SIZE tokens each; () is nothing
 
 
 def read_azure(lines: Iterable[str]) -> Iterator[TraceRequest]:
@@ -85,6 +92,19 @@ FORMATS: dict[str, Callable[[Iterable[str]], Iterator[TraceRequest]]] = {
     "azure": read_azure,
     "mooncake": read_mooncake,
 }
+
+
+def read_file(path: Path, format: str = "auto") -> Iterator[TraceRequest]:
+    """The requests of a trace file, read as they are asked for. Raises InvalidParameterError that names the line."""
+    is_empty = True
+    try:
+        for request in FORMATS[format](read_lines(path)):
+            yield request
+            is_empty = False
+        if is_empty:
+            raise InvalidParameterError("there is no request in it")
+    except InvalidParameterError as error:
+        raise InvalidParameterError(f"{printable(path)}, {error}") from error
 
 
 def _integer(value: Any) -> int:
@@ -175,3 +195,17 @@ def scale_rate(trace: Iterable[TraceRequest], factor: float) -> Iterator[TraceRe
         limits = f"in [{1 / MAX_RATE:g}, {MAX_RATE:g}]"
         raise InvalidParameterError(f"the rate scale must be above 0, {limits}, got {factor}")
     return (request._replace(arrival_time=request.arrival_time / factor) for request in trace)
+
+
+def scale_lengths(trace: Iterable[TraceRequest], factor: float) -> Iterator[TraceRequest]:
+    """The same requests, `factor` times as long, and at least 1. Raises InvalidParameterError."""
+    if not 1 / MAX_SCALE <= factor <= MAX_SCALE:
+        raise InvalidParameterError(f"length_scale must be in [{1 / MAX_SCALE:g}, {MAX_SCALE:g}], got {factor}")
+
+    def scaled(length: int) -> int:
+        return max(round(length * factor), 1)
+
+    return (
+        request._replace(input_length=scaled(request.input_length), output_length=scaled(request.output_length))
+        for request in trace
+    )

@@ -1,0 +1,59 @@
+"""What travels between the processes, and how many shapes a token has on its way."""
+
+from collections.abc import Sequence
+from typing import Any, get_type_hints
+
+import msgspec
+import pytest
+
+from mini_vllm.engine.core import EngineCore
+from mini_vllm.errors import GrammarError, RequestFailedError
+from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import Request
+from mini_vllm.serving import messages
+from mini_vllm.serving.answers import Answer, Json, event
+from mini_vllm.serving.messages import Event, Message, StepDone
+from mini_vllm.step import Logprob, PromptLogprobs, SampledToken, StepOutput, TokenDelta
+
+ROW = {7: Logprob(-0.5, 1), 3: Logprob(float("-inf"), 9)}
+DELTAS = [
+    TokenDelta("a", [SampledToken(7, None), SampledToken(3, ROW)], "length", 4, time=1.5, scheduled_time=0.5),
+    TokenDelta("b", [], prompt_logprobs=PromptLogprobs(1, [ROW, ROW]), num_preemptions=2),
+    TokenDelta("c", [], "error", error="request 'c': why", is_refused=True),
+]
+
+
+def test_a_delta_travels_as_it_is() -> None:
+    data = msgspec.msgpack.encode(StepDone(DELTAS, None, None, 1, 2, 0.5))
+    done = msgspec.msgpack.decode(data, type=Event)
+    assert isinstance(done, StepDone)
+    assert done.deltas == DELTAS
+    assert [type(delta) for delta in done.deltas] == [TokenDelta] * 3
+    assert [type(token) for token in done.deltas[0].tokens] == [SampledToken] * 2
+
+
+@pytest.mark.parametrize(("is_refused", "kind"), [(False, RequestFailedError), (True, GrammarError)])
+def test_the_front_makes_the_error_of_the_text(is_refused: bool, kind: type[Exception]) -> None:
+    processor = OutputProcessor(None)
+    processor.add_request("c", None, [Request("c", [1], SamplingParams())])
+    delta = TokenDelta("c", [], "error", error="request 'c': why", is_refused=is_refused)
+    ((output,), _) = processor.process([delta])
+    error = output.outputs[0].error
+    assert (type(error), str(error)) == (kind, "request 'c': why")
+
+
+def test_a_token_has_four_shapes_between_the_runner_and_a_client() -> None:
+    """Each stage takes what the one before it gives, and no message is a copy of what it carries."""
+    stages: list[Any] = [EngineCore.finish_step, OutputProcessor.process, Answer.chunks, event]
+    taken = [set(get_type_hints(stage).values()) for stage in stages]
+    shapes: list[Any] = [StepOutput, Sequence[TokenDelta], RequestOutput, Json]
+    for shape, hints in zip(shapes, taken, strict=True):
+        assert shape in hints
+    given = [get_type_hints(stage)["return"] for stage in stages]
+    assert given == [list[TokenDelta], tuple[list[RequestOutput], list[str]], list[Json], bytes]
+    assert get_type_hints(StepDone)["deltas"] == list[TokenDelta]
+    structs = [each for each in vars(messages).values() if isinstance(each, type) and issubclass(each, Message)]
+    assert StepDone in structs
+    for struct in structs:
+        assert len({*struct.__struct_fields__} & {*TokenDelta._fields}) <= 1, struct

@@ -1,0 +1,42 @@
+"""How long it takes to copy a block of the KV cache to main memory: what a calibration of the simulator says of it."""
+
+import statistics
+import time
+
+import torch
+
+from mini_vllm.step import CpuBlockId
+from mini_vllm.worker.cache_engine import CacheEngine
+from mini_vllm.worker.executor import Executor
+from mini_vllm.worker.local_executor import LocalExecutor
+from mini_vllm.worker.model_runner import ModelRunner
+
+
+def runner_of(executor: Executor) -> ModelRunner:
+    """The runner of an executor that computes in this process, with torch."""
+    assert isinstance(executor, LocalExecutor), executor
+    return executor.runner
+
+
+def seconds_per_block(runner: ModelRunner, num_blocks: int = 64, repeats: int = 5) -> float:
+    """Median seconds to copy one block to main memory or back. It copies blocks of its own."""
+    model, device = runner.model, runner.device
+    cache = CacheEngine(
+        model.num_layers,
+        (runner.block_size, model.num_kv_heads, model.head_dim),
+        num_blocks=num_blocks,
+        num_cpu_blocks=num_blocks,
+        dtype=runner.kv_caches[0][0].dtype,
+        device=device,
+        stride_order=runner.attention_backend.stride_order,
+    )
+    pairs = [(i, CpuBlockId(i)) for i in range(num_blocks)]
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        cache.swap_out(pairs)
+        cache.swap_in([(cpu_block, block) for block, cpu_block in pairs])
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) / (2 * num_blocks)
