@@ -18,7 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tools.book.test_site import CHAPTERS, CHROMIUM, FLAGS, LIGHTHOUSE, ROOT
+from labkit.labs.catalog import ROOT
+from tools.book.browser import CHAPTERS, CHROMIUM, FLAGS, LIGHTHOUSE
 
 SITE = ROOT / "site"
 REPEATS = 3

@@ -84,7 +84,7 @@ def quality_table() -> tuple[int, str]:
     import torch
 
     from mini_vllm import LLM, SamplingParams
-    from mini_vllm.test_llm import ask, glossary
+    from tools.glossary import ask, glossary
 
     torch.set_num_threads(1)
     questions = glossary()

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mini_vllm.config import EngineConfig as EngineConfig
     from mini_vllm.engine.beam_search import BeamSearchParams as BeamSearchParams
+    from mini_vllm.engine.llm import LLM as LLM
     from mini_vllm.engine.llm_engine import LLMEngine as LLMEngine
     from mini_vllm.frontend.output_processor import CompletionOutput as CompletionOutput
     from mini_vllm.frontend.output_processor import RequestOutput as RequestOutput
-    from mini_vllm.llm import LLM as LLM
     from mini_vllm.params import SamplingParams as SamplingParams
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "LLM": "llm",
+    "LLM": "engine.llm",
     "LLMEngine": "engine.llm_engine",
     "EngineConfig": "config",
     "SamplingParams": "params",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
-from mini_vllm.errors import InvalidParameterError, Params, is_int, is_number
+from mini_vllm.errors import InvalidParameterError, Params, Rule, integer, is_int, is_number, one_of
 from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.policies.registry import PREEMPTION_MODES, SCHEDULERS
 from mini_vllm.spec_decode import SPECULATIVE
@@ -21,6 +21,49 @@ DTYPES = ("auto", "float32", "bfloat16", "float16")
 TOOL_CALL_PARSERS = ("auto", "hermes", "llama3_json", "none")
 REASONING_PARSERS = ("auto", "think", "none")
 MOST = (1 << 31) - 1  # of tokens, blocks and requests
+
+
+def is_device(value: object) -> bool:
+    """Whether value names a device, or is "auto"."""
+    return isinstance(value, str) and re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", value) is not None
+
+
+def has_names(value: object) -> bool:
+    """Whether value is a mapping whose keys are names."""
+    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+
+
+RULES: Mapping[str, Rule] = {
+    "model": Rule(lambda value: isinstance(value, str) and value != "", "a name or a folder"),
+    "device": Rule(is_device, "'auto', 'cpu', 'cuda' or 'cuda:N'"),
+    "dtype": one_of(DTYPES),
+    "quantization": one_of(QUANTIZATIONS),
+    "hash_function": one_of(tuple(HASH_FUNCTIONS)),
+    "scheduler": one_of(tuple(SCHEDULERS)),
+    "preemption_mode": one_of(PREEMPTION_MODES),
+    "structured_outputs_backend": one_of(BACKENDS),
+    "speculative": one_of((None, *SPECULATIVE)),
+    "tool_call_parser": one_of(TOOL_CALL_PARSERS),
+    "reasoning_parser": one_of(REASONING_PARSERS),
+    "attention_backend": Rule(lambda value: isinstance(value, str), "a name"),
+    "num_kv_blocks": integer(2, MOST).or_none(),
+    "kv_cache_memory_bytes": integer(1, (1 << 63) - 1).or_none(),
+    "max_model_len": integer(1, MOST).or_none(),
+    "num_cpu_blocks": integer(0, MOST).or_none(),
+    "block_size": integer(1, MOST),
+    "max_num_seqs": integer(1, MOST),
+    "max_num_batched_tokens": integer(1, MOST),
+    "long_prefill_token_threshold": integer(0, MOST),
+    "num_speculative_tokens": integer(1, MOST),
+    "prompt_lookup_min": integer(1, MOST),
+    "gpu_memory_utilization": Rule(lambda value: is_number(value, 0, 1) and value > 0, "in (0, 1]"),
+    "policy": Rule(one_of(("fcfs", "priority")).holds, "'fcfs' or 'priority'"),
+    "nano_vllm": Rule(one_of(("first", "newest")).holds, "'first' or 'newest'"),
+    "watermark": Rule(lambda value: is_number(value, 0, 1) and value < 1, "in [0, 1)"),
+    "preemption_cost": Rule(has_names, "figures by name").or_none(),
+    "seed": Rule(lambda value: is_int(value, -(1 << 63), (1 << 64) - 1), "a 64-bit integer"),
+}
+"""What an option may be, whatever the other ones are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,60 +149,17 @@ class EngineConfig(Params):
         self.normalise()
         if isinstance(self.model, os.PathLike):
             object.__setattr__(self, "model", os.fspath(self.model))
-        self.require("model", isinstance(self.model, str) and self.model != "", "a name or a folder")
-        is_device = isinstance(self.device, str) and re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", self.device)
-        self.require("device", bool(is_device), "'auto', 'cpu', 'cuda' or 'cuda:N'")
-        for name, choices in (
-            ("dtype", DTYPES),
-            ("quantization", QUANTIZATIONS),
-            ("hash_function", tuple(HASH_FUNCTIONS)),
-            ("scheduler", tuple(SCHEDULERS)),
-            ("preemption_mode", PREEMPTION_MODES),
-            ("structured_outputs_backend", BACKENDS),
-            ("speculative", (None, *SPECULATIVE)),
-            ("tool_call_parser", TOOL_CALL_PARSERS),
-            ("reasoning_parser", REASONING_PARSERS),
-        ):
-            value = getattr(self, name)
-            self.require(name, isinstance(value, str | None) and value in choices, f"one of {choices}")
+        self.check(RULES)
         for field in fields(self):
             if isinstance(field.default, bool):
                 self.require(field.name, isinstance(getattr(self, field.name), bool), "True or False")
+        self.check({"prompt_lookup_max": integer(self.prompt_lookup_min, MOST)})
         needs_model = self.speculative == "draft_model"
         if needs_model and self.draft_model is None and self.model == "tiny":
             object.__setattr__(self, "draft_model", "tiny-draft")
         self.require("draft_model", isinstance(self.draft_model, str) == needs_model, "a name for draft_model only")
-        self.require("attention_backend", isinstance(self.attention_backend, str), "a name")
-        for name, low, most in (
-            ("num_kv_blocks", 2, MOST),
-            ("kv_cache_memory_bytes", 1, (1 << 63) - 1),
-            ("max_model_len", 1, MOST),
-            ("num_cpu_blocks", 0, MOST),
-        ):
-            value = getattr(self, name)
-            self.require(name, value is None or is_int(value, low, most), f"None or an integer in [{low}, {most}]")
-        for name, low in (
-            ("block_size", 1),
-            ("max_num_seqs", 1),
-            ("max_num_batched_tokens", 1),
-            ("long_prefill_token_threshold", 0),
-            ("num_speculative_tokens", 1),
-            ("prompt_lookup_min", 1),
-            ("prompt_lookup_max", self.prompt_lookup_min),
-        ):
-            self.require(name, is_int(getattr(self, name), low, MOST), f"an integer in [{low}, {MOST}]")
-        share = is_number(self.gpu_memory_utilization, 0, 1) and self.gpu_memory_utilization > 0
-        self.require("gpu_memory_utilization", share, "in (0, 1]")
-        known = isinstance(self.policy, str) and self.policy in ("fcfs", "priority")
-        self.require("policy", known, "'fcfs' or 'priority'")
-        known = isinstance(self.nano_vllm, str) and self.nano_vllm in ("first", "newest")
-        self.require("nano_vllm", known, "'first' or 'newest'")
-        self.require("watermark", is_number(self.watermark, 0, 1) and self.watermark < 1, "in [0, 1)")
         cost = self.preemption_cost
-        names = isinstance(cost, Mapping) and all(isinstance(name, str) for name in cost)
-        self.require("preemption_cost", cost is None or names, "None or figures by name")
         PreemptionCost(**(cost or {}))
         object.__setattr__(self, "preemption_cost", None if cost is None else dict(cost))
-        self.require("seed", is_int(self.seed, -(1 << 63), (1 << 64) - 1), "a 64-bit integer")
         if self.num_kv_blocks is not None and self.kv_cache_memory_bytes is not None:
             raise InvalidParameterError("EngineConfig: set num_kv_blocks or kv_cache_memory_bytes, not both")

@@ -6,11 +6,11 @@ MiniVllmError, so a server can turn one `except` clause into a 400; laws of the 
 
 import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from numbers import Integral, Rational, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 
 def shown(value: object, limit: int = 200) -> str:
@@ -151,6 +151,27 @@ class SchedulerStalledError(MiniVllmError, RuntimeError):
 # --- parameters that refuse what they do not know ---------------------------------------------------------------------
 
 
+class Rule(NamedTuple):
+    """What a value may be, as a test and in words."""
+
+    holds: Callable[[Any], bool]
+    allowed: str
+
+    def or_none(self, name: str = "None") -> "Rule":
+        """The same, or nothing: None, which a JSON file calls null."""
+        return Rule(lambda value: value is None or self.holds(value), f"{name} or {self.allowed}")
+
+
+def integer(low: int, high: int) -> Rule:
+    """An integer, no bool, in [low, high]."""
+    return Rule(lambda value: is_int(value, low, high), f"an integer in [{low}, {high}]")
+
+
+def one_of(choices: tuple[str | None, ...]) -> Rule:
+    """One of the names; None may be among them."""
+    return Rule(lambda value: isinstance(value, str | None) and value in choices, f"one of {choices}")
+
+
 class Params:
     """Base of the frozen parameter classes: a keyword that is not a field is refused, never ignored."""
 
@@ -169,6 +190,11 @@ class Params:
         for name, value in [(name, getattr(self, name)) for name in self.__slots__]:
             is_list = isinstance(value, list | tuple)
             object.__setattr__(self, name, tuple(map(plain, value)) if is_list else plain(value))
+
+    def check(self, rules: Mapping[str, Rule]) -> None:
+        """Refuse the first field whose value breaks its rule."""
+        for name, rule in rules.items():
+            self.require(name, rule.holds(getattr(self, name)), rule.allowed)
 
     def require(self, name: str, holds: bool, limit: str) -> None:
         """Refuse the value of field `name` unless it holds; `limit` says what is allowed."""

@@ -4,11 +4,12 @@ Source: vllm/sampling_params.py, OpenAI's completion API.
 """
 
 import json as json_text
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mini_vllm.errors import InvalidParameterError, Params, is_int, is_number, plain, shown
+from mini_vllm.errors import InvalidParameterError, Params, Rule, integer, is_int, is_number, one_of, plain, shown
 
 OUTPUT_KINDS = ("cumulative", "delta", "final_only")
 
@@ -61,7 +62,7 @@ class StructuredOutputs(Params):
         return name, json_text.dumps(value) if name == "choice" else value
 
 
-def as_schema_text(schema: Any) -> str:
+def as_schema_text(schema: object) -> str:
     """A JSON schema as text. Raises InvalidParameterError for what is none."""
     if hasattr(schema, "model_json_schema"):
         schema = schema.model_json_schema()
@@ -76,7 +77,7 @@ def as_schema_text(schema: Any) -> str:
     return text
 
 
-def as_structured(given: Any) -> Any:
+def as_structured(given: object) -> object:
     """A mapping of fields, or a pydantic model, as StructuredOutputs; anything else as it is."""
     if isinstance(given, Mapping):
         return StructuredOutputs(**given)
@@ -147,42 +148,63 @@ class SamplingParams(Params):
         object.__setattr__(self, "logit_bias", as_pairs(self.logit_bias))
         object.__setattr__(self, "structured", as_structured(self.structured))
         self.normalise()
-        self.require("max_tokens", is_int(self.max_tokens, 1), "an integer of at least 1")
-        self.require("temperature", is_number(self.temperature, 0, 1e6), "a number in [0, 1e6]")
-        self.require("top_p", is_number(self.top_p, 0, 1) and self.top_p > 0, "in (0, 1]")
-        self.require("top_k", is_int(self.top_k, 0), "an integer of at least 0 (0 keeps all)")
-        self.require("min_p", is_number(self.min_p, 0, 1), "in [0, 1]")
-        self.require("seed", self.seed is None or is_int(self.seed, -(1 << 63), (1 << 64) - 1), "None or 64 bits")
-        self.require("n", is_int(self.n, 1, self.MAX_N), f"an integer in [1, {self.MAX_N}]")
-        few = isinstance(self.stop, tuple) and len(self.stop) <= self.MAX_STOP
-        short = few and all(isinstance(s, str) and 0 < len(s) <= self.MAX_STOP_CHARS for s in self.stop)
-        self.require("stop", short, f"at most {self.MAX_STOP} strings of 1 to {self.MAX_STOP_CHARS} characters")
-        stops = self.stop_token_ids
-        few = isinstance(stops, tuple) and len(stops) <= 1024 and all(is_int(i, 0) for i in stops)
-        self.require("stop_token_ids", few, "at most 1024 token ids of at least 0")
-        self.require("ignore_eos", isinstance(self.ignore_eos, bool), "True or False")
-        self.require("presence_penalty", is_number(self.presence_penalty, -2, 2), "in [-2, 2]")
-        self.require("frequency_penalty", is_number(self.frequency_penalty, -2, 2), "in [-2, 2]")
-        self.require("repetition_penalty", is_number(self.repetition_penalty, 1e-6, 1e6), "in [1e-6, 1e6]")
+        self.check(RULES)
         self.require("min_tokens", is_int(self.min_tokens, 0, self.max_tokens), f"in [0, max_tokens {self.max_tokens}]")
-        pairs = self.logit_bias
-        few = isinstance(pairs, tuple) and len(pairs) <= self.MAX_BIASES
-        good = few and all(len(pair) == 2 and is_int(pair[0], 0) and is_number(pair[1], -100, 100) for pair in pairs)
-        self.require("logit_bias", good, f"at most {self.MAX_BIASES} token ids with a number in [-100, 100] for each")
-        ids = self.allowed_token_ids
-        good = ids is None or (isinstance(ids, tuple) and bool(ids) and all(is_int(i, 0) for i in ids))
-        self.require("allowed_token_ids", good, "None or token ids of at least 0, at least one of them")
-        bounded = self.prompt_logprobs is None or is_int(self.prompt_logprobs, 0, self.MAX_LOGPROBS)
-        self.require("prompt_logprobs", bounded, f"None or an integer in [0, {self.MAX_LOGPROBS}]")
-        known = isinstance(self.structured, StructuredOutputs | None)
-        self.require("structured", known, "StructuredOutputs, a mapping of its fields, or a pydantic model")
-        known = isinstance(self.output_kind, str) and self.output_kind in OUTPUT_KINDS
-        self.require("output_kind", known, f"one of {OUTPUT_KINDS}")
-        bounded = self.logprobs is None or is_int(self.logprobs, 0, self.MAX_LOGPROBS)
-        self.require("logprobs", bounded, f"None or an integer in [0, {self.MAX_LOGPROBS}]")
 
 
-def as_pairs(bias: Any) -> Any:
+def is_bias(pair: Sequence[Any]) -> bool:
+    """Whether pair is a token id and what is added to its logit."""
+    return len(pair) == 2 and is_int(pair[0], 0) and is_number(pair[1], -100, 100)
+
+
+def tuple_of(holds: Callable[[Any], bool], allowed: str, low: int, high: float) -> Rule:
+    """From low to high values, each of which passes the test."""
+    return Rule(
+        lambda value: isinstance(value, tuple) and low <= len(value) <= high and all(map(holds, value)), allowed
+    )
+
+
+LOGPROBS = integer(0, SamplingParams.MAX_LOGPROBS).or_none()
+RULES: Mapping[str, Rule] = {
+    "max_tokens": Rule(lambda value: is_int(value, 1), "an integer of at least 1"),
+    "temperature": Rule(lambda value: is_number(value, 0, 1e6), "a number in [0, 1e6]"),
+    "top_p": Rule(lambda value: is_number(value, 0, 1) and value > 0, "in (0, 1]"),
+    "top_k": Rule(lambda value: is_int(value, 0), "an integer of at least 0 (0 keeps all)"),
+    "min_p": Rule(lambda value: is_number(value, 0, 1), "in [0, 1]"),
+    "seed": Rule(lambda value: is_int(value, -(1 << 63), (1 << 64) - 1), "64 bits").or_none(),
+    "n": integer(1, SamplingParams.MAX_N),
+    "stop": tuple_of(
+        lambda text: isinstance(text, str) and 0 < len(text) <= SamplingParams.MAX_STOP_CHARS,
+        f"at most {SamplingParams.MAX_STOP} strings of 1 to {SamplingParams.MAX_STOP_CHARS} characters",
+        0,
+        SamplingParams.MAX_STOP,
+    ),
+    "stop_token_ids": tuple_of(lambda i: is_int(i, 0), "at most 1024 token ids of at least 0", 0, 1024),
+    "ignore_eos": Rule(lambda value: isinstance(value, bool), "True or False"),
+    "presence_penalty": Rule(lambda value: is_number(value, -2, 2), "in [-2, 2]"),
+    "frequency_penalty": Rule(lambda value: is_number(value, -2, 2), "in [-2, 2]"),
+    "repetition_penalty": Rule(lambda value: is_number(value, 1e-6, 1e6), "in [1e-6, 1e6]"),
+    "logit_bias": tuple_of(
+        is_bias,
+        f"at most {SamplingParams.MAX_BIASES} token ids with a number in [-100, 100] for each",
+        0,
+        SamplingParams.MAX_BIASES,
+    ),
+    "allowed_token_ids": tuple_of(
+        lambda i: is_int(i, 0), "token ids of at least 0, at least one of them", 1, math.inf
+    ).or_none(),
+    "prompt_logprobs": LOGPROBS,
+    "structured": Rule(
+        lambda value: isinstance(value, StructuredOutputs | None),
+        "StructuredOutputs, a mapping of its fields, or a pydantic model",
+    ),
+    "output_kind": one_of(OUTPUT_KINDS),
+    "logprobs": LOGPROBS,
+}
+"""What a parameter may be, whatever the other ones are."""
+
+
+def as_pairs(bias: object) -> object:
     """A mapping, or a list of pairs, as a tuple of pairs in the order of the ids; anything else as it is."""
     given = list(bias.items()) if isinstance(bias, Mapping) else bias
     if not isinstance(given, list | tuple) or not all(isinstance(pair, list | tuple) for pair in given):

@@ -1,7 +1,7 @@
 """The engine as a whole: same tokens under every schedule, nothing lost, nothing leaked, errors that change nothing.
 
 The model is a random Qwen3 with sharp logits (fixture checkpoint): reading one wrong key changes the next token. The
-lattice of all options is in test_equivalence.py, text and chat are in test_llm.py.
+lattice of all options is in test_equivalence.py, text and chat are in engine/test_llm.py.
 """
 
 import dataclasses

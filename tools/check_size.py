@@ -27,8 +27,10 @@ MAX_HEART = 10_000
 MAX_TOKENS = {
     ".": 3_600,
     "engine": 10_000,
-    "worker": 16_000,
-    "attention": 14_000,
+    "light": 3_200,
+    "worker": 12_800,
+    "attention": 12_850,
+    "native": 1_150,
     "models": 13_500,
     "offload": 9_000,
     "policies": 9_600,
@@ -42,10 +44,17 @@ MAX_TOKENS = {
     "cli": 13_000,
 }
 # Lines of other languages by room.
-MAX_OTHER_LINES = {"attention": 500, "models": 200, "observe": 530, "serving": 610}
+MAX_OTHER_LINES = {"native": 750, "observe": 530, "serving": 610}
 OTHER_LANGUAGES = {".c", ".h", ".js", ".html"}
 MAX_ENTRIES = 34  # files and folders that a reader sees in mini_vllm/
-MAX_FUNCTION = 1_100
+MAX_FUNCTION = 400
+LONGER = {  # functions that may have more tokens, each with its own limit
+    "attention/triton_simple.py attend_row_kernel": 590,  # all that a learner writes in lab 01.5 is one function
+    "cli/serve.py serve": 550,
+    "serving/run.py run": 430,
+    "engine/runner_view.py RunnerView.make_step_input": 580,
+    "observe/trace.py TraceRecorder.after_schedule": 560,
+}
 MAX_CLASS_LINES = 310
 
 NOT_CODE = {
@@ -182,8 +191,9 @@ def broken_limits(files: list[FileSize], num_entries: int = 0) -> list[str]:
         broken.append(f"the package has {num_entries} entries, the limit is {MAX_ENTRIES}")
     for file in files:
         for scope in file.scopes:
-            if not scope.is_class and scope.num_tokens > MAX_FUNCTION:
-                broken.append(f"{file.path}: {scope.name} has {scope.num_tokens} tokens, the limit is {MAX_FUNCTION}")
+            limit = LONGER.get(f"{file.path} {scope.name}", MAX_FUNCTION)
+            if not scope.is_class and scope.num_tokens > limit:
+                broken.append(f"{file.path}: {scope.name} has {scope.num_tokens} tokens, the limit is {limit}")
             if scope.is_class and scope.num_lines > MAX_CLASS_LINES:
                 broken.append(f"{file.path}: {scope.name} has {scope.num_lines} lines, the limit is {MAX_CLASS_LINES}")
     return broken

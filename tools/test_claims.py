@@ -268,7 +268,7 @@ def test_commands_and_models_are_listed() -> None:
     assert re.findall(r"`(?:mini-vllm )?(\w[\w ]*)`", listed) == commands
     families = re.search(r"The supported families are ([^.]*?),? and any other", text)
     assert families
-    models = keys_of("mini_vllm/models/config_fields.py", "MODEL_TYPES")
+    models = keys_of("mini_vllm/models/config_fields.py", "MODELS")
     assert sorted(re.findall(r"[A-Z]\w+", families[1])) == sorted(name.capitalize() for name in models)
 
 

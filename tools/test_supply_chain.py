@@ -157,8 +157,8 @@ def test_the_wheel_has_everything_but_the_tests(tmp_path: Path) -> None:
     assert names == {name for name in tracked.stdout.split() if not Path(name).name.startswith(("test_", "conftest"))}
 
 
-def test_no_tool_imports_a_test() -> None:
-    for file in (ROOT / "tools").rglob("*.py"):
+def test_no_tool_and_no_benchmark_imports_a_test() -> None:
+    for file in (*(ROOT / "tools").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")):
         if not file.name.startswith(("test_", "conftest")):
             lines = [line for line in file.read_text(encoding="utf-8").splitlines() if "import" in line.split()]
             assert not [line for line in lines if ".test_" in line or "import test_" in line], file

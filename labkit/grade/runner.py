@@ -84,9 +84,9 @@ def why_not_graded(lab: Lab) -> str | None:
     if missing:
         return f"lab {lab.id} needs {' and '.join(missing)} (see the README's table of installs): not graded here"
     if C_COMPILER in lab.needs:
-        from labkit.kernels.c_process import c_compiler
+        from mini_vllm.native.c_compiler import find_compiler
 
-        if c_compiler().find_compiler() is None:
+        if find_compiler() is None:
             return f"lab {lab.id} needs a C compiler (as by: apt install gcc): not graded here"
     return None
 

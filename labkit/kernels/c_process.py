@@ -4,11 +4,10 @@ A wild address ends this process, and costs one test. So that it does end it: ea
 pages around it may not be touched; what a kernel may only read lies in memory that cannot be written. What the array's
 own pages hold beside it are bytes of 255, which is NaN as a float and -1 as an integer.
 
-It needs the standard library alone, and imports neither labkit nor the engine, so that it starts in a moment.
+It needs the standard library alone, and imports neither labkit nor torch, so that it starts in a moment.
 """
 
 import ctypes
-import importlib.util
 import json
 import math
 import mmap
@@ -19,7 +18,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,17 +41,6 @@ typedef struct {
 
 #line 1 "mine.c"
 """
-
-
-def c_compiler() -> ModuleType:
-    """mini_vllm.attention.c_compiler, without the package around it, which imports torch."""
-    file = ROOT / "mini_vllm" / "attention" / "c_compiler.py"
-    spec = importlib.util.spec_from_file_location("c_compiler_alone", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class Call(ctypes.Structure):
@@ -91,7 +78,7 @@ class Array:
 
 def main() -> None:
     """Read an order from standard input, carry it out, and answer with a line of JSON and the bytes of the output."""
-    sys.path.insert(0, str(ROOT))  # for mini_vllm.errors, which c_compiler imports
+    sys.path.insert(0, str(ROOT))  # for mini_vllm.native
     channel = os.dup(1)
     os.dup2(2, 1)  # what the kernel prints is no answer
     order = json.loads(sys.stdin.buffer.readline())
@@ -104,15 +91,16 @@ def main() -> None:
 
 def run(order: Mapping[str, Any], contents: Mapping[str, bytes]) -> tuple[dict[str, str], bytes]:
     """Compile and call. Returns what is wrong, if anything is, and the output."""
-    compiler = c_compiler()
+    from mini_vllm.native import c_compiler
+
     with suppress(OSError):
         ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)  # expf
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "mine.c")
         source.write_text(HEADER + order["source"], encoding="utf-8")
         try:
-            function = compiler.load_library(source).decode
-        except (compiler.CannotBuildError, AttributeError) as error:
+            function = c_compiler.load_library(source).decode
+        except (c_compiler.CannotBuildError, AttributeError) as error:
             return {"refused": str(error)}, b""
     arrays = {name: Array(content, is_constant=name != "output") for name, content in contents.items()}
     call = Call(**{name: array.address for name, array in arrays.items()}, **order["sizes"], scale=order["scale"])

@@ -5,7 +5,7 @@ a back end:
 
     reference.py        plain torch, one query and one block at a time: reads like the chapter, the oracle of the tests
     torch_backend.py    torch's own operators over gathered pages: the fast one on a CPU without a C compiler
-    c_backend.py        the fast one on a CPU: paged_attention.c, which c_compiler.py builds at first use
+    c_backend.py        the fast one on a CPU: native/paged_attention.c, built at first use
     triton_simple.py    the reference as a Triton kernel, one row and one head a program
     triton_backend.py   the fast one on a GPU: write_kv.py and paged_attention.py, over work cut by tiles.py
 """

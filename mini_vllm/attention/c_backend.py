@@ -1,4 +1,4 @@
-"""The fast rung on a CPU: paged_attention.c, built for a dtype at its first use (c_compiler.py), called by ctypes.
+"""The fast rung on a CPU: native/paged_attention.c, built for a dtype at its first use, called by ctypes.
 
 The plan of a step is that of the Triton rung, tiles of queries over spans of keys (tiles.py); a thread takes one tile
 and one KV head at a time, as a program of a GPU does.
@@ -6,21 +6,22 @@ and one KV head at a time, as a program of a GPU does.
 
 import ctypes
 import math
+from collections.abc import Callable
 from ctypes import c_float, c_int64, c_void_p
 from functools import cache
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from mini_vllm.attention.backend import AttentionBackend, KVCache
-from mini_vllm.attention.c_compiler import find_library
 from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
 from mini_vllm.attention.rotary import Rotation
 from mini_vllm.attention.tiles import Tiles, make_tiles
+from mini_vllm.native import SOURCES
+from mini_vllm.native.c_compiler import find_library
 
-SOURCE = Path(__file__).with_name("paged_attention.c")
+SOURCE = SOURCES / "paged_attention.c"
 DTYPES = {torch.float32: "FLOAT32", torch.bfloat16: "BFLOAT16", torch.float16: "FLOAT16"}
 LOG2E = 1 / math.log(2)  # exp(x) = exp2(x * LOG2E)
 ROWS = 64  # of a tile: queries times the heads of a group
@@ -58,7 +59,7 @@ def load_kernels(dtype: torch.dtype) -> ctypes.CDLL | str:
     return find_library(SOURCE, f"DTYPE={DTYPES[dtype]}")
 
 
-def find_kernel(name: str, dtype: torch.dtype) -> Any:
+def find_kernel(name: str, dtype: torch.dtype) -> Callable[..., object]:
     """ "attention" or "write_kv" for this dtype."""
     kernels = load_kernels(dtype)
     assert not isinstance(kernels, str), kernels

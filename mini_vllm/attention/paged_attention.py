@@ -58,9 +58,7 @@ def attention_kernel(
     """
     tile_ptr = tiles_ptr + tl.program_id(0) * COLUMNS
     kv_head = tl.program_id(1)
-    first_row = tl.load(tile_ptr).to(tl.int64)
-    num_queries = tl.load(tile_ptr + 1)
-    first_position = tl.load(tile_ptr + 2)
+    first_row, num_queries, first_position = read_queries(tile_ptr)
     table_ptr = block_tables_ptr + tl.load(tile_ptr + 3).to(tl.int64) * table_stride
     key_begin = tl.load(tile_ptr + 4)
     key_end = tl.load(tile_ptr + 5)
@@ -70,42 +68,90 @@ def attention_kernel(
     head = kv_head * GROUP_SIZE + rows % GROUP_SIZE
     dims = tl.arange(0, BLOCK_D)
     is_row = (query_index < num_queries)[:, None] & (dims < HEAD_DIM)[None, :]
-    at = (first_row + query_index) * query_stride + head * HEAD_DIM
-    query = tl.load(query_ptr + at[:, None] + dims[None, :], mask=is_row, other=0.0)
-    positions = first_position + query_index
+    query = load_rows(query_ptr, first_row + query_index, head, dims, is_row, query_stride, HEAD_DIM)
+    result, maximum, normaliser = attend_span(
+        query, first_position, query_index,
+        key_cache_ptr + kv_head * HEAD_DIM, value_cache_ptr + kv_head * HEAD_DIM, table_ptr, key_begin, key_end, scale,
+        NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE, WINDOW, BLOCK_M, BLOCK_N, BLOCK_D,
+        HAS_PLAIN=not BY_SPANS and WINDOW == 0,
+    )  # fmt: skip
+    partial = tl.load(tile_ptr + 6)
+    if BY_SPANS and partial >= 0:
+        first_place = (partial.to(tl.int64) * NUM_KV_HEADS + kv_head) * partial_rows
+        store_partial(
+            partial_ptr, partial_lse_ptr, first_place,
+            result, maximum, normaliser, query_index < num_queries, is_row, HEAD_DIM, BLOCK_M, BLOCK_D,
+        )  # fmt: skip
+    else:
+        store_rows(output_ptr, result, first_row + query_index, head, dims, is_row, NUM_KV_HEADS * GROUP_SIZE, HEAD_DIM)
 
+
+@triton.jit
+def read_queries(tile_ptr):
+    """What a row of tiles says of the queries: the first one's row, how many, the first one's position."""
+    return tl.load(tile_ptr).to(tl.int64), tl.load(tile_ptr + 1), tl.load(tile_ptr + 2)
+
+
+@triton.jit
+def load_rows(query_ptr, tokens, head, dims, is_row, query_stride, HEAD_DIM: tl.constexpr):
+    """The queries [BLOCK_M, BLOCK_D] of these tokens and heads [BLOCK_M], 0 where there is none."""
+    at = tokens * query_stride + head * HEAD_DIM
+    return tl.load(query_ptr + at[:, None] + dims[None, :], mask=is_row, other=0.0)
+
+
+@triton.jit
+def store_rows(
+    output_ptr, result, tokens, head, dims, is_row, NUM_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr
+):  # fmt: skip
+    """The result [BLOCK_M, BLOCK_D] as the output of these tokens and heads [BLOCK_M]."""
+    to = (tokens * NUM_HEADS + head) * HEAD_DIM
+    output = round_to(result, output_ptr.dtype.element_ty)
+    tl.store(output_ptr + to[:, None] + dims[None, :], output, mask=is_row)
+
+
+@triton.jit
+def store_partial(
+    partial_ptr, partial_lse_ptr, first_place, result, maximum, normaliser, is_query, is_row,
+    HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr,
+):  # fmt: skip
+    """The result of a span, and what it weighs; first_place is that of the tile's first row."""
+    saw_nothing = normaliser == 0.0
+    normaliser = tl.where(saw_nothing, 1.0, normaliser)
+    lse = tl.where(saw_nothing, -float("inf"), maximum + tl.log2(normaliser))
+    to = first_place + tl.arange(0, BLOCK_M)
+    tl.store(partial_lse_ptr + to, lse, mask=is_query)
+    tl.store(partial_ptr + to[:, None] * HEAD_DIM + tl.arange(0, BLOCK_D)[None, :], result, mask=is_row)
+
+
+@triton.jit
+def attend_span(
+    query, first_position, query_index, key_ptr, value_ptr, table_ptr, begin, end, scale,
+    NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, WINDOW: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, HAS_PLAIN: tl.constexpr,
+):  # fmt: skip
+    """Every row over the keys [begin, end): their mean value, and the softmax's maximum and normaliser.
+
+    HAS_PLAIN: most of the keys are seen by all queries, so these are taken without masks.
+    """
+    positions = first_position + query_index
     maximum = tl.full([BLOCK_M], -float("inf"), tl.float32)
     normaliser = tl.zeros([BLOCK_M], tl.float32)
     weighted_sum = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
-    key_cache_ptr += kv_head * HEAD_DIM
-    value_cache_ptr += kv_head * HEAD_DIM
-    masked_from = key_begin
-    if not BY_SPANS and WINDOW == 0:  # most keys of a chunk are seen by all of its queries: no masks for these
-        masked_from = tl.maximum((first_position + 1) // BLOCK_N * BLOCK_N, key_begin)
+    masked_from = begin
+    if HAS_PLAIN:
+        masked_from = tl.maximum((first_position + 1) // BLOCK_N * BLOCK_N, begin)
         maximum, normaliser, weighted_sum = attend_keys(
             maximum, normaliser, weighted_sum, query, positions,
-            key_cache_ptr, value_cache_ptr, table_ptr, key_begin, masked_from, scale,
+            key_ptr, value_ptr, table_ptr, begin, masked_from, scale,
             NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE, WINDOW, BLOCK_N, BLOCK_D, MASKED=False,
         )  # fmt: skip
     maximum, normaliser, weighted_sum = attend_keys(
         maximum, normaliser, weighted_sum, query, positions,
-        key_cache_ptr, value_cache_ptr, table_ptr, masked_from, key_end, scale,
+        key_ptr, value_ptr, table_ptr, masked_from, end, scale,
         NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE, WINDOW, BLOCK_N, BLOCK_D, MASKED=True,
     )  # fmt: skip
-    saw_nothing = normaliser == 0.0
-    normaliser = tl.where(saw_nothing, 1.0, normaliser)
-    result = weighted_sum / normaliser[:, None]
-
-    partial = tl.load(tile_ptr + 6)
-    if BY_SPANS and partial >= 0:
-        lse = tl.where(saw_nothing, -float("inf"), maximum + tl.log2(normaliser))
-        to = (partial.to(tl.int64) * NUM_KV_HEADS + kv_head) * partial_rows + rows
-        tl.store(partial_lse_ptr + to, lse, mask=query_index < num_queries)
-        tl.store(partial_ptr + to[:, None] * HEAD_DIM + dims[None, :], result, mask=is_row)
-    else:
-        to = ((first_row + query_index) * (NUM_KV_HEADS * GROUP_SIZE) + head) * HEAD_DIM
-        output = round_to(result, output_ptr.dtype.element_ty)
-        tl.store(output_ptr + to[:, None] + dims[None, :], output, mask=is_row)
+    divisor = tl.where(normaliser == 0.0, 1.0, normaliser)  # 0 for a row that saw nothing
+    return weighted_sum / divisor[:, None], maximum, normaliser
 
 
 @triton.jit
@@ -122,13 +168,7 @@ def attend_keys(
     dims = tl.arange(0, BLOCK_D)
     for start in tl.range(begin, end, BLOCK_N):
         keys = start + tl.arange(0, BLOCK_N)
-        if BLOCK_SIZE % BLOCK_N == 0:  # a step of keys lies within one block
-            block_ids = tl.load(table_ptr + start // BLOCK_SIZE).to(tl.int64)
-            slots = block_ids * BLOCK_SIZE + start % BLOCK_SIZE + tl.arange(0, BLOCK_N)
-        else:
-            block_ids = tl.load(table_ptr + keys // BLOCK_SIZE, mask=keys < end, other=0).to(tl.int64)
-            slots = block_ids * BLOCK_SIZE + keys % BLOCK_SIZE
-        numbers = slots * (NUM_KV_HEADS * HEAD_DIM)
+        numbers = slots_of(table_ptr, start, keys, end, BLOCK_SIZE, BLOCK_N) * (NUM_KV_HEADS * HEAD_DIM)
 
         key_tile = gather(
             key_ptr + numbers[None, :] + dims[:, None], keys[None, :] < end, dims[:, None] < HEAD_DIM,
@@ -136,11 +176,8 @@ def attend_keys(
         )  # fmt: skip
         scores = matmul(query, key_tile)
         score_scale = scale * LOG2E
-        if MASKED:  # a key behind the end lies behind the position of every row, too
-            visible = keys[None, :] <= positions[:, None]
-            if WINDOW > 0:
-                visible &= keys[None, :] > positions[:, None] - WINDOW
-            scores = tl.where(visible, scores, -float("inf"))
+        if MASKED:
+            scores = tl.where(is_visible(keys, positions, WINDOW), scores, -float("inf"))
 
         # score * score_scale - maximum is one instruction an element; so the product itself is never formed.
         new_maximum = tl.maximum(maximum, tl.max(scores, axis=1) * score_scale)
@@ -157,6 +194,27 @@ def attend_keys(
         weighted_sum = weighted_sum * correction[:, None] + matmul(round_to(weights, value_tile.dtype), value_tile)
         maximum = new_maximum
     return maximum, normaliser, weighted_sum
+
+
+@triton.jit
+def is_visible(keys, positions, WINDOW: tl.constexpr):
+    """Which keys [BLOCK_N] each row [BLOCK_M] sees. A key behind the end lies behind the position of every row, too."""
+    visible = keys[None, :] <= positions[:, None]
+    if WINDOW > 0:
+        visible &= keys[None, :] > positions[:, None] - WINDOW
+    return visible
+
+
+@triton.jit
+def slots_of(table_ptr, start, keys, end, BLOCK_SIZE: tl.constexpr, BLOCK_N: tl.constexpr):
+    """The slots [BLOCK_N] in the cache of the keys that begin at start, a multiple of BLOCK_N; int64."""
+    if BLOCK_SIZE % BLOCK_N == 0:  # a step of keys lies within one block
+        block_ids = tl.load(table_ptr + start // BLOCK_SIZE).to(tl.int64)
+        slots = block_ids * BLOCK_SIZE + start % BLOCK_SIZE + tl.arange(0, BLOCK_N)
+    else:
+        block_ids = tl.load(table_ptr + keys // BLOCK_SIZE, mask=keys < end, other=0).to(tl.int64)
+        slots = block_ids * BLOCK_SIZE + keys % BLOCK_SIZE
+    return slots
 
 
 @triton.jit
@@ -192,29 +250,41 @@ def merge_kernel(
         first_partial = tl.load(merge_ptr + 2).to(tl.int64)
         num_partials = tl.load(merge_ptr + 3)
         dims = tl.arange(0, BLOCK_D)
-        maximum, normaliser = -float("inf"), 0.0
-        weighted_sum = tl.zeros([BLOCK_D], tl.float32)
-        for start in range(0, num_partials, BLOCK_P):
-            index = start + tl.arange(0, BLOCK_P)
-            numbers = ((first_partial + index) * NUM_KV_HEADS + kv_head) * partial_rows + row
-            is_partial = index < num_partials
-            lse = tl.load(partial_lse_ptr + numbers, mask=is_partial, other=-float("inf"))
-            partial = tl.load(
-                partial_ptr + numbers[:, None] * HEAD_DIM + dims[None, :],
-                mask=is_partial[:, None] & (dims < HEAD_DIM)[None, :],
-                other=0.0,
-            )
-            new_maximum = tl.maximum(maximum, tl.max(lse, axis=0))
-            shift = tl.where(new_maximum == -float("inf"), 0.0, new_maximum)
-            correction = tl.exp2(maximum - shift)
-            weights = tl.exp2(lse - shift)
-            normaliser = normaliser * correction + tl.sum(weights, axis=0)
-            weighted_sum = weighted_sum * correction + tl.sum(weights[:, None] * partial, axis=0)
-            maximum = new_maximum
-        result = weighted_sum / tl.where(normaliser > 0.0, normaliser, 1.0)
+        result = merge_partials(
+            partial_ptr, partial_lse_ptr, first_partial, num_partials, partial_rows, kv_head, row, dims,
+            NUM_KV_HEADS, HEAD_DIM, BLOCK_D, BLOCK_P,
+        )  # fmt: skip
         head = kv_head * GROUP_SIZE + row % GROUP_SIZE
         numbers = ((tl.load(merge_ptr).to(tl.int64) + query_index) * NUM_KV_HEADS * GROUP_SIZE + head) * HEAD_DIM
         tl.store(output_ptr + numbers + dims, round_to(result, output_ptr.dtype.element_ty), mask=dims < HEAD_DIM)
+
+
+@triton.jit
+def merge_partials(
+    partial_ptr, partial_lse_ptr, first_partial, num_partials, partial_rows, kv_head, row, dims,
+    NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_P: tl.constexpr,
+):  # fmt: skip
+    """The weighted mean [BLOCK_D] of one row's partial results, by an online softmax over their spans."""
+    maximum, normaliser = -float("inf"), 0.0
+    weighted_sum = tl.zeros([BLOCK_D], tl.float32)
+    for start in range(0, num_partials, BLOCK_P):
+        index = start + tl.arange(0, BLOCK_P)
+        numbers = ((first_partial + index) * NUM_KV_HEADS + kv_head) * partial_rows + row
+        is_partial = index < num_partials
+        lse = tl.load(partial_lse_ptr + numbers, mask=is_partial, other=-float("inf"))
+        partial = tl.load(
+            partial_ptr + numbers[:, None] * HEAD_DIM + dims[None, :],
+            mask=is_partial[:, None] & (dims < HEAD_DIM)[None, :],
+            other=0.0,
+        )
+        new_maximum = tl.maximum(maximum, tl.max(lse, axis=0))
+        shift = tl.where(new_maximum == -float("inf"), 0.0, new_maximum)
+        correction = tl.exp2(maximum - shift)
+        weights = tl.exp2(lse - shift)
+        normaliser = normaliser * correction + tl.sum(weights, axis=0)
+        weighted_sum = weighted_sum * correction + tl.sum(weights[:, None] * partial, axis=0)
+        maximum = new_maximum
+    return weighted_sum / tl.where(normaliser > 0.0, normaliser, 1.0)
 
 
 class TilePlan(NamedTuple):

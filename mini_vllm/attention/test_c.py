@@ -14,11 +14,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from mini_vllm.attention import PagedAttention, c_backend, c_compiler, get_backend
+from mini_vllm.attention import PagedAttention, c_backend, get_backend
 from mini_vllm.attention.c_backend import CBackend
-from mini_vllm.attention.c_compiler import load_library
 from mini_vllm.attention.test_attention import CPU, NEEDS_C, assert_close, dense_attention, make_batch
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.native import c_compiler
+from mini_vllm.native.c_compiler import load_library
 
 COMPILER = c_compiler.find_compiler()
 NEEDS_COMPILER = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler here")

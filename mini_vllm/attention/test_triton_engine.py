@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton has Linux wheels only")
 
+from mini_vllm import LLM
 from mini_vllm.attention.test_attention import GPU
 from mini_vllm.attention.test_triton import poison  # noqa: F401 a fixture: fresh memory is NaN
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.llm import LLM
 from mini_vllm.models.layers import fused
 from mini_vllm.params import SamplingParams
 

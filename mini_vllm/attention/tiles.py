@@ -30,6 +30,7 @@ MAX_SPLITS = 64  # of a request: 8 KV heads make 512 programs of it, several for
 # a kernel again for a pointer that does not.
 TILE_COLUMNS = 8  # first row, queries, first position, request, first key, end of the keys, partial or -1, nothing
 MERGE_COLUMNS = 4  # first row, queries, first partial, partials
+Table = npt.NDArray[np.int32]
 
 
 class Tiles(NamedTuple):
@@ -57,64 +58,77 @@ def make_tiles(
     key_steps: keys come to a short tile and to a chunk's in steps of so many, from a multiple of it; divisors of SPLIT.
     """
     query_lens, seq_lens = metadata.query_lens_cpu, metadata.seq_lens_cpu
-    num_computed_tokens = seq_lens - query_lens
-    first_rows = np.cumsum(query_lens) - query_lens
-    is_short = (query_lens > 0) & (query_lens <= short_queries)
     window = sliding_window or int(seq_lens.max(initial=0))  # a window over the whole sequence hides nothing
+    is_short = (query_lens > 0) & (query_lens <= short_queries)
+    short_tiles, merges, num_partials = split_by_keys(metadata, np.flatnonzero(is_short), window, key_steps[0])
+    chunks = np.flatnonzero(query_lens > short_queries)
+    chunk_tiles = split_by_queries(metadata, chunks, window, key_steps[1], chunk_queries)
+    short, chunk, merge = upload((short_tiles, chunk_tiles, merges), metadata.block_tables.device)
+    return Tiles(
+        short,
+        chunk,
+        merge,
+        num_partials,
+        num_rows=int(query_lens.sum()),
+        max_short_queries=int(query_lens[is_short].max(initial=1)),
+    )
 
-    requests = np.flatnonzero(is_short)
-    first, end, num_queries = num_computed_tokens[requests], seq_lens[requests], query_lens[requests]
+
+def split_by_keys(metadata: AttentionMetadata, requests: Array, window: int, key_step: int) -> tuple[Table, Table, int]:
+    """Tiles of short requests by spans of their keys, the merges of those with several, and how many partials."""
+    first_rows, first, num_queries, end = cut_of(metadata, requests)
     begin = np.maximum(first - window + 1, 0)
     split = SPLIT * np.maximum(-(-end // (SPLIT * MAX_SPLITS)), 1)
     num_spans = np.maximum(-(-end // split) - begin // split, 1)  # a padded request of no keys still has a result: 0
     owner, span = ragged(num_spans)
     span_begin = (begin // split)[owner] * split[owner] + span * split[owner]
     partial = np.cumsum(num_spans[owner] > 1) - 1
-    short_tiles = columns(
-        first_rows[requests][owner],
+    tiles = columns(
+        first_rows[owner],
         num_queries[owner],
         first[owner],
         requests[owner],
-        np.maximum(span_begin, begin[owner] // key_steps[0] * key_steps[0]),
+        np.maximum(span_begin, begin[owner] // key_step * key_step),
         np.minimum(span_begin + split[owner], end[owner]),
         np.where(num_spans[owner] > 1, partial, -1),
         np.zeros_like(partial),
     )
     is_merged = num_spans > 1
     merged_spans = num_spans[is_merged]
-    merges = columns(
-        first_rows[requests][is_merged], num_queries[is_merged], np.cumsum(merged_spans) - merged_spans, merged_spans
-    )
+    first_partials = np.cumsum(merged_spans) - merged_spans
+    merges = columns(first_rows[is_merged], num_queries[is_merged], first_partials, merged_spans)
+    return tiles, merges, int(merged_spans.sum())
 
-    requests = np.flatnonzero(query_lens > short_queries)
-    owner, tile = ragged(-(-query_lens[requests] // chunk_queries))
-    chunk = requests[owner]
-    offset = tile * chunk_queries
-    num_queries = np.minimum(query_lens[chunk] - offset, chunk_queries)
-    first = num_computed_tokens[chunk] + offset
-    begin = np.maximum(first - window + 1, 0) // key_steps[1] * key_steps[1]
+
+def split_by_queries(
+    metadata: AttentionMetadata, requests: Array, window: int, key_step: int, chunk_queries: int
+) -> Table:
+    """Tiles of longer chunks by their queries, each over all the keys that it sees."""
+    first_rows, first, num_queries, _ = cut_of(metadata, requests)
+    owner, tile = ragged(-(-num_queries // chunk_queries))
+    chunk, offset = requests[owner], tile * chunk_queries
+    num_queries = np.minimum(num_queries[owner] - offset, chunk_queries)
+    first = first[owner] + offset
+    begin = np.maximum(first - window + 1, 0) // key_step * key_step
     end = first + num_queries
     no_partial, nothing = np.full_like(chunk, -1), np.zeros_like(chunk)
-    chunk_tiles = columns(first_rows[chunk] + offset, num_queries, first, chunk, begin, end, no_partial, nothing)
-    chunk_tiles = chunk_tiles[np.argsort(begin - end, kind="stable")]  # the longest first: the last to finish are short
-
-    short, chunks, merge = upload((short_tiles, chunk_tiles, merges), metadata.block_tables.device)
-    return Tiles(
-        short,
-        chunks,
-        merge,
-        num_partials=int(merged_spans.sum()),
-        num_rows=int(query_lens.sum()),
-        max_short_queries=int(query_lens[is_short].max(initial=1)),
-    )
+    tiles = columns(first_rows[owner] + offset, num_queries, first, chunk, begin, end, no_partial, nothing)
+    return tiles[np.argsort(begin - end, kind="stable")]  # the longest first: the last to finish are short
 
 
-def columns(*values: Array) -> npt.NDArray[np.int32]:
+def cut_of(metadata: AttentionMetadata, requests: Array) -> tuple[Array, Array, Array, Array]:
+    """Of each of the requests: its first row, the position of its first query, its queries, the end of its keys."""
+    query_lens, seq_lens = metadata.query_lens_cpu, metadata.seq_lens_cpu
+    num_queries, end = query_lens[requests], seq_lens[requests]
+    return (np.cumsum(query_lens) - query_lens)[requests], end - num_queries, num_queries, end
+
+
+def columns(*values: Array) -> Table:
     """Arrays of one length as the columns of a table."""
     return np.stack(values, axis=1).astype(np.int32)
 
 
-def upload(tables: tuple[npt.NDArray[np.int32], ...], device: torch.device) -> list[Tensor]:
+def upload(tables: tuple[Table, ...], device: torch.device) -> list[Tensor]:
     """The tables as tensors on the device, after one copy."""
     flat = to_device(np.concatenate([table.ravel() for table in tables]), device)
     pieces = torch.split(flat, [table.size for table in tables])

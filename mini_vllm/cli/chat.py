@@ -15,7 +15,7 @@ from mini_vllm.errors import InvalidParameterError, PromptTooLongError, RequestF
 from mini_vllm.observe.files import check_text
 
 if TYPE_CHECKING:
-    from mini_vllm.llm import LLM
+    from mini_vllm import LLM
     from mini_vllm.params import SamplingParams
 
 

@@ -22,7 +22,7 @@ from mini_vllm.params import SamplingParams
 from mini_vllm.policies.registry import PREEMPTION_MODES, SCHEDULERS
 
 if TYPE_CHECKING:
-    from mini_vllm.llm import LLM
+    from mini_vllm import LLM
 
 ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "model": "'tiny' (bundled), a folder, or a name on the Hugging Face hub.",
@@ -189,7 +189,7 @@ def load_llm(config: EngineConfig, **plugins: Any) -> "LLM":
     screen = console(stderr=True)
     show_log(screen)
     with busy("loading the engine and the model", screen):
-        from mini_vllm.llm import LLM
+        from mini_vllm import LLM
 
         if config.model == "tiny" and find_spec("torch"):
             import torch

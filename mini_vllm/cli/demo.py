@@ -24,7 +24,7 @@ from mini_vllm.params import SamplingParams
 from mini_vllm.policies.registry import SCHEDULERS
 
 if TYPE_CHECKING:
-    from mini_vllm.llm import LLM
+    from mini_vllm import LLM
 
 Message = dict[str, str]
 

@@ -93,7 +93,7 @@ def examine_answer() -> Iterator[Finding]:
 
 def ask() -> str:
     """The bundled model's answer to a question that it must know."""
-    from mini_vllm.llm import LLM
+    from mini_vllm import LLM
     from mini_vllm.params import SamplingParams
 
     params = SamplingParams(temperature=0.0, max_tokens=80)

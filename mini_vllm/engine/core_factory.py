@@ -111,7 +111,7 @@ def load_vocabulary(model: str, vocab_size: int) -> Vocabulary:
 def default_executor_cls(config: EngineConfig) -> type[Executor]:
     """LocalExecutor, or DraftModelExecutor for a draft model; where torch is not installed, NumpyExecutor."""
     if find_spec("torch") is None:
-        from mini_vllm.worker.numpy_executor import NumpyExecutor
+        from mini_vllm.light.numpy_executor import NumpyExecutor
 
         return NumpyExecutor
     if config.speculative == "draft_model":

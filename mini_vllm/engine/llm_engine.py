@@ -169,12 +169,12 @@ class LLMEngine:
 
     def refuse_other_threads(self, what: str) -> None:
         """Raises EngineBusyError if another thread is at work here. `what` is what the caller wants to do."""
-        is_free = self.lock.acquire(blocking=False) and not self.lock.release()  # type: ignore[func-returns-value]
-        if not is_free:
+        if not self.lock.acquire(blocking=False):
             raise EngineBusyError(
                 f"{what}: another thread than {threading.current_thread().name!r} is at work in this engine; "
                 "let one thread call it, or give each thread an engine of its own"
             )
+        self.lock.release()
 
     def shutdown(self) -> None:
         """Give back what the executor holds, such as processes. Call it when no request is in flight."""

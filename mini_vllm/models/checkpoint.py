@@ -190,7 +190,7 @@ def _read_json(file: Path) -> dict[str, Any]:
     return content
 
 
-def _refuse_custom_code(file: Path, raw: Mapping[str, Any]) -> None:
+def _refuse_custom_code(file: Path, raw: Mapping[str, object]) -> None:
     if raw.get("auto_map"):
         raise UnsupportedCheckpointError(
             f"{file}: auto_map {shown(raw['auto_map'])} asks for code that comes with the checkpoint; it is never run"

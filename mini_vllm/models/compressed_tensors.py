@@ -19,21 +19,21 @@ from mini_vllm.errors import UnsupportedModelError, shown
 from mini_vllm.models.config_fields import check_only
 
 FORMATS = ("naive-quantized", "int-quantized", "float-quantized")
-NOTHING: tuple[Any, ...] = (None, {}, [])
+NOTHING: tuple[object, ...] = (None, {}, [])
 
-CONFIG: Mapping[str, tuple[Any, ...]] = {
+CONFIG: Mapping[str, tuple[object, ...]] = {
     "quant_method": ("compressed-tensors",),
     "format": FORMATS,
     "quantization_status": ("compressed",),
     **dict.fromkeys(("kv_cache_scheme", "transform_config", "moe_sparsity_config"), NOTHING),
     "sparsity_config": (*NOTHING, {"format": "dense"}),
 }
-GROUP: Mapping[str, tuple[Any, ...]] = {
+GROUP: Mapping[str, tuple[object, ...]] = {
     "targets": (["Linear"],),
     "output_activations": NOTHING,
     "format": (None, *FORMATS),
 }
-WEIGHTS: Mapping[str, tuple[Any, ...]] = {
+WEIGHTS: Mapping[str, tuple[object, ...]] = {
     "num_bits": (8,),
     "type": ("int", "float"),
     "strategy": ("channel", "tensor"),

@@ -9,41 +9,50 @@ are ignored.
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
 from mini_vllm.errors import (
     CorruptCheckpointError,
     InvalidParameterError,
+    Rule,
     UnsupportedModelError,
+    integer,
     is_int,
     is_number,
     shown,
 )
 from mini_vllm.params import SamplingParams
 
-MODEL_TYPES: Mapping[str, str] = {
-    "llama": "LlamaForCausalLM",
-    "mistral": "MistralForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-    "ministral": "MinistralForCausalLM",
+
+class HFConfig(Protocol):
+    """A config.json as it is read: transformers' PretrainedConfig, or its plain fields. Others may be absent."""
+
+    architectures: list[str] | None
+    attention_bias: bool
+    dtype: Any
+    hidden_size: int
+    intermediate_size: int
+    max_position_embeddings: int
+    mlp_bias: bool
+    model_type: str
+    num_attention_heads: int
+    num_hidden_layers: int
+    num_key_value_heads: int
+    rms_norm_eps: float
+    tie_word_embeddings: bool
+    vocab_size: int
+
+
+MODELS: Mapping[str, str] = {
+    "llama": "mini_vllm.models.llama:LlamaForCausalLM",
+    "mistral": "mini_vllm.models.mistral:MistralForCausalLM",
+    "qwen2": "mini_vllm.models.qwen2:Qwen2ForCausalLM",
+    "qwen3": "mini_vllm.models.qwen3:Qwen3ForCausalLM",
+    "ministral": "mini_vllm.models.mistral:MinistralForCausalLM",
 }
-"""The model_type of a config.json, by which transformers picks the class, and the name of that class."""
+"""By the model_type of a config.json, which transformers goes by: module and class, imported when it is loaded.
 
-
-class Rule(NamedTuple):
-    """What a field may hold, as a test and in words."""
-
-    holds: Callable[[Any], bool]
-    allowed: str
-
-    def or_null(self) -> "Rule":
-        return Rule(lambda value: value is None or self.holds(value), f"null or {self.allowed}")
-
-
-def integer(low: int, high: int) -> Rule:
-    """An integer, no bool, in [low, high]."""
-    return Rule(lambda value: is_int(value, low, high), f"an integer in [{low}, {high}]")
+The class has the name that config.json gives the architecture."""
 
 
 def list_of(holds: Callable[[Any], bool], what: str) -> Rule:
@@ -67,17 +76,17 @@ STRING = Rule(lambda value: isinstance(value, str), "a string")
 TOKEN_IDS = Rule(
     lambda value: is_token_id(value) or (isinstance(value, list) and all(map(is_token_id, value))),
     "a token id or a list of them",
-).or_null()
+).or_none("null")
 
 VALUES: Mapping[str, Rule] = {
-    "architectures": list_of(lambda value: isinstance(value, str), "strings").or_null(),
+    "architectures": list_of(lambda value: isinstance(value, str), "strings").or_none("null"),
     "vocab_size": integer(1, 1 << 24),
     "hidden_size": integer(1, 1 << 20),
     "intermediate_size": integer(1, 1 << 22),
     "num_hidden_layers": integer(1, 10_000),
     "num_attention_heads": integer(1, 1 << 14),
-    "num_key_value_heads": integer(1, 1 << 14).or_null(),
-    "head_dim": integer(1, 1 << 14).or_null(),
+    "num_key_value_heads": integer(1, 1 << 14).or_none("null"),
+    "head_dim": integer(1, 1 << 14).or_none("null"),
     "max_position_embeddings": integer(1, 1 << 30),
     "rms_norm_eps": Rule(lambda value: is_number(value, 0, 1), "a number in [0, 1]"),
     "hidden_act": STRING,
@@ -85,13 +94,13 @@ VALUES: Mapping[str, Rule] = {
     "mlp_bias": BOOL,
     "tie_word_embeddings": BOOL,
     "use_sliding_window": BOOL,
-    "sliding_window": integer(2, 1 << 30).or_null(),  # with 1, the cache of transformers keeps all
+    "sliding_window": integer(2, 1 << 30).or_none("null"),  # with 1, the cache of transformers keeps all
     "max_window_layers": integer(0, 1 << 30),
-    "layer_types": list_of(lambda value: isinstance(value, str), "strings").or_null(),
-    "rope_parameters": OBJECT.or_null(),
-    "rope_scaling": OBJECT.or_null(),
+    "layer_types": list_of(lambda value: isinstance(value, str), "strings").or_none("null"),
+    "rope_parameters": OBJECT.or_none("null"),
+    "rope_scaling": OBJECT.or_none("null"),
     "eos_token_id": TOKEN_IDS,
-    "id2label": Rule(is_id2label, "an object with numbers for names").or_null(),
+    "id2label": Rule(is_id2label, "an object with numbers for names").or_none("null"),
     "num_labels": integer(0, 10_000),  # transformers makes a name for each
 }
 """Fields of config.json that the models read, or that transformers does."""
@@ -103,7 +112,7 @@ ROPE_VALUES: Mapping[str, Rule] = {
 }
 """Parameters of the rotary embedding: what is in rope_parameters, or in rope_scaling of older files."""
 
-ONLY: Mapping[str, tuple[Any, ...]] = {
+ONLY: Mapping[str, tuple[object, ...]] = {
     "hidden_act": ("silu",),
     "is_causal": (True,),
     "is_encoder_decoder": (False,),
@@ -121,7 +130,7 @@ SAMPLING_FIELDS: Mapping[str, str] = {
 """Fields of generation_config.json that vLLM reads, and what SamplingParams calls them."""
 
 
-NOT_APPLIED: Mapping[str, tuple[Any, ...]] = {
+NOT_APPLIED: Mapping[str, tuple[object, ...]] = {
     **dict.fromkeys(("num_beams", "typical_p", "guidance_scale"), (None, 1)),
     **dict.fromkeys(
         ("no_repeat_ngram_size", "epsilon_cutoff", "eta_cutoff", "min_length", "min_new_tokens"), (None, 0)
@@ -138,9 +147,9 @@ logger = logging.getLogger("mini_vllm")
 def check_config(file: Path, raw: Mapping[str, Any]) -> None:
     """Errors: CorruptCheckpointError for a value out of range, UnsupportedModelError for what is not implemented."""
     model_type = raw.get("model_type")
-    if not isinstance(model_type, str) or model_type not in MODEL_TYPES:
+    if not isinstance(model_type, str) or model_type not in MODELS:
         raise UnsupportedModelError(
-            f"{file}: model_type {shown(model_type)} is unknown; supported: {', '.join(MODEL_TYPES)}"
+            f"{file}: model_type {shown(model_type)} is unknown; supported: {', '.join(MODELS)}"
         )
     check_values(file, raw, VALUES)
     for field in ("rope_parameters", "rope_scaling"):
@@ -153,7 +162,7 @@ def check_generation_config(file: Path, raw: Mapping[str, Any]) -> None:
 
     Errors: CorruptCheckpointError naming the field from which no SamplingParams, or no end of a text, can be had.
     """
-    check_values(file, raw, {"eos_token_id": TOKEN_IDS, "do_sample": BOOL.or_null()})
+    check_values(file, raw, {"eos_token_id": TOKEN_IDS, "do_sample": BOOL.or_none("null")})
     for field, name in SAMPLING_FIELDS.items():
         try:
             SamplingParams(**({name: raw[field]} if raw.get(field) is not None else {}))
@@ -166,7 +175,7 @@ def check_generation_config(file: Path, raw: Mapping[str, Any]) -> None:
             logger.warning("%s: %s %s is not applied", file, field, shown(raw[field]))
 
 
-def check_only(place: str, raw: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]]) -> None:
+def check_only(place: str, raw: Mapping[str, object], only: Mapping[str, tuple[object, ...]]) -> None:
     """Errors: UnsupportedModelError naming place, field, value and what is supported. An absent field is null."""
     for field, allowed in only.items():
         value = raw.get(field)
@@ -175,7 +184,7 @@ def check_only(place: str, raw: Mapping[str, Any], only: Mapping[str, tuple[Any,
             raise UnsupportedModelError(f"{place}: {field} {shown(value)} is not supported, only {names}")
 
 
-def check_values(file: Path, raw: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
+def check_values(file: Path, raw: Mapping[str, object], rules: Mapping[str, Rule]) -> None:
     """Errors: CorruptCheckpointError naming file, field, value and what is allowed. Absent fields are no error."""
     for field, rule in rules.items():
         if field in raw and not rule.holds(raw[field]):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from mini_vllm.attention import PagedAttention, Rotation
 from mini_vllm.attention.metadata import MAX_HEAD_DIM
 from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError, shown
+from mini_vllm.models.config_fields import HFConfig
 from mini_vllm.models.layers.linear import Linear, linear, pack_weight
 from mini_vllm.models.layers.mlp import GatedMLP
 from mini_vllm.models.layers.norm import RMSNorm
@@ -40,7 +41,7 @@ class DecoderLayer(nn.Module):
     mlp is any module from [T, hidden_size] to the same shape.
     """
 
-    def __init__(self, loader: WeightLoader, self_attn: SelfAttention, mlp: nn.Module, config: Any) -> None:
+    def __init__(self, loader: WeightLoader, self_attn: SelfAttention, mlp: nn.Module, config: HFConfig) -> None:
         super().__init__()
         self.input_layernorm = RMSNorm(loader.at("input_layernorm"), config.hidden_size, config.rms_norm_eps)
         self.self_attn = self_attn
@@ -70,26 +71,15 @@ class DecoderModel(nn.Module):
     PagedAttention needs to plan a step. quantization: what linear weights are or were, "int8" or "float8", or None.
     """
 
-    def __init__(self, config: Any, loader: WeightLoader) -> None:
+    def __init__(self, config: HFConfig, loader: WeightLoader) -> None:
         super().__init__()
         self.num_layers: int = config.num_hidden_layers
         self.vocab_size: int = config.vocab_size
         self.hidden_size: int = config.hidden_size
-        num_heads = config.num_attention_heads
-        num_kv_heads = getattr(config, "num_key_value_heads", None) or num_heads
-        self.num_heads = len(loader.shard.part(num_heads, "num_attention_heads"))
-        self.num_kv_heads = len(loader.shard.part(num_kv_heads, "num_key_value_heads"))
-        self.head_dim: int = getattr(config, "head_dim", None) or self.hidden_size // num_heads
-        if self.head_dim > MAX_HEAD_DIM or num_heads % num_kv_heads:
-            raise UnsupportedModelError(
-                f"head_dim {self.head_dim}, num_attention_heads {num_heads}, num_key_value_heads {num_kv_heads}: "
-                f"head_dim may be {MAX_HEAD_DIM} at most, and every KV head needs as many heads"
-            )
-        layer_types = getattr(config, "layer_types", None)
-        if layer_types is not None and len(layer_types) != self.num_layers:
-            raise UnsupportedModelError(f"layer_types has {len(layer_types)} entries for {self.num_layers} layers")
-        self.attention_shape = AttentionShape(self.hidden_size, num_heads, num_kv_heads, self.head_dim)
-
+        self.attention_shape = shape = shape_of(config)
+        self.head_dim = shape.head_dim
+        self.num_heads = len(loader.shard.part(shape.num_heads, "num_attention_heads"))
+        self.num_kv_heads = len(loader.shard.part(shape.num_kv_heads, "num_key_value_heads"))
         self.quantization = str(loader.stored) if loader.stored else loader.quantization
 
         body = loader.at("model")
@@ -112,19 +102,21 @@ class DecoderModel(nn.Module):
         )
         loader.checkpoint.ignore(".rotary_emb.inv_freq")  # old checkpoints store what the configuration determines
 
-    def build_layer(self, config: Any, loader: WeightLoader, layer_idx: int) -> DecoderLayer:
-        """The decoder layer of that index, loaded. Models differ by the options; a new kind of MLP goes in here."""
+    def build_layer(self, config: HFConfig, loader: WeightLoader, layer_idx: int) -> DecoderLayer:
+        """The decoder layer of that index, loaded. Models differ by the options and by the MLP."""
         options = self.attention_options(config, layer_idx)
         self_attn = SelfAttention(loader.at("self_attn"), self.attention_shape, layer_idx, **options)
-        bias = self.mlp_bias(config)
-        mlp = GatedMLP(loader.at("mlp"), self.hidden_size, config.intermediate_size, bias=bias)
-        return DecoderLayer(loader, self_attn, mlp, config)
+        return DecoderLayer(loader, self_attn, self.build_mlp(config, loader.at("mlp"), layer_idx), config)
 
-    def attention_options(self, config: Any, layer_idx: int) -> dict[str, Any]:
+    def build_mlp(self, config: HFConfig, loader: WeightLoader, layer_idx: int) -> nn.Module:
+        """What stands behind the attention of that layer, from [T, hidden_size] to the same shape."""
+        return GatedMLP(loader, self.hidden_size, config.intermediate_size, bias=self.mlp_bias(config))
+
+    def attention_options(self, config: HFConfig, layer_idx: int) -> dict[str, Any]:
         """What SelfAttention is built with beside its shape."""
         return {"sliding_window": window_of_layer(config, layer_idx)}
 
-    def mlp_bias(self, config: Any) -> bool:
+    def mlp_bias(self, config: HFConfig) -> bool:
         """Whether the projections of the MLP have biases."""
         return False
 
@@ -152,7 +144,23 @@ class DecoderModel(nn.Module):
             )
 
 
-def window_of_layer(config: Any, layer_idx: int) -> int | None:
+def shape_of(config: HFConfig) -> AttentionShape:
+    """The attention of all layers. Errors: UnsupportedModelError for heads, or types of layers, that do not fit."""
+    num_heads = config.num_attention_heads
+    num_kv_heads = getattr(config, "num_key_value_heads", None) or num_heads
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // num_heads
+    if head_dim > MAX_HEAD_DIM or num_heads % num_kv_heads:
+        raise UnsupportedModelError(
+            f"head_dim {head_dim}, num_attention_heads {num_heads}, num_key_value_heads {num_kv_heads}: "
+            f"head_dim may be {MAX_HEAD_DIM} at most, and every KV head needs as many heads"
+        )
+    layer_types = getattr(config, "layer_types", None)
+    if layer_types is not None and len(layer_types) != config.num_hidden_layers:
+        raise UnsupportedModelError(f"layer_types has {len(layer_types)} entries for {config.num_hidden_layers} layers")
+    return AttentionShape(config.hidden_size, num_heads, num_kv_heads, head_dim)
+
+
+def window_of_layer(config: HFConfig, layer_idx: int) -> int | None:
     """The sliding window of a layer: by `layer_types` where the configuration has them, else the same in every layer.
 
     For Qwen2 and Qwen3, transformers derives layer_types from use_sliding_window and max_window_layers when config.json

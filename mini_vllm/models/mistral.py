@@ -12,3 +12,6 @@ class MistralForCausalLM(DecoderModel):
 
     sliding_window counts the token itself: with 4096, it sees itself and 4095 before it.
     """
+
+
+MinistralForCausalLM = MistralForCausalLM  # what its config.json calls it

@@ -6,13 +6,14 @@ and not hidden_size / num_heads.
 
 from typing import Any
 
+from mini_vllm.models.config_fields import HFConfig
 from mini_vllm.models.decoder import DecoderModel
 
 
 class Qwen3ForCausalLM(DecoderModel):
     """RMSNorm over each query and key head, before rotation; one weight [head_dim] for all heads of a layer."""
 
-    def attention_options(self, config: Any, layer_idx: int) -> dict[str, Any]:
+    def attention_options(self, config: HFConfig, layer_idx: int) -> dict[str, Any]:
         """The norm takes the eps of the other norms."""
         biases = {"qkv_bias": config.attention_bias, "o_bias": config.attention_bias}
         return super().attention_options(config, layer_idx) | biases | {"qk_norm_eps": config.rms_norm_eps}

@@ -1,36 +1,26 @@
-"""The models that mini_vllm runs, by the name that a checkpoint's config.json gives its architecture.
+"""From a checkpoint to its model: the class that config.json names, with the weights.
 
-A new model is one file that says how it differs from its kin, one line in the registry and one in MODEL_TYPES.
+A new model is one file that says how it differs from its kin, and one entry in MODELS (config_fields.py).
 """
 
 import ctypes
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
 
 import torch
 
 from mini_vllm.errors import InvalidParameterError, UnsupportedModelError, shown
 from mini_vllm.models.compressed_tensors import read_quantization_config
-from mini_vllm.models.config_fields import MODEL_TYPES
+from mini_vllm.models.config_fields import MODELS, HFConfig
 from mini_vllm.models.decoder import DecoderModel
-from mini_vllm.models.llama import LlamaForCausalLM
-from mini_vllm.models.mistral import MistralForCausalLM
-from mini_vllm.models.qwen2 import Qwen2ForCausalLM
-from mini_vllm.models.qwen3 import Qwen3ForCausalLM
 from mini_vllm.models.shard import WHOLE, Shard
 from mini_vllm.models.weights import Checkpoint, WeightLoader
-
-MODELS: Mapping[str, type[DecoderModel]] = {
-    **{model.__name__: model for model in (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)},
-    "MinistralForCausalLM": MistralForCausalLM,
-}
 
 
 def load_model(
     path: Path,
-    hf_config: Any,
+    hf_config: HFConfig,
     *,
     dtype: torch.dtype,
     device: torch.device,
@@ -47,15 +37,7 @@ def load_model(
     shared out among the shards; WeightsMismatchError when model and checkpoint do not have exactly the same tensors;
     the errors of Checkpoint.
     """
-    architectures = hf_config.architectures or ["(none given)"]
-    if architectures[0] not in MODELS:
-        raise UnsupportedModelError(f"architectures: {shown(architectures[0])} is not one of: {', '.join(MODELS)}")
-    model_class = MODELS[architectures[0]]
-    if len(architectures) > 1 or model_class is not MODELS[MODEL_TYPES[hf_config.model_type]]:
-        raise UnsupportedModelError(
-            f"architectures {shown(architectures)} contradicts model_type {hf_config.model_type!r}, "
-            f"which is {MODEL_TYPES[hf_config.model_type]}"
-        )
+    model_class = class_of(hf_config)
     stored = read_quantization_config(path / "config.json", getattr(hf_config, "quantization_config", None))
     if stored and quantization:
         raise InvalidParameterError(f"quantization {quantization!r}: {path} stores its weights as {stored} already")
@@ -65,6 +47,22 @@ def load_model(
         checkpoint.finish()
     give_back()
     return model.eval()
+
+
+def class_of(hf_config: HFConfig) -> type[DecoderModel]:
+    """The class that config.json names. Errors: UnsupportedModelError if there is none, or model_type says another."""
+    architectures = hf_config.architectures or ["(none given)"]
+    places = {place.partition(":")[2]: place for place in MODELS.values()}
+    if architectures[0] not in places:
+        raise UnsupportedModelError(f"architectures: {shown(architectures[0])} is not one of: {', '.join(places)}")
+    named: type[DecoderModel] = resolve_name(places[architectures[0]])
+    expected: type[DecoderModel] = resolve_name(MODELS[hf_config.model_type])
+    if len(architectures) > 1 or named is not expected:
+        raise UnsupportedModelError(
+            f"architectures {shown(architectures)} contradicts model_type {hf_config.model_type!r}, "
+            f"which is {MODELS[hf_config.model_type].partition(':')[2]}"
+        )
+    return named
 
 
 def give_back() -> None:

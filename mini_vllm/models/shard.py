@@ -4,14 +4,27 @@
     o; down                 cut by columns, to take what these put out                     RowParallelLinear
     norms, embedding, head  whole in every process
 
-So a process computes some heads and some channels from end to end, and the outputs of o and down are terms of a sum
-over all ranks. Nothing adds them up yet: the end of RowParallelLinear.forward is where an all-reduce goes.
+So a process computes some heads and some channels from end to end, and the outputs of o and down are
+terms of a sum over all ranks. RowParallelLinear adds them up through the shard's communicator.
 Source: Shoeybi et al. 2019 (Megatron-LM); vLLM: get_tensor_model_parallel_rank, ColumnParallelLinear.
 """
 
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from mini_vllm.errors import InvalidParameterError
+
+
+class Communicator:
+    """What the processes of one model tell each other. This one is alone: its term is the sum."""
+
+    def all_reduce(self, x: Tensor) -> Tensor:
+        """The sum of x over all ranks; every rank calls it in the same order, and may get x itself back."""
+        return x
+
+
+ALONE = Communicator()
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +33,7 @@ class Shard:
 
     rank: int = 0
     size: int = 1
+    communicator: Communicator = ALONE
 
     def __post_init__(self) -> None:
         if self.size < 1:

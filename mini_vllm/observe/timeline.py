@@ -17,6 +17,7 @@ from rich.text import Text
 from mini_vllm.observe.files import printable
 
 Trace = Mapping[str, Any]
+Record = Trace  # of a step
 
 
 class Mark(NamedTuple):
@@ -64,16 +65,11 @@ class RequestRow:
 
 def read_requests(trace: Trace) -> list[RequestRow]:
     """One row per request, in the trace's order, by following every counter through the steps."""
-    outputs = trace["outputs"]
-    rows = {
-        spec["id"]: RequestRow(spec["id"], len(spec["prompt"]), len(outputs.get(spec["id"], ())))
-        for spec in trace["requests"]
-    }
+    rows = _empty_rows(trace)
     computed: dict[str, int] = {}  # of the running requests
     most_computed: dict[str, int] = {}  # by any run of the request, before a preemption too
     for record in trace["steps"]:
         admitted = dict(record.get("new", ())) | dict(record.get("resumed", ()))
-        swapped_in = {block for _, block in record.get("swapped_in", ())}
         marks = dict.fromkeys(record.get("waiting", ()), "waiting")
         for request_id in record.get("preempted", ()):
             marks[request_id] = "preempted"
@@ -86,13 +82,8 @@ def read_requests(trace: Trace) -> list[RequestRow]:
             row, known = rows[request_id], most_computed.get(request_id, 0)
             start = record["computed"][request_id] if "computed" in record else computed[request_id]
             num_drafts, num_accepted = drafts_of(record, request_id)
-            if swapped_in.isdisjoint(record.get("blocks", {}).get(request_id, ())):
-                mark = _mark_of(row, start, known, admitted.get(request_id, 0))
-                kinds = ("rejected", *["partly"] * (num_drafts - 1), "accepted")
-                marks[request_id] = kinds[num_accepted] if num_drafts and mark == "decode" else mark
-            else:
-                marks[request_id] = "swapped"
-            row.num_chunks += marks[request_id] in CHUNKS
+            marks[request_id] = _mark_of(record, row, start, known, admitted.get(request_id, 0))
+            row.num_chunks += 1 if marks[request_id] in CHUNKS else 0
             row.num_recomputed_tokens += max(min(known, start + n) - start, 0)
             computed[request_id] = start + n - num_drafts + num_accepted
             most_computed[request_id] = max(known, computed[request_id])
@@ -106,21 +97,37 @@ def read_requests(trace: Trace) -> list[RequestRow]:
     return list(rows.values())
 
 
-def drafts_of(record: Mapping[str, Any], request_id: str) -> tuple[int, int]:
+def _empty_rows(trace: Trace) -> dict[str, RequestRow]:
+    """What is known of the requests before the first step."""
+    outputs = trace["outputs"]
+    return {
+        spec["id"]: RequestRow(spec["id"], len(spec["prompt"]), len(outputs.get(spec["id"], ())))
+        for spec in trace["requests"]
+    }
+
+
+def drafts_of(record: Record, request_id: str) -> tuple[int, int]:
     """How many drafts of a request a step verifies, and how many of them are right."""
     num_drafts = len(record.get("spec", {}).get(request_id, ()))
     return num_drafts, max(min(num_drafts, len(record.get("sampled", {}).get(request_id, ())) - 1), 0)
 
 
-def _mark_of(row: RequestRow, start: int, most_computed: int, num_hit_tokens: int) -> str:
+def _mark_of(record: Record, row: RequestRow, start: int, most_computed: int, num_hit_tokens: int) -> str:
+    """What the request's tokens in this step are; start is the index of their first one."""
+    swapped_in = {block for _, block in record.get("swapped_in", ())}
+    if not swapped_in.isdisjoint(record.get("blocks", {}).get(row.request_id, ())):
+        return "swapped"
     if num_hit_tokens:
         return "hit"
     if start < most_computed:
         return "recompute"
-    return "prefill" if start < row.num_prompt_tokens else "decode"
+    if start < row.num_prompt_tokens:
+        return "prefill"
+    num_drafts, num_accepted = drafts_of(record, row.request_id)
+    return ("rejected", *["partly"] * (num_drafts - 1), "accepted")[num_accepted] if num_drafts else "decode"
 
 
-def _endings(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _endings(record: Record) -> Iterator[tuple[str, str]]:
     for request_id, reason in record.get("finished", ()):
         yield request_id, reason or "stop"
     for request_id in (*record.get("aborted_before", ()), *record.get("aborted_during", ())):
@@ -192,7 +199,7 @@ def _legend(used: set[str], width: int, ascii_only: bool) -> Text:
     return text.append("\ntokens: share of the budget used; KV blocks: share of the cache in use")
 
 
-def num_used_blocks(trace: Trace, record: Mapping[str, Any]) -> int:
+def num_used_blocks(trace: Trace, record: Record) -> int:
     """How many KV blocks were held while the step ran; the null block does not count."""
     return int(trace["config"]["num_blocks"] - 1 - record["free_sched"])
 

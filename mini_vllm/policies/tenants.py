@@ -62,15 +62,14 @@ class TenantBlockPool(BlockPool):
 
     def trim(self, num_blocks: Counter[str]) -> None:
         """Forget so many blocks of each tenant, the coldest first, if no request holds them. They are taken next."""
-        block = self.free_queue._head.next_free_block
-        while block is not None and any(num_blocks.values()):
-            following, owner = block.next_free_block, self._owners[block.block_id]
+        free = self.free_queue.block_ids() if any(num_blocks.values()) else ()
+        for block in (self.blocks[block_id] for block_id in free):
+            owner = self._owners[block.block_id]
             if block.block_hash is not None and num_blocks[owner]:
                 num_blocks[owner] -= 1
                 self.uncache_block(block)
                 self.free_queue.remove(block)
                 self.free_queue.prepend_n([block])
-            block = following
 
 
 @dataclass(eq=False, repr=False)

@@ -17,10 +17,10 @@ from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
 from mini_vllm.spec_decode.proposers import NgramProposer, Pace, Proposer, SuffixProposer
+from mini_vllm.spec_decode.verify import PADDING
 from mini_vllm.structured.scheduler import until_its_end  # the stub of lab 05.4 has these imports
 
 RUNNING = RequestStatus.RUNNING  # at hand: to look a member of an enum up takes time
-PADDING = -1  # a draft that stands for none, and that no token equals
 WITH_LOOKAHEAD = ("draft_model", "eagle")  # their own K and V of drafts need slots
 METHODS = ("ngram", "suffix", *WITH_LOOKAHEAD)
 

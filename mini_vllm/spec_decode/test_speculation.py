@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from mini_vllm import LLM
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.llm import LLM
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.spec_decode.proposers import NgramProposer, Pace, SuffixProposer

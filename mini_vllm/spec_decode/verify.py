@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from mini_vllm.step import SampledToken, StepInput, StepOutput
 
+PADDING = -1  # a draft that stands for none, and that no token equals
+
 
 def accept(step: StepInput, sampled: Sequence[SampledToken | str]) -> StepOutput:
     """The tokens of each request: after right drafts as many as these, and one more. sampled [S]: a token or an error.

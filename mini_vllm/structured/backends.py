@@ -199,10 +199,10 @@ class GuidanceMatcher:
         return bool(self._matcher.try_consume_tokens([token_id]) == 1)  # consume_token() would leave it unusable
 
     def rollback(self, num_tokens: int) -> None:
-        num_tokens -= self.is_terminated
+        num_consumed = num_tokens - 1 if self.is_terminated else num_tokens  # the end is no token of the matcher
         self.is_terminated = False
-        if num_tokens:
-            self._matcher.rollback(num_tokens)
+        if num_consumed:
+            self._matcher.rollback(num_consumed)
 
 
 class LongestMatch:

@@ -7,6 +7,7 @@ import torch
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, UnsupportedModelError, shown
+from mini_vllm.models.config_fields import HFConfig
 from mini_vllm.models.weights import Checkpoint
 from mini_vllm.worker.memory import available_host_memory, host_bytes
 
@@ -25,7 +26,7 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def pick_dtype(name: str, hf_config: Any, path: Path) -> torch.dtype:
+def pick_dtype(name: str, hf_config: HFConfig, path: Path) -> torch.dtype:
     """ "auto" is the dtype that the checkpoint's config names, or that of its first weight where it names none.
 
     Errors: InvalidParameterError for a name that is no such dtype, UnsupportedModelError for a checkpoint of another.
@@ -41,7 +42,7 @@ def pick_dtype(name: str, hf_config: Any, path: Path) -> torch.dtype:
     raise kind(f"dtype must be float32, bfloat16 or float16, got {shown(chosen)}")
 
 
-def available_bytes(config: EngineConfig, hf_config: Any, dtype: torch.dtype, device: torch.device) -> int:
+def available_bytes(config: EngineConfig, hf_config: HFConfig, dtype: torch.dtype, device: torch.device) -> int:
     """Bytes left for the KV cache."""
     activations = _activation_bytes(config, hf_config, dtype)
     if device.type == "cuda":
@@ -55,7 +56,7 @@ def free_memory(device: torch.device) -> int:
     return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else available_host_memory()
 
 
-def _activation_bytes(config: EngineConfig, hf_config: Any, dtype: torch.dtype) -> int:
+def _activation_bytes(config: EngineConfig, hf_config: HFConfig, dtype: torch.dtype) -> int:
     """Peak of one step, estimated: the widest layer's tensors for every token, and the logits in float32, twice."""
     heads = hf_config.num_attention_heads + 2 * hf_config.num_key_value_heads
     head_dim = getattr(hf_config, "head_dim", None) or hf_config.hidden_size // hf_config.num_attention_heads

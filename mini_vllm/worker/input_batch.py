@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mini_vllm.attention import AttentionMetadata
 from mini_vllm.attention.metadata import refuse_too_long, to_device
+from mini_vllm.spec_decode.verify import PADDING
 from mini_vllm.step import BlockTable, SamplingRow, StepInput
 
 Array = npt.NDArray[np.int32]
@@ -128,8 +129,10 @@ class InputBatch:
         ends = query_lens.cumsum()
         owner = ends.searchsorted(sample_rows, side="right")
         positions = (num_computed_tokens + query_lens - ends)[owner] + sample_rows
+        token_ids = np.array(step.token_ids, np.int64)
+        assert token_ids.min(initial=0) >= PADDING, f"token id {token_ids.min()} stands for no token"
         return PackedStep(
-            to_device(np.array(step.token_ids, np.int64).clip(min=0), self.device),  # -1: a draft that stands for none
+            to_device(token_ids.clip(min=0), self.device),  # padding is computed, and never accepted
             metadata,
             to_device(sample_rows, self.device),
             (positions + 1).tolist(),

@@ -1,12 +1,16 @@
 """LocalExecutor: the model in this process. Source: UniProcExecutor in vllm/v1/executor/uniproc_executor.py."""
 
+from typing import ClassVar
+
 import torch
 
 from mini_vllm.attention import fastest, get_backend, why_not
+from mini_vllm.config import EngineConfig
 from mini_vllm.errors import KVCacheTooLargeError
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
 from mini_vllm.models.layers.int8_linear import why_slow
 from mini_vllm.models.registry import load_model
+from mini_vllm.models.shard import WHOLE, Shard
 from mini_vllm.step import LayerKVSpec, ModelInfo, StepInput, StepOutput
 from mini_vllm.worker.device import available_bytes, free_memory, pick_device, pick_dtype
 from mini_vllm.worker.executor import InProcessExecutor
@@ -15,9 +19,14 @@ from mini_vllm.worker.model_runner import ModelRunner
 
 
 class LocalExecutor(InProcessExecutor):
-    """The model in this process."""
+    """The model in this process, or that part of it which is this rank's."""
 
+    runner_cls: ClassVar[type[ModelRunner]] = ModelRunner
     runner: ModelRunner
+
+    def __init__(self, config: EngineConfig, shard: Shard = WHOLE) -> None:
+        super().__init__(config)
+        self.shard = shard
 
     def load(self) -> ModelInfo:
         config, path = self.config, resolve_model(self.config.model)
@@ -26,7 +35,12 @@ class LocalExecutor(InProcessExecutor):
         self.dtype = pick_dtype(config.dtype, self.hf_config, path)
         self.attention_backend = get_backend(config.attention_backend, self.device, self.dtype)
         self.model = load_model(
-            path, self.hf_config, dtype=self.dtype, device=self.device, quantization=config.quantization
+            path,
+            self.hf_config,
+            dtype=self.dtype,
+            device=self.device,
+            shard=self.shard,
+            quantization=config.quantization,
         )
         size = self.dtype.itemsize
         kv_specs = [
@@ -42,7 +56,7 @@ class LocalExecutor(InProcessExecutor):
         """Make the KV cache. Raises KVCacheTooLargeError if the device or main memory does not have so many bytes."""
         plan.check(free_memory(self.device), available_host_memory(), is_shared=self.device.type == "cpu")
         try:
-            self.runner = ModelRunner(
+            self.runner = self.runner_cls(
                 self.model,
                 self.attention_backend,
                 num_blocks=plan.num_blocks,

@@ -9,10 +9,10 @@ and get_kv_cache_configs in vllm/v1/core/kv_cache_utils.py; vLLM measures the ac
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError, KVCacheTooSmallError, shown
+from mini_vllm.models.config_fields import HFConfig
 from mini_vllm.step import ModelInfo
 
 MAX_CPU_KV_CACHE_BYTES = 4 << 30  # what vLLM's CPU back end takes by default; main memory is shared with other programs
@@ -65,7 +65,12 @@ class KVCachePlan:
 
 
 def plan_kv_cache(
-    config: EngineConfig, hf_config: Any, info: ModelInfo, available_bytes: Callable[[], int], *, may_swap: bool = False
+    config: EngineConfig,
+    hf_config: HFConfig,
+    info: ModelInfo,
+    available_bytes: Callable[[], int],
+    *,
+    may_swap: bool = False,
 ) -> KVCachePlan:
     """Size the KV cache after the weights are loaded. available_bytes is asked only if the config sets no size.
 

@@ -76,10 +76,17 @@ class ModelRunner:
         if not step.req_ids:
             return StepOutput()
         packed = self.batch.pack(step)
+        return self._sample_from(step, packed, self._forward(packed))
+
+    def _forward(self, packed: PackedStep) -> Tensor:
+        """The final hidden states [T, hidden_size] of a packed step. A subclass may replay what it has recorded."""
         attend = PagedAttention(
             self.attention_backend, self.kv_caches, packed.metadata, self.model.attention_specs, self.layer_groups
         )
-        hidden = self.model.forward(packed.input_ids, packed.metadata[0].positions, attend)
+        return self.model.forward(packed.input_ids, packed.metadata[0].positions, attend)
+
+    def _sample_from(self, step: StepInput, packed: PackedStep, hidden: Tensor) -> StepOutput:
+        """Logits of the rows that are asked for, masks, and a token from each."""
         prompt_logprobs = self._prompt_logprobs(step, hidden) if step.prompt_targets else {}
         if not step.sample_req_ids:
             return StepOutput(prompt_logprobs=prompt_logprobs)

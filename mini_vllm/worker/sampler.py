@@ -41,24 +41,21 @@ class Sampler:
         Raises InvalidLogitsError naming the rows whose largest logit is NaN or infinite.
         """
         assert logits.shape[0] == len(rows), (logits.shape, len(rows))
-        groups: defaultdict[tuple[bool, bool], list[int]] = defaultdict(list)
-        for i, row in enumerate(rows):
-            groups[row.is_greedy, row.params.changes_logits].append(i)
         token_ids = [0] * len(rows)
         bad: dict[int, str] = {}
-        for (is_greedy, is_changed), indices in groups.items():
-            chosen = [rows[i] for i in indices]
+        for (is_greedy, is_changed), indices in groups_of(rows).items():
+            chosen, places = [rows[i] for i in indices], [positions[i] for i in indices]
             part = logits if len(chosen) == len(rows) else logits[indices]
             if is_changed:
-                part = process_logits(part, chosen, [positions[i] for i in indices])
-                penalised = [n for n, row in enumerate(chosen) if row.params.has_penalties]
-                penalise(part, chosen, {n: known_token_ids[indices[n]] for n in penalised})
+                known = {n: known_token_ids[i] for n, i in enumerate(indices) if rows[i].params.has_penalties}
+                part = process_logits(part, chosen, places)
+                penalise(part, chosen, known)
             peaks, tokens = part.max(-1)
             if not bool(peaks.isfinite().all()):  # a maximum tells it all: NaN passes on, -inf is that of -inf only
                 bad |= {i: _reason(logits[i], rows[i], peak) for i, peak in zip(indices, peaks, strict=True)}
                 continue
             if not is_greedy:
-                tokens = self.draw(part, peaks, chosen, [positions[i] for i in indices])
+                tokens = self.draw(part, peaks, chosen, places)
             for i, token_id in zip(indices, tokens.tolist(), strict=True):
                 token_ids[i] = token_id
         if bad := {i: reason for i, reason in bad.items() if reason}:
@@ -85,6 +82,14 @@ class Sampler:
         known = {place: known_token_ids[i] for place, i in enumerate(good) if i in known_token_ids}
         tokens = iter(self(logits[good], [rows[i] for i in good], [positions[i] for i in good], known) if good else ())
         return [f"token {positions[i]}: {bad[i]}" if i in bad else next(tokens) for i in range(len(rows))]
+
+
+def groups_of(rows: Sequence[SamplingRow]) -> dict[tuple[bool, bool], list[int]]:
+    """Indices of rows that are sampled alike, by whether they are greedy and whether their logits change."""
+    groups: defaultdict[tuple[bool, bool], list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        groups[row.is_greedy, row.params.changes_logits].append(i)
+    return groups
 
 
 def _reason(logits: Tensor, row: SamplingRow, peak: Tensor) -> str:
@@ -247,11 +252,12 @@ def gather_logprobs(
         return {}
     logprobs = logits[rows].float().log_softmax(-1)
     sampled = logprobs.gather(1, torch.tensor([[token_ids[i]] for i in rows], device=logits.device))
+    own = sampled.squeeze(1).tolist()
     ranks = (logprobs >= sampled).sum(-1).tolist()
     top = logprobs.topk(min(max(k for k in num_logprobs if k is not None), logits.shape[1]))
     gathered = {}
     for n, (i, ids, values) in enumerate(zip(rows, top.indices.tolist(), top.values.tolist(), strict=True)):
-        gathered[i] = {token_ids[i]: Logprob(sampled[n].item(), ranks[n])}
+        gathered[i] = {token_ids[i]: Logprob(own[n], ranks[n])}
         best = zip(ids[: num_logprobs[i]], values, range(1, len(ids) + 1), strict=False)
         gathered[i].update({token_id: Logprob(value, rank) for token_id, value, rank in best})
     return gathered

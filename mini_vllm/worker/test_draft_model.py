@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
 
+from mini_vllm import LLM  # noqa: E402
 from mini_vllm.errors import InvalidParameterError  # noqa: E402
-from mini_vllm.llm import LLM  # noqa: E402
 from mini_vllm.models.checkpoint import resolve_model  # noqa: E402
 from mini_vllm.params import SamplingParams  # noqa: E402
 from mini_vllm.step import SamplingRow  # noqa: E402

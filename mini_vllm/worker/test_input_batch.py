@@ -110,6 +110,18 @@ def test_a_fork_samples_from_the_row_of_another() -> None:
     assert [batch.sampling_rows[name].seed for name in "ab"] == [1, 2]
 
 
+def test_padding_is_the_only_token_id_below_zero_that_is_packed() -> None:
+    batch, table = InputBatch(4, torch.device("cpu")), ((1, 2),)
+    for token_ids in ((7, -1, -1), (7, -2, 8)):
+        step = StepInput.of([Chunk("a", token_ids, 0, table)], {"a": SamplingRow(SamplingParams())})
+        batch.update(step)
+        if min(token_ids) == -1:
+            assert batch.pack(step).input_ids.tolist() == [7, 0, 0]
+        else:
+            with pytest.raises(AssertionError, match="token id -2 stands for no token"):
+                batch.pack(step)
+
+
 def test_nothing_of_a_finished_request_stays() -> None:
     batch = make_batch()
     rows = {"a": SamplingRow(PENALISED, token_ids=(1,)), "b": SamplingRow(PLAIN)}

@@ -221,7 +221,7 @@ def test_two_groups_of_layers_through_the_whole_engine(
     import torch
     from transformers import AutoModelForCausalLM
 
-    from mini_vllm.llm import LLM
+    from mini_vllm import LLM
 
     rng = random.Random(1)
     shared = [rng.randrange(10, 96) for _ in range(24)]
@@ -246,7 +246,7 @@ def test_two_groups_of_layers_through_the_whole_engine(
 
 
 def test_a_model_without_the_groups_is_refused_by_name() -> None:
-    from mini_vllm.llm import LLM
+    from mini_vllm import LLM
 
     with pytest.raises(InvalidParameterError, match="HybridManager needs layers with and without a window of 8, got"):
         LLM("tiny", kv_cache_manager_cls=HybridManager)
@@ -397,7 +397,7 @@ def test_drafts_give_the_tokens_of_the_engine_without_drafts(
     name: str, temperature: float, right_up_to: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Chunks, shared prefixes, penalties, log-probabilities, choices and preemptions, on the bundled model."""
-    from mini_vllm.llm import LLM
+    from mini_vllm import LLM
     from mini_vllm.policies.registry import SCHEDULERS, get_scheduler_cls
 
     options: dict[str, Any] = {"priority": {"policy": "priority"}, "swap": SWAP}.get(name, {})
@@ -452,7 +452,7 @@ class DictatingScheduler(Scheduler):
 @pytest.mark.parametrize("temperature", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
 def test_a_mask_in_each_step_says_what_a_request_writes(temperature: float) -> None:
     """Chunks, preemptions and choices; requests without a mask write what they would have written."""
-    from mini_vllm.llm import LLM
+    from mini_vllm import LLM
 
     rng = random.Random(5)
     texts = ["A KV cache block is", "Chunked prefill splits a prompt. Chunked prefill splits", "one two three one two"]
@@ -476,7 +476,7 @@ def test_a_mask_in_each_step_says_what_a_request_writes(temperature: float) -> N
 
 @pytest.mark.slow
 def test_a_mask_that_allows_nothing_ends_its_request_alone() -> None:
-    from mini_vllm.llm import LLM
+    from mini_vllm import LLM
 
     class Forbidding(Scheduler):
         def schedule(self) -> SchedulerOutput:

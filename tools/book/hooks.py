@@ -35,9 +35,9 @@ KATEX = WEB.parent / "node_modules" / "katex"
 BUNDLED_MODEL = ROOT / "mini_vllm" / "models" / "tiny"
 ROOMS_OF_A_PAGE = (
     *("offload", "policies", "observe", "load", "simulator", "spec_decode", "structured"),
-    *("engine", "frontend", "models", "worker"),
+    *("engine", "frontend", "models", "worker", "light"),
 )
-ARRAYS = "mini_vllm/worker/numpy_ops.py"  # in a page JavaScript computes
+ARRAYS = "mini_vllm/light/numpy_ops.py"  # in a page JavaScript computes
 OUTSIDE = (
     "phase-*/labs/*/*.md",
     "benchmarks/results/*",

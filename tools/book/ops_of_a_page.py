@@ -1,4 +1,4 @@
-"""mini_vllm/worker/numpy_ops.py as a page has it: the functions of web/src/arrays.js, which worker.js registers."""
+"""mini_vllm/light/numpy_ops.py as a page has it: the functions of web/src/arrays.js, which worker.js registers."""
 
 from typing import Any
 

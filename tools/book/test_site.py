@@ -24,28 +24,17 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 
-from labkit.labs.catalog import ROOT, Lab, labs, phases
+from labkit.labs.catalog import ROOT, Lab, labs
+from tools.book.browser import CHAPTERS, CHROMIUM, FLAGS, LIGHTHOUSE
 
 pytestmark = pytest.mark.nightly
 
 WEB = ROOT / "tools" / "book" / "web"
 AXE = WEB / "node_modules" / "axe-core" / "axe.min.js"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-LIGHTHOUSE = ["npx", "--yes", "lighthouse@13.5.0"]  # no dependency of the book: five times as large as all other files
 PATIENCE_MS = 120_000  # a backstop: a page answers in a second or two, Python in it in six
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1280, "height": 720}
 NUM_PARTS = 6  # of the pages: each a test, which any worker can take
-CHAPTERS = [phase.labs[0].chapter.partition("#")[0].removeprefix("docs/").replace(".md", ".html") for phase in phases()]
 
 
 def assert_none(found: Collection[str]) -> None:

@@ -53,7 +53,7 @@ BUGS = [  # file, what stands there, the bug
     (TILES, "-(-end // (SPLIT * MAX_SPLITS))", "np.full_like(end, len(end))"),
     (TILES, "begin = np.maximum(first - window + 1, 0)\n    split", "begin = first * 0 + 64\n    split"),
     (TILES, "np.minimum(span_begin + split[owner], end[owner])", "span_begin + split[owner]"),
-    (TILES, "num_computed_tokens[chunk] + offset", "num_computed_tokens[chunk]"),
+    (TILES, "first = first[owner] + offset", "first = first[owner]"),
     (TILES, "np.maximum(-(-end // split) - begin // split, 1)", "-(-end // split) - begin // split"),
     (BACKEND, "short_queries=short.queries(spec.group_size)", "short_queries=short.rows"),
     (INTERFACE, "[plans[kind] for kind in kinds]", "[plans[kinds[0]] for _ in kinds]"),

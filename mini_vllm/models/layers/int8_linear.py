@@ -1,16 +1,16 @@
-"""int8_linear.c, built at first use, as attention's rung in C is (attention/c_compiler.py)."""
+"""native/int8_linear.c, built at first use and called by ctypes."""
 
 import ctypes
 from ctypes import c_int64, c_void_p
-from pathlib import Path
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from mini_vllm.attention.c_compiler import find_library
+from mini_vllm.native import SOURCES
+from mini_vllm.native.c_compiler import find_library
 
-SOURCE = Path(__file__).with_name("int8_linear.c")
+SOURCE = SOURCES / "int8_linear.c"
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 TILE = 4  # channels that a thread computes together
 STEP = 64  # inputs that int8_linear.c takes at a time, with the widest vectors

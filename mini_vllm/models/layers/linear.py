@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mini_vllm.models.layers.quantization import Int8Weight
+from mini_vllm.models.shard import ALONE
 from mini_vllm.models.weights import WeightLoader
 
 # oneDNN and torch keep 1,024 products that they have prepared, each for one number of rows. Steps have every number, so
@@ -57,9 +58,28 @@ class ColumnParallelLinear(Linear):
 
 
 class RowParallelLinear(Linear):
-    """Each shard takes its part of the input, W is cut by columns: the sum of all shards' outputs is the output."""
+    """Each shard takes its part of the input, W is cut by columns: the sum of all shards' outputs is the output.
+
+    reduce: whether forward() adds the outputs up. A layer that sums several of these adds up once, behind the sum.
+    """
 
     cut = 1
+
+    def __init__(
+        self,
+        loader: WeightLoader,
+        out_features: Mapping[str, int],
+        in_features: int,
+        *,
+        bias: bool = False,
+        reduce: bool = True,
+    ) -> None:
+        super().__init__(loader, out_features, in_features, bias=bias)
+        self.communicator = loader.shard.communicator if reduce else ALONE
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[T, this shard's part of in_features] to [T, sum of out_features]."""
+        return self.communicator.all_reduce(super().forward(x))
 
     def load_bias(self, loader: WeightLoader, out_features: Mapping[str, int]) -> nn.Parameter | None:
         """The whole bias on rank 0, none on the other ranks: in the sum it must count once."""

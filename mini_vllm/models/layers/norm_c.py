@@ -1,17 +1,17 @@
-"""norm.c, built at first use, as attention's rung in C is (attention/c_compiler.py)."""
+"""native/norm.c, built at first use and called by ctypes."""
 
 import ctypes
 from ctypes import c_float, c_int64, c_void_p
 from functools import cache
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from mini_vllm.attention.c_compiler import find_library
+from mini_vllm.native import SOURCES
+from mini_vllm.native.c_compiler import find_library
 
-SOURCE = Path(__file__).with_name("norm.c")
+SOURCE = SOURCES / "norm.c"
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 

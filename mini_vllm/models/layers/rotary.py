@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mini_vllm.attention import Rotation
 from mini_vllm.errors import UnsupportedModelError, shown
-from mini_vllm.models.config_fields import ROPE_VALUES
+from mini_vllm.models.config_fields import ROPE_VALUES, HFConfig
 
 SUPPORTED_ROPE_TYPES = ("default", "llama3")
 LLAMA3_NUMBERS = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
@@ -22,7 +22,7 @@ LLAMA3_NUMBERS = ("factor", "low_freq_factor", "high_freq_factor", "original_max
 class RotaryEmbedding:
     """Angles from positions. They are computed once a step for its T tokens, so no table bounds the model's length."""
 
-    def __init__(self, hf_config: Any, head_dim: int, device: torch.device) -> None:
+    def __init__(self, hf_config: HFConfig, head_dim: int, device: torch.device) -> None:
         if head_dim % 2:
             raise UnsupportedModelError(f"head_dim {head_dim} is odd; rotary embedding needs pairs of channels")
         parameters = rope_parameters(hf_config)
@@ -38,7 +38,7 @@ class RotaryEmbedding:
         return Rotation(torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1))
 
 
-def rope_parameters(hf_config: Any) -> dict[str, Any]:
+def rope_parameters(hf_config: HFConfig) -> dict[str, Any]:
     """The configuration's rope_parameters, or what older ones say with rope_theta and rope_scaling; checked.
 
     Errors: UnsupportedModelError for a rope_type other than SUPPORTED_ROPE_TYPES, rotation of part of a head, and
@@ -65,7 +65,7 @@ def rope_parameters(hf_config: Any) -> dict[str, Any]:
     return parameters
 
 
-def scale_llama3(inv_freq: Tensor, parameters: Mapping[str, Any]) -> Tensor:
+def scale_llama3(inv_freq: Tensor, parameters: Mapping[str, float]) -> Tensor:
     """Llama 3.1's stretching of the context: slow pairs turn `factor` times slower, fast ones stay, between is blended.
 
     A pair is fast when it turns more than high_freq_factor times within the original context, slow when it turns fewer

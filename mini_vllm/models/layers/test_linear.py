@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mini_vllm.attention import c_compiler
 from mini_vllm.models.layers import int8_linear, quantization
 from mini_vllm.models.layers.linear import linear, pack_weight
 from mini_vllm.models.layers.quantization import MOST, TILE, Int8Weight
+from mini_vllm.native import c_compiler
 
 
 @pytest.mark.parametrize("num_rows", [1, 5, 64])

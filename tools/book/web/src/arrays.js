@@ -1,4 +1,4 @@
-// The functions of mini_vllm/worker/numpy_ops.py, for a page: an array is {data: Float32Array, rows, cols}.
+// The functions of mini_vllm/light/numpy_ops.py, for a page: an array is {data: Float32Array, rows, cols}.
 // Python calls them through tools/book/ops_of_a_page.py; a list of Python arrives as a proxy.
 const list = (x) => x?.toJs?.() ?? x;
 const make = (rows, cols) => ({ data: new Float32Array(rows * cols), rows, cols });

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from mini_vllm.attention import c_compiler, get_backend
-from mini_vllm.attention.c_compiler import CannotBuildError, load_library
+from mini_vllm.attention import get_backend
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.native import c_compiler
+from mini_vllm.native.c_compiler import CannotBuildError, load_library
 
 CPU = torch.device("cpu")
 COMPILER = c_compiler.find_compiler()
@@ -65,7 +66,7 @@ def test_another_source_or_another_processor_is_another_library(
 @pytest.mark.nightly
 @NEEDS_COMPILER
 def test_processes_may_build_at_once(source: Path, tmp_path: Path) -> None:
-    code = f"from mini_vllm.attention.c_compiler import *; print(load_library(Path({str(source)!r})).answer())"
+    code = f"from mini_vllm.native.c_compiler import *; print(load_library(Path({str(source)!r})).answer())"
     command = [sys.executable, "-c", code]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [process.communicate()[0] for process in processes] == ["42\n"] * 3

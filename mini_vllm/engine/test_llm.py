@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import re
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +19,10 @@ from mini_vllm.errors import (
     TokenizerMissingError,
 )
 from mini_vllm.models.layers import int8_linear
+from tools.glossary import ask, glossary
 
 GREEDY = SamplingParams(temperature=0, max_tokens=120)
 ANSWER = "A KV block is a fixed-size piece of the KV cache"
-
-
-def ask(question: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": question}]
-
-
-def glossary() -> dict[str, str]:
-    """The natural question about each term of docs/glossary.md ("What is a KV block?") -> its paragraph."""
-    text = (Path(__file__).parents[1] / "docs" / "glossary.md").read_text(encoding="utf-8")
-    questions = {}
-    for heading, paragraph in re.findall(r"^### (.+)\n\n((?:.+\n)+)", text, re.MULTILINE):
-        definition = " ".join(paragraph.split())
-        name = heading.split(" (")[0].replace("`", "")
-        opening = re.match(rf"(an? |the )?({re.escape(name)})\W+(are\b)?", definition.replace("`", ""), re.IGNORECASE)
-        assert opening, f"the paragraph of {heading!r} must begin with the term"
-        inside = opening[2] if opening[1] else name[0].lower() + name[1:] if name[1:].islower() else name
-        questions[f"What {'are' if opening[3] else 'is'} {(opening[1] or '').lower()}{inside}?"] = definition
-    return questions
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +51,7 @@ def test_the_bundled_model_answers_the_glossary_word_for_word(llm: LLM) -> None:
 def test_transformers_gives_the_same_greedy_text(llm: LLM, prompt: list[int]) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    folder = Path(__file__).parent / "models" / "tiny"
+    folder = Path(__file__).parents[1] / "models" / "tiny"
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     generated = model.generate(torch.tensor([prompt]), max_new_tokens=120, do_sample=False)[0, len(prompt) :]

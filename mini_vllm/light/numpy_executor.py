@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from mini_vllm.errors import ConnectorMissingError, InvalidParameterError, how_to_install, shown
+from mini_vllm.light.plain_sampler import sample
 from mini_vllm.models.checkpoint import BUNDLED_MODEL, SINGLE_FILE, load_hf_config, resolve_model
-from mini_vllm.spec_decode.verify import accept
+from mini_vllm.spec_decode.verify import PADDING, accept
 from mini_vllm.step import BlockPair, LayerKVSpec, ModelInfo, SampledToken, SamplingRow, StepInput, StepOutput
 from mini_vllm.worker.executor import InProcessExecutor
 from mini_vllm.worker.memory import KVCachePlan, available_host_memory, host_bytes
-from mini_vllm.worker.plain_sampler import sample
 
 OPTIONS = {  # of EngineConfig, and what they may be here
     "model": (BUNDLED_MODEL,),
@@ -45,7 +45,7 @@ class NumpyExecutor(InProcessExecutor):
 
     def array_module(self) -> Any:
         """numpy_ops, or what has the same functions."""
-        from mini_vllm.worker import numpy_ops
+        from mini_vllm.light import numpy_ops
 
         return numpy_ops
 
@@ -103,7 +103,8 @@ class NumpyExecutor(InProcessExecutor):
         tables = [self.requests[request_id][1] for request_id in step.req_ids]
         spans = list(zip(step.num_computed_tokens, step.num_scheduled_tokens, tables, strict=True))
         positions = [position for start, n, _ in spans for position in range(start, start + n)]
-        token_ids = [max(token_id, 0) for token_id in step.token_ids]  # -1: a draft that stands for none
+        assert min(step.token_ids) >= PADDING, f"token id {min(step.token_ids)} stands for no token"
+        token_ids = [max(token_id, 0) for token_id in step.token_ids]  # padding is computed, and never accepted
         hidden = self._forward(token_ids, positions, spans)
         rows = self._logits(self.ops.take(hidden, list(step.sample_rows))) if step.sample_rows else []
         asked = zip(step.sample_req_ids, step.sample_rows, rows, strict=True)

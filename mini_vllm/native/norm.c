@@ -1,6 +1,6 @@
 /* RMSNorm, with the residual's sum before it: one pass over memory where torch's operators make six. */
 
-#include "../../attention/numerics.h"
+#include "numerics.h"
 
 enum { PARALLEL = 1 << 15 }; /* numbers from which a second thread pays */
 

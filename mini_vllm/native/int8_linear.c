@@ -10,7 +10,7 @@ processor multiplies pairs of these, a vector holds two of the four: an int8 is 
 
 Source: torch's own operator is _weight_int8pack_mm; vLLM takes oneDNN's. */
 
-#include "../../attention/numerics.h"
+#include "numerics.h"
 
 enum { TILE = 4, STEP = 4 * LANES };
 enum { AHEAD = 8 }; /* channels from a weight to the one that is fetched meanwhile; the hardware does not look so far */

@@ -12,12 +12,12 @@ import pytest
 
 from mini_vllm.engine.llm import LLM
 from mini_vllm.errors import ConnectorMissingError, InvalidParameterError, KVCacheTooLargeError, RequestFailedError
+from mini_vllm.light.numpy_executor import NumpyExecutor
+from mini_vllm.light.plain_sampler import gumbels, sample
 from mini_vllm.observe.timeline import read_requests
 from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.params import SamplingParams
 from mini_vllm.step import KVPlan, SampledToken, SamplingRow, StepInput
-from mini_vllm.worker.numpy_executor import NumpyExecutor
-from mini_vllm.worker.plain_sampler import gumbels, sample
 
 torch = pytest.importorskip("torch")
 

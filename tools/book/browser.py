@@ -1,0 +1,18 @@
+"""The browser that looks at the built site, for its tests and its benchmark, and the chapters' pages."""
+
+import shutil
+
+from labkit.labs.catalog import phases
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+LIGHTHOUSE = ["npx", "--yes", "lighthouse@13.5.0"]  # no dependency of the book: five times as large as all others
+CHAPTERS = [phase.labs[0].chapter.partition("#")[0].removeprefix("docs/").replace(".md", ".html") for phase in phases()]
