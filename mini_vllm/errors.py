@@ -151,6 +151,16 @@ class SchedulerStalledError(MiniVllmError, RuntimeError):
 # --- parameters that refuse what they do not know ---------------------------------------------------------------------
 
 
+def check_prompt_len(request_id: str, num_prompt_tokens: int, max_model_len: int, num_slots: int) -> None:
+    """Raises PromptTooLongError for a prompt that could never be computed."""
+    limit = min(max_model_len, num_slots)
+    if num_prompt_tokens > limit:
+        raise PromptTooLongError(
+            f"request {shown(request_id)}: the prompt has {num_prompt_tokens} tokens, "
+            f"at most {limit} fit (max_model_len {max_model_len}, KV cache {num_slots} tokens)"
+        )
+
+
 class Rule(NamedTuple):
     """What a value may be, as a test and in words."""
 

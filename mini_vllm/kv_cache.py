@@ -148,14 +148,12 @@ class KVCacheManager:
             num_needed += sum(block.ref_cnt == 0 for block in computed_blocks)
         return num_needed
 
-    def num_blocks_reserved(
-        self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
-    ) -> int:
-        """How many free blocks a request must find that is admitted only if its first num_tokens tokens fit at once.
+    def num_tokens_reserved(self, request: Request) -> int:
+        """For how many tokens a request must find slots that is admitted only if all of its tokens fit at once.
 
-        A manager that gives blocks back as a request goes on needs fewer than num_blocks_needed() says.
+        They are fewer than it has if a manager gives blocks back while the request goes on.
         """
-        return self.num_blocks_needed(request, num_tokens, computed_blocks)
+        return request.num_tokens
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()

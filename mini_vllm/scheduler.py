@@ -151,12 +151,10 @@ class Scheduler(SchedulerInterface):
     def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
         """Whether the free blocks hold the sequence (all of it, or its first num_tokens) and the watermark."""
         kv = self.kv_cache_manager
-        num_spare = self.num_watermark_blocks if self.running else 0
         if self.reserve_full_sequence:
-            num_needed = kv.num_blocks_reserved(request, request.num_tokens, computed_blocks)
-        else:
-            num_needed = kv.num_blocks_needed(request, num_tokens, computed_blocks)
-        return num_needed + num_spare <= kv.num_free_blocks
+            num_tokens = kv.num_tokens_reserved(request)
+        num_spare = self.num_watermark_blocks if self.running else 0
+        return kv.num_blocks_needed(request, num_tokens, computed_blocks) + num_spare <= kv.num_free_blocks
 
     def _admit(self, request: Request, num_computed_tokens: int) -> None:
         """Move a waiting request to the end of running, with the head start that the prefix cache gives."""

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, cast
 from mini_vllm.errors import (
     DuplicateRequestError,
     InvalidParameterError,
-    PromptTooLongError,
     RequestFailedError,
+    check_prompt_len,
     shown,
 )
 from mini_vllm.kv_cache import PART, KVCacheManager, PrefixCacheStats
@@ -83,8 +83,6 @@ class Step:
     """Requests that end with the step, and why. See end()."""
     notes: dict[object, Any] = field(default_factory=dict)
     """What one who watches the step has to remember of it, by who it is."""
-    ended: set[str] = field(default_factory=set)
-    """Requests that a listener has ended when it was told what came of the step: no delta tells of them."""
 
     @classmethod
     def decide(cls, scheduler: "SchedulerInterface") -> "Step":
@@ -158,16 +156,6 @@ class Part:
 
     def ended(self, request: Request) -> None:
         """The request is gone."""
-
-
-def check_prompt_len(request_id: str, num_prompt_tokens: int, max_model_len: int, num_slots: int) -> None:
-    """Raises PromptTooLongError for a prompt that could never be computed."""
-    limit = min(max_model_len, num_slots)
-    if num_prompt_tokens > limit:
-        raise PromptTooLongError(
-            f"request {shown(request_id)}: the prompt has {num_prompt_tokens} tokens, "
-            f"at most {limit} fit (max_model_len {max_model_len}, KV cache {num_slots} tokens)"
-        )
 
 
 @dataclass(eq=False, repr=False)

@@ -6,10 +6,9 @@ vllm/v1/outputs.py).
 """
 
 import hashlib
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain
 from typing import Any, NamedTuple, NewType
 
 from mini_vllm.params import SamplingParams
@@ -194,26 +193,6 @@ class StepInput:
             {chunk.request_id: chunk.new_block_ids for chunk in chunks if chunk.new_block_ids},
             **rest,
         )
-
-    def chunks(self) -> list[Chunk]:
-        """The same, one request at a time."""
-        starts = list(accumulate(self.num_scheduled_tokens, initial=0))
-        samples: list[list[Sample]] = [[] for _ in self.req_ids]
-        for request_id, row in zip(self.sample_req_ids, self.sample_rows, strict=True):
-            i = bisect_right(starts, row) - 1
-            samples[i].append(Sample(request_id, row - starts[i]))
-        return [
-            Chunk(
-                request_id,
-                self.token_ids[start:end],
-                num_computed_tokens,
-                self.new_block_ids.get(request_id, ()),
-                tuple(mine),
-            )
-            for request_id, num_computed_tokens, (start, end), mine in zip(
-                self.req_ids, self.num_computed_tokens, pairwise(starts), samples, strict=True
-            )
-        ]
 
 
 @dataclass(frozen=True, slots=True)

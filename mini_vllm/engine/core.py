@@ -10,13 +10,20 @@ Source: EngineCore in vllm/v1/engine/core.py.
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
 from mini_vllm.engine.runner_view import RunnerView
-from mini_vllm.errors import EngineDeadError, MiniVllmError, RequestRefusedError, SchedulerStalledError, shown
+from mini_vllm.errors import (
+    EngineDeadError,
+    MiniVllmError,
+    RequestFailedError,
+    RequestRefusedError,
+    SchedulerStalledError,
+    shown,
+)
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import SchedulerInterface, Step
@@ -37,7 +44,7 @@ class EngineCore:
         self.num_steps = 0
         self.is_dead = False  # a call that changes the scheduler has raised
         self.in_flight: deque[Step] = deque()  # begun and not ended, the oldest first
-        self._ending: Step | None = None  # the step whose end the listeners are being told
+        self._ended: set[str] = set()  # what was ended since listeners were told last of a step that has ended
 
     # --- requests come and go -------------------------------------------------------------------------------------
 
@@ -58,8 +65,7 @@ class EngineCore:
             with self.changes("finish"):
                 request = self.scheduler.finish_request(request_id, reason)
                 self.runner_view.forget(request_id)
-                if self._ending is not None:
-                    self._ending.ended.add(request_id)
+                self._ended.add(request_id)
                 if request is not None:
                     self._tell("after_finish", request)
 
@@ -117,6 +123,8 @@ class EngineCore:
             starts = {request: len(request.output_token_ids) for request in step.requests if not request.is_finished}
             failed = [request for request in starts if request.request_id in result.errors]
             for request in failed:
+                name = request.request_id
+                step.errors[request] = RequestFailedError(f"request {shown(name)}: {result.errors[name]}")
                 self.end_with_error(request)
             step.end_kv(self.scheduler.kv_cache_manager, result.kv)
             token_ids = {name: [token.token_id for token in tokens] for name, tokens in result.tokens.items()}
@@ -124,9 +132,9 @@ class EngineCore:
             for request in finished:
                 self.runner_view.forget(request.request_id)
                 starts.setdefault(request, 0)
-            self._tell_update(step, token_ids, [*finished, *failed])
+            ended = self._ended = set()  # a listener may abort requests now, and use their ids again
+            self._tell("after_update", step, token_ids, [*finished, *failed])
             errors = {request: str(error) for request, error in step.errors.items() if request.is_finished}
-            errors |= {each: f"request {shown(each.request_id)}: {result.errors[each.request_id]}" for each in failed}
             return [
                 TokenDelta(
                     name,
@@ -138,7 +146,7 @@ class EngineCore:
                     result.prompt_logprobs.get(name),
                 )
                 for request, start in starts.items()
-                if (name := request.request_id) not in step.ended
+                if (name := request.request_id) not in ended
                 and (len(request.output_token_ids) > start or request in errors or name in result.prompt_logprobs)
             ]
 
@@ -159,14 +167,6 @@ class EngineCore:
     def _tell(self, event: str, *args: Any, **kwargs: Any) -> None:
         for listener in list(self.listeners):
             getattr(listener, event)(*args, **kwargs)
-
-    def _tell_update(
-        self, step: Step, token_ids: Mapping[str, Sequence[int]], finished: Iterable[Request], **kwargs: Any
-    ) -> None:
-        """The step has ended. A listener may abort requests now, and use their ids again."""
-        self._ending = step
-        self._tell("after_update", step, token_ids, finished, **kwargs)
-        self._ending = None
 
     @contextmanager
     def changes(self, what: str) -> Iterator[None]:

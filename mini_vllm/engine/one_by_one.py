@@ -1,6 +1,7 @@
 """A step, one request at a time: how the engine finds out whose fault it is that steps fail."""
 
 from mini_vllm.step import PromptLogprobs, SampledToken, StepInput, StepOutput
+from mini_vllm.worker.chunks import chunks_of
 from mini_vllm.worker.executor import Executor
 
 NUM_TRIES = 4  # of each request: a fault that comes and goes is no request's
@@ -19,7 +20,7 @@ def execute_one_by_one(executor: Executor, step: StepInput) -> tuple[StepOutput,
     errors: dict[str, str] = {}
     prompt_logprobs: dict[str, PromptLogprobs] = {}
     failed: dict[str, Exception] = {}
-    for chunk in step.chunks():
+    for chunk in chunks_of(step):
         request_id = chunk.request_id
         names = {request_id, *(sample.request_id for sample in chunk.samples)}
         targets = {request_id: step.prompt_targets[request_id]} if request_id in step.prompt_targets else {}

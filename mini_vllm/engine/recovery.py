@@ -76,10 +76,10 @@ class RecoveringCore(EngineCore):
             if failed:
                 self._num_failures = ALIKE  # they were found: those that remain are run one by one at once
             self.runner_view.reset()  # what the runner has taken in is unknown
+            ended = self._ended = set()
             for each in undone:
-                self._tell_update(each, {}, (), failed=True)
-        told = set().union(*(each.ended for each in undone))
-        return [delta for delta in deltas if delta.request_id not in told]
+                self._tell("after_update", each, {}, (), failed=True)
+        return [delta for delta in deltas if delta.request_id not in ended]
 
     def _undo_from(self, step: Step) -> list[Step]:
         """Undo the steps in flight from this one on, the newest first; returns them in the order of their beginning."""

@@ -32,55 +32,29 @@ class RunnerView:
             self._finished_req_ids.append(request_id)
 
     def make_step_input(self, output: SchedulerOutput, plan: KVPlan) -> StepInput:
-        """Freeze what is new in this step. Called for hundreds of requests in every step: one pass, no object each.
-
-        A chunk that catches up has one sample row, and one more for each draft behind it.
-        """
-        kv, known, needs_sample = self.scheduler.kv_cache_manager, self._known, self.scheduler.needs_sample
-        drafts = output.drafts
+        """Freeze what is new in this step. Called for hundreds of requests in every step: no object for each."""
         for request_id in plan.rewritten_req_ids:
-            if request_id in known:
-                known[request_id] = ()
-        token_ids: list[int] = []
-        sample_req_ids: list[str] = []
-        sample_rows: list[int] = []
+            if request_id in self._known:
+                self._known[request_id] = ()
+        token_ids, sample_req_ids, sample_rows = self._tokens_and_samples(output)
         new_rows: dict[str, SamplingRow] = {}
         new_block_ids: dict[str, tuple[BlockTable, ...]] = {}
         prompt_targets: dict[str, tuple[int, ...]] = {}
         starts: list[int] = []
-        end = 0
-        for request, n in zip(output.scheduled_requests, output.num_scheduled_tokens.values(), strict=True):
+        get_num_blocks = self.scheduler.kv_cache_manager.get_num_blocks
+        for request in output.scheduled_requests:
             request_id, start = request.request_id, request.num_computed_tokens
             starts.append(start)
-            token_ids += request.all_token_ids[start : start + n]
-            end += n
-            if needs_sample(request, n):
-                if drafts and len(token_ids) < end:
-                    first = len(token_ids) - 1  # the row of its last token; those of its drafts follow
-                    token_ids += drafts[request_id][: end - first - 1]
-                    sample_req_ids += [request_id] * (end - first)
-                    sample_rows += range(first, end)
-                else:
-                    sample_req_ids.append(request_id)
-                    sample_rows.append(end - 1)
             if request.sampling_params.prompt_logprobs is not None and start + 1 < request.num_prompt_tokens:
-                last = min(start + n, request.num_prompt_tokens - 1)
-                prompt_targets[request_id] = tuple(request.prompt_token_ids[start + 1 : last + 1])
-            table = (request.num_preemptions, *kv.get_num_blocks(request_id))
-            old = known.get(request_id)
-            if table != old:
-                if not old or old[0] != table[0]:
-                    new_rows[request_id] = make_sampling_row(request)
-                    old = (0,) * len(table)
-                new_block_ids[request_id] = kv.get_block_tables(request_id, old[1:])
-                known[request_id] = table
-        for request_id, others in output.sampling_along.items():
-            row = sample_rows[sample_req_ids.index(request_id)]
-            for other in others:
-                sample_req_ids.append(other.request_id)
-                sample_rows.append(row)
-                new_rows[other.request_id] = make_sampling_row(other)
-                known[other.request_id] = ()  # it has no table before its own first step, which sends it again
+                end = start + output.num_scheduled_tokens[request_id]
+                prompt_targets[request_id] = tuple(request.prompt_token_ids[start + 1 : end + 1])
+            table = (request.num_preemptions, *get_num_blocks(request_id))
+            if self._known.get(request_id) != table:
+                new_block_ids[request_id] = self._take_new_blocks(request, table, new_rows)
+        for forks in output.sampling_along.values():
+            for fork in forks:
+                new_rows[fork.request_id] = make_sampling_row(fork)
+                self._known[fork.request_id] = ()  # it has no table before its own first step, which sends it again
         finished_req_ids, self._finished_req_ids = tuple(self._finished_req_ids), []
         forget_all, self.forget_all = self.forget_all, False
         req_ids, sampled = tuple(output.num_scheduled_tokens), tuple(sample_req_ids)
@@ -99,6 +73,47 @@ class RunnerView:
             plan,
             output.masks,
         )
+
+    def _tokens_and_samples(self, output: SchedulerOutput) -> tuple[list[int], list[str], list[int]]:
+        """The tokens of the step end to end; of each row of logits, whose token it gives, and its place among them.
+
+        A chunk that catches up has one sample row, and one more for each draft behind it.
+        """
+        needs_sample, drafts = self.scheduler.needs_sample, output.drafts
+        token_ids: list[int] = []
+        sample_req_ids: list[str] = []
+        sample_rows: list[int] = []
+        end = 0
+        for request, n in zip(output.scheduled_requests, output.num_scheduled_tokens.values(), strict=True):
+            request_id, start = request.request_id, request.num_computed_tokens
+            token_ids += request.all_token_ids[start : start + n]
+            end += n
+            if not needs_sample(request, n):
+                continue
+            if drafts and len(token_ids) < end:
+                first = len(token_ids) - 1  # the row of its last token; those of its drafts follow
+                token_ids += drafts[request_id][: end - first - 1]
+                sample_req_ids += [request_id] * (end - first)
+                sample_rows += range(first, end)
+            else:
+                sample_req_ids.append(request_id)
+                sample_rows.append(end - 1)
+        for request_id, forks in output.sampling_along.items():
+            row = sample_rows[sample_req_ids.index(request_id)]
+            sample_req_ids += [fork.request_id for fork in forks]
+            sample_rows += [row] * len(forks)
+        return token_ids, sample_req_ids, sample_rows
+
+    def _take_new_blocks(
+        self, request: Request, table: KnownTable, new_rows: dict[str, SamplingRow]
+    ) -> tuple[BlockTable, ...]:
+        """What the runner does not have of a request's tables; of a request that it does not know, its row, too."""
+        old = self._known.get(request.request_id)
+        if not old or old[0] != table[0]:
+            new_rows[request.request_id] = make_sampling_row(request)
+            old = (0,) * len(table)
+        self._known[request.request_id] = table
+        return self.scheduler.kv_cache_manager.get_block_tables(request.request_id, old[1:])
 
 
 def make_sampling_row(request: Request) -> SamplingRow:

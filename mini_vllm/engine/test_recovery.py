@@ -29,6 +29,7 @@ from mini_vllm.observe.listener import StepListener
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.step import BlockTable, LayerKVSpec, Logprob, ModelInfo, SampledToken, SamplingRow, StepInput, StepOutput
+from mini_vllm.worker.chunks import chunks_of
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.input_batch import InputBatch
 from mini_vllm.worker.memory import KVCachePlan
@@ -78,7 +79,7 @@ class ShadowExecutor(Executor):
             for (_, b), block in zip(pairs, read, strict=True):
                 target[b * size : (b + 1) * size] = block
         tables: dict[str, list[int]] = {}
-        for chunk in step.chunks():
+        for chunk in chunks_of(step):
             ids, num_blocks = self.batch.block_tables[0].gather([self.batch._rows[chunk.request_id]])
             tables[chunk.request_id] = ids[0, : num_blocks[0]].tolist()
             for position, token_id in enumerate(chunk.token_ids, chunk.num_computed_tokens):
@@ -87,7 +88,7 @@ class ShadowExecutor(Executor):
                 self.write(block_id * size + position % size, (position, token_id))
         tokens: dict[str, list[SampledToken]] = {}
         errors: dict[str, str] = {}
-        for chunk in step.chunks():
+        for chunk in chunks_of(step):
             for sample in chunk.samples:
                 length = chunk.num_computed_tokens + sample.row + 1
                 table = tables[chunk.request_id]

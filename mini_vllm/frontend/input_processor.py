@@ -14,6 +14,7 @@ from mini_vllm.errors import (
     InvalidParameterError,
     InvalidPromptError,
     TokenizerMissingError,
+    check_prompt_len,
     shown,
 )
 from mini_vllm.frontend.assistant_parser import THINK, AssistantForm, find_form
@@ -30,7 +31,6 @@ from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
 from mini_vllm.models.config_fields import SAMPLING_FIELDS
 from mini_vllm.params import SamplingParams
-from mini_vllm.scheduler_interface import check_prompt_len
 from mini_vllm.structured.schema import check
 
 Message = Mapping[str, Any]

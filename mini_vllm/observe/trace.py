@@ -58,37 +58,18 @@ class TraceRecorder(StepListener):
         scheduler, kv, output, plan = self.scheduler, self.scheduler.kv_cache_manager, step.output, step.plan
         if number is None:
             number = self.steps[-1]["step"] + 1 if self.steps else 0
-        new: list[Any] = []
-        resumed: list[Any] = []
-        blocks, tables, computed = {}, {}, {}
-        for request in output.scheduled_requests:
-            request_id = request.request_id
-            computed[request_id] = request.num_computed_tokens
-            table, held = kv.get_block_ids(request_id), self._held.get(request_id)
-            if held is None:
-                (resumed if request.num_preemptions else new).append([request_id, request.num_computed_tokens])
-                blocks[request_id] = table
-            elif request_id not in self._told or table[: len(held)] != held:
-                tables[request_id] = table
-            elif len(table) > len(held):
-                blocks[request_id] = table[len(held) :]
-            self._told.add(request_id)
-            self.requests.setdefault(request_id, request)
         record: Record = {
             "step": number,
             "sched": [[request_id, n] for request_id, n in output.num_scheduled_tokens.items()],
-            "computed": computed,
+            "computed": {request.request_id: request.num_computed_tokens for request in output.scheduled_requests},
             "running": [request.request_id for request in scheduler.running],
             "free_sched": kv.num_free_blocks,
             **extra,
         }
         optional = {
-            "new": new,
-            "resumed": resumed,
             "preempted": list(output.preempted_req_ids),
             "waiting": [request.request_id for request in scheduler.waiting],
-            "blocks": blocks,
-            "tables": tables,
+            **self._describe_tables(output),
             "swapped_out": [list(pair) for pair in plan.swap_out],
             "swapped_in": [list(pair) for pair in plan.swap_in],
             "copied": [list(pair) for pair in plan.copy],
@@ -104,6 +85,28 @@ class TraceRecorder(StepListener):
         self.totals["scheduled_tokens"] += output.total_num_scheduled_tokens
         self.totals["preemptions"] += len(output.preempted_req_ids)
         return record
+
+    def _describe_tables(self, output: SchedulerOutput) -> Record:
+        """Which requests were admitted, with how many tokens, and what the blocks of the step's requests are now.
+
+        blocks: those that were added at the end of a table; tables: whole ones that changed elsewhere.
+        """
+        new: list[Any] = []
+        resumed: list[Any] = []
+        blocks, tables = {}, {}
+        for request in output.scheduled_requests:
+            request_id = request.request_id
+            table, held = self.scheduler.kv_cache_manager.get_block_ids(request_id), self._held.get(request_id)
+            if held is None:
+                (resumed if request.num_preemptions else new).append([request_id, request.num_computed_tokens])
+                blocks[request_id] = table
+            elif request_id not in self._told or table[: len(held)] != held:
+                tables[request_id] = table
+            elif len(table) > len(held):
+                blocks[request_id] = table[len(held) :]
+            self._told.add(request_id)
+            self.requests.setdefault(request_id, request)
+        return {"new": new, "resumed": resumed, "blocks": blocks, "tables": tables}
 
     def after_update(
         self,

@@ -17,6 +17,7 @@ from mini_vllm.errors import InvalidParameterError
 from mini_vllm.models.checkpoint import resolve_model
 from mini_vllm.request import Request
 from mini_vllm.step import Chunk, ModelInfo, Sample, SamplingRow, StepInput, StepOutput
+from mini_vllm.worker.chunks import chunks_of
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.memory import KVCachePlan
 from mini_vllm.worker.sampler import Sampler, candidates, keys_of, race, uniforms
@@ -108,7 +109,7 @@ class DraftModelExecutor(LocalExecutor):
         result, rows = super().run(step), self.runner.batch.sampling_rows
         for key in self.proposals.keys() - {id(row) for row in rows.values()}:
             del self.proposals[key]
-        chunks = [behind_answer(chunk, result) for chunk in step.chunks()]
+        chunks = [behind_answer(chunk, result) for chunk in chunks_of(step)]
         ends = {chunk.request_id: chunk.num_computed_tokens + len(chunk.token_ids) for chunk in chunks}
         for request_id in ends:
             self._drafts[request_id] = []

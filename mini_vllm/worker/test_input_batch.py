@@ -17,6 +17,7 @@ from mini_vllm.policies.registry import SCHEDULERS, make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerInterface
 from mini_vllm.step import Chunk, ModelInfo, Sample, SampledToken, SamplingRow, StepInput, StepOutput
+from mini_vllm.worker.chunks import chunks_of
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.input_batch import InputBatch
 from mini_vllm.worker.memory import KVCachePlan
@@ -62,7 +63,7 @@ def test_a_history_of_deltas_packs_like_whole_tables() -> None:
                 samples = tuple(Sample(name, row) for row in rows)
                 chunks.append(Chunk(name, token_ids, lens[name], (new,) if new else (), samples))
             step = StepInput.of(chunks, new_rows, finished_req_ids=tuple(finished))
-            assert step.chunks() == chunks
+            assert chunks_of(step) == chunks
             ours.send(step)  # pickled, as between processes
             packed = take(batch, theirs.recv())
             finished = []
@@ -178,7 +179,7 @@ class CheckingExecutor(Executor):
         if self.may_fail and self.rng.random() < 0.1:
             raise RuntimeError("after it")
         kv, requests = self.scheduler.kv_cache_manager, self.scheduler._requests
-        for chunk in step.chunks():
+        for chunk in chunks_of(step):
             row = self.batch._rows[chunk.request_id]
             ids, num_blocks = self.batch.block_tables[0].gather([row])
             assert ids[0, : num_blocks[0]].tolist() == kv.get_block_ids(chunk.request_id)

@@ -584,10 +584,8 @@ class WindowKVCacheManager(KVCacheManager):
     def max_tokens_alone(self) -> int:
         return 1 << 20
 
-    def num_blocks_reserved(
-        self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
-    ) -> int:
-        return min(self.num_blocks_needed(request, num_tokens), self.num_usable_blocks)
+    def num_tokens_reserved(self, request: Request) -> int:
+        return min(request.num_tokens, self.num_usable_blocks * self.block_size)
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
@@ -609,7 +607,7 @@ def test_a_prompt_longer_than_the_pool_is_admitted_if_its_manager_says_so() -> N
     """60 tokens in 6 blocks of 4. The check of the whole sequence and that of a chunk are two questions."""
 
     class WithoutCap(WindowKVCacheManager):
-        num_blocks_reserved = KVCacheManager.num_blocks_reserved
+        num_tokens_reserved = KVCacheManager.num_tokens_reserved
 
     for manager_cls in (WindowKVCacheManager, WithoutCap):
         kv = manager_cls(7, 4)

@@ -23,7 +23,7 @@ EDITS = [
         """
             if is_last := (
                 not num_tokens
-                or len(request.output_token_ids) + num_tokens >= request.max_tokens
+                or len(request.output_token_ids) + num_tokens >= request.end_len
                 or len(all_token_ids) + num_tokens >= request.max_model_len  # type: ignore[operator]
                 or not request.stop_token_ids.isdisjoint(token_ids)
             ):

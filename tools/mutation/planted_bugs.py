@@ -19,14 +19,14 @@ PACKAGE = Path(__file__).parent.parent.parent / "mini_vllm"
 TESTS = ("test_request", "test_block_pool", "test_kv_cache", "test_scheduler")
 
 BUGS = [  # name of the tests, module, what stands there, the bug
-    ("trap_01", "scheduler_interface", "if num_prompt_tokens > limit:", "if False:"),
+    ("trap_01", "errors", "if num_prompt_tokens > limit:", "if False:"),
     (
         "trap_02",
         "scheduler_interface",
         "        self.waiting: deque[Request]",
         "        self.max_model_len = 10**9; self.waiting: deque[Request]",
     ),
-    ("trap_03", "scheduler_interface", "        raise PromptTooLongError(", "        return print("),
+    ("trap_03", "errors", "        raise PromptTooLongError(", "        return print("),
     ("trap_04", "scheduler", "len(self.running) < self.max_num_seqs", "True"),
     ("trap_05", "kv_cache", "-(-num_tokens // self.block_size)", "num_tokens // self.block_size + 1"),
     ("trap_06", "kv_cache", "num_needed += sum(block.ref_cnt == 0 for block in computed_blocks)", "pass"),
@@ -114,7 +114,7 @@ FAULTS = [  # part of the tests' names, module, what stands there, the bug; in t
     (
         "may_abort_and_add",
         "engine/core",
-        "if (name := request.request_id) not in step.ended",
+        "if (name := request.request_id) not in ended",
         "if (name := request.request_id)",
     ),
     (
