@@ -25,7 +25,6 @@ PRIVATE = {  # by room: names, and why they are used there
         "_reorder_linear_weight": "torch has no public name for it",
         "_weight_int8pack_mm": "torch has no public name for it",
     },
-    "serving": {"_receive": "the body is read before the handler asks for it"},
 }
 SET = {  # by room: attributes of another room's objects, and why they are set there
     "attention": {

@@ -25,7 +25,7 @@ from mini_vllm.params import SamplingParams
 
 
 class HFConfig(Protocol):
-    """A config.json as it is read: transformers' PretrainedConfig, or its plain fields. Others may be absent."""
+    """A config.json as it is read: transformers' PretrainedConfig, or its plain fields. Any other may be absent."""
 
     architectures: list[str] | None
     attention_bias: bool

@@ -66,10 +66,14 @@ class TraceRecorder(StepListener):
             "free_sched": kv.num_free_blocks,
             **extra,
         }
+        new, resumed, blocks, tables = self._describe_tables(output)
         optional = {
+            "new": new,
+            "resumed": resumed,
             "preempted": list(output.preempted_req_ids),
             "waiting": [request.request_id for request in scheduler.waiting],
-            **self._describe_tables(output),
+            "blocks": blocks,
+            "tables": tables,
             "swapped_out": [list(pair) for pair in plan.swap_out],
             "swapped_in": [list(pair) for pair in plan.swap_in],
             "copied": [list(pair) for pair in plan.copy],
@@ -86,14 +90,15 @@ class TraceRecorder(StepListener):
         self.totals["preemptions"] += len(output.preempted_req_ids)
         return record
 
-    def _describe_tables(self, output: SchedulerOutput) -> Record:
-        """Which requests were admitted, with how many tokens, and what the blocks of the step's requests are now.
+    def _describe_tables(self, output: SchedulerOutput) -> tuple[list[Any], list[Any], Record, Record]:
+        """The requests that are new and that are resumed, each with its computed tokens; and what became of tables.
 
-        blocks: those that were added at the end of a table; tables: whole ones that changed elsewhere.
+        That is by request the blocks that were added at the end of its table, and whole tables that changed elsewhere.
         """
         new: list[Any] = []
         resumed: list[Any] = []
-        blocks, tables = {}, {}
+        blocks: Record = {}
+        tables: Record = {}
         for request in output.scheduled_requests:
             request_id = request.request_id
             table, held = self.scheduler.kv_cache_manager.get_block_ids(request_id), self._held.get(request_id)
@@ -106,7 +111,7 @@ class TraceRecorder(StepListener):
                 blocks[request_id] = table[len(held) :]
             self._told.add(request_id)
             self.requests.setdefault(request_id, request)
-        return {"new": new, "resumed": resumed, "blocks": blocks, "tables": tables}
+        return new, resumed, blocks, tables
 
     def after_update(
         self,
