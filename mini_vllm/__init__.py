@@ -1,7 +1,7 @@
 """mini_vllm: a small, readable LLM inference engine.
 
-The names below are loaded when they are first used: importing the core (mini_vllm.scheduler and what it imports) needs
-nothing but the standard library.
+The names below are loaded when they are first used: importing the core (mini_vllm.scheduler and
+what it imports) needs nothing but the standard library.
 """
 
 from importlib import import_module
