@@ -236,11 +236,9 @@ class BlockPoolOfGroup(BlockPool):
     """
 
     def __init__(self, pool: BlockPool, group: int) -> None:
-        self.blocks, self.free_queue, self.null_block = (
-            pool.blocks,
-            pool.free_queue,
-            pool.null_block,
-        )
+        self.blocks = pool.blocks
+        self.free_queue = pool.free_queue
+        self.null_block = pool.null_block
         self._cached = pool._cached
         self.group = group
 

@@ -203,11 +203,9 @@ class CBackend(AttentionBackend):
         if plan.num_rows < len(output):
             output[plan.num_rows :] = 0
         call = plan.struct
-        call.output, call.query, call.query_stride = (
-            output.data_ptr(),
-            query.data_ptr(),
-            query.stride(0),
-        )
+        call.output = output.data_ptr()
+        call.query = query.data_ptr()
+        call.query_stride = query.stride(0)
         call.key_cache, call.value_cache = key_cache.data_ptr(), value_cache.data_ptr()
         self._kernel("attention", query.dtype)(ctypes.byref(call))
         return output

@@ -125,10 +125,8 @@ def report(error: BaseException, refusal: type[Exception], prefix: str) -> int:
         case _ if _presses:
             return INTERRUPTED
         case _:
-            status, message = (
-                FAILED,
-                f"{type(error).__name__}: {error}\nThis is a fault of the program.",
-            )
+            status = FAILED
+            message = f"{type(error).__name__}: {error}\nThis is a fault of the program."
     complain(prefix + message)
     return status
 

@@ -319,11 +319,9 @@ class _Choice:
             self.error,
             self.stop_reason,
         )
-        self.num_told_tokens, self.num_told_pieces, self.has_news = (
-            len(self.token_ids),
-            len(pieces),
-            False,
-        )
+        self.num_told_tokens = len(self.token_ids)
+        self.num_told_pieces = len(pieces)
+        self.has_news = False
         return output
 
 
@@ -521,10 +519,8 @@ class OutputProcessor:
                 choice.logprobs[start:] = [token.logprobs or {} for token in delta.tokens]
             position = len(state.prompt_token_ids) + start
             why = f"no text can be made of its tokens from token {position} on: {error!r}"
-            choice.finish_reason, choice.error = (
-                "error",
-                RequestFailedError(f"request {delta.request_id!r}: {why}"),
-            )
+            choice.finish_reason = "error"
+            choice.error = RequestFailedError(f"request {delta.request_id!r}: {why}")
         else:
             choice.finish_reason = "stop" if stop_string is not None else delta.finish_reason
             if delta.error is not None:

@@ -24,12 +24,10 @@ HASH_BLOCK_SIZE = 512  # tokens that a hash id of the Mooncake format stands for
 AZURE_COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 MAX_LENGTH = 10_000_000  # tokens of a prompt or an output, above every context there is
-MAX_RATE, MAX_BURSTINESS, MAX_CV, MAX_SCALE = (
-    1e6,
-    1e3,
-    1e3,
-    1e3,
-)  # requests a second; of the first two 1 / MAX is the least
+MAX_RATE = 1e6  # requests a second; of this and the next one 1 / MAX is the least
+MAX_BURSTINESS = 1e3
+MAX_CV = 1e3
+MAX_SCALE = 1e3
 
 Lengths = Callable[[random.Random], tuple[int, int]]
 

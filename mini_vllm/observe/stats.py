@@ -70,10 +70,8 @@ class StatsRecorder:
         return stats
 
     def _prefix_cache_totals(self) -> tuple[int, int]:
-        first, again = (
-            self.scheduler.prefix_cache_stats,
-            self.scheduler.preempted_prefix_cache_stats,
-        )
+        first = self.scheduler.prefix_cache_stats
+        again = self.scheduler.preempted_prefix_cache_stats
         return first.queries + again.queries, first.hits + again.hits
 
 

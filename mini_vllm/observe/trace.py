@@ -67,12 +67,10 @@ class TraceRecorder(StepListener):
 
         number: that of the step, by default one more than the last; extra: more fields.
         """
-        scheduler, kv, output, plan = (
-            self.scheduler,
-            self.scheduler.kv_cache_manager,
-            step.output,
-            step.plan,
-        )
+        scheduler = self.scheduler
+        kv = self.scheduler.kv_cache_manager
+        output = step.output
+        plan = step.plan
         if number is None:
             number = self.steps[-1]["step"] + 1 if self.steps else 0
         record: Record = {
@@ -94,9 +92,9 @@ class TraceRecorder(StepListener):
             "waiting": [request.request_id for request in scheduler.waiting],
             "blocks": blocks,
             "tables": tables,
-            "swapped_out": [list(pair) for pair in plan.swap_out],
-            "swapped_in": [list(pair) for pair in plan.swap_in],
-            "copied": [list(pair) for pair in plan.copy],
+            "swapped_out": list(map(list, plan.swap_out)),
+            "swapped_in": list(map(list, plan.swap_in)),
+            "copied": list(map(list, plan.copy)),
             "spec": {request_id: list(drafts) for request_id, drafts in output.drafts.items()},
             "forks": {
                 name: [fork.request_id for fork in forks]
@@ -128,10 +126,8 @@ class TraceRecorder(StepListener):
         tables: Record = {}
         for request in output.scheduled_requests:
             request_id = request.request_id
-            table, held = (
-                self.scheduler.kv_cache_manager.get_block_ids(request_id),
-                self._held.get(request_id),
-            )
+            table = self.scheduler.kv_cache_manager.get_block_ids(request_id)
+            held = self._held.get(request_id)
             if held is None:
                 (resumed if request.num_preemptions else new).append(
                     [request_id, request.num_computed_tokens]

@@ -283,10 +283,8 @@ class TenantScheduler(Scheduler):
         request, then may not displace it in turn.
         """
         kv, mine, served = self.kv_cache_manager, tenant_of(request.cache_salt), self.waiting.served
-        computed_blocks, num_places = (
-            kv.get_computed_blocks(request)[0],
-            self.max_num_seqs - len(self.running),
-        )
+        computed_blocks = kv.get_computed_blocks(request)[0]
+        num_places = self.max_num_seqs - len(self.running)
         has_room = (
             token_budget
             and num_places

@@ -144,10 +144,8 @@ class EngineLoop:
 
     def _state(self, deltas: list[TokenDelta], stats: Any, plan: StepPlan | None) -> StepDone:
         scheduler = self.core.scheduler
-        usage, drafts = (
-            scheduler.kv_cache_manager.usage,
-            getattr(scheduler, "speculation_stats", None),
-        )
+        usage = scheduler.kv_cache_manager.usage
+        drafts = getattr(scheduler, "speculation_stats", None)
         tenants = scheduler.usage_by_tenant() if isinstance(scheduler, TenantScheduler) else {}
         num_running, num_waiting = len(scheduler.running), len(scheduler.waiting)
         return StepDone(deltas, stats, plan, num_running, num_waiting, usage, drafts, tenants)

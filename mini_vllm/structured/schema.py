@@ -190,10 +190,13 @@ def guidance_would_round(wanted: StructuredOutputs) -> str | None:
 def numbers_in(text: str) -> list[float]:
     """All numbers of a text of JSON; whatever stands behind forty digits makes none small."""
     found: list[float] = []
-    parse_int, parse_float = (
-        lambda digits: found.append(int(digits[:40])),
-        lambda digits: found.append(float(digits)),
-    )
+
+    def parse_int(digits: str) -> None:
+        found.append(int(digits[:40]))
+
+    def parse_float(digits: str) -> None:
+        found.append(float(digits))
+
     json.loads(text, parse_int=parse_int, parse_float=parse_float)
     return found
 

@@ -157,10 +157,8 @@ def apply_masks(
         for i, request_id in enumerate(req_ids)
         if request_id in upcoming
     ]
-    rows, packed = (
-        [i for i, mask in found if mask is not None],
-        [mask for _, mask in found if mask is not None],
-    )
+    rows = [i for i, mask in found if mask is not None]
+    packed = [mask for _, mask in found if mask is not None]
     if rows:
         packed_bytes = (
             torch.frombuffer(bytearray(b"".join(packed)), dtype=torch.uint8).to(logits.device).int()

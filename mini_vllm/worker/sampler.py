@@ -179,10 +179,8 @@ def penalise(logits: Tensor, rows: Sequence[SamplingRow], token_ids: KnownTokens
         seen = torch.tensor([*counts, *prompt - counts.keys()], dtype=torch.int64).to(logits.device)
         penalty, values = row.params.repetition_penalty, scores[seen]
         scores[seen] = torch.where(values > 0, values / penalty, values * penalty)
-        output, times = (
-            seen[: len(counts)],
-            torch.tensor(list(counts.values()), dtype=torch.float32).to(logits.device),
-        )
+        output = seen[: len(counts)]
+        times = torch.tensor(list(counts.values()), dtype=torch.float32).to(logits.device)
         scores[output] -= row.params.frequency_penalty * times
         scores[output] -= row.params.presence_penalty
 
