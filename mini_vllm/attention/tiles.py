@@ -94,9 +94,8 @@ def split_by_keys(
     first_rows, first, num_queries, end = cut_of(metadata, requests)
     begin = np.maximum(first - window + 1, 0)
     split = SPLIT * np.maximum(-(-end // (SPLIT * MAX_SPLITS)), 1)
-    num_spans = np.maximum(
-        -(-end // split) - begin // split, 1
-    )  # a padded request of no keys still has a result: 0
+    # A padded request of no keys still has a result: 0.
+    num_spans = np.maximum(-(-end // split) - begin // split, 1)
     owner, span = ragged(num_spans)
     span_begin = (begin // split)[owner] * split[owner] + span * split[owner]
     partial = np.cumsum(num_spans[owner] > 1) - 1

@@ -106,10 +106,13 @@ class TraceRecorder(StepListener):
         record.update({key: value for key, value in optional.items() if value})
         self.steps.append(record)
         step.notes[self] = record
+        self._count(output)
+        return record
+
+    def _count(self, output: SchedulerOutput) -> None:
         self.totals["steps"] += 1
         self.totals["scheduled_tokens"] += output.total_num_scheduled_tokens
         self.totals["preemptions"] += len(output.preempted_req_ids)
-        return record
 
     def _describe_tables(
         self, output: SchedulerOutput
