@@ -46,8 +46,8 @@ def remember_stub(lab: Lab) -> None:
 
 
 def stub_has_changed(lab: Lab) -> bool:
-    """Whether a release brought another stub since."""
-    return lab.base.exists() and source.read(lab.base) != source.render_stub(lab)
+    """Whether a release brought another stub since. Other line breaks are no change."""
+    return lab.base.exists() and source.meaning(source.read(lab.base)) != source.meaning(source.render_stub(lab))
 
 
 def reference_parts(lab: Lab) -> list[Part]:

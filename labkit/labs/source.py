@@ -24,6 +24,16 @@ LINE = 120
 ALGORITHMS = ("array", "bisect", "heapq", "itertools", "functools")
 
 
+def meaning(text: str) -> str:
+    """What a file says, however its lines are broken: its tree, with the words of its texts and of its comments."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node.value = " ".join(node.value.split())
+    comments = re.findall(r"^ *# ?(.*)", text, re.MULTILINE)
+    return ast.dump(tree) + " ".join(" ".join(comments).split())
+
+
 @dataclass(frozen=True)
 class Module:
     """A module of the reference, parsed and not imported."""
