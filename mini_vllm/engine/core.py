@@ -45,15 +45,12 @@ class EngineCore:
         self.num_steps = 0
         self.is_dead = False  # a call that changes the scheduler has raised
         self.in_flight: deque[Step] = deque()  # begun and not ended, the oldest first
-        # what was ended since listeners were told last of a step that has ended
-        self._ended: set[str] = set()
+        self._ended: set[str] = set()  # since listeners were told what came of a step
 
     # --- requests come and go ---------------------------------------------------------------------
 
     def add(self, requests: Sequence[Request]) -> None:
-        """Queue a request, or the choices of one prompt. Raises a RequestRefusedError; then none is
-        added.
-        """
+        """Queue a request, or the choices of one prompt. A RequestRefusedError is of them all."""
         with self.changes("add"):
             if len(requests) == 1:
                 self.scheduler.add_request(requests[0])
@@ -61,8 +58,7 @@ class EngineCore:
                 self.scheduler.add_group(requests)
 
     def finish(self, request_ids: Iterable[str], reason: str) -> None:
-        """End requests from outside, also between the halves of a step; their blocks are free at
-        once.
+        """End requests from outside, also while a step is in flight. Their blocks are free at once.
 
         reason: "stop" (a stop string was seen), "length" or "abort". Unknown ids are ignored.
         """
@@ -119,17 +115,15 @@ class EngineCore:
         return self.executor.execute(step)
 
     def finish_step(self, step: Step, result: StepOutput) -> list[TokenDelta]:
-        """Take in what came of the step in flight that was begun first; returns what it brought, in
-        step order.
+        """Take in what came of the oldest step in flight. Returns what it brought, in step order.
 
         Tokens of a request that was ended meanwhile are dropped, and so are those behind a token
         that ends one. A request from which no token could be sampled ends with reason "error". One
         that a part has ended out of the queue comes last.
         """
         with self.changes("step"):
-            assert self.in_flight.popleft() is step, (
-                "steps end in the order in which they were begun"
-            )
+            oldest = self.in_flight.popleft()
+            assert oldest is step, "steps end in the order in which they were begun"
             starts = {
                 request: len(request.output_token_ids)
                 for request in step.requests
@@ -150,8 +144,7 @@ class EngineCore:
             for request in finished:
                 self.runner_view.forget(request.request_id)
                 starts.setdefault(request, 0)
-            # a listener may abort requests now, and use their ids again
-            ended = self._ended = set()
+            ended = self._ended = set()  # a listener may abort requests, and use their ids again
             self._tell("after_update", step, token_ids, [*finished, *failed])
             errors = {
                 request: str(error) for request, error in step.errors.items() if request.is_finished
@@ -176,9 +169,7 @@ class EngineCore:
             ]
 
     def fail_step(self, step: Step, error: Exception) -> list[TokenDelta]:
-        """The executor has raised. Here it is raised on; RecoveringCore undoes the step, which is
-        tried again.
-        """
+        """The executor has raised. Here it is raised on; RecoveringCore tries the step again."""
         with self.changes("step"):
             raise error
 
