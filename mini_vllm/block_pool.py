@@ -1,9 +1,11 @@
-"""Blocks of KV cache: which are free, in what order they are reused, and which content can be found again.
+"""Blocks of KV cache: which are free, in what order they are reused, and which content can be found
+again.
 
-The pool owns every block. A block is in exactly one place: it is the null block, or it is held by ref_cnt > 0 block
-tables, or it waits in the free queue. A free block keeps its hash, hence its content, until a request takes it: the
-free queue is the prefix cache's eviction order. Called by the KV cache manager only.
-Source: vllm/v1/core/block_pool.py and FreeKVCacheBlockQueue in vllm/v1/core/kv_cache_utils.py.
+The pool owns every block. A block is in exactly one place: it is the null block, or it is held by
+ref_cnt > 0 block tables, or it waits in the free queue. A free block keeps its hash, hence its
+content, until a request takes it: the free queue is the prefix cache's eviction order. Called by
+the KV cache manager only. Source: vllm/v1/core/block_pool.py and FreeKVCacheBlockQueue in
+vllm/v1/core/kv_cache_utils.py.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -23,25 +25,32 @@ class KVCacheBlock:
         self.next_free_block: Optional[KVCacheBlock] = None  # noqa: UP045
 
     def __repr__(self) -> str:
-        return f"KVCacheBlock({self.block_id}, ref_cnt={self.ref_cnt}, cached={self.block_hash is not None})"
+        return (
+            f"KVCacheBlock({self.block_id}, ref_cnt={self.ref_cnt}, "
+            f"cached={self.block_hash is not None})"
+        )
 
 
 class FreeKVCacheBlockQueue:
-    """Free blocks, next to be taken first. BlockPool.free_blocks decides the order, and not the queue."""
+    """Free blocks, next to be taken first. BlockPool.free_blocks decides the order, and not the
+    queue.
+    """
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         self.num_free_blocks = 0
         self._head = KVCacheBlock(-1)
         self._tail = KVCacheBlock(-1)
-        # A doubly linked list and no deque: a prefix hit takes a block out of the middle, which here is O(1) as for the
-        # ends, and no object is allocated, since the links live in the blocks. Two sentinels stand at the ends, so no
-        # operation has a special case.
+        # A doubly linked list and no deque: a prefix hit takes a block out of the middle, which
+        # here is O(1) as for the ends, and no object is allocated, since the links live in the
+        # blocks. Two sentinels stand at the ends, so no operation has a special case.
         self._head.next_free_block = self._tail
         self._tail.prev_free_block = self._head
         self.append_n(blocks)
 
     def popleft_n(self, num_blocks: int) -> list[KVCacheBlock]:
-        """Take the first num_blocks blocks. Raises ValueError, and takes none, if there are fewer."""
+        """Take the first num_blocks blocks. Raises ValueError, and takes none, if there are
+        fewer.
+        """
         if num_blocks > self.num_free_blocks:
             raise ValueError(f"cannot take {num_blocks} blocks, {self.num_free_blocks} are free")
         taken = []
@@ -108,13 +117,16 @@ class FreeKVCacheBlockQueue:
 
 
 class BlockPool:
-    """Owns num_blocks blocks. Block 0 is the null block: a padding address that is never handed out."""
+    """Owns num_blocks blocks. Block 0 is the null block: a padding address that is never handed
+    out.
+    """
 
     def __init__(self, num_blocks: int) -> None:
         self.blocks = [KVCacheBlock(block_id) for block_id in range(num_blocks)]
         self.free_queue = FreeKVCacheBlockQueue(self.blocks)
         self.null_block = self.free_queue.popleft()
-        # Blocks of equal content may coexist (two requests computed it at once); the one cached first answers.
+        # Blocks of equal content may coexist (two requests computed it at once); the one cached
+        # first answers.
         self._cached: dict[Hashable, dict[int, KVCacheBlock]] = {}
 
     @property
@@ -126,7 +138,9 @@ class BlockPool:
         return len(self._cached)
 
     def hold_null_block(self) -> None:
-        """Let the null block stand in block tables, where a layer needs no K and V: the pool holds it too, for good."""
+        """Let the null block stand in block tables, where a layer needs no K and V: the pool holds
+        it too, for good.
+        """
         self.null_block.ref_cnt = max(self.null_block.ref_cnt, 1)
 
     def get_cached_block(self, block_hash: Hashable) -> KVCacheBlock | None:
@@ -155,7 +169,9 @@ class BlockPool:
             block.block_hash = None
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
-        """Take fresh blocks from the front of the queue; what they held is evicted from the prefix cache."""
+        """Take fresh blocks from the front of the queue; what they held is evicted from the prefix
+        cache.
+        """
         taken = self.free_queue.popleft_n(num_blocks)
         for block in taken:
             self.uncache_block(block)
@@ -172,8 +188,9 @@ class BlockPool:
     def free_blocks(self, table: Sequence[KVCacheBlock]) -> None:
         """Let go of a block table, given in the table's order.
 
-        A block without a hash cannot be found: it goes to the front of the queue. A cached one goes to the
-        back, the table's tail before its head: a prefix is evicted after what was built on it.
+        A block without a hash cannot be found: it goes to the front of the queue. A cached one goes
+        to the back, the table's tail before its head: a prefix is evicted after what was built on
+        it.
         """
         useless: list[KVCacheBlock] = []
         cached: list[KVCacheBlock] = []
@@ -186,27 +203,42 @@ class BlockPool:
         self.free_queue.append_n(cached)
 
     def check_integrity(self) -> None:
-        """Raises AssertionError if a block is not in exactly one place, or if a name does not lead to its block.
+        """Raises AssertionError if a block is not in exactly one place, or if a name does not lead
+        to its block.
 
-        For tests, and for you: call it between two steps when you have changed something. O(number of blocks).
+        For tests, and for you: call it between two steps when you have changed something. O(number
+        of blocks).
         """
         free = self.free_queue.block_ids()
-        not_held = {block.block_id for block in self.blocks if block.ref_cnt == 0} - {self.null_block.block_id}
-        assert (len(free), {*free}) == (self.num_free_blocks, not_held), f"free: {free}, not held: {not_held}"
+        not_held = {block.block_id for block in self.blocks if block.ref_cnt == 0} - {
+            self.null_block.block_id
+        }
+        assert (len(free), {*free}) == (self.num_free_blocks, not_held), (
+            f"free: {free}, not held: {not_held}"
+        )
         named = {(name, block_id) for name, same in self._cached.items() for block_id in same}
-        hashed = {(block.block_hash, block.block_id) for block in self.blocks if block.block_hash is not None}
-        assert named == hashed, f"{named ^ hashed} are names without a block, or blocks without a name"
+        hashed = {
+            (block.block_hash, block.block_id)
+            for block in self.blocks
+            if block.block_hash is not None
+        }
+        assert named == hashed, (
+            f"{named ^ hashed} are names without a block, or blocks without a name"
+        )
 
 
 class BlockPoolOfGroup(BlockPool):
-    """A pool as one of several groups of layers sees it: the same blocks and the same queue, but names of its own.
+    """A pool as one of several groups of layers sees it: the same blocks and the same queue, but
+    names of its own.
 
-    Equal tokens have other K and V in other layers, so a group finds only what it has published itself.
-    Source: make_block_hash_with_group_id in vllm/v1/core/kv_cache_utils.py.
+    Equal tokens have other K and V in other layers, so a group finds only what it has published
+    itself. Source: make_block_hash_with_group_id in vllm/v1/core/kv_cache_utils.py.
     """
 
     def __init__(self, pool: BlockPool, group: int) -> None:
-        self.blocks, self.free_queue, self.null_block = pool.blocks, pool.free_queue, pool.null_block
+        self.blocks = pool.blocks
+        self.free_queue = pool.free_queue
+        self.null_block = pool.null_block
         self._cached = pool._cached
         self.group = group
 

@@ -1,7 +1,7 @@
 """EngineConfig: everything that can be set on an engine, in one frozen, validated dataclass.
 
-No torch here, so that a command line or a server can check a configuration before it loads anything.
-Source: EngineArgs in vllm/engine/arg_utils.py; the names are vLLM's.
+No torch here, so that a command line or a server can check a configuration before it loads
+anything. Source: EngineArgs in vllm/engine/arg_utils.py; the names are vLLM's.
 """
 
 import os
@@ -25,7 +25,9 @@ MOST = (1 << 31) - 1  # of tokens, blocks and requests
 
 def is_device(value: object) -> bool:
     """Whether value names a device, or is "auto"."""
-    return isinstance(value, str) and re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", value) is not None
+    return (
+        isinstance(value, str) and re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", value) is not None
+    )
 
 
 def has_names(value: object) -> bool:
@@ -70,7 +72,8 @@ RULES: Mapping[str, Rule] = {
 class EngineConfig(Params):
     """The options of an engine; None means: what the model and the memory allow.
 
-    Raises InvalidParameterError naming the value and its limit, UnknownParameterError for an unknown keyword.
+    Raises InvalidParameterError naming the value and its limit, UnknownParameterError for an
+    unknown keyword.
     """
 
     model: str
@@ -80,15 +83,21 @@ class EngineConfig(Params):
     dtype: str = "auto"
     """ "auto" is the checkpoint's own."""
     quantization: str | None = None
-    """ "int8" stores the weights of linear layers as integers with a scale for each output channel, made at load."""
+    """ "int8" stores the weights of linear layers as integers with a scale for each output channel,
+     made at load.
+    """
     block_size: int = 16
     """Tokens per KV block."""
     num_kv_blocks: int | None = None
-    """Size of the KV cache in blocks, the null block included; None: sized from the memory budget."""
+    """Size of the KV cache in blocks, the null block included; None: sized from the memory
+    budget.
+    """
     kv_cache_memory_bytes: int | None = None
     """The memory budget of the KV cache itself; None: see gpu_memory_utilization."""
     gpu_memory_utilization: float = 0.9
-    """The share of the device's memory for weights, activations and KV cache together (of free memory on a CPU)."""
+    """The share of the device's memory for weights, activations and KV cache together (of free
+    memory on a CPU).
+    """
     max_model_len: int | None = None
     """Most tokens of a request, prompt and output."""
     max_num_seqs: int = 256
@@ -118,11 +127,17 @@ class EngineConfig(Params):
     cache_quotas: Mapping[str, int] | None = None
     """For tenants: by name, the most blocks that one may have cached."""
     cache_watermark: float = 0.85
-    """For tenants: the share of the blocks above which cold cached ones are trimmed between steps."""
+    """For tenants: the share of the blocks above which cold cached ones are trimmed between
+    steps.
+    """
     preemption_mode: str = "recompute"
-    """ "recompute", "swap" (blocks go to main memory and come back) or "cheaper" (of the two, by a cost model)."""
+    """ "recompute", "swap" (blocks go to main memory and come back) or "cheaper" (of the two, by a
+     cost model).
+    """
     num_cpu_blocks: int | None = None
-    """Blocks of main memory to swap to; None: as many as the KV cache has, at most 4 GiB, where the scheduler swaps."""
+    """Blocks of main memory to swap to; None: as many as the KV cache has, at most 4 GiB, where the
+    scheduler swaps.
+    """
     preemption_cost: Mapping[str, float] | None = None
     """Figures of PreemptionCost by name, for "cheaper"; None: measured when the engine starts."""
     speculative: str | None = None
@@ -137,11 +152,17 @@ class EngineConfig(Params):
     """For "draft_model": a folder, or a hub name; None: the bundled model's own."""
     attention_backend: str = "auto"
     structured_outputs_backend: str = "auto"
-    """What compiles grammars: "xgrammar", "guidance", or "auto", the first of these that takes one exactly."""
+    """What compiles grammars: "xgrammar", "guidance", or "auto", the first of these that takes one
+    exactly.
+    """
     tool_call_parser: str = "auto"
-    """The form in which a chat calls tools: "hermes", "llama3_json", "none", or "auto", what the model shows."""
+    """The form in which a chat calls tools: "hermes", "llama3_json", "none", or "auto", what the
+    model shows.
+    """
     reasoning_parser: str = "auto"
-    """ "think": a chat begins with <think>...</think>, which is no content; "none", or "auto", what the model shows."""
+    """ "think": a chat begins with <think>...</think>, which is no content; "none", or "auto", what
+     the model shows.
+    """
     seed: int = 0
     """From which requests without a seed get theirs: the same run twice gives the same tokens."""
 
@@ -152,14 +173,22 @@ class EngineConfig(Params):
         self.check(RULES)
         for field in fields(self):
             if isinstance(field.default, bool):
-                self.require(field.name, isinstance(getattr(self, field.name), bool), "True or False")
+                self.require(
+                    field.name, isinstance(getattr(self, field.name), bool), "True or False"
+                )
         self.check({"prompt_lookup_max": integer(self.prompt_lookup_min, MOST)})
         needs_model = self.speculative == "draft_model"
         if needs_model and self.draft_model is None and self.model == "tiny":
             object.__setattr__(self, "draft_model", "tiny-draft")
-        self.require("draft_model", isinstance(self.draft_model, str) == needs_model, "a name for draft_model only")
+        self.require(
+            "draft_model",
+            isinstance(self.draft_model, str) == needs_model,
+            "a name for draft_model only",
+        )
         cost = self.preemption_cost
         PreemptionCost(**(cost or {}))
         object.__setattr__(self, "preemption_cost", None if cost is None else dict(cost))
         if self.num_kv_blocks is not None and self.kv_cache_memory_bytes is not None:
-            raise InvalidParameterError("EngineConfig: set num_kv_blocks or kv_cache_memory_bytes, not both")
+            raise InvalidParameterError(
+                "EngineConfig: set num_kv_blocks or kv_cache_memory_bytes, not both"
+            )

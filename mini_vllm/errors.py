@@ -1,7 +1,9 @@
-"""Every way in which mini_vllm says no: the exceptions, and the base of the parameter classes, which raises some.
+"""Every way in which mini_vllm says no: the exceptions, and the base of the parameter classes,
+which raises some.
 
-A refusal is raised before anything has changed, and its message names the value and the limit. All derive from
-MiniVllmError, so a server can turn one `except` clause into a 400; laws of the engine itself are asserts.
+A refusal is raised before anything has changed, and its message names the value and the limit. All
+derive from MiniVllmError, so a server can turn one `except` clause into a 400; laws of the engine
+itself are asserts.
 """
 
 import math
@@ -14,12 +16,17 @@ from typing import Any, NamedTuple
 
 
 def shown(value: object, limit: int = 200) -> str:
-    """repr(value), cut to `limit` characters: a message stays readable, whatever a caller has sent."""
+    """repr(value), cut to `limit` characters: a message stays readable, whatever a caller has
+    sent.
+    """
     short = reprlib.Repr()
     short.maxlevel, short.maxstring, short.maxlong, short.maxother = 2, limit, limit, limit
-    short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = limit  # more would be cut
+    # more would be cut
+    short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = limit
     try:
-        text = repr(value[:limit]) if isinstance(value, str | bytes | bytearray) else short.repr(value)
+        text = (
+            repr(value[:limit]) if isinstance(value, str | bytes | bytearray) else short.repr(value)
+        )
     except Exception:  # an integer of too many digits, or an object whose __repr__ raises
         text = f"<{type(value).__name__} that cannot be shown>"
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
@@ -27,7 +34,9 @@ def shown(value: object, limit: int = 200) -> str:
 
 def how_to_install(extra: str) -> str:
     """What to do where a package of an extra is not installed."""
-    return f"Install the extra '{extra}': pip install -e '.[{extra}]' in the folder of the repository."
+    return (
+        f"Install the extra '{extra}': pip install -e '.[{extra}]' in the folder of the repository."
+    )
 
 
 class MiniVllmError(Exception):
@@ -55,11 +64,15 @@ class InvalidPromptError(RequestRefusedError):
 
 
 class ChatTemplateError(RequestRefusedError):
-    """Messages that are no conversation, or a chat template that fails, or asks for too much time or memory."""
+    """Messages that are no conversation, or a chat template that fails, or asks for too much time
+    or memory.
+    """
 
 
 class PromptTooLongError(RequestRefusedError):
-    """A prompt that exceeds max_model_len or the whole KV cache, so that it could never be computed."""
+    """A prompt that exceeds max_model_len or the whole KV cache, so that it could never be
+    computed.
+    """
 
 
 class GroupTooLargeError(RequestRefusedError):
@@ -91,7 +104,9 @@ class CorruptCheckpointError(CheckpointError):
 
 
 class UnsupportedCheckpointError(CheckpointError):
-    """Weights that run code when they are read (.bin, .pt), or that are to be added to other weights (adapters)."""
+    """Weights that run code when they are read (.bin, .pt), or that are to be added to other
+    weights (adapters).
+    """
 
 
 class UnsupportedModelError(CheckpointError):
@@ -125,15 +140,21 @@ class InvalidLogitsError(MiniVllmError):
 
 
 class RequestFailedError(MiniVllmError, RuntimeError):
-    """A request has ended with finish reason "error": its logits were no numbers, or every step with it failed."""
+    """A request has ended with finish reason "error": its logits were no numbers, or every step
+    with it failed.
+    """
 
 
 class GrammarError(RequestRefusedError, RequestFailedError):
-    """The form that a request asks for its text cannot be compiled: it is wrong, or takes too long or too much."""
+    """The form that a request asks for its text cannot be compiled: it is wrong, or takes too long
+    or too much.
+    """
 
 
 class EngineDeadError(MiniVllmError, RuntimeError):
-    """The engine has stopped at an error, or its request was dropped with it. LLMEngine.reset() begins again."""
+    """The engine has stopped at an error, or its request was dropped with it. LLMEngine.reset()
+    begins again.
+    """
 
 
 class EngineBusyError(MiniVllmError, RuntimeError):
@@ -141,17 +162,21 @@ class EngineBusyError(MiniVllmError, RuntimeError):
 
 
 class ConnectorMissingError(MiniVllmError, RuntimeError):
-    """A step has work for the worker side of a KV connector, and this worker has none: its K and V would be wrong."""
+    """A step has work for the worker side of a KV connector, and this worker has none: its K and V
+    would be wrong.
+    """
 
 
 class SchedulerStalledError(MiniVllmError, RuntimeError):
     """Requests are unfinished, but the scheduler schedules nothing: it would never end."""
 
 
-# --- parameters that refuse what they do not know ---------------------------------------------------------------------
+# --- parameters that refuse what they do not know -------------------------------------------------
 
 
-def check_prompt_len(request_id: str, num_prompt_tokens: int, max_model_len: int, num_slots: int) -> None:
+def check_prompt_len(
+    request_id: str, num_prompt_tokens: int, max_model_len: int, num_slots: int
+) -> None:
     """Raises PromptTooLongError for a prompt that could never be computed."""
     limit = min(max_model_len, num_slots)
     if num_prompt_tokens > limit:
@@ -179,11 +204,15 @@ def integer(low: int, high: int) -> Rule:
 
 def one_of(choices: tuple[str | None, ...]) -> Rule:
     """One of the names; None may be among them."""
-    return Rule(lambda value: isinstance(value, str | None) and value in choices, f"one of {choices}")
+    return Rule(
+        lambda value: isinstance(value, str | None) and value in choices, f"one of {choices}"
+    )
 
 
 class Params:
-    """Base of the frozen parameter classes: a keyword that is not a field is refused, never ignored."""
+    """Base of the frozen parameter classes: a keyword that is not a field is refused, never
+    ignored.
+    """
 
     __slots__: tuple[str, ...] = ()
 
@@ -214,9 +243,17 @@ class Params:
 
 
 def plain(value: Any) -> Any:
-    """A number (a bool is none) as Python's own int or float: numpy's, or of a subclass. Anything else as it is."""
-    is_real = isinstance(value, Integral) or (isinstance(value, Real) and not isinstance(value, Rational))
-    return (int if isinstance(value, Integral) else float)(value) if is_real and not isinstance(value, bool) else value
+    """A number (a bool is none) as Python's own int or float: numpy's, or of a subclass. Anything
+    else as it is.
+    """
+    is_real = isinstance(value, Integral) or (
+        isinstance(value, Real) and not isinstance(value, Rational)
+    )
+    return (
+        (int if isinstance(value, Integral) else float)(value)
+        if is_real and not isinstance(value, bool)
+        else value
+    )
 
 
 def is_int(value: object, low: float, high: float = math.inf) -> bool:
@@ -226,4 +263,9 @@ def is_int(value: object, low: float, high: float = math.inf) -> bool:
 
 def is_number(value: object, low: float, high: float) -> bool:
     """Whether value is a finite number (a bool is not) in [low, high]."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high and value < math.inf
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and low <= value <= high
+        and value < math.inf
+    )

@@ -1,10 +1,11 @@
 """The KVCacheManager: which blocks hold the tokens of which request.
 
-Only full blocks are hashed, each chained to the one before it, so that equal hashes mean equal prefixes. A block is
-cached when its slots are allocated, before they are computed: a request admitted later in the same step may share
-it. That is safe because every layer writes the K and V of the whole batch before it attends (attention/); the price
-is that code which drops a request between allocation and computation has to withdraw its hashes, which free() does.
-Called by the scheduler. Source: vllm/v1/core/kv_cache_manager.py, single_type_kv_cache_manager.py, kv_cache_utils.py.
+Only full blocks are hashed, each chained to the one before it, so that equal hashes mean equal
+prefixes. A block is cached when its slots are allocated, before they are computed: a request
+admitted later in the same step may share it. That is safe because every layer writes the K and V of
+the whole batch before it attends (attention/); the price is that code which drops a request between
+allocation and computation has to withdraw its hashes, which free() does. Called by the scheduler.
+Source: vllm/v1/core/kv_cache_manager.py, single_type_kv_cache_manager.py, kv_cache_utils.py.
 """
 
 from collections.abc import Hashable, Sequence
@@ -37,10 +38,12 @@ PART = {"part": True}  # metadata of a field that is a part handed in, and no op
 
 @dataclass(eq=False, repr=False)
 class KVCacheManager:
-    """Owns the block table of every request that holds blocks; a request without a table holds none.
+    """Owns the block table of every request that holds blocks; a request without a table holds
+    none.
 
-    num_blocks counts the null block 0, so num_blocks - 1 are usable. The fields are its options. pool: several managers
-    may share one, each for a group of layers; what one group has published no other group finds.
+    num_blocks counts the null block 0, so num_blocks - 1 are usable. The fields are its options.
+    pool: several managers may share one, each for a group of layers; what one group has published
+    no other group finds.
     """
 
     num_blocks: int
@@ -55,14 +58,21 @@ class KVCacheManager:
     def __post_init__(self, pool: BlockPool | None, group: int) -> None:
         num_blocks, hash_function = self.num_blocks, self.hash_function
         if num_blocks < 2:
-            raise KVCacheTooSmallError(f"num_blocks must be at least 2 (block 0 is the null block), got {num_blocks}")
+            raise KVCacheTooSmallError(
+                f"num_blocks must be at least 2 (block 0 is the null block), got {num_blocks}"
+            )
         if self.block_size < 1:
             raise InvalidParameterError(f"block_size must be at least 1, got {self.block_size}")
         if hash_function not in HASH_FUNCTIONS:
-            raise InvalidParameterError(f"hash_function must be one of {[*HASH_FUNCTIONS]}, got {shown(hash_function)}")
+            raise InvalidParameterError(
+                f"hash_function must be one of {[*HASH_FUNCTIONS]}, got {shown(hash_function)}"
+            )
         if pool is not None and len(pool.blocks) != num_blocks:
-            raise InvalidParameterError(f"num_blocks must be that of the pool, {len(pool.blocks)}, got {num_blocks}")
-        self.num_lookahead_tokens = 0  # slots behind the scheduled ones, set by who has a draft model
+            raise InvalidParameterError(
+                f"num_blocks must be that of the pool, {len(pool.blocks)}, got {num_blocks}"
+            )
+        # slots behind the scheduled ones, set by who has a draft model
+        self.num_lookahead_tokens = 0
         if pool is None:
             pool = BlockPool(num_blocks)
         else:
@@ -70,8 +80,8 @@ class KVCacheManager:
         self.block_pool = BlockPoolOfGroup(pool, group) if group else pool
         self._hash_block = HASH_FUNCTIONS[hash_function]
         self._tables: dict[str, list[KVCacheBlock]] = {}
-        # By request, how many of its blocks are published. A request whose full blocks all are is not in here: its
-        # number is num_computed_tokens // block_size.
+        # By request, how many of its blocks are published. A request whose full blocks all are is
+        # not in here: its number is num_computed_tokens // block_size.
         self._num_published: dict[str, int] = {}
 
     @property
@@ -104,28 +114,41 @@ class KVCacheManager:
     def layer_groups(cls, kv_specs: Sequence[LayerKVSpec]) -> tuple[int, ...]:
         """The group of each layer, whose block tables it uses; () is one group for all, as here.
 
-        A manager with several groups raises InvalidParameterError for a model that has other kinds of layers.
+        A manager with several groups raises InvalidParameterError for a model that has other kinds
+        of layers.
         """
         return ()
 
     def get_num_blocks(self, request_id: str) -> tuple[int, ...]:
-        """How many blocks the table of the request has, in each group of layers: here there is one."""
+        """How many blocks the table of the request has, in each group of layers: here there
+        is one.
+        """
         return (len(self._tables.get(request_id, ())),)
 
-    def get_block_tables(self, request_id: str, num_known: Sequence[int] = (0,)) -> tuple[BlockTable, ...]:
-        """The block tables of the request, one for each group of layers, behind the first num_known blocks of each."""
-        return (tuple(block.block_id for block in self._tables.get(request_id, ())[num_known[0] :]),)
+    def get_block_tables(
+        self, request_id: str, num_known: Sequence[int] = (0,)
+    ) -> tuple[BlockTable, ...]:
+        """The block tables of the request, one for each group of layers, behind the first num_known
+        blocks of each.
+        """
+        return (
+            tuple(block.block_id for block in self._tables.get(request_id, ())[num_known[0] :]),
+        )
 
     def num_slots(self, request: Request, num_tokens: int) -> int:
-        """How many slots the first num_tokens tokens take and the lookahead behind them, which is cut at the limits."""
+        """How many slots the first num_tokens tokens take and the lookahead behind them, which is
+        cut at the limits.
+        """
         limit = request.at_most(self.max_tokens_alone())
         return max(num_tokens, min(num_tokens + self.num_lookahead_tokens, limit))
 
     def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
-        """Find the longest cached prefix: its blocks and how many tokens they hold. Changes nothing.
+        """Find the longest cached prefix: its blocks and how many tokens they hold. Changes
+        nothing.
 
-        At most num_tokens - 1 tokens, rounded down to blocks: the last token is always computed, since its logits
-        are needed. So a prompt that is cached to the last token still computes its whole last block.
+        At most num_tokens - 1 tokens, rounded down to blocks: the last token is always computed,
+        since its logits are needed. So a prompt that is cached to the last token still computes its
+        whole last block.
         """
         hits: list[KVCacheBlock] = []
         if self.enable_prefix_caching:
@@ -137,8 +160,11 @@ class KVCacheManager:
                 hits.append(block)
         return hits, len(hits) * self.block_size
 
-    def num_blocks_needed(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()) -> int:
-        """How many free blocks it takes to give the request slots for its first num_tokens tokens. Changes nothing.
+    def num_blocks_needed(
+        self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
+    ) -> int:
+        """How many free blocks it takes to give the request slots for its first num_tokens tokens.
+        Changes nothing.
 
         A computed block that no request holds counts: it lies in the free queue and would leave it.
         """
@@ -149,7 +175,8 @@ class KVCacheManager:
         return num_needed
 
     def num_tokens_reserved(self, request: Request) -> int:
-        """For how many tokens a request must find slots that is admitted only if all of its tokens fit at once.
+        """For how many tokens a request must find slots that is admitted only if all of its tokens
+        fit at once.
 
         They are fewer than it has if a manager gives blocks back while the request goes on.
         """
@@ -160,22 +187,27 @@ class KVCacheManager:
     ) -> list[KVCacheBlock] | None:
         """Give the request slots for num_new_tokens more tokens.
 
-        computed_blocks is what get_computed_blocks found, for a request that is being admitted: its counter is
-        still 0. The table then reads, in blocks:
+        computed_blocks is what get_computed_blocks found, for a request that is being admitted: its
+        counter is still 0. The table then reads, in blocks:
 
-            [0, computed)  shared, content known     [computed, table)  held already     [table, needed)  new
+            [0, computed)  shared, content known     [computed, table)  held already     [table,
+                           needed)  new
 
-        Returns the new blocks (without the shared ones), or None, with nothing changed, if too few are free.
+        Returns the new blocks (without the shared ones), or None, with nothing changed, if too few
+        are free.
         """
         block_size = self.block_size
         num_computed = request.num_computed_tokens
         if computed_blocks:
-            assert num_computed == 0, f"hits are for a request whose counter is still 0, here it is {num_computed}"
+            assert num_computed == 0, (
+                f"hits are for a request whose counter is still 0, here it is {num_computed}"
+            )
             num_computed = len(computed_blocks) * block_size
         num_tokens = num_computed + num_new_tokens
         num_slots = self.num_slots(request, num_tokens) if self.num_lookahead_tokens else num_tokens
         new_blocks: list[KVCacheBlock] = []
-        if num_slots > len(self._tables.get(request.request_id, ())) * block_size:  # else the slots are there already
+        # else the slots are there already
+        if num_slots > len(self._tables.get(request.request_id, ())) * block_size:
             pool = self.block_pool
             num_needed = self.num_blocks_needed(request, num_slots, computed_blocks)
             num_free = pool.num_free_blocks
@@ -193,9 +225,10 @@ class KVCacheManager:
     def free(self, request: Request) -> None:
         """Give the request's blocks back; a request that holds none is left alone.
 
-        A request that is preempted in the step that was about to compute its blocks has published hashes of content
-        that will never be written. They are withdrawn, or the request would come back to a stale hit; vLLM 0.33.0
-        keeps them (trace quirk_005). After the release, since the free queue's order depends on the hashes.
+        A request that is preempted in the step that was about to compute its blocks has published
+        hashes of content that will never be written. They are withdrawn, or the request would come
+        back to a stale hit; vLLM 0.33.0 keeps them (trace quirk_005). After the release, since the
+        free queue's order depends on the hashes.
         """
         table = self._tables.pop(request.request_id, [])
         self._num_published.pop(request.request_id, None)
@@ -205,36 +238,48 @@ class KVCacheManager:
                 self.block_pool.uncache_block(block)
 
     def withdraw(self, request: Request, num_new_tokens: int) -> None:
-        """Forget the content that a step which failed was to write for a request that is finished meanwhile.
+        """Forget the content that a step which failed was to write for a request that is finished
+        meanwhile.
 
-        Its blocks are gone, so this goes by content: an equal block that was written is forgotten too.
+        Its blocks are gone, so this goes by content: an equal block that was written is forgotten
+        too.
         """
         start, end = request.num_computed_tokens, request.num_computed_tokens + num_new_tokens
         for block_hash in request.block_hashes[start // self.block_size : end // self.block_size]:
             self.block_pool.uncache_hash(block_hash)
 
-    # --- for managers that know more places than the blocks of the device ---------------------------------------------
+    # --- for managers that know more places than the blocks of the device -------------------------
 
     def begin_step(self) -> KVPlan:
-        """What has to happen to the KV cache before the step that schedule() has just decided computes."""
+        """What has to happen to the KV cache before the step that schedule() has just decided
+        computes.
+        """
         return KVPlan()
 
     def end_step(self, result: KVResult | None) -> None:
-        """The step went well, before update_from_output(); or it failed, after fail_step(): then result is None."""
+        """The step went well, before update_from_output(); or it failed, after fail_step(): then
+        result is None.
+        """
 
     def exchange_notes(self, notes: Any) -> Any:
-        """Take notes of one step in exchange for those that are here; None: those of a step that is not decided yet.
+        """Take notes of one step in exchange for those that are here; None: those of a step that is
+        not decided yet.
 
-        What end_step() needs of the step that begin_step() has begun is in them. So another one may be decided before.
+        What end_step() needs of the step that begin_step() has begun is in them. So another one may
+        be decided before.
         """
         return None
 
     def max_tokens_alone(self) -> int:
-        """How many tokens of one request fit, if it is alone. Its last token needs no slot, and does not count."""
+        """How many tokens of one request fit, if it is alone. Its last token needs no slot, and
+        does not count.
+        """
         return self.num_usable_blocks * self.block_size
 
     def num_external_tokens(self, request: Request) -> int:
-        """How many of the computed tokens of a request that is being admitted are no hits of the prefix cache."""
+        """How many of the computed tokens of a request that is being admitted are no hits of the
+        prefix cache.
+        """
         return 0
 
     def reset_prefix_cache(self) -> bool:
@@ -246,17 +291,21 @@ class KVCacheManager:
         return True
 
     def cache_blocks(self, request: Request) -> None:
-        """Publish the full blocks of computed tokens that are not yet: those that accepted drafts filled.
+        """Publish the full blocks of computed tokens that are not yet: those that accepted drafts
+        filled.
 
-        Code that verifies drafts may call it after the step; else they are published by the next allocate_slots().
+        Code that verifies drafts may call it after the step; else they are published by the next
+        allocate_slots().
         """
         if request.request_id in self._num_published:
             self._cache_blocks(request, 0, request.num_computed_tokens // self.block_size)
 
     def _cache_blocks(self, request: Request, start: int, end: int) -> None:
-        """Publish blocks [start, end) of the table, which the coming step fills, and those that were left before them.
+        """Publish blocks [start, end) of the table, which the coming step fills, and those that
+        were left before them.
 
-        A block has a hash when all its tokens are known. What drafts fill is left until they are accepted.
+        A block has a hash when all its tokens are known. What drafts fill is left until they are
+        accepted.
         """
         request_id, hashes = request.request_id, self._block_hashes(request)
         table, start = self._tables[request_id], self._num_published.pop(request_id, start)
@@ -266,7 +315,9 @@ class KVCacheManager:
             self._num_published[request_id] = max(start, len(hashes))
 
     def _block_hashes(self, request: Request) -> list[Hashable]:
-        """The hashes of the request's full blocks. They depend on its tokens alone, so it remembers them."""
+        """The hashes of the request's full blocks. They depend on its tokens alone, so it remembers
+        them.
+        """
         hashes, size = request.block_hashes, self.block_size
         for i in range(len(hashes), request.num_tokens // size):
             token_ids = tuple(request.all_token_ids[i * size : (i + 1) * size])

@@ -9,14 +9,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from mini_vllm.errors import InvalidParameterError, Params, Rule, integer, is_int, is_number, one_of, plain, shown
+from mini_vllm.errors import (
+    InvalidParameterError,
+    Params,
+    Rule,
+    integer,
+    is_int,
+    is_number,
+    one_of,
+    plain,
+    shown,
+)
 
 OUTPUT_KINDS = ("cumulative", "delta", "final_only")
 
 
 @dataclass(frozen=True, slots=True)
 class StructuredOutputs(Params):
-    """What form a text has to have; one of the fields is given. Whether it can be compiled is found out later.
+    """What form a text has to have; one of the fields is given. Whether it can be compiled is found
+    out later.
 
     Raises InvalidParameterError if none or several are given, or one is of the wrong kind.
     Source: StructuredOutputsParams in vllm/sampling_params.py.
@@ -38,23 +49,35 @@ class StructuredOutputs(Params):
         given = self._given()
         if len(given) != 1:
             names = ", ".join(self.__slots__)
-            raise InvalidParameterError(f"StructuredOutputs: structured must be one of {names}, got {given or 'none'}")
+            raise InvalidParameterError(
+                f"StructuredOutputs: structured must be one of {names}, got {given or 'none'}"
+            )
         object.__setattr__(self, "json", None if self.json is None else as_schema_text(self.json))
         for name in ("regex", "grammar"):
             value = getattr(self, name)
             self.require(name, value is None or (isinstance(value, str) and value != ""), "a text")
         choices = self.choice
-        texts = isinstance(choices, tuple) and bool(choices) and all(isinstance(c, str) and c for c in choices)
+        texts = (
+            isinstance(choices, tuple)
+            and bool(choices)
+            and all(isinstance(c, str) and c for c in choices)
+        )
         self.require("choice", choices is None or texts, "a list of texts, none of them empty")
         self.require("json_object", isinstance(self.json_object, bool | None), "True")
 
     def _given(self) -> list[str]:
         values = {name: getattr(self, name) for name in self.__slots__}
-        return [name for name, value in values.items() if value is not None and (name, value) != ("json_object", False)]
+        return [
+            name
+            for name, value in values.items()
+            if value is not None and (name, value) != ("json_object", False)
+        ]
 
     @property
     def key(self) -> tuple[str, str]:
-        """Which of the fields is given, and its value as text: two requests with one key want the same."""
+        """Which of the fields is given, and its value as text: two requests with one key want the
+        same.
+        """
         if self.json_object:
             return "json", '{"type": "object"}'
         (name,) = self._given()
@@ -71,9 +94,13 @@ def as_schema_text(schema: object) -> str:
         text = json_text.dumps(found, ensure_ascii=False, allow_nan=False)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidParameterError(f"StructuredOutputs: json must be a JSON schema: {str(error)[:100]}") from error
+        raise InvalidParameterError(
+            f"StructuredOutputs: json must be a JSON schema: {str(error)[:100]}"
+        ) from error
     if not isinstance(found, Mapping | bool):
-        raise InvalidParameterError(f"StructuredOutputs: json must be an object or a bool, got {shown(found)}")
+        raise InvalidParameterError(
+            f"StructuredOutputs: json must be an object or a bool, got {shown(found)}"
+        )
     return text
 
 
@@ -86,10 +113,11 @@ def as_structured(given: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams(Params):
-    """How to turn logits into tokens, and when to stop. Frozen, validated; the same limits for every way in.
+    """How to turn logits into tokens, and when to stop. Frozen, validated; the same limits for
+    every way in.
 
-    Raises InvalidParameterError naming the value and its limit, UnknownParameterError for an unknown keyword.
-    Source: vllm/sampling_params.py, OpenAI's completion API.
+    Raises InvalidParameterError naming the value and its limit, UnknownParameterError for an
+    unknown keyword. Source: vllm/sampling_params.py, OpenAI's completion API.
     """
 
     MAX_N: ClassVar[int] = 128
@@ -119,29 +147,44 @@ class SamplingParams(Params):
     min_tokens: int = 0
     """So many tokens come before one that ends the text."""
     logit_bias: tuple[tuple[int, float], ...] = ()
-    """What is added to the logits of some tokens: pairs of token id and number, or a mapping, stored as pairs."""
+    """What is added to the logits of some tokens: pairs of token id and number, or a mapping,
+    stored as pairs.
+    """
     allowed_token_ids: tuple[int, ...] | None = None
     """Only these tokens can be sampled."""
     logprobs: int | None = None
     """How many most likely tokens to report at each position, beside the sampled one."""
     prompt_logprobs: int | None = None
-    """The same for the tokens of the prompt, beside the one that is there. The prompt is computed whole."""
+    """The same for the tokens of the prompt, beside the one that is there. The prompt is computed
+    whole.
+    """
 
     structured: StructuredOutputs | None = None
     """The form of the text: StructuredOutputs, a mapping of its fields, or a pydantic model."""
 
     output_kind: str = "cumulative"
-    """What an output tells: "cumulative" (all so far), "delta" (what is new), "final_only". vLLM: RequestOutputKind."""
+    """What an output tells: "cumulative" (all so far), "delta" (what is new), "final_only". vLLM:
+    RequestOutputKind.
+    """
 
     @property
     def changes_logits(self) -> bool:
         """Whether a row of logits is changed before a token is sampled from it."""
-        return bool(self.has_penalties or self.min_tokens or self.logit_bias or self.allowed_token_ids is not None)
+        return bool(
+            self.has_penalties
+            or self.min_tokens
+            or self.logit_bias
+            or self.allowed_token_ids is not None
+        )
 
     @property
     def has_penalties(self) -> bool:
         """Whether the tokens so far change the logits of the next one."""
-        return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
+        return (
+            self.repetition_penalty != 1
+            or self.presence_penalty != 0
+            or self.frequency_penalty != 0
+        )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else self.stop)
@@ -149,7 +192,11 @@ class SamplingParams(Params):
         object.__setattr__(self, "structured", as_structured(self.structured))
         self.normalise()
         self.check(RULES)
-        self.require("min_tokens", is_int(self.min_tokens, 0, self.max_tokens), f"in [0, max_tokens {self.max_tokens}]")
+        self.require(
+            "min_tokens",
+            is_int(self.min_tokens, 0, self.max_tokens),
+            f"in [0, max_tokens {self.max_tokens}]",
+        )
 
 
 def is_bias(pair: Sequence[Any]) -> bool:
@@ -160,7 +207,10 @@ def is_bias(pair: Sequence[Any]) -> bool:
 def tuple_of(holds: Callable[[Any], bool], allowed: str, low: int, high: float) -> Rule:
     """From low to high values, each of which passes the test."""
     return Rule(
-        lambda value: isinstance(value, tuple) and low <= len(value) <= high and all(map(holds, value)), allowed
+        lambda value: (
+            isinstance(value, tuple) and low <= len(value) <= high and all(map(holds, value))
+        ),
+        allowed,
     )
 
 
@@ -175,11 +225,14 @@ RULES: Mapping[str, Rule] = {
     "n": integer(1, SamplingParams.MAX_N),
     "stop": tuple_of(
         lambda text: isinstance(text, str) and 0 < len(text) <= SamplingParams.MAX_STOP_CHARS,
-        f"at most {SamplingParams.MAX_STOP} strings of 1 to {SamplingParams.MAX_STOP_CHARS} characters",
+        f"at most {SamplingParams.MAX_STOP} strings of 1 to {SamplingParams.MAX_STOP_CHARS} "
+        "characters",
         0,
         SamplingParams.MAX_STOP,
     ),
-    "stop_token_ids": tuple_of(lambda i: is_int(i, 0), "at most 1024 token ids of at least 0", 0, 1024),
+    "stop_token_ids": tuple_of(
+        lambda i: is_int(i, 0), "at most 1024 token ids of at least 0", 0, 1024
+    ),
     "ignore_eos": Rule(lambda value: isinstance(value, bool), "True or False"),
     "presence_penalty": Rule(lambda value: is_number(value, -2, 2), "in [-2, 2]"),
     "frequency_penalty": Rule(lambda value: is_number(value, -2, 2), "in [-2, 2]"),
@@ -205,9 +258,17 @@ RULES: Mapping[str, Rule] = {
 
 
 def as_pairs(bias: object) -> object:
-    """A mapping, or a list of pairs, as a tuple of pairs in the order of the ids; anything else as it is."""
+    """A mapping, or a list of pairs, as a tuple of pairs in the order of the ids; anything else as
+    it is.
+    """
     given = list(bias.items()) if isinstance(bias, Mapping) else bias
-    if not isinstance(given, list | tuple) or not all(isinstance(pair, list | tuple) for pair in given):
+    if not isinstance(given, list | tuple) or not all(
+        isinstance(pair, list | tuple) for pair in given
+    ):
         return given
     pairs = [tuple(map(plain, pair)) for pair in given]
-    return tuple(sorted(pairs)) if all(len(pair) == 2 and is_int(pair[0], 0) for pair in pairs) else tuple(pairs)
+    return (
+        tuple(sorted(pairs))
+        if all(len(pair) == 2 and is_int(pair[0], 0) for pair in pairs)
+        else tuple(pairs)
+    )

@@ -1,8 +1,9 @@
 """A request: two counters racing. num_computed_tokens catches up with num_tokens.
 
-There is no prefill phase and no decode phase, only how far behind a request is. A prompt of 100 tokens starts 100
-behind; when it has caught up, one token is sampled, and it is 1 behind again. Preemption sets the first counter back
-to 0, a prefix hit moves it ahead. Source: vllm/v1/request.py.
+There is no prefill phase and no decode phase, only how far behind a request is. A prompt of 100
+tokens starts 100 behind; when it has caught up, one token is sampled, and it is 1 behind again.
+Preemption sets the first counter back to 0, a prefix hit moves it ahead. Source:
+vllm/v1/request.py.
 """
 
 import math
@@ -30,13 +31,14 @@ FINISH_REASONS = tuple(status.value for status in RequestStatus if status not in
 
 
 class Request:
-    """One prompt on its way to one output. Owned by the scheduler from add_request until it is finished.
+    """One prompt on its way to one output. Owned by the scheduler from add_request until it is
+    finished.
 
     What a step changes: the tokens, num_computed_tokens, status and two counts. Always
     0 <= num_computed_tokens <= num_tokens = num_prompt_tokens + len(output_token_ids).
 
-    Raises EmptyPromptError for a prompt without tokens, InvalidParameterError for an option of the wrong kind: found
-    later, in the scheduler, it would stop all requests.
+    Raises EmptyPromptError for a prompt without tokens, InvalidParameterError for an option of the
+    wrong kind: found later, in the scheduler, it would stop all requests.
     """
 
     __slots__ = (
@@ -78,25 +80,40 @@ class Request:
         choice_index: int = 0,
     ) -> None:
         if not len(prompt_token_ids):
-            raise EmptyPromptError(f"request {shown(request_id)}: the prompt has 0 tokens, at least 1 is needed")
+            raise EmptyPromptError(
+                f"request {shown(request_id)}: the prompt has 0 tokens, at least 1 is needed"
+            )
         for name, value, holds, limit in (
             ("request_id", request_id, isinstance(request_id, str), "a string"),
             ("priority", priority, is_int(priority, -math.inf), "an integer"),
             ("arrival_time", arrival_time, is_number(arrival_time, -1e300, 1e300), "a number"),
-            ("cache_salt", cache_salt, cache_salt is None or isinstance(cache_salt, str), "None or a string"),
-            ("max_model_len", max_model_len, max_model_len is None or is_int(max_model_len, 1), "None or at least 1"),
+            (
+                "cache_salt",
+                cache_salt,
+                cache_salt is None or isinstance(cache_salt, str),
+                "None or a string",
+            ),
+            (
+                "max_model_len",
+                max_model_len,
+                max_model_len is None or is_int(max_model_len, 1),
+                "None or at least 1",
+            ),
             ("choice_index", choice_index, is_int(choice_index, 0), "an integer of at least 0"),
         ):
             if not holds:
-                raise InvalidParameterError(f"request {shown(request_id)}: {name} must be {limit}, got {shown(value)}")
+                raise InvalidParameterError(
+                    f"request {shown(request_id)}: {name} must be {limit}, got {shown(value)}"
+                )
         self.request_id = request_id
         self.prompt_token_ids = list(prompt_token_ids)
         self.sampling_params = sampling_params
         self.eos_token_ids = frozenset(eos_token_ids)
-        # What ends the request, at hand: maybe_finish() runs for every token of thousands of requests, and a frozenset
-        # that all requests share stays in the processor's cache.
+        # What ends the request, at hand: maybe_finish() runs for every token of thousands of
+        # requests, and a frozenset that all requests share stays in the processor's cache.
         self.max_tokens = sampling_params.max_tokens
-        self.end_len = self.max_tokens  # the number of output tokens with which it ends, whatever they are
+        # the number of output tokens with which it ends, whatever they are
+        self.end_len = self.max_tokens
         self.end_status = RequestStatus.FINISHED_LENGTH
         self.stop_token_ids = frozenset() if sampling_params.ignore_eos else self.eos_token_ids
         if sampling_params.stop_token_ids:
@@ -105,16 +122,20 @@ class Request:
         self.arrival_time = arrival_time
         self.cache_salt = cache_salt  # requests with different salts never share blocks
         self.max_model_len = max_model_len  # the scheduler lowers it to what fits
-        self.choice_index = choice_index  # which of the choices of its prompt it is; its noise depends on it
+        # which of the choices of its prompt it is; its noise depends on it
+        self.choice_index = choice_index
         self.status = RequestStatus.WAITING
-        # A policy that serves prefills first also says how many tokens a request had when it was admitted last.
+        # A policy that serves prefills first also says how many tokens a request had when it was
+        # admitted last.
         self.num_prefill_tokens = self.num_prompt_tokens = len(self.prompt_token_ids)
         self.all_token_ids = list(prompt_token_ids)
         self.output_token_ids: list[int] = []
-        self.num_computed_tokens = 0  # the first [0, num_computed_tokens) have their K and V in the cache
+        # the first [0, num_computed_tokens) have their K and V in the cache
+        self.num_computed_tokens = 0
         self.num_cached_tokens = 0  # the prefix hit at first admission
         self.num_preemptions = 0
-        self.block_hashes: list[Hashable] = []  # of the full blocks; the KV cache manager extends it
+        # of the full blocks; the KV cache manager extends it
+        self.block_hashes: list[Hashable] = []
 
     @property
     def num_tokens(self) -> int:
@@ -138,7 +159,9 @@ class Request:
         self.all_token_ids.append(token_id)
 
     def end_after(self, num_output_tokens: int, status: RequestStatus) -> None:
-        """Let the request end with so many output tokens, and with this status, whatever they are."""
+        """Let the request end with so many output tokens, and with this status, whatever they
+        are.
+        """
         self.end_len, self.end_status = num_output_tokens, status
 
     def maybe_finish(self) -> bool:

@@ -1,8 +1,9 @@
 """What the engine knows of any scheduler, and what a scheduler decides in a step.
 
-Called by the engine: schedule(), then the model runs, then update_from_output(). Scheduler (scheduler.py) is the policy
-of vLLM V1; the other policies are in policies/.
-Source: SchedulerInterface in vllm/v1/core/sched/interface.py, SchedulerOutput in vllm/v1/core/sched/output.py.
+Called by the engine: schedule(), then the model runs, then update_from_output(). Scheduler
+(scheduler.py) is the policy of vLLM V1; the other policies are in policies/. Source:
+SchedulerInterface in vllm/v1/core/sched/interface.py, SchedulerOutput in
+vllm/v1/core/sched/output.py.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +28,9 @@ from mini_vllm.step import KVPlan, KVResult, StepOutput
 
 @dataclass(slots=True)
 class SchedulerOutput:
-    """What one step computes. Dictionary and list are in scheduling order, and every count is at least 1."""
+    """What one step computes. Dictionary and list are in scheduling order, and every count is at
+    least 1.
+    """
 
     num_scheduled_tokens: dict[str, int] = field(default_factory=dict)
     scheduled_requests: list[Request] = field(default_factory=list)
@@ -50,7 +53,9 @@ class SchedulerOutput:
 
     @property
     def has_work(self) -> bool:
-        """Whether the runner has anything to compute. What it has to copy is said by the KV cache manager's plan."""
+        """Whether the runner has anything to compute. What it has to copy is said by the KV cache
+        manager's plan.
+        """
         return bool(self.num_scheduled_tokens)
 
     def add(self, request: Request, num_tokens: int) -> None:
@@ -58,7 +63,9 @@ class SchedulerOutput:
         self.scheduled_requests.append(request)
 
     def drop(self, request: Request) -> int:
-        """Take a request out of the step again; return the tokens that this gives back to the budget."""
+        """Take a request out of the step again; return the tokens that this gives back to the
+        budget.
+        """
         num_tokens = self.num_scheduled_tokens.pop(request.request_id, 0)
         if num_tokens:
             self.scheduled_requests.remove(request)
@@ -67,7 +74,8 @@ class SchedulerOutput:
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """One step from its decision to its end. What belongs to it alone is here, since several may be in flight.
+    """One step from its decision to its end. What belongs to it alone is here, since several may be
+    in flight.
 
     Steps end in the order in which they were decided; those that are undone, in the opposite order.
     """
@@ -96,11 +104,15 @@ class Step:
 
     @property
     def requests(self) -> Iterator[Request]:
-        """All that compute or sample in the step, in scheduling order, and then those that sample along."""
+        """All that compute or sample in the step, in scheduling order, and then those that sample
+        along.
+        """
         return chain(self.output.scheduled_requests, *self.output.sampling_along.values())
 
     def end(self, request: Request, error: RequestFailedError, num_tokens: int = 0) -> None:
-        """A part ends the request with this step: it takes so many of the tokens that the step sampled for it."""
+        """A part ends the request with this step: it takes so many of the tokens that the step
+        sampled for it.
+        """
         request.end_after(len(request.output_token_ids) + num_tokens, RequestStatus.FINISHED_ERROR)
         self.errors[request] = error
 
@@ -111,14 +123,18 @@ class Step:
         kv.exchange_notes(coming)
 
     def undo(self, scheduler: "SchedulerInterface") -> None:
-        """The step failed: its requests are tried again, and nothing that it published can be found."""
+        """The step failed: its requests are tried again, and nothing that it published can be
+        found.
+        """
         kv = scheduler.kv_cache_manager
         coming = kv.exchange_notes(self.kv_notes)
         scheduler.fail_step(self.output)
         kv.end_step(None)
         kv.exchange_notes(coming)
 
-    def update(self, scheduler: "SchedulerInterface", sampled_token_ids: Mapping[str, Sequence[int]]) -> list[Request]:
+    def update(
+        self, scheduler: "SchedulerInterface", sampled_token_ids: Mapping[str, Sequence[int]]
+    ) -> list[Request]:
         """Take in what was computed and sampled. Returns the requests that finished, in step order.
 
         Those that a part ends and that are not in the step come last.
@@ -130,29 +146,40 @@ class Step:
             for request in finished:
                 part.ended(request)
         for request in sorted(self.errors, key=lambda request: request.request_id):
-            if not request.is_finished and scheduler.finish_request(request.request_id, "error") is request:
+            if (
+                not request.is_finished
+                and scheduler.finish_request(request.request_id, "error") is request
+            ):
                 finished.append(request)
         return finished
 
 
 class Part:
-    """A feature that a scheduler knows nothing of: it is asked at these places, and changes no decision elsewhere.
+    """A feature that a scheduler knows nothing of: it is asked at these places, and changes no
+    decision elsewhere.
 
-    A part may refuse a request, hold one back in the queue, say what a step's samples may be, and end one.
+    A part may refuse a request, hold one back in the queue, say what a step's samples may be, and
+    end one.
     """
 
     def add(self, requests: Sequence[Request]) -> None:
         """These come, together. Raises a RequestRefusedError; then none is queued."""
 
     def may_admit(self, request: Request) -> bool:
-        """Whether a waiting request may be admitted now. If not, it is passed over, and keeps its place."""
+        """Whether a waiting request may be admitted now. If not, it is passed over, and keeps its
+        place.
+        """
         return True
 
     def after_schedule(self, step: Step, scheduler: "SchedulerInterface") -> None:
-        """The step is decided, and nothing is computed yet. The part may set the output's masks and end requests."""
+        """The step is decided, and nothing is computed yet. The part may set the output's masks and
+        end requests.
+        """
 
     def before_update(self, step: Step, sampled_token_ids: Mapping[str, Sequence[int]]) -> None:
-        """The step went well, and the scheduler has not seen its tokens. The part may end requests."""
+        """The step went well, and the scheduler has not seen its tokens. The part may end
+        requests.
+        """
 
     def ended(self, request: Request) -> None:
         """The request is gone."""
@@ -160,13 +187,15 @@ class Part:
 
 @dataclass(eq=False, repr=False)
 class SchedulerInterface(ABC):
-    """What an engine asks of any policy, and what all of them share: the requests, and the limits of a step.
+    """What an engine asks of any policy, and what all of them share: the requests, and the limits
+    of a step.
 
-    It owns every unfinished request: it is in waiting (WAITING or PREEMPTED) or in running (RUNNING). A scheduler class
-    is a dataclass, and its fields are its options. Source: SchedulerInterface in vllm/v1/core/sched/interface.py.
+    It owns every unfinished request: it is in waiting (WAITING or PREEMPTED) or in running
+    (RUNNING). A scheduler class is a dataclass, and its fields are its options. Source:
+    SchedulerInterface in vllm/v1/core/sched/interface.py.
 
-    Raises InvalidParameterError for an unknown policy, a limit below 1, or, without chunked prefill, a budget that
-    the longest request would exceed.
+    Raises InvalidParameterError for an unknown policy, a limit below 1, or, without chunked
+    prefill, a budget that the longest request would exceed.
     """
 
     kv_cache_manager_cls: ClassVar[type[KVCacheManager]] = KVCacheManager
@@ -188,22 +217,31 @@ class SchedulerInterface(ABC):
 
     def __post_init__(self) -> None:
         kv = self.kv_cache_manager
-        # The last token of a request is never computed, so a request alone may have one token more than slots.
+        # The last token of a request is never computed, so a request alone may have one token more
+        # than slots.
         self.num_slots = kv.max_tokens_alone()
         given, most_tokens = cast(int | None, self.max_model_len), self.num_slots + 1
         self.max_model_len = most_tokens if given is None else min(given, most_tokens)
         if self.policy not in ("fcfs", "priority"):
-            raise InvalidParameterError(f"policy must be 'fcfs' or 'priority', got {shown(self.policy)}")
+            raise InvalidParameterError(
+                f"policy must be 'fcfs' or 'priority', got {shown(self.policy)}"
+            )
         if self.max_num_seqs < 1 or self.max_num_batched_tokens < 1:
-            limits = f"max_num_seqs {self.max_num_seqs}, max_num_batched_tokens {self.max_num_batched_tokens}"
+            limits = (
+                f"max_num_seqs {self.max_num_seqs}, max_num_batched_tokens "
+                f"{self.max_num_batched_tokens}"
+            )
             raise InvalidParameterError(f"limits must be at least 1, got {limits}")
         if not 0 <= self.watermark < 1 or self.max_model_len < 1:
             limits = f"{self.watermark}, {self.max_model_len}"
-            raise InvalidParameterError(f"watermark must be in [0, 1), max_model_len at least 1, got {limits}")
+            raise InvalidParameterError(
+                f"watermark must be in [0, 1), max_model_len at least 1, got {limits}"
+            )
         longest = min(self.max_model_len, self.num_slots)
         if not self.enable_chunked_prefill and self.max_num_batched_tokens < longest:
             raise InvalidParameterError(
-                f"without chunked prefill max_num_batched_tokens must be at least max_model_len {self.max_model_len}, "
+                "without chunked prefill max_num_batched_tokens must be at least max_model_len "
+                f"{self.max_model_len}, "
                 f"got {self.max_num_batched_tokens}"
             )
         self.num_watermark_blocks = int(self.watermark * kv.num_blocks)
@@ -218,17 +256,20 @@ class SchedulerInterface(ABC):
         """Ask this part, too, from now on."""
         self.parts = (*self.parts, part)
 
-    # --- requests come and go -------------------------------------------------------------------------------------
+    # --- requests come and go ---------------------------------------------------------------------
 
     def add_request(self, request: Request) -> None:
-        """Queue a request. One that would outgrow the pool alone has its max_model_len lowered to what fits.
+        """Queue a request. One that would outgrow the pool alone has its max_model_len lowered to
+        what fits.
 
-        Raises DuplicateRequestError, or PromptTooLongError for a prompt that could never be computed.
+        Raises DuplicateRequestError, or PromptTooLongError for a prompt that could never be
+        computed.
         """
         self.add_group([request])
 
     def add_group(self, requests: Sequence[Request]) -> None:
-        """Queue the choices of one prompt (n > 1): here, requests like all other ones, that meet in the prefix cache.
+        """Queue the choices of one prompt (n > 1): here, requests like all other ones, that meet in
+        the prefix cache.
 
         Raises what add_request() raises for any of them; then none is queued.
         """
@@ -251,16 +292,24 @@ class SchedulerInterface(ABC):
             if each.request_id in self._requests or each.request_id in request_ids:
                 raise DuplicateRequestError(f"request {shown(each.request_id)} is still in flight")
             request_ids.add(each.request_id)
-            check_prompt_len(each.request_id, each.num_prompt_tokens, each.at_most(self.max_model_len), self.num_slots)
+            check_prompt_len(
+                each.request_id,
+                each.num_prompt_tokens,
+                each.at_most(self.max_model_len),
+                self.num_slots,
+            )
 
     def finish_request(self, request_id: str, reason: str) -> Request | None:
-        """End a request from outside: "stop" (a stop string), "length", "abort" or "error". Unknown ids are ignored.
+        """End a request from outside: "stop" (a stop string), "length", "abort" or "error". Unknown
+        ids are ignored.
 
-        Returns the request that has ended, if there was one. Call it between steps, or between execution and
-        update_from_output: that token is then dropped.
+        Returns the request that has ended, if there was one. Call it between steps, or between
+        execution and update_from_output: that token is then dropped.
         """
         if reason not in FINISH_REASONS:
-            raise InvalidParameterError(f"reason must be one of {list(FINISH_REASONS)}, got {shown(reason)}")
+            raise InvalidParameterError(
+                f"reason must be one of {list(FINISH_REASONS)}, got {shown(reason)}"
+            )
         request = self._requests.pop(request_id, None)
         if request is None:
             return None
@@ -286,7 +335,7 @@ class SchedulerInterface(ABC):
     def _enqueue(self, request: Request) -> None:
         """Put a request into its place in waiting. add_request() calls it."""
 
-    # --- what a policy decides ------------------------------------------------------------------------------------
+    # --- what a policy decides --------------------------------------------------------------------
 
     @abstractmethod
     def schedule(self) -> SchedulerOutput:
@@ -301,8 +350,12 @@ class SchedulerInterface(ABC):
     def update_from_output(
         self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> list[Request]:
-        """Take in what was computed and sampled, by request id; returns who finished, in step order."""
+        """Take in what was computed and sampled, by request id; returns who finished, in step
+        order.
+        """
 
     @abstractmethod
     def fail_step(self, output: SchedulerOutput) -> None:
-        """Undo a step that raised: its requests are tried again, and nothing it published stays in the cache."""
+        """Undo a step that raised: its requests are tried again, and nothing it published stays in
+        the cache.
+        """

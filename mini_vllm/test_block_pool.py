@@ -1,4 +1,6 @@
-"""The free queue is a list with a cheap middle, and the pool keeps every block in exactly one place."""
+"""The free queue is a list with a cheap middle, and the pool keeps every block in exactly one
+place.
+"""
 
 import random
 import sys
@@ -19,7 +21,7 @@ def ids(blocks: list[KVCacheBlock]) -> list[int]:
     return [block.block_id for block in blocks]
 
 
-# --- the free queue ---------------------------------------------------------------------------------------------------
+# --- the free queue -------------------------------------------------------------------------------
 
 
 def test_blocks_are_taken_in_the_order_in_which_they_were_given() -> None:
@@ -82,7 +84,9 @@ def test_a_block_that_left_has_no_links() -> None:
     queue = FreeKVCacheBlockQueue(blocks)
     queue.remove(blocks[1])
     queue.popleft_n(2)
-    assert all(block.prev_free_block is None and block.next_free_block is None for block in blocks[:3])
+    assert all(
+        block.prev_free_block is None and block.next_free_block is None for block in blocks[:3]
+    )
 
 
 def test_taking_too_many_takes_none() -> None:
@@ -140,7 +144,7 @@ def test_the_queue_behaves_like_a_list() -> None:
         assert queue.num_free_blocks == len(model)
 
 
-# --- the pool ---------------------------------------------------------------------------------------------------------
+# --- the pool -------------------------------------------------------------------------------------
 
 
 def test_block_0_is_the_null_block_and_never_handed_out() -> None:
@@ -176,7 +180,9 @@ def test_a_block_is_cached_under_one_hash_only() -> None:
     pool = BlockPool(4)
     (block,) = pool.get_new_blocks(1)
     pool.cache_block(block, "content")
-    with pytest.raises(AssertionError, match=r"KVCacheBlock\(1, ref_cnt=1, cached=True\) is cached already"):
+    with pytest.raises(
+        AssertionError, match=r"KVCacheBlock\(1, ref_cnt=1, cached=True\) is cached already"
+    ):
         pool.cache_block(block, "other content")
     assert pool.get_cached_block("other content") is None
 
@@ -212,14 +218,18 @@ def test_a_block_cannot_be_freed_more_often_than_it_is_held() -> None:
     pool = BlockPool(3)
     blocks = pool.get_new_blocks(1)
     pool.free_blocks(blocks)
-    with pytest.raises(AssertionError, match=r"KVCacheBlock\(1, ref_cnt=0, cached=False\) is freed more often"):
+    with pytest.raises(
+        AssertionError, match=r"KVCacheBlock\(1, ref_cnt=0, cached=False\) is freed more often"
+    ):
         pool.free_blocks(blocks)
     assert blocks[0].ref_cnt == 0
     assert pool.num_free_blocks == 2
 
 
 def test_free_order_is_vllms() -> None:
-    """Blocks without a hash to the front, cached ones to the back, both with the table's tail first."""
+    """Blocks without a hash to the front, cached ones to the back, both with the table's tail
+    first.
+    """
     pool = BlockPool(8)
     table = pool.get_new_blocks(5)
     for block in table[:3]:
@@ -278,7 +288,9 @@ def test_uncache_hash_forgets_all_duplicates() -> None:
 
 
 def lines_of_a_hit(num_blocks: int) -> int:
-    """The lines of Python that run when a free block in the middle of the queue is hit, and freed again."""
+    """The lines of Python that run when a free block in the middle of the queue is hit, and freed
+    again.
+    """
     pool = BlockPool(num_blocks)
     blocks = pool.get_new_blocks(num_blocks - 1)
     for block in blocks:
@@ -312,7 +324,9 @@ def test_trap_09_a_hit_costs_the_same_in_a_large_pool(monkeypatch: pytest.Monkey
 
 
 def test_a_pool_says_what_is_wrong_with_it() -> None:
-    """Each block is in exactly one place, and each name leads to its block; whatever is broken is named."""
+    """Each block is in exactly one place, and each name leads to its block; whatever is broken is
+    named.
+    """
 
     def broken(change: Callable[[BlockPool], object]) -> str:
         pool = BlockPool(6)
@@ -326,5 +340,9 @@ def test_a_pool_says_what_is_wrong_with_it() -> None:
     assert "not held" in broken(lambda pool: setattr(pool.blocks[1], "ref_cnt", 0))
     assert "not held" in broken(lambda pool: setattr(pool.blocks[4], "ref_cnt", 1))
     assert "not held" in broken(lambda pool: setattr(pool.free_queue, "num_free_blocks", 2))
-    assert "names without a block" in broken(lambda pool: setattr(pool.blocks[1], "block_hash", None))
-    assert "names without a block" in broken(lambda pool: setattr(pool.blocks[2], "block_hash", "other"))
+    assert "names without a block" in broken(
+        lambda pool: setattr(pool.blocks[1], "block_hash", None)
+    )
+    assert "names without a block" in broken(
+        lambda pool: setattr(pool.blocks[2], "block_hash", "other")
+    )

@@ -1,13 +1,15 @@
-"""Laws of the core that hold after every operation, whatever came before: model-based tests with tiny domains.
+"""Laws of the core that hold after every operation, whatever came before: model-based tests with
+tiny domains.
 
-Three worlds, each an object of the core beside a simple model of it: BlockWorld (the pool), CacheWorld (the KV cache
-manager), StepWorld (the scheduler). Their methods are operations, and every operation ends in check(). Hypothesis looks
-for the shortest sequence of operations that breaks a law; the slow test drives the same worlds a million times at
-random. Pools of a few blocks of 2 slots, an alphabet of 2 tokens and 3 salts make hits, evictions, duplicates and
-preemptions frequent. The numbers in comments, (1) to (34), are those of LAWS.
+Three worlds, each an object of the core beside a simple model of it: BlockWorld (the pool),
+CacheWorld (the KV cache manager), StepWorld (the scheduler). Their methods are operations, and
+every operation ends in check(). Hypothesis looks for the shortest sequence of operations that
+breaks a law; the slow test drives the same worlds a million times at random. Pools of a few blocks
+of 2 slots, an alphabet of 2 tokens and 3 salts make hits, evictions, duplicates and preemptions
+frequent. The numbers in comments, (1) to (34), are those of LAWS.
 
-CORE_EXAMPLES=10 runs a tenth of the default (mutation testing does). Tests at length, here and elsewhere, go a sixth
-of their way, unless NIGHTLY is set.
+CORE_EXAMPLES=10 runs a tenth of the default (mutation testing does). Tests at length, here and
+elsewhere, go a sixth of their way, unless NIGHTLY is set.
 """
 
 import os
@@ -20,7 +22,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import PromptTooLongError
@@ -48,7 +56,8 @@ LAWS = {
     14: "a block table only grows, at its end",
     15: "a table has just the blocks that its tokens fill",
     16: "free blocks are taken in vLLM's order",
-    17: "a block that is taken is forgotten; a reset forgets all, and is refused while anything is held",
+    17: "a block that is taken is forgotten; a reset forgets all, and is refused while anything is "
+    "held",
     18: "freeing what holds nothing changes nothing",
     19: "different salts share nothing",
     21: "the token budget and max_num_seqs hold, and everybody scheduled computes something",
@@ -101,11 +110,15 @@ def check_pool(pool: BlockPool, tables: Sequence[Sequence[int]]) -> None:
     holders = Counter(block_id for table in tables for block_id in table)
     for block in pool.blocks:
         assert block.ref_cnt == holders[block.block_id]  # (3)
-        assert (block.block_id in free) == (block.ref_cnt == 0 and block is not pool.null_block)  # (2, 11)
+        # (2, 11)
+        assert (block.block_id in free) == (block.ref_cnt == 0 and block is not pool.null_block)
     null = pool.null_block
     assert (null.block_id, null.ref_cnt, null.block_hash) == (0, 0, None)  # (4)
-    named = {(block.block_hash, block.block_id) for block in pool.blocks if block.block_hash is not None}
-    assert {(name, block_id) for name, same in pool._cached.items() for block_id in same} == named  # (5)
+    named = {
+        (block.block_hash, block.block_id) for block in pool.blocks if block.block_hash is not None
+    }
+    # (5)
+    assert {(name, block_id) for name, same in pool._cached.items() for block_id in same} == named
     assert all(same for same in pool._cached.values())  # (5)
     assert pool.num_cached_hashes == len({name for name, _ in named})  # (5)
 
@@ -113,14 +126,20 @@ def check_pool(pool: BlockPool, tables: Sequence[Sequence[int]]) -> None:
 def snapshot(pool: BlockPool) -> Any:
     """All state of a pool."""
     cached = [(name, list(same)) for name, same in pool._cached.items()]
-    return pool.free_queue.block_ids(), [(block.ref_cnt, block.block_hash) for block in pool.blocks], cached
+    return (
+        pool.free_queue.block_ids(),
+        [(block.ref_cnt, block.block_hash) for block in pool.blocks],
+        cached,
+    )
 
 
-# --- the pool ---------------------------------------------------------------------------------------------------------
+# --- the pool -------------------------------------------------------------------------------------
 
 
 class BlockWorld:
-    """A pool, and a model of it made of lists: the free ids in order, the holders, the ids of each name in order."""
+    """A pool, and a model of it made of lists: the free ids in order, the holders, the ids of each
+    name in order.
+    """
 
     def __init__(self, num_blocks: int = 9) -> None:
         self.pool = BlockPool(num_blocks)
@@ -204,7 +223,8 @@ class BlockWorld:
         check_pool(self.pool, tables)
         assert self.pool.free_queue.block_ids() == self.free  # (16)
         assert self.pool.num_free_blocks == len(self.free)
-        assert {name: list(same) for name, same in self.pool._cached.items()} == self.cached  # (5, 17)
+        # (5, 17)
+        assert {name: list(same) for name, same in self.pool._cached.items()} == self.cached
 
 
 NAMES = st.sampled_from("xyz")
@@ -241,7 +261,7 @@ class BlockMachine(RuleBasedStateMachine):
         self.world.uncache_name(name)
 
 
-# --- the KV cache manager ---------------------------------------------------------------------------------------------
+# --- the KV cache manager -------------------------------------------------------------------------
 
 
 class Cache:
@@ -252,7 +272,9 @@ class Cache:
         self.slots: dict[tuple[int, int], Prefix] = {}
 
     def write_and_read(self, requests: Sequence[tuple[Request, int]]) -> None:
-        """A step in which each request computes so many tokens: all writes come first, then all reads."""
+        """A step in which each request computes so many tokens: all writes come first, then all
+        reads.
+        """
         size = self.kv.block_size
         for request, n in requests:
             table = self.kv.get_block_ids(request.request_id)
@@ -278,9 +300,13 @@ class Cache:
         before = snapshot(kv.block_pool)
         blocks, num_computed = kv.get_computed_blocks(request)
         assert snapshot(kv.block_pool) == before  # (10)
-        contents = {self.content(b.block_hash) for b in kv.block_pool.blocks if b.block_hash is not None}
+        contents = {
+            self.content(b.block_hash) for b in kv.block_pool.blocks if b.block_hash is not None
+        }
         longest = 0
-        while longest + size <= request.num_tokens - 1 and prefix(request, longest + size) in contents:
+        while (
+            longest + size <= request.num_tokens - 1 and prefix(request, longest + size) in contents
+        ):
             longest += size
         assert num_computed == len(blocks) * size == longest  # (8, 9)
         for i, block in enumerate(blocks):
@@ -290,7 +316,9 @@ class Cache:
     def check(self, unwritten: bool = False) -> None:
         """unwritten: a step is in flight, so that a block may be found that is not written yet."""
         kv, size = self.kv, self.kv.block_size
-        check_pool(kv.block_pool, [[block.block_id for block in table] for table in kv._tables.values()])
+        check_pool(
+            kv.block_pool, [[block.block_id for block in table] for table in kv._tables.values()]
+        )
         num_held = sum(block.ref_cnt > 0 for block in kv.block_pool.blocks)
         assert kv.usage == pytest.approx(num_held / kv.num_usable_blocks)  # (4)
         for block in () if unwritten else kv.block_pool.blocks:
@@ -308,8 +336,12 @@ def prefix(request: Request, num_tokens: int) -> Prefix:
 class CacheWorld:
     """A manager that is used as a scheduler would, but in any order."""
 
-    def __init__(self, num_blocks: int = 9, block_size: int = 2, enable_prefix_caching: bool = True) -> None:
-        self.kv = KVCacheManager(num_blocks, block_size, enable_prefix_caching=enable_prefix_caching)
+    def __init__(
+        self, num_blocks: int = 9, block_size: int = 2, enable_prefix_caching: bool = True
+    ) -> None:
+        self.kv = KVCacheManager(
+            num_blocks, block_size, enable_prefix_caching=enable_prefix_caching
+        )
         self.cache = Cache(self.kv)
         self.live: list[Request] = []
         self.num_requests = 0
@@ -322,7 +354,11 @@ class CacheWorld:
         before, table = snapshot(pool), kv.get_block_ids(request.request_id)
         others = {i for r in self.live if r is not request for i in kv.get_block_ids(r.request_id)}
         num_tokens = request.num_computed_tokens + len(blocks) * kv.block_size + n
-        needed = -(-num_tokens // kv.block_size) - len(table) - sum(block.ref_cnt > 0 for block in blocks)
+        needed = (
+            -(-num_tokens // kv.block_size)
+            - len(table)
+            - sum(block.ref_cnt > 0 for block in blocks)
+        )
         assert kv.num_blocks_needed(request, num_tokens, blocks) == max(needed, 0)
         new = kv.allocate_slots(request, n, blocks)
         assert (new is None) == (needed > len(before[0]))  # (12)
@@ -340,10 +376,14 @@ class CacheWorld:
         return True
 
     def admit(self, prompt: Sequence[int], salt: str | None, chunk: int, written: bool) -> None:
-        """written: False if the step is dropped after the allocation, as a preemption in the same step does."""
+        """written: False if the step is dropped after the allocation, as a preemption in the same
+        step does.
+        """
         request = Request(str(self.num_requests), prompt, SamplingParams(), cache_salt=salt)
         self.num_requests += 1
-        blocks, num_computed = self.cache.look_up(request) if self.kv.enable_prefix_caching else ([], 0)
+        blocks, num_computed = (
+            self.cache.look_up(request) if self.kv.enable_prefix_caching else ([], 0)
+        )
         n = min(chunk, request.num_tokens - num_computed)
         if self.allocate(request, n, blocks):
             request.num_computed_tokens = num_computed
@@ -386,7 +426,11 @@ class CacheWorld:
     def fail(self, choice: int, n: int) -> None:
         """A step is in flight for a request that is aborted meanwhile; then the step fails."""
         request = self.pick(choice)
-        if request and (n := min(n, request.num_tokens - request.num_computed_tokens)) and self.allocate(request, n):
+        if (
+            request
+            and (n := min(n, request.num_tokens - request.num_computed_tokens))
+            and self.allocate(request, n)
+        ):
             request.status = RequestStatus.FINISHED_ABORTED
             self.kv.free(request)
             self.live.remove(request)
@@ -408,7 +452,10 @@ class CacheWorld:
         tables = {r.request_id: self.kv.get_block_ids(r.request_id) for r in self.live}
         assert set(self.kv._tables) == set(tables)  # (18, 34)
         for request in self.live:
-            assert len(tables[request.request_id]) == -(-request.num_computed_tokens // self.kv.block_size)  # (15)
+            # (15)
+            assert len(tables[request.request_id]) == -(
+                -request.num_computed_tokens // self.kv.block_size
+            )
         for one in self.live:
             for two in self.live:
                 if one.cache_salt != two.cache_salt:
@@ -421,15 +468,25 @@ CHOICES = st.integers(0, 3)
 
 
 class CacheMachine(RuleBasedStateMachine):
-    @initialize(block_size=st.integers(1, 3), enable_prefix_caching=st.sampled_from((True, True, True, False)))
+    @initialize(
+        block_size=st.integers(1, 3),
+        enable_prefix_caching=st.sampled_from((True, True, True, False)),
+    )
     def begin(self, block_size: int, enable_prefix_caching: bool) -> None:
         self.world = CacheWorld(9, block_size, enable_prefix_caching)
 
-    @rule(prompt=PROMPTS, salt=st.sampled_from(SALTS), chunk=st.integers(1, 9), written=st.booleans())
+    @rule(
+        prompt=PROMPTS, salt=st.sampled_from(SALTS), chunk=st.integers(1, 9), written=st.booleans()
+    )
     def admit(self, prompt: list[int], salt: str | None, chunk: int, written: bool) -> None:
         self.world.admit(prompt, salt, chunk, written)
 
-    @rule(choice=CHOICES, n=st.integers(1, 4), token_id=TOKENS, written=st.sampled_from((True, True, False)))
+    @rule(
+        choice=CHOICES,
+        n=st.integers(1, 4),
+        token_id=TOKENS,
+        written=st.sampled_from((True, True, False)),
+    )
     def grow(self, choice: int, n: int, token_id: int, written: bool) -> None:
         self.world.grow(choice, n, token_id, written)
 
@@ -446,7 +503,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.world.reset()
 
 
-# --- the scheduler ----------------------------------------------------------------------------------------------------
+# --- the scheduler --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,10 +567,15 @@ class Found:
 
 
 class StepWorld:
-    """A scheduler, its cache and its model. A step is checked against what the rules allow, not by a copy of them."""
+    """A scheduler, its cache and its model. A step is checked against what the rules allow, not by
+    a copy of them.
+    """
 
     def __init__(
-        self, options: Options, scheduler_cls: type[SchedulerInterface] = Scheduler, **own_options: Any
+        self,
+        options: Options,
+        scheduler_cls: type[SchedulerInterface] = Scheduler,
+        **own_options: Any,
     ) -> None:
         self.options = options
         num_slots = (options.num_blocks - 1) * options.block_size
@@ -533,7 +595,12 @@ class StepWorld:
     # operations
 
     def add(
-        self, prompt: Sequence[int], salt: str | None, max_tokens: int, priority: int, ignore_eos: bool = False
+        self,
+        prompt: Sequence[int],
+        salt: str | None,
+        max_tokens: int,
+        priority: int,
+        ignore_eos: bool = False,
     ) -> None:
         request = Request(
             f"r{self.num_requests}",
@@ -545,7 +612,9 @@ class StepWorld:
             cache_salt=salt,
         )
         self.num_requests += 1
-        if len(prompt) > min(self.scheduler.max_model_len, self.kv.num_usable_blocks * self.kv.block_size):
+        if len(prompt) > min(
+            self.scheduler.max_model_len, self.kv.num_usable_blocks * self.kv.block_size
+        ):
             with pytest.raises(PromptTooLongError, match="at most"):
                 self.scheduler.add_request(request)  # (26)
         else:
@@ -572,9 +641,13 @@ class StepWorld:
             if request.request_id in self.live:
                 n = output.num_scheduled_tokens[request.request_id]
                 assert request.num_computed_tokens == before[request.request_id] + n  # (22)
-        assert finished == [r for r in output.scheduled_requests if r.request_id in self.live and r.is_finished]  # (30)
+        # (30)
+        assert finished == [
+            r for r in output.scheduled_requests if r.request_id in self.live and r.is_finished
+        ]
         for request in finished:
-            assert (request.output_token_ids, request.finish_reason) == expected_outputs(request)  # (28, 30)
+            # (28, 30)
+            assert (request.output_token_ids, request.finish_reason) == expected_outputs(request)
             del self.live[request.request_id]
         self.check()
 
@@ -587,7 +660,8 @@ class StepWorld:
         self.kv.end_step(None)
         for request in output.scheduled_requests:
             if not request.is_finished:
-                assert (request.status, request.num_computed_tokens) == (RequestStatus.PREEMPTED, 0)  # (33)
+                # (33)
+                assert (request.status, request.num_computed_tokens) == (RequestStatus.PREEMPTED, 0)
         self.check()
 
     def abort(self, choice: int, unwritten: bool = False) -> None:
@@ -611,7 +685,13 @@ class StepWorld:
         assert not self.live  # (25)
         scheduler, kv = self.scheduler, self.kv
         assert not scheduler.has_unfinished_requests()  # (34)
-        assert (list(scheduler.waiting), scheduler.running, scheduler._requests, kv._tables) == ([], [], {}, {})  # (34)
+        # (34)
+        assert (list(scheduler.waiting), scheduler.running, scheduler._requests, kv._tables) == (
+            [],
+            [],
+            {},
+            {},
+        )
         assert sorted(kv.free_block_ids()) == list(range(1, kv.num_blocks))  # (34)
         assert kv.reset_prefix_cache()
         assert kv.num_cached_blocks == 0  # (34)
@@ -637,7 +717,9 @@ class StepWorld:
         if self.options.policy == "fcfs":
             expected = preempted[::-1] + expected
         else:
-            expected = sorted(preempted + expected, key=lambda r: (r.priority, r.arrival_time, r.request_id))
+            expected = sorted(
+                preempted + expected, key=lambda r: (r.priority, r.arrival_time, r.request_id)
+            )
         assert list(scheduler.waiting) == expected  # (25)
         self.check_counts(output, alone)
         for request in stayed:
@@ -661,7 +743,8 @@ class StepWorld:
             assert len(candidates) > 1, "a request that is alone always fits"
             candidates.remove(victim)
             preempted.append(victim)
-            assert (victim.status, victim.num_computed_tokens) == (RequestStatus.PREEMPTED, 0)  # (22)
+            # (22)
+            assert (victim.status, victim.num_computed_tokens) == (RequestStatus.PREEMPTED, 0)
             assert self.kv.get_block_ids(request_id) == []
             assert request_id not in output.num_scheduled_tokens
         return preempted
@@ -698,10 +781,16 @@ class StepWorld:
                 self.found.queries += request.num_tokens
                 self.found.hits += hit
             else:
-                self.found.again = [a + b for a, b in zip(self.found.again, (1, request.num_tokens, hit), strict=True)]
+                self.found.again = [
+                    a + b
+                    for a, b in zip(self.found.again, (1, request.num_tokens, hit), strict=True)
+                ]
         else:
             assert hit == 0
-        stats, again = self.scheduler.prefix_cache_stats, self.scheduler.preempted_prefix_cache_stats
+        stats, again = (
+            self.scheduler.prefix_cache_stats,
+            self.scheduler.preempted_prefix_cache_stats,
+        )
         if request is self.scheduler.running[-1]:
             assert (stats.requests, stats.queries, stats.hits) == (
                 self.found.requests,
@@ -713,10 +802,13 @@ class StepWorld:
     def check_work_is_conserved(
         self, output: SchedulerOutput, stayed: Sequence[Request], preempted: Sequence[Request]
     ) -> None:
-        """No request idles beside a free budget or waits beside a free place: the positive control of admission."""
+        """No request idles beside a free budget or waits beside a free place: the positive control
+        of admission.
+        """
         scheduler, kv, options = self.scheduler, self.kv, self.options
         left = self.budget - output.total_num_scheduled_tokens
-        given_back = sum(r.num_tokens for r in preempted)  # at most; after that nobody is asked again
+        # at most; after that nobody is asked again
+        given_back = sum(r.num_tokens for r in preempted)
         if left > given_back:
             assert all(r.request_id in output.num_scheduled_tokens for r in stayed)
         if preempted:
@@ -736,11 +828,16 @@ class StepWorld:
             assert lacks_blocks or n > left  # (24)
 
     def cache_write(self, output: SchedulerOutput) -> None:
-        """The model runs. It also writes for those who were aborted meanwhile and have no table any more."""
+        """The model runs. It also writes for those who were aborted meanwhile and have no table any
+        more.
+        """
         live = [r for r in output.scheduled_requests if r.request_id in self.live]
         for request in output.scheduled_requests:
             if request not in live:
-                table, n = self.tables[request.request_id], output.num_scheduled_tokens[request.request_id]
+                table, n = (
+                    self.tables[request.request_id],
+                    output.num_scheduled_tokens[request.request_id],
+                )
                 for p in range(request.num_computed_tokens, request.num_computed_tokens + n):
                     slot = table[p // self.kv.block_size], p % self.kv.block_size
                     self.cache.slots[slot] = prefix(request, p + 1)
@@ -763,15 +860,22 @@ class StepWorld:
         for request in scheduler.running:
             assert request.status is RequestStatus.RUNNING  # (23)
             assert 0 <= request.num_computed_tokens < request.num_tokens  # (22)
-            assert request.all_token_ids == request.prompt_token_ids + request.output_token_ids  # (30)
-            assert request.output_token_ids == expected_outputs(request)[0][: len(request.output_token_ids)]  # (28)
+            # (30)
+            assert request.all_token_ids == request.prompt_token_ids + request.output_token_ids
+            # (28)
+            assert (
+                request.output_token_ids
+                == expected_outputs(request)[0][: len(request.output_token_ids)]
+            )
 
 
 ABORTS = st.lists(CHOICES, max_size=2)
 
 
 class SchedulerMachine(RuleBasedStateMachine):
-    """What can happen to the scheduler of any world, beside arrivals. The world is begun by who inherits this."""
+    """What can happen to the scheduler of any world, beside arrivals. The world is begun by who
+    inherits this.
+    """
 
     world: Any
 
@@ -797,7 +901,11 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 
 class StepMachine(SchedulerMachine):
-    @initialize(options=st.builds(Options, **{name: st.sampled_from(domain) for name, domain in DOMAINS.items()}))
+    @initialize(
+        options=st.builds(
+            Options, **{name: st.sampled_from(domain) for name, domain in DOMAINS.items()}
+        )
+    )
     def begin(self, options: Options) -> None:
         self.world = StepWorld(options)
 
@@ -809,15 +917,19 @@ class StepMachine(SchedulerMachine):
         priority=st.integers(0, 2),
         ignore_eos=st.booleans(),
     )
-    def add(self, prompt: list[int], salt: str | None, max_tokens: int, priority: int, ignore_eos: bool) -> None:
+    def add(
+        self, prompt: list[int], salt: str | None, max_tokens: int, priority: int, ignore_eos: bool
+    ) -> None:
         self.world.add(prompt, salt, max_tokens, priority, ignore_eos)
 
 
-# --- the tests --------------------------------------------------------------------------------------------------------
+# --- the tests ------------------------------------------------------------------------------------
 
 
 def explore(machine: type[RuleBasedStateMachine], max_examples: int) -> None:
-    run_state_machine_as_test(machine, settings=settings(SETTINGS, max_examples=max(1, max_examples * EXAMPLES // 100)))
+    run_state_machine_as_test(
+        machine, settings=settings(SETTINGS, max_examples=max(1, max_examples * EXAMPLES // 100))
+    )
 
 
 def a_sixth(number: int) -> int:
@@ -896,9 +1008,13 @@ def drive_steps(rng: random.Random, num_operations: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("drive", [drive_blocks, drive_cache, drive_steps])
 def test_laws_hold_for_long(drive: Callable[[random.Random, int], None]) -> None:
-    """At night a third of a million each: 100 operations a world. The message has a failure's seed."""
+    """At night a third of a million each: 100 operations a world. The message has a failure's
+    seed.
+    """
     for seed in range(a_sixth(1_000_000 // 3 // 100 + 1)):
         try:
             drive(random.Random(seed), 100)
         except Exception as error:
-            raise AssertionError(f"{drive.__name__}(random.Random({seed}), 100) breaks a law") from error
+            raise AssertionError(
+                f"{drive.__name__}(random.Random({seed}), 100) breaks a law"
+            ) from error

@@ -1,7 +1,9 @@
-"""The engine as a whole: same tokens under every schedule, nothing lost, nothing leaked, errors that change nothing.
+"""The engine as a whole: same tokens under every schedule, nothing lost, nothing leaked, errors
+that change nothing.
 
-The model is a random Qwen3 with sharp logits (fixture checkpoint): reading one wrong key changes the next token. The
-lattice of all options is in test_equivalence.py, text and chat are in engine/test_llm.py.
+The model is a random Qwen3 with sharp logits (fixture checkpoint): reading one wrong key changes
+the next token. The lattice of all options is in test_equivalence.py, text and chat are in
+engine/test_llm.py.
 """
 
 import dataclasses
@@ -40,14 +42,19 @@ from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.step import KVPlan
 
 GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
-PROMPT = [5, 9, 20, 31, 42, 53, 64, 75, 86, 11, 22, 33, 44, 55, 66, 77, 88, 10, 21, 32, 43]  # 21 tokens
+# 21 tokens
+PROMPT = [5, 9, 20, 31, 42, 53, 64, 75, 86, 11, 22, 33, 44, 55, 66, 77, 88, 10, 21, 32, 43]
 MakeEngine = Callable[..., LLMEngine]
 
 
 @pytest.fixture
 def make_engine(checkpoint: Path) -> MakeEngine:
     def make(
-        *, scheduler_cls: Any = None, kv_cache_manager_cls: Any = None, core_cls: Any = EngineCore, **config: Any
+        *,
+        scheduler_cls: Any = None,
+        kv_cache_manager_cls: Any = None,
+        core_cls: Any = EngineCore,
+        **config: Any,
     ) -> LLMEngine:
         options = {"dtype": "float32", "block_size": 4, "num_kv_blocks": 200, **config}
         return LLMEngine(
@@ -73,11 +80,15 @@ def finish(engine: LLMEngine, max_steps: int = 1000) -> dict[str, RequestOutput]
     raise AssertionError(f"not finished after {max_steps} steps")
 
 
-def generate(engine: LLMEngine, prompts: dict[str, Sequence[int]], params: SamplingParams = GREEDY) -> dict[str, Any]:
+def generate(
+    engine: LLMEngine, prompts: dict[str, Sequence[int]], params: SamplingParams = GREEDY
+) -> dict[str, Any]:
     """Token ids of the first choice, by request id."""
     for request_id, prompt in prompts.items():
         engine.add_request(request_id, prompt, params)
-    return {request_id: output.outputs[0].token_ids for request_id, output in finish(engine).items()}
+    return {
+        request_id: output.outputs[0].token_ids for request_id, output in finish(engine).items()
+    }
 
 
 def assert_idle(engine: LLMEngine) -> None:
@@ -102,7 +113,7 @@ def preempt(engine: LLMEngine) -> None:
         engine.scheduler._preempt(engine.scheduler.running.pop())
 
 
-# --- the three laws -----------------------------------------------------------------------------------------------
+# --- the three laws -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("budget", [1, 8, 21])
@@ -127,7 +138,9 @@ def test_prefix_caching_matches_no_caching_output(make_engine: MakeEngine, block
     assert_idle(warm)
 
 
-def test_trap_23_24_52_preempted_at_every_step_gives_the_same_tokens(make_engine: MakeEngine) -> None:
+def test_trap_23_24_52_preempted_at_every_step_gives_the_same_tokens(
+    make_engine: MakeEngine,
+) -> None:
     params = SamplingParams(temperature=1.0, seed=7, max_tokens=8, ignore_eos=True)
     expected = generate(make_engine(), {"a": PROMPT}, params)
     for caching in (True, False):
@@ -167,20 +180,28 @@ def test_tight_memory_preempts_and_changes_no_token(make_engine: MakeEngine) -> 
 
 def test_sha256_gives_the_same_tokens(make_engine: MakeEngine) -> None:
     engine = make_engine(hash_function="sha256")
-    assert generate(engine, {"a": PROMPT}) == generate(engine, {"a": PROMPT}) == generate(make_engine(), {"a": PROMPT})
+    assert (
+        generate(engine, {"a": PROMPT})
+        == generate(engine, {"a": PROMPT})
+        == generate(make_engine(), {"a": PROMPT})
+    )
     assert engine.scheduler.prefix_cache_stats.hits == 20
 
 
 def test_the_reference_attention_gives_the_same_tokens(make_engine: MakeEngine) -> None:
     prompts = {"a": PROMPT, "b": PROMPT[3:]}
-    assert generate(make_engine(attention_backend="reference"), prompts) == generate(make_engine(), prompts)
+    assert generate(make_engine(attention_backend="reference"), prompts) == generate(
+        make_engine(), prompts
+    )
 
 
-# --- prefix cache and batches -------------------------------------------------------------------------------------
+# --- prefix cache and batches ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("num_tokens", [4, 8, 20])
-def test_trap_11_full_prefix_hit_still_computes_the_last_block(make_engine: MakeEngine, num_tokens: int) -> None:
+def test_trap_11_full_prefix_hit_still_computes_the_last_block(
+    make_engine: MakeEngine, num_tokens: int
+) -> None:
     engine = make_engine()
     first = generate(engine, {"a": PROMPT[:num_tokens]})["a"]
     engine.add_request("b", PROMPT[:num_tokens], GREEDY)
@@ -205,7 +226,13 @@ def test_trap_12_identical_prompts_in_one_step_share_blocks_that_are_just_being_
 def test_trap_15_another_salt_never_hits(make_engine: MakeEngine) -> None:
     engine = make_engine()
     expected = None
-    for request_id, salt, hit in (("a", "x", 0), ("b", "y", 0), ("c", None, 0), ("d", "x", 20), ("e", None, 20)):
+    for request_id, salt, hit in (
+        ("a", "x", 0),
+        ("b", "y", 0),
+        ("c", None, 0),
+        ("d", "x", 20),
+        ("e", None, 20),
+    ):
         engine.add_request(request_id, PROMPT, GREEDY, cache_salt=salt)
         output = finish(engine)[request_id]
         assert output.num_cached_tokens == hit, request_id
@@ -224,10 +251,14 @@ def test_trap_17_an_evicted_block_is_not_found_again(make_engine: MakeEngine) ->
 
 
 @pytest.mark.parametrize("num_cached", [4, 8, 12, 16, 20])
-def test_trap_20_positions_continue_after_a_cached_prefix(make_engine: MakeEngine, num_cached: int) -> None:
+def test_trap_20_positions_continue_after_a_cached_prefix(
+    make_engine: MakeEngine, num_cached: int
+) -> None:
     engine = make_engine()
     expected = generate(make_engine(), {"a": PROMPT})["a"]
-    generate(engine, {"warm": PROMPT[: num_cached + 1]}, SamplingParams(temperature=0, max_tokens=1))
+    generate(
+        engine, {"warm": PROMPT[: num_cached + 1]}, SamplingParams(temperature=0, max_tokens=1)
+    )
     engine.add_request("a", PROMPT, GREEDY)
     output = finish(engine)["a"]
     assert output.num_cached_tokens == num_cached
@@ -248,14 +279,20 @@ def test_trap_50_seeded_request_alone_and_in_a_batch_of_64(make_engine: MakeEngi
     alone = generate(make_engine(num_kv_blocks=1000), {"a": PROMPT}, params)["a"]
     engine = make_engine(num_kv_blocks=1000)
     for i in range(63):
-        engine.add_request(f"other{i}", [(i + j) % 96 for j in range(5 + i % 7)], SamplingParams(max_tokens=9))
+        engine.add_request(
+            f"other{i}", [(i + j) % 96 for j in range(5 + i % 7)], SamplingParams(max_tokens=9)
+        )
     engine.add_request("a", PROMPT, params)
     assert finish(engine)["a"].outputs[0].token_ids == alone
 
 
-def test_unseeded_requests_repeat_with_the_engine_and_differ_among_themselves(make_engine: MakeEngine) -> None:
+def test_unseeded_requests_repeat_with_the_engine_and_differ_among_themselves(
+    make_engine: MakeEngine,
+) -> None:
     params = SamplingParams(temperature=2.0, max_tokens=12, ignore_eos=True)
-    first, again, other = (generate(make_engine(seed=s), {"a": PROMPT, "b": PROMPT}, params) for s in (1, 1, 2))
+    first, again, other = (
+        generate(make_engine(seed=s), {"a": PROMPT, "b": PROMPT}, params) for s in (1, 1, 2)
+    )
     assert first == again
     assert first != other
     assert first["a"] != first["b"]
@@ -269,11 +306,12 @@ def test_trap_10_choices_share_the_prompt_and_are_each_their_own(make_engine: Ma
     assert [choice.index for choice in outputs] == [0, 1, 2, 3]
     assert len({tuple(choice.token_ids) for choice in outputs}) == 4
     assert outputs[0].token_ids == generate(make_engine(), {"b": PROMPT}, params)["b"]
-    assert engine.scheduler.prefix_cache_stats.hits == 3 * 20  # the first choice computed the prompt for all
+    # the first choice computed the prompt for all
+    assert engine.scheduler.prefix_cache_stats.hits == 3 * 20
     assert_idle(engine)
 
 
-# --- how requests end ---------------------------------------------------------------------------------------------
+# --- how requests end -----------------------------------------------------------------------------
 
 
 def test_trap_31_every_eos_id_ends_a_request(make_engine: MakeEngine) -> None:
@@ -316,7 +354,9 @@ def test_max_model_len_ends_a_request(make_engine: MakeEngine) -> None:
     assert len(finish(engine)["a"].outputs[0].token_ids) == 25 - len(PROMPT)
 
 
-def test_abort_at_any_step_frees_everything_and_leaves_the_others_alone(make_engine: MakeEngine) -> None:
+def test_abort_at_any_step_frees_everything_and_leaves_the_others_alone(
+    make_engine: MakeEngine,
+) -> None:
     expected = generate(make_engine(), {"b": PROMPT[2:], "c": PROMPT[:9]})
     for at in range(10):
         engine = make_engine(max_num_batched_tokens=10)
@@ -353,7 +393,7 @@ def test_trap_36_a_thousand_requests_leave_nothing_behind(make_engine: MakeEngin
     assert_idle(engine)
 
 
-# --- a step that raises -------------------------------------------------------------------------------------------
+# --- a step that raises ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layer", [0, 1])
@@ -382,7 +422,9 @@ def test_a_step_that_raises_is_undone_and_tried_again(
     assert kv.num_cached_blocks <= written  # nothing that the failed step published can be found
     assert not engine.scheduler.running or at > 0
     outputs = finish(engine)
-    assert {request_id: output.outputs[0].token_ids for request_id, output in outputs.items()} == expected
+    assert {
+        request_id: output.outputs[0].token_ids for request_id, output in outputs.items()
+    } == expected
     assert [record["step"] for record in trace.steps if record.get("failed")] == [at]
     assert_idle(engine)
 
@@ -403,7 +445,7 @@ def test_work_for_a_connector_that_nobody_does_is_an_error(make_engine: MakeEngi
     engine.shutdown()
 
 
-# --- a scheduler of the user ------------------------------------------------------------------------------------
+# --- a scheduler of the user ----------------------------------------------------------------------
 
 
 class OneAtATime(Scheduler):
@@ -414,13 +456,17 @@ class OneAtATime(Scheduler):
         if self.waiting and not self.running:
             request = self.waiting[0]
             blocks, num_computed = self.kv_cache_manager.get_computed_blocks(request)
-            n = self._clamp_new_tokens(request.num_tokens - num_computed, self.max_num_batched_tokens)
+            n = self._clamp_new_tokens(
+                request.num_tokens - num_computed, self.max_num_batched_tokens
+            )
             assert self.kv_cache_manager.allocate_slots(request, n, blocks) is not None
             self._admit(request, num_computed)
             output.add(request, n)
         elif self.running:
             (request,) = self.running
-            n = self._clamp_new_tokens(request.num_tokens - request.num_computed_tokens, self.max_num_batched_tokens)
+            n = self._clamp_new_tokens(
+                request.num_tokens - request.num_computed_tokens, self.max_num_batched_tokens
+            )
             assert self.kv_cache_manager.allocate_slots(request, n) is not None
             output.add(request, n)
         return output
@@ -454,7 +500,8 @@ def test_a_scheduler_that_schedules_nothing_is_named(make_engine: MakeEngine) ->
 
 def test_choices_of_a_prompt_do_not_preempt_each_other_without_end(make_engine: MakeEngine) -> None:
     engine = make_engine(
-        policy="priority", reserve_full_sequence=False, enable_prefix_caching=False, long_prefill_token_threshold=2,
+        policy="priority", reserve_full_sequence=False, enable_prefix_caching=False,
+        long_prefill_token_threshold=2,
         max_model_len=24, block_size=2, num_kv_blocks=13,
     )  # fmt: skip
     params = SamplingParams(temperature=0, max_tokens=13, n=2, ignore_eos=True)
@@ -471,7 +518,7 @@ def test_priority_runs_the_urgent_first(make_engine: MakeEngine) -> None:
     assert list(finish(engine)) == ["soon", "next", "late"]
 
 
-# --- errors: named, with value and limit, before anything changes -------------------------------------------------
+# --- errors: named, with value and limit, before anything changes ---------------------------------
 
 
 @pytest.mark.parametrize(
@@ -483,14 +530,25 @@ def test_priority_runs_the_urgent_first(make_engine: MakeEngine) -> None:
         ([-1], GREEDY, {}, TokenIdOutOfRangeError, "-1"),
         ([2**63], GREEDY, {}, TokenIdOutOfRangeError, str(2**63)),
         ([1.5], GREEDY, {}, TokenIdOutOfRangeError, "1.5"),
-        ([1], SamplingParams(stop_token_ids=(96,)), {}, TokenIdOutOfRangeError, "stop_token_ids has token id 96"),
+        (
+            [1],
+            SamplingParams(stop_token_ids=(96,)),
+            {},
+            TokenIdOutOfRangeError,
+            "stop_token_ids has token id 96",
+        ),
         ([1], SamplingParams(stop="x"), {}, TokenizerMissingError, "stop strings"),
         ("text", GREEDY, {}, TokenizerMissingError, "no tokenizer"),
         ([1], GREEDY, {"prio": 1}, UnknownParameterError, "'prio'; known: priority"),
     ],
 )
 def test_trap_1_3_37_a_bad_request_is_refused_and_the_others_go_on(
-    make_engine: MakeEngine, prompt: Any, params: SamplingParams, options: Any, error: type[Exception], text: str
+    make_engine: MakeEngine,
+    prompt: Any,
+    params: SamplingParams,
+    options: Any,
+    error: type[Exception],
+    text: str,
 ) -> None:
     engine = make_engine()
     engine.add_request("good", PROMPT, GREEDY)
@@ -505,19 +563,41 @@ def test_trap_1_3_37_a_bad_request_is_refused_and_the_others_go_on(
     ("config", "error", "text"),
     [
         ({"max_model_len": 129}, InvalidParameterError, "129 exceeds the model's 128"),
-        ({"num_kv_blocks": None, "kv_cache_memory_bytes": 100}, KVCacheTooSmallError, "100 bytes holds 0 blocks"),
+        (
+            {"num_kv_blocks": None, "kv_cache_memory_bytes": 100},
+            KVCacheTooSmallError,
+            "100 bytes holds 0 blocks",
+        ),
         ({"attention_backend": "magic"}, InvalidParameterError, "'magic'"),
         ({"dtype": "int8"}, InvalidParameterError, "'int8'"),
-        ({"enable_chunked_prefill": False, "max_num_batched_tokens": 64}, InvalidParameterError, "max_model_len 128"),
+        (
+            {"enable_chunked_prefill": False, "max_num_batched_tokens": 64},
+            InvalidParameterError,
+            "max_model_len 128",
+        ),
         ({"max_num_seq": 3}, UnknownParameterError, "did you mean 'max_num_seqs'"),
         ({"device": "cuda:99"}, InvalidParameterError, "cuda"),
-        ({"device": 5}, InvalidParameterError, "device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 5"),
-        ({"enable_prefix_caching": "False"}, InvalidParameterError, "enable_prefix_caching must be True or False"),
+        (
+            {"device": 5},
+            InvalidParameterError,
+            "device must be 'auto', 'cpu', 'cuda' or 'cuda:N', got 5",
+        ),
+        (
+            {"enable_prefix_caching": "False"},
+            InvalidParameterError,
+            "enable_prefix_caching must be True or False",
+        ),
         ({"hash_function": ["exact"]}, InvalidParameterError, "hash_function must be one of"),
-        ({"preemption_cost": "x"}, InvalidParameterError, "preemption_cost must be None or figures by name, got 'x'"),
+        (
+            {"preemption_cost": "x"},
+            InvalidParameterError,
+            "preemption_cost must be None or figures by name, got 'x'",
+        ),
     ],
 )
-def test_a_bad_config_is_refused(make_engine: MakeEngine, config: Any, error: type[Exception], text: str) -> None:
+def test_a_bad_config_is_refused(
+    make_engine: MakeEngine, config: Any, error: type[Exception], text: str
+) -> None:
     with pytest.raises(error, match=text):
         make_engine(**config)
 
@@ -530,8 +610,15 @@ def test_main_memory_is_for_the_classes_that_run(make_engine: MakeEngine) -> Non
         pass
 
     assert make_engine(scheduler_cls=Groups).kv_cache_plan.num_cpu_blocks == 199
-    assert make_engine(scheduler_cls=OneAtATime, scheduler="sequence_group").kv_cache_plan.num_cpu_blocks == 0
-    with pytest.raises(InvalidParameterError, match="Plain has no option preemption_mode, got 'swap'"):
+    assert (
+        make_engine(
+            scheduler_cls=OneAtATime, scheduler="sequence_group"
+        ).kv_cache_plan.num_cpu_blocks
+        == 0
+    )
+    with pytest.raises(
+        InvalidParameterError, match="Plain has no option preemption_mode, got 'swap'"
+    ):
         make_engine(kv_cache_manager_cls=Plain, preemption_mode="swap")
 
 
@@ -569,7 +656,11 @@ def modules_of(name: str) -> list[str]:
     """Our modules that a new process has when it has imported one: their names below mini_vllm."""
     code = f"import sys, {name}; print(*(m for m in sys.modules if m.startswith('mini_vllm.')))"
     found = subprocess.run(
-        [sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[1], capture_output=True, text=True
+        [sys.executable, "-c", code],
+        check=True,
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
     )
     return [name.removeprefix("mini_vllm.") for name in found.stdout.split()]
 
@@ -582,8 +673,14 @@ def test_the_core_loads_no_feature() -> None:
 
 
 def test_the_config_knows_the_features_by_name_alone() -> None:
-    """It loads the packages, which have names, and one formula: no scheduler, manager or back end."""
-    inner = {name for name in modules_of("mini_vllm.config") if name.partition(".")[0] in FEATURES and "." in name}
+    """It loads the packages, which have names, and one formula: no scheduler, manager or back
+    end.
+    """
+    inner = {
+        name
+        for name in modules_of("mini_vllm.config")
+        if name.partition(".")[0] in FEATURES and "." in name
+    }
     assert inner == {"policies.registry", "offload.cost"}
     assert "scheduler" not in modules_of("mini_vllm.config")
 
@@ -599,9 +696,16 @@ def test_the_core_needs_no_torch() -> None:
 def test_outputs_say_when_their_tokens_came(checkpoint: Path) -> None:
     """By the engine's clock; a request waits for its place, and its chunks bring no token."""
     ticks = iter(range(1000))
-    config = EngineConfig(str(checkpoint), dtype="float32", block_size=4, max_num_seqs=1, max_num_batched_tokens=8)
+    config = EngineConfig(
+        str(checkpoint), dtype="float32", block_size=4, max_num_seqs=1, max_num_batched_tokens=8
+    )
     engine = LLMEngine(config, clock=lambda: float(next(ticks)))
-    engine.add_request("a", PROMPT[:12], SamplingParams(temperature=0, max_tokens=3, ignore_eos=True))  # at 0
-    engine.add_request("b", [5], SamplingParams(temperature=0, max_tokens=1, ignore_eos=True), arrival_time=0.5)
+    # at 0
+    engine.add_request(
+        "a", PROMPT[:12], SamplingParams(temperature=0, max_tokens=3, ignore_eos=True)
+    )
+    engine.add_request(
+        "b", [5], SamplingParams(temperature=0, max_tokens=1, ignore_eos=True), arrival_time=0.5
+    )
     metrics = {request_id: output.metrics for request_id, output in finish(engine).items()}
     assert metrics == {"a": RequestMetrics(0.0, 3.0, 5.0), "b": RequestMetrics(0.5, 6.0, 6.0)}

@@ -35,7 +35,9 @@ def make_request(request_id: str, prompt: Sequence[int], **options: Any) -> Requ
 
 
 def compute(kv: KVCacheManager, request: Request, num_tokens: int | None = None) -> list[int]:
-    """Admit a request and compute its first num_tokens tokens (all by default); returns its block table."""
+    """Admit a request and compute its first num_tokens tokens (all by default); returns its block
+    table.
+    """
     blocks, num_computed = kv.get_computed_blocks(request)
     num_new_tokens = (request.num_tokens if num_tokens is None else num_tokens) - num_computed
     assert kv.allocate_slots(request, num_new_tokens, blocks) is not None
@@ -67,22 +69,31 @@ def state(kv: KVCacheManager) -> list[Any]:
         kv.num_free_blocks,
         [(block.ref_cnt, block.block_hash) for block in pool.blocks],
         {block_hash: list(same) for block_hash, same in pool._cached.items()},
-        {request_id: [block.block_id for block in table] for request_id, table in kv._tables.items()},
+        {
+            request_id: [block.block_id for block in table]
+            for request_id, table in kv._tables.items()
+        },
     ]
 
 
-# --- names of blocks --------------------------------------------------------------------------------------------------
+# --- names of blocks ------------------------------------------------------------------------------
 
 
-def chain(hash_block: Callable[..., Any], token_ids: Sequence[int], salt: str | None = None) -> list[Any]:
+def chain(
+    hash_block: Callable[..., Any], token_ids: Sequence[int], salt: str | None = None
+) -> list[Any]:
     hashes: list[Any] = []
     for i in range(0, len(token_ids) - BLOCK + 1, BLOCK):
         block = tuple(token_ids[i : i + BLOCK])
-        hashes.append(hash_block(hashes[-1], block, None) if hashes else hash_block(None, block, salt))
+        hashes.append(
+            hash_block(hashes[-1], block, None) if hashes else hash_block(None, block, salt)
+        )
     return hashes
 
 
-both_hashes = pytest.mark.parametrize("hash_block", [ExactBlockHash, sha256_block_hash], ids=["exact", "sha256"])
+both_hashes = pytest.mark.parametrize(
+    "hash_block", [ExactBlockHash, sha256_block_hash], ids=["exact", "sha256"]
+)
 
 
 @both_hashes
@@ -132,13 +143,18 @@ def test_exact_names_of_equal_hash_are_told_apart() -> None:
     assert ExactBlockHash(first, (five,), None) != ExactBlockHash(None, (five,), None)
     other = ExactBlockHash(None, (three,), None)
     assert ExactBlockHash(first, (five,), None) != ExactBlockHash(other, (five,), None)
-    assert ExactBlockHash(first, (five,), None) == ExactBlockHash(ExactBlockHash(None, (one, two), None), (five,), None)
-    deep = [chain(ExactBlockHash, [CollidingToken(i) for i in (a, *range(1, 12))]) for a in (0, 0, 9)]
+    assert ExactBlockHash(first, (five,), None) == ExactBlockHash(
+        ExactBlockHash(None, (one, two), None), (five,), None
+    )
+    deep = [
+        chain(ExactBlockHash, [CollidingToken(i) for i in (a, *range(1, 12))]) for a in (0, 0, 9)
+    ]
     assert deep[0][-1] == deep[1][-1] != deep[2][-1]
 
 
 def test_a_name_goes_with_the_last_who_holds_it() -> None:
-    names = chain(ExactBlockHash, range(10**9, 10**9 + 12))  # names are shared: of tokens that no other test has
+    # names are shared: of tokens that no other test has
+    names = chain(ExactBlockHash, range(10**9, 10**9 + 12))
     content = weakref.ref(names[0])
     assert copy.deepcopy(names) == names
     del names[0]
@@ -148,7 +164,9 @@ def test_a_name_goes_with_the_last_who_holds_it() -> None:
 
 
 def test_sha256_names_are_these_bytes() -> None:
-    """Golden bytes: names may be kept on disk or sent to other processes, so they must not change."""
+    """Golden bytes: names may be kept on disk or sent to other processes, so they must not
+    change.
+    """
     first = sha256_block_hash(None, (1, 2, 3, 4), None)
     assert first.hex() == GOLDEN[0]
     assert sha256_block_hash(first, (5, 6, 7, 8), None).hex() == GOLDEN[1]
@@ -164,7 +182,9 @@ def test_sha256_names_follow_their_definition() -> None:
 
 @both_hashes
 def test_a_salt_may_be_any_string(hash_block: Callable[..., Any]) -> None:
-    """A lone surrogate is valid in JSON; one request with it must not stop every request in schedule()."""
+    """A lone surrogate is valid in JSON; one request with it must not stop every request in
+    schedule().
+    """
     salts = ["", "\ud800", "\udfff", "?", "\N{SNOWMAN}"]
     assert len({hash_block(None, (1, 2), salt) for salt in salts}) == len(salts)
 
@@ -192,7 +212,7 @@ def test_the_manager_names_blocks_with_the_function_it_was_told(hash_function: s
     assert request.block_hashes == chain(hash_block, range(8), "tenant")
 
 
-# --- the constructor --------------------------------------------------------------------------------------------------
+# --- the constructor ------------------------------------------------------------------------------
 
 
 def test_limits_of_the_constructor() -> None:
@@ -200,7 +220,10 @@ def test_limits_of_the_constructor() -> None:
         KVCacheManager(1, 4)
     with pytest.raises(InvalidParameterError, match="block_size must be at least 1, got 0"):
         KVCacheManager(2, 0)
-    with pytest.raises(InvalidParameterError, match=r"hash_function must be one of \['exact', 'sha256'\], got 'md5'"):
+    with pytest.raises(
+        InvalidParameterError,
+        match=r"hash_function must be one of \['exact', 'sha256'\], got 'md5'",
+    ):
         KVCacheManager(2, 4, hash_function="md5")
     kv = KVCacheManager(2, 1)
     assert (kv.num_blocks, kv.block_size, kv.enable_prefix_caching) == (2, 1, True)
@@ -218,7 +241,7 @@ def test_the_null_block_is_not_counted() -> None:
     assert 0 not in kv.get_block_ids("a") + kv.get_block_ids("b") + kv.free_block_ids()
 
 
-# --- lookup -----------------------------------------------------------------------------------------------------------
+# --- lookup ---------------------------------------------------------------------------------------
 
 
 def test_a_prefix_is_found_up_to_its_first_difference() -> None:
@@ -267,7 +290,9 @@ def test_without_prefix_caching_nothing_is_found_or_named() -> None:
 
 @pytest.mark.parametrize("num_tokens", [4, 8, 12])
 def test_trap_11_full_prefix_hit_still_computes_one_token(num_tokens: int) -> None:
-    """The last token's logits are needed, so at most num_tokens - 1 are taken, and the last block is computed again."""
+    """The last token's logits are needed, so at most num_tokens - 1 are taken, and the last block
+    is computed again.
+    """
     kv = make_manager()
     compute(kv, make_request("a", range(num_tokens)))
     assert kv.get_computed_blocks(make_request("b", range(num_tokens)))[1] == num_tokens - BLOCK
@@ -314,7 +339,7 @@ def test_trap_17_evicted_content_is_not_found() -> None:
     assert hit_ids(kv, make_request("b again", range(100, 113))) == [3, 2, 1]
 
 
-# --- allocation -------------------------------------------------------------------------------------------------------
+# --- allocation -----------------------------------------------------------------------------------
 
 
 def test_blocks_are_handed_out_in_order() -> None:
@@ -371,7 +396,9 @@ def test_hits_are_shared_and_the_rest_is_new() -> None:
     request = make_request("b", [*range(8), 98, 99])
     blocks, _ = kv.get_computed_blocks(request)
     new = kv.allocate_slots(request, 2, blocks)
-    assert [block.block_id for block in new or []] == [4], "the shared blocks are not among the new ones"
+    assert [block.block_id for block in new or []] == [4], (
+        "the shared blocks are not among the new ones"
+    )
     assert kv.get_block_ids("b") == [1, 2, 4]
     assert [block.ref_cnt for block in kv.block_pool.blocks[1:5]] == [2, 2, 1, 1]
 
@@ -455,7 +482,9 @@ def test_growth_that_fails_changes_nothing() -> None:
 
 
 def test_two_requests_may_compute_the_same_content_at_once() -> None:
-    """No block is replaced by its duplicate: tables only grow. The block cached first answers, then the other."""
+    """No block is replaced by its duplicate: tables only grow. The block cached first answers, then
+    the other.
+    """
     kv = make_manager()
     a, b = make_request("a", range(8)), make_request("b", range(8))
     assert compute(kv, a) == [1, 2]
@@ -470,7 +499,7 @@ def test_two_requests_may_compute_the_same_content_at_once() -> None:
     assert hit_ids(kv, make_request("c", range(9))) == [1, 3]
 
 
-# --- release and eviction ---------------------------------------------------------------------------------------------
+# --- release and eviction -------------------------------------------------------------------------
 
 
 def test_free_order_is_vllms() -> None:
@@ -524,7 +553,9 @@ def test_trap_08_a_prefix_outlives_what_was_built_on_it(num_evicted: int) -> Non
     finish(kv, request)
     if num_evicted:
         compute(kv, make_request("b", range(100, 100 + num_evicted * BLOCK)))
-    assert kv.get_computed_blocks(make_request("a again", range(17)))[1] == (4 - num_evicted) * BLOCK
+    assert (
+        kv.get_computed_blocks(make_request("a again", range(17)))[1] == (4 - num_evicted) * BLOCK
+    )
 
 
 def test_content_that_was_never_computed_is_withdrawn_when_its_request_is_preempted() -> None:
@@ -536,7 +567,9 @@ def test_content_that_was_never_computed_is_withdrawn_when_its_request_is_preemp
     kv.free(request)
     assert kv.num_cached_blocks == 2
     assert hit_ids(kv, make_request("b", range(17))) == [1, 2]
-    assert kv.free_block_ids() == [5, 6, 7, 8, 9, 10, 4, 3, 2, 1], "they were cached when they were released"
+    assert kv.free_block_ids() == [5, 6, 7, 8, 9, 10, 4, 3, 2, 1], (
+        "they were cached when they were released"
+    )
 
 
 def test_a_block_that_was_half_computed_is_withdrawn_too() -> None:
@@ -604,30 +637,50 @@ def test_statistics_add_up() -> None:
     assert (stats.requests, stats.queries, stats.hits) == (2, 30, 4)
 
 
-# --- collisions, long prompts -----------------------------------------------------------------------------------------
+# --- collisions, long prompts ---------------------------------------------------------------------
 
 
 def busy_scenario(seed: int) -> dict[str, Any]:
-    """A small pool, shared prefixes, preemptions, outputs that meet: everything that looks names up."""
+    """A small pool, shared prefixes, preemptions, outputs that meet: everything that looks names
+    up.
+    """
     policy = ("fcfs", "priority")[seed % 2]
     return {
         "name": f"busy {seed}",
         "config": {
-            **{"block_size": 2, "num_blocks": 14, "max_num_seqs": 4, "max_num_batched_tokens": 9, "policy": policy},
+            **{
+                "block_size": 2,
+                "num_blocks": 14,
+                "max_num_seqs": 4,
+                "max_num_batched_tokens": 9,
+                "policy": policy,
+            },
             **{"long_prefill_token_threshold": 5, "vocab_size": 2},
         },
         "requests": [
             {
-                **{"id": f"r{i}", "arrival_step": i, "max_tokens": 3 + (seed * i) % 5, "sample_seed": i % 3},
-                **{"prompt": [(seed >> (j % 7)) & 1 for j in range(2 + (seed + 3 * i) % 11)], "priority": i % 2},
+                **{
+                    "id": f"r{i}",
+                    "arrival_step": i,
+                    "max_tokens": 3 + (seed * i) % 5,
+                    "sample_seed": i % 3,
+                },
+                **{
+                    "prompt": [(seed >> (j % 7)) & 1 for j in range(2 + (seed + 3 * i) % 11)],
+                    "priority": i % 2,
+                },
             }
             for i in range(9)
         ],
     }
 
 
-def test_trap_16_a_hash_collision_costs_time_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one hash for all contents, whole runs make the same decisions as with as many as there are."""
+def test_trap_16_a_hash_collision_costs_time_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With one hash for all contents, whole runs make the same decisions as with as many as there
+    are.
+    """
     expected = [run_trace(busy_scenario(seed)) for seed in range(40)]
     assert any(trace["totals"]["prefix_hits"] for trace in expected)
     assert any(trace["totals"]["preempted_hits"] for trace in expected)
@@ -636,7 +689,9 @@ def test_trap_16_a_hash_collision_costs_time_and_nothing_else(monkeypatch: pytes
         for request in scenario["requests"]:
             request["prompt"] = [CollidingToken(token_id) for token_id in request["prompt"]]
     append = Request.append_output_token
-    monkeypatch.setattr(Request, "append_output_token", lambda self, token: append(self, CollidingToken(token)))
+    monkeypatch.setattr(
+        Request, "append_output_token", lambda self, token: append(self, CollidingToken(token))
+    )
     assert [run_trace(scenario) for scenario in colliding] == expected
 
 
@@ -680,11 +735,17 @@ class CountedToken(int):
     __hash__ = int.__hash__
 
 
-def test_looking_up_a_prefix_is_linear_in_its_length_for_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token is compared when its block's name is made, and never again, however many requests came before."""
+def test_looking_up_a_prefix_is_linear_in_its_length_for_every_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A token is compared when its block's name is made, and never again, however many requests
+    came before.
+    """
     num_blocks = 300
     kv = make_manager(num_blocks=4 * num_blocks, block_size=1)
-    requests = [make_request(str(i), [CountedToken(t) for t in range(num_blocks)]) for i in range(8)]
+    requests = [
+        make_request(str(i), [CountedToken(t) for t in range(num_blocks)]) for i in range(8)
+    ]
     for request in requests[:3]:  # with duplicates: nothing is looked up before it is cached again
         assert kv.allocate_slots(request, num_blocks) is not None
         request.num_computed_tokens = num_blocks
@@ -701,7 +762,7 @@ def test_looking_up_a_prefix_is_linear_in_its_length_for_every_request(monkeypat
     assert CountedToken.num_comparisons == 0
 
 
-# --- drafts, lookahead, groups ----------------------------------------------------------------------------------------
+# --- drafts, lookahead, groups --------------------------------------------------------------------
 
 
 def cached(kv: KVCacheManager, request: Request) -> list[bool]:
@@ -710,7 +771,9 @@ def cached(kv: KVCacheManager, request: Request) -> list[bool]:
 
 
 def verify(kv: KVCacheManager, request: Request, num_drafts: int, token_ids: Sequence[int]) -> None:
-    """A step of the last token and some drafts, that brings token_ids: the accepted ones and one more."""
+    """A step of the last token and some drafts, that brings token_ids: the accepted ones and one
+    more.
+    """
     assert kv.allocate_slots(request, 1 + num_drafts) is not None
     for token_id in token_ids:
         request.append_output_token(token_id)
@@ -722,7 +785,8 @@ def test_blocks_that_drafts_fill_are_published_when_the_drafts_are_accepted(at_o
     kv, request = make_manager(), make_request("a", range(6))
     compute(kv, request)
     request.append_output_token(6)
-    verify(kv, request, 9, range(7, 15))  # slots for 16 tokens; 15 are known, and 14 of them computed
+    # slots for 16 tokens; 15 are known, and 14 of them computed
+    verify(kv, request, 9, range(7, 15))
     assert cached(kv, request) == [True, False, False, False]
     if at_once:
         kv.cache_blocks(request)
@@ -766,7 +830,13 @@ def test_lookahead_slots_are_allocated_and_not_published() -> None:
 def test_lookahead_ends_where_the_request_or_the_pool_does() -> None:
     kv = make_manager(num_blocks=5)
     kv.num_lookahead_tokens = 5
-    assert [kv.num_slots(make_request("a", [1], max_model_len=9), n) for n in (1, 4, 7, 9, 10)] == [6, 9, 9, 9, 10]
+    assert [kv.num_slots(make_request("a", [1], max_model_len=9), n) for n in (1, 4, 7, 9, 10)] == [
+        6,
+        9,
+        9,
+        9,
+        10,
+    ]
     assert [kv.num_slots(make_request("a", [1]), n) for n in (1, 11, 14, 16)] == [6, 16, 16, 16]
     request = make_request("a", range(16))
     assert len(compute(kv, request)) == 4

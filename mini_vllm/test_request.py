@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.errors import EmptyPromptError, InvalidParameterError, MiniVllmError, UnknownParameterError, shown
+from mini_vllm.errors import (
+    EmptyPromptError,
+    InvalidParameterError,
+    MiniVllmError,
+    UnknownParameterError,
+    shown,
+)
 from mini_vllm.params import SamplingParams, StructuredOutputs
 from mini_vllm.request import FINISH_REASONS, UNFINISHED, Request, RequestStatus, until_its_end
 
@@ -15,14 +21,30 @@ def make_request(max_tokens: int = 16, **options: Any) -> Request:
     return Request("a", [1, 2, 3], SamplingParams(max_tokens=max_tokens), **options)
 
 
-# --- SamplingParams ---------------------------------------------------------------------------------------------------
+# --- SamplingParams -------------------------------------------------------------------------------
 
 
 def test_defaults() -> None:
     params = SamplingParams()
-    assert (params.max_tokens, params.temperature, params.top_p, params.top_k, params.min_p) == (16, 1.0, 1.0, 0, 0.0)
-    assert (params.seed, params.n, params.stop, params.stop_token_ids, params.ignore_eos) == (None, 1, (), (), False)
-    assert (params.presence_penalty, params.frequency_penalty, params.repetition_penalty) == (0.0, 0.0, 1.0)
+    assert (params.max_tokens, params.temperature, params.top_p, params.top_k, params.min_p) == (
+        16,
+        1.0,
+        1.0,
+        0,
+        0.0,
+    )
+    assert (params.seed, params.n, params.stop, params.stop_token_ids, params.ignore_eos) == (
+        None,
+        1,
+        (),
+        (),
+        False,
+    )
+    assert (params.presence_penalty, params.frequency_penalty, params.repetition_penalty) == (
+        0.0,
+        0.0,
+        1.0,
+    )
     assert params.logprobs is None
 
 
@@ -66,22 +88,40 @@ REFUSED = {
     "structured": (5, "a+", ("regex", "a+")),
     "output_kind": ("all", 1, None, "DELTA"),
     "min_tokens": (-1, 17, 1.5, None),
-    "logit_bias": ("x", 7, ((0, 101),), ((-1, 1.0),), ((0,),), ((0, math.nan),), tuple((i, 1.0) for i in range(1025))),
+    "logit_bias": (
+        "x",
+        7,
+        ((0, 101),),
+        ((-1, 1.0),),
+        ((0,),),
+        ((0, math.nan),),
+        tuple((i, 1.0) for i in range(1025)),
+    ),
     "allowed_token_ids": ((), "ab", (-1,), 7),
     "prompt_logprobs": (-1, 21, 1.5, True),
 }
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in ALLOWED.items() for value in values])
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in ALLOWED.items() for value in values]
+)
 def test_a_value_within_its_limits_is_taken(name: str, value: Any) -> None:
     taken = getattr(SamplingParams(**{name: value}), name)
     assert taken == (
-        (value,) if name == "stop" and isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+        (value,)
+        if name == "stop" and isinstance(value, str)
+        else tuple(value)
+        if isinstance(value, list)
+        else value
     )
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in REFUSED.items() for value in values])
-def test_a_value_outside_its_limits_is_refused_with_its_name_and_the_value(name: str, value: Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in REFUSED.items() for value in values]
+)
+def test_a_value_outside_its_limits_is_refused_with_its_name_and_the_value(
+    name: str, value: Any
+) -> None:
     with pytest.raises(InvalidParameterError, match=f"SamplingParams: {name} must be") as refusal:
         SamplingParams(**{name: value})
     taken = (value,) if name == "stop" and isinstance(value, str) else value
@@ -96,9 +136,14 @@ def test_every_parameter_with_limits_is_tested() -> None:
 
 
 def test_trap_62_a_parameter_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(UnknownParameterError, match=r"unknown parameter 'max_token'; did you mean 'max_tokens'\?"):
+    with pytest.raises(
+        UnknownParameterError, match=r"unknown parameter 'max_token'; did you mean 'max_tokens'\?"
+    ):
         SamplingParams(max_token=5)  # type: ignore[call-arg]
-    with pytest.raises(UnknownParameterError, match="unknown parameter 'zzz'; known: max_tokens, temperature, top_p"):
+    with pytest.raises(
+        UnknownParameterError,
+        match="unknown parameter 'zzz'; known: max_tokens, temperature, top_p",
+    ):
         SamplingParams(zzz=5)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="best_of"):  # the same, as Python's own class of error
         SamplingParams(best_of=5)  # type: ignore[call-arg]
@@ -121,7 +166,7 @@ def test_parameters_are_frozen_and_compare_by_value() -> None:
         dataclasses.replace(params, max_tokens=0)
 
 
-# --- Request ----------------------------------------------------------------------------------------------------------
+# --- Request --------------------------------------------------------------------------------------
 
 
 def test_a_new_request_is_all_behind() -> None:
@@ -144,7 +189,9 @@ def test_the_prompt_is_copied() -> None:
 
 
 def test_an_empty_prompt_is_refused() -> None:
-    with pytest.raises(EmptyPromptError, match="'a': the prompt has 0 tokens, at least 1 is needed"):
+    with pytest.raises(
+        EmptyPromptError, match="'a': the prompt has 0 tokens, at least 1 is needed"
+    ):
         Request("a", [], SamplingParams())
 
 
@@ -158,7 +205,9 @@ def test_an_empty_prompt_is_refused() -> None:
     ],
 )
 def test_an_option_of_the_wrong_kind_is_refused(name: str, value: Any) -> None:
-    """It would not fail here but in the scheduler: there one request's option would stop every request."""
+    """It would not fail here but in the scheduler: there one request's option would stop every
+    request.
+    """
     with pytest.raises(InvalidParameterError, match=f"'a': {name} must be .*, got") as refusal:
         make_request(**{name: value})
     assert str(refusal.value).endswith(f"got {value!r}")
@@ -197,7 +246,9 @@ def test_a_request_without_outputs_is_not_finished() -> None:
         ([7, 8], {"eos_token_ids": [7]}, None),
     ],
 )
-def test_the_last_token_decides_and_stop_wins_over_length(outputs: list[int], options: Any, status: str | None) -> None:
+def test_the_last_token_decides_and_stop_wins_over_length(
+    outputs: list[int], options: Any, status: str | None
+) -> None:
     request = make_request(**options)
     for token_id in outputs:
         request.append_output_token(token_id)
@@ -220,10 +271,14 @@ def test_finish_reasons_are_the_values_of_the_finished_states() -> None:
     for status in RequestStatus:
         request = make_request()
         request.status = status
-        assert request.is_finished == (status not in UNFINISHED) == (request.finish_reason in FINISH_REASONS)
+        assert (
+            request.is_finished
+            == (status not in UNFINISHED)
+            == (request.finish_reason in FINISH_REASONS)
+        )
 
 
-# --- messages ---------------------------------------------------------------------------------------------------------
+# --- messages -------------------------------------------------------------------------------------
 
 
 class Unshowable:
@@ -231,7 +286,9 @@ class Unshowable:
         raise RuntimeError("no")
 
 
-@pytest.mark.parametrize("value", [0, -1.5, "it's", b"x", None, True, [1, "a"], (1,), {"a": 1}, {3}, range(4), 10**60])
+@pytest.mark.parametrize(
+    "value", [0, -1.5, "it's", b"x", None, True, [1, "a"], (1,), {"a": 1}, {3}, range(4), 10**60]
+)
 def test_a_short_value_is_shown_as_it_is(value: object) -> None:
     assert shown(value) == repr(value)
 
@@ -239,7 +296,15 @@ def test_a_short_value_is_shown_as_it_is(value: object) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        *("x" * 10**6, b"x" * 10**6, [1] * 10**6, {"x" * 10**6: ["x" * 10**6]}, set(range(10**4)), 10**4000, 10**5000),
+        *(
+            "x" * 10**6,
+            b"x" * 10**6,
+            [1] * 10**6,
+            {"x" * 10**6: ["x" * 10**6]},
+            set(range(10**4)),
+            10**4000,
+            10**5000,
+        ),
         *(Unshowable(), [Unshowable()] * 1000, type("x" * 10**6, (), {})()),
     ],
     ids=lambda value: type(value).__name__[:20],

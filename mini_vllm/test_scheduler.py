@@ -1,6 +1,7 @@
 """The scheduler's decisions, one rule a test, through schedule() and update_from_output() alone.
 
-Source of the rules: vLLM 0.33.0's V1 scheduler with async_scheduling=False; test_vllm_parity.py compares whole runs.
+Source of the rules: vLLM 0.33.0's V1 scheduler with async_scheduling=False; test_vllm_parity.py
+compares whole runs.
 """
 
 import itertools
@@ -24,7 +25,9 @@ VOCABULARY = 1000
 
 
 class KVCache(KVCacheManager):
-    """A manager together with the cache that it manages, in which the K and V of a token are one number."""
+    """A manager together with the cache that it manages, in which the K and V of a token are one
+    number.
+    """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -32,11 +35,13 @@ class KVCache(KVCacheManager):
 
 
 def execute(scheduler: Scheduler, output: SchedulerOutput) -> dict[str, list[int]]:
-    """A model of integers that attends like a real one, so that its tokens tell what the KV cache held.
+    """A model of integers that attends like a real one, so that its tokens tell what the KV cache
+    held.
 
-    The K and V of a token are made from the token, its position and all K and V before it, which are read from their
-    slots. The next token is made from all of them. A slot that holds another prefix changes what is generated; reading
-    one that nobody wrote is a KeyError. expected_output() is the same model without a cache.
+    The K and V of a token are made from the token, its position and all K and V before it, which
+    are read from their slots. The next token is made from all of them. A slot that holds another
+    prefix changes what is generated; reading one that nobody wrote is a KeyError. expected_output()
+    is the same model without a cache.
     """
     kv, sampled = scheduler.kv_cache_manager, {}
     assert isinstance(kv, KVCache)
@@ -67,13 +72,21 @@ def expected_output(prompt: Sequence[int], num_tokens: int) -> list[int]:
 
 
 def make_scheduler(num_blocks: int = 100, block_size: int = BLOCK, **options: Any) -> Scheduler:
-    """A scheduler with room for everything, unless an option says otherwise. num_blocks counts the null block."""
-    caching = {key: options.pop(key) for key in ("enable_prefix_caching", "hash_function") if key in options}
+    """A scheduler with room for everything, unless an option says otherwise. num_blocks counts the
+    null block.
+    """
+    caching = {
+        key: options.pop(key)
+        for key in ("enable_prefix_caching", "hash_function")
+        if key in options
+    }
     options = {"max_num_seqs": 16, "max_num_batched_tokens": 1000} | options
     return Scheduler(KVCache(num_blocks, block_size, **caching), **options)
 
 
-def make_request(request_id: str, prompt: int | Sequence[int], max_tokens: int = 16, **options: Any) -> Request:
+def make_request(
+    request_id: str, prompt: int | Sequence[int], max_tokens: int = 16, **options: Any
+) -> Request:
     """prompt: its tokens, or how many; then no other request has one of them."""
     if isinstance(prompt, int):
         base = 1000 * (1 + sum(ord(c) * 31**i for i, c in enumerate(request_id)))
@@ -126,7 +139,7 @@ def assert_idle(scheduler: Scheduler) -> None:
     assert all(block.ref_cnt == 0 for block in kv.block_pool.blocks)
 
 
-# --- who comes first --------------------------------------------------------------------------------------------------
+# --- who comes first ------------------------------------------------------------------------------
 
 
 def test_requests_wait_until_the_next_step() -> None:
@@ -148,7 +161,11 @@ def test_requests_wait_until_the_next_step() -> None:
 
 def test_an_idle_scheduler_schedules_nothing() -> None:
     output = make_scheduler().schedule()
-    assert (output.num_scheduled_tokens, output.scheduled_requests, output.preempted_req_ids) == ({}, [], [])
+    assert (output.num_scheduled_tokens, output.scheduled_requests, output.preempted_req_ids) == (
+        {},
+        [],
+        [],
+    )
     assert output.total_num_scheduled_tokens == 0
 
 
@@ -163,7 +180,10 @@ def test_a_request_first_computes_its_prompt_and_then_one_token_a_step() -> None
 
 def test_fcfs_admits_in_order_of_arrival() -> None:
     scheduler = make_scheduler(max_num_seqs=2, max_num_batched_tokens=8)
-    add(scheduler, *[make_request(name, 4, max_tokens=1, priority=-i) for i, name in enumerate("abcde")])
+    add(
+        scheduler,
+        *[make_request(name, 4, max_tokens=1, priority=-i) for i, name in enumerate("abcde")],
+    )
     assert [list(step(scheduler)) for _ in range(3)] == [["a", "b"], ["c", "d"], ["e"]]
 
 
@@ -175,8 +195,16 @@ def test_fcfs_does_not_look_at_priority_or_arrival_time() -> None:
 
 def test_priority_admits_by_priority_then_arrival_time_then_id() -> None:
     scheduler = make_scheduler(policy="priority", max_num_seqs=1)
-    for name, priority, arrival_time in (("e", 2, 0), ("d", 1, 5), ("c", 1, 4), ("b", 1, 4), ("a", 0, 9)):
-        scheduler.add_request(make_request(name, 4, max_tokens=1, priority=priority, arrival_time=arrival_time))
+    for name, priority, arrival_time in (
+        ("e", 2, 0),
+        ("d", 1, 5),
+        ("c", 1, 4),
+        ("b", 1, 4),
+        ("a", 0, 9),
+    ):
+        scheduler.add_request(
+            make_request(name, 4, max_tokens=1, priority=priority, arrival_time=arrival_time)
+        )
     assert ids(scheduler.waiting) == ["a", "b", "c", "d", "e"]
     assert [list(step(scheduler)) for _ in range(5)] == [["a"], ["b"], ["c"], ["d"], ["e"]]
 
@@ -189,7 +217,7 @@ def test_priority_of_a_waiting_request_preempts_nobody() -> None:
     assert [list(step(scheduler)) for _ in range(3)] == [["low"], ["low"], ["high"]]
 
 
-# --- the token budget -------------------------------------------------------------------------------------------------
+# --- the token budget -----------------------------------------------------------------------------
 
 
 def test_token_budget_goes_to_running_requests_first() -> None:
@@ -206,7 +234,12 @@ def test_token_budget_goes_to_running_requests_first() -> None:
 def test_token_budget_that_is_spent_leaves_the_last_ones_out() -> None:
     scheduler = make_scheduler(max_num_batched_tokens=2)
     add(scheduler, *[make_request(name, 1, max_tokens=3) for name in "abc"])
-    assert [step(scheduler) for _ in range(4)] == [{"a": 1, "b": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 1}, {"c": 1}]
+    assert [step(scheduler) for _ in range(4)] == [
+        {"a": 1, "b": 1},
+        {"a": 1, "b": 1},
+        {"a": 1, "b": 1},
+        {"c": 1},
+    ]
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 5, 8, 13, 1000])
@@ -224,7 +257,11 @@ def test_trap_20_token_budget_does_not_count_what_the_prefix_cache_has() -> None
     scheduler = make_scheduler(max_num_batched_tokens=10)
     prompt = list(range(21))
     run(scheduler, [make_request("a", prompt, max_tokens=1)])
-    add(scheduler, make_request("b", prompt, max_tokens=1), make_request("c", [*prompt[:20], 99], max_tokens=1))
+    add(
+        scheduler,
+        make_request("b", prompt, max_tokens=1),
+        make_request("c", [*prompt[:20], 99], max_tokens=1),
+    )
     assert step(scheduler) == {"b": 1, "c": 1}
 
 
@@ -238,7 +275,7 @@ def test_trap_20_a_cached_prefix_changes_no_output(num_shared: int) -> None:
     assert request.output_token_ids == expected_output(prompt, 6)
 
 
-# --- chunking ---------------------------------------------------------------------------------------------------------
+# --- chunking -------------------------------------------------------------------------------------
 
 
 def test_chunking_computes_a_long_prompt_in_pieces() -> None:
@@ -293,15 +330,24 @@ def test_chunking_threshold_counts_requests_that_wait() -> None:
 
 
 def test_chunking_off_admits_whole_prompts_only() -> None:
-    """A prompt that exceeds what is left of the budget waits, and those behind it wait too (vLLM's example)."""
-    scheduler = make_scheduler(1000, max_num_batched_tokens=1024, max_model_len=1024, enable_chunked_prefill=False)
-    add(scheduler, *[make_request(name, n, max_tokens=3) for name, n in (("a", 800), ("b", 800), ("c", 10))])
+    """A prompt that exceeds what is left of the budget waits, and those behind it wait too (vLLM's
+    example).
+    """
+    scheduler = make_scheduler(
+        1000, max_num_batched_tokens=1024, max_model_len=1024, enable_chunked_prefill=False
+    )
+    add(
+        scheduler,
+        *[make_request(name, n, max_tokens=3) for name, n in (("a", 800), ("b", 800), ("c", 10))],
+    )
     assert step(scheduler) == {"a": 800}
     assert step(scheduler) == {"a": 1, "b": 800, "c": 10}
 
 
 def test_chunking_off_admits_a_prompt_of_exactly_the_budget_that_is_left() -> None:
-    scheduler = make_scheduler(1000, max_num_batched_tokens=1024, max_model_len=1024, enable_chunked_prefill=False)
+    scheduler = make_scheduler(
+        1000, max_num_batched_tokens=1024, max_model_len=1024, enable_chunked_prefill=False
+    )
     add(scheduler, *[make_request(name, n) for name, n in (("a", 800), ("b", 224), ("c", 1))])
     assert step(scheduler) == {"a": 800, "b": 224}
 
@@ -319,14 +365,16 @@ def test_chunking_off_still_splits_by_the_threshold() -> None:
 
 
 def test_chunking_off_does_not_count_the_cached_prefix() -> None:
-    scheduler = make_scheduler(max_num_batched_tokens=40, max_model_len=40, enable_chunked_prefill=False)
+    scheduler = make_scheduler(
+        max_num_batched_tokens=40, max_model_len=40, enable_chunked_prefill=False
+    )
     prompt = list(range(30))
     run(scheduler, [make_request("a", prompt, max_tokens=1)])
     add(scheduler, make_request("b", 30), make_request("c", prompt))
     assert step(scheduler) == {"b": 30, "c": 2}
 
 
-# --- max_num_seqs -----------------------------------------------------------------------------------------------------
+# --- max_num_seqs ---------------------------------------------------------------------------------
 
 
 def test_trap_04_max_num_seqs_bounds_who_runs_not_who_is_scheduled() -> None:
@@ -341,11 +389,17 @@ def test_trap_04_max_num_seqs_bounds_who_runs_not_who_is_scheduled() -> None:
 
 def test_a_place_is_free_again_when_somebody_finishes() -> None:
     scheduler = make_scheduler(max_num_seqs=2)
-    add(scheduler, *[make_request(name, 4, max_tokens=n) for name, n in (("a", 1), ("b", 3), ("c", 2), ("d", 1))])
+    add(
+        scheduler,
+        *[
+            make_request(name, 4, max_tokens=n)
+            for name, n in (("a", 1), ("b", 3), ("c", 2), ("d", 1))
+        ],
+    )
     assert [list(step(scheduler)) for _ in range(4)] == [["a", "b"], ["b", "c"], ["b", "c"], ["d"]]
 
 
-# --- admission and memory ---------------------------------------------------------------------------------------------
+# --- admission and memory -------------------------------------------------------------------------
 
 
 def test_trap_30_a_head_that_does_not_fit_blocks_those_behind_it() -> None:
@@ -365,7 +419,10 @@ def test_trap_30_a_head_that_does_not_fit_blocks_those_behind_it() -> None:
 
 def test_reserve_full_sequence_admits_what_fits_as_a_whole() -> None:
     """The chunk would take 2 of the 4 free blocks, the whole prompt needs 5."""
-    for options, scheduled in (({}, {"a": 1}), ({"reserve_full_sequence": False}, {"a": 1, "b": 7})):
+    for options, scheduled in (
+        ({}, {"a": 1}),
+        ({"reserve_full_sequence": False}, {"a": 1, "b": 7}),
+    ):
         scheduler = make_scheduler(num_blocks=7, max_num_batched_tokens=8, **options)
         add(scheduler, make_request("a", 7))
         step(scheduler)
@@ -386,7 +443,9 @@ def test_reserve_full_sequence_counts_the_prefix_cache() -> None:
     add(scheduler, make_request("a", prompt))
     step(scheduler)
     add(scheduler, make_request("b", [*prompt, *range(50, 58)]))
-    assert step(scheduler) == {"a": 1}, "3 hits + 2 new blocks, but a's next token takes one of the two"
+    assert step(scheduler) == {"a": 1}, (
+        "3 hits + 2 new blocks, but a's next token takes one of the two"
+    )
     scheduler.abort_request("a")
     assert step(scheduler) == {"b": 8}
 
@@ -419,7 +478,10 @@ def test_watermark_holds_for_the_chunk_too() -> None:
     """a holds 3 of the 10 blocks, b's chunk takes 2 and leaves 5."""
     for watermark, scheduled in ((0.5, {"a": 10, "b": 8}), (0.6, {"a": 10})):
         scheduler = make_scheduler(
-            num_blocks=11, watermark=watermark, reserve_full_sequence=False, max_num_batched_tokens=18
+            num_blocks=11,
+            watermark=watermark,
+            reserve_full_sequence=False,
+            max_num_batched_tokens=18,
         )
         add(scheduler, make_request("a", 10), make_request("b", 20))
         assert step(scheduler) == scheduled
@@ -431,7 +493,7 @@ def test_watermark_does_not_hold_for_running_requests() -> None:
     assert [step(scheduler) for _ in range(4)] == [{"a": 4}, {"a": 1}, {"a": 1}, {"a": 1}]
 
 
-# --- prefix head start ------------------------------------------------------------------------------------------------
+# --- prefix head start ----------------------------------------------------------------------------
 
 
 def test_prefix_head_start_skips_what_another_request_computed() -> None:
@@ -484,7 +546,9 @@ def test_prefix_head_start_without_prefix_caching_is_none() -> None:
 
 @pytest.mark.parametrize("budget", [1000, 20, 16, 14, 9])
 def test_trap_12_a_prefix_may_be_shared_in_the_step_that_computes_it(budget: int) -> None:
-    """Every layer writes all K and V before it attends, so the second request reads what the first writes."""
+    """Every layer writes all K and V before it attends, so the second request reads what the first
+    writes.
+    """
     scheduler = make_scheduler(max_num_batched_tokens=budget)
     prompt = list(range(16))
     requests = [make_request("a", [*prompt, 100]), make_request("b", [*prompt, 200])]
@@ -508,11 +572,13 @@ def test_prefix_statistics_count_admissions() -> None:
     assert stats.requests == 2
 
 
-# --- preemption -------------------------------------------------------------------------------------------------------
+# --- preemption -----------------------------------------------------------------------------------
 
 
 def make_crowd(**options: Any) -> tuple[Scheduler, list[Request]]:
-    """Three requests of one full block each, 3 usable blocks: the next token of anybody needs a preemption."""
+    """Three requests of one full block each, 3 usable blocks: the next token of anybody needs a
+    preemption.
+    """
     scheduler = make_scheduler(num_blocks=4, **options)
     requests = [make_request(name, BLOCK, max_tokens=6) for name in "abc"]
     add(scheduler, *requests)
@@ -542,7 +608,9 @@ def test_preemption_takes_back_everything_but_the_tokens() -> None:
 
 
 def test_preemption_and_admission_never_share_a_step() -> None:
-    """d needs one block, and c's preemption freed more than that; but memory is short, so nobody new comes in."""
+    """d needs one block, and c's preemption freed more than that; but memory is short, so nobody
+    new comes in.
+    """
     scheduler = make_scheduler(num_blocks=7)
     add(scheduler, make_request("a", 12), make_request("b", 12))
     step(scheduler)
@@ -573,7 +641,9 @@ def test_preempted_request_is_resumed_with_its_outputs_and_the_prefix_that_is_le
     assert (b.status, b.num_tokens) == (RequestStatus.PREEMPTED, 13)
     assert list(step(scheduler)) == ["a"]  # a is finished now
     output = scheduler.schedule()
-    assert output.num_scheduled_tokens == {"b": 5}, "a took one of the three blocks that b had computed"
+    assert output.num_scheduled_tokens == {"b": 5}, (
+        "a took one of the three blocks that b had computed"
+    )
     assert b.num_computed_tokens == 8
     assert b.num_cached_tokens == 0, "that is about the first admission"
     again = scheduler.preempted_prefix_cache_stats
@@ -589,7 +659,9 @@ def admit_one_by_one(scheduler: Scheduler, *requests: Request) -> None:
 
 
 def test_trap_27_preemption_gives_the_tokens_of_a_scheduled_victim_back_to_the_budget() -> None:
-    """Under priority the victim may be scheduled already: it leaves the step, and late gets its token."""
+    """Under priority the victim may be scheduled already: it leaves the step, and late gets its
+    token.
+    """
     scheduler = make_scheduler(num_blocks=6, policy="priority")
     low, high = make_request("low", 4, priority=9), make_request("high", 7, arrival_time=1.0)
     admit_one_by_one(scheduler, low, high, make_request("late", 1, arrival_time=2.0))
@@ -612,7 +684,9 @@ def test_preemption_of_the_request_that_asked_does_not_stop_the_others() -> None
 
 
 def test_preemption_in_the_middle_of_running_skips_nobody() -> None:
-    """low stands between high and mid and is preempted by high; mid still gets its token in this step."""
+    """low stands between high and mid and is preempted by high; mid still gets its token in this
+    step.
+    """
     scheduler = make_scheduler(num_blocks=5, policy="priority")
     low, mid = make_request("low", 1, priority=9), make_request("mid", 1, priority=5)
     admit_one_by_one(scheduler, make_request("high", 6), low, mid)
@@ -625,7 +699,9 @@ def test_preemption_in_the_middle_of_running_skips_nobody() -> None:
 def test_preemption_among_equals_takes_the_first_of_them() -> None:
     """max() returns the first maximum: vLLM's order for equal priority and arrival time."""
     scheduler = make_scheduler(num_blocks=4, policy="priority")
-    admit_one_by_one(scheduler, make_request("a", 2, priority=-1), make_request("b", 1), make_request("c", 1))
+    admit_one_by_one(
+        scheduler, make_request("a", 2, priority=-1), make_request("b", 1), make_request("c", 1)
+    )
     while not (output := scheduler.schedule()).preempted_req_ids:
         scheduler.update_from_output(output, execute(scheduler, output))
     assert output.preempted_req_ids == ["b"]
@@ -633,9 +709,14 @@ def test_preemption_among_equals_takes_the_first_of_them() -> None:
 
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 def test_trap_29_preemption_never_takes_the_more_urgent(policy: str) -> None:
-    """fcfs: the last of running. priority: the largest (priority, arrival_time), wherever it stands."""
+    """fcfs: the last of running. priority: the largest (priority, arrival_time), wherever it
+    stands.
+    """
     scheduler = make_scheduler(num_blocks=9, policy=policy)
-    requests = [make_request(str(i), 1 + i % 5, priority=i * 7 % 3, arrival_time=i * 5 % 8) for i in range(8)]
+    requests = [
+        make_request(str(i), 1 + i % 5, priority=i * 7 % 3, arrival_time=i * 5 % 8)
+        for i in range(8)
+    ]
     num_preemptions = 0
     while requests or scheduler.has_unfinished_requests():
         if requests:
@@ -655,10 +736,19 @@ def test_trap_29_preemption_never_takes_the_more_urgent(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 @pytest.mark.parametrize("enable_prefix_caching", [True, False])
-def test_trap_28_preemption_does_not_go_back_and_forth(policy: str, enable_prefix_caching: bool) -> None:
-    """Two requests, memory for one and a half: the older one is never preempted, so both end soon."""
-    scheduler = make_scheduler(num_blocks=7, policy=policy, enable_prefix_caching=enable_prefix_caching)
-    old, young = make_request("a", 8, max_tokens=8), make_request("b", 8, max_tokens=8, arrival_time=1.0)
+def test_trap_28_preemption_does_not_go_back_and_forth(
+    policy: str, enable_prefix_caching: bool
+) -> None:
+    """Two requests, memory for one and a half: the older one is never preempted, so both end
+    soon.
+    """
+    scheduler = make_scheduler(
+        num_blocks=7, policy=policy, enable_prefix_caching=enable_prefix_caching
+    )
+    old, young = (
+        make_request("a", 8, max_tokens=8),
+        make_request("b", 8, max_tokens=8, arrival_time=1.0),
+    )
     outputs = run(scheduler, [old, young])
     assert old.num_preemptions == 0
     assert young.num_preemptions == 1
@@ -668,12 +758,18 @@ def test_trap_28_preemption_does_not_go_back_and_forth(policy: str, enable_prefi
 
 @pytest.mark.parametrize("enable_prefix_caching", [True, False])
 @pytest.mark.parametrize("when", range(12))
-def test_trap_23_preemption_at_any_step_changes_no_output(when: int, enable_prefix_caching: bool) -> None:
-    scheduler = make_scheduler(max_num_batched_tokens=7, enable_prefix_caching=enable_prefix_caching)
+def test_trap_23_preemption_at_any_step_changes_no_output(
+    when: int, enable_prefix_caching: bool
+) -> None:
+    scheduler = make_scheduler(
+        max_num_batched_tokens=7, enable_prefix_caching=enable_prefix_caching
+    )
     requests = [make_request("a", 13, max_tokens=6), make_request("b", 9, max_tokens=6)]
     add(scheduler, *requests)
     for i, _ in enumerate(steps(scheduler)):
-        if i == when + 1:  # the step that was just scheduled fails: both requests have to start again
+        if (
+            i == when + 1
+        ):  # the step that was just scheduled fails: both requests have to start again
             break
     scheduler.fail_step(_)
     assert all(request.num_computed_tokens == 0 for request in requests if not request.is_finished)
@@ -684,7 +780,9 @@ def test_trap_23_preemption_at_any_step_changes_no_output(when: int, enable_pref
 
 
 @pytest.mark.parametrize("num_outputs", range(1, 6))
-def test_trap_24_preempted_request_with_outputs_computes_them_again_and_samples_once(num_outputs: int) -> None:
+def test_trap_24_preempted_request_with_outputs_computes_them_again_and_samples_once(
+    num_outputs: int,
+) -> None:
     scheduler = make_scheduler(enable_prefix_caching=False)
     add(scheduler, request := make_request("a", 9, max_tokens=6))
     for _ in range(num_outputs):
@@ -698,7 +796,9 @@ def test_trap_24_preempted_request_with_outputs_computes_them_again_and_samples_
 
 
 def quirk_steps(scheduler: Scheduler) -> Iterator[dict[str, int]]:
-    """The stale hit of the trace quirk_005: two chunks of B are computed, the third is scheduled and dropped."""
+    """The stale hit of the trace quirk_005: two chunks of B are computed, the third is scheduled
+    and dropped.
+    """
     d = make_request("D", [99], max_tokens=1, arrival_time=-1.0)
     b = make_request("B", list(range(1, 25)), max_tokens=2, priority=5)
     add(scheduler, d, b)
@@ -710,9 +810,15 @@ def quirk_steps(scheduler: Scheduler) -> Iterator[dict[str, int]]:
 
 
 def test_quirk_stale_hit_a_dropped_chunk_is_not_found_in_the_prefix_cache() -> None:
-    """In step 2 B gets 8 tokens, then A preempts it. vLLM 0.33.0 resumes B at 20 tokens; only 16 were computed."""
+    """In step 2 B gets 8 tokens, then A preempts it. vLLM 0.33.0 resumes B at 20 tokens; only 16
+    were computed.
+    """
     scheduler = make_scheduler(
-        9, policy="priority", max_num_seqs=4, max_num_batched_tokens=32, long_prefill_token_threshold=8
+        9,
+        policy="priority",
+        max_num_seqs=4,
+        max_num_batched_tokens=32,
+        long_prefill_token_threshold=8,
     )
     run = quirk_steps(scheduler)
     assert [next(run) for _ in range(4)] == [{"D": 1, "B": 8}, {"B": 8, "A": 8}, {"A": 1}, {"A": 1}]
@@ -723,11 +829,13 @@ def test_quirk_stale_hit_a_dropped_chunk_is_not_found_in_the_prefix_cache() -> N
     assert_idle(scheduler)
 
 
-# --- fairness and progress --------------------------------------------------------------------------------------------
+# --- fairness and progress ------------------------------------------------------------------------
 
 
 def test_trap_22_arrivals_do_not_starve_those_who_run() -> None:
-    """A prompt of 16 tokens arrives in every step, and still every running request advances in every step."""
+    """A prompt of 16 tokens arrives in every step, and still every running request advances in
+    every step.
+    """
     scheduler = make_scheduler(500, max_num_seqs=8, max_num_batched_tokens=20)
     for i in range(60):
         add(scheduler, make_request(str(i), 16, max_tokens=6))
@@ -736,7 +844,9 @@ def test_trap_22_arrivals_do_not_starve_those_who_run() -> None:
 
 
 def test_trap_26_every_request_ends_within_its_steps() -> None:
-    for num_prompt_tokens, max_tokens, chunk in itertools.product((1, 5, 12), (1, 2, 7), (1, 3, 100)):
+    for num_prompt_tokens, max_tokens, chunk in itertools.product(
+        (1, 5, 12), (1, 2, 7), (1, 3, 100)
+    ):
         scheduler = make_scheduler(max_num_batched_tokens=chunk)
         outputs = run(scheduler, [request := make_request("a", num_prompt_tokens, max_tokens)])
         assert len(outputs) == -(-num_prompt_tokens // chunk) + max_tokens - 1
@@ -744,16 +854,20 @@ def test_trap_26_every_request_ends_within_its_steps() -> None:
         assert request.all_token_ids == request.prompt_token_ids + request.output_token_ids
 
 
-# --- after the step ---------------------------------------------------------------------------------------------------
+# --- after the step -------------------------------------------------------------------------------
 
 
 def finish_with(token_ids: Sequence[int], max_tokens: int = 16, **options: Any) -> Request:
-    """A request whose model says these tokens, one a step, until it is finished or they are used up."""
+    """A request whose model says these tokens, one a step, until it is finished or they are used
+    up.
+    """
     scheduler = make_scheduler()
     add(scheduler, request := make_request("a", 4, max_tokens, **options))
     for token_id in token_ids:
         output = scheduler.schedule()
-        assert scheduler.update_from_output(output, {"a": [token_id]}) == ([request] if request.is_finished else [])
+        assert scheduler.update_from_output(output, {"a": [token_id]}) == (
+            [request] if request.is_finished else []
+        )
         if request.is_finished:
             assert_idle(scheduler)
             break
@@ -768,13 +882,20 @@ def finish_with(token_ids: Sequence[int], max_tokens: int = 16, **options: Any) 
         ([5, 6, 7], {"eos_token_ids": [6, 7]}, [5, 6], "stop"),
         ([5, 6, 7], {"eos_token_ids": [6], "ignore_eos": True}, [5, 6, 7], None),
         ([5, 6, 7], {"stop_token_ids": [6]}, [5, 6], "stop"),
-        ([5, 6, 7], {"stop_token_ids": [7], "eos_token_ids": [6], "ignore_eos": True}, [5, 6, 7], "stop"),
+        (
+            [5, 6, 7],
+            {"stop_token_ids": [7], "eos_token_ids": [6], "ignore_eos": True},
+            [5, 6, 7],
+            "stop",
+        ),
         ([5, 6, 7], {"eos_token_ids": [6], "max_tokens": 2}, [5, 6], "stop"),
         ([5, 6, 7], {"max_model_len": 6}, [5, 6], "length"),
         ([5, 6, 7], {"max_model_len": 4}, [5], "length"),
     ],
 )
-def test_why_a_request_ends(token_ids: list[int], options: Any, output: list[int], reason: str | None) -> None:
+def test_why_a_request_ends(
+    token_ids: list[int], options: Any, output: list[int], reason: str | None
+) -> None:
     request = finish_with(token_ids, **options)
     assert request.output_token_ids == output
     assert request.finish_reason == reason
@@ -808,13 +929,17 @@ def test_update_advances_the_counter_by_what_was_scheduled() -> None:
     assert request.output_token_ids == []
 
 
-# --- from outside -----------------------------------------------------------------------------------------------------
+# --- from outside ---------------------------------------------------------------------------------
 
 STATES = ["waiting", "chunk", "decoding", "preempted", "in flight", "first step in flight"]
 
 
-def bring_to(state: str, **options: Any) -> tuple[Scheduler, Request, list[Request], SchedulerOutput | None]:
-    """A scheduler in which the request "x" is in the given state; the other requests; the step that is in flight."""
+def bring_to(
+    state: str, **options: Any
+) -> tuple[Scheduler, Request, list[Request], SchedulerOutput | None]:
+    """A scheduler in which the request "x" is in the given state; the other requests; the step that
+    is in flight.
+    """
     small = state == "preempted"
     scheduler = make_scheduler(num_blocks=7 if small else 40, max_num_batched_tokens=22, **options)
     others = [
@@ -855,9 +980,13 @@ def test_a_request_can_be_finished_from_outside_in_any_state(state: str, reason:
     scheduler.finish_request("x", "abort")  # nobody of that name any more: ignored
     for output in steps(scheduler):
         assert "x" not in output.num_scheduled_tokens
-    assert (x.output_token_ids, x.finish_reason) == (outputs, reason), "what was in flight is dropped"
+    assert (x.output_token_ids, x.finish_reason) == (outputs, reason), (
+        "what was in flight is dropped"
+    )
     for other in others:
-        assert other.output_token_ids == expected_output(other.prompt_token_ids, 9), "nobody else notices"
+        assert other.output_token_ids == expected_output(other.prompt_token_ids, 9), (
+            "nobody else notices"
+        )
     assert_idle(scheduler)
 
 
@@ -874,7 +1003,9 @@ def test_finish_with_an_unknown_reason_is_refused() -> None:
     scheduler = make_scheduler()
     add(scheduler, request := make_request("a", 4))
     for reason in ("running", "because"):
-        with pytest.raises(InvalidParameterError, match=rf"\['stop', 'length', 'abort', 'error'\], got '{reason}'"):
+        with pytest.raises(
+            InvalidParameterError, match=rf"\['stop', 'length', 'abort', 'error'\], got '{reason}'"
+        ):
             scheduler.finish_request("a", reason)
     assert not request.is_finished
     assert ids(scheduler.waiting) == ["a"]
@@ -919,17 +1050,29 @@ def test_content_of_an_aborted_step_may_be_hit_since_the_model_ran() -> None:
     assert request.output_token_ids == expected_output(prompt, 16)
 
 
-# --- a step that failed -----------------------------------------------------------------------------------------------
+# --- a step that failed ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("aborted", [(), ("a",), ("b",), ("c",), ("a", "b"), ("a", "b", "c"), ("b", "a")])
+@pytest.mark.parametrize(
+    "aborted", [(), ("a",), ("b",), ("c",), ("a", "b"), ("a", "b", "c"), ("b", "a")]
+)
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
-def test_fail_step_leaves_no_unwritten_block_in_the_prefix_cache(policy: str, aborted: tuple[str, ...]) -> None:
-    """b and c share in the step that fails what a was to write; some are aborted while it is in flight."""
+def test_fail_step_leaves_no_unwritten_block_in_the_prefix_cache(
+    policy: str, aborted: tuple[str, ...]
+) -> None:
+    """b and c share in the step that fails what a was to write; some are aborted while it is in
+    flight.
+    """
     scheduler = make_scheduler(policy=policy)
     kv = scheduler.kv_cache_manager
     prompt = list(range(16))
-    add(scheduler, *[make_request(name, [*prompt, *range(100 * i, 100 * i + 9)]) for i, name in enumerate("abc", 1)])
+    add(
+        scheduler,
+        *[
+            make_request(name, [*prompt, *range(100 * i, 100 * i + 9)])
+            for i, name in enumerate("abc", 1)
+        ],
+    )
     output = scheduler.schedule()
     assert output.num_scheduled_tokens == {"a": 25, "b": 9, "c": 9}
     assert kv.num_cached_blocks == 4 + 3 * 2
@@ -1004,13 +1147,16 @@ def test_fail_step_twice_undoes_it_once() -> None:
     assert request.num_preemptions == 2
 
 
-# --- refusals ---------------------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 def test_trap_01_a_prompt_larger_than_the_cache_is_refused_and_nobody_else_notices() -> None:
     scheduler = make_scheduler(num_blocks=4)
     add(scheduler, request := make_request("a", 12, max_tokens=1))
-    with pytest.raises(PromptTooLongError, match=r"'b': the prompt has 13 tokens, at most 12 fit .* cache 12 tokens"):
+    with pytest.raises(
+        PromptTooLongError,
+        match=r"'b': the prompt has 13 tokens, at most 12 fit .* cache 12 tokens",
+    ):
         add(scheduler, make_request("b", 13))
     assert ids(scheduler.waiting) == ["a"]
     assert step(scheduler) == {"a": 12}
@@ -1021,7 +1167,11 @@ def test_trap_01_a_prompt_larger_than_the_cache_is_refused_and_nobody_else_notic
 def test_trap_03_whatever_cannot_be_served_is_answered_at_once() -> None:
     """The refusal is an exception in the caller's hands, never a request that waits without end."""
     scheduler = make_scheduler(num_blocks=40, max_model_len=20)
-    for request in (make_request("a", 21), make_request("b", 9, max_model_len=8), make_request("c", 500)):
+    for request in (
+        make_request("a", 21),
+        make_request("b", 9, max_model_len=8),
+        make_request("c", 500),
+    ):
         with pytest.raises(PromptTooLongError, match="at most"):
             add(scheduler, request)
         assert not scheduler.has_unfinished_requests()
@@ -1049,7 +1199,9 @@ def test_trap_02_a_request_that_outgrows_the_cache_ends_with_length(num_prompt_t
     assert request.num_tokens == 13
     assert request.num_preemptions == 0
     assert len(outputs) == 13 - num_prompt_tokens
-    assert request.output_token_ids == expected_output(request.prompt_token_ids, 13 - num_prompt_tokens)
+    assert request.output_token_ids == expected_output(
+        request.prompt_token_ids, 13 - num_prompt_tokens
+    )
 
 
 def test_max_model_len_is_lowered_to_what_fits() -> None:
@@ -1057,7 +1209,9 @@ def test_max_model_len_is_lowered_to_what_fits() -> None:
     assert make_scheduler(num_blocks=4, max_model_len=13).max_model_len == 13
     scheduler = make_scheduler(num_blocks=4, max_model_len=100)
     assert scheduler.max_model_len == 13
-    requests = [make_request(name, 2, max_model_len=n) for name, n in (("a", None), ("b", 100), ("c", 7))]
+    requests = [
+        make_request(name, 2, max_model_len=n) for name, n in (("a", None), ("b", 100), ("c", 7))
+    ]
     add(scheduler, *requests)
     assert [request.max_model_len for request in requests] == [13, 13, 7]
     scheduler = make_scheduler(num_blocks=4, max_model_len=9)
@@ -1071,12 +1225,21 @@ def test_max_model_len_is_lowered_to_what_fits() -> None:
     [
         ({"policy": "lifo"}, "policy must be 'fcfs' or 'priority', got 'lifo'"),
         ({"max_num_seqs": 0}, "at least 1, got max_num_seqs 0, max_num_batched_tokens 1000"),
-        ({"max_num_batched_tokens": 0}, "at least 1, got max_num_seqs 16, max_num_batched_tokens 0"),
-        ({"long_prefill_token_threshold": -1}, "long_prefill_token_threshold must be at least 0, got -1"),
+        (
+            {"max_num_batched_tokens": 0},
+            "at least 1, got max_num_seqs 16, max_num_batched_tokens 0",
+        ),
+        (
+            {"long_prefill_token_threshold": -1},
+            "long_prefill_token_threshold must be at least 0, got -1",
+        ),
         ({"watermark": -0.1}, "got -0.1, 397"),
         ({"watermark": 1.0}, r"watermark must be in \[0, 1\), .* got 1.0, 397"),
         ({"max_model_len": 0}, "max_model_len at least 1, got 0.0, 0"),
-        ({"enable_chunked_prefill": False, "max_num_batched_tokens": 395}, "at least max_model_len 397, got 395"),
+        (
+            {"enable_chunked_prefill": False, "max_num_batched_tokens": 395},
+            "at least max_model_len 397, got 395",
+        ),
         (
             {"enable_chunked_prefill": False, "max_num_batched_tokens": 39, "max_model_len": 40},
             "at least max_model_len 40, got 39",
@@ -1101,23 +1264,26 @@ def test_trap_62_an_option_that_does_not_exist_is_refused() -> None:
         make_scheduler(max_num_batch_tokens=100)
 
 
-# --- determinism ------------------------------------------------------------------------------------------------------
+# --- determinism ----------------------------------------------------------------------------------
 
 WHOLE_RUN = """
 import json, random
 from mini_vllm.observe.trace import run_trace
 rng = random.Random(7)
 requests = [
-    {"id": f"r{i}", "arrival_step": i, "prompt": [rng.randrange(2) for _ in range(rng.randint(1, 12))], "max_tokens": 6,
-     "sample_seed": i % 2, "priority": i % 3, "cache_salt": (None, "a", "b")[i % 3]} for i in range(20)]
-config = {"block_size": 2, "num_blocks": 16, "max_num_seqs": 5, "max_num_batched_tokens": 12, "policy": "priority",
-          "vocab_size": 2}
+    {"id": f"r{i}", "arrival_step": i, "max_tokens": 6, "sample_seed": i % 2, "priority": i % 3,
+     "prompt": [rng.randrange(2) for _ in range(rng.randint(1, 12))],
+     "cache_salt": (None, "a", "b")[i % 3]} for i in range(20)]
+config = {"block_size": 2, "num_blocks": 16, "max_num_seqs": 5, "max_num_batched_tokens": 12,
+          "policy": "priority", "vocab_size": 2}
 print(json.dumps(run_trace({"name": "x", "config": config, "requests": requests})))
 """
 
 
 def test_trap_21_decisions_do_not_depend_on_pythons_hash_seed() -> None:
-    """Two processes, two seeds, the same blocks: else the ranks of a parallel engine would disagree."""
+    """Two processes, two seeds, the same blocks: else the ranks of a parallel engine would
+    disagree.
+    """
     runs = [
         subprocess.Popen(
             [sys.executable, "-c", WHOLE_RUN],
@@ -1132,7 +1298,7 @@ def test_trap_21_decisions_do_not_depend_on_pythons_hash_seed() -> None:
     assert b"preempted" in one
 
 
-# --- the places that a subclass opens ---------------------------------------------------------------------------------
+# --- the places that a subclass opens -------------------------------------------------------------
 
 
 class PassesOver(Scheduler):
@@ -1141,7 +1307,9 @@ class PassesOver(Scheduler):
     not_ready: Collection[str] = ()
 
     def _next_waiting(self) -> Request | None:
-        return next((request for request in self.waiting if request.request_id not in self.not_ready), None)
+        return next(
+            (request for request in self.waiting if request.request_id not in self.not_ready), None
+        )
 
 
 def test_a_request_that_is_not_ready_is_passed_over_and_keeps_its_turn() -> None:

@@ -1,13 +1,16 @@
 """Attention over a paged KV cache: a ladder of back ends behind one interface.
 
-metadata.py describes a layer and a packed batch; backend.py is the interface, registry.py the choice. The rungs, each
-a back end:
+metadata.py describes a layer and a packed batch; backend.py is the interface, registry.py the
+choice. The rungs, each a back end:
 
-    reference.py        plain torch, one query and one block at a time: reads like the chapter, the oracle of the tests
-    torch_backend.py    torch's own operators over gathered pages: the fast one on a CPU without a C compiler
+    reference.py        plain torch, one query and one block at a time: reads like the chapter, the
+                        oracle of the tests
+    torch_backend.py    torch's own operators over gathered pages: the fast one on a CPU without a C
+                        compiler
     c_backend.py        the fast one on a CPU: native/paged_attention.c, built at first use
     triton_simple.py    the reference as a Triton kernel, one row and one head a program
-    triton_backend.py   the fast one on a GPU: write_kv.py and paged_attention.py, over work cut by tiles.py
+    triton_backend.py   the fast one on a GPU: write_kv.py and paged_attention.py, over work cut by
+                        tiles.py
 """
 
 from mini_vllm.attention.backend import AttentionBackend as AttentionBackend

@@ -1,8 +1,9 @@
 """The interface that every rung of the attention ladder implements, and how a model sees it.
 
-A back end plans a step on the host, once for all layers that attend alike. For each layer it then has two verbs, which
-are work of the device alone: write the new keys and values into the paged cache, and attend over it. Nothing outside
-this package turns a slot into an address, so a new rung is one new file and one name in registry.py.
+A back end plans a step on the host, once for all layers that attend alike. For each layer it then
+has two verbs, which are work of the device alone: write the new keys and values into the paged
+cache, and attend over it. Nothing outside this package turns a slot into an address, so a new rung
+is one new file and one name in registry.py.
 """
 
 from abc import ABC, abstractmethod
@@ -23,60 +24,83 @@ KVCache = tuple[Tensor, Tensor]  # of one layer: keys and values
 class AttentionBackend(ABC):
     """Causal attention of a packed batch over a paged KV cache.
 
-    The cache of a layer is two tensors [num_blocks, block_size, num_kv_heads, head_dim]; how they lie in memory is the
-    back end's choice. A back end keeps nothing of a step but scratch memory to use again: what it knows of the step is
-    in the plan, which the caller holds.
+    The cache of a layer is two tensors [num_blocks, block_size, num_kv_heads, head_dim]; how they
+    lie in memory is the back end's choice. A back end keeps nothing of a step but scratch memory to
+    use again: what it knows of the step is in the plan, which the caller holds.
     """
 
     name: ClassVar[str]
     stride_order: ClassVar[StrideOrder] = (0, 1, 2, 3)
-    """The cache's dimensions as they follow in memory, the outermost first (vLLM: get_kv_cache_stride_order)."""
-    debug: bool = False  # look at every slot and block id before it is used, which makes the host wait for the device
+    """The cache's dimensions as they follow in memory, the outermost first (vLLM:
+    get_kv_cache_stride_order).
+    """
+    # look at every slot and block id before it is used, which makes the host wait for the device
+    debug: bool = False
 
     @abstractmethod
     def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> Any:
         """All that the host has to do for the layers of this spec in this step, uploads included.
 
-        Returns what attend() of the same back end takes; it is good for this step and this spec. Called once a step for
-        each distinct spec, before the first layer runs. FlashInfer: plan and run; vLLM: AttentionMetadataBuilder.build.
+        Returns what attend() of the same back end takes; it is good for this step and this spec.
+        Called once a step for each distinct spec, before the first layer runs. FlashInfer: plan and
+        run; vLLM: AttentionMetadataBuilder.build.
         """
 
     @abstractmethod
     def write_kv(
-        self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
+        self,
+        key: Tensor,
+        value: Tensor,
+        key_cache: Tensor,
+        value_cache: Tensor,
+        metadata: AttentionMetadata,
     ) -> None:
-        """Store key and value [T, num_kv_heads, head_dim] at the batch's slots. A slot of -1 stores nothing."""
+        """Store key and value [T, num_kv_heads, head_dim] at the batch's slots. A slot of -1 stores
+        nothing.
+        """
 
     @abstractmethod
     def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: Any) -> Tensor:
-        """Attention of query [T, num_heads, head_dim] over the cached keys; the result has the same shape and dtype.
+        """Attention of query [T, num_heads, head_dim] over the cached keys; the result has the same
+        shape and dtype.
 
-        What a query sees is told by AttentionSpec. Rows of the batch that belong to no request come back as zeros, and
-        so do those of a padded request, whose seq_len is 0 though it may have rows. What lies in the cache outside the
-        requests' own tokens has no influence, not even NaN.
+        What a query sees is told by AttentionSpec. Rows of the batch that belong to no request come
+        back as zeros, and so do those of a padded request, whose seq_len is 0 though it may have
+        rows. What lies in the cache outside the requests' own tokens has no influence, not even
+        NaN.
         """
 
     def rotate_and_write_kv(
-        self, query: Tensor, key: Tensor, value: Tensor, rotation: Rotation, cache: KVCache, metadata: AttentionMetadata
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        rotation: Rotation,
+        cache: KVCache,
+        metadata: AttentionMetadata,
     ) -> Tensor:
-        """Turn query and key, store the turned key and value; returns the turned query. A rung may do it in one go."""
+        """Turn query and key, store the turned key and value; returns the turned query. A rung may
+        do it in one go.
+        """
         self.write_kv(apply_rotary(key, rotation), value, *cache, metadata)
         return apply_rotary(query, rotation)
 
 
 def make_cache(shape: Sequence[int], stride_order: StrideOrder, **options: Any) -> Tensor:
-    """Zeros of that shape, [num_blocks, block_size, num_kv_heads, head_dim], whose dimensions follow in memory as
-    stride_order says, without gaps. options: those of torch.zeros."""
+    """Zeros of that shape, [num_blocks, block_size, num_kv_heads, head_dim], whose dimensions
+    follow in memory as stride_order says, without gaps. options: those of torch.zeros."""
     memory = torch.zeros([shape[dim] for dim in stride_order], **options)
     return memory.permute([stride_order.index(dim) for dim in range(len(shape))])
 
 
 class PagedAttention:
-    """One step's attention, as the model calls it: back end, KV cache of every layer, metadata of the batch, plans.
+    """One step's attention, as the model calls it: back end, KV cache of every layer, metadata of
+    the batch, plans.
 
-    kv_caches and specs: one for each layer. metadata: one for all layers, or one for each group of layers, whose block
-    tables differ; layer_groups then says the group of each layer. The step is planned here, once for each distinct
-    spec. Errors: InvalidParameterError for a cache or block tables that do not fit; nothing was written.
+    kv_caches and specs: one for each layer. metadata: one for all layers, or one for each group of
+    layers, whose block tables differ; layer_groups then says the group of each layer. The step is
+    planned here, once for each distinct spec. Errors: InvalidParameterError for a cache or block
+    tables that do not fit; nothing was written.
     """
 
     def __init__(
@@ -101,18 +125,27 @@ class PagedAttention:
         self.kv_caches = kv_caches
         self.specs = specs
         kinds = list(zip(layer_groups, specs, strict=True))
-        plans = {(group, spec): backend.plan(groups[group], spec) for group, spec in dict.fromkeys(kinds)}
+        plans = {
+            (group, spec): backend.plan(groups[group], spec) for group, spec in dict.fromkeys(kinds)
+        }
         self.plans = [plans[kind] for kind in kinds]  # by layer
 
     def __call__(
-        self, layer_idx: int, query: Tensor, key: Tensor, value: Tensor, rotation: Rotation | None = None
+        self,
+        layer_idx: int,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        rotation: Rotation | None = None,
     ) -> Tensor:
-        """Write the batch's key and value [T, num_kv_heads, head_dim], then attend: [T, num_heads, head_dim].
+        """Write the batch's key and value [T, num_kv_heads, head_dim], then attend: [T, num_heads,
+        head_dim].
 
-        rotation: turn query and key first. The order of write and attend is a promise. A block is published in the
-        prefix cache when it is allocated, before its content is computed; a second request of the same step may already
-        point at it. That is safe only because the keys and values of the whole batch are in the cache before any query
-        reads it. Errors: InvalidParameterError for tensors that do not fit together; then nothing was written.
+        rotation: turn query and key first. The order of write and attend is a promise. A block is
+        published in the prefix cache when it is allocated, before its content is computed; a second
+        request of the same step may already point at it. That is safe only because the keys and
+        values of the whole batch are in the cache before any query reads it. Errors:
+        InvalidParameterError for tensors that do not fit together; then nothing was written.
         """
         cache, metadata = self.kv_caches[layer_idx], self.metadata[layer_idx]
         check_layer(query, key, value, metadata, self.specs[layer_idx])

@@ -1,7 +1,8 @@
-"""The fast rung on a CPU: native/paged_attention.c, built for a dtype at its first use, called by ctypes.
+"""The fast rung on a CPU: native/paged_attention.c, built for a dtype at its first use, called by
+ctypes.
 
-The plan of a step is that of the Triton rung, tiles of queries over spans of keys (tiles.py); a thread takes one tile
-and one KV head at a time, as a program of a GPU does.
+The plan of a step is that of the Triton rung, tiles of queries over spans of keys (tiles.py); a
+thread takes one tile and one KV head at a time, as a program of a GPU does.
 """
 
 import ctypes
@@ -35,8 +36,14 @@ class PlanStruct(ctypes.Structure):
         *((name, c_void_p) for name in ("block_tables", "chunk_tiles", "short_tiles", "merges")),
         *((name, c_void_p) for name in ("partial", "partial_sums")),
         *((name, c_int64) for name in ("query_stride", "table_stride")),
-        *((name, c_int64) for name in ("num_chunk_tiles", "num_short_tiles", "num_merges", "partial_rows")),
-        *((name, c_int64) for name in ("num_kv_heads", "group_size", "head_dim", "block_size", "window")),
+        *(
+            (name, c_int64)
+            for name in ("num_chunk_tiles", "num_short_tiles", "num_merges", "partial_rows")
+        ),
+        *(
+            (name, c_int64)
+            for name in ("num_kv_heads", "group_size", "head_dim", "block_size", "window")
+        ),
         ("num_threads", c_int64),
         ("scale", c_float),
     ]
@@ -46,10 +53,16 @@ class WriteStruct(ctypes.Structure):
     """Write in paged_attention.c."""
 
     _fields_: ClassVar = [
-        *((name, c_void_p) for name in ("rotated", "key_cache", "value_cache", "query", "key", "value")),
+        *(
+            (name, c_void_p)
+            for name in ("rotated", "key_cache", "value_cache", "query", "key", "value")
+        ),
         *((name, c_void_p) for name in ("cos", "signed_sin", "slot_mapping")),
         *((name, c_int64) for name in ("query_stride", "key_stride", "value_stride")),
-        *((name, c_int64) for name in ("num_tokens", "num_heads", "num_kv_heads", "head_dim", "block_size")),
+        *(
+            (name, c_int64)
+            for name in ("num_tokens", "num_heads", "num_kv_heads", "head_dim", "block_size")
+        ),
         ("num_threads", c_int64),
     ]
 
@@ -69,7 +82,9 @@ def find_kernel(name: str, dtype: torch.dtype) -> Callable[..., object]:
 
 
 def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
-    """What keeps this rung from running on the device; builds the library for the dtype if there is none yet."""
+    """What keeps this rung from running on the device; builds the library for the dtype if there is
+    none yet.
+    """
     if device.type != "cpu":
         return "it runs on a CPU"
     kernels = load_kernels(dtype)
@@ -85,7 +100,8 @@ class CPlan(NamedTuple):
 
 
 class CBackend(AttentionBackend):
-    """Tiles of queries over spans of keys on the threads of torch; rotation and cache write in one call.
+    """Tiles of queries over spans of keys on the threads of torch; rotation and cache write in one
+    call.
 
     Keys of a head lie side by side in a block, so that a tile reads memory in long runs.
     """
@@ -97,18 +113,30 @@ class CBackend(AttentionBackend):
         self._kernel = cache(find_kernel)
 
     def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> CPlan:
-        """Cut the batch into tiles. Keys come to a tile in any number, so a span begins where it must."""
+        """Cut the batch into tiles. Keys come to a tile in any number, so a span begins where it
+        must.
+        """
         queries = max(1, ROWS // spec.group_size)
         tiles = make_tiles(
-            metadata, short_queries=queries, chunk_queries=queries, key_steps=(1, 1), sliding_window=spec.sliding_window
+            metadata,
+            short_queries=queries,
+            chunk_queries=queries,
+            key_steps=(1, 1),
+            sliding_window=spec.sliding_window,
         )
         partial_rows = tiles.max_short_queries * spec.group_size
         partial = torch.empty(tiles.num_partials, spec.num_kv_heads, partial_rows, spec.head_dim)
         partial_sums = torch.empty(tiles.num_partials, spec.num_kv_heads, partial_rows, 2)
         block_tables = metadata.block_tables
-        tables = {"chunk_tiles": tiles.chunk_tiles, "short_tiles": tiles.short_tiles, "merges": tiles.merges}
+        tables = {
+            "chunk_tiles": tiles.chunk_tiles,
+            "short_tiles": tiles.short_tiles,
+            "merges": tiles.merges,
+        }
         struct = PlanStruct(
-            **addresses(block_tables=block_tables, **tables, partial=partial, partial_sums=partial_sums),
+            **addresses(
+                block_tables=block_tables, **tables, partial=partial, partial_sums=partial_sums
+            ),
             table_stride=block_tables.stride(0),
             num_chunk_tiles=len(tiles.chunk_tiles),
             num_short_tiles=len(tiles.short_tiles),
@@ -125,13 +153,24 @@ class CBackend(AttentionBackend):
         return CPlan(struct, tiles.num_rows, (tiles, block_tables, partial, partial_sums))
 
     def write_kv(
-        self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
+        self,
+        key: Tensor,
+        value: Tensor,
+        key_cache: Tensor,
+        value_cache: Tensor,
+        metadata: AttentionMetadata,
     ) -> None:
         """One call for keys and values."""
         self._write(WriteStruct(), key, value, (key_cache, value_cache), metadata)
 
     def rotate_and_write_kv(
-        self, query: Tensor, key: Tensor, value: Tensor, rotation: Rotation, cache: KVCache, metadata: AttentionMetadata
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        rotation: Rotation,
+        cache: KVCache,
+        metadata: AttentionMetadata,
     ) -> Tensor:
         """One call for all of it."""
         query, rotated = with_plain_rows(query), torch.empty(query.shape, dtype=query.dtype)
@@ -142,7 +181,12 @@ class CBackend(AttentionBackend):
         return rotated
 
     def _write(
-        self, call: WriteStruct, key: Tensor, value: Tensor, cache: KVCache, metadata: AttentionMetadata
+        self,
+        call: WriteStruct,
+        key: Tensor,
+        value: Tensor,
+        cache: KVCache,
+        metadata: AttentionMetadata,
     ) -> None:
         key, value = with_plain_rows(key), with_plain_rows(value)
         call.key, call.value = key.data_ptr(), value.data_ptr()
@@ -159,7 +203,9 @@ class CBackend(AttentionBackend):
         if plan.num_rows < len(output):
             output[plan.num_rows :] = 0
         call = plan.struct
-        call.output, call.query, call.query_stride = output.data_ptr(), query.data_ptr(), query.stride(0)
+        call.output = output.data_ptr()
+        call.query = query.data_ptr()
+        call.query_stride = query.stride(0)
         call.key_cache, call.value_cache = key_cache.data_ptr(), value_cache.data_ptr()
         self._kernel("attention", query.dtype)(ctypes.byref(call))
         return output
@@ -171,5 +217,7 @@ def addresses(**tensors: Tensor) -> dict[str, int]:
 
 
 def with_plain_rows(x: Tensor) -> Tensor:
-    """x [T, heads, head_dim], each of whose rows is one piece of memory: itself, as a model's views are, or a copy."""
+    """x [T, heads, head_dim], each of whose rows is one piece of memory: itself, as a model's views
+    are, or a copy.
+    """
     return x if x.stride()[1:] == (x.shape[2], 1) else x.contiguous()

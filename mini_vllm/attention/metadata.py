@@ -1,12 +1,14 @@
 """What attention must know about a layer, and about one packed batch.
 
-A step computes T tokens of B requests, laid end to end without padding between them: prefill chunks and decodes are
-packed alike. The metadata says where each request's tokens lie, how long its sequence is, and which blocks hold its
-keys and values. The model runner makes one per step; every layer reads the same one.
+A step computes T tokens of B requests, laid end to end without padding between them: prefill chunks
+and decodes are packed alike. The metadata says where each request's tokens lie, how long its
+sequence is, and which blocks hold its keys and values. The model runner makes one per step; every
+layer reads the same one.
 
-Invariant: request i owns rows [query_start_loc[i], query_start_loc[i+1]) of the batch, and these rows are the last
-query_lens[i] positions of a sequence of seq_lens[i] tokens. The num_computed_tokens[i] = seq_lens[i] - query_lens[i]
-tokens before them were computed in earlier steps.
+Invariant: request i owns rows [query_start_loc[i], query_start_loc[i+1]) of the batch, and these
+rows are the last query_lens[i] positions of a sequence of seq_lens[i] tokens. The
+num_computed_tokens[i] = seq_lens[i] - query_lens[i] tokens before them were computed in earlier
+steps.
 """
 
 from collections.abc import Sequence
@@ -27,11 +29,13 @@ MAX_HEAD_DIM = 256
 
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:
-    """How a layer attends. Layers that are alike share a plan of each step, so the specs are compared and hashed.
+    """How a layer attends. Layers that are alike share a plan of each step, so the specs are
+    compared and hashed.
 
-    A query at position p sees the keys at positions [0, p], or (p - sliding_window, p]. Scores are scale * query . key.
-    Query head h reads KV head h // (num_heads // num_kv_heads). dtype is that of queries, keys, values and KV cache.
-    Errors: InvalidParameterError for numbers that no layer can have.
+    A query at position p sees the keys at positions [0, p], or (p - sliding_window, p]. Scores are
+    scale * query . key. Query head h reads KV head h // (num_heads // num_kv_heads). dtype is that
+    of queries, keys, values and KV cache. Errors: InvalidParameterError for numbers that no layer
+    can have.
     """
 
     num_heads: int
@@ -44,14 +48,19 @@ class AttentionSpec:
     def __post_init__(self) -> None:
         if self.num_kv_heads < 1 or self.num_heads < 1 or self.num_heads % self.num_kv_heads:
             raise InvalidParameterError(
-                f"num_heads is {self.num_heads}, which is no multiple of num_kv_heads, {self.num_kv_heads}"
+                f"num_heads is {self.num_heads}, which is no multiple of num_kv_heads, "
+                f"{self.num_kv_heads}"
             )
         if not 1 <= self.head_dim <= MAX_HEAD_DIM:
-            raise InvalidParameterError(f"head_dim is {self.head_dim}, supported are 1 to {MAX_HEAD_DIM}")
+            raise InvalidParameterError(
+                f"head_dim is {self.head_dim}, supported are 1 to {MAX_HEAD_DIM}"
+            )
         if not self.scale > 0:
             raise InvalidParameterError(f"scale is {self.scale}, it must be above 0")
         if self.sliding_window is not None and self.sliding_window < 1:
-            raise InvalidParameterError(f"sliding_window is {self.sliding_window}, it must be None or at least 1")
+            raise InvalidParameterError(
+                f"sliding_window is {self.sliding_window}, it must be None or at least 1"
+            )
 
     @property
     def group_size(self) -> int:
@@ -60,7 +69,9 @@ class AttentionSpec:
 
 
 class PackedRequest(NamedTuple):
-    """The part of one request that a step computes: query_len positions, from num_computed_tokens on."""
+    """The part of one request that a step computes: query_len positions, from num_computed_tokens
+    on.
+    """
 
     block_ids: Sequence[int]
     num_computed_tokens: int
@@ -75,12 +86,13 @@ class PackedRequest(NamedTuple):
 class AttentionMetadata:
     """One packed batch (vLLM: CommonAttentionMetadata).
 
-    Tensors are on the device of the KV cache. The names that end in _cpu are NumPy arrays of the host, which must not
-    wait for the device to know them.
+    Tensors are on the device of the KV cache. The names that end in _cpu are NumPy arrays of the
+    host, which must not wait for the device to know them.
     """
 
     positions: Tensor  # [T] int64: where each token stands in its sequence
-    slot_mapping: Tensor  # [T] int64: slot = block_id * block_size + offset; -1 is padding and is skipped
+    # [T] int64: slot = block_id * block_size + offset; -1 is padding and is skipped
+    slot_mapping: Tensor
     query_start_loc: Tensor  # [B + 1] int32
     seq_lens: Tensor  # [B] int32: computed tokens plus this step's
     block_tables: Tensor  # [B, max_blocks] int32; columns past a sequence's last block mean nothing
@@ -99,10 +111,11 @@ class AttentionMetadata:
     ) -> "AttentionMetadata":
         """Lay requests end to end, in the order of the rows.
 
-        num_computed_tokens and query_lens [B] int64; block_tables [B, max_blocks] int32, padded with anything. Columns
-        that no sequence of this batch reaches are left out. The arrays are copied, so the caller may change them at
-        once. Called every step: in NumPy, without a loop over requests or blocks. Errors: InvalidParameterError for a
-        sequence that is longer than its row of block_tables.
+        num_computed_tokens and query_lens [B] int64; block_tables [B, max_blocks] int32, padded
+        with anything. Columns that no sequence of this batch reaches are left out. The arrays are
+        copied, so the caller may change them at once. Called every step: in NumPy, without a loop
+        over requests or blocks. Errors: InvalidParameterError for a sequence that is longer than
+        its row of block_tables.
         """
         seq_lens = num_computed_tokens + query_lens
         num_requests, max_blocks = block_tables.shape
@@ -125,28 +138,38 @@ class AttentionMetadata:
         )
 
     @classmethod
-    def pack(cls, requests: Sequence[PackedRequest], block_size: int, device: torch.device) -> "AttentionMetadata":
-        """build() for requests that are objects, in the order given: for tests, labs and benchmarks.
+    def pack(
+        cls, requests: Sequence[PackedRequest], block_size: int, device: torch.device
+    ) -> "AttentionMetadata":
+        """build() for requests that are objects, in the order given: for tests, labs and
+        benchmarks.
 
         Errors: InvalidParameterError for too few block ids.
         """
-        num_computed_tokens = np.array([request.num_computed_tokens for request in requests], np.int64)
+        num_computed_tokens = np.array(
+            [request.num_computed_tokens for request in requests], np.int64
+        )
         query_lens = np.array([request.query_len for request in requests], np.int64)
         num_blocks = np.array([len(request.block_ids) for request in requests], np.int64)
         refuse_too_long(num_blocks, num_computed_tokens + query_lens, block_size)
         tables = np.zeros((len(requests), num_blocks.max(initial=0)), np.int32)
         block_ids = chain.from_iterable(request.block_ids for request in requests)
-        tables[np.arange(tables.shape[1]) < num_blocks[:, None]] = np.fromiter(block_ids, np.int32, num_blocks.sum())
+        tables[np.arange(tables.shape[1]) < num_blocks[:, None]] = np.fromiter(
+            block_ids, np.int32, num_blocks.sum()
+        )
         return cls.build(num_computed_tokens, query_lens, tables, block_size, device)
 
 
 def refuse_too_long(num_blocks: Array, seq_lens: Array, block_size: int) -> None:
-    """Errors: InvalidParameterError for the first request whose num_blocks[i] blocks cannot hold seq_lens[i] tokens."""
+    """Errors: InvalidParameterError for the first request whose num_blocks[i] blocks cannot hold
+    seq_lens[i] tokens.
+    """
     too_long = seq_lens > num_blocks * block_size
     if too_long.any():
         i = int(too_long.argmax())
         raise InvalidParameterError(
-            f"request {i}: {num_blocks[i]} blocks have room for {num_blocks[i] * block_size} tokens, its sequence has "
+            f"request {i}: {num_blocks[i]} blocks have room for {num_blocks[i] * block_size} "
+            "tokens, its sequence has "
             f"{seq_lens[i]}"
         )
 
@@ -157,22 +180,28 @@ def to_slots(
     positions: npt.NDArray[np.int64],
     block_size: int,
 ) -> npt.NDArray[np.int64]:
-    """The slot of each token: requests[t] says whose row of block_tables [B, max_blocks], positions[t] where in it.
+    """The slot of each token: requests[t] says whose row of block_tables [B, max_blocks],
+    positions[t] where in it.
 
-    A slot is block_id * block_size + offset. Source: BlockTable.compute_slot_mapping in vllm/v1/worker/block_table.py.
+    A slot is block_id * block_size + offset. Source: BlockTable.compute_slot_mapping in
+    vllm/v1/worker/block_table.py.
     """
     block_ids = block_tables[requests, positions // block_size].astype(np.int64)
     return block_ids * block_size + positions % block_size
 
 
 def ragged(lengths: Array) -> tuple[Array, Array]:
-    """For lengths (2, 0, 3): the owner of each element (0, 0, 2, 2, 2) and its index there (0, 1, 0, 1, 2)."""
+    """For lengths (2, 0, 3): the owner of each element (0, 0, 2, 2, 2) and its index there (0, 1,
+    0, 1, 2).
+    """
     owner = np.repeat(np.arange(len(lengths)), lengths)
     return owner, np.arange(len(owner)) - (np.cumsum(lengths) - lengths)[owner]
 
 
 def to_device(array: npt.NDArray[np.int32] | npt.NDArray[np.int64], device: torch.device) -> Tensor:
-    """A fresh array as a tensor on the device. From pinned memory the host need not wait for the copy."""
+    """A fresh array as a tensor on the device. From pinned memory the host need not wait for the
+    copy.
+    """
     tensor = torch.from_numpy(array)
     if device.type == "cpu":
         return tensor

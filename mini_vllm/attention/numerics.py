@@ -1,9 +1,10 @@
-"""Arithmetic that the Triton kernels share, and what Triton's interpreter needs to compute as a GPU does.
+"""Arithmetic that the Triton kernels share, and what Triton's interpreter needs to compute as a GPU
+does.
 
-With TRITON_INTERPRET=1 in the environment, set before this module is imported, Triton runs kernels in NumPy, one
-program after the other, on a machine without a GPU. NumPy has no bfloat16, so the interpreter multiplies such numbers
-as if they were integers, and cuts float32 off where a GPU rounds. The helpers here go around that in the interpreter,
-and cost nothing in a compiled kernel.
+With TRITON_INTERPRET=1 in the environment, set before this module is imported, Triton runs kernels
+in NumPy, one program after the other, on a machine without a GPU. NumPy has no bfloat16, so the
+interpreter multiplies such numbers as if they were integers, and cuts float32 off where a GPU
+rounds. The helpers here go around that in the interpreter, and cost nothing in a compiled kernel.
 """
 
 import triton
@@ -16,7 +17,8 @@ def _probe():
 
 
 INTERPRETED = tl.constexpr(not isinstance(_probe, triton.JITFunction))
-LOG2E = tl.constexpr(1.4426950408889634)  # exp(x) = exp2(x * LOG2E), and exp2 is what a GPU has an instruction for
+# exp(x) = exp2(x * LOG2E), and exp2 is what a GPU has an instruction for
+LOG2E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
@@ -33,7 +35,8 @@ def round_to(x, dtype: tl.constexpr):
 def matmul(a, b):
     """a [M, K] times b [K, N] in the dtype that both have, summed in float32: [M, N] float32.
 
-    On a GPU M and K must be at least 16, N at least 8. float32 is multiplied as float32, not cut to TensorFloat-32.
+    On a GPU M and K must be at least 16, N at least 8. float32 is multiplied as float32, not cut to
+    TensorFloat-32.
     """
     if INTERPRETED:
         a, b = a.to(tl.float32), b.to(tl.float32)

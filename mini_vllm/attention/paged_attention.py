@@ -1,11 +1,14 @@
-"""Attention over a paged KV cache, the fast kernels: a tile of queries, a loop over keys, an online softmax.
+"""Attention over a paged KV cache, the fast kernels: a tile of queries, a loop over keys, an online
+softmax.
 
-One kernel does prefill chunks, decodes and everything between. A program takes one tile of the step (tiles.py) and one
-KV head; the query heads that share it are packed into the tile's rows, so that keys and values are read once for all of
-them. Where a request's keys were split over several programs, a second kernel merges the partial results.
+One kernel does prefill chunks, decodes and everything between. A program takes one tile of the step
+(tiles.py) and one KV head; the query heads that share it are packed into the tile's rows, so that
+keys and values are read once for all of them. Where a request's keys were split over several
+programs, a second kernel merges the partial results.
 
-Sources: FlashAttention-2 (Dao 2023) for the loop, flash-decoding (Dao et al. 2023) for the split, vLLM's
-kernel_unified_attention (vllm/v1/attention/ops/triton_unified_attention.py) for the packing of a group into one tile.
+Sources: FlashAttention-2 (Dao 2023) for the loop, flash-decoding (Dao et al. 2023) for the split,
+vLLM's kernel_unified_attention (vllm/v1/attention/ops/triton_unified_attention.py) for the packing
+of a group into one tile.
 """
 
 from typing import NamedTuple
@@ -23,7 +26,9 @@ MERGE_STEP = 16  # partial results that the merge takes at a time
 
 
 class TileShape(NamedTuple):
-    """A tile of the attention kernel: rows (query x head of the group), keys a step, and how it is compiled."""
+    """A tile of the attention kernel: rows (query x head of the group), keys a step, and how it is
+    compiled.
+    """
 
     rows: int
     keys: int
@@ -37,24 +42,26 @@ class TileShape(NamedTuple):
 
 @triton.jit(do_not_specialize=["table_stride", "partial_rows"])
 def attention_kernel(
-    output_ptr, partial_ptr, partial_lse_ptr, query_ptr, key_cache_ptr, value_cache_ptr, block_tables_ptr, tiles_ptr,
+    output_ptr, partial_ptr, partial_lse_ptr, query_ptr, key_cache_ptr, value_cache_ptr,
+    block_tables_ptr, tiles_ptr,
     scale, query_stride, table_stride, partial_rows,
-    NUM_KV_HEADS: tl.constexpr, GROUP_SIZE: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr,
+    NUM_KV_HEADS: tl.constexpr, GROUP_SIZE: tl.constexpr, HEAD_DIM: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
     WINDOW: tl.constexpr, BY_SPANS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """The queries of one tile, all heads of one group, over the tile's span of keys.
 
-    Grid (tiles, NUM_KV_HEADS). Row r of the tile [BLOCK_M, BLOCK_D] is head r % GROUP_SIZE of the group and query
-    r // GROUP_SIZE; keys come in tiles [BLOCK_N, BLOCK_D]; BLOCK_D is the power of two that holds HEAD_DIM.
-    query [T, NUM_KV_HEADS * GROUP_SIZE, HEAD_DIM], rows query_stride elements apart; output the same, contiguous;
-    caches [num_blocks, BLOCK_SIZE, NUM_KV_HEADS, HEAD_DIM] contiguous; all of one dtype, sums in float32. block_tables
-    [B, table_stride] and tiles [n, COLUMNS] int32. WINDOW: 0 for none.
-    BY_SPANS: a tile with a partial index stores there, not in output: partial [n, NUM_KV_HEADS, partial_rows, HEAD_DIM]
-    float32, the weighted mean of its span, and partial_lse [n, NUM_KV_HEADS, partial_rows] float32, the base-2
-    logarithm of the sum of its exponentials.
-    Bytes moved: 2 * HEAD_DIM * itemsize for every key of the span, and the queries' twice. Operations:
-    4 * HEAD_DIM for every pair of row and key in sight.
+    Grid (tiles, NUM_KV_HEADS). Row r of the tile [BLOCK_M, BLOCK_D] is head r % GROUP_SIZE of the
+    group and query r // GROUP_SIZE; keys come in tiles [BLOCK_N, BLOCK_D]; BLOCK_D is the power of
+    two that holds HEAD_DIM. query [T, NUM_KV_HEADS * GROUP_SIZE, HEAD_DIM], rows query_stride
+    elements apart; output the same, contiguous; caches [num_blocks, BLOCK_SIZE, NUM_KV_HEADS,
+    HEAD_DIM] contiguous; all of one dtype, sums in float32. block_tables [B, table_stride] and
+    tiles [n, COLUMNS] int32. WINDOW: 0 for none. BY_SPANS: a tile with a partial index stores
+    there, not in output: partial [n, NUM_KV_HEADS, partial_rows, HEAD_DIM] float32, the weighted
+    mean of its span, and partial_lse [n, NUM_KV_HEADS, partial_rows] float32, the base-2 logarithm
+    of the sum of its exponentials. Bytes moved: 2 * HEAD_DIM * itemsize for every key of the span,
+    and the queries' twice. Operations: 4 * HEAD_DIM for every pair of row and key in sight.
     """
     tile_ptr = tiles_ptr + tl.program_id(0) * COLUMNS
     kv_head = tl.program_id(1)
@@ -68,10 +75,13 @@ def attention_kernel(
     head = kv_head * GROUP_SIZE + rows % GROUP_SIZE
     dims = tl.arange(0, BLOCK_D)
     is_row = (query_index < num_queries)[:, None] & (dims < HEAD_DIM)[None, :]
-    query = load_rows(query_ptr, first_row + query_index, head, dims, is_row, query_stride, HEAD_DIM)
+    query = load_rows(
+        query_ptr, first_row + query_index, head, dims, is_row, query_stride, HEAD_DIM
+    )
     result, maximum, normaliser = attend_span(
         query, first_position, query_index,
-        key_cache_ptr + kv_head * HEAD_DIM, value_cache_ptr + kv_head * HEAD_DIM, table_ptr, key_begin, key_end, scale,
+        key_cache_ptr + kv_head * HEAD_DIM, value_cache_ptr + kv_head * HEAD_DIM, table_ptr,
+        key_begin, key_end, scale,
         NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE, WINDOW, BLOCK_M, BLOCK_N, BLOCK_D,
         HAS_PLAIN=not BY_SPANS and WINDOW == 0,
     )  # fmt: skip
@@ -80,15 +90,27 @@ def attention_kernel(
         first_place = (partial.to(tl.int64) * NUM_KV_HEADS + kv_head) * partial_rows
         store_partial(
             partial_ptr, partial_lse_ptr, first_place,
-            result, maximum, normaliser, query_index < num_queries, is_row, HEAD_DIM, BLOCK_M, BLOCK_D,
+            result, maximum, normaliser, query_index < num_queries, is_row, HEAD_DIM, BLOCK_M,
+            BLOCK_D,
         )  # fmt: skip
     else:
-        store_rows(output_ptr, result, first_row + query_index, head, dims, is_row, NUM_KV_HEADS * GROUP_SIZE, HEAD_DIM)
+        store_rows(
+            output_ptr,
+            result,
+            first_row + query_index,
+            head,
+            dims,
+            is_row,
+            NUM_KV_HEADS * GROUP_SIZE,
+            HEAD_DIM,
+        )
 
 
 @triton.jit
 def read_queries(tile_ptr):
-    """What a row of tiles says of the queries: the first one's row, how many, the first one's position."""
+    """What a row of tiles says of the queries: the first one's row, how many, the first one's
+    position.
+    """
     return tl.load(tile_ptr).to(tl.int64), tl.load(tile_ptr + 1), tl.load(tile_ptr + 2)
 
 
@@ -120,16 +142,20 @@ def store_partial(
     lse = tl.where(saw_nothing, -float("inf"), maximum + tl.log2(normaliser))
     to = first_place + tl.arange(0, BLOCK_M)
     tl.store(partial_lse_ptr + to, lse, mask=is_query)
-    tl.store(partial_ptr + to[:, None] * HEAD_DIM + tl.arange(0, BLOCK_D)[None, :], result, mask=is_row)
+    tl.store(
+        partial_ptr + to[:, None] * HEAD_DIM + tl.arange(0, BLOCK_D)[None, :], result, mask=is_row
+    )
 
 
 @triton.jit
 def attend_span(
     query, first_position, query_index, key_ptr, value_ptr, table_ptr, begin, end, scale,
-    NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, WINDOW: tl.constexpr,
+    NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr,
+    WINDOW: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, HAS_PLAIN: tl.constexpr,
 ):  # fmt: skip
-    """Every row over the keys [begin, end): their mean value, and the softmax's maximum and normaliser.
+    """Every row over the keys [begin, end): their mean value, and the softmax's maximum and
+    normaliser.
 
     HAS_PLAIN: most of the keys are seen by all queries, so these are taken without masks.
     """
@@ -156,22 +182,28 @@ def attend_span(
 
 @triton.jit
 def attend_keys(
-    maximum, normaliser, weighted_sum, query, positions, key_ptr, value_ptr, table_ptr, begin, end, scale,
-    NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr, WINDOW: tl.constexpr,
+    maximum, normaliser, weighted_sum, query, positions, key_ptr, value_ptr, table_ptr, begin, end,
+    scale,
+    NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr,
+    WINDOW: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Take the keys [begin, end) into the online softmax of every row; begin is a multiple of BLOCK_N.
+    """Take the keys [begin, end) into the online softmax of every row; begin is a multiple of
+    BLOCK_N.
 
-    Scores are kept times LOG2E, so that exp2 serves. Not MASKED: every row sees all of the keys, and end is a multiple
-    of BLOCK_N as well.
+    Scores are kept times LOG2E, so that exp2 serves. Not MASKED: every row sees all of the keys,
+    and end is a multiple of BLOCK_N as well.
     """
     dims = tl.arange(0, BLOCK_D)
     for start in tl.range(begin, end, BLOCK_N):
         keys = start + tl.arange(0, BLOCK_N)
-        numbers = slots_of(table_ptr, start, keys, end, BLOCK_SIZE, BLOCK_N) * (NUM_KV_HEADS * HEAD_DIM)
+        numbers = slots_of(table_ptr, start, keys, end, BLOCK_SIZE, BLOCK_N) * (
+            NUM_KV_HEADS * HEAD_DIM
+        )
 
         key_tile = gather(
-            key_ptr + numbers[None, :] + dims[:, None], keys[None, :] < end, dims[:, None] < HEAD_DIM,
+            key_ptr + numbers[None, :] + dims[:, None], keys[None, :] < end, dims[:,
+            None] < HEAD_DIM,
             MASKED, BLOCK_D != HEAD_DIM,
         )  # fmt: skip
         scores = matmul(query, key_tile)
@@ -179,7 +211,8 @@ def attend_keys(
         if MASKED:
             scores = tl.where(is_visible(keys, positions, WINDOW), scores, -float("inf"))
 
-        # score * score_scale - maximum is one instruction an element; so the product itself is never formed.
+        # score * score_scale - maximum is one instruction an element; so the product itself is
+        # never formed.
         new_maximum = tl.maximum(maximum, tl.max(scores, axis=1) * score_scale)
         shift = new_maximum
         if MASKED:  # a row may have seen nothing yet: -inf minus -inf would be NaN
@@ -188,17 +221,22 @@ def attend_keys(
         weights = tl.exp2(scores * score_scale - shift[:, None])
         normaliser = normaliser * correction + tl.sum(weights, axis=1)
         value_tile = gather(
-            value_ptr + numbers[:, None] + dims[None, :], keys[:, None] < end, dims[None, :] < HEAD_DIM,
+            value_ptr + numbers[:, None] + dims[None, :], keys[:, None] < end, dims[None,
+            :] < HEAD_DIM,
             MASKED, BLOCK_D != HEAD_DIM,
         )  # fmt: skip
-        weighted_sum = weighted_sum * correction[:, None] + matmul(round_to(weights, value_tile.dtype), value_tile)
+        weighted_sum = weighted_sum * correction[:, None] + matmul(
+            round_to(weights, value_tile.dtype), value_tile
+        )
         maximum = new_maximum
     return maximum, normaliser, weighted_sum
 
 
 @triton.jit
 def is_visible(keys, positions, WINDOW: tl.constexpr):
-    """Which keys [BLOCK_N] each row [BLOCK_M] sees. A key behind the end lies behind the position of every row, too."""
+    """Which keys [BLOCK_N] each row [BLOCK_M] sees. A key behind the end lies behind the position
+    of every row, too.
+    """
     visible = keys[None, :] <= positions[:, None]
     if WINDOW > 0:
         visible &= keys[None, :] > positions[:, None] - WINDOW
@@ -207,7 +245,9 @@ def is_visible(keys, positions, WINDOW: tl.constexpr):
 
 @triton.jit
 def slots_of(table_ptr, start, keys, end, BLOCK_SIZE: tl.constexpr, BLOCK_N: tl.constexpr):
-    """The slots [BLOCK_N] in the cache of the keys that begin at start, a multiple of BLOCK_N; int64."""
+    """The slots [BLOCK_N] in the cache of the keys that begin at start, a multiple of BLOCK_N;
+    int64.
+    """
     if BLOCK_SIZE % BLOCK_N == 0:  # a step of keys lies within one block
         block_ids = tl.load(table_ptr + start // BLOCK_SIZE).to(tl.int64)
         slots = block_ids * BLOCK_SIZE + start % BLOCK_SIZE + tl.arange(0, BLOCK_N)
@@ -219,7 +259,9 @@ def slots_of(table_ptr, start, keys, end, BLOCK_SIZE: tl.constexpr, BLOCK_N: tl.
 
 @triton.jit
 def gather(ptrs, is_key, is_dim, MASK_KEYS: tl.constexpr, MASK_DIMS: tl.constexpr):
-    """What the pointers show, 0 where a mask that is needed hides it: a masked load costs more than a plain one."""
+    """What the pointers show, 0 where a mask that is needed hides it: a masked load costs more than
+    a plain one.
+    """
     if MASK_KEYS and MASK_DIMS:
         return tl.load(ptrs, mask=is_key & is_dim, other=0.0)
     if MASK_KEYS:
@@ -235,11 +277,12 @@ def merge_kernel(
     NUM_KV_HEADS: tl.constexpr, GROUP_SIZE: tl.constexpr, HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_P: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """One row of a request whose keys were split: the mean of its partial results, weighted by what each span weighs.
+    """One row of a request whose keys were split: the mean of its partial results, weighted by what
+    each span weighs.
 
-    Grid (merges, NUM_KV_HEADS * partial_rows). Partial results come in tiles [BLOCK_P, BLOCK_D], in order, so that the
-    result depends on nothing but them. Arguments as for attention_kernel; merges [n, COLUMNS] int32.
-    Bytes moved: 4 * (HEAD_DIM + 1) for every partial result of the row.
+    Grid (merges, NUM_KV_HEADS * partial_rows). Partial results come in tiles [BLOCK_P, BLOCK_D], in
+    order, so that the result depends on nothing but them. Arguments as for attention_kernel; merges
+    [n, COLUMNS] int32. Bytes moved: 4 * (HEAD_DIM + 1) for every partial result of the row.
     """
     merge_ptr = merges_ptr + tl.program_id(0) * COLUMNS
     kv_head = tl.program_id(1) // partial_rows
@@ -251,20 +294,30 @@ def merge_kernel(
         num_partials = tl.load(merge_ptr + 3)
         dims = tl.arange(0, BLOCK_D)
         result = merge_partials(
-            partial_ptr, partial_lse_ptr, first_partial, num_partials, partial_rows, kv_head, row, dims,
+            partial_ptr, partial_lse_ptr, first_partial, num_partials, partial_rows, kv_head, row,
+            dims,
             NUM_KV_HEADS, HEAD_DIM, BLOCK_D, BLOCK_P,
         )  # fmt: skip
         head = kv_head * GROUP_SIZE + row % GROUP_SIZE
-        numbers = ((tl.load(merge_ptr).to(tl.int64) + query_index) * NUM_KV_HEADS * GROUP_SIZE + head) * HEAD_DIM
-        tl.store(output_ptr + numbers + dims, round_to(result, output_ptr.dtype.element_ty), mask=dims < HEAD_DIM)
+        numbers = (
+            (tl.load(merge_ptr).to(tl.int64) + query_index) * NUM_KV_HEADS * GROUP_SIZE + head
+        ) * HEAD_DIM
+        tl.store(
+            output_ptr + numbers + dims,
+            round_to(result, output_ptr.dtype.element_ty),
+            mask=dims < HEAD_DIM,
+        )
 
 
 @triton.jit
 def merge_partials(
     partial_ptr, partial_lse_ptr, first_partial, num_partials, partial_rows, kv_head, row, dims,
-    NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_P: tl.constexpr,
+    NUM_KV_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr,
+    BLOCK_P: tl.constexpr,
 ):  # fmt: skip
-    """The weighted mean [BLOCK_D] of one row's partial results, by an online softmax over their spans."""
+    """The weighted mean [BLOCK_D] of one row's partial results, by an online softmax over their
+    spans.
+    """
     maximum, normaliser = -float("inf"), 0.0
     weighted_sum = tl.zeros([BLOCK_D], tl.float32)
     for start in range(0, num_partials, BLOCK_P):
@@ -288,7 +341,9 @@ def merge_partials(
 
 
 class TilePlan(NamedTuple):
-    """One step's work on the device: the batch cut into tiles, and the shapes of tile that it was cut for."""
+    """One step's work on the device: the batch cut into tiles, and the shapes of tile that it was
+    cut for.
+    """
 
     spec: AttentionSpec
     shapes: tuple[TileShape, TileShape]  # of short requests and of chunks
@@ -297,9 +352,14 @@ class TilePlan(NamedTuple):
 
 
 def paged_attention(
-    query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: TilePlan, output: Tensor | None = None
+    query: Tensor,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    plan: TilePlan,
+    output: Tensor | None = None,
 ) -> Tensor:
-    """Attention of query [T, num_heads, head_dim] over the cache, as the plan cuts it: at most three launches.
+    """Attention of query [T, num_heads, head_dim] over the cache, as the plan cuts it: at most
+    three launches.
 
     output: where to write, contiguous and like query; rows that no request owns become 0.
     """
@@ -309,17 +369,25 @@ def paged_attention(
         output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     output[tiles.num_rows :] = 0
     partial_rows = tiles.max_short_queries * spec.group_size
-    partial = output.new_empty(tiles.num_partials, num_kv_heads, partial_rows, head_dim, dtype=torch.float32)
-    partial_lse = output.new_empty(tiles.num_partials, num_kv_heads, partial_rows, dtype=torch.float32)
+    partial = output.new_empty(
+        tiles.num_partials, num_kv_heads, partial_rows, head_dim, dtype=torch.float32
+    )
+    partial_lse = output.new_empty(
+        tiles.num_partials, num_kv_heads, partial_rows, dtype=torch.float32
+    )
     heads = {"NUM_KV_HEADS": num_kv_heads, "GROUP_SIZE": spec.group_size, "HEAD_DIM": head_dim}
     block_d = max(16, triton.next_power_of_2(head_dim))
-    for table, shape, by_spans in ((tiles.chunk_tiles, shapes[1], False), (tiles.short_tiles, shapes[0], True)):
+    for table, shape, by_spans in (
+        (tiles.chunk_tiles, shapes[1], False),
+        (tiles.short_tiles, shapes[0], True),
+    ):
         if len(table):
             attention_kernel[(len(table), num_kv_heads)](
                 output, partial, partial_lse, query, key_cache, value_cache, block_tables, table,
                 spec.scale, query.stride(0), block_tables.stride(0), partial_rows,
                 **heads, BLOCK_SIZE=key_cache.shape[1], WINDOW=spec.sliding_window or 0,
-                BY_SPANS=by_spans, BLOCK_M=shape.rows, BLOCK_N=shape.keys, BLOCK_D=block_d, COLUMNS=TILE_COLUMNS,
+                BY_SPANS=by_spans, BLOCK_M=shape.rows, BLOCK_N=shape.keys, BLOCK_D=block_d,
+                COLUMNS=TILE_COLUMNS,
                 num_warps=shape.num_warps, num_stages=shape.num_stages,
             )  # fmt: skip
     if len(tiles.merges):

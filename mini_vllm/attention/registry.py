@@ -27,21 +27,29 @@ def fastest(device: torch.device) -> str:
     return "triton" if device.type == "cuda" else "c"
 
 
-def get_backend(name: str, device: torch.device, dtype: torch.dtype = torch.float32) -> AttentionBackend:
-    """The back end of that name; "auto" takes the fastest for the device, or "torch" where that one cannot run.
+def get_backend(
+    name: str, device: torch.device, dtype: torch.dtype = torch.float32
+) -> AttentionBackend:
+    """The back end of that name; "auto" takes the fastest for the device, or "torch" where that one
+    cannot run.
 
-    dtype: of the queries and the cache that come first; kernels in C are built for it now, for another when it comes.
+    dtype: of the queries and the cache that come first; kernels in C are built for it now, for
+    another when it comes.
 
-    The Triton rungs run on a CPU as well, in Triton's interpreter, if TRITON_INTERPRET=1 is in the environment when the
-    process starts; MINI_VLLM_DEBUG=1 there turns on the back end's debug checks. Errors: InvalidParameterError for an
-    unknown name, and for one that cannot run here.
+    The Triton rungs run on a CPU as well, in Triton's interpreter, if TRITON_INTERPRET=1 is in the
+    environment when the process starts; MINI_VLLM_DEBUG=1 there turns on the back end's debug
+    checks. Errors: InvalidParameterError for an unknown name, and for one that cannot run here.
     """
     if name == "auto":
         name = "torch" if why_not(fastest(device), device, dtype) else fastest(device)
     if name not in BACKENDS:
-        raise InvalidParameterError(f"attention backend {shown(name)} is not one of: auto, {', '.join(BACKENDS)}")
+        raise InvalidParameterError(
+            f"attention backend {shown(name)} is not one of: auto, {', '.join(BACKENDS)}"
+        )
     if reason := why_not(name, device, dtype):
-        raise InvalidParameterError(f"attention backend {shown(name)} cannot run on {device}: {reason}")
+        raise InvalidParameterError(
+            f"attention backend {shown(name)} cannot run on {device}: {reason}"
+        )
     backend: AttentionBackend = resolve_name(BACKENDS[name])()
     backend.debug = is_set("MINI_VLLM_DEBUG")
     return backend
@@ -50,7 +58,8 @@ def get_backend(name: str, device: torch.device, dtype: torch.dtype = torch.floa
 def why_not(name: str, device: torch.device, dtype: torch.dtype = torch.float32) -> str | None:
     """What keeps the back end of that name from running on the device; None when nothing does.
 
-    For "c" the kernels of the dtype are built if they have not been: a second or two, once for each machine.
+    For "c" the kernels of the dtype are built if they have not been: a second or two, once for each
+    machine.
     """
     if name == "c":
         return c_backend.why_not(device, dtype)
@@ -61,10 +70,17 @@ def why_not(name: str, device: torch.device, dtype: torch.dtype = torch.float32)
     if not is_set("TRITON_INTERPRET"):
         if device.type == "cuda":
             return None
-        return "it needs a GPU; TRITON_INTERPRET=1 in the environment interprets its kernels instead"
-    triton, numpy = (tuple(map(int, version(package).split(".")[:2])) for package in ("triton", "numpy"))
+        return (
+            "it needs a GPU; TRITON_INTERPRET=1 in the environment interprets its kernels instead"
+        )
+    triton, numpy = (
+        tuple(map(int, version(package).split(".")[:2])) for package in ("triton", "numpy")
+    )
     if triton < (3, 7) and numpy >= (2, 4):
-        return f"the interpreter of Triton {version('triton')} needs a NumPy below 2.4, {version('numpy')} is installed"
+        return (
+            f"the interpreter of Triton {version('triton')} needs a NumPy below 2.4, "
+            f"{version('numpy')} is installed"
+        )
     return None
 
 

@@ -1,5 +1,6 @@
-"""The rung in C beyond what test_attention.py asks of every rung: sizes at which its ways divide, numbers that are no
-numbers, memory around its tensors, other widths of vectors. How it is built is in test_c_compiler.py."""
+"""The rung in C beyond what test_attention.py asks of every rung: sizes at which its ways divide,
+numbers that are no numbers, memory around its tensors, other widths of vectors. How it is built is
+in test_c_compiler.py."""
 
 import ctypes
 import os
@@ -16,7 +17,13 @@ from torch import Tensor
 
 from mini_vllm.attention import PagedAttention, c_backend, get_backend
 from mini_vllm.attention.c_backend import CBackend
-from mini_vllm.attention.test_attention import CPU, NEEDS_C, assert_close, dense_attention, make_batch
+from mini_vllm.attention.test_attention import (
+    CPU,
+    NEEDS_C,
+    assert_close,
+    dense_attention,
+    make_batch,
+)
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.native import c_compiler
 from mini_vllm.native.c_compiler import load_library
@@ -31,18 +38,22 @@ SPANS = {  # cached and new tokens of each request
 }
 
 
-# --- what it computes ---------------------------------------------------------------------------------------------
+# --- what it computes -----------------------------------------------------------------------------
 
 
 @NEEDS_C
-@pytest.mark.parametrize("window", [None, 40, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 600))])
+@pytest.mark.parametrize(
+    "window", [None, 40, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 600))]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("spans", SPANS.values(), ids=SPANS)
 def test_long_requests_equal_dense_attention(
     spans: list[tuple[int, int]], dtype: torch.dtype, window: int | None
 ) -> None:
     for block_size, group_size, head_dim in ((16, 2, 64), (128, 3, 48), (5, 1, 16)):
-        batch = make_batch(spans, block_size=block_size, group_size=group_size, head_dim=head_dim, dtype=dtype)
+        batch = make_batch(
+            spans, block_size=block_size, group_size=group_size, head_dim=head_dim, dtype=dtype
+        )
         expected = dense_attention(batch, window)
         assert_close(batch.run("c", window), expected, [values for _, values in batch.histories])
 
@@ -50,7 +61,8 @@ def test_long_requests_equal_dense_attention(
 @NEEDS_C
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
 @pytest.mark.parametrize(
-    "group_size", [1, 2, 5, 8, 71, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 7, 9, 16))]
+    "group_size",
+    [1, 2, 5, 8, 71, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 7, 9, 16))],
 )
 @pytest.mark.parametrize("head_dim", [1, 16, 80, 128, 256])
 def test_it_is_as_close_as_that_to_the_reference(
@@ -59,12 +71,18 @@ def test_it_is_as_close_as_that_to_the_reference(
     """Groups from one head to more than a tile has rows, heads from one channel to the widest."""
     for window in (None, 9):
         by_c, by_reference = (
-            make_batch([(37, 1), (5, 6)], head_dim=head_dim, group_size=group_size, num_kv_heads=1, dtype=dtype).run(
-                name, window
-            )
+            make_batch(
+                [(37, 1), (5, 6)],
+                head_dim=head_dim,
+                group_size=group_size,
+                num_kv_heads=1,
+                dtype=dtype,
+            ).run(name, window)
             for name in ("c", "reference")
         )
-        torch.testing.assert_close(by_c.float(), by_reference.float(), atol=tolerance, rtol=tolerance)
+        torch.testing.assert_close(
+            by_c.float(), by_reference.float(), atol=tolerance, rtol=tolerance
+        )
 
 
 @NEEDS_C
@@ -90,11 +108,14 @@ def test_a_token_that_is_no_number_spoils_only_the_queries_that_see_it(
 
 @NEEDS_C
 def test_halves_are_rounded_to_the_nearest_and_special_numbers_stay() -> None:
-    """Every float16 goes through the kernel and comes back; float32 between two of them go to the nearest even."""
+    """Every float16 goes through the kernel and comes back; float32 between two of them go to the
+    nearest even.
+    """
     every = torch.arange(-(1 << 15), 1 << 15, dtype=torch.int32).to(torch.int16).view(torch.float16)
     for dtype, numbers in ((torch.float16, every), (torch.bfloat16, every.view(torch.bfloat16))):
         batch = make_batch([(0, 1)] * 256, block_size=1, head_dim=128, group_size=1, dtype=dtype)
-        batch.value = numbers.reshape(256, 2, 128)  # a single key has the weight 1: the result is its value
+        # a single key has the weight 1: the result is its value
+        batch.value = numbers.reshape(256, 2, 128)
         result = batch.run("c")
         torch.testing.assert_close(result, batch.value, atol=0, rtol=0, equal_nan=True)
     means = make_batch([(1, 1)], head_dim=64, dtype=torch.float16)
@@ -108,16 +129,26 @@ def test_halves_are_rounded_to_the_nearest_and_special_numbers_stay() -> None:
 def test_each_back_end_refuses_the_layout_of_another() -> None:
     batch = make_batch([(5, 3)])
     metadata, specs = batch.metadata, [batch.spec]
-    with pytest.raises(InvalidParameterError, match=r"in memory in the order \(0, 2, 1, 3\), without gaps"):
-        PagedAttention(get_backend("c", CPU), [(batch.key_cache, batch.value_cache)], metadata, specs)
+    with pytest.raises(
+        InvalidParameterError, match=r"in memory in the order \(0, 2, 1, 3\), without gaps"
+    ):
+        PagedAttention(
+            get_backend("c", CPU), [(batch.key_cache, batch.value_cache)], metadata, specs
+        )
     batch.lay_out(get_backend("c", CPU))
-    with pytest.raises(InvalidParameterError, match=r"in memory in the order \(0, 1, 2, 3\), without gaps"):
-        PagedAttention(get_backend("torch", CPU), [(batch.key_cache, batch.value_cache)], metadata, specs)
+    with pytest.raises(
+        InvalidParameterError, match=r"in memory in the order \(0, 1, 2, 3\), without gaps"
+    ):
+        PagedAttention(
+            get_backend("torch", CPU), [(batch.key_cache, batch.value_cache)], metadata, specs
+        )
 
 
 @NEEDS_C
 def test_rows_may_lie_in_memory_in_any_way() -> None:
-    """Heads outside of tokens, and gaps between them: such rows are copied, and the result is the same."""
+    """Heads outside of tokens, and gaps between them: such rows are copied, and the result is the
+    same.
+    """
     batch = make_batch([(20, 1), (3, 9)], head_dim=16)
     expected = make_batch([(20, 1), (3, 9)], head_dim=16).run("c")
     batch.query = batch.query.transpose(0, 1).contiguous().transpose(0, 1)
@@ -140,7 +171,7 @@ def test_a_result_does_not_depend_on_the_number_of_threads() -> None:
     assert torch.equal(results[0], results[2])
 
 
-# --- memory around the tensors --------------------------------------------------------------------------------------
+# --- memory around the tensors --------------------------------------------------------------------
 
 BAND = 512  # elements
 
@@ -151,11 +182,15 @@ def poison() -> Callable[[Tensor], None] | None:
     function = getattr(ctypes.CDLL(None), "__asan_poison_memory_region", None)
     if function is None:
         return None
-    return lambda tensor: function(ctypes.c_void_p(tensor.data_ptr()), ctypes.c_size_t(tensor.nbytes))
+    return lambda tensor: function(
+        ctypes.c_void_p(tensor.data_ptr()), ctypes.c_size_t(tensor.nbytes)
+    )
 
 
 def in_bands(tensor: Tensor, keep: list[Tensor], filling: float = torch.nan) -> Tensor:
-    """A copy between two bands, which are poisoned under AddressSanitizer and hold the filling else."""
+    """A copy between two bands, which are poisoned under AddressSanitizer and hold the filling
+    else.
+    """
     order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim))
     memory = torch.full((tensor.numel() + 2 * BAND,), filling, dtype=tensor.dtype)
     middle = memory[BAND:-BAND].view([tensor.shape[dim] for dim in order])
@@ -168,17 +203,26 @@ def in_bands(tensor: Tensor, keep: list[Tensor], filling: float = torch.nan) -> 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("head_dim", [8, 20, 64])
 def test_nothing_outside_of_a_batch_is_read_or_written(head_dim: int, dtype: torch.dtype) -> None:
-    """Tensors stand between bands. These, and slots without a token, are poisoned, or NaN and stay what they are."""
+    """Tensors stand between bands. These, and slots without a token, are poisoned, or NaN and stay
+    what they are.
+    """
     batch = make_batch([(600, 1), (0, 70), (17, 3), (31, 1)], head_dim=head_dim, dtype=dtype)
     batch.lay_out(CBackend())
     expected, bands = dense_attention(batch, 50), list[Tensor]()
     for name in ("query", "key", "value", "key_cache", "value_cache"):
         setattr(batch, name, in_bands(getattr(batch, name), bands))
-    tables = {name: in_bands(getattr(batch.metadata, name), bands, 0) for name in ("slot_mapping", "block_tables")}
+    tables = {
+        name: in_bands(getattr(batch.metadata, name), bands, 0)
+        for name in ("slot_mapping", "block_tables")
+    }
     batch.metadata = replace(batch.metadata, **tables)
     ends = dict.fromkeys(range(len(batch.key_cache)), 0)  # tokens that a request has in each block
-    for (block_ids, *_), length in zip(batch.requests, batch.metadata.seq_lens_cpu.tolist(), strict=True):
-        ends.update({block: min(16, length - 16 * column) for column, block in enumerate(block_ids)})
+    for (block_ids, *_), length in zip(
+        batch.requests, batch.metadata.seq_lens_cpu.tolist(), strict=True
+    ):
+        ends.update(
+            {block: min(16, length - 16 * column) for column, block in enumerate(block_ids)}
+        )
     free = [
         cache[block, end:, head]  # one piece of memory
         for cache in (batch.key_cache, batch.value_cache)
@@ -203,11 +247,15 @@ SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-f
 @pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="AddressSanitizer is preloaded as on Linux")
 @NEEDS_COMPILER
-def test_the_kernels_are_clean_under_address_and_undefined_behaviour_sanitizer(tmp_path: Path) -> None:
+def test_the_kernels_are_clean_under_address_and_undefined_behaviour_sanitizer(
+    tmp_path: Path,
+) -> None:
     """The tests of this rung again, in a process with the sanitizers."""
     assert COMPILER
     libraries = [
-        subprocess.run([*COMPILER, f"-print-file-name=lib{name}.so"], capture_output=True, text=True).stdout.strip()
+        subprocess.run(
+            [*COMPILER, f"-print-file-name=lib{name}.so"], capture_output=True, text=True
+        ).stdout.strip()
         for name in ("asan", "ubsan")
     ]
     if not all(map(os.path.isabs, libraries)):
@@ -222,10 +270,23 @@ def test_the_kernels_are_clean_under_address_and_undefined_behaviour_sanitizer(t
     folder = Path(__file__).parent
     files = [str(folder / name) for name in ("test_c.py", "test_attention.py")]
     layers = folder.parent / "models" / "layers"
-    files += [str(layers / name) for name in ("test_linear.py", "test_norm.py")]  # the other kernels in C
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *files]
+    # the other kernels in C
+    files += [str(layers / name) for name in ("test_linear.py", "test_norm.py")]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        *files,
+    ]
     command += ["-k", "test_c.py or [c] or [c- or test_norm.py or test_linear and not memory"]
-    done = subprocess.run(command, cwd=folder.parents[1], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=folder.parents[1], env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-8000:]
     assert "passed" in done.stdout
     assert "skipped" not in done.stdout  # as they are where the library cannot be built or loaded
@@ -233,7 +294,9 @@ def test_the_kernels_are_clean_under_address_and_undefined_behaviour_sanitizer(t
 
 @pytest.mark.slow
 @NEEDS_COMPILER
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the names of the processors are those of x86")
+@pytest.mark.skipif(
+    os.uname().machine != "x86_64", reason="the names of the processors are those of x86"
+)
 @pytest.mark.parametrize("machine", ["x86-64", "haswell"])
 def test_vectors_of_other_widths_compute_the_same(
     machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -244,13 +307,20 @@ def test_vectors_of_other_widths_compute_the_same(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     flags = tuple(flag.replace("native", machine) for flag in c_compiler.FLAGS)
     monkeypatch.setattr(c_compiler, "FLAGS", flags)
-    libraries = {dtype: load_library(c_backend.SOURCE, f"DTYPE={name}") for dtype, name in c_backend.DTYPES.items()}
+    libraries = {
+        dtype: load_library(c_backend.SOURCE, f"DTYPE={name}")
+        for dtype, name in c_backend.DTYPES.items()
+    }
     monkeypatch.setattr(c_backend, "load_kernels", libraries.__getitem__)
     for dtype in libraries:
         for spans in SPANS.values():
             for head_dim, group_size in ((8, 2), (20, 3), (64, 8), (128, 2)):
                 batch = make_batch(spans, head_dim=head_dim, group_size=group_size, dtype=dtype)
-                assert_close(batch.run(CBackend(), 99), dense_attention(batch, 99), [v for _, v in batch.histories])
+                assert_close(
+                    batch.run(CBackend(), 99),
+                    dense_attention(batch, 99),
+                    [v for _, v in batch.histories],
+                )
 
 
 def test_the_rung_is_for_a_cpu() -> None:
@@ -264,5 +334,7 @@ def test_the_structures_have_the_fields_of_the_c_file() -> None:
     for struct, name in ((c_backend.PlanStruct, "Plan"), (c_backend.WriteStruct, "Write")):
         body = text[: text.index(f"}} {name};")].rpartition("typedef struct {")[2]
         lines = (line.split("/*")[0].strip().rstrip(";") for line in body.splitlines())
-        declared = [word.split()[-1].lstrip("*") for line in lines if line for word in line.split(",")]
+        declared = [
+            word.split()[-1].lstrip("*") for line in lines if line for word in line.split(",")
+        ]
         assert [field for field, _ in struct._fields_] == declared

@@ -1,4 +1,6 @@
-"""The cut of a step: every key that a row sees is in exactly one of its tiles, and a cut depends on nobody else."""
+"""The cut of a step: every key that a row sees is in exactly one of its tiles, and a cut depends on
+nobody else.
+"""
 
 import collections
 import itertools
@@ -14,7 +16,11 @@ from mini_vllm.attention.tiles import Tiles, make_tiles
 
 Span = tuple[int, int]  # cached tokens, new tokens
 SPANS = st.lists(
-    st.tuples(st.sampled_from([0, 1, 15, 16, 63, 64, 65, 511, 512, 513, 1024, 40_000]), st.integers(0, 150)), max_size=6
+    st.tuples(
+        st.sampled_from([0, 1, 15, 16, 63, 64, 65, 511, 512, 513, 1024, 40_000]),
+        st.integers(0, 150),
+    ),
+    max_size=6,
 )
 OPTIONS = {"short_queries": 8, "chunk_queries": 32, "key_steps": (64, 32)}
 
@@ -25,7 +31,9 @@ def pack(spans: list[Span]) -> AttentionMetadata:
 
 
 def keys_by_row(cut: Tiles) -> dict[int, list[range]]:
-    """For each row of the batch, the spans of keys that it meets; checks what a tile may be on the way."""
+    """For each row of the batch, the spans of keys that it meets; checks what a tile may be on the
+    way.
+    """
     spans = collections.defaultdict(list)
     for table, most_queries, key_step in ((cut.short_tiles, 8, 64), (cut.chunk_tiles, 32, 32)):
         for first_row, num_queries, _, _, begin, end, *_ in table.tolist():
@@ -40,7 +48,9 @@ def keys_by_row(cut: Tiles) -> dict[int, list[range]]:
 @given(spans=SPANS, window=st.none() | st.integers(1, 700))
 @example(spans=[(0, 0), (40_000, 1), (0, 0), (511, 1), (512, 1)], window=None)
 @pytest.mark.slow
-def test_every_visible_key_is_in_exactly_one_tile_of_its_row(spans: list[Span], window: int | None) -> None:
+def test_every_visible_key_is_in_exactly_one_tile_of_its_row(
+    spans: list[Span], window: int | None
+) -> None:
     cut = make_tiles(pack(spans), sliding_window=window, **OPTIONS)
     keys = keys_by_row(cut)
     assert sorted(keys) == list(range(cut.num_rows)) == list(range(sum(n for _, n in spans)))
@@ -69,15 +79,21 @@ def test_tiles_know_their_request(spans: list[Span], window: int | None) -> None
 @settings(max_examples=200, deadline=None)
 @given(spans=SPANS, window=st.none() | st.integers(1, 700))
 @pytest.mark.slow
-def test_partial_results_are_merged_once_and_in_order(spans: list[Span], window: int | None) -> None:
+def test_partial_results_are_merged_once_and_in_order(
+    spans: list[Span], window: int | None
+) -> None:
     cut = make_tiles(pack(spans), sliding_window=window, **OPTIONS)
     partials = [
-        (row, partial, begin) for row, _, _, _, begin, _, partial, _ in cut.short_tiles.tolist() if partial >= 0
+        (row, partial, begin)
+        for row, _, _, _, begin, _, partial, _ in cut.short_tiles.tolist()
+        if partial >= 0
     ]
     merged = []
     for first_row, num_queries, first_partial, num_partials in cut.merges.tolist():
         mine = [(partial, begin) for row, partial, begin in partials if row == first_row]
-        assert [partial for partial, _ in mine] == list(range(first_partial, first_partial + num_partials))
+        assert [partial for partial, _ in mine] == list(
+            range(first_partial, first_partial + num_partials)
+        )
         assert mine == sorted(mine, key=lambda each: each[1])  # in the order of their keys
         assert 1 < num_partials <= tiles.MAX_SPLITS + 1
         assert num_queries <= cut.max_short_queries
@@ -107,7 +123,15 @@ def test_law_a_request_is_cut_as_if_it_were_alone(spans: list[Span], window: int
 
 
 def test_long_requests_are_split_into_a_bounded_number_of_spans() -> None:
-    for length, num_spans in ((1, 1), (512, 1), (513, 2), (5_000, 10), (32_768, 64), (32_769, 33), (1_000_000, 64)):
+    for length, num_spans in (
+        (1, 1),
+        (512, 1),
+        (513, 2),
+        (5_000, 10),
+        (32_768, 64),
+        (32_769, 33),
+        (1_000_000, 64),
+    ):
         cut = make_tiles(pack([(length - 1, 1)]), sliding_window=None, **OPTIONS)
         assert len(cut.short_tiles) == num_spans
         assert cut.num_partials == (num_spans if num_spans > 1 else 0)
@@ -124,4 +148,9 @@ def test_the_longest_chunks_come_first() -> None:
 def test_a_batch_without_tokens_has_no_work() -> None:
     for spans in ([], [(0, 0)]):
         cut = make_tiles(pack(spans), sliding_window=None, **OPTIONS)
-        assert (len(cut.short_tiles), len(cut.chunk_tiles), len(cut.merges), cut.num_rows) == (0, 0, 0, 0)
+        assert (len(cut.short_tiles), len(cut.chunk_tiles), len(cut.merges), cut.num_rows) == (
+            0,
+            0,
+            0,
+            0,
+        )

@@ -32,14 +32,18 @@ def test_engine_makes_the_tokens_of_the_torch_back_end(checkpoint: Path, backend
         )
         engine = LLMEngine(config)
         # A row and a head at a time takes its time in the interpreter.
-        params = SamplingParams(temperature=0.0, max_tokens=6 if backend == "triton" else 2, ignore_eos=True)
+        params = SamplingParams(
+            temperature=0.0, max_tokens=6 if backend == "triton" else 2, ignore_eos=True
+        )
         for i, prompt in enumerate([[*range(10, 27)], [*range(10, 22), 50, 51], [70]]):
             engine.add_request(str(i), prompt, params)
         results: dict[str, list[int]] = {}
         while engine.has_unfinished_requests():
             for output in engine.step():
                 results[output.request_id] = list(output.outputs[0].token_ids)
-        assert engine.scheduler.preempted_prefix_cache_stats.requests > 0 or backend == "triton-simple"
+        assert (
+            engine.scheduler.preempted_prefix_cache_stats.requests > 0 or backend == "triton-simple"
+        )
         return results
 
     assert run(backend) == run("torch")
@@ -48,7 +52,9 @@ def test_engine_makes_the_tokens_of_the_torch_back_end(checkpoint: Path, backend
 def answer(backend: str) -> tuple[list[int], str]:
     """Of the bundled model, in the checkpoint's own dtype."""
     llm = LLM("tiny", attention_backend=backend, device="cuda" if GPU.type == "cuda" else "cpu")
-    choice = llm.generate("A KV block is", SamplingParams(temperature=0.0, max_tokens=8))[0].outputs[0]
+    choice = llm.generate("A KV block is", SamplingParams(temperature=0.0, max_tokens=8))[
+        0
+    ].outputs[0]
     return list(choice.token_ids), choice.text
 
 

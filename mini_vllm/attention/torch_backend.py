@@ -1,9 +1,9 @@
 """Paged attention out of torch's own operators: the fast rung on a CPU, and a correct one on a GPU.
 
-For each request, its blocks are copied side by side into a scratch buffer, and attention reads them there as if they
-had never been paged. The copy costs less than it saves: blocks are read in long runs, the buffer stays in the
-processor's own cache from one request to the next, and attention then walks warm memory. A request never sees its
-neighbours, so its result does not depend on the batch.
+For each request, its blocks are copied side by side into a scratch buffer, and attention reads them
+there as if they had never been paged. The copy costs less than it saves: blocks are read in long
+runs, the buffer stays in the processor's own cache from one request to the next, and attention then
+walks warm memory. A request never sees its neighbours, so its result does not depend on the batch.
 """
 
 import math
@@ -44,38 +44,62 @@ class TorchBackend(AttentionBackend):
     name = "torch"
 
     def __init__(self) -> None:
-        self._scratch: list[Tensor] = []  # one for keys, one for values; reused by every request of every layer
+        # one for keys, one for values; reused by every request of every layer
+        self._scratch: list[Tensor] = []
 
     def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> TorchPlan:
-        """The pages of every request, as views of scratch memory: a layer then has nothing left to do but read."""
+        """The pages of every request, as views of scratch memory: a layer then has nothing left to
+        do but read.
+        """
         block_size, window = metadata.block_size, spec.sliding_window
         ends, query_lens = metadata.seq_lens_cpu, metadata.query_lens_cpu
         # The first query stands at end - query_len and sees the oldest keys that any query sees.
-        begins = np.zeros_like(ends) if window is None else np.maximum(0, ends - query_lens + 1 - window)
+        begins = (
+            np.zeros_like(ends) if window is None else np.maximum(0, ends - query_lens + 1 - window)
+        )
         first_blocks, last_blocks = begins // block_size, -(-ends // block_size)
         num_blocks = int((last_blocks - first_blocks).max(initial=0))
-        self._make_room((num_blocks, block_size, spec.num_kv_heads, spec.head_dim), spec.dtype, metadata)
-        spans = zip(begins.tolist(), ends.tolist(), first_blocks.tolist(), last_blocks.tolist(), strict=True)
+        self._make_room(
+            (num_blocks, block_size, spec.num_kv_heads, spec.head_dim), spec.dtype, metadata
+        )
+        spans = zip(
+            begins.tolist(), ends.tolist(), first_blocks.tolist(), last_blocks.tolist(), strict=True
+        )
         pages = []
-        for block_table, (begin, end, first, last) in zip(metadata.block_tables, spans, strict=True):
+        for block_table, (begin, end, first, last) in zip(
+            metadata.block_tables, spans, strict=True
+        ):
             tokens = slice(begin - first * block_size, end - first * block_size)
             key_copy, value_copy = (scratch[: last - first] for scratch in self._scratch)
-            key, value = (copy.flatten(0, 1)[tokens].transpose(0, 1) for copy in (key_copy, value_copy))
+            key, value = (
+                copy.flatten(0, 1)[tokens].transpose(0, 1) for copy in (key_copy, value_copy)
+            )
             pages.append(Pages(block_table[first:last], key_copy, value_copy, key, value))
         return TorchPlan(spec, query_lens.tolist(), pages)
 
-    def _make_room(self, shape: tuple[int, ...], dtype: torch.dtype, metadata: AttentionMetadata) -> None:
+    def _make_room(
+        self, shape: tuple[int, ...], dtype: torch.dtype, metadata: AttentionMetadata
+    ) -> None:
         """Scratch memory for blocks of that shape; what is there is kept if they fit."""
         device = metadata.block_tables.device
         if self._scratch:
             scratch = self._scratch[0]
-            same_kind = (scratch.dtype, scratch.device, scratch.shape[1:]) == (dtype, device, shape[1:])
+            same_kind = (scratch.dtype, scratch.device, scratch.shape[1:]) == (
+                dtype,
+                device,
+                shape[1:],
+            )
             if same_kind and len(scratch) >= shape[0]:
                 return
         self._scratch = [torch.empty(shape, dtype=dtype, device=device) for _ in range(2)]
 
     def write_kv(
-        self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
+        self,
+        key: Tensor,
+        value: Tensor,
+        key_cache: Tensor,
+        value_cache: Tensor,
+        metadata: AttentionMetadata,
     ) -> None:
         """One scatter each for keys and values."""
         slots = metadata.slot_mapping
@@ -85,7 +109,9 @@ class TorchBackend(AttentionBackend):
         for cache, new in ((key_cache, key), (value_cache, value)):
             cache.view(-1, *cache.shape[2:]).index_copy_(0, slots, new)
 
-    def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: TorchPlan) -> Tensor:
+    def attend(
+        self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: TorchPlan
+    ) -> Tensor:
         """One request after the other: a decode in one fused call, a longer chunk in slices."""
         spec, lens, pages = plan
         output = torch.zeros_like(query)
@@ -98,54 +124,74 @@ class TorchBackend(AttentionBackend):
             if len(queries) == 1:
                 rows.copy_(attend_decode(queries, page.key, page.value, spec.scale))
             else:
-                rows.copy_(attend_chunk(queries, page.key, page.value, spec.scale, spec.sliding_window))
+                rows.copy_(
+                    attend_chunk(queries, page.key, page.value, spec.scale, spec.sliding_window)
+                )
         return output
 
 
 def attend_decode(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
     """The newest token of a request, [1, num_heads, head_dim], which sees every key.
 
-    The query heads that share a KV head stand in for a sequence of queries, so that each key is read once.
+    The query heads that share a KV head stand in for a sequence of queries, so that each key is
+    read once.
     """
     grouped = query.view(1, key.shape[0], -1, key.shape[2])
     if grouped.shape[2] == 1 and query.dtype == torch.bfloat16 and query.device.type == "cpu":
-        # A bfloat16 product with a single row leaves the fast path of the CPU's library: two rows take a fifth of the
-        # time of one.
+        # A bfloat16 product with a single row leaves the fast path of the CPU's library: two rows
+        # take a fifth of the time of one.
         grouped = grouped.repeat(1, 1, 2, 1)
         return F.scaled_dot_product_attention(grouped, key[None], value[None], scale=scale)[:, :, 0]
-    return F.scaled_dot_product_attention(grouped, key[None], value[None], scale=scale).view(query.shape)
+    return F.scaled_dot_product_attention(grouped, key[None], value[None], scale=scale).view(
+        query.shape
+    )
 
 
-def attend_chunk(query: Tensor, key: Tensor, value: Tensor, scale: float, sliding_window: int | None) -> Tensor:
-    """Consecutive tokens of a request, [n, num_heads, head_dim], the last of which stands at the last key.
+def attend_chunk(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, sliding_window: int | None
+) -> Tensor:
+    """Consecutive tokens of a request, [n, num_heads, head_dim], the last of which stands at the
+    last key.
 
-    Written out, and not one fused call, for the sake of the CPU: scores are taken in float32 for a slice of queries,
-    over no more keys than the slice may see. In bfloat16 that is about twice as fast as the fused call.
+    Written out, and not one fused call, for the sake of the CPU: scores are taken in float32 for a
+    slice of queries, over no more keys than the slice may see. In bfloat16 that is about twice as
+    fast as the fused call.
     """
     num_kv_heads, num_keys, head_dim = key.shape
-    by_group = query.view(len(query), num_kv_heads, -1, head_dim).permute(1, 2, 0, 3)  # [kv heads, group, n, head_dim]
+    # [kv heads, group, n, head_dim]
+    by_group = query.view(len(query), num_kv_heads, -1, head_dim).permute(1, 2, 0, 3)
     output = torch.empty_like(by_group)
     keys = key.float().transpose(1, 2)
     offset = num_keys - len(query)  # query i stands at key offset + i
     for first in range(0, len(query), QUERY_SLICE):
         rows = slice(first, min(first + QUERY_SLICE, len(query)))
-        seen = slice(0 if sliding_window is None else max(0, offset + first + 1 - sliding_window), offset + rows.stop)
+        seen = slice(
+            0 if sliding_window is None else max(0, offset + first + 1 - sliding_window),
+            offset + rows.stop,
+        )
         queries = by_group[:, :, rows].float()
         # To the matrix products, the query heads of a group are further rows.
-        scores = torch.bmm(queries.flatten(1, 2), keys[..., seen]).mul_(scale).view(*queries.shape[:3], -1)
+        scores = (
+            torch.bmm(queries.flatten(1, 2), keys[..., seen])
+            .mul_(scale)
+            .view(*queries.shape[:3], -1)
+        )
         hide_unseen(scores, sliding_window)
         weights = scores.softmax(dim=-1).to(value.dtype)
         mixed = torch.bmm(weights.flatten(1, 2), value[:, seen]).view(queries.shape)
-        if not math.isfinite(mixed.sum(dtype=torch.float32).item()):  # a fifteenth of the cost of isfinite().all()
+        # a fifteenth of the cost of isfinite().all()
+        if not math.isfinite(mixed.sum(dtype=torch.float32).item()):
             mixed = mix_seen(weights, value[:, seen])
         output[:, :, rows] = mixed
     return output.permute(2, 0, 1, 3).flatten(1, 2)
 
 
 def mix_seen(weights: Tensor, value: Tensor) -> Tensor:
-    """weights [kv heads, group, n, keys] times value [kv heads, keys, head_dim], without the values of weight 0.
+    """weights [kv heads, group, n, keys] times value [kv heads, keys, head_dim], without the values
+    of weight 0.
 
-    0 * NaN is NaN: a token that is no number would spoil those before it, whose blocks other requests share.
+    0 * NaN is NaN: a token that is no number would spoil those before it, whose blocks other
+    requests share.
     """
     rows = weights.flatten(1, 2)
     spoilt = ~value.isfinite()
@@ -155,12 +201,14 @@ def mix_seen(weights: Tensor, value: Tensor) -> Tensor:
 
 
 def hide_unseen(scores: Tensor, sliding_window: int | None) -> None:
-    """Set to -inf, in place, the scores [..., n, keys] of keys that a query must not see; the last query stands at the
-    last key."""
+    """Set to -inf, in place, the scores [..., n, keys] of keys that a query must not see; the last
+    query stands at the last key."""
     num_queries, num_keys = scores.shape[-2:]
     if sliding_window is None:  # everything before the first query is seen by all
         scores, num_keys = scores[..., num_keys - num_queries :], num_queries
-    unseen = torch.ones(num_queries, num_keys, dtype=torch.bool, device=scores.device).triu_(num_keys - num_queries + 1)
+    unseen = torch.ones(num_queries, num_keys, dtype=torch.bool, device=scores.device).triu_(
+        num_keys - num_queries + 1
+    )
     if sliding_window is not None:
         unseen |= ~torch.ones_like(unseen).triu_(num_keys - num_queries + 1 - sliding_window)
     scores.masked_fill_(unseen, -torch.inf)

@@ -1,6 +1,7 @@
 """The fast rung: Triton kernels on a GPU, or in Triton's interpreter on a CPU.
 
-The kernels are in paged_attention.py and write_kv.py; here stand the sizes of their tiles and the plan of the step.
+The kernels are in paged_attention.py and write_kv.py; here stand the sizes of their tiles and the
+plan of the step.
 """
 
 import torch
@@ -14,9 +15,10 @@ from mini_vllm.attention.rotary import Rotation
 from mini_vllm.attention.tiles import make_tiles
 from mini_vllm.attention.write_kv import rotate_and_write_kv, write_kv
 
-# What a program holds grows with the width of a head, so by the head_dim that is rounded up to: keys a step, warps and
-# stages; a chunk's begin with the rows. benchmarks/results/kernels.md has the registers and shared memory of each. The
-# tiles of width 128 were the fastest on an H200. Before Hopper operands are in registers: more of them spill.
+# What a program holds grows with the width of a head, so by the head_dim that is rounded up to:
+# keys a step, warps and stages; a chunk's begin with the rows. benchmarks/results/kernels.md has
+# the registers and shared memory of each. The tiles of width 128 were the fastest on an H200.
+# Before Hopper operands are in registers: more of them spill.
 SHORT_TILES = {64: (64, 4, 3), 128: (128, 4, 2), 256: (32, 4, 3)}  # rows follow the group
 CHUNK_TILES = {64: (128, 64, 8, 3), 128: (128, 128, 8, 2), 256: (64, 32, 8, 2)}
 TILES_BEFORE_HOPPER = SHORT_TILES | {128: (64, 4, 3)}, CHUNK_TILES | {128: (128, 32, 8, 2)}
@@ -26,8 +28,12 @@ HOPPER = 9  # major number of the compute capability
 MIN_ROWS = 16  # of a matrix product on a GPU
 
 
-def tile_shapes(head_dim: int, group_size: int, dtype: torch.dtype, generation: int) -> tuple[TileShape, TileShape]:
-    """The tiles for short requests and for chunks. They depend on model and GPU, never on the batch: see tiles.py."""
+def tile_shapes(
+    head_dim: int, group_size: int, dtype: torch.dtype, generation: int
+) -> tuple[TileShape, TileShape]:
+    """The tiles for short requests and for chunks. They depend on model and GPU, never on the
+    batch: see tiles.py.
+    """
     width = max(64, triton.next_power_of_2(head_dim))
     rows = max(MIN_ROWS, triton.next_power_of_2(group_size))
     short, chunk = (SHORT_TILES, CHUNK_TILES) if generation >= HOPPER else TILES_BEFORE_HOPPER
@@ -38,10 +44,11 @@ def tile_shapes(head_dim: int, group_size: int, dtype: torch.dtype, generation: 
 
 
 class TritonBackend(AttentionBackend):
-    """Tensor-core attention over pages, keys split for decodes; rotation and cache write in one kernel.
+    """Tensor-core attention over pages, keys split for decodes; rotation and cache write in one
+    kernel.
 
-    generation: of the GPU that the tiles are chosen for, the major number of its compute capability; None for the one
-    that the tensors are on.
+    generation: of the GPU that the tiles are chosen for, the major number of its compute
+    capability; None for the one that the tensors are on.
     """
 
     name = "triton"
@@ -50,11 +57,17 @@ class TritonBackend(AttentionBackend):
         self.generation = generation
 
     def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> TilePlan:
-        """Choose tiles for the layer and the GPU, cut the batch into them, send the cut to the device."""
+        """Choose tiles for the layer and the GPU, cut the batch into them, send the cut to the
+        device.
+        """
         device = metadata.block_tables.device
         if self.generation is None:
-            self.generation = torch.cuda.get_device_capability(device)[0] if device.type == "cuda" else HOPPER
-        short, chunk = shapes = tile_shapes(spec.head_dim, spec.group_size, spec.dtype, self.generation)
+            self.generation = (
+                torch.cuda.get_device_capability(device)[0] if device.type == "cuda" else HOPPER
+            )
+        short, chunk = shapes = tile_shapes(
+            spec.head_dim, spec.group_size, spec.dtype, self.generation
+        )
         tiles = make_tiles(
             metadata,
             short_queries=short.queries(spec.group_size),
@@ -65,17 +78,30 @@ class TritonBackend(AttentionBackend):
         return TilePlan(spec, shapes, tiles, metadata.block_tables)
 
     def write_kv(
-        self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
+        self,
+        key: Tensor,
+        value: Tensor,
+        key_cache: Tensor,
+        value_cache: Tensor,
+        metadata: AttentionMetadata,
     ) -> None:
         """One program a token."""
         write_kv(key, value, key_cache, value_cache, metadata.slot_mapping)
 
     def rotate_and_write_kv(
-        self, query: Tensor, key: Tensor, value: Tensor, rotation: Rotation, cache: KVCache, metadata: AttentionMetadata
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        rotation: Rotation,
+        cache: KVCache,
+        metadata: AttentionMetadata,
     ) -> Tensor:
         """One kernel for all of it."""
         return rotate_and_write_kv(query, key, value, rotation, *cache, metadata.slot_mapping)
 
-    def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: TilePlan) -> Tensor:
+    def attend(
+        self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: TilePlan
+    ) -> Tensor:
         """Chunks, decodes and the merge of split decodes: at most three launches."""
         return paged_attention(query, key_cache, value_cache, plan)

@@ -1,8 +1,10 @@
-"""The first Triton rung: reference.py again, with a GPU's programs in the place of its loops over rows and heads.
+"""The first Triton rung: reference.py again, with a GPU's programs in the place of its loops over
+rows and heads.
 
-Each program takes one row of the batch and one query head, walks the block table of that row's request and builds the
-softmax up as the blocks come by. Every key is read once per query head and row, so it is slow (a KV head's group reads
-the same keys several times, and no matrix unit is used); it is here to be read, and what phase 01 starts from.
+Each program takes one row of the batch and one query head, walks the block table of that row's
+request and builds the softmax up as the blocks come by. Every key is read once per query head and
+row, so it is slow (a KV head's group reads the same keys several times, and no matrix unit is
+used); it is here to be read, and what phase 01 starts from.
 """
 
 from typing import NamedTuple
@@ -24,28 +26,34 @@ def attend_row_kernel(
     output_ptr, query_ptr, key_cache_ptr, value_cache_ptr,
     request_of_row_ptr, query_start_loc_ptr, seq_lens_ptr, block_tables_ptr,
     scale, sliding_window, query_stride, table_stride,
-    NUM_KV_HEADS: tl.constexpr, GROUP_SIZE: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_SIZE: tl.constexpr,
+    NUM_KV_HEADS: tl.constexpr, GROUP_SIZE: tl.constexpr, HEAD_DIM: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     """One query head of one row over the positions that it sees.
 
-    Grid (T, num_heads). The tile is one KV block of one head, [BLOCK_N, BLOCK_D]: BLOCK_SIZE keys of HEAD_DIM numbers,
-    each rounded up to a power of two. query [T, num_heads, HEAD_DIM], rows query_stride elements apart; output the
-    same, contiguous; caches [num_blocks, BLOCK_SIZE, NUM_KV_HEADS, HEAD_DIM] contiguous; all of one float dtype,
-    computed in float32. request_of_row [T] int64, -1 for rows of no request, which become 0; query_start_loc [B + 1],
-    seq_lens [B], block_tables [B, table_stride] int32. sliding_window: 0 for none.
-    Bytes moved: each program reads HEAD_DIM * 2 * itemsize for every key in sight.
+    Grid (T, num_heads). The tile is one KV block of one head, [BLOCK_N, BLOCK_D]: BLOCK_SIZE keys
+    of HEAD_DIM numbers, each rounded up to a power of two. query [T, num_heads, HEAD_DIM], rows
+    query_stride elements apart; output the same, contiguous; caches [num_blocks, BLOCK_SIZE,
+    NUM_KV_HEADS, HEAD_DIM] contiguous; all of one float dtype, computed in float32. request_of_row
+    [T] int64, -1 for rows of no request, which become 0; query_start_loc [B + 1], seq_lens [B],
+    block_tables [B, table_stride] int32. sliding_window: 0 for none. Bytes moved: each program
+    reads HEAD_DIM * 2 * itemsize for every key in sight.
     """
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
-    kv_head = head // GROUP_SIZE  # grouped-query attention: the query heads of one group share a KV head
+    # grouped-query attention: the query heads of one group share a KV head
+    kv_head = head // GROUP_SIZE
     dims = tl.arange(0, BLOCK_D)
     is_dim = dims < HEAD_DIM
-    query = tl.load(query_ptr + row * query_stride + head * HEAD_DIM + dims, mask=is_dim, other=0.0).to(tl.float32)
+    query = tl.load(
+        query_ptr + row * query_stride + head * HEAD_DIM + dims, mask=is_dim, other=0.0
+    ).to(tl.float32)
 
     begin, end, request = 0, 0, tl.load(request_of_row_ptr + row)
     if request >= 0:
-        rows_after = tl.load(query_start_loc_ptr + request + 1) - row  # this row and those of the request behind it
+        # this row and those of the request behind it
+        rows_after = tl.load(query_start_loc_ptr + request + 1) - row
         end = (tl.load(seq_lens_ptr + request) - rows_after + 1).to(
             tl.int32
         )  # causal: a token sees itself and the past
@@ -76,7 +84,8 @@ def attend_row_kernel(
         weighted_sum = weighted_sum * correction + tl.sum(weights[:, None] * values, axis=0)
         maximum = new_maximum
 
-    result = weighted_sum / tl.where(normaliser > 0.0, normaliser, 1.0)  # 0 for a row that sees nothing
+    # 0 for a row that sees nothing
+    result = weighted_sum / tl.where(normaliser > 0.0, normaliser, 1.0)
     output_ptr += (row * NUM_KV_HEADS * GROUP_SIZE + head) * HEAD_DIM
     tl.store(output_ptr + dims, round_to(result, output_ptr.dtype.element_ty), mask=is_dim)
 
@@ -97,13 +106,21 @@ def plan_rows(metadata: AttentionMetadata, spec: AttentionSpec) -> RowsPlan:
     owner, _ = ragged(metadata.query_lens_cpu)
     request_of_row[: len(owner)] = owner
     on_device = to_device(request_of_row, metadata.slot_mapping.device)
-    return RowsPlan(spec, on_device, metadata.query_start_loc, metadata.seq_lens, metadata.block_tables)
+    return RowsPlan(
+        spec, on_device, metadata.query_start_loc, metadata.seq_lens, metadata.block_tables
+    )
 
 
 def attend_rows(
-    query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: RowsPlan, output: Tensor | None = None
+    query: Tensor,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    plan: RowsPlan,
+    output: Tensor | None = None,
 ) -> Tensor:
-    """Launch attend_row_kernel for every row and head. output: where to write, contiguous and like query."""
+    """Launch attend_row_kernel for every row and head. output: where to write, contiguous and like
+    query.
+    """
     spec, *tables = plan
     if output is None:
         output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
@@ -128,11 +145,18 @@ class SimpleTritonBackend(AttentionBackend):
         return plan_rows(metadata, spec)
 
     def write_kv(
-        self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
+        self,
+        key: Tensor,
+        value: Tensor,
+        key_cache: Tensor,
+        value_cache: Tensor,
+        metadata: AttentionMetadata,
     ) -> None:
         """One program a token."""
         write_kv(key, value, key_cache, value_cache, metadata.slot_mapping)
 
-    def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: RowsPlan) -> Tensor:
+    def attend(
+        self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: RowsPlan
+    ) -> Tensor:
         """One program a row and head."""
         return attend_rows(query, key_cache, value_cache, plan)

@@ -1,6 +1,8 @@
-"""The command mini-vllm. One module per command; what they share is in common.py, and how they end in exits.py.
+"""The command mini-vllm. One module per command; what they share is in common.py, and how they end
+in exits.py.
 
-Nothing here imports torch until a command needs it: help is instant, and a light install has a command line too.
+Nothing here imports torch until a command needs it: help is instant, and a light install has a
+command line too.
 """
 
 from mini_vllm.cli.exits import run_program

@@ -19,7 +19,8 @@ from mini_vllm.params import SamplingParams
 if TYPE_CHECKING:
     from mini_vllm.engine.llm_engine import LLMEngine
 
-MAX_REQUESTS, MAX_TOKENS = 100_000, 50_000_000  # of all prompts, which are there from the first step
+# of all prompts, which are there from the first step
+MAX_REQUESTS, MAX_TOKENS = 100_000, 50_000_000
 
 
 def bench(
@@ -33,14 +34,16 @@ def bench(
 ) -> None:
     """Measure throughput and latency on random prompts.
 
-    End-of-text tokens are ignored. TTFT is the time from adding a request to its first token, queueing included; ITL is
-    the time between two tokens of a request, TPOT their mean in a request, E2E the time to its last token. Every figure
-    is the median of the iterations; behind it stand the least and the largest. An iteration begins with an empty
-    prefix cache. Names are those of `vllm bench throughput` and `vllm bench serve`.
+    End-of-text tokens are ignored. TTFT is the time from adding a request to its first token,
+    queueing included; ITL is the time between two tokens of a request, TPOT their mean in a
+    request, E2E the time to its last token. Every figure is the median of the iterations; behind it
+    stand the least and the largest. An iteration begins with an empty prefix cache. Names are those
+    of `vllm bench throughput` and `vllm bench serve`.
     """
     if num_requests * input_len > MAX_TOKENS:
         raise InvalidParameterError(
-            f"{num_requests:,} requests of {input_len:,} prompt tokens are more than {MAX_TOKENS:,} tokens"
+            f"{num_requests:,} requests of {input_len:,} prompt tokens are more than "
+            f"{MAX_TOKENS:,} tokens"
         )
     engine = load_llm(config).engine
     draw, vocabulary = random.Random(config.seed).choices, range(engine.vocab_size)
@@ -48,10 +51,15 @@ def bench(
     prompts = [prefix + draw(vocabulary, k=input_len - len(prefix)) for _ in range(num_requests)]
     params = SamplingParams(max_tokens=output_len, temperature=0.0, ignore_eos=True)
     with busy(f"running {num_requests} requests, {iterations} times"):
-        run(engine, prompts, replace(params, max_tokens=min(output_len, 2)))  # warm-up, in batches of the same size
+        # warm-up, in batches of the same size
+        run(engine, prompts, replace(params, max_tokens=min(output_len, 2)))
         runs = [run(engine, prompts, params) for _ in range(iterations)]
     num_blocks = engine.scheduler.kv_cache_manager.num_blocks
-    show({"model": config.model, "iterations": iterations, "num_kv_blocks": num_blocks}, runs, as_json)
+    show(
+        {"model": config.model, "iterations": iterations, "num_kv_blocks": num_blocks},
+        runs,
+        as_json,
+    )
 
 
 def show(about: dict[str, Any], runs: list[dict[str, float]], as_json: bool) -> None:
@@ -75,7 +83,9 @@ def written(value: float) -> str:
 
 
 def run(engine: "LLMEngine", prompts: list[list[int]], params: SamplingParams) -> dict[str, float]:
-    """Add all prompts and step until all are done, from an empty prefix cache; the figures of the run."""
+    """Add all prompts and step until all are done, from an empty prefix cache; the figures of the
+    run.
+    """
     engine.scheduler.kv_cache_manager.reset_prefix_cache()
     records = {f"bench-{index}": Record(0.0, len(prompt)) for index, prompt in enumerate(prompts)}
     steps: list[SchedulerStats] = []
@@ -92,7 +102,8 @@ def run(engine: "LLMEngine", prompts: list[list[int]], params: SamplingParams) -
         for output in outputs:
             record = records[output.request_id]
             record.token_times.append(now)
-            record.num_counted = len(output.outputs[0].token_ids)  # a step with drafts brings several
+            # a step with drafts brings several
+            record.num_counted = len(output.outputs[0].token_ids)
     hit_rate = {"recent_prefix_hit_rate": caching_metrics.hit_rate}
     return summarise(list(records.values())) | summarise_steps(steps) | hit_rate
 

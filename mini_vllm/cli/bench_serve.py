@@ -20,7 +20,14 @@ from mini_vllm.cli.exits import legible
 from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.load import metrics
 from mini_vllm.load.plots import check_matplotlib, plot_run
-from mini_vllm.load.workload import MAX_LENGTH, TraceRequest, read_file, scale_lengths, scale_rate, synthetic
+from mini_vllm.load.workload import (
+    MAX_LENGTH,
+    TraceRequest,
+    read_file,
+    scale_lengths,
+    scale_rate,
+    synthetic,
+)
 from mini_vllm.observe.files import check_text, printable, write_file
 
 if TYPE_CHECKING:
@@ -38,22 +45,31 @@ class Arrivals:
     """The options that say which requests are sent, and when."""
 
     num_prompts: int | None = option(
-        None, f"By default {NUM_PROMPTS:,}; of a trace all, or only its first.", min=1, max=MAX_PROMPTS
+        None,
+        f"By default {NUM_PROMPTS:,}; of a trace all, or only its first.",
+        min=1,
+        max=MAX_PROMPTS,
     )
     request_rate: float = option(math.inf, "Requests a second; inf: all at once.")
     burstiness: float = option(1.0, "1 is a Poisson process; below 1 requests come in bursts.")
     seed: int = option(0, "Of arrivals and words.")
     input_len: int = option(1024, "Prompt tokens of each.", min=1, max=MAX_LENGTH)
     output_len: int = option(128, "Most output tokens of each.", min=1, max=MAX_LENGTH)
-    trace: Path | None = option(None, "Arrivals and lengths from a file, as of simulate.", exists=True, dir_okay=False)
+    trace: Path | None = option(
+        None, "Arrivals and lengths from a file, as of simulate.", exists=True, dir_okay=False
+    )
     rate_scale: float = option(1.0, "Of --trace: so many times as fast.")
     length_scale: float = option(1.0, "Of --trace: lengths so many times as long.")
 
     def requests(self) -> list[TraceRequest]:
-        """All of them. Raises InvalidParameterError if they are too many, or their prompts too long together."""
+        """All of them. Raises InvalidParameterError if they are too many, or their prompts too long
+        together.
+        """
         requests = list(self._from_trace(self.trace) if self.trace else self._from_rate())
         if len(requests) > MAX_PROMPTS:
-            raise InvalidParameterError(f"more than {MAX_PROMPTS:,} requests: say with num_prompts how many to send")
+            raise InvalidParameterError(
+                f"more than {MAX_PROMPTS:,} requests: say with num_prompts how many to send"
+            )
         num_tokens = sum(request.input_length for request in requests)
         if num_tokens > MAX_INPUT_TOKENS:
             raise InvalidParameterError(
@@ -65,7 +81,9 @@ class Arrivals:
     def _from_trace(self, path: Path) -> Iterator[TraceRequest]:
         """The requests of a file, or its first, faster and with other lengths."""
         if self.request_rate != math.inf:
-            raise InvalidParameterError(f"give --trace or --request-rate, and not both, got {self.request_rate:g}")
+            raise InvalidParameterError(
+                f"give --trace or --request-rate, and not both, got {self.request_rate:g}"
+            )
         requests = islice(read_file(path), self.num_prompts or MAX_PROMPTS + 1)
         return scale_lengths(scale_rate(requests, self.rate_scale), self.length_scale)
 
@@ -74,7 +92,13 @@ class Arrivals:
         num_prompts, lengths = self.num_prompts or NUM_PROMPTS, (self.input_len, self.output_len)
         if self.request_rate == math.inf:
             return [TraceRequest(0.0, *lengths)] * num_prompts
-        return synthetic(self.request_rate, num_prompts, lambda _: lengths, burstiness=self.burstiness, seed=self.seed)
+        return synthetic(
+            self.request_rate,
+            num_prompts,
+            lambda _: lengths,
+            burstiness=self.burstiness,
+            seed=self.seed,
+        )
 
     def about(self) -> dict[str, Any]:
         """What the result says of them."""
@@ -104,10 +128,11 @@ def bench_serve(
 ) -> None:
     """Send requests to a server with OpenAI's API, and measure throughput and latency.
 
-    The loop is open: arrivals are fixed before the run, and latencies count from when a request was due, also if the
-    client was late or waited for --max-concurrency. Largest send lag says by how much the client was late. With
-    --max-concurrency and no rate the loop is closed: a request is due when a slot is free. Prompts are random words;
-    two first requests, which do not count, find out how many tokens those are. Names are those of `vllm bench serve`.
+    The loop is open: arrivals are fixed before the run, and latencies count from when a request was
+    due, also if the client was late or waited for --max-concurrency. Largest send lag says by how
+    much the client was late. With --max-concurrency and no rate the loop is closed: a request is
+    due when a slot is free. Prompts are random words; two first requests, which do not count, find
+    out how many tokens those are. Names are those of `vllm bench serve`.
     """
     from mini_vllm.load.client import Client  # with what the extra 'serve' has
     from mini_vllm.load.generator import LoadTest, measure
@@ -117,14 +142,18 @@ def bench_serve(
     client = Client(base_url, api_key)
     check_outputs(out, plot)
     requests, length_scale = arrivals.requests(), arrivals.length_scale if arrivals.trace else 1.0
-    test = LoadTest(requests, endpoint, model, ignore_eos, timeout, arrivals.seed, length_scale, max_concurrency)
+    test = LoadTest(
+        requests, endpoint, model, ignore_eos, timeout, arrivals.seed, length_scale, max_concurrency
+    )
     with progress(len(requests)) as advance:
         ready, records, duration = asyncio.run(measure(client, test, advance))
     result = {
         **about_run(ready.api, client.base_url, max_concurrency, limits),
         **arrivals.about(),
         "num_prompts": len(requests),
-        **metrics.summarise(records, duration, goodput=limits, has_queue=max_concurrency is not None),
+        **metrics.summarise(
+            records, duration, goodput=limits, has_queue=max_concurrency is not None
+        ),
     }
     report(result, records, ignore_eos)
     if out:
@@ -135,7 +164,9 @@ def bench_serve(
         raise typer.Exit(1)
 
 
-def about_run(api: "Api", base_url: str, max_concurrency: int | None, limits: Mapping[str, float]) -> dict[str, Any]:
+def about_run(
+    api: "Api", base_url: str, max_concurrency: int | None, limits: Mapping[str, float]
+) -> dict[str, Any]:
     """What the result says of the run, under vLLM's keys."""
     kind = "openai-chat" if api.endpoint == "chat" else "openai"
     return {
@@ -155,12 +186,18 @@ def about_run(api: "Api", base_url: str, max_concurrency: int | None, limits: Ma
 def check_options(endpoint: str, timeout: float, model: str | None, api_key: str | None) -> None:
     """Refuse what cannot be. Raises InvalidParameterError, which does not show the key."""
     if endpoint not in ENDPOINTS:
-        raise InvalidParameterError(f"endpoint must be one of {list(ENDPOINTS)}, got {shown(endpoint)}")
+        raise InvalidParameterError(
+            f"endpoint must be one of {list(ENDPOINTS)}, got {shown(endpoint)}"
+        )
     if not 0 < timeout <= MAX_TIMEOUT:
-        raise InvalidParameterError(f"timeout must be above 0 and at most {MAX_TIMEOUT:,} s, got {timeout}")
+        raise InvalidParameterError(
+            f"timeout must be above 0 and at most {MAX_TIMEOUT:,} s, got {timeout}"
+        )
     if model is not None:
         check_text("model", model)
-    if api_key is not None and not (api_key and api_key.isascii() and api_key.isprintable() and " " not in api_key):
+    if api_key is not None and not (
+        api_key and api_key.isascii() and api_key.isprintable() and " " not in api_key
+    ):
         raise InvalidParameterError("api_key must be printable ASCII without spaces")
 
 
@@ -170,31 +207,47 @@ def check_outputs(out: Path | None, plot: Path | None) -> None:
         check_matplotlib()
     for path in (out, plot):
         if path and not os.access(path if path.exists() else path.parent, os.W_OK):
-            reason = "it cannot be written to" if path.parent.is_dir() else "there is no such folder"
+            reason = (
+                "it cannot be written to" if path.parent.is_dir() else "there is no such folder"
+            )
             raise InvalidParameterError(f"cannot write {printable(path)}: {reason}")
 
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[], object]]:
-    """A bar on stderr; nothing where stderr is no terminal. It gives what to call for each request that ends."""
+    """A bar on stderr; nothing where stderr is no terminal. It gives what to call for each request
+    that ends.
+    """
     screen = console(stderr=True)
     columns = (TextColumn("requests"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(
-        *columns, console=screen, transient=True, refresh_per_second=4, disable=not screen.is_terminal
+        *columns,
+        console=screen,
+        transient=True,
+        refresh_per_second=4,
+        disable=not screen.is_terminal,
     ) as bar:
         task = bar.add_task("requests", total=total)
         yield lambda: bar.advance(task)
 
 
-def report(result: Mapping[str, Any], records: Sequence[metrics.Record], asked_ignore_eos: bool) -> None:
+def report(
+    result: Mapping[str, Any], records: Sequence[metrics.Record], asked_ignore_eos: bool
+) -> None:
     """Print the table, and on stderr what makes its figures doubtful."""
     for line in metrics.table(result, records):
         typer.echo(legible(line))
     notes = []
     if result["max_send_lag_ms"] > 1000 * metrics.LATE:
         lag = f"{result['max_send_lag_ms']:.0f} ms"
-        notes.append(f"The client was late: it came to a request {lag} after it was due. The latencies include that.")
+        notes.append(
+            f"The client was late: it came to a request {lag} after it was due. The latencies "
+            "include that."
+        )
     if asked_ignore_eos and not result["ignore_eos"]:
-        notes.append("The server refuses ignore_eos, so it was not sent: outputs may be shorter than asked for.")
+        notes.append(
+            "The server refuses ignore_eos, so it was not sent: outputs may be shorter than asked "
+            "for."
+        )
     for note in notes:
         console(stderr=True).print(note, style="dim", markup=False, soft_wrap=True)

@@ -1,4 +1,6 @@
-"""mini-vllm calibrate: measure the steps of the engine here and fit the simulator's model of a step's time."""
+"""mini-vllm calibrate: measure the steps of the engine here and fit the simulator's model of a
+step's time.
+"""
 
 import random
 import statistics
@@ -16,7 +18,14 @@ from mini_vllm.observe.files import printable, write_file
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.params import SamplingParams
 from mini_vllm.scheduler_interface import Step
-from mini_vllm.simulator.step_time import FEATURES, StepTimeModel, Work, fit, relative_errors, work_of
+from mini_vllm.simulator.step_time import (
+    FEATURES,
+    StepTimeModel,
+    Work,
+    fit,
+    relative_errors,
+    work_of,
+)
 
 if TYPE_CHECKING:
     from mini_vllm.engine.llm_engine import LLMEngine
@@ -25,21 +34,26 @@ DECODES = 8  # output tokens of every request of the grid
 HELD_OUT = 3  # every third point of the grid is not fitted to, but predicted
 
 Clock = Callable[[], float]
-Steps = tuple[list[Work], list[float]]  # of one point of the grid: what each step computed, and its seconds
+# of one point of the grid: what each step computed, and its seconds
+Steps = tuple[list[Work], list[float]]
 
 
 def calibrate(
     config: EngineConfig,
-    out: Path = option(Path("calibration.json"), "Write the calibration to this JSON file.", dir_okay=False),
+    out: Path = option(
+        Path("calibration.json"), "Write the calibration to this JSON file.", dir_okay=False
+    ),
     rounds: int = option(5, "Medians are over this many rounds.", min=1, max=1000),
     max_batch: int = option(64, "Requests in the largest batch.", min=1),
-    cpu_time: bool = option(False, "Count CPU time: for a model on a CPU that others use, too.", "--cpu-time"),
+    cpu_time: bool = option(
+        False, "Count CPU time: for a model on a CPU that others use, too.", "--cpu-time"
+    ),
     note: str = option("", "The machine's name, for instance."),
 ) -> None:
     """Measure steps of many shapes and fit a step-time model for mini-vllm simulate.
 
-    Decodes of growing batches and contexts, chunks of prompts, and both at once. Every third shape is held out: the
-    stated errors are of these.
+    Decodes of growing batches and contexts, chunks of prompts, and both at once. Every third shape
+    is held out: the stated errors are of these.
     """
     engine = load_llm(config).engine
     grid = make_grid(engine, max_batch)
@@ -54,12 +68,16 @@ def calibrate(
     for name, seconds in zip(FEATURES, model.coefficients, strict=True):
         screen.print(f"{name:<14} {1e6 * seconds:>12,.4f} µs")
     errors = model.about["errors"]
-    screen.print(f"relative error of held-out steps: median {errors['median']:.1%}, p90 {errors['p90']:.1%}")
+    screen.print(
+        f"relative error of held-out steps: median {errors['median']:.1%}, p90 {errors['p90']:.1%}"
+    )
     screen.print(f"wrote {printable(out)}", markup=False)
 
 
 class Point(NamedTuple):
-    """A shape of the grid: a batch of equal prompts that decode, and a prompt that comes when they do."""
+    """A shape of the grid: a batch of equal prompts that decode, and a prompt that comes when they
+    do.
+    """
 
     batch_size: int
     prompt_len: int
@@ -67,7 +85,9 @@ class Point(NamedTuple):
 
 
 def make_grid(engine: "LLMEngine", max_batch: int) -> list[Point]:
-    """Batches of 1, 4, 16 ... and prompts of 16, 64, 256 ... tokens, as far as the engine holds them."""
+    """Batches of 1, 4, 16 ... and prompts of 16, 64, 256 ... tokens, as far as the engine holds
+    them.
+    """
     scheduler = engine.scheduler
     longest = min(scheduler.max_model_len, scheduler.num_slots) - DECODES
     max_batch = min(max_batch, scheduler.max_num_seqs - 1)
@@ -75,22 +95,31 @@ def make_grid(engine: "LLMEngine", max_batch: int) -> list[Point]:
         Point(1 << i, length, min(2 * length, longest))
         for i in range(0, max_batch.bit_length(), 2)
         for length in (16, 64, 256, 1024, 4096)
-        if length <= longest and (1 << i) * (length + DECODES) + 2 * length + DECODES <= scheduler.num_slots
+        if length <= longest
+        and (1 << i) * (length + DECODES) + 2 * length + DECODES <= scheduler.num_slots
     ]
     if len(grid) < 2 * HELD_OUT:
         raise InvalidParameterError(
-            f"a calibration needs {2 * HELD_OUT} shapes, {len(grid)} fit (max_num_seqs {scheduler.max_num_seqs}, "
+            f"a calibration needs {2 * HELD_OUT} shapes, {len(grid)} fit (max_num_seqs "
+            f"{scheduler.max_num_seqs}, "
             f"max_model_len {scheduler.max_model_len}, KV cache {scheduler.num_slots} tokens)"
         )
     return grid
 
 
-def fit_runs(engine: "LLMEngine", runs: list[list[Steps]], *, note: str, clock: Clock) -> StepTimeModel:
-    """Fit to rounds over one grid. The time of a step is the median over the rounds, which all take the same steps."""
+def fit_runs(
+    engine: "LLMEngine", runs: list[list[Steps]], *, note: str, clock: Clock
+) -> StepTimeModel:
+    """Fit to rounds over one grid. The time of a step is the median over the rounds, which all take
+    the same steps.
+    """
     fitted: list[tuple[Work, float]] = []
     held_out: list[tuple[Work, float]] = []
     for index, same in enumerate(zip(*runs, strict=True)):
-        steps = [(work, statistics.median(seconds[i] for _, seconds in same)) for i, work in enumerate(same[0][0])]
+        steps = [
+            (work, statistics.median(seconds[i] for _, seconds in same))
+            for i, work in enumerate(same[0][0])
+        ]
         (held_out if index % HELD_OUT == HELD_OUT - 1 else fitted).extend(steps)
     from mini_vllm.worker.copy_time import runner_of, seconds_per_block
 

@@ -48,7 +48,9 @@ def chat(
             check_text("the line", line)
             text, figures, _ = answer(llm, asked, params)
         except (InvalidParameterError, PromptTooLongError, RequestFailedError) as error:
-            hint = "; /new starts a new conversation" if isinstance(error, PromptTooLongError) else ""
+            hint = (
+                "; /new starts a new conversation" if isinstance(error, PromptTooLongError) else ""
+            )
             notes.print(f"{legible(str(error))}{hint}", style="red", markup=False)
             continue
         notes.print(figures, style="dim")
@@ -56,7 +58,9 @@ def chat(
 
 
 def read_lines() -> Iterator[str]:
-    """The user's lines until the end of the input. Ctrl-C only drops the line that was being typed."""
+    """The user's lines until the end of the input. Ctrl-C only drops the line that was being
+    typed.
+    """
     with suppress(ImportError):  # Windows has none
         import readline  # noqa: F401  (gives input() a history and an editor)
     while True:
@@ -100,5 +104,8 @@ def answer(llm: "LLM", messages: list[dict[str, str]], params: "SamplingParams")
     if error is not None:
         raise error
     took = time.perf_counter() - began
-    figures = f"{len(prompt)} prompt tokens, {num_cached} of them cached; {num_tokens} new tokens in {took:.2f} s"
+    figures = (
+        f"{len(prompt)} prompt tokens, {num_cached} of them cached; {num_tokens} new tokens "
+        f"in {took:.2f} s"
+    )
     return Answer(text, figures, is_stopped)

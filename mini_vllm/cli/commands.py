@@ -8,7 +8,18 @@ import typer
 from typer.core import TyperGroup
 
 from mini_vllm import __version__
-from mini_vllm.cli import bench, bench_serve, calibrate, chat, demo, doctor, generate, serve, simulate, trace
+from mini_vllm.cli import (
+    bench,
+    bench_serve,
+    calibrate,
+    chat,
+    demo,
+    doctor,
+    generate,
+    serve,
+    simulate,
+    trace,
+)
 from mini_vllm.cli.common import command, option
 from mini_vllm.cli.exits import exit_status
 
@@ -51,6 +62,8 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: bool = option(False, "Show the version.", "--version", callback=_show_version, is_eager=True),
+    version: bool = option(
+        False, "Show the version.", "--version", callback=_show_version, is_eager=True
+    ),
 ) -> None:
     """A small, readable LLM inference engine. Start with: mini-vllm demo"""

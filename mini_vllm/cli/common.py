@@ -1,4 +1,6 @@
-"""What the commands share: the options of engine and sampling, one way to fail, and the consoles."""
+"""What the commands share: the options of engine and sampling, one way to fail, and the
+consoles.
+"""
 
 import logging
 import sys
@@ -38,16 +40,21 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "enable_prefix_caching": "Share no blocks between requests.",  # offered as --no-prefix-caching
     "policy": "fcfs or priority.",
     "scheduler": f"{', '.join(SCHEDULERS)}.",
-    "cache_watermark": "For --multi-tenant: the share of the blocks above which cold cached ones are trimmed.",
+    "cache_watermark": "For --multi-tenant: the share of the blocks above which cold cached ones "
+    "are trimmed.",
     "preemption_mode": f"{', '.join(PREEMPTION_MODES)}.",
     "num_cpu_blocks": "Blocks of main memory to swap to; by default as many as the KV cache has.",
     "block_aligned_chunks": "Let chunks of a prompt end at the edge of a block.",
     "charge_cached_tokens": "Let the budget of prefill_first pay for cached tokens, too.",
-    "speculative": "ngram, suffix or draft_model, which draft tokens; by default there are no drafts.",
+    "speculative": "ngram, suffix or draft_model, which draft tokens; by default there are no "
+    "drafts.",
     "num_speculative_tokens": "Most drafts of a request in one step.",
-    "draft_model": "For --speculative draft_model: a folder, or a hub name; the bundled model has its own.",
-    "attention_backend": "auto, reference, torch, c, triton-simple or triton; doctor says which run here.",
-    "structured_outputs_backend": "auto, xgrammar, guidance or automaton, which takes choices alone.",
+    "draft_model": "For --speculative draft_model: a folder, or a hub name; the bundled model has "
+    "its own.",
+    "attention_backend": "auto, reference, torch, c, triton-simple or triton; doctor says which "
+    "run here.",
+    "structured_outputs_backend": "auto, xgrammar, guidance or automaton, which takes choices "
+    "alone.",
     "tool_call_parser": "auto, hermes, llama3_json or none: how a chat calls tools.",
     "reasoning_parser": "auto, think or none: how a chat begins.",
     "seed": "From which every request draws its own.",
@@ -59,20 +66,24 @@ SAMPLING_OPTIONS = {  # fields of SamplingParams; by default what the checkpoint
     "top_k": "Keep this many of the most likely tokens; 0 keeps all.",
     "min_p": "Drop tokens below this share of the likeliest one's probability.",
 }
-PATHS = ("model", "draft_model", "calibration")  # options that are text, and may name a file in any encoding
+# options that are text, and may name a file in any encoding
+PATHS = ("model", "draft_model", "calibration")
 MAX_PROMPT_BYTES = 4 << 20  # of a prompt or a line from stdin
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Make a function a command: it gets --debug, which exits.py looks for, and its texts are known to be text.
+    """Make a function a command: it gets --debug, which exits.py looks for, and its texts are known
+    to be text.
 
-    A parameter that is a dataclass becomes an option for each of its fields. If the function takes `config`, the
-    command gets the engine's options and the function a valid EngineConfig; if it takes `sampling`, the sampling
-    options and a dictionary of those that were given.
+    A parameter that is a dataclass becomes an option for each of its fields. If the function takes
+    `config`, the command gets the engine's options and the function a valid EngineConfig; if it
+    takes `sampling`, the sampling options and a dictionary of those that were given.
     """
     own = signature(function).parameters
     groups: dict[str, Any] = {
-        name: p.annotation for name, p in own.items() if name != "config" and is_dataclass(p.annotation)
+        name: p.annotation
+        for name, p in own.items()
+        if name != "config" and is_dataclass(p.annotation)
     }
     parameters: list[Parameter] = []
     for name, parameter in own.items():
@@ -83,7 +94,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     if "sampling" in own:
         parameters += _options(SamplingParams, SAMPLING_OPTIONS, dict.fromkeys(SAMPLING_OPTIONS))
     if "config" in own:
-        parameters += _options(EngineConfig, ENGINE_OPTIONS, {"model": "tiny", "enable_prefix_caching": False})
+        parameters += _options(
+            EngineConfig, ENGINE_OPTIONS, {"model": "tiny", "enable_prefix_caching": False}
+        )
     parameters.append(_option("debug", bool, False, "Show the traceback of an error."))
     parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
 
@@ -92,10 +105,14 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         del options["debug"]
         check_texts(options)
         for name, group in groups.items():
-            options[name] = group(**{each: options.pop(each) for each in signature(group).parameters})
+            options[name] = group(
+                **{each: options.pop(each) for each in signature(group).parameters}
+            )
         if "sampling" in own:
             given = {name: options.pop(name) for name in SAMPLING_OPTIONS}
-            options["sampling"] = {name: value for name, value in given.items() if value is not None}
+            options["sampling"] = {
+                name: value for name, value in given.items() if value is not None
+            }
         if "config" in own:
             engine = {name: options.pop(name) for name in ENGINE_OPTIONS}
             engine["enable_prefix_caching"] = not engine["enable_prefix_caching"]
@@ -117,33 +134,47 @@ def check_texts(options: Mapping[str, Any]) -> None:
 
 
 def option(default: Any, help: str, *flags: str, **limits: Any) -> Any:
-    """An option, as the default of a parameter or of a field. limits: arguments of typer.Option, such as min."""
+    """An option, as the default of a parameter or of a field. limits: arguments of typer.Option,
+    such as min.
+    """
     return typer.Option(default, *flags, help=help, **limits)
 
 
 def _options(owner: type, texts: dict[str, str], defaults: dict[str, Any]) -> list[Parameter]:
-    """Options for fields of a dataclass, with its types, and its defaults where none is given here."""
+    """Options for fields of a dataclass, with its types, and its defaults where none is given
+    here.
+    """
     known = {field.name: field for field in fields(owner)}
     return [
-        _option(name, known[name].type, defaults.get(name, known[name].default), text) for name, text in texts.items()
+        _option(name, known[name].type, defaults.get(name, known[name].default), text)
+        for name, text in texts.items()
     ]
 
 
 def _option(name: str, kind: Any, default: Any, text: str) -> Parameter:
     flag = "--" + name.replace("enable_", "no_").replace("_", "-")
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=option(default, text, flag), annotation=kind)
+    return Parameter(
+        name, Parameter.KEYWORD_ONLY, default=option(default, text, flag), annotation=kind
+    )
 
 
 def read_stdin(*, line: bool = False) -> str | None:
-    """All of stdin, or its next line; None at its end. Raises InvalidParameterError for more than a prompt can be.
+    """All of stdin, or its next line; None at its end. Raises InvalidParameterError for more than a
+    prompt can be.
 
     A byte that is not UTF-8 is kept as Python keeps it in arguments, for check_text.
     """
     source = sys.stdin.buffer
     data = source.readline(MAX_PROMPT_BYTES + 1) if line else source.read(MAX_PROMPT_BYTES + 1)
     if len(data) > MAX_PROMPT_BYTES:
-        raise InvalidParameterError(f"standard input has more than {MAX_PROMPT_BYTES:,} bytes for one prompt")
-    return data.decode(errors="surrogateescape").replace("\r\n", "\n").removesuffix("\n") if data else None
+        raise InvalidParameterError(
+            f"standard input has more than {MAX_PROMPT_BYTES:,} bytes for one prompt"
+        )
+    return (
+        data.decode(errors="surrogateescape").replace("\r\n", "\n").removesuffix("\n")
+        if data
+        else None
+    )
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -182,7 +213,8 @@ def busy(text: str, screen: Console | None = None) -> AbstractContextManager[obj
 
 
 def load_llm(config: EngineConfig, **plugins: Any) -> "LLM":
-    """Import the engine (torch takes a moment) and load the model; what it logs is printed dimmed on stderr.
+    """Import the engine (torch takes a moment) and load the model; what it logs is printed dimmed
+    on stderr.
 
     plugins: scheduler_cls, kv_cache_manager_cls.
     """
@@ -194,7 +226,8 @@ def load_llm(config: EngineConfig, **plugins: Any) -> "LLM":
         if config.model == "tiny" and find_spec("torch"):
             import torch
 
-            torch.set_num_threads(1)  # its matrices are so small that threads would only wait for each other
+            # its matrices are so small that threads would only wait for each other
+            torch.set_num_threads(1)
         llm = LLM(**asdict(config), **plugins)
     raise_if_interrupted()
     return llm

@@ -1,7 +1,8 @@
 """mini-vllm demo: six questions at once, the text as it streams, and then what the scheduler did.
 
-Everything that is printed comes from a real run of the bundled model. The defaults are small on purpose: prompts are
-cut into chunks, blocks are shared, and memory runs out, all within some hundred steps.
+Everything that is printed comes from a real run of the bundled model. The defaults are small on
+purpose: prompts are cut into chunks, blocks are shared, and memory runs out, all within some
+hundred steps.
 """
 
 import time
@@ -36,10 +37,12 @@ SYSTEM_PROMPT = (
 )
 BENS_CHAT = (  # what was said before ben's question
     "What is prefill?",
-    "Prefill is the part of a request that computes the prompt. Many tokens go through the model together, so it is "
+    "Prefill is the part of a request that computes the prompt. Many tokens go through the model "
+    "together, so it is "
     "usually limited by arithmetic, and it ends when the first output token is sampled.",
     "What is decode?",
-    "Decode is the part of a request that writes the output, one new token per step. Each step reads all the weights "
+    "Decode is the part of a request that writes the output, one new token per step. Each step "
+    "reads all the weights "
     "to compute very few tokens, so decode is usually limited by memory bandwidth.",
 )
 QUESTIONS = (  # request id, the step in which it is asked, question, remark
@@ -63,7 +66,9 @@ WHERE_NEXT = """\
 
 
 class Demo:
-    """The questions on their way through an engine: conversations, answers so far, and the trace."""
+    """The questions on their way through an engine: conversations, answers so far, and the
+    trace.
+    """
 
     def __init__(self, llm: "LLM") -> None:
         self.llm = llm
@@ -75,7 +80,9 @@ class Demo:
 
     def ask(self, request_id: str, messages: list[Message]) -> None:
         prompt = self.llm.apply_chat_template(messages)
-        self.llm.engine.add_request(request_id, prompt, SamplingParams(temperature=0.0, max_tokens=120))
+        self.llm.engine.add_request(
+            request_id, prompt, SamplingParams(temperature=0.0, max_tokens=120)
+        )
         self.conversations[request_id], self.answers[request_id] = messages, ""
 
     def steps(self) -> Iterator[None]:
@@ -84,7 +91,10 @@ class Demo:
             for request_id, due, question, _ in QUESTIONS:
                 if due == step:
                     said = (*BENS_CHAT, question) if request_id == "ben" else (question,)
-                    turns = [message("assistant" if i % 2 else "user", text) for i, text in enumerate(said)]
+                    turns = [
+                        message("assistant" if i % 2 else "user", text)
+                        for i, text in enumerate(said)
+                    ]
                     self.ask(request_id, [message("system", SYSTEM_PROMPT), *turns])
             for output in self.llm.engine.step():
                 self.answers[output.request_id] = output.outputs[0].text
@@ -102,8 +112,12 @@ class Demo:
         tails = Table.grid(padding=(0, 2))
         for request_id, text in self.answers.items():
             if request_id not in self.finished:
-                tails.add_row(Text(request_id, "cyan"), Text(text.replace("\n", " ")[-max(width - 10, 10) :]))
-        picture = render_timeline(self.recorder.to_trace("demo"), width=width, ascii_only=is_ascii_only(console()))
+                tails.add_row(
+                    Text(request_id, "cyan"), Text(text.replace("\n", " ")[-max(width - 10, 10) :])
+                )
+        picture = render_timeline(
+            self.recorder.to_trace("demo"), width=width, ascii_only=is_ascii_only(console())
+        )
         return Group(picture, "", tails)
 
 
@@ -122,7 +136,8 @@ def demo(
 ) -> None:
     """Six questions at once, and what the scheduler did.
 
-    The bundled model answers them on the CPU. Change an option and compare: the steps change, the answers never do.
+    The bundled model answers them on the CPU. Change an option and compare: the steps change, the
+    answers never do.
     """
     config = EngineConfig(
         "tiny",
@@ -137,8 +152,10 @@ def demo(
     screen = console()
     title(screen, "Six questions at once")
     screen.print(
-        "The bundled model has 2 M parameters and knows docs/glossary.md, nothing else. To make it interesting, its KV "
-        f"cache has only {blocks - 1} blocks of {block_size} tokens, and a step computes at most {budget} tokens.\n"
+        "The bundled model has 2 M parameters and knows docs/glossary.md, nothing else. To make it "
+        "interesting, its KV "
+        f"cache has only {blocks - 1} blocks of {block_size} tokens, and a step computes at most "
+        f"{budget} tokens.\n"
     )
     run = Demo(load_llm(config))
     screen.print()
@@ -147,7 +164,9 @@ def demo(
     for request_id, text in run.answers.items():
         question, remark = run.conversations[request_id][-1]["content"], remarks[request_id]
         screen.print(
-            Text.assemble((f"{request_id}: ", "cyan"), (question, "bold"), (remark and f"  ({remark})", "dim"))
+            Text.assemble(
+                (f"{request_id}: ", "cyan"), (question, "bold"), (remark and f"  ({remark})", "dim")
+            )
         )
         screen.print(Padding(Text(text.strip()), (0, 0, 1, 2)))
     record = run.recorder.to_trace("demo")
@@ -157,7 +176,10 @@ def demo(
     for note in notes(record):
         screen.print(f"- {note}")
     num_output = sum(map(len, record["outputs"].values()))
-    screen.print(f"- The engine wrote {num_output} tokens in {len(record['steps'])} steps and {seconds:.1f} s.")
+    screen.print(
+        f"- The engine wrote {num_output} tokens in {len(record['steps'])} steps and {seconds:.1f} "
+        "s."
+    )
     title(screen, "Where to go next")
     screen.print(WHERE_NEXT)
 
@@ -170,7 +192,9 @@ def title(screen: Console, text: str) -> None:
 
 
 def stream(screen: Console, run: Demo, pace: float) -> float:
-    """Take all steps, on a terminal with the texts as they grow; returns the seconds that the engine took."""
+    """Take all steps, on a terminal with the texts as they grow; returns the seconds that the
+    engine took.
+    """
     seconds = 0.0
     with Live(console=screen, auto_refresh=False, transient=True) as live:
         began = time.perf_counter()
@@ -192,12 +216,14 @@ def notes(record: dict[str, Any]) -> Iterator[str]:
     before = longest.marks[: longest.marks.index("decode")]
     num_steps = before.count("prefill") + before.count("hit")
     yield (
-        f"Chunked prefill: {longest.request_id} had {num_tokens} prompt tokens to compute. The budget spread them over "
+        f"Chunked prefill: {longest.request_id} had {num_tokens} prompt tokens to compute. The "
+        "budget spread them over "
         f"{num_steps} steps, in which others could go on."
     )
     luckiest = max(rows, key=lambda row: row.num_cached_tokens)
     yield (
-        f"Prefix cache: {luckiest.request_id} found {luckiest.num_cached_tokens} of its {luckiest.num_prompt_tokens} "
+        f"Prefix cache: {luckiest.request_id} found {luckiest.num_cached_tokens} of its "
+        f"{luckiest.num_prompt_tokens} "
         "prompt tokens computed already, by requests that began with the same text."
         if luckiest.num_cached_tokens
         else "Prefix cache: no hit, so every request computed the shared system prompt itself."
@@ -207,7 +233,8 @@ def notes(record: dict[str, Any]) -> Iterator[str]:
         left = row.marks.index("preempted")
         back = next(i for i, mark in enumerate(row.marks) if i > left and mark != "waiting")
         yield (
-            f"Preemption: in step {left} no block was free, and {row.request_id}, the last one admitted, lost its own. "
+            f"Preemption: in step {left} no block was free, and {row.request_id}, the last one "
+            "admitted, lost its own. "
             f"It came back in step {back} and computed {row.num_recomputed_tokens} tokens again."
         )
     if not victims:

@@ -40,7 +40,12 @@ def doctor() -> None:
 
 def examine() -> Iterator[Finding]:
     """Everything worth knowing, from the ground up."""
-    yield OK, "Python", platform.python_version(), "enough for the core: block pool, KV cache manager, scheduler"
+    yield (
+        OK,
+        "Python",
+        platform.python_version(),
+        "enough for the core: block pool, KV cache manager, scheduler",
+    )
     yield OK, "platform", f"{platform.system()} {platform.machine()}", ""
     missing = [name for name in PACKAGES if not installed(name)]
     for name, meaning in PACKAGES.items():
@@ -48,7 +53,12 @@ def examine() -> Iterator[Finding]:
     triton = installed("triton")
     yield OK if triton else ABSENT, "triton", triton or "not installed", "compiles GPU kernels"
     if missing:
-        yield ABSENT, "engine", "in NumPy", f"runs the bundled model alone. {how_to_install('engine')}"
+        yield (
+            ABSENT,
+            "engine",
+            "in NumPy",
+            f"runs the bundled model alone. {how_to_install('engine')}",
+        )
     else:
         yield from examine_engine()
     yield from examine_answer()
@@ -69,12 +79,22 @@ def examine_engine() -> Iterator[Finding]:
         yield OK, "CUDA", f"{torch.version.cuda}, {torch.cuda.get_device_name(device)}", memory
     else:
         yield ABSENT, "CUDA", "no device", "models run on the CPU"
-    yield OK, "attention", get_backend("auto", device).name, f"what --attention-backend auto picks on {device}"
+    yield (
+        OK,
+        "attention",
+        get_backend("auto", device).name,
+        f"what --attention-backend auto picks on {device}",
+    )
     for name in BACKENDS:
         reason = why_not(name, device)
         yield ABSENT if reason else OK, "", name, reason or f"can run on {device}"
     slow = why_slow(device)
-    yield ABSENT if slow else OK, "int8 weights", "torch" if slow else "c", slow or "what serves --quantization int8"
+    yield (
+        ABSENT if slow else OK,
+        "int8 weights",
+        "torch" if slow else "c",
+        slow or "what serves --quantization int8",
+    )
 
 
 def examine_answer() -> Iterator[Finding]:
@@ -88,7 +108,12 @@ def examine_answer() -> Iterator[Finding]:
         yield FAULT, "tiny model", "fails", f"{type(error).__name__}: {error}"
         return
     right = text.startswith(EXPECTED)
-    yield OK if right else FAULT, "tiny model", "answers" if right else "answers wrongly", f"{QUESTION} {text}"
+    yield (
+        OK if right else FAULT,
+        "tiny model",
+        "answers" if right else "answers wrongly",
+        f"{QUESTION} {text}",
+    )
 
 
 def ask() -> str:

@@ -1,7 +1,8 @@
-"""How a command ends: the one place that turns an exception into an exit status and a message on stderr.
+"""How a command ends: the one place that turns an exception into an exit status and a message on
+stderr.
 
-0 well; 1 it failed; 2 it was called wrongly, or what it was given cannot be; 130 Ctrl-C. A reader of the output that
-goes away (`mini-vllm demo | head`) ends it with 1 and without a word.
+0 well; 1 it failed; 2 it was called wrongly, or what it was given cannot be; 130 Ctrl-C. A reader
+of the output that goes away (`mini-vllm demo | head`) ends it with 1 and without a word.
 """
 
 import logging
@@ -31,7 +32,15 @@ FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 FAILURES = (EngineDeadError, InvalidLogitsError, RequestFailedError, SchedulerStalledError)
 MAX_LINE = 1000  # characters of a line of a message
 # The modules of the extra `serve`.
-OF_SERVE = ("httpcore2", "msgspec", "orjson", "prometheus_client", "pydantic", "starlette", "uvicorn")
+OF_SERVE = (
+    "httpcore2",
+    "msgspec",
+    "orjson",
+    "prometheus_client",
+    "pydantic",
+    "starlette",
+    "uvicorn",
+)
 
 _presses: list[int] = []  # of Ctrl-C: where it hits an import, another error can come of it
 
@@ -39,7 +48,9 @@ _presses: list[int] = []  # of Ctrl-C: where it hits an import, another error ca
 def run_program(
     work: Callable[[], object], *, refusal: type[Exception] = MiniVllmError, prefix: str = "Error: "
 ) -> None:
-    """A whole program: the standard streams are made safe, and it exits with the status of the work."""
+    """A whole program: the standard streams are made safe, and it exits with the status of the
+    work.
+    """
     repair_streams()
     with suppress(ValueError):  # only the main thread has signals
         signal.signal(signal.SIGINT, _press)
@@ -66,7 +77,9 @@ def exit_status(
     prefix: str = "Error: ",
     debug: bool = False,
 ) -> int:
-    """Do the work, whose result is its status, and say what went wrong. debug: an error is raised as it is."""
+    """Do the work, whose result is its status, and say what went wrong. debug: an error is raised
+    as it is.
+    """
 
     def attempt(work: Callable[[], Any]) -> int:
         try:
@@ -75,7 +88,8 @@ def exit_status(
             return end.code if isinstance(end.code, int) else FAILED if end.code else 0
         except BaseException as error:
             if isinstance(error, OSError) and error.filename is None:
-                _silence(sys.stdout)  # or the interpreter tries again at its end, and complains in its own words
+                # or the interpreter tries again at its end, and complains in its own words
+                _silence(sys.stdout)
             if debug and isinstance(error, Exception):
                 raise
             return report(error, refusal, prefix)
@@ -96,9 +110,13 @@ def report(error: BaseException, refusal: type[Exception], prefix: str) -> int:
         case ModuleNotFoundError():
             extra = "serve" if error.name in OF_SERVE else "engine"
             status = WRONG_USE
-            message = f"this command needs {error.name}, which is not installed.\n{how_to_install(extra)}"
+            message = (
+                f"this command needs {error.name}, which is not installed.\n{how_to_install(extra)}"
+            )
         case OSError():
-            where = f"cannot read or write {error.filename or 'a standard stream or a temporary file'}"
+            where = (
+                f"cannot read or write {error.filename or 'a standard stream or a temporary file'}"
+            )
             status, message = FAILED, f"{where}: {error.strerror or error}"
         case MemoryError():
             status, message = FAILED, "the memory of this machine does not suffice"
@@ -107,7 +125,8 @@ def report(error: BaseException, refusal: type[Exception], prefix: str) -> int:
         case _ if _presses:
             return INTERRUPTED
         case _:
-            status, message = FAILED, f"{type(error).__name__}: {error}\nThis is a fault of the program."
+            status = FAILED
+            message = f"{type(error).__name__}: {error}\nThis is a fault of the program."
     complain(prefix + message)
     return status
 
@@ -131,24 +150,37 @@ def complain(message: str) -> None:
 
 
 def legible(message: str) -> str:
-    """Without control characters, and with lines of at most MAX_LINE characters: the middle of a longer one goes."""
+    """Without control characters, and with lines of at most MAX_LINE characters: the middle of a
+    longer one goes.
+    """
     lines = (
-        line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 103]}...{line[-100:]}" for line in message.split("\n")
+        line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 103]}...{line[-100:]}"
+        for line in message.split("\n")
     )
     return "\n".join(map(printable, lines))
 
 
 def repair_streams() -> None:
-    """A stream that was closed becomes one that fails when it is used, and not when it is looked at.
+    """A stream that was closed becomes one that fails when it is used, and not when it is looked
+    at.
 
-    Where a terminal lacks a character of the text, it gets a question mark; a byte that is no text is kept as it is
-    kept in arguments. A line of a log that cannot be written is lost without a word.
+    Where a terminal lacks a character of the text, it gets a question mark; a byte that is no text
+    is kept as it is kept in arguments. A line of a log that cannot be written is lost without a
+    word.
     """
     logging.raiseExceptions = False
-    for name, mode, flag in (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY)):
+    for name, mode, flag in (
+        ("stdin", "r", os.O_WRONLY),
+        ("stdout", "w", os.O_RDONLY),
+        ("stderr", "w", os.O_WRONLY),
+    ):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.open(os.devnull, flag), mode, encoding="utf-8"))  # noqa: SIM115
-    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace"), (sys.stderr, "replace")):
+    for stream, errors in (
+        (sys.stdin, "surrogateescape"),
+        (sys.stdout, "replace"),
+        (sys.stderr, "replace"),
+    ):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=errors)
 
@@ -166,7 +198,9 @@ def raise_if_interrupted() -> None:
 
 
 def _unraised(what: Any) -> None:
-    """Ctrl-C in a finalizer, from which nothing can be raised: it is pressed again, a moment later."""
+    """Ctrl-C in a finalizer, from which nothing can be raised: it is pressed again, a moment
+    later.
+    """
     if issubclass(what.exc_type, KeyboardInterrupt):
         threading.Timer(0.05, _press_again).start()
     else:
@@ -175,7 +209,8 @@ def _unraised(what: Any) -> None:
 
 def _press_again() -> None:
     if hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # it wakes who sleeps
+        # it wakes who sleeps
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
     else:
         interrupt_main()  # Windows
 

@@ -16,7 +16,9 @@ from mini_vllm.observe.files import check_text
 def generate(
     config: EngineConfig,
     sampling: dict[str, Any],
-    prompts: Annotated[list[str], typer.Argument(metavar="PROMPT", help="Texts to complete; - reads stdin.")],
+    prompts: Annotated[
+        list[str], typer.Argument(metavar="PROMPT", help="Texts to complete; - reads stdin.")
+    ],
     n: int = option(1, "Choices per prompt.", "--n", "-n"),
     stop: list[str] | None = option(None, "End before this string; may be given again."),
     as_json: bool = option(False, "Print a JSON list of RequestOutputs.", "--json"),
@@ -39,7 +41,11 @@ def generate(
     with busy(f"generating {len(prompts) * n} texts"):
         outputs = llm.generate(prompts, params, use_progress=False)
     if as_json:
-        typer.echo(json.dumps([asdict(output) for output in outputs], ensure_ascii=False, indent=2, default=str))
+        typer.echo(
+            json.dumps(
+                [asdict(output) for output in outputs], ensure_ascii=False, indent=2, default=str
+            )
+        )
         raise_error_of(outputs)
         return
     for prompt, output in zip(prompts, outputs, strict=True):
@@ -51,7 +57,9 @@ def generate(
 
 
 def raise_error_of(outputs: Sequence[RequestOutput]) -> None:
-    """Raise what ended the first choice that ended with an error, when all that there is has been printed."""
+    """Raise what ended the first choice that ended with an error, when all that there is has been
+    printed.
+    """
     for output in outputs:
         for choice in output.outputs:
             if choice.error is not None:

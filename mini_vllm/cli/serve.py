@@ -20,17 +20,29 @@ def serve(
     host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="The port; 0 is any free one.")] = 8000,
     served_model_name: Annotated[str | None, Option(help="The model's name in the API.")] = None,
-    api_key: Annotated[list[str] | None, Option(help="A key that clients need; may be given again.")] = None,
+    api_key: Annotated[
+        list[str] | None, Option(help="A key that clients need; may be given again.")
+    ] = None,
     multi_tenant: Annotated[
-        Path | None, Option(help="A file of tenants: each has a key, its own cache, and a fair share.")
+        Path | None,
+        Option(help="A file of tenants: each has a key, its own cache, and a fair share."),
     ] = None,
     allowed_origin: Annotated[
-        list[str] | None, Option(help="A page that may call from a browser, such as http://localhost:3000.")
+        list[str] | None,
+        Option(help="A page that may call from a browser, such as http://localhost:3000."),
     ] = None,
-    max_queue: Annotated[int, Option(min=1, help="Most choices (of a tenant) that wait for a token.")] = 1024,
-    queue_timeout: Annotated[float | None, Option(min=0, help="Seconds to a first token or answer.")] = None,
-    request_timeout: Annotated[float | None, Option(min=0, help="Seconds that a request may take.")] = None,
-    shutdown_timeout: Annotated[float, Option(min=0, help="Seconds for what is in flight at the end.")] = 30,
+    max_queue: Annotated[
+        int, Option(min=1, help="Most choices (of a tenant) that wait for a token.")
+    ] = 1024,
+    queue_timeout: Annotated[
+        float | None, Option(min=0, help="Seconds to a first token or answer.")
+    ] = None,
+    request_timeout: Annotated[
+        float | None, Option(min=0, help="Seconds that a request may take.")
+    ] = None,
+    shutdown_timeout: Annotated[
+        float, Option(min=0, help="Seconds for what is in flight at the end.")
+    ] = 30,
 ) -> None:
     """Serve the model to OpenAI's clients, on this machine."""
     show_log(console(stderr=True))
@@ -60,7 +72,9 @@ def serve(
             port=port,
             shutdown_timeout=shutdown_timeout,
             on_open=lambda opened: console().print(
-                f"{name} is served at http://{host}:{opened}/v1, Ctrl-C ends it", markup=False, soft_wrap=True
+                f"{name} is served at http://{host}:{opened}/v1, Ctrl-C ends it",
+                markup=False,
+                soft_wrap=True,
             ),
         )
     )
@@ -78,13 +92,19 @@ def check_texts(name: str, keys: list[str], origins: list[str]) -> None:
                 raise BadParameter(f"{option} is no {kind}: {shown(value)}")
 
 
-def with_tenants(config: EngineConfig, keys_file: Path | None) -> tuple[EngineConfig, dict[str, str]]:
+def with_tenants(
+    config: EngineConfig, keys_file: Path | None
+) -> tuple[EngineConfig, dict[str, str]]:
     """The engine that tenants share, if there are tenants, and the sha256 of their keys by name."""
     if keys_file is None:
         return config, {}
     from mini_vllm.cli.keys_file import read_keys_file
 
     if config.scheduler not in ("v1", "tenants"):
-        raise BadParameter(f"--multi-tenant has a scheduler of its own; --scheduler is {config.scheduler}")
+        raise BadParameter(
+            f"--multi-tenant has a scheduler of its own; --scheduler is {config.scheduler}"
+        )
     tenants, quotas = read_keys_file(keys_file)
-    return replace(config, scheduler="tenants", hash_function="sha256", cache_quotas=quotas), tenants
+    return replace(
+        config, scheduler="tenants", hash_function="sha256", cache_quotas=quotas
+    ), tenants

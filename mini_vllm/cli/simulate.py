@@ -13,7 +13,14 @@ from mini_vllm import __version__
 from mini_vllm.cli.common import busy, console, option
 from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.load.plots import check_matplotlib
-from mini_vllm.load.workload import FORMATS, TraceRequest, lognormal_lengths, read_file, scale_rate, synthetic
+from mini_vllm.load.workload import (
+    FORMATS,
+    TraceRequest,
+    lognormal_lengths,
+    read_file,
+    scale_rate,
+    synthetic,
+)
 from mini_vllm.observe.files import make_folder, printable, write_file
 from mini_vllm.simulator import fleet
 from mini_vllm.simulator.calibration import BUNDLED, engine_config, load_calibration
@@ -33,13 +40,17 @@ from mini_vllm.simulator.step_time import StepTimeModel
 
 MAX_REQUESTS = 10_000_000
 ROUTING_HELP = (
-    f"{', '.join(ROUTINGS)}. prefix_aware: to the replica with the longest cached prefix, if it is more than "
-    f"{CACHE_THRESHOLD:.0%} of the prompt. To the least loaded one, as SGLang's router does, when the busiest has more "
-    f"than {BALANCE_ABS_THRESHOLD} requests more than the idlest, and {BALANCE_REL_THRESHOLD:g} times as many. A "
+    f"{', '.join(ROUTINGS)}. prefix_aware: to the replica with the longest cached prefix, if it is "
+    "more than "
+    f"{CACHE_THRESHOLD:.0%} of the prompt. To the least loaded one, as SGLang's router does, when "
+    "the busiest has more "
+    f"than {BALANCE_ABS_THRESHOLD} requests more than the idlest, and {BALANCE_REL_THRESHOLD:g} "
+    "times as many. A "
     "replica that has served no request yet is used before a busy one."
 )
 ACCEPTANCE_HELP = (
-    "Simulate drafts, too, each right with this probability if those before it are: beside every scheduler that is "
+    "Simulate drafts, too, each right with this probability if those before it are: beside every "
+    "scheduler that is "
     "named, or beside v1. To make drafts takes no time."
 )
 SWEEP = (0.5, 0.75, 1.0, 1.25, 1.5)  # the rates of --plots, as shares of the rate that is asked for
@@ -57,17 +68,23 @@ class Arrivals:
     output_len: float = option(256, "Of --poisson: mean output tokens.")
     length_cv: float = option(1.0, "Of --poisson: coefficient of variation of the lengths.")
     seed: int = option(0, "Of --poisson.")
-    num_requests: int | None = option(None, "Only the first of them; of --poisson 1,000.", min=1, max=MAX_REQUESTS)
+    num_requests: int | None = option(
+        None, "Only the first of them; of --poisson 1,000.", min=1, max=MAX_REQUESTS
+    )
     rate_scale: float = option(1.0, "Let them arrive so many times as fast.")
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
-            raise InvalidParameterError(f"format must be one of {list(FORMATS)}, got {shown(self.format)}")
+            raise InvalidParameterError(
+                f"format must be one of {list(FORMATS)}, got {shown(self.format)}"
+            )
         if (self.trace is None) == (self.poisson is None):
             raise InvalidParameterError("simulate: give a trace or --poisson, and not both")
 
     def requests(self, share: float = 1.0) -> Iterator[TraceRequest]:
-        """The arrivals, at this share of the rate that is asked for. Raises InvalidParameterError."""
+        """The arrivals, at this share of the rate that is asked for. Raises
+        InvalidParameterError.
+        """
         return scale_rate(self._unscaled(), share * self.rate_scale)
 
     def _unscaled(self) -> Iterator[TraceRequest]:
@@ -75,12 +92,18 @@ class Arrivals:
             return islice(read_file(self.trace, self.format), self.num_requests)
         lengths = lognormal_lengths(self.input_len, self.output_len, self.length_cv)
         num_requests = self.num_requests or 1000
-        return synthetic(self.poisson or 0, num_requests, lengths, burstiness=self.burstiness, seed=self.seed)
+        return synthetic(
+            self.poisson or 0, num_requests, lengths, burstiness=self.burstiness, seed=self.seed
+        )
 
     def about(self) -> dict[str, Any]:
         """What the report says of them."""
         names = ("poisson", "burstiness", "input_len", "output_len", "length_cv", "seed")
-        source = {"trace": printable(self.trace)} if self.trace else {name: getattr(self, name) for name in names}
+        source = (
+            {"trace": printable(self.trace)}
+            if self.trace
+            else {name: getattr(self, name) for name in names}
+        )
         return {**source, "num_requests": self.num_requests, "rate_scale": self.rate_scale}
 
 
@@ -104,7 +127,9 @@ class Engines:
     routing: str = option("round_robin", ROUTING_HELP)
 
     def config(self, model: StepTimeModel) -> dict[str, Any]:
-        """One engine of the calibration, with what is given in its place. Raises InvalidParameterError."""
+        """One engine of the calibration, with what is given in its place. Raises
+        InvalidParameterError.
+        """
         given = {
             "block_size": self.block_size,
             "num_blocks": self.num_kv_blocks,
@@ -117,7 +142,10 @@ class Engines:
 
     def drafts(self) -> dict[str, Any]:
         """Whether and how drafts are simulated."""
-        return {"acceptance": self.acceptance, "num_speculative_tokens": self.num_speculative_tokens}
+        return {
+            "acceptance": self.acceptance,
+            "num_speculative_tokens": self.num_speculative_tokens,
+        }
 
     def about(self, model: StepTimeModel) -> dict[str, Any]:
         """What the report says of them."""
@@ -145,9 +173,10 @@ def simulate(
 ) -> None:
     """Run schedulers against a trace of arrivals, without a model.
 
-    Scheduler and KV cache manager are the real ones; how long a step takes comes from a calibration. Latencies are in
-    seconds. Goodput counts requests whose TTFT is within --slo-ttft and of whose gaps 99 % are within --slo-itl; by
-    TPOT it is the mean of the gaps that has to be. The figures are of the whole run, with its beginning and its end.
+    Scheduler and KV cache manager are the real ones; how long a step takes comes from a
+    calibration. Latencies are in seconds. Goodput counts requests whose TTFT is within --slo-ttft
+    and of whose gaps 99 % are within --slo-itl; by TPOT it is the mean of the gaps that has to be.
+    The figures are of the whole run, with its beginning and its end.
     """
     model = load_calibration(engines.calibration)
     configs = policy_configs(engines.scheduler, engines.config(model), engines.drafts())
@@ -157,7 +186,9 @@ def simulate(
         make_folder(plots)
 
     def run(
-        policy: str, share: float = 1.0, on_finished: Callable[[RequestRecord], object] | None = None
+        policy: str,
+        share: float = 1.0,
+        on_finished: Callable[[RequestRecord], object] | None = None,
     ) -> Simulation:
         with busy(f"simulating {policy}, rate x {share * arrivals.rate_scale:g}"):
             return fleet.simulate(
@@ -170,15 +201,30 @@ def simulate(
             )
 
     records: dict[str, list[RequestRecord]] = {policy: [] for policy in configs}
-    runs = {policy: run(policy, on_finished=records[policy].append if out else None) for policy in configs}
+    runs = {
+        policy: run(policy, on_finished=records[policy].append if out else None)
+        for policy in configs
+    }
     show(runs, {"arrivals": arrivals.about(), **engines.about(model)}, as_json)
     if out:
         write_file(out, "".join(lines_of(records)))
     if plots:
-        title = f"{printable(engines.calibration)}, {model.about.get('kind', 'of unknown origin')} step times"
-        plot_load(plots / "load.png", {policy: {x: run(policy, x).report for x in SWEEP} for policy in configs}, title)
-        plot_timelines(plots / "timeline.png", {policy: runs[policy].timeline for policy in runs}, title)
-        console(stderr=True).print(f"wrote load.png and timeline.png in {printable(plots)}", style="dim", markup=False)
+        title = (
+            f"{printable(engines.calibration)}, "
+            f"{model.about.get('kind', 'of unknown origin')} "
+            "step times"
+        )
+        plot_load(
+            plots / "load.png",
+            {policy: {x: run(policy, x).report for x in SWEEP} for policy in configs},
+            title,
+        )
+        plot_timelines(
+            plots / "timeline.png", {policy: runs[policy].timeline for policy in runs}, title
+        )
+        console(stderr=True).print(
+            f"wrote load.png and timeline.png in {printable(plots)}", style="dim", markup=False
+        )
 
 
 def show(runs: Mapping[str, Simulation], about: Mapping[str, Any], as_json: bool) -> None:

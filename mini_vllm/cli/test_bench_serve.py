@@ -18,7 +18,9 @@ from mini_vllm.serving.conftest import LiveServer
 
 
 def run(*arguments: str, status: int = 0) -> Any:
-    result = CliRunner(env={"COLUMNS": "100", "FORCE_COLOR": None}).invoke(app, ["bench", "serve", *arguments])
+    result = CliRunner(env={"COLUMNS": "100", "FORCE_COLOR": None}).invoke(
+        app, ["bench", "serve", *arguments]
+    )
     assert result.exit_code == status, result.output
     return result
 
@@ -53,8 +55,25 @@ def test_a_run_against_a_live_server(live: LiveServer, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     out, plot = tmp_path / "result.json", tmp_path / "run.png"
     text = run(
-        *("--base-url", live.url, "--num-prompts", "6", "--request-rate", "200", "--max-concurrency", "3"),
-        *("--input-len", "40", "--output-len", "5", "--ignore-eos", "--goodput", "ttft:1e8 tpot:1e8 e2el:1e8"),
+        *(
+            "--base-url",
+            live.url,
+            "--num-prompts",
+            "6",
+            "--request-rate",
+            "200",
+            "--max-concurrency",
+            "3",
+        ),
+        *(
+            "--input-len",
+            "40",
+            "--output-len",
+            "5",
+            "--ignore-eos",
+            "--goodput",
+            "ttft:1e8 tpot:1e8 e2el:1e8",
+        ),
         *("--out", str(out), "--plot", str(plot)),
     ).stdout
     rows = dict(re.findall(r"^(.*:) +(\S+)$", text, re.MULTILINE))
@@ -65,8 +84,14 @@ def test_a_run_against_a_live_server(live: LiveServer, tmp_path: Path) -> None:
     result = json.loads(out.read_text())
     assert result["input_lens"] == [40] * 6  # a word is a token of the bundled model
     assert result["output_lens"] == [5] * 6
-    assert all(len(each) <= 4 for each in result["itls"])  # a busy server puts several tokens, or all, into one chunk
-    assert (result["completed"], result["model_id"], result["request_rate"], result["ignore_eos"]) == (
+    # a busy server puts several tokens, or all, into one chunk
+    assert all(len(each) <= 4 for each in result["itls"])
+    assert (
+        result["completed"],
+        result["model_id"],
+        result["request_rate"],
+        result["ignore_eos"],
+    ) == (
         6,
         "tiny",
         200,
@@ -86,8 +111,18 @@ def test_chats_and_a_recorded_trace(live: LiveServer, tmp_path: Path) -> None:
         {"timestamp": 40, "input_length": 700, "output_length": 1, "hash_ids": [1, 3]},
     ]
     trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    options = ("--base-url", f"{live.url}/v1", "--endpoint", "chat", "--ignore-eos", "--out", str(out))
-    text = run(*options, "--trace", str(trace), "--num-prompts", "2", "--length-scale", "0.5").stdout
+    options = (
+        "--base-url",
+        f"{live.url}/v1",
+        "--endpoint",
+        "chat",
+        "--ignore-eos",
+        "--out",
+        str(out),
+    )
+    text = run(
+        *options, "--trace", str(trace), "--num-prompts", "2", "--length-scale", "0.5"
+    ).stdout
     result = json.loads(out.read_text())
     assert (result["input_lens"], result["output_lens"]) == ([300, 350], [3, 1])
     assert (result["request_rate"], result["backend"]) == ("inf", "openai-chat")
@@ -99,13 +134,22 @@ def test_chats_and_a_recorded_trace(live: LiveServer, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--base-url", "ftp://x"), "base_url must be http://HOST[:PORT] or https://HOST[:PORT], got 'ftp://x'"),
-        (("--base-url", "http://x:0"), "base_url must be http://HOST[:PORT] or https://HOST[:PORT], got 'http://x:0'"),
+        (
+            ("--base-url", "ftp://x"),
+            "base_url must be http://HOST[:PORT] or https://HOST[:PORT], got 'ftp://x'",
+        ),
+        (
+            ("--base-url", "http://x:0"),
+            "base_url must be http://HOST[:PORT] or https://HOST[:PORT], got 'http://x:0'",
+        ),
         (("--base-url", "http://x:99999"), "got 'http://x:99999': Port out of range 0-65535"),
         (("--base-url", "http://x/\n"), r"got 'http://x/\n'"),
         (("--base-url", "http://user:word@x"), "base_url must be"),
         (("--endpoint", "edits"), "endpoint must be one of ['completions', 'chat'], got 'edits'"),
-        (("--request-rate", "0"), "rate and burstiness must be above 0, in [1e-06, 1e+06] and [0.001, 1000], got 0.0"),
+        (
+            ("--request-rate", "0"),
+            "rate and burstiness must be above 0, in [1e-06, 1e+06] and [0.001, 1000], got 0.0",
+        ),
         (("--request-rate", "nan"), "got nan and 1.0"),
         (("--request-rate", "2", "--burstiness", "0"), "got 2.0 and 0.0"),
         (
@@ -113,14 +157,26 @@ def test_chats_and_a_recorded_trace(live: LiveServer, tmp_path: Path) -> None:
             "goodput must name each of ['ttft', 'tpot', 'e2el'] at most once, got 'itl:5'",
         ),
         (("--goodput", "ttft:1", "--goodput", "ttft:2"), "at most once, got 'ttft:2'"),
-        (("--goodput", "ttft:fast"), "goodput: ttft must be milliseconds above 0 and at most 1e+09, got 'fast'"),
+        (
+            ("--goodput", "ttft:fast"),
+            "goodput: ttft must be milliseconds above 0 and at most 1e+09, got 'fast'",
+        ),
         (("--goodput", "tpot:-1"), "got '-1'"),
         (("--timeout", "0"), "timeout must be above 0 and at most 1,000,000 s, got 0.0"),
         (("--api-key", "a\nb"), "api_key must be printable ASCII without spaces"),
-        (("--input-len", "100000"), "1,000 requests have 100,000,000 prompt tokens, at most 20,000,000 are allowed"),
+        (
+            ("--input-len", "100000"),
+            "1,000 requests have 100,000,000 prompt tokens, at most 20,000,000 are allowed",
+        ),
         (("--out", "/nowhere/x.json"), "cannot write /nowhere/x.json: there is no such folder"),
-        (("--trace", "TRACE", "--request-rate", "3"), "give --trace or --request-rate, and not both, got 3"),
-        (("--trace", "TRACE", "--length-scale", "0"), "length_scale must be in [0.001, 1000], got 0.0"),
+        (
+            ("--trace", "TRACE", "--request-rate", "3"),
+            "give --trace or --request-rate, and not both, got 3",
+        ),
+        (
+            ("--trace", "TRACE", "--length-scale", "0"),
+            "length_scale must be in [0.001, 1000], got 0.0",
+        ),
         (("--trace", "TRACE", "--rate-scale", "0"), "the rate scale must be above 0"),
         (("--trace", "TRACE"), "trace.csv, line 2: ValueError"),
         (("--num-prompts", "0"), "'--num-prompts'"),
@@ -134,7 +190,8 @@ def test_what_cannot_be_is_refused_before_anything_is_sent(
     trace = tmp_path / "trace.csv"
     trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\nnow,1,1\n")
     given = [str(trace) if option == "TRACE" else option for option in options]
-    result = run("--base-url", f"http://127.0.0.1:{free_port()}", *given, status=2)  # 1, if it had tried to send
+    # 1, if it had tried to send
+    result = run("--base-url", f"http://127.0.0.1:{free_port()}", *given, status=2)
     assert message in re.sub(r"\s*\n\s*", " ", result.stderr) or message in result.stderr
     assert result.stdout == ""
 
@@ -145,20 +202,40 @@ def test_a_trace_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     trace.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *lines]))
     monkeypatch.setattr("mini_vllm.cli.bench_serve.MAX_PROMPTS", 3)
     options = ("--base-url", f"http://127.0.0.1:{free_port()}", "--trace", str(trace))
-    assert "more than 3 requests: say with num_prompts how many to send" in run(*options, status=2).stderr
+    assert (
+        "more than 3 requests: say with num_prompts how many to send"
+        in run(*options, status=2).stderr
+    )
     assert "connection refused" in run(*options, "--num-prompts", "3", status=1).stderr
 
 
 def test_a_context_that_is_too_short(live: LiveServer) -> None:
-    result = run("--base-url", live.url, "--input-len", "2000", "--output-len", "49", "--num-prompts", "2", status=2)
-    wanted = "request 1: 2000 prompt tokens and 49 output tokens are more than the model's context of 2048"
+    result = run(
+        "--base-url",
+        live.url,
+        "--input-len",
+        "2000",
+        "--output-len",
+        "49",
+        "--num-prompts",
+        "2",
+        status=2,
+    )
+    wanted = (
+        "request 1: 2000 prompt tokens and 49 output tokens are more than the model's "
+        "context "
+        "of 2048"
+    )
     assert wanted in result.stderr
 
 
 def test_a_server_that_is_not_there_is_one_line() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     for base_url in (url, url.replace("http:", "https:"), url.replace("127.0.0.1", "localhost")):
-        assert run("--base-url", base_url, status=1).stderr == f"Error: {base_url}: connection refused\n"
+        assert (
+            run("--base-url", base_url, status=1).stderr
+            == f"Error: {base_url}: connection refused\n"
+        )
 
 
 def test_if_every_request_fails_the_status_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +243,13 @@ def test_if_every_request_fails_the_status_is_1(monkeypatch: pytest.MonkeyPatch)
         return Ready(Api("completions", "m"), None, WordCount())
 
     monkeypatch.setattr(generator, "get_ready", get_ready)
-    options = ("--base-url", f"http://127.0.0.1:{free_port()}", "--num-prompts", "3", "--ignore-eos")
+    options = (
+        "--base-url",
+        f"http://127.0.0.1:{free_port()}",
+        "--num-prompts",
+        "3",
+        "--ignore-eos",
+    )
     result = run(*options, status=1)
     assert re.search(r"^connection refused: +3$", result.stdout, re.MULTILINE)
     assert re.search(r"^Mean TTFT \(ms\): +n/a$", result.stdout, re.MULTILINE)

@@ -31,7 +31,9 @@ SCENARIO = {
 
 @pytest.fixture(autouse=True, scope="module")
 def _leave_no_trace() -> Iterator[None]:
-    """The commands set the number of threads and where the engine logs; other tests do not want that."""
+    """The commands set the number of threads and where the engine logs; other tests do not want
+    that.
+    """
     logger, threads = logging.getLogger("mini_vllm"), torch.get_num_threads()
     before = (logger.handlers, logger.level, logger.propagate)
     yield
@@ -41,21 +43,28 @@ def _leave_no_trace() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _small_kv_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Filling the cache that a machine has room for with zeros takes longer than all else that a command does here."""
+    """Filling the cache that a machine has room for with zeros takes longer than all else that a
+    command does here.
+    """
     monkeypatch.setattr("mini_vllm.worker.memory.MAX_CPU_KV_CACHE_BYTES", 16 << 20)
 
 
 def run(*arguments: str, status: int = 0, **options: Any) -> Any:
-    result = CliRunner(env={"COLUMNS": "100", "FORCE_COLOR": None}).invoke(app, [*arguments], **options)
+    result = CliRunner(env={"COLUMNS": "100", "FORCE_COLOR": None}).invoke(
+        app, [*arguments], **options
+    )
     assert result.exit_code == status, result.output
     return result
 
 
-# --- help and errors ----------------------------------------------------------------------------------------------
+# --- help and errors ------------------------------------------------------------------------------
 
 
 def test_help_needs_no_torch() -> None:
-    code = "import sys, mini_vllm.cli.commands; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    code = (
+        "import sys, mini_vllm.cli.commands; sys.exit('torch' in sys.modules or 'transformers' "
+        "in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -68,16 +77,31 @@ def test_every_command_is_listed_and_has_help(name: str) -> None:
 @pytest.mark.parametrize("name", ["generate", "chat", "bench", "trace"])
 def test_commands_with_an_engine_share_its_options(name: str) -> None:
     text = run(name, "--help").output
-    for option in ("--block-size", "--num-kv-blocks", "--no-prefix-caching", "--attention-backend", "--policy"):
+    for option in (
+        "--block-size",
+        "--num-kv-blocks",
+        "--no-prefix-caching",
+        "--attention-backend",
+        "--policy",
+    ):
         assert f" {option} " in text
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["generate", "hi", "--block-size", "0"], "block_size must be an integer in [1, 2147483647], got 0"),
-        (["generate", "hi", "--policy", "lottery"], "policy must be 'fcfs' or 'priority', got 'lottery'"),
-        (["generate", "hi", "--temperature", "-1"], "temperature must be a number in [0, 1e6], got -1.0"),
+        (
+            ["generate", "hi", "--block-size", "0"],
+            "block_size must be an integer in [1, 2147483647], got 0",
+        ),
+        (
+            ["generate", "hi", "--policy", "lottery"],
+            "policy must be 'fcfs' or 'priority', got 'lottery'",
+        ),
+        (
+            ["generate", "hi", "--temperature", "-1"],
+            "temperature must be a number in [0, 1e6], got -1.0",
+        ),
         (["generate", ""], "the prompt has 0 tokens"),
         (["generate", "hi", "--attention-backend", "nosuch"], "nosuch"),
         (["chat", "-m", "hi", "--dtype", "int8"], "dtype must be one of"),
@@ -103,7 +127,8 @@ def test_unknown_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["generate", "hi", "--tempreature", "0"], ["generate"], ["bench", "--block-size", "x"]]
+    "arguments",
+    [["generate", "hi", "--tempreature", "0"], ["generate"], ["bench", "--block-size", "x"]],
 )
 def test_wrong_usage_is_status_2(arguments: list[str]) -> None:
     assert "Error" in run(*arguments, status=2).stderr
@@ -117,7 +142,7 @@ def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     assert "[engine]" in lines[-1]
 
 
-# --- generate, chat, bench, doctor --------------------------------------------------------------------------------
+# --- generate, chat, bench, doctor ----------------------------------------------------------------
 
 
 def test_generate_prints_the_text_alone() -> None:
@@ -132,18 +157,26 @@ def test_generate_reads_stdin_and_stops() -> None:
 
 
 def test_generate_json() -> None:
-    results = json.loads(run("generate", QUESTION, "What is a slot?", "-n", "2", "--max-tokens", "5", "--json").stdout)
+    results = json.loads(
+        run(
+            "generate", QUESTION, "What is a slot?", "-n", "2", "--max-tokens", "5", "--json"
+        ).stdout
+    )
     assert [result["prompt"] for result in results] == [QUESTION, "What is a slot?"]
     for result in results:
         assert [choice["index"] for choice in result["outputs"]] == [0, 1]
         assert all(
-            len(choice["token_ids"]) == 5 and choice["finish_reason"] == "length" for choice in result["outputs"]
+            len(choice["token_ids"]) == 5 and choice["finish_reason"] == "length"
+            for choice in result["outputs"]
         )
 
 
 def test_generate_several_prompts_as_text() -> None:
     lines = run("generate", QUESTION, "What is a slot?", "--max-tokens", "8").stdout.splitlines()
-    assert [line for line in lines if line.startswith("> ")] == [f"> {QUESTION}", "> What is a slot?"]
+    assert [line for line in lines if line.startswith("> ")] == [
+        f"> {QUESTION}",
+        "> What is a slot?",
+    ]
 
 
 def test_the_seed_decides_what_is_sampled() -> None:
@@ -159,7 +192,11 @@ def test_chat_once() -> None:
 def test_chat_keeps_the_conversation_until_new() -> None:
     result = run("chat", input=f"{QUESTION}\n{QUESTION}\n/new\n{QUESTION}\n")
     assert result.stdout.count(ANSWER) == 3
-    figures = [list(map(int, re.findall(r"\d+", line)[:2])) for line in result.stderr.splitlines() if "cached" in line]
+    figures = [
+        list(map(int, re.findall(r"\d+", line)[:2]))
+        for line in result.stderr.splitlines()
+        if "cached" in line
+    ]
     (first, no_hit), (second, hit), (third, _) = figures
     assert first == third < second
     assert no_hit == 0 < hit
@@ -167,7 +204,9 @@ def test_chat_keeps_the_conversation_until_new() -> None:
 
 @pytest.mark.slow
 def test_chat_goes_on_after_a_conversation_that_is_too_long() -> None:
-    result = run("chat", "--max-model-len", "64", input=f"{QUESTION}\n{QUESTION * 8}\n/new\n{QUESTION}\n")
+    result = run(
+        "chat", "--max-model-len", "64", input=f"{QUESTION}\n{QUESTION * 8}\n/new\n{QUESTION}\n"
+    )
     assert result.stdout.count(ANSWER) == 2
     assert "/new starts a new conversation" in result.stderr.splitlines()[-2]
 
@@ -184,7 +223,8 @@ def test_ctrl_c_ends_the_answer_not_the_program(monkeypatch: pytest.MonkeyPatch)
         return step(engine)
 
     monkeypatch.setattr(LLMEngine, "step", interrupted_step)
-    at_first = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background a shell has it ignored
+    # in the background a shell has it ignored
+    at_first = signal.signal(signal.SIGINT, signal.default_int_handler)
     before = signal.getsignal(signal.SIGINT)
     result = run("chat", input=f"{QUESTION}\nWhat is a slot?\n")
     first, second = result.stdout.splitlines()
@@ -196,10 +236,28 @@ def test_ctrl_c_ends_the_answer_not_the_program(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_bench_counts_what_it_ran() -> None:
-    options = ["--num-requests", "3", "--input-len", "40", "--output-len", "6", "--prefix-len", "32"]
-    result = json.loads(run("bench", *options, "--max-num-batched-tokens", "40", "--iterations", "2", "--json").stdout)
-    assert (result["num_requests"], result["total_num_tokens"], result["num_output_tokens"]) == (3, 138, 18)
-    assert result["prefix_hit_tokens"] == 64  # the second and third find the first one's two blocks, in each iteration
+    options = [
+        "--num-requests",
+        "3",
+        "--input-len",
+        "40",
+        "--output-len",
+        "6",
+        "--prefix-len",
+        "32",
+    ]
+    result = json.loads(
+        run(
+            "bench", *options, "--max-num-batched-tokens", "40", "--iterations", "2", "--json"
+        ).stdout
+    )
+    assert (result["num_requests"], result["total_num_tokens"], result["num_output_tokens"]) == (
+        3,
+        138,
+        18,
+    )
+    # the second and third find the first one's two blocks, in each iteration
+    assert result["prefix_hit_tokens"] == 64
     assert result["recent_prefix_hit_rate"] == 64 / 120
     assert result["preemptions"] == 0
     assert result["steps"] == 7  # 40 | 1 + 8 + 8 | four decodes more, and the last of the late two
@@ -211,11 +269,24 @@ def test_bench_counts_what_it_ran() -> None:
         median, p99 = (result[f"{which}_{name}_ms"] for which in ("median", "p99"))
         assert 0 < median <= p99 <= 1000 * largest
     assert result["mean_ttft_ms"] < result["mean_e2el_ms"]
-    assert result["tokens_per_second"] > result["output_tokens_per_second"] > result["requests_per_second"]
+    assert (
+        result["tokens_per_second"]
+        > result["output_tokens_per_second"]
+        > result["requests_per_second"]
+    )
 
 
 def test_bench_counts_all_tokens_of_a_step_with_drafts() -> None:
-    options = ("--num-requests", "1", "--input-len", "64", "--output-len", "128", "--iterations", "1")
+    options = (
+        "--num-requests",
+        "1",
+        "--input-len",
+        "64",
+        "--output-len",
+        "128",
+        "--iterations",
+        "1",
+    )
     result = json.loads(run("bench", *options, "--speculative", "ngram", "--json").stdout)
     assert result["steps"] < result["num_output_tokens"] == 128
 
@@ -236,7 +307,9 @@ def test_doctor() -> None:
 def test_doctor_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mini_vllm.cli.doctor.installed", lambda package: None)
     result = run("doctor")
-    assert re.search(r"^- +engine +in NumPy +runs the bundled model alone.*engine", result.stdout, re.MULTILINE)
+    assert re.search(
+        r"^- +engine +in NumPy +runs the bundled model alone.*engine", result.stdout, re.MULTILINE
+    )
     assert re.search(r"^ok +tiny model ", result.stdout, re.MULTILINE)
 
 
@@ -245,41 +318,58 @@ def test_doctor_finds_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "answers wrongly" in run("doctor", status=1).stdout
 
 
-# --- trace --------------------------------------------------------------------------------------------------------
+# --- trace ----------------------------------------------------------------------------------------
 
 
 def test_trace_of_prompts_has_the_texts_and_the_schema(tmp_path: Path) -> None:
     out = tmp_path / "trace.json"
     large = ("--num-kv-blocks", "8000")
-    result = run("trace", QUESTION, "What is a slot?", "--out", str(out), "--max-num-batched-tokens", "8", *large)
+    result = run(
+        "trace",
+        QUESTION,
+        "What is a slot?",
+        "--out",
+        str(out),
+        "--max-num-batched-tokens",
+        "8",
+        *large,
+    )
     record = json.loads(out.read_text(encoding="utf-8"))
     assert [spec["prompt_text"] for spec in record["requests"]] == [QUESTION, "What is a slot?"]
     assert record["requests"][0]["output_text"].strip().startswith(ANSWER)
     assert "peak KV cache use" in result.stdout
     schema = Path(timeline.__file__).with_name("trace.schema.json")
-    pytest.importorskip("jsonschema").validate(record, json.loads(schema.read_text(encoding="utf-8")))
+    pytest.importorskip("jsonschema").validate(
+        record, json.loads(schema.read_text(encoding="utf-8"))
+    )
     assert out.stat().st_size < 40_000, "the free queue of 7,999 blocks is not in it"
     run("trace", QUESTION, "--out", str(out), "--free-queue", *large)
     assert len(json.loads(out.read_text(encoding="utf-8"))["totals"]["final_free_queue"]) == 7999
 
 
-def test_trace_of_a_scenario_needs_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trace_of_a_scenario_needs_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     scenario, out = tmp_path / "scenario.json", tmp_path / "trace.json"
     scenario.write_text(json.dumps(SCENARIO), encoding="utf-8")
     result = run("trace", "--scenario", str(scenario), "--out", str(out), "--free-queue")
-    assert json.loads(out.read_text(encoding="utf-8")) == json.loads(json.dumps(run_trace(SCENARIO)))
+    assert json.loads(out.read_text(encoding="utf-8")) == json.loads(
+        json.dumps(run_trace(SCENARIO))
+    )
     assert re.search(r"^a +█▪▪$", result.stdout, re.MULTILINE)
 
 
-@pytest.mark.parametrize("text", ["not json", "[]", '{"config": {}}', '{"config": {}, "requests": []}'])
+@pytest.mark.parametrize(
+    "text", ["not json", "[]", '{"config": {}}', '{"config": {}, "requests": []}']
+)
 def test_trace_refuses_what_is_no_scenario(tmp_path: Path, text: str) -> None:
     path = tmp_path / "scenario.json"
     path.write_text(text, encoding="utf-8")
     assert "is not a scenario" in run("trace", "--scenario", str(path), status=2).stderr
 
 
-# --- the demo -----------------------------------------------------------------------------------------------------
+# --- the demo -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -303,7 +393,12 @@ def test_demo_prints_each_answer_once(demo_output: str, answer: str) -> None:
 
 
 def test_demo_has_its_sections_in_order(demo_output: str) -> None:
-    titles = ("Six questions at once", "What the scheduler did", "What to see in it", "Where to go next")
+    titles = (
+        "Six questions at once",
+        "What the scheduler did",
+        "What to see in it",
+        "Where to go next",
+    )
     assert [demo_output.count(title) for title in titles] == [1, 1, 1, 1]
     assert sorted(titles, key=demo_output.index) == list(titles)
 
@@ -319,7 +414,9 @@ def test_demo_answers_do_not_depend_on_the_options(demo_output: str) -> None:
     def answers(output: str) -> str:
         return output.split("What the scheduler did")[0].split("\n\n", 3)[3]
 
-    other = run("demo", "--budget", "17", "--blocks", "100", "--block-size", "4", "--no-prefix-caching").stdout
+    other = run(
+        "demo", "--budget", "17", "--blocks", "100", "--block-size", "4", "--no-prefix-caching"
+    ).stdout
     assert answers(other) == answers(demo_output)
     assert "no hit" in other
 
@@ -331,14 +428,16 @@ def test_demo_is_drawn_in_ascii_where_the_output_is_not_utf8() -> None:
     assert re.search(r"^eve +\+o+x\.+\+", result.stdout, re.MULTILINE)
 
 
-# --- serve --multi-tenant ---------------------------------------------------------------------------------------------
+# --- serve --multi-tenant -------------------------------------------------------------------------
 
 DIGEST = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"  # of foo
 
 
 def test_a_keys_file_names_tenants_by_key_or_by_its_sha256(tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
-    file.write_text(f'[alice]\nkey = "sha256:{DIGEST}"\nquota = 7\n[bob]\nkey = "bar"\n["c.d-e_9"]\nkey = "é"\n')
+    file.write_text(
+        f'[alice]\nkey = "sha256:{DIGEST}"\nquota = 7\n[bob]\nkey = "bar"\n["c.d-e_9"]\nkey = "é"\n'
+    )
     digests, quotas = read_keys_file(file)
     assert quotas == {"alice": 7}
     assert digests == {
@@ -350,14 +449,26 @@ def test_a_keys_file_names_tenants_by_key_or_by_its_sha256(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "[a]", '[a]\nkey = ""', '[a]\nkey = "SECRET x"', "[a]\nkey = 7", '[a]\nkey = "SECRET"\nquota = -1'),
+        *(
+            "",
+            "[a]",
+            '[a]\nkey = ""',
+            '[a]\nkey = "SECRET x"',
+            "[a]\nkey = 7",
+            '[a]\nkey = "SECRET"\nquota = -1',
+        ),
         *(
             '[a]\nkey = "SECRET"\nquota = 0.5',
             '[a]\nkey = "SECRET"\nquotas = 1',
             'a = "SECRET"',
             '["a/b"]\nkey = "SECRET"',
         ),
-        *('[""]\nkey = "SECRET"', '["é"]\nkey = "SECRET"', '[a]\nkey = "sha256:SECRET"', '[a]\nkey = "SECRET"\n[a]'),
+        *(
+            '[""]\nkey = "SECRET"',
+            '["é"]\nkey = "SECRET"',
+            '[a]\nkey = "sha256:SECRET"',
+            '[a]\nkey = "SECRET"\n[a]',
+        ),
         *(
             '[a]\nkey = "SECRET"\n[b]\nkey = "SECRET"',
             f'[a]\nkey = "foo"\n[b]\nkey = "sha256:{DIGEST}"',

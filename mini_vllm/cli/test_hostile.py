@@ -1,7 +1,8 @@
-"""The command line under hostile use: no traceback, the right exit status, a message that names what was wrong.
+"""The command line under hostile use: no traceback, the right exit status, a message that names
+what was wrong.
 
-Most calls run in this process. Those that are about streams and signals run in one of their own, and most of these, as
-all that load a model, are marked slow.
+Most calls run in this process. Those that are about streams and signals run in one of their own,
+and most of these, as all that load a model, are marked slow.
 """
 
 import errno
@@ -40,7 +41,9 @@ SCENARIO = {"config": CONFIG, "requests": [REQUEST]}
 CALIBRATION = {
     "schema": 1,
     "engine": {"block_size": 16, "num_blocks": 99, "max_num_seqs": 4, "max_num_batched_tokens": 64},
-    "seconds_per": dict.fromkeys(("step", "request", "token", "context_token", "attended_pair", "copied_block"), 0.001),
+    "seconds_per": dict.fromkeys(
+        ("step", "request", "token", "context_token", "attended_pair", "copied_block"), 0.001
+    ),
 }
 LONG = "x" * 100_000
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,15 +110,33 @@ TRACES = {  # the text of a trace file, and what the message names
 SCENARIOS = {
     "null": ("null", "it must be a JSON object"),
     "no-config": ("{}", "config must be a JSON object"),
-    "config-list": (scenario(config={}).replace('{"block_size"', '[{"block_size"', 1)[:-1], "is not a scenario"),
-    "no-requests": (json.dumps({"config": CONFIG, "requests": []}), "requests must be a list that is not empty"),
+    "config-list": (
+        scenario(config={}).replace('{"block_size"', '[{"block_size"', 1)[:-1],
+        "is not a scenario",
+    ),
+    "no-requests": (
+        json.dumps({"config": CONFIG, "requests": []}),
+        "requests must be a list that is not empty",
+    ),
     "requests-text": (json.dumps({"config": CONFIG, "requests": "abc"}), "requests must be a list"),
-    "many-requests": (json.dumps({"config": CONFIG, "requests": [REQUEST] * 1001}), "at most 1,000, got 1001"),
-    "request-null": (json.dumps({"config": CONFIG, "requests": [None]}), "a request must be a JSON object, got None"),
-    "twice": (json.dumps({"config": CONFIG, "requests": [REQUEST] * 2}), "different from each other"),
+    "many-requests": (
+        json.dumps({"config": CONFIG, "requests": [REQUEST] * 1001}),
+        "at most 1,000, got 1001",
+    ),
+    "request-null": (
+        json.dumps({"config": CONFIG, "requests": [None]}),
+        "a request must be a JSON object, got None",
+    ),
+    "twice": (
+        json.dumps({"config": CONFIG, "requests": [REQUEST] * 2}),
+        "different from each other",
+    ),
     "blocks-huge": (scenario({"num_blocks": 10**12}), "got 1000000000000"),
     "blocks-text": (scenario({"num_blocks": "9"}), "got '9'"),
-    "cpu-blocks-huge": (scenario({"num_cpu_blocks": 10**12}), "num_cpu_blocks must be an integer in [0, "),
+    "cpu-blocks-huge": (
+        scenario({"num_cpu_blocks": 10**12}),
+        "num_cpu_blocks must be an integer in [0, ",
+    ),
     "blocks-1": (scenario({"num_blocks": 1}), "got 1"),
     "block-size-0": (scenario({"block_size": 0}), "block_size"),
     "block-size-text": (scenario({"block_size": "4"}), "is not a scenario"),
@@ -133,20 +154,38 @@ SCENARIOS = {
     "max-tokens-0": (scenario(request={"max_tokens": 0}), "an integer of at least 1, got 0"),
     "max-tokens-inf": (scenario(request={"max_tokens": float("inf")}), "got inf"),
     "step-text": (scenario(request={"arrival_step": "x"}), "is not a scenario"),
-    "priority-text": (scenario({"policy": "priority"}, {"priority": None}, aborts=[{}]), "is not a scenario"),
+    "priority-text": (
+        scenario({"policy": "priority"}, {"priority": None}, aborts=[{}]),
+        "is not a scenario",
+    ),
     "aborts": (scenario(aborts=[{"id": "a"}]), "is not a scenario"),
 }
 CALIBRATIONS = {
     "list": ("[]", "not a calibration"),
     "schema": (calibration(schema=LONG), "schema 'xxx"),
     "seconds": (calibration(seconds_per=None), "not a calibration"),
-    "nan": (calibration(seconds_per=CALIBRATION["seconds_per"] | {"step": float("nan")}), "in [0, 1e+06]"),
-    "negative": (calibration(seconds_per=CALIBRATION["seconds_per"] | {"step": -1}), "in [0, 1e+06]"),
+    "nan": (
+        calibration(seconds_per=CALIBRATION["seconds_per"] | {"step": float("nan")}),
+        "in [0, 1e+06]",
+    ),
+    "negative": (
+        calibration(seconds_per=CALIBRATION["seconds_per"] | {"step": -1}),
+        "in [0, 1e+06]",
+    ),
     "1e300": (calibration(seconds_per=CALIBRATION["seconds_per"] | {"step": 1e300}), "1e+300"),
-    "digits": (calibration(seconds_per=CALIBRATION["seconds_per"] | {"step": 10**400}), "OverflowError"),
+    "digits": (
+        calibration(seconds_per=CALIBRATION["seconds_per"] | {"step": 10**400}),
+        "OverflowError",
+    ),
     "engine": (json.dumps(CALIBRATION | {"engine": "abc"}), "must be a JSON object, got 'abc'"),
-    "blocks": (calibration({"num_blocks": "9"}), "num_blocks must be an integer of at least 2, got '9'"),
-    "blocks-huge": (calibration({"num_blocks": 10**12}), "1,000,000,000,000 KV blocks are more than"),
+    "blocks": (
+        calibration({"num_blocks": "9"}),
+        "num_blocks must be an integer of at least 2, got '9'",
+    ),
+    "blocks-huge": (
+        calibration({"num_blocks": 10**12}),
+        "1,000,000,000,000 KV blocks are more than",
+    ),
     "block-size": (calibration({"block_size": 1.5}), "got 1.5"),
     "len": (calibration({"max_model_len": -1}), "got -1"),
 }
@@ -208,7 +247,11 @@ def named(value: str) -> str:
 def calls() -> Iterator[Call]:
     """The table."""
     for option, values in NO_FLOAT.items():
-        base = [part for part in SMALL_POISSON if option != "--poisson" or part not in ("--poisson", "5")]
+        base = [
+            part
+            for part in SMALL_POISSON
+            if option != "--poisson" or part not in ("--poisson", "5")
+        ]
         for value in values:
             yield (*base, option, value), 2, "got "
         for value in NO_NUMBER:
@@ -235,18 +278,37 @@ def calls() -> Iterator[Call]:
 def files() -> Iterator[Call]:
     """Files that are none, in and out."""
     for name, message in (
-        *(("empty", "line 1"), ("header.csv", "no request"), ("blank.csv", "line 1"), ("binary", "not UTF-8")),
+        *(
+            ("empty", "line 1"),
+            ("header.csv", "no request"),
+            ("blank.csv", "line 1"),
+            ("binary", "not UTF-8"),
+        ),
         *(
             ("deep.jsonl", "line 1: RecursionError"),
             ("long.jsonl", "longer than 1,048,576"),
             ("utf16.csv", "not UTF-8"),
         ),
-        *(("/dev/null", "line 1"), ("/dev/zero", "line 1: longer than 1,048,576"), ("nosuch\x1b", r"nosuch\x1b")),
-        *((".", "is a directory"), ("", "is a directory"), ("x" * 5000, "xxx"), ("good.csv/x", "good.csv/x")),
+        *(
+            ("/dev/null", "line 1"),
+            ("/dev/zero", "line 1: longer than 1,048,576"),
+            ("nosuch\x1b", r"nosuch\x1b"),
+        ),
+        *(
+            (".", "is a directory"),
+            ("", "is a directory"),
+            ("x" * 5000, "xxx"),
+            ("good.csv/x", "good.csv/x"),
+        ),
     ):
         yield (*TRACE, name), 2, message
     for name, message in (
-        *(("empty", "JSONDecodeError"), ("binary", "not UTF-8"), ("deep.json", "RecursionError"), (".", "directory")),
+        *(
+            ("empty", "JSONDecodeError"),
+            ("binary", "not UTF-8"),
+            ("deep.json", "RecursionError"),
+            (".", "directory"),
+        ),
         *(
             ("/dev/null", "JSONDecodeError"),
             ("/dev/zero", "longer than 67,108,864 bytes"),
@@ -262,13 +324,20 @@ def files() -> Iterator[Call]:
             ("deep.json", "RecursionError"),
             (".", "Is a directory"),
         ),
-        *(("/dev/zero", "longer than 1,048,576 bytes"), ("nosuch", "'nosuch' is neither a file nor one of")),
+        *(
+            ("/dev/zero", "longer than 1,048,576 bytes"),
+            ("nosuch", "'nosuch' is neither a file nor one of"),
+        ),
     ):
         yield (*POISSON, "--calibration", name), 2, message
     for option in ("--out", "--html"):
         base = ("trace", "--scenario", "good.json", option)
         for name, message in (
-            *((".", "is a directory"), ("nosuch/x", "cannot write nosuch/x: No such file"), ("x" * 300, "too long")),
+            *(
+                (".", "is a directory"),
+                ("nosuch/x", "cannot write nosuch/x: No such file"),
+                ("x" * 300, "too long"),
+            ),
             *(("good.csv/x", "Not a directory"), ("\x1b[31m/x", r"cannot write \x1b[31m/x")),
         ):
             yield (*base, name), 2, message
@@ -284,8 +353,16 @@ def files() -> Iterator[Call]:
 def texts() -> Iterator[Call]:
     """Arguments that are no text, no options and no commands."""
     for command in (
-        *(("generate", "\udcff"), ("generate", "hi", "--stop", "\udcff"), ("chat", "-m", "a\udc80b")),
-        *(("chat", "-m", "x", "--system", "\udcff"), ("trace", "\udcff"), ("calibrate", "--note", "\udcff")),
+        *(
+            ("generate", "\udcff"),
+            ("generate", "hi", "--stop", "\udcff"),
+            ("chat", "-m", "a\udc80b"),
+        ),
+        *(
+            ("chat", "-m", "x", "--system", "\udcff"),
+            ("trace", "\udcff"),
+            ("calibrate", "--note", "\udcff"),
+        ),
         ("demo", "--scheduler", "\udcff"),
     ):
         yield command, 2, "is not UTF-8 text: byte 0x"
@@ -303,7 +380,10 @@ def texts() -> Iterator[Call]:
         (("bench", "--num-requests", "0"), "equal to 1"),
         (("bench", "--num-requests", "9" * 30), "'--num-requests'"),
         (("bench", "--input-len", "9" * 30), "'--input-len'"),
-        (("bench", "--num-requests", "90000", "--input-len", "90000"), "90,000 requests of 90,000 prompt tokens"),
+        (
+            ("bench", "--num-requests", "90000", "--input-len", "90000"),
+            "90,000 requests of 90,000 prompt tokens",
+        ),
         (("calibrate", "--rounds", "9" * 30), "'--rounds'"),
         (("bench", "--prefix-len", "-1"), "equal to 0"),
         (("demo", "--blocks", "1"), "equal to 2"),
@@ -336,7 +416,11 @@ COMMAND = get_command(app)
 
 def run(*arguments: str) -> tuple[int, str, str]:
     """A call in this process: its exit status, and what it wrote to stdout and stderr."""
-    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err, pytest.raises(SystemExit) as end:
+    with (
+        redirect_stdout(StringIO()) as out,
+        redirect_stderr(StringIO()) as err,
+        pytest.raises(SystemExit) as end,
+    ):
         COMMAND.main(arguments, prog_name="mini-vllm")
     return int(end.value.code or 0), out.getvalue(), err.getvalue()
 
@@ -368,15 +452,34 @@ def test_the_table_is_long_and_says_each_thing_once() -> None:
     assert len(CALLS) == len(set(CALLS)) >= 150
 
 
-# --- streams and signals: programs of their own -------------------------------------------------------------------
+# --- streams and signals: programs of their own ---------------------------------------------------
 
 
-def program(code: str, *arguments: str, shell: str = '"$@"', env: Any = None, **options: Any) -> tuple[int, str, str]:
-    """A program under a shell, which closes or redirects its streams; its exit status, stdout and stderr."""
-    call = ["bash", "-c", f"set -o pipefail; {shell}", "bash", sys.executable, "-c", code, *arguments]
+def program(
+    code: str, *arguments: str, shell: str = '"$@"', env: Any = None, **options: Any
+) -> tuple[int, str, str]:
+    """A program under a shell, which closes or redirects its streams; its exit status, stdout and
+    stderr.
+    """
+    call = [
+        "bash",
+        "-c",
+        f"set -o pipefail; {shell}",
+        "bash",
+        sys.executable,
+        "-c",
+        code,
+        *arguments,
+    ]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""} | (env or {})
-    done = subprocess.run(call, capture_output=True, timeout=120, env=environment, check=False, **options)
-    return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    done = subprocess.run(
+        call, capture_output=True, timeout=120, env=environment, check=False, **options
+    )
+    return (
+        done.returncode,
+        done.stdout.decode(errors="replace"),
+        done.stderr.decode(errors="replace"),
+    )
 
 
 SCENARIO_CALL = ("trace", "--scenario", "good.json")
@@ -413,14 +516,32 @@ MORE_STREAMS = [
     ('"$@" </dev/zero', ("chat",), 2, "more than 4,194,304 bytes"),
 ]
 ENVIRONMENTS: list[dict[str, str]] = [
-    *({"TERM": ""}, {"TERM": "dumb"}, {"COLUMNS": "1"}, {"COLUMNS": "0"}, {"COLUMNS": "-1"}, {"COLUMNS": "x"}),
-    *({"LANG": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"LC_ALL": "nosuch"}),
-    *({"HOME": ""}, {"HOME": "/nosuch"}, {"NO_COLOR": "1"}, {"FORCE_COLOR": "1", "COLUMNS": "999999"}),
+    *(
+        {"TERM": ""},
+        {"TERM": "dumb"},
+        {"COLUMNS": "1"},
+        {"COLUMNS": "0"},
+        {"COLUMNS": "-1"},
+        {"COLUMNS": "x"},
+    ),
+    *(
+        {"LANG": "C"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"LC_ALL": "nosuch"},
+    ),
+    *(
+        {"HOME": ""},
+        {"HOME": "/nosuch"},
+        {"NO_COLOR": "1"},
+        {"FORCE_COLOR": "1", "COLUMNS": "999999"},
+    ),
     *({"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "utf-16"}),
 ]
 
 
-def check_stream(case: tuple[str, tuple[str, ...], int, str], folder: Path, code: str = MINI_VLLM) -> None:
+def check_stream(
+    case: tuple[str, tuple[str, ...], int, str], folder: Path, code: str = MINI_VLLM
+) -> None:
     shell, call, wanted, message = case
     status, out, err = program(code, *call, shell=shell, cwd=folder)
     if "|" in shell:
@@ -465,14 +586,19 @@ LAB_STREAMS = [
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("case", LAB_STREAMS, ids=lambda case: printable(f"{' '.join(case[1])[:30]} {case[0][5:]}"))
+@pytest.mark.parametrize(
+    "case", LAB_STREAMS, ids=lambda case: printable(f"{' '.join(case[1])[:30]} {case[0][5:]}")
+)
 def test_the_lab_under_the_same(case: Any, folder: Path) -> None:
     check_stream(case, folder, LAB)
 
 
 @pytest.mark.parametrize(
     "env",
-    [pytest.param(env, marks=pytest.mark.nightly if i % 5 else pytest.mark.slow) for i, env in enumerate(ENVIRONMENTS)],
+    [
+        pytest.param(env, marks=pytest.mark.nightly if i % 5 else pytest.mark.slow)
+        for i, env in enumerate(ENVIRONMENTS)
+    ],
     ids=str,
 )
 def test_any_environment(env: dict[str, str], folder: Path) -> None:
@@ -498,7 +624,8 @@ exits.exit_status = lambda *a, **k: print("here", flush=True) or work(*a, **k)
 """
 
 
-# In short pieces: a signal that comes just before the system call does not end it, and Python hears of it afterwards.
+# In short pieces: a signal that comes just before the system call does not end it, and Python hears
+# of it afterwards.
 SLEEP = "[time.sleep(0.01) for _ in range(6000)]"
 
 
@@ -506,7 +633,8 @@ def interrupted(code: str, call: tuple[str, ...], seconds: float, folder: Path) 
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         [sys.executable, "-c", SAYS_WHEN_IT_BEGINS + code, *call],
-        cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stdout is not None
         process.stdout.readline()  # what comes before is Python's
@@ -544,9 +672,15 @@ run_program(work)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [0.1, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1.5, 5.0))])
 @pytest.mark.parametrize(
-    "call", [("bench", "--num-requests", "5000"), ("simulate", "--poisson", "5", "--num-requests", "99999")]
+    "seconds", [0.1, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1.5, 5.0))]
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("bench", "--num-requests", "5000"),
+        ("simulate", "--poisson", "5", "--num-requests", "99999"),
+    ],
 )
 def test_ctrl_c_at_any_time(call: tuple[str, ...], seconds: float, folder: Path) -> None:
     interrupted(MINI_VLLM, call, seconds, folder)
@@ -568,7 +702,11 @@ def test_what_goes_wrong_has_a_status(capsys: pytest.CaptureFixture[str]) -> Non
         (MemoryError(), 1, "memory"),
         (OSError(errno.ENOSPC, "full", "a\x1b"), 1, "a\\x1b: full"),
         (BrokenPipeError(), 1, ""),
-        (ModuleNotFoundError("x", name="torch"), 2, "needs torch, which is not installed.\nInstall the extra 'engine'"),
+        (
+            ModuleNotFoundError("x", name="torch"),
+            2,
+            "needs torch, which is not installed.\nInstall the extra 'engine'",
+        ),
         (ModuleNotFoundError("x", name="orjson"), 2, "Install the extra 'serve'"),
         (ZeroDivisionError("x"), 1, "ZeroDivisionError: x"),
         (SystemExit("x"), 1, ""),
@@ -584,7 +722,15 @@ def test_what_goes_wrong_has_a_status(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_values_and_messages_are_cut() -> None:
     assert shown("a\x1b") == r"'a\x1b'"
-    for value in (LONG, LONG.encode(), [LONG] * 1000, {LONG: LONG}, 10**6000, range(3), [[[[1] * 99] * 99] * 99] * 99):
+    for value in (
+        LONG,
+        LONG.encode(),
+        [LONG] * 1000,
+        {LONG: LONG},
+        10**6000,
+        range(3),
+        [[[[1] * 99] * 99] * 99] * 99,
+    ):
         assert len(shown(value)) <= 200
     assert len(legible(LONG)) < 1010
 
@@ -598,7 +744,7 @@ def test_a_long_value_is_cut_before_it_is_written_out() -> None:
     assert peak < 100_000
 
 
-# --- files --------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def test_a_file_is_replaced_in_one_piece(tmp_path: Path) -> None:
@@ -615,18 +761,26 @@ def test_a_file_is_replaced_in_one_piece(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace", "interrupt"])
-def test_a_write_that_fails_leaves_the_earlier_file(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_the_earlier_file(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "trace.json"
     path.write_text("before")
     (tmp_path / "good.json").write_text(json.dumps(SCENARIO))
     monkeypatch.chdir(tmp_path)
 
     def fail(*_: Any) -> None:
-        raise KeyboardInterrupt if step == "interrupt" else OSError(errno.ENOSPC, "No space left on device")
+        raise (
+            KeyboardInterrupt
+            if step == "interrupt"
+            else OSError(errno.ENOSPC, "No space left on device")
+        )
 
     monkeypatch.setattr(os, "fsync" if step != "replace" else "replace", fail)
     status, out, err = run(*SCENARIO_CALL, "--out", "trace.json")
-    wanted, message = (130, "") if step == "interrupt" else (1, "trace.json: No space left on device")
+    wanted, message = (
+        (130, "") if step == "interrupt" else (1, "trace.json: No space left on device")
+    )
     check(status, out, err, wanted=wanted, message=message)
     assert path.read_text() == "before"
     assert len(list(tmp_path.iterdir())) == 2
@@ -663,7 +817,7 @@ def test_a_file_that_must_not_be_written(tmp_path: Path) -> None:
         list(read_lines(path))
 
 
-# --- with a model -------------------------------------------------------------------------------------------------
+# --- with a model ---------------------------------------------------------------------------------
 
 
 def test_blocks_that_do_not_fit_are_refused() -> None:
@@ -676,8 +830,18 @@ def test_blocks_that_do_not_fit_are_refused() -> None:
             False,
             r"num_kv_blocks 11 .*block_size 16.* need 1,100 bytes, 1,000",
         ),
-        (KVCachePlan(10, 16, 64, 100, 6), (1000, 500), False, "num_cpu_blocks 6 .* need 600 bytes, 500 are free"),
-        (KVCachePlan(10, 16, 64, 100, 5), (1400, 1400), True, "num_cpu_blocks 5 .* need 500 bytes, 400 are free"),
+        (
+            KVCachePlan(10, 16, 64, 100, 6),
+            (1000, 500),
+            False,
+            "num_cpu_blocks 6 .* need 600 bytes, 500 are free",
+        ),
+        (
+            KVCachePlan(10, 16, 64, 100, 5),
+            (1400, 1400),
+            True,
+            "num_cpu_blocks 5 .* need 500 bytes, 400 are free",
+        ),
     ):
         with pytest.raises(KVCacheTooLargeError, match=message):
             plan.check(*free, is_shared=is_shared)
@@ -685,14 +849,34 @@ def test_blocks_that_do_not_fit_are_refused() -> None:
 
 MODEL_CALLS: list[Call] = [
     (("generate", "hi", "--num-kv-blocks", "2000000000"), 2, "num_kv_blocks 2,000,000,000 of"),
-    (("generate", "hi", "--num-kv-blocks", "999999999999"), 2, "num_kv_blocks must be None or an integer in [2, 2147"),
-    (("generate", "hi", "--num-kv-blocks", "9" * 400), 2, "num_kv_blocks must be None or an integer in [2, 2147"),
+    (
+        ("generate", "hi", "--num-kv-blocks", "999999999999"),
+        2,
+        "num_kv_blocks must be None or an integer in [2, 2147",
+    ),
+    (
+        ("generate", "hi", "--num-kv-blocks", "9" * 400),
+        2,
+        "num_kv_blocks must be None or an integer in [2, 2147",
+    ),
     (("generate", "hi", "--block-size", "9" * 400), 2, "block_size must be an integer in [1, 2147"),
     (("generate", "hi", "--block-size", "999999999"), 2, "holds 0 blocks"),
-    (("generate", "hi", "--block-size", "999999999", "--num-kv-blocks", "2"), 2, "block_size 999,999,999"),
-    (("generate", "hi", "--num-cpu-blocks", "2000000000", "--preemption-mode", "swap"), 2, "num_cpu_blocks 2,000,000"),
+    (
+        ("generate", "hi", "--block-size", "999999999", "--num-kv-blocks", "2"),
+        2,
+        "block_size 999,999,999",
+    ),
+    (
+        ("generate", "hi", "--num-cpu-blocks", "2000000000", "--preemption-mode", "swap"),
+        2,
+        "num_cpu_blocks 2,000,000",
+    ),
     (("generate", "hi", "--max-model-len", "99999"), 2, "exceeds the model's 2048 positions"),
-    (("generate", "hi", "--max-model-len", "9" * 400), 2, "max_model_len must be None or an integer in [1, 2147"),
+    (
+        ("generate", "hi", "--max-model-len", "9" * 400),
+        2,
+        "max_model_len must be None or an integer in [1, 2147",
+    ),
     (("demo", "--blocks", "2000000000"), 2, "num_kv_blocks 2,000,000,000"),
     (("demo", "--block-size", "999999999999"), 2, "block_size must be an integer in [1, 2147"),
     (("generate", "hi", "--model", "."), 2, "Error: "),
@@ -719,7 +903,9 @@ MODEL_CALLS: list[Call] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call", MODEL_CALLS, ids=lambda call: printable(" ".join(call[0])[:60]))
-def test_hostile_calls_with_a_model(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_calls_with_a_model(
+    call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("torch")
     monkeypatch.chdir(folder)
     arguments, status, message = call
@@ -730,7 +916,9 @@ FAILING = [("generate", "hi", "--num-kv-blocks", "9"), ("chat", "-m", "hi", "--n
 
 
 @pytest.mark.parametrize("call", FAILING, ids=" ".join)
-def test_a_step_that_fails_is_told(call: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_fails_is_told(
+    call: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     executor = pytest.importorskip("mini_vllm.worker.local_executor").LocalExecutor
     monkeypatch.setattr(executor, "execute", lambda *_: [][1])
     status, out, err = run(*call)
@@ -745,11 +933,19 @@ def test_a_line_that_is_no_text_does_not_end_a_chat(folder: Path) -> None:
     lines = b"What is a KV block?\n\xff\xfe\nWhat is a KV block?\n"
     call = [sys.executable, "-c", MINI_VLLM, "chat", "--max-tokens", "8"]
     done = subprocess.run(
-        call, input=lines, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True
+        call,
+        input=lines,
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        check=True,
     )
     err = done.stderr.decode()
     assert "the line is not UTF-8 text: byte 0xff at position 0" in err
-    figures = [list(map(int, re.findall(r"\d+", line)[:2])) for line in err.splitlines() if "of them cached" in line]
+    figures = [
+        list(map(int, re.findall(r"\d+", line)[:2]))
+        for line in err.splitlines()
+        if "of them cached" in line
+    ]
     assert len(figures) == 2
     assert figures[1][0] > figures[0][0], "the conversation goes on"
 
@@ -757,9 +953,21 @@ def test_a_line_that_is_no_text_does_not_end_a_chat(folder: Path) -> None:
 @pytest.mark.nightly
 def test_ctrl_c_while_chat_answers(folder: Path) -> None:
     pytest.importorskip("torch")
-    call = [sys.executable, "-u", "-c", MINI_VLLM, "chat", "-m", "What is a KV block?", "--max-tokens", "2000"]
+    call = [
+        sys.executable,
+        "-u",
+        "-c",
+        MINI_VLLM,
+        "chat",
+        "-m",
+        "What is a KV block?",
+        "--max-tokens",
+        "2000",
+    ]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(call, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        call, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         process.stdout.read(1)
         process.send_signal(signal.SIGINT)

@@ -18,17 +18,27 @@ AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
     f"2023-11-16 18:15:{second:02}.5,{100 + 7 * second},{5 + second % 7}\n" for second in range(20)
 )
 MOONCAKE = "".join(
-    json.dumps({"timestamp": 400 * i, "input_length": 1100, "output_length": 9, "hash_ids": [0, 1 + i % 3, 10 + i]})
+    json.dumps(
+        {
+            "timestamp": 400 * i,
+            "input_length": 1100,
+            "output_length": 9,
+            "hash_ids": [0, 1 + i % 3, 10 + i],
+        }
+    )
     + "\n"
     for i in range(12)
 )
 
 
-FEW_BLOCKS = ("--num-kv-blocks", 2000)  # a pool as large as a GPU's takes longer to make than these traces to simulate
+# a pool as large as a GPU's takes longer to make than these traces to simulate
+FEW_BLOCKS = ("--num-kv-blocks", 2000)
 
 
 def run(*arguments: object, status: int = 0) -> Any:
-    result = CliRunner(env={"COLUMNS": "160"}).invoke(app, [str(argument) for argument in arguments])
+    result = CliRunner(env={"COLUMNS": "160"}).invoke(
+        app, [str(argument) for argument in arguments]
+    )
     assert result.exit_code == status, result.output
     return result
 
@@ -57,7 +67,9 @@ def test_all_schedulers_side_by_side(azure: Path) -> None:
 
 def test_json_holds_the_report_of_each_scheduler(mooncake: Path) -> None:
     reports = json.loads(
-        run("simulate", "--trace", mooncake, "--scheduler", "v1,v1+swap", "--json", *FEW_BLOCKS).output
+        run(
+            "simulate", "--trace", mooncake, "--scheduler", "v1,v1+swap", "--json", *FEW_BLOCKS
+        ).output
     )["reports"]
     assert list(reports) == ["v1", "v1+swap"]
     assert reports["v1"]["requests"] == 12
@@ -67,7 +79,16 @@ def test_json_holds_the_report_of_each_scheduler(mooncake: Path) -> None:
 @pytest.mark.slow
 def test_options_reach_the_simulator(mooncake: Path) -> None:
     def report(*options: object) -> dict[str, Any]:
-        command = ("simulate", "--trace", mooncake, "--scheduler", "v1", "--json", *FEW_BLOCKS, *options)
+        command = (
+            "simulate",
+            "--trace",
+            mooncake,
+            "--scheduler",
+            "v1",
+            "--json",
+            *FEW_BLOCKS,
+            *options,
+        )
         return dict(json.loads(run(*command).output)["reports"]["v1"])
 
     plain = report()
@@ -85,10 +106,29 @@ def test_options_reach_the_simulator(mooncake: Path) -> None:
 
 def test_drafts_pay_while_there_are_few_requests_and_lose_under_load() -> None:
     """A GPU whose step is mostly the weights at 1 request, and mostly arithmetic at 256."""
-    command = ("simulate", "--input-len", 32, "--output-len", 40, "--scheduler", "v1", "--acceptance", 0.6, "--json")
+    command = (
+        "simulate",
+        "--input-len",
+        32,
+        "--output-len",
+        40,
+        "--scheduler",
+        "v1",
+        "--acceptance",
+        0.6,
+        "--json",
+    )
     gains = []
     for rate, num_requests in ((2, 40), (2000, 500)):
-        options = ("--poisson", rate, "--num-requests", num_requests, "--calibration", "llama-3.1-8b-h100", *FEW_BLOCKS)
+        options = (
+            "--poisson",
+            rate,
+            "--num-requests",
+            num_requests,
+            "--calibration",
+            "llama-3.1-8b-h100",
+            *FEW_BLOCKS,
+        )
         found = json.loads(run(*command, *options).output)
         assert found["about"]["engine"]["acceptance"] == 0.6
         plain, drafting = found["reports"]["v1"], found["reports"]["v1+drafts"]
@@ -98,20 +138,53 @@ def test_drafts_pay_while_there_are_few_requests_and_lose_under_load() -> None:
 
 
 def test_it_says_what_was_simulated(azure: Path) -> None:
-    told = run("simulate", "--trace", azure, "--scheduler", "v1", "--rate-scale", 2, *FEW_BLOCKS).output
-    arrivals, steps = ("azure.csv", "rate_scale 2.0"), ("calibration llama-3.1-8b-h100, kind derived", "not measured")
-    engine, slo = (f"version {__version__}", "max_num_batched_tokens 2048"), ("TTFT within 2 s", "exact to 0.5 %")
+    told = run(
+        "simulate", "--trace", azure, "--scheduler", "v1", "--rate-scale", 2, *FEW_BLOCKS
+    ).output
+    arrivals, steps = (
+        ("azure.csv", "rate_scale 2.0"),
+        ("calibration llama-3.1-8b-h100, kind derived", "not measured"),
+    )
+    engine, slo = (
+        (f"version {__version__}", "max_num_batched_tokens 2048"),
+        ("TTFT within 2 s", "exact to 0.5 %"),
+    )
     for part in (*arrivals, *steps, *engine, *slo):
         assert part in " ".join(told.split())
     about = json.loads(
-        run("simulate", "--poisson", 5, "--num-requests", 9, "--seed", 4, "--json", "--scheduler", "v1").output
+        run(
+            "simulate",
+            "--poisson",
+            5,
+            "--num-requests",
+            9,
+            "--seed",
+            4,
+            "--json",
+            "--scheduler",
+            "v1",
+        ).output
     )["about"]
-    assert (about["arrivals"]["seed"], about["steps"]["kind"], about["quantile_error"]) == (4, "derived", 0.005)
+    assert (about["arrivals"]["seed"], about["steps"]["kind"], about["quantile_error"]) == (
+        4,
+        "derived",
+        0.005,
+    )
 
 
 def test_a_line_for_every_request(azure: Path, tmp_path: Path) -> None:
     out = tmp_path / "requests.jsonl"
-    command = ("simulate", "--trace", azure, "--scheduler", "v1,prefill_first", "--out", out, "--json", *FEW_BLOCKS)
+    command = (
+        "simulate",
+        "--trace",
+        azure,
+        "--scheduler",
+        "v1,prefill_first",
+        "--out",
+        out,
+        "--json",
+        *FEW_BLOCKS,
+    )
     reports = json.loads(run(*command).output)["reports"]
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     for policy, report in reports.items():
@@ -121,12 +194,29 @@ def test_a_line_for_every_request(azure: Path, tmp_path: Path) -> None:
         ttft = sorted(line["ttft"] for line in own)
         assert report["ttft"]["p50"] == pytest.approx(ttft[9], rel=0.006)
         assert report["ttft"]["mean"] == pytest.approx(sum(ttft) / 20)
-        assert report["good_share"] == sum(line["ttft"] <= 2 and line["tail_itl"] <= 0.1 for line in own) / 20
-        assert report["good_share_by_tpot"] == sum(line["ttft"] <= 2 and line["tpot"] <= 0.1 for line in own) / 20
+        assert (
+            report["good_share"]
+            == sum(line["ttft"] <= 2 and line["tail_itl"] <= 0.1 for line in own) / 20
+        )
+        assert (
+            report["good_share_by_tpot"]
+            == sum(line["ttft"] <= 2 and line["tpot"] <= 0.1 for line in own) / 20
+        )
 
 
 def test_random_arrivals_repeat(tmp_path: Path) -> None:
-    command = ("simulate", "--poisson", 5, "--num-requests", 30, "--input-len", 50, "--scheduler", "v1", *FEW_BLOCKS)
+    command = (
+        "simulate",
+        "--poisson",
+        5,
+        "--num-requests",
+        30,
+        "--input-len",
+        50,
+        "--scheduler",
+        "v1",
+        *FEW_BLOCKS,
+    )
     first, again, other = (run(*command, "--seed", seed).output for seed in (1, 1, 2))
     assert first == again != other
 
@@ -134,7 +224,16 @@ def test_random_arrivals_repeat(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_plots_are_written(azure: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    run("simulate", "--trace", azure, "--scheduler", "v1", "--plots", tmp_path / "plots", *FEW_BLOCKS)
+    run(
+        "simulate",
+        "--trace",
+        azure,
+        "--scheduler",
+        "v1",
+        "--plots",
+        tmp_path / "plots",
+        *FEW_BLOCKS,
+    )
     for name in ("load.png", "timeline.png"):
         assert (tmp_path / "plots" / name).read_bytes().startswith(b"\x89PNG")
 
@@ -162,7 +261,10 @@ def test_without_matplotlib_it_says_what_to_install(
         (("--poisson", "1", "--burstiness", "0"), "burstiness must be above 0"),
         (("--poisson", "1", "--scheduler", "v2"), "got 'v2'"),
         (("--poisson", "1", "--routing", "random"), "got 'random'"),
-        (("--poisson", "1", "--calibration", "a100"), "calibration 'a100' is neither a file nor one of"),
+        (
+            ("--poisson", "1", "--calibration", "a100"),
+            "calibration 'a100' is neither a file nor one of",
+        ),
         (("--poisson", "1", "--rate-scale", "0"), "the rate scale must be above 0"),
         (("--poisson", "1", "--slo-itl", "0"), "the limits of the SLO must be above 0"),
     ],
@@ -193,7 +295,16 @@ def test_a_calibration_without_an_engine_asks_for_it(azure: Path, tmp_path: Path
     path.write_text(StepTimeModel((1e-3, 0, 0, 0, 0, 0)).to_json())
     command = ("simulate", "--trace", azure, "--scheduler", "v1", "--calibration", path)
     assert "give block_size, num_blocks" in run(*command, status=2).stderr
-    engine = ("--block-size", 16, "--num-kv-blocks", 500, "--max-num-seqs", 8, "--max-num-batched-tokens", 256)
+    engine = (
+        "--block-size",
+        16,
+        "--num-kv-blocks",
+        500,
+        "--max-num-seqs",
+        8,
+        "--max-num-batched-tokens",
+        256,
+    )
     assert "goodput" in run(*command, *engine).output
     path.write_text("{}")
     assert f"{path}: not a calibration" in run(*command, status=2).stderr
@@ -203,8 +314,19 @@ def test_a_calibration_without_an_engine_asks_for_it(azure: Path, tmp_path: Path
 def test_calibrate_writes_what_simulate_reads(azure: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     path = tmp_path / "calibration.json"
-    size = ("--num-kv-blocks", 160, "--max-model-len", 512, "--max-num-seqs", 8, "--dtype", "float32")
-    shown = run("calibrate", "--out", path, "--rounds", 1, "--cpu-time", "--note", "test", *size).output
+    size = (
+        "--num-kv-blocks",
+        160,
+        "--max-model-len",
+        512,
+        "--max-num-seqs",
+        8,
+        "--dtype",
+        "float32",
+    )
+    shown = run(
+        "calibrate", "--out", path, "--rounds", 1, "--cpu-time", "--note", "test", *size
+    ).output
     assert "relative error of held-out steps" in shown
     record = json.loads(path.read_text())
     assert (record["kind"], record["machine"], record["model"]) == ("measured", "test", "tiny")
@@ -212,7 +334,10 @@ def test_calibrate_writes_what_simulate_reads(azure: Path, tmp_path: Path) -> No
     assert 0 < record["errors"]["median"] <= record["errors"]["p90"]
     assert record["engine"]["num_blocks"] == 160
     assert record["seconds_per"]["copied_block"] > 0
-    assert "goodput" in run("simulate", "--trace", azure, "--scheduler", "v1", "--calibration", path).output
+    assert (
+        "goodput"
+        in run("simulate", "--trace", azure, "--scheduler", "v1", "--calibration", path).output
+    )
     few = ("--num-kv-blocks", 3, "--max-num-seqs", 2)
     assert "shapes" in run("calibrate", "--out", path, *few, status=2).stderr
 
@@ -220,4 +345,7 @@ def test_calibrate_writes_what_simulate_reads(azure: Path, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_the_bundled_calibrations_work(azure: Path) -> None:
     for name in BUNDLED:
-        assert "goodput" in run("simulate", "--trace", azure, "--scheduler", "v1", "--calibration", name).output
+        assert (
+            "goodput"
+            in run("simulate", "--trace", azure, "--scheduler", "v1", "--calibration", name).output
+        )

@@ -1,4 +1,6 @@
-"""mini-vllm trace: what the scheduler decides, step by step, as JSON, as a picture and as a page to step through."""
+"""mini-vllm trace: what the scheduler decides, step by step, as JSON, as a picture and as a page to
+step through.
+"""
 
 import json
 from pathlib import Path
@@ -32,20 +34,29 @@ NOT_A_SCENARIO = (  # what the scheduler makes of options that are no options
 def trace(
     config: EngineConfig,
     sampling: dict[str, Any],
-    prompts: Annotated[list[str] | None, typer.Argument(metavar="PROMPT", help="Texts to complete.")] = None,
-    scenario: Path | None = option(None, "Run this trace's requests without a model.", exists=True, dir_okay=False),
+    prompts: Annotated[
+        list[str] | None, typer.Argument(metavar="PROMPT", help="Texts to complete.")
+    ] = None,
+    scenario: Path | None = option(
+        None, "Run this trace's requests without a model.", exists=True, dir_okay=False
+    ),
     out: Path | None = option(None, "Write the trace to this JSON file.", dir_okay=False),
     free_queue: bool = option(False, "Write the free blocks of the end, too.", "--free-queue"),
     html: Path | None = option(None, "Write a page to step through it.", dir_okay=False),
 ) -> None:
     """Show every step of the scheduler for prompts or a scenario.
 
-    A scenario is a trace file, or a JSON object with "config" and "requests"; its own config counts then, but for
-    --scheduler. The trace has the fields of trace.schema.json, and for prompts also `prompt_text` and `output_text`.
+    A scenario is a trace file, or a JSON object with "config" and "requests"; its own config counts
+    then, but for --scheduler. The trace has the fields of trace.schema.json, and for prompts also
+    `prompt_text` and `output_text`.
     """
     if (scenario is None) == (not prompts):
         raise InvalidParameterError("trace: give prompts or a scenario, and not both")
-    record = run_scenario(scenario, config.scheduler) if scenario else run_prompts(config, sampling, prompts or [])
+    record = (
+        run_scenario(scenario, config.scheduler)
+        if scenario
+        else run_prompts(config, sampling, prompts or [])
+    )
     show_trace(console(), record)
     if not free_queue:  # of a cache of 30,000 blocks it is nearly all of the file
         record["totals"].pop("final_free_queue", None)
@@ -99,21 +110,54 @@ def check_scenario(scenario: Any) -> None:
     require("config", config, isinstance(config, dict), "a JSON object")
     for name, default, least in (("num_blocks", None, 2), ("num_cpu_blocks", 0, 0)):
         value = config.get(name, default)
-        require(name, value, is_int(value, least, MAX_BLOCKS), f"an integer in [{least}, {MAX_BLOCKS:,}]")
-    require("requests", requests, isinstance(requests, list) and requests != [], "a list that is not empty")
-    require("their number", len(requests), len(requests) <= MAX_REQUESTS, f"at most {MAX_REQUESTS:,}")
+        require(
+            name,
+            value,
+            is_int(value, least, MAX_BLOCKS),
+            f"an integer in [{least}, {MAX_BLOCKS:,}]",
+        )
+    require(
+        "requests",
+        requests,
+        isinstance(requests, list) and requests != [],
+        "a list that is not empty",
+    )
+    require(
+        "their number", len(requests), len(requests) <= MAX_REQUESTS, f"at most {MAX_REQUESTS:,}"
+    )
     for spec in requests:
         require("a request", spec, isinstance(spec, dict), "a JSON object")
         name, prompt, max_tokens = (spec.get(key) for key in ("id", "prompt", "max_tokens"))
-        require("the id of a request", name, isinstance(name, str) and 0 < len(name) <= 200, "a short text")
-        is_prompt = isinstance(prompt, list) and all(is_int(token, 0, MAX_TOKEN_ID) for token in prompt)
-        require(f"the prompt of {shown(name)}", prompt, is_prompt, f"a list of integers in [0, {MAX_TOKEN_ID:,}]")
-        require(f"max_tokens of {shown(name)}", max_tokens, is_int(max_tokens, 1), "an integer of at least 1")
+        require(
+            "the id of a request",
+            name,
+            isinstance(name, str) and 0 < len(name) <= 200,
+            "a short text",
+        )
+        is_prompt = isinstance(prompt, list) and all(
+            is_int(token, 0, MAX_TOKEN_ID) for token in prompt
+        )
+        require(
+            f"the prompt of {shown(name)}",
+            prompt,
+            is_prompt,
+            f"a list of integers in [0, {MAX_TOKEN_ID:,}]",
+        )
+        require(
+            f"max_tokens of {shown(name)}",
+            max_tokens,
+            is_int(max_tokens, 1),
+            "an integer of at least 1",
+        )
     names = [spec["id"] for spec in requests]
-    require("the ids of requests", names, len(set(names)) == len(names), "different from each other")
+    require(
+        "the ids of requests", names, len(set(names)) == len(names), "different from each other"
+    )
 
 
-def run_prompts(config: EngineConfig, sampling: dict[str, Any], prompts: list[str]) -> dict[str, Any]:
+def run_prompts(
+    config: EngineConfig, sampling: dict[str, Any], prompts: list[str]
+) -> dict[str, Any]:
     """The trace of a real run, with the texts beside the token ids."""
     llm = load_llm(config)
     recorder = TraceRecorder(llm.engine.scheduler, stats=True)
@@ -121,7 +165,9 @@ def run_prompts(config: EngineConfig, sampling: dict[str, Any], prompts: list[st
     params = sampling_params(llm, **{"max_tokens": 64, "temperature": 0.0, **sampling})
     outputs = llm.generate(prompts, params, use_progress=False)
     record = recorder.to_trace("prompts")
-    texts = {output.request_id: (prompt, output) for prompt, output in zip(prompts, outputs, strict=True)}
+    texts = {
+        output.request_id: (prompt, output) for prompt, output in zip(prompts, outputs, strict=True)
+    }
     for spec in record["requests"]:
         prompt, output = texts[spec["id"]]
         spec.update(prompt_text=prompt, output_text=output.outputs[0].text)

@@ -33,23 +33,33 @@ class BeamSearchParams(Params):
     """Above 0 favours long texts, below 0 short ones."""
     ignore_eos: bool = False
     early_stopping: bool | str = False
-    """When beam_width hypotheses are there: True stops at once, False when no beam could beat the worst of them at its
-    present length, "never" at the greatest length, if that favours it."""
+    """When beam_width hypotheses are there: True stops at once, False when no beam could beat the
+    worst of them at its present length, "never" at the greatest length, if that favours it."""
 
     def __post_init__(self) -> None:
         self.normalise()
         widest = SamplingParams.MAX_LOGPROBS
-        self.require("beam_width", is_int(self.beam_width, 1, widest), f"an integer in [1, {widest}]")
+        self.require(
+            "beam_width", is_int(self.beam_width, 1, widest), f"an integer in [1, {widest}]"
+        )
         self.require("max_tokens", is_int(self.max_tokens, 1), "an integer of at least 1")
-        self.require("length_penalty", is_number(self.length_penalty, -10, 10), "a number in [-10, 10]")
+        self.require(
+            "length_penalty", is_number(self.length_penalty, -10, 10), "a number in [-10, 10]"
+        )
         self.require("ignore_eos", isinstance(self.ignore_eos, bool), "True or False")
-        known = isinstance(self.early_stopping, bool | str) and self.early_stopping in (True, False, "never")
+        known = isinstance(self.early_stopping, bool | str) and self.early_stopping in (
+            True,
+            False,
+            "never",
+        )
         self.require("early_stopping", known, "True, False or 'never'")
 
 
 @dataclass(frozen=True, slots=True)
 class BeamSearchSequence:
-    """One beam. token_ids are those after the prompt, EOS included; score is what ranks it, -inf while it goes on."""
+    """One beam. token_ids are those after the prompt, EOS included; score is what ranks it, -inf
+    while it goes on.
+    """
 
     token_ids: tuple[int, ...]
     cumulative_logprob: float
@@ -118,7 +128,8 @@ class BeamSearch:
         self.beams = [BeamSearchSequence((), 0.0)]  # that go on, best first
         self.finished: list[BeamSearchSequence] = []  # hypotheses, best first, at most beam_width
         self.is_done = False
-        self.error: RequestFailedError | None = None  # why it is done, if a request of it has failed
+        # why it is done, if a request of it has failed
+        self.error: RequestFailedError | None = None
 
     @property
     def prompts(self) -> list[list[int]]:
@@ -128,7 +139,9 @@ class BeamSearch:
     @property
     def sampling_params(self) -> SamplingParams:
         """Those of the prompts. The sampled token is never used; its log-probabilities are."""
-        return SamplingParams(temperature=0, seed=0, max_tokens=1, logprobs=self.num_logprobs, ignore_eos=True)
+        return SamplingParams(
+            temperature=0, seed=0, max_tokens=1, logprobs=self.num_logprobs, ignore_eos=True
+        )
 
     def advance(self, choices: Sequence[CompletionOutput]) -> None:
         """Go on by one token, with what was computed for each of the prompts.
@@ -157,12 +170,16 @@ class BeamSearch:
         ]
         self.finished = sorted(self.finished + ended, key=lambda beam: -beam.score)[:width]
         going_on = [c for c in candidates if c.token_id not in self.eos_token_ids][:width]
-        self.is_done = at_end or not going_on or not self._may_improve(going_on[0].cumulative_logprob, length)
+        self.is_done = (
+            at_end or not going_on or not self._may_improve(going_on[0].cumulative_logprob, length)
+        )
         if not self.is_done:
             self.beams = [self._longer_beam(c) for c in going_on]
 
     def _longer_beam(self, c: Continuation, score: float = -math.inf) -> BeamSearchSequence:
-        return BeamSearchSequence((*self.beams[c.parent].token_ids, c.token_id), c.cumulative_logprob, score)
+        return BeamSearchSequence(
+            (*self.beams[c.parent].token_ids, c.token_id), c.cumulative_logprob, score
+        )
 
     def _may_improve(self, best_logprob: float, length: int) -> bool:
         """Whether the best beam could still become a hypothesis worth having."""

@@ -1,11 +1,12 @@
 """EngineCore: the loop schedule() -> execute() -> update_from_output(), and nothing else.
 
-Token ids go in, TokenDeltas come out. There is no text here, no clock, no tensor and no seed: the scheduler decides, an
-Executor computes, listeners watch, and the core carries data between them. A step has two halves, so that a program
-that owns the core may do something else while the model runs; requests may be added or aborted between the halves.
+Token ids go in, TokenDeltas come out. There is no text here, no clock, no tensor and no seed: the
+scheduler decides, an Executor computes, listeners watch, and the core carries data between them. A
+step has two halves, so that a program that owns the core may do something else while the model
+runs; requests may be added or aborted between the halves.
 
-What raises is raised at once. The scheduler may then stand in the middle of a step, so the core refuses further ones.
-Source: EngineCore in vllm/v1/engine/core.py.
+What raises is raised at once. The scheduler may then stand in the middle of a step, so the core
+refuses further ones. Source: EngineCore in vllm/v1/engine/core.py.
 """
 
 import logging
@@ -44,12 +45,15 @@ class EngineCore:
         self.num_steps = 0
         self.is_dead = False  # a call that changes the scheduler has raised
         self.in_flight: deque[Step] = deque()  # begun and not ended, the oldest first
-        self._ended: set[str] = set()  # what was ended since listeners were told last of a step that has ended
+        # what was ended since listeners were told last of a step that has ended
+        self._ended: set[str] = set()
 
-    # --- requests come and go -------------------------------------------------------------------------------------
+    # --- requests come and go ---------------------------------------------------------------------
 
     def add(self, requests: Sequence[Request]) -> None:
-        """Queue a request, or the choices of one prompt. Raises a RequestRefusedError; then none is added."""
+        """Queue a request, or the choices of one prompt. Raises a RequestRefusedError; then none is
+        added.
+        """
         with self.changes("add"):
             if len(requests) == 1:
                 self.scheduler.add_request(requests[0])
@@ -57,7 +61,8 @@ class EngineCore:
                 self.scheduler.add_group(requests)
 
     def finish(self, request_ids: Iterable[str], reason: str) -> None:
-        """End requests from outside, also between the halves of a step; their blocks are free at once.
+        """End requests from outside, also between the halves of a step; their blocks are free at
+        once.
 
         reason: "stop" (a stop string was seen), "length" or "abort". Unknown ids are ignored.
         """
@@ -73,7 +78,7 @@ class EngineCore:
         """Whether there is a step to begin, or one that has not ended."""
         return bool(self.in_flight) or self.scheduler.has_unfinished_requests()
 
-    # --- one step -------------------------------------------------------------------------------------------------
+    # --- one step ---------------------------------------------------------------------------------
 
     def step(self) -> list[TokenDelta]:
         """Both halves."""
@@ -87,8 +92,8 @@ class EngineCore:
     def begin_step(self) -> Step:
         """Decide a step and hand it to the executor. finish_step() or fail_step() has to follow.
 
-        Another step may be begun before, if the scheduler can decide it without what comes of this one. Raises
-        SchedulerStalledError if the scheduler has work but schedules none.
+        Another step may be begun before, if the scheduler can decide it without what comes of this
+        one. Raises SchedulerStalledError if the scheduler has work but schedules none.
         """
         with self.changes("step"):
             self.num_steps += 1
@@ -104,7 +109,9 @@ class EngineCore:
                 return step
             is_stalled = not output.preempted_req_ids and not output.blocked
             if is_stalled and self.scheduler.has_unfinished_requests():
-                raise SchedulerStalledError("requests are unfinished, but schedule() gave no tokens to any of them")
+                raise SchedulerStalledError(
+                    "requests are unfinished, but schedule() gave no tokens to any of them"
+                )
         step.future.set_result(StepOutput())
         return step
 
@@ -112,29 +119,43 @@ class EngineCore:
         return self.executor.execute(step)
 
     def finish_step(self, step: Step, result: StepOutput) -> list[TokenDelta]:
-        """Take in what came of the step in flight that was begun first; returns what it brought, in step order.
+        """Take in what came of the step in flight that was begun first; returns what it brought, in
+        step order.
 
-        Tokens of a request that was ended meanwhile are dropped, and so are those behind a token that ends one. A
-        request from which no token could be sampled ends with reason "error". One that a part has ended out of the
-        queue comes last.
+        Tokens of a request that was ended meanwhile are dropped, and so are those behind a token
+        that ends one. A request from which no token could be sampled ends with reason "error". One
+        that a part has ended out of the queue comes last.
         """
         with self.changes("step"):
-            assert self.in_flight.popleft() is step, "steps end in the order in which they were begun"
-            starts = {request: len(request.output_token_ids) for request in step.requests if not request.is_finished}
+            assert self.in_flight.popleft() is step, (
+                "steps end in the order in which they were begun"
+            )
+            starts = {
+                request: len(request.output_token_ids)
+                for request in step.requests
+                if not request.is_finished
+            }
             failed = [request for request in starts if request.request_id in result.errors]
             for request in failed:
                 name = request.request_id
-                step.errors[request] = RequestFailedError(f"request {shown(name)}: {result.errors[name]}")
+                step.errors[request] = RequestFailedError(
+                    f"request {shown(name)}: {result.errors[name]}"
+                )
                 self.end_with_error(request)
             step.end_kv(self.scheduler.kv_cache_manager, result.kv)
-            token_ids = {name: [token.token_id for token in tokens] for name, tokens in result.tokens.items()}
+            token_ids = {
+                name: [token.token_id for token in tokens] for name, tokens in result.tokens.items()
+            }
             finished = step.update(self.scheduler, token_ids)
             for request in finished:
                 self.runner_view.forget(request.request_id)
                 starts.setdefault(request, 0)
-            ended = self._ended = set()  # a listener may abort requests now, and use their ids again
+            # a listener may abort requests now, and use their ids again
+            ended = self._ended = set()
             self._tell("after_update", step, token_ids, [*finished, *failed])
-            errors = {request: str(error) for request, error in step.errors.items() if request.is_finished}
+            errors = {
+                request: str(error) for request, error in step.errors.items() if request.is_finished
+            }
             return [
                 TokenDelta(
                     name,
@@ -147,22 +168,30 @@ class EngineCore:
                 )
                 for request, start in starts.items()
                 if (name := request.request_id) not in ended
-                and (len(request.output_token_ids) > start or request in errors or name in result.prompt_logprobs)
+                and (
+                    len(request.output_token_ids) > start
+                    or request in errors
+                    or name in result.prompt_logprobs
+                )
             ]
 
     def fail_step(self, step: Step, error: Exception) -> list[TokenDelta]:
-        """The executor has raised. Here it is raised on; RecoveringCore undoes the step, which is tried again."""
+        """The executor has raised. Here it is raised on; RecoveringCore undoes the step, which is
+        tried again.
+        """
         with self.changes("step"):
             raise error
 
     def end_with_error(self, request: Request) -> None:
-        """End a request, and let no request find what it has computed: the same K and V may spoil another request."""
+        """End a request, and let no request find what it has computed: the same K and V may spoil
+        another request.
+        """
         self.scheduler.finish_request(request.request_id, "error")
         self.runner_view.forget(request.request_id)
         request.num_computed_tokens = 0
         self.scheduler.kv_cache_manager.withdraw(request, request.num_tokens)
 
-    # --- those who watch, and errors ------------------------------------------------------------------------------
+    # --- those who watch, and errors --------------------------------------------------------------
 
     def _tell(self, event: str, *args: Any, **kwargs: Any) -> None:
         for listener in list(self.listeners):
@@ -170,9 +199,14 @@ class EngineCore:
 
     @contextmanager
     def changes(self, what: str) -> Iterator[None]:
-        """Around what changes the scheduler. What raises in it kills the core, except for the refusal of a request."""
+        """Around what changes the scheduler. What raises in it kills the core, except for the
+        refusal of a request.
+        """
         if self.is_dead:
-            raise EngineDeadError(f"{what}: the engine has stopped at an earlier error; LLMEngine.reset() begins again")
+            raise EngineDeadError(
+                f"{what}: the engine has stopped at an earlier error; LLMEngine.reset() begins "
+                "again"
+            )
         try:
             yield
         except BaseException as error:

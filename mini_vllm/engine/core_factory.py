@@ -1,4 +1,5 @@
-"""CoreFactory: the model is loaded and the KV cache allocated once; then engine cores are made on them.
+"""CoreFactory: the model is loaded and the KV cache allocated once; then engine cores are made on
+them.
 
 Source: EngineCore.__init__ and _initialize_kv_caches in vllm/v1/engine/core.py.
 """
@@ -14,8 +15,19 @@ from mini_vllm.errors import InvalidParameterError, TokenizerMissingError
 from mini_vllm.frontend.input_processor import find_eos_token_ids
 from mini_vllm.frontend.tokenizer import reader_of
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
-from mini_vllm.policies.registry import Classes, get_classes, get_scheduler_cls, make_scheduler, options_of
+from mini_vllm.models.checkpoint import (
+    load_generation_config,
+    load_hf_config,
+    load_tokenizer,
+    resolve_model,
+)
+from mini_vllm.policies.registry import (
+    Classes,
+    get_classes,
+    get_scheduler_cls,
+    make_scheduler,
+    options_of,
+)
 from mini_vllm.scheduler_interface import SchedulerInterface
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
 from mini_vllm.structured.backends import Vocabulary
@@ -38,7 +50,8 @@ class EngineClasses(Classes, total=False):
 class CoreFactory:
     """Owns the executor. Classes: as in LLMEngine.
 
-    Raises a CheckpointError when the model cannot be loaded, InvalidParameterError for a bad config.
+    Raises a CheckpointError when the model cannot be loaded, InvalidParameterError for a bad
+    config.
     """
 
     def __init__(
@@ -53,7 +66,9 @@ class CoreFactory:
         if config.speculative is not None:
             scheduler_cls = with_drafts(scheduler_cls or get_scheduler_cls(config.scheduler))
         if config.speculative == "draft_model" and executor_cls is not None:
-            raise InvalidParameterError(f"draft_model needs LocalExecutor, got {executor_cls.__name__}")
+            raise InvalidParameterError(
+                f"draft_model needs LocalExecutor, got {executor_cls.__name__}"
+            )
         executor_cls = executor_cls or default_executor_cls(config)
         self.executor = executor = executor_cls(config)
         self.model_info = info = executor.load()
@@ -61,7 +76,9 @@ class CoreFactory:
         _, manager_cls = get_classes(asdict(config), scheduler_cls, kv_cache_manager_cls)
         may_swap = "num_cpu_blocks" in options_of(manager_cls)
         plan = plan_kv_cache(config, hf_config, info, executor.available_bytes, may_swap=may_swap)
-        self.kv_cache_plan = plan = replace(plan, layer_groups=manager_cls.layer_groups(info.kv_specs))
+        self.kv_cache_plan = plan = replace(
+            plan, layer_groups=manager_cls.layer_groups(info.kv_specs)
+        )
         executor.allocate(plan)
         self.config = with_preemption_cost(config, executor, plan)
         self._scheduler_cls, self._kv_cache_manager_cls = scheduler_cls, kv_cache_manager_cls
@@ -74,8 +91,13 @@ class CoreFactory:
         logger.info("%s", plan)
 
     def make(self) -> EngineCore:
-        """A scheduler, a KV cache manager and a core without requests. An earlier core must not be used again."""
-        sizes = {name: getattr(self.kv_cache_plan, name) for name in ("num_blocks", "max_model_len", "num_cpu_blocks")}
+        """A scheduler, a KV cache manager and a core without requests. An earlier core must not be
+        used again.
+        """
+        sizes = {
+            name: getattr(self.kv_cache_plan, name)
+            for name in ("num_blocks", "max_model_len", "num_cpu_blocks")
+        }
         scheduler = make_scheduler(
             asdict(self.config) | sizes,
             scheduler_cls=self._scheduler_cls,
@@ -109,7 +131,9 @@ def load_vocabulary(model: str, vocab_size: int) -> Vocabulary:
 
 
 def default_executor_cls(config: EngineConfig) -> type[Executor]:
-    """LocalExecutor, or DraftModelExecutor for a draft model; where torch is not installed, NumpyExecutor."""
+    """LocalExecutor, or DraftModelExecutor for a draft model; where torch is not installed,
+    NumpyExecutor.
+    """
     if find_spec("torch") is None:
         from mini_vllm.light.numpy_executor import NumpyExecutor
 

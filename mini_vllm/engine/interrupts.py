@@ -1,4 +1,6 @@
-"""Ctrl-C arrives between steps: the first one ends the loop after the step, a second one ends the step, too."""
+"""Ctrl-C arrives between steps: the first one ends the loop after the step, a second one ends the
+step, too.
+"""
 
 import signal
 import threading
@@ -6,11 +8,12 @@ from types import FrameType, TracebackType
 
 
 class Interrupts:
-    """A context: while it lasts, the first Ctrl-C waits for check() or for the end, and a second one is raised at once.
+    """A context: while it lasts, the first Ctrl-C waits for check() or for the end, and a second
+    one is raised at once.
 
-    leave() says that the work is over, and what follows must not be interrupted. Only the main thread has signals, and
-    a program that ignores Ctrl-C goes on ignoring it: there the context does nothing. At the end the handler is put
-    back that was there before.
+    leave() says that the work is over, and what follows must not be interrupted. Only the main
+    thread has signals, and a program that ignores Ctrl-C goes on ignoring it: there the context
+    does nothing. At the end the handler is put back that was there before.
     """
 
     def __init__(self) -> None:
@@ -19,13 +22,18 @@ class Interrupts:
 
     def __enter__(self) -> "Interrupts":
         self._before = signal.getsignal(signal.SIGINT)
-        self._is_installed = callable(self._before) and threading.current_thread() is threading.main_thread()
+        self._is_installed = (
+            callable(self._before) and threading.current_thread() is threading.main_thread()
+        )
         if self._is_installed:
             signal.signal(signal.SIGINT, self._press)
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._is_installed:
             signal.signal(signal.SIGINT, self._before)

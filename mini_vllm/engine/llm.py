@@ -1,4 +1,5 @@
-"""LLM: generate text with one call. A thin layer over LLMEngine that waits for the requests it added.
+"""LLM: generate text with one call. A thin layer over LLMEngine that waits for the requests it
+added.
 
 Source: vllm/entrypoints/llm.py.
 """
@@ -33,10 +34,12 @@ from mini_vllm.worker.executor import Executor
 
 
 class LLM:
-    """An engine for offline use. A prompt is a string or a list of token ids; **config are EngineConfig's fields.
+    """An engine for offline use. A prompt is a string or a list of token ids; **config are
+    EngineConfig's fields.
 
-    What a step raises is raised by the call that made the step, and all requests in flight are dropped. The first
-    Ctrl-C ends a call after the step, a second one at once. Afterwards the next call finds an engine that is free.
+    What a step raises is raised by the call that made the step, and all requests in flight are
+    dropped. The first Ctrl-C ends a call after the step, a second one at once. Afterwards the next
+    call finds an engine that is free.
     """
 
     def __init__(
@@ -55,7 +58,8 @@ class LLM:
             executor_cls=executor_cls,
         )
         self._ids = count()
-        self._results: dict[str, RequestOutput | None] = {}  # of the requests for which a caller waits
+        # of the requests for which a caller waits
+        self._results: dict[str, RequestOutput | None] = {}
 
     def generate(
         self,
@@ -66,8 +70,9 @@ class LLM:
     ) -> list[RequestOutput]:
         """Complete one prompt or many; the results are in the order of the prompts.
 
-        sampling_params: one for all, one for each, or None for the checkpoint's generation_config. use_progress: a
-        progress bar; None shows one for several prompts on a terminal. If a prompt is refused, none is generated.
+        sampling_params: one for all, one for each, or None for the checkpoint's generation_config.
+        use_progress: a progress bar; None shows one for several prompts on a terminal. If a prompt
+        is refused, none is generated.
         """
         batch = as_batch(prompts)
         params = self._one_each(sampling_params, len(batch))
@@ -89,10 +94,12 @@ class LLM:
         use_progress: bool | None = None,
         **template_options: Any,
     ) -> list[RequestOutput]:
-        """Answer one conversation or many. A message is {"role": ..., "content": ...}; the template is the model's.
+        """Answer one conversation or many. A message is {"role": ..., "content": ...}; the template
+        is the model's.
 
-        The message of each choice is one, too: a conversation goes on behind it. tools: in OpenAI's shape, or functions
-        with type hints and docstrings. tool_choice, parallel_tool_calls: see ToolUse.
+        The message of each choice is one, too: a conversation goes on behind it. tools: in OpenAI's
+        shape, or functions with type hints and docstrings. tool_choice, parallel_tool_calls: see
+        ToolUse.
         """
         use = ToolUse(as_schemas(tools), tool_choice, parallel_tool_calls)
         options = template_options | {"tools": use.tools}
@@ -106,10 +113,15 @@ class LLM:
                 output.outputs[index] = replace(choice, message=message)
         return outputs
 
-    def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> Iterator[RequestOutput]:
-        """Complete one prompt; every yield carries only what is new. Closing the iterator aborts the request."""
+    def stream(
+        self, prompt: Prompt, sampling_params: SamplingParams | None = None
+    ) -> Iterator[RequestOutput]:
+        """Complete one prompt; every yield carries only what is new. Closing the iterator aborts
+        the request.
+        """
         request_ids: list[str] = []
-        deltas: deque[RequestOutput] = deque()  # of several steps, if another caller has stepped, too
+        # of several steps, if another caller has stepped, too
+        deltas: deque[RequestOutput] = deque()
         params = self._one_each(sampling_params, 1)[0]
         is_finished = False
         try:
@@ -119,7 +131,9 @@ class LLM:
             while not is_finished:
                 if not deltas:
                     if request_id not in self._results:
-                        raise EngineDeadError("stream: its request was dropped when another call failed")
+                        raise EngineDeadError(
+                            "stream: its request was dropped when another call failed"
+                        )
                     with Interrupts():
                         self._step()
                 while deltas:
@@ -131,7 +145,9 @@ class LLM:
                 interrupts.leave()
                 self._drop(request_ids)
 
-    def beam_search(self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams) -> list[BeamSearchOutput]:
+    def beam_search(
+        self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams
+    ) -> list[BeamSearchOutput]:
         """The beam_width best completions of one prompt or many.
 
         Each round is a generate() of one token behind each beam, and requests of other callers go
@@ -161,7 +177,9 @@ class LLM:
             for search in searches
         ]
 
-    def apply_chat_template(self, messages: Sequence[Message], **template_options: Any) -> list[int]:
+    def apply_chat_template(
+        self, messages: Sequence[Message], **template_options: Any
+    ) -> list[int]:
         """LLMEngine.apply_chat_template."""
         return self.engine.apply_chat_template(messages, **template_options)
 
@@ -172,10 +190,15 @@ class LLM:
     def _one_each(
         self, sampling_params: SamplingParams | Sequence[SamplingParams] | None, num_prompts: int
     ) -> Sequence[SamplingParams]:
-        return one_each(self.default_sampling_params() if sampling_params is None else sampling_params, num_prompts)
+        return one_each(
+            self.default_sampling_params() if sampling_params is None else sampling_params,
+            num_prompts,
+        )
 
     def _new_id(self, request_ids: list[str]) -> str:
-        """An id, which is noted before anything is done with it: whatever comes, the request will be dropped."""
+        """An id, which is noted before anything is done with it: whatever comes, the request will
+        be dropped.
+        """
         request_id = f"llm-{next(self._ids)}"
         request_ids.append(request_id)
         self._results[request_id] = None
@@ -198,11 +221,17 @@ class LLM:
 
     def _decode(self, token_ids: Sequence[int]) -> str:
         tokenizer = self.engine.tokenizer
-        return "" if tokenizer is None else str(tokenizer.decode(list(token_ids), skip_special_tokens=True))
+        return (
+            ""
+            if tokenizer is None
+            else str(tokenizer.decode(list(token_ids), skip_special_tokens=True))
+        )
 
     @contextmanager
     def _serving(self, what: str) -> Iterator[tuple[list[str], Interrupts]]:
-        """Around a call that steps: the ids that it notes are dropped at the end, whatever comes."""
+        """Around a call that steps: the ids that it notes are dropped at the end, whatever
+        comes.
+        """
         request_ids: list[str] = []
         self.engine.refuse_other_threads(what)
         with self.engine.lock, Interrupts() as interrupts:
@@ -214,7 +243,9 @@ class LLM:
                 self._drop(request_ids)
 
     def _drop(self, request_ids: Sequence[str]) -> None:
-        """Stop waiting for requests; those that are not finished are aborted. A dead engine drops all that it has."""
+        """Stop waiting for requests; those that are not finished are aborted. A dead engine drops
+        all that it has.
+        """
         self._revive()
         for request_id in request_ids:
             self.engine.abort(request_id)
@@ -227,8 +258,11 @@ class LLM:
             self._results.clear()
 
     def _step(self) -> None:
-        """One step for all callers: a stream and a generate() in flight together each find their own output."""
-        if not self.engine.core.has_unfinished_requests():  # another caller has ended them in the scheduler
+        """One step for all callers: a stream and a generate() in flight together each find their
+        own output.
+        """
+        # another caller has ended them in the scheduler
+        if not self.engine.core.has_unfinished_requests():
             for request_id in list(self._results):
                 self.engine.abort(request_id)
             return
@@ -241,6 +275,8 @@ class LLM:
             while waiting:
                 self._step()
                 interrupts.check()
-                finished = {request_id for request_id in waiting if self._results[request_id] is not None}
+                finished = {
+                    request_id for request_id in waiting if self._results[request_id] is not None
+                }
                 waiting -= finished
                 progress.advance(task, len(finished))

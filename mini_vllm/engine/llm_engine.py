@@ -1,8 +1,8 @@
 """LLMEngine: text on both sides of the engine core.
 
-The input processor makes Requests of a prompt, and the output processor makes text of what the core brings back. Stop
-strings are found here, so that the core knows none of them. Any scheduler and KV cache manager with the contract's
-names plug in. Source: vllm/v1/engine/llm_engine.py.
+The input processor makes Requests of a prompt, and the output processor makes text of what the core
+brings back. Stop strings are found here, so that the core knows none of them. Any scheduler and KV
+cache manager with the contract's names plug in. Source: vllm/v1/engine/llm_engine.py.
 """
 
 import logging
@@ -33,7 +33,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 def one_thread(method: Method) -> Method:
     """One thread at a time is inside these methods; a second one gets EngineBusyError.
 
-    What breaks off in the middle, by an interrupt for instance, leaves a dead engine: half a change is no state.
+    What breaks off in the middle, by an interrupt for instance, leaves a dead engine: half a change
+    is no state.
     """
 
     @wraps(method)
@@ -42,7 +43,8 @@ def one_thread(method: Method) -> Method:
         with engine.lock:
             try:
                 return method(engine, *args, **kwargs)
-            except (MiniVllmError, TypeError, ValueError):  # a refusal; the core knows whether it was more
+            # a refusal; the core knows whether it was more
+            except (MiniVllmError, TypeError, ValueError):
                 raise
             except BaseException:
                 engine.core.is_dead = True
@@ -57,13 +59,18 @@ class LLMEngine:
     One thread at a time may call it. An error of a step is raised at once, and so is an interrupt.
     The engine then refuses to go on until reset().
 
-    scheduler_cls and kv_cache_manager_cls: classes with the contract of SchedulerInterface and KVCacheManager; None is
-    ours. executor_cls: where steps run. core_cls: RecoveringCore goes on when a device has failed. Raises a
-    CheckpointError when the model cannot be loaded, InvalidParameterError for a bad config.
+    scheduler_cls and kv_cache_manager_cls: classes with the contract of SchedulerInterface and
+    KVCacheManager; None is ours. executor_cls: where steps run. core_cls: RecoveringCore goes on
+    when a device has failed. Raises a CheckpointError when the model cannot be loaded,
+    InvalidParameterError for a bad config.
     """
 
     def __init__(
-        self, config: EngineConfig, *, clock: Callable[[], float] = time.monotonic, **classes: Unpack[EngineClasses]
+        self,
+        config: EngineConfig,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        **classes: Unpack[EngineClasses],
     ) -> None:
         self.clock = clock
         self._factory = CoreFactory(config, **classes)
@@ -73,7 +80,9 @@ class LLMEngine:
         self.vocab_size = self._factory.model_info.vocab_size
         self.lock = threading.RLock()  # held by the thread that is at work here
         core = self._factory.make()
-        limits = ModelLimits(self.vocab_size, core.scheduler.max_model_len, core.scheduler.num_slots)
+        limits = ModelLimits(
+            self.vocab_size, core.scheduler.max_model_len, core.scheduler.num_slots
+        )
         self._front = Front(InputProcessor(config, limits), config.seed, clock)
         self._begin(core)
 
@@ -87,11 +96,15 @@ class LLMEngine:
 
     @one_thread
     def reset(self) -> None:
-        """Drop all requests, whose callers hear nothing more, and begin again with an empty KV cache.
+        """Drop all requests, whose callers hear nothing more, and begin again with an empty KV
+        cache.
 
         The model stays. So do the listeners, which see another scheduler from now on.
         """
-        self._begin(self._factory.make(), [listener for listener in self.listeners if listener is not self._stats])
+        self._begin(
+            self._factory.make(),
+            [listener for listener in self.listeners if listener is not self._stats],
+        )
 
     @property
     def input_processor(self) -> InputProcessor:
@@ -122,7 +135,7 @@ class LLMEngine:
         """Of the last step."""
         return self._stats.last
 
-    # --- requests come and go -------------------------------------------------------------------------------------
+    # --- requests come and go ---------------------------------------------------------------------
 
     @one_thread
     def add_request(
@@ -136,19 +149,23 @@ class LLMEngine:
     ) -> None:
         """Queue a prompt (text or token ids). request_options: priority, arrival_time, cache_salt.
 
-        on_output: gets every output of the request, also the one that says that it was aborted. It may add and abort
-        requests, and must not step. What it raises is raised by step().
+        on_output: gets every output of the request, also the one that says that it was aborted. It
+        may add and abort requests, and must not step. What it raises is raised by step().
 
         Raises what Front.add_request raises; then nothing has changed.
         """
         front = self._front
-        front.add_request(request_id, prompt, sampling_params, on_output, request_options, self.core.add)
+        front.add_request(
+            request_id, prompt, sampling_params, on_output, request_options, self.core.add
+        )
 
     def tokenize(self, prompt: Prompt) -> list[int]:
         """InputProcessor.tokenize."""
         return self.input_processor.tokenize(prompt)
 
-    def apply_chat_template(self, messages: Sequence[Message], **template_options: Any) -> list[int]:
+    def apply_chat_template(
+        self, messages: Sequence[Message], **template_options: Any
+    ) -> list[int]:
         """InputProcessor.apply_chat_template."""
         return self.input_processor.apply_chat_template(messages, **template_options)
 
@@ -158,7 +175,9 @@ class LLMEngine:
 
     @one_thread
     def abort(self, request_id: str) -> None:
-        """Drop a request and all its choices; its blocks are free at once. Unknown ids are ignored."""
+        """Drop a request and all its choices; its blocks are free at once. Unknown ids are
+        ignored.
+        """
         check_request_id(request_id)
         self.core.finish(self.output_processor.get_child_ids(request_id), "abort")
         self.output_processor.abort(request_id)
@@ -168,34 +187,44 @@ class LLMEngine:
         return self.core.has_unfinished_requests()
 
     def refuse_other_threads(self, what: str) -> None:
-        """Raises EngineBusyError if another thread is at work here. `what` is what the caller wants to do."""
+        """Raises EngineBusyError if another thread is at work here. `what` is what the caller wants
+        to do.
+        """
         if not self.lock.acquire(blocking=False):
             raise EngineBusyError(
-                f"{what}: another thread than {threading.current_thread().name!r} is at work in this engine; "
+                f"{what}: another thread than {threading.current_thread().name!r} is at work in "
+                "this engine; "
                 "let one thread call it, or give each thread an engine of its own"
             )
         self.lock.release()
 
     def shutdown(self) -> None:
-        """Give back what the executor holds, such as processes. Call it when no request is in flight."""
+        """Give back what the executor holds, such as processes. Call it when no request is in
+        flight.
+        """
         self._factory.shutdown()
 
-    # --- one step -------------------------------------------------------------------------------------------------
+    # --- one step ---------------------------------------------------------------------------------
 
     @one_thread
     def step(self) -> list[RequestOutput]:
-        """One iteration. Returns, with all their text so far, the requests that got a token or finished.
+        """One iteration. Returns, with all their text so far, the requests that got a token or
+        finished.
 
-        What the scheduler, a manager or the model raises is raised; then reset() begins again. Raises
-        SchedulerStalledError if the scheduler has work but schedules none.
+        What the scheduler, a manager or the model raises is raised; then reset() begins again.
+        Raises SchedulerStalledError if the scheduler has work but schedules none.
         """
         if self._is_stepping:
-            raise EngineBusyError("step: a listener or an on_output is called within a step, and must not step itself")
+            raise EngineBusyError(
+                "step: a listener or an on_output is called within a step, and must not step itself"
+            )
         self._is_stepping = True
         try:
             deltas = self.core.step()
             now = self.clock()
-            outputs, stopped = self.output_processor.process([delta._replace(time=now) for delta in deltas])
+            outputs, stopped = self.output_processor.process(
+                [delta._replace(time=now) for delta in deltas]
+            )
             self.core.finish(stopped, "stop")
             return outputs
         except Exception:

@@ -7,14 +7,20 @@ from mini_vllm.worker.executor import Executor
 NUM_TRIES = 4  # of each request: a fault that comes and goes is no request's
 
 
-def execute_one_by_one(executor: Executor, step: StepInput) -> tuple[StepOutput, dict[str, Exception]]:
-    """Run a step in parts: what happens to the KV cache, then each request by itself, in their order.
+def execute_one_by_one(
+    executor: Executor, step: StepInput
+) -> tuple[StepOutput, dict[str, Exception]]:
+    """Run a step in parts: what happens to the KV cache, then each request by itself, in their
+    order.
 
-    step has to send all its requests again, so that a part can be tried again. Returns what came of all parts, and what
-    the requests raised that failed in every try. If there are any, the whole step has to be undone: other requests may
-    rely on what these were to write. Raises what the part without requests raises.
+    step has to send all its requests again, so that a part can be tried again. Returns what came of
+    all parts, and what the requests raised that failed in every try. If there are any, the whole
+    step has to be undone: other requests may rely on what these were to write. Raises what the part
+    without requests raises.
     """
-    first = StepInput(finished_req_ids=step.finished_req_ids, forget_all=step.forget_all, kv=step.kv)
+    first = StepInput(
+        finished_req_ids=step.finished_req_ids, forget_all=step.forget_all, kv=step.kv
+    )
     kv = executor.execute(first).result().kv
     tokens: dict[str, list[SampledToken]] = {}
     errors: dict[str, str] = {}
@@ -23,7 +29,11 @@ def execute_one_by_one(executor: Executor, step: StepInput) -> tuple[StepOutput,
     for chunk in chunks_of(step):
         request_id = chunk.request_id
         names = {request_id, *(sample.request_id for sample in chunk.samples)}
-        targets = {request_id: step.prompt_targets[request_id]} if request_id in step.prompt_targets else {}
+        targets = (
+            {request_id: step.prompt_targets[request_id]}
+            if request_id in step.prompt_targets
+            else {}
+        )
         rows = {name: row for name, row in step.new_rows.items() if name in names}
         masks = {name: mask for name, mask in step.masks.items() if name in names}
         part = StepInput.of([chunk], rows, prompt_targets=targets, masks=masks)

@@ -1,9 +1,10 @@
 """RecoveringCore: an engine core that goes on when the device has failed, for a server.
 
-Only what the executor raises is tried again. An error of the scheduler, of a manager or of a listener is a mistake in
-a program: it is raised at once, here as in EngineCore. A step that failed is undone: its requests are preempted, so the
-next step tries them again. Their tokens cannot be lost, since a step appends none before the executor has answered. If
-that fails, too, the requests run one by one, and those that fail by themselves end with an error.
+Only what the executor raises is tried again. An error of the scheduler, of a manager or of a
+listener is a mistake in a program: it is raised at once, here as in EngineCore. A step that failed
+is undone: its requests are preempted, so the next step tries them again. Their tokens cannot be
+lost, since a step appends none before the executor has answered. If that fails, too, the requests
+run one by one, and those that fail by themselves end with an error.
 """
 
 import logging
@@ -20,11 +21,14 @@ from mini_vllm.worker.executor import Executor
 logger = logging.getLogger("mini_vllm")
 
 ALIKE = 2  # steps in a row that may fail as they are; the next one runs its requests one by one
-MOST_FAILURES = 5  # steps in a row, of which no request by itself is the cause; then all requests of the step end
+# steps in a row, of which no request by itself is the cause; then all requests of the step end
+MOST_FAILURES = 5
 
 
 class FailedByThemselvesError(Exception):
-    """Requests of a step failed when they were run one by one. failed: by request id, what each raised."""
+    """Requests of a step failed when they were run one by one. failed: by request id, what each
+    raised.
+    """
 
     def __init__(self, failed: Mapping[str, Exception]) -> None:
         super().__init__(str(next(iter(failed.values()))))
@@ -58,9 +62,13 @@ class RecoveringCore(EngineCore):
         return deltas
 
     def fail_step(self, step: Step, error: Exception) -> list[TokenDelta]:
-        """Undo the step and those begun after it. Requests that failed by themselves end; all, if none is the cause."""
+        """Undo the step and those begun after it. Requests that failed by themselves end; all, if
+        none is the cause.
+        """
         failed = error.failed if isinstance(error, FailedByThemselvesError) else {}
-        logger.warning("step %d has failed: %s", self.num_steps, shown(next(iter(failed.values()), error)))
+        logger.warning(
+            "step %d has failed: %s", self.num_steps, shown(next(iter(failed.values()), error))
+        )
         self._num_failures += 1
         with self.changes("step"):
             undone = self._undo_from(step)
@@ -71,10 +79,16 @@ class RecoveringCore(EngineCore):
                 name = request.request_id
                 if name in failed and not request.is_finished:
                     self.end_with_error(request)
-                    why = f"{self._num_failures} steps have failed, the last one with {shown(failed[name])}"
-                    deltas.append(TokenDelta(name, [], "error", error=f"request {shown(name)}: {why}"))
+                    why = (
+                        f"{self._num_failures} steps have failed, the last one with "
+                        f"{shown(failed[name])}"
+                    )
+                    deltas.append(
+                        TokenDelta(name, [], "error", error=f"request {shown(name)}: {why}")
+                    )
             if failed:
-                self._num_failures = ALIKE  # they were found: those that remain are run one by one at once
+                # they were found: those that remain are run one by one at once
+                self._num_failures = ALIKE
             self.runner_view.reset()  # what the runner has taken in is unknown
             ended = self._ended = set()
             for each in undone:
@@ -82,7 +96,9 @@ class RecoveringCore(EngineCore):
         return [delta for delta in deltas if delta.request_id not in ended]
 
     def _undo_from(self, step: Step) -> list[Step]:
-        """Undo the steps in flight from this one on, the newest first; returns them in the order of their beginning."""
+        """Undo the steps in flight from this one on, the newest first; returns them in the order of
+        their beginning.
+        """
         undone: list[Step] = []
         while step not in undone:
             newest = self.in_flight.pop()

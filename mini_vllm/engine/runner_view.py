@@ -1,8 +1,8 @@
 """RunnerView: what the runner has of each request, so that a step brings it only what is new.
 
-A request's sampling parameters travel once, and of its block table only what was added at the end. Where the table
-changed elsewhere, or the request was preempted, all of it travels again.
-Source: the bookkeeping of scheduled_new_reqs and scheduled_cached_reqs in Scheduler.schedule
+A request's sampling parameters travel once, and of its block table only what was added at the end.
+Where the table changed elsewhere, or the request was preempted, all of it travels again. Source:
+the bookkeeping of scheduled_new_reqs and scheduled_cached_reqs in Scheduler.schedule
 (vllm/v1/core/sched/scheduler.py).
 """
 
@@ -10,11 +10,14 @@ from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import SchedulerInterface, SchedulerOutput
 from mini_vllm.step import BlockTable, KVPlan, SamplingRow, StepInput
 
-KnownTable = tuple[int, ...]  # preemptions at the time, blocks in each group; (): send everything again
+# preemptions at the time, blocks in each group; (): send everything again
+KnownTable = tuple[int, ...]
 
 
 class RunnerView:
-    """forget_all: the runner may have requests that are not known here, so the next step tells it to forget all."""
+    """forget_all: the runner may have requests that are not known here, so the next step tells it
+    to forget all.
+    """
 
     def __init__(self, scheduler: SchedulerInterface) -> None:
         self.scheduler = scheduler
@@ -23,7 +26,9 @@ class RunnerView:
         self._finished_req_ids: list[str] = []  # that the runner knows, and has not been told of
 
     def reset(self) -> None:
-        """What the runner has is unknown: the next step tells it to forget all, and sends everything again."""
+        """What the runner has is unknown: the next step tells it to forget all, and sends
+        everything again.
+        """
         self.forget_all, self._known, self._finished_req_ids = True, {}, []
 
     def forget(self, request_id: str) -> None:
@@ -32,7 +37,9 @@ class RunnerView:
             self._finished_req_ids.append(request_id)
 
     def make_step_input(self, output: SchedulerOutput, plan: KVPlan) -> StepInput:
-        """Freeze what is new in this step. Called for hundreds of requests in every step: no object for each."""
+        """Freeze what is new in this step. Called for hundreds of requests in every step: no object
+        for each.
+        """
         for request_id in plan.rewritten_req_ids:
             if request_id in self._known:
                 self._known[request_id] = ()
@@ -45,7 +52,10 @@ class RunnerView:
         for request in output.scheduled_requests:
             request_id, start = request.request_id, request.num_computed_tokens
             starts.append(start)
-            if request.sampling_params.prompt_logprobs is not None and start + 1 < request.num_prompt_tokens:
+            if (
+                request.sampling_params.prompt_logprobs is not None
+                and start + 1 < request.num_prompt_tokens
+            ):
                 end = start + output.num_scheduled_tokens[request_id]
                 prompt_targets[request_id] = tuple(request.prompt_token_ids[start + 1 : end + 1])
             table = (request.num_preemptions, *get_num_blocks(request_id))
@@ -54,7 +64,8 @@ class RunnerView:
         for forks in output.sampling_along.values():
             for fork in forks:
                 new_rows[fork.request_id] = make_sampling_row(fork)
-                self._known[fork.request_id] = ()  # it has no table before its own first step, which sends it again
+                # it has no table before its own first step, which sends it again
+                self._known[fork.request_id] = ()
         finished_req_ids, self._finished_req_ids = tuple(self._finished_req_ids), []
         forget_all, self.forget_all = self.forget_all, False
         req_ids, sampled = tuple(output.num_scheduled_tokens), tuple(sample_req_ids)
@@ -63,7 +74,8 @@ class RunnerView:
             tuple(starts),
             tuple(output.num_scheduled_tokens.values()),
             tuple(token_ids),
-            req_ids if sampled == req_ids else sampled,  # a step of decodes: one tuple, which is pickled once
+            # a step of decodes: one tuple, which is pickled once
+            req_ids if sampled == req_ids else sampled,
             tuple(sample_rows),
             new_rows,
             new_block_ids,
@@ -74,8 +86,11 @@ class RunnerView:
             output.masks,
         )
 
-    def _tokens_and_samples(self, output: SchedulerOutput) -> tuple[list[int], list[str], list[int]]:
-        """The tokens of the step end to end; of each row of logits, whose token it gives, and its place among them.
+    def _tokens_and_samples(
+        self, output: SchedulerOutput
+    ) -> tuple[list[int], list[str], list[int]]:
+        """The tokens of the step end to end; of each row of logits, whose token it gives, and its
+        place among them.
 
         A chunk that catches up has one sample row, and one more for each draft behind it.
         """
@@ -84,7 +99,9 @@ class RunnerView:
         sample_req_ids: list[str] = []
         sample_rows: list[int] = []
         end = 0
-        for request, n in zip(output.scheduled_requests, output.num_scheduled_tokens.values(), strict=True):
+        for request, n in zip(
+            output.scheduled_requests, output.num_scheduled_tokens.values(), strict=True
+        ):
             request_id, start = request.request_id, request.num_computed_tokens
             token_ids += request.all_token_ids[start : start + n]
             end += n
@@ -107,7 +124,9 @@ class RunnerView:
     def _take_new_blocks(
         self, request: Request, table: KnownTable, new_rows: dict[str, SamplingRow]
     ) -> tuple[BlockTable, ...]:
-        """What the runner does not have of a request's tables; of a request that it does not know, its row, too."""
+        """What the runner does not have of a request's tables; of a request that it does not know,
+        its row, too.
+        """
         old = self._known.get(request.request_id)
         if not old or old[0] != table[0]:
             new_rows[request.request_id] = make_sampling_row(request)
@@ -121,4 +140,6 @@ def make_sampling_row(request: Request) -> SamplingRow:
     params = request.sampling_params
     token_ids = tuple(request.all_token_ids) if params.has_penalties else ()
     ending = tuple(request.eos_token_ids.union(params.stop_token_ids)) if params.min_tokens else ()
-    return SamplingRow(params, params.seed or 0, request.choice_index, request.num_prompt_tokens, token_ids, ending)
+    return SamplingRow(
+        params, params.seed or 0, request.choice_index, request.num_prompt_tokens, token_ids, ending
+    )

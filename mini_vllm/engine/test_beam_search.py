@@ -1,4 +1,6 @@
-"""Beam search: transformers' beams, token for token, whatever the scheduler does to them; and the rules one by one."""
+"""Beam search: transformers' beams, token for token, whatever the scheduler does to them; and the
+rules one by one.
+"""
 
 import itertools
 import random
@@ -16,15 +18,31 @@ from mini_vllm import LLM, SamplingParams
 from mini_vllm.engine.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.engine.test_recovery import with_core
-from mini_vllm.errors import EngineBusyError, InvalidParameterError, PromptTooLongError, UnknownParameterError
+from mini_vllm.errors import (
+    EngineBusyError,
+    InvalidParameterError,
+    PromptTooLongError,
+    UnknownParameterError,
+)
 from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
 from mini_vllm.models.checkpoint import resolve_model
 from mini_vllm.policies.registry import SCHEDULERS
 from mini_vllm.step import Logprob
 
 TINY = resolve_model("tiny")
-PROMPTS = [[5, 9, 20, 31, 42, 53, 64, 75, 86, 11, 22, 33, 44], [70], list(range(40, 56)), [3, 1, 4, 1, 5]]
-RULES: list[tuple[float, bool | str]] = [(1.0, False), (0.0, "never"), (2.0, True), (-1.0, False), (1.5, "never")]
+PROMPTS = [
+    [5, 9, 20, 31, 42, 53, 64, 75, 86, 11, 22, 33, 44],
+    [70],
+    list(range(40, 56)),
+    [3, 1, 4, 1, 5],
+]
+RULES: list[tuple[float, bool | str]] = [
+    (1.0, False),
+    (0.0, "never"),
+    (2.0, True),
+    (-1.0, False),
+    (1.5, "never"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -61,11 +79,16 @@ def hf_beams(
         output_scores=True,
     )
     rows = found.sequences[:, len(prompt) :].tolist()
-    ends = [next((i + 1 for i, token in enumerate(row) if token in eos), params.max_tokens) for row in rows]
+    ends = [
+        next((i + 1 for i, token in enumerate(row) if token in eos), params.max_tokens)
+        for row in rows
+    ]
     return [row[:end] for row, end in zip(rows, ends, strict=True)], found.sequences_scores.tolist()
 
 
-def assert_same_beams(output: BeamSearchOutput, expected: tuple[list[list[int]], list[float]]) -> None:
+def assert_same_beams(
+    output: BeamSearchOutput, expected: tuple[list[list[int]], list[float]]
+) -> None:
     token_ids, scores = expected
     assert [list(beam.token_ids) for beam in output.sequences] == token_ids
     assert [beam.score for beam in output.sequences] == pytest.approx(scores, rel=1e-4, abs=1e-4)
@@ -98,14 +121,19 @@ def test_transformers_finds_the_same_beams(checkpoint: Path, hf_random: Any) -> 
 
 
 @pytest.mark.parametrize(
-    "width", [pytest.param(n, marks=pytest.mark.slow if n == 4 else pytest.mark.nightly) for n in (2, 4, 8)]
+    "width",
+    [pytest.param(n, marks=pytest.mark.slow if n == 4 else pytest.mark.nightly) for n in (2, 4, 8)],
 )
-def test_transformers_finds_the_same_beams_by_every_rule(checkpoint: Path, hf_random: Any, width: int) -> None:
+def test_transformers_finds_the_same_beams_by_every_rule(
+    checkpoint: Path, hf_random: Any, width: int
+) -> None:
     llm = make_llm(checkpoint, block_size=4)
     rng = random.Random(width)
     for (penalty, early_stopping), eos in itertools.product(RULES, eos_sets(llm)):
         llm.engine.input_processor.eos_token_ids = frozenset(eos)
-        params = BeamSearchParams(width, rng.choice((1, 5, 20)), length_penalty=penalty, early_stopping=early_stopping)
+        params = BeamSearchParams(
+            width, rng.choice((1, 5, 20)), length_penalty=penalty, early_stopping=early_stopping
+        )
         prompts = [[rng.randrange(96) for _ in range(rng.randint(1, 20))] for _ in range(8)]
         for prompt, output in zip(prompts, llm.beam_search(prompts, params), strict=True):
             assert_same_beams(output, hf_beams(hf_random, prompt, params, list(eos)))
@@ -120,11 +148,19 @@ def test_transformers_finds_the_same_beams_on_the_bundled_model(hf_tiny: Any) ->
     ]
     params = BeamSearchParams(4, 24)
     for prompt, output in zip(prompts, llm.beam_search(prompts, params), strict=True):
-        assert_same_beams(output, hf_beams(hf_tiny, prompt, params, sorted(llm.engine.input_processor.eos_token_ids)))
+        assert_same_beams(
+            output,
+            hf_beams(hf_tiny, prompt, params, sorted(llm.engine.input_processor.eos_token_ids)),
+        )
     assert output.sequences[0].text == llm._decode(output.sequences[0].token_ids) != ""
 
 
-WATCHED = ("num_preempted_reqs", "num_copied_blocks", "num_swapped_out_blocks", "num_swapped_in_blocks")
+WATCHED = (
+    "num_preempted_reqs",
+    "num_copied_blocks",
+    "num_swapped_out_blocks",
+    "num_swapped_in_blocks",
+)
 
 
 def tokens_of(outputs: list[BeamSearchOutput]) -> list[list[tuple[int, ...]]]:
@@ -233,21 +269,31 @@ def test_beams_are_the_same_under_pressure_and_beside_others(
 
     def watched() -> Any:
         outputs = step()
-        seen.update({name: value for name, value in asdict(tight.engine.stats).items() if name in WATCHED})  # type: ignore[arg-type]
+        seen.update(
+            {name: value for name, value in asdict(tight.engine.stats).items() if name in WATCHED}
+        )  # type: ignore[arg-type]
         return outputs
 
     tight.engine.step = watched  # type: ignore[method-assign]
     latest: dict[str, Any] = {}
     for name in "abc":
-        tight.engine.add_request(name, PROMPTS[0], plain, on_output=partial(latest.__setitem__, name))
+        tight.engine.add_request(
+            name, PROMPTS[0], plain, on_output=partial(latest.__setitem__, name)
+        )
     assert tokens_of(tight.beam_search(PROMPTS, params)) == tokens_of(expected)
     while tight.engine.has_unfinished_requests():
         tight._step()
     for name in "abc":
-        assert [choice.token_ids for choice in latest[name].outputs] == [choice.token_ids for choice in other.outputs]
+        assert [choice.token_ids for choice in latest[name].outputs] == [
+            choice.token_ids for choice in other.outputs
+        ]
     assert seen["num_preempted_reqs"] > 0
     assert bool(seen["num_copied_blocks"]) == (scheduler == "sequence_group")
-    assert bool(seen["num_swapped_out_blocks"]) == bool(seen["num_swapped_in_blocks"]) == bool(num_cpu_blocks)
+    assert (
+        bool(seen["num_swapped_out_blocks"])
+        == bool(seen["num_swapped_in_blocks"])
+        == bool(num_cpu_blocks)
+    )
     assert_idle(tight)
 
 
@@ -287,7 +333,9 @@ def test_an_error_drops_the_search_and_its_neighbours_go_on(checkpoint: Path) ->
 
 def test_what_is_refused_names_the_value_and_leaves_nothing(checkpoint: Path) -> None:
     llm = make_llm(checkpoint, block_size=4, num_kv_blocks=20)
-    with pytest.raises(InvalidParameterError, match="beam_width must be at most 19 beside 1 EOS ids, got 20"):
+    with pytest.raises(
+        InvalidParameterError, match="beam_width must be at most 19 beside 1 EOS ids, got 20"
+    ):
         llm.beam_search([[1], PROMPTS[2]], BeamSearchParams(20, 4))
     with pytest.raises(PromptTooLongError, match="the prompt has 100 tokens"):
         llm.beam_search([[1], [2] * 100], BeamSearchParams(2, 4))
@@ -316,11 +364,16 @@ def test_beams_end_at_max_model_len(checkpoint: Path) -> None:
 # --- the bookkeeping alone ----------------------------------------------------------------------
 
 
-def search_in(model: Any, width: int, num_tokens: int, eos: tuple[int, ...] = (), **options: Any) -> BeamSearch:
+def search_in(
+    model: Any, width: int, num_tokens: int, eos: tuple[int, ...] = (), **options: Any
+) -> BeamSearch:
     """Run a search over a model(token_ids) -> log-probabilities."""
     search = BeamSearch([], BeamSearchParams(width, num_tokens, **options), num_tokens, eos)
     while not search.is_done:
-        rows = [{i: Logprob(value, 1) for i, value in enumerate(model(tuple(prompt)))} for prompt in search.prompts]
+        rows = [
+            {i: Logprob(value, 1) for i, value in enumerate(model(tuple(prompt)))}
+            for prompt in search.prompts
+        ]
         search.advance([CompletionOutput(0, "", [0], "length", [row]) for row in rows])
     return search
 
@@ -355,7 +408,10 @@ def test_early_stopping_decides_how_long_better_texts_are_looked_for() -> None:
         return [-1.0, -1.1, -1.25] if not past else [-0.5, -0.6, -9.0]
 
     def lengths(**options: Any) -> list[int]:
-        return [len(beam.token_ids) for beam in search_in(model, 2, 8, (0,), length_penalty=1.0, **options).finished]
+        return [
+            len(beam.token_ids)
+            for beam in search_in(model, 2, 8, (0,), length_penalty=1.0, **options).finished
+        ]
 
     assert lengths(early_stopping=True) == [2, 1]
     assert lengths(early_stopping=False) == [5, 4]

@@ -1,4 +1,6 @@
-"""LLM on the bundled model, which recites the glossary. Nonsense here means that something below is broken."""
+"""LLM on the bundled model, which recites the glossary. Nonsense here means that something below is
+broken.
+"""
 
 import dataclasses
 import itertools
@@ -54,7 +56,9 @@ def test_transformers_gives_the_same_greedy_text(llm: LLM, prompt: list[int]) ->
     folder = Path(__file__).parents[1] / "models" / "tiny"
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    generated = model.generate(torch.tensor([prompt]), max_new_tokens=120, do_sample=False)[0, len(prompt) :]
+    generated = model.generate(torch.tensor([prompt]), max_new_tokens=120, do_sample=False)[
+        0, len(prompt) :
+    ]
     theirs = tokenizer.decode(generated, skip_special_tokens=True)
     assert llm.generate(prompt, GREEDY)[0].outputs[0].text == theirs
     assert theirs.startswith(ANSWER)
@@ -63,7 +67,10 @@ def test_transformers_gives_the_same_greedy_text(llm: LLM, prompt: list[int]) ->
 def test_bfloat16_gives_the_same_text(llm: LLM, prompt: list[int]) -> None:
     half = LLM("tiny", num_kv_blocks=100)
     assert half.engine.executor.runner.kv_caches[0][0].dtype == torch.bfloat16
-    assert half.generate(prompt, GREEDY)[0].outputs[0].text == llm.generate(prompt, GREEDY)[0].outputs[0].text
+    assert (
+        half.generate(prompt, GREEDY)[0].outputs[0].text
+        == llm.generate(prompt, GREEDY)[0].outputs[0].text
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -73,7 +80,10 @@ def test_int8_weights_give_the_same_answer_and_the_start_says_so(
     with caplog.at_level("INFO", "mini_vllm"):
         quantized = LLM("tiny", dtype=dtype, device="cpu", num_kv_blocks=100, quantization="int8")
     assert f"tiny: torch.{dtype} on cpu, int8 weights, attention" in caplog.text
-    assert quantized.generate(prompt, GREEDY)[0].outputs[0].text == llm.generate(prompt, GREEDY)[0].outputs[0].text
+    assert (
+        quantized.generate(prompt, GREEDY)[0].outputs[0].text
+        == llm.generate(prompt, GREEDY)[0].outputs[0].text
+    )
 
 
 def test_the_start_says_why_int8_weights_are_slow(
@@ -86,11 +96,15 @@ def test_the_start_says_why_int8_weights_are_slow(
 
 
 def test_an_unknown_quantization_is_refused_by_name() -> None:
-    with pytest.raises(InvalidParameterError, match=r"quantization must be one of \(None, 'int8'\), got 'awq'"):
+    with pytest.raises(
+        InvalidParameterError, match=r"quantization must be one of \(None, 'int8'\), got 'awq'"
+    ):
         LLM("no such model", quantization="awq")
 
 
-def test_results_are_in_the_order_of_the_prompts_with_params_of_their_own(llm: LLM, prompt: list[int]) -> None:
+def test_results_are_in_the_order_of_the_prompts_with_params_of_their_own(
+    llm: LLM, prompt: list[int]
+) -> None:
     params = [dataclasses.replace(GREEDY, max_tokens=n, ignore_eos=True) for n in (9, 3, 6)]
     outputs = llm.generate([prompt, "What is a token?", prompt[:5]], params)
     assert [len(output.outputs[0].token_ids) for output in outputs] == [9, 3, 6]
@@ -113,7 +127,9 @@ def test_no_sampling_params_means_the_generation_config(llm: LLM, prompt: list[i
 
 def test_streamed_pieces_join_to_the_whole(llm: LLM, prompt: list[int]) -> None:
     whole = llm.generate(prompt, dataclasses.replace(GREEDY, logprobs=1))[0].outputs[0]
-    pieces = [output.outputs[0] for output in llm.stream(prompt, dataclasses.replace(GREEDY, logprobs=1))]
+    pieces = [
+        output.outputs[0] for output in llm.stream(prompt, dataclasses.replace(GREEDY, logprobs=1))
+    ]
     assert "".join(piece.text for piece in pieces) == whole.text
     assert [token for piece in pieces for token in piece.token_ids] == whole.token_ids
     assert [each for piece in pieces for each in piece.logprobs or ()] == whole.logprobs
@@ -152,7 +168,9 @@ def test_a_stream_beside_a_generate_sees_everything_once(llm: LLM, prompt: list[
 
 
 @pytest.mark.parametrize("stop", ["piece of the KV", ".", "A"])
-def test_trap_32_the_text_ends_before_the_stop_string(llm: LLM, prompt: list[int], stop: str) -> None:
+def test_trap_32_the_text_ends_before_the_stop_string(
+    llm: LLM, prompt: list[int], stop: str
+) -> None:
     whole = llm.generate(prompt, GREEDY)[0].outputs[0].text
     choice = llm.generate(prompt, dataclasses.replace(GREEDY, stop=stop))[0].outputs[0]
     assert choice.text == whole[: whole.index(stop)]
@@ -167,13 +185,21 @@ def test_trap_32_the_text_ends_before_the_stop_string(llm: LLM, prompt: list[int
 
 
 def test_logprobs_are_those_of_the_choice(llm: LLM, prompt: list[int]) -> None:
-    choice = llm.generate(prompt, dataclasses.replace(GREEDY, logprobs=3, max_tokens=5))[0].outputs[0]
+    choice = llm.generate(prompt, dataclasses.replace(GREEDY, logprobs=3, max_tokens=5))[0].outputs[
+        0
+    ]
     assert choice.logprobs is not None
     for token_id, logprobs in zip(choice.token_ids, choice.logprobs, strict=True):
         assert len(logprobs) == 3
         assert logprobs[token_id].rank == 1
         assert logprobs[token_id].logprob == max(each.logprob for each in logprobs.values())
-    assert "".join(lp[t].decoded_token or "" for t, lp in zip(choice.token_ids, choice.logprobs, strict=True)) in ANSWER
+    assert (
+        "".join(
+            lp[t].decoded_token or ""
+            for t, lp in zip(choice.token_ids, choice.logprobs, strict=True)
+        )
+        in ANSWER
+    )
 
 
 def test_choices_of_one_prompt(llm: LLM, prompt: list[int]) -> None:
@@ -183,10 +209,16 @@ def test_choices_of_one_prompt(llm: LLM, prompt: list[int]) -> None:
 
 
 def test_a_conversation_and_its_prefix(llm: LLM) -> None:
-    system = {"role": "system", "content": "You are a helpful assistant for people who read about engines."}
+    system = {
+        "role": "system",
+        "content": "You are a helpful assistant for people who read about engines.",
+    }
     conversation = [system, *ask("What is preemption?")]
     (first,) = llm.chat(conversation, GREEDY)
-    conversation += [{"role": "assistant", "content": first.outputs[0].text}, *ask("What is a KV block?")]
+    conversation += [
+        {"role": "assistant", "content": first.outputs[0].text},
+        *ask("What is a KV block?"),
+    ]
     (second,) = llm.chat(conversation, GREEDY)
     assert second.outputs[0].text.startswith(ANSWER)
     assert second.num_cached_tokens >= len(first.prompt_token_ids) // 16 * 16
@@ -208,11 +240,13 @@ def test_a_checkpoint_without_tokenizer_works_with_token_ids(checkpoint: Path) -
         llm.chat(ask("hello"))
 
 
-# --- bounds -------------------------------------------------------------------------------------------------------
+# --- bounds ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("template", ["{{ 'a' * 10**7 }}", "{{ 1 / 0 }}"])
-def test_a_chat_template_has_limits_and_the_next_conversation_works(llm: LLM, template: str) -> None:
+def test_a_chat_template_has_limits_and_the_next_conversation_works(
+    llm: LLM, template: str
+) -> None:
     with pytest.raises(RequestRefusedError, match="the chat template"):
         llm.chat(ask("What is a KV block?"), GREEDY, chat_template=template)
     assert not llm.engine.has_unfinished_requests()
@@ -221,14 +255,22 @@ def test_a_chat_template_has_limits_and_the_next_conversation_works(llm: LLM, te
 
 def test_a_conversation_becomes_the_tokens_of_transformers(llm: LLM) -> None:
     conversation = [{"role": "system", "content": "Be brief. é日👍"}, *ask("What is a token?")]
-    theirs = llm.engine.tokenizer.apply_chat_template(conversation, add_generation_prompt=True, return_dict=False)
+    theirs = llm.engine.tokenizer.apply_chat_template(
+        conversation, add_generation_prompt=True, return_dict=False
+    )
     assert llm.apply_chat_template(conversation) == theirs
 
 
-def test_ten_megabytes_are_refused_before_they_are_tokenised(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_megabytes_are_refused_before_they_are_tokenised(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It took 13 seconds to find out how many tokens too many they are."""
-    monkeypatch.setattr(type(llm.engine.tokenizer), "encode", lambda *_, **__: pytest.fail("the text was tokenised"))
-    with pytest.raises(PromptTooLongError, match=r"the prompt has 10000000 characters, at most .* fit"):
+    monkeypatch.setattr(
+        type(llm.engine.tokenizer), "encode", lambda *_, **__: pytest.fail("the text was tokenised")
+    )
+    with pytest.raises(
+        PromptTooLongError, match=r"the prompt has 10000000 characters, at most .* fit"
+    ):
         llm.generate("all work " * 10**6 + "x" * 10**6)
     with pytest.raises(PromptTooLongError, match=r"the prompt has .* characters, at most .* fit"):
         llm.chat(ask("all work " * 10**5))
@@ -238,7 +280,9 @@ def test_ten_megabytes_are_refused_before_they_are_tokenised(llm: LLM, monkeypat
 def test_too_many_token_ids_are_refused_before_a_request_is_made_for_each_choice(
     llm: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mini_vllm.frontend.front.Request", lambda *_, **__: pytest.fail("a request was made"))
+    monkeypatch.setattr(
+        "mini_vllm.frontend.front.Request", lambda *_, **__: pytest.fail("a request was made")
+    )
     with pytest.raises(PromptTooLongError, match="the prompt has 1000000 tokens, at most 2048 fit"):
         llm.generate([1] * 10**6, SamplingParams(n=128))
 
@@ -263,22 +307,31 @@ def test_at_its_limits_no_parameter_overflows(
     assert len(llm.generate(prompt, params)[0].outputs[0].token_ids) == 4
 
 
-def test_a_prompt_that_the_tokenizer_cannot_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A vocabulary without [UNK], for instance: tokenizers raises an Exception without a class of its own."""
+def test_a_prompt_that_the_tokenizer_cannot_read_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A vocabulary without [UNK], for instance: tokenizers raises an Exception without a class of
+    its own.
+    """
     llm = LLM("tiny")
 
     def encode(*args: Any, **options: Any) -> list[int]:
         raise Exception("WordLevel error: Missing [UNK] token from the vocabulary")
 
     monkeypatch.setattr(llm.engine.tokenizer, "encode", encode)
-    with pytest.raises(InvalidPromptError, match=r"the tokenizer of tiny cannot read it: .*Missing \[UNK\]"):
+    with pytest.raises(
+        InvalidPromptError, match=r"the tokenizer of tiny cannot read it: .*Missing \[UNK\]"
+    ):
         llm.generate("hello")
     assert not llm.engine.has_unfinished_requests()
 
 
 @pytest.mark.parametrize(
     ("backend", "said"),
-    [("auto", "attention torch (not c, which is faster: no compiler)"), ("torch", "attention torch\n")],
+    [
+        ("auto", "attention torch (not c, which is faster: no compiler)"),
+        ("torch", "attention torch\n"),
+    ],
 )
 def test_the_start_says_why_the_fastest_attention_does_not_run(
     backend: str, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

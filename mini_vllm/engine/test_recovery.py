@@ -1,8 +1,9 @@
-"""Errors and interrupts: what is raised at once, what RecoveringCore tries again, and that nothing is lost or left.
+"""Errors and interrupts: what is raised at once, what RecoveringCore tries again, and that nothing
+is lost or left.
 
-Attention is played by a shadow: every slot of the KV cache remembers which token at which position was written, and
-the next token is made of what the block table leads to. So a table, a slot or a cached block that is wrong changes the
-tokens.
+Attention is played by a shadow: every slot of the KV cache remembers which token at which position
+was written, and the next token is made of what the block table leads to. So a table, a slot or a
+cached block that is wrong changes the tokens.
 """
 
 import hashlib
@@ -22,13 +23,27 @@ from mini_vllm.engine.beam_search import BeamSearchParams
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.recovery import RecoveringCore
-from mini_vllm.errors import EngineBusyError, EngineDeadError, PromptTooLongError, RequestFailedError
+from mini_vllm.errors import (
+    EngineBusyError,
+    EngineDeadError,
+    PromptTooLongError,
+    RequestFailedError,
+)
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
-from mini_vllm.step import BlockTable, LayerKVSpec, Logprob, ModelInfo, SampledToken, SamplingRow, StepInput, StepOutput
+from mini_vllm.step import (
+    BlockTable,
+    LayerKVSpec,
+    Logprob,
+    ModelInfo,
+    SampledToken,
+    SamplingRow,
+    StepInput,
+    StepOutput,
+)
 from mini_vllm.worker.chunks import chunks_of
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.input_batch import InputBatch
@@ -38,7 +53,9 @@ VOCAB_SIZE = 400
 
 
 class ShadowExecutor(Executor):
-    """A runner whose KV cache holds (position, token) in each slot, and whose model is a hash of what it reads."""
+    """A runner whose KV cache holds (position, token) in each slot, and whose model is a hash of
+    what it reads.
+    """
 
     poison: str | None = None  # a request with which every step fails
 
@@ -75,12 +92,15 @@ class ShadowExecutor(Executor):
             (self.cpu_slots, self.slots, step.kv.swap_in),
             (self.slots, self.slots, step.kv.copy),
         ):
-            read = [source[a * size : (a + 1) * size] for a, _ in pairs]  # all, before any is written
+            # all, before any is written
+            read = [source[a * size : (a + 1) * size] for a, _ in pairs]
             for (_, b), block in zip(pairs, read, strict=True):
                 target[b * size : (b + 1) * size] = block
         tables: dict[str, list[int]] = {}
         for chunk in chunks_of(step):
-            ids, num_blocks = self.batch.block_tables[0].gather([self.batch._rows[chunk.request_id]])
+            ids, num_blocks = self.batch.block_tables[0].gather(
+                [self.batch._rows[chunk.request_id]]
+            )
             tables[chunk.request_id] = ids[0, : num_blocks[0]].tolist()
             for position, token_id in enumerate(chunk.token_ids, chunk.num_computed_tokens):
                 block_id = tables[chunk.request_id][position // size]
@@ -111,9 +131,14 @@ class ShadowExecutor(Executor):
     def sample(self, read: Any, row: SamplingRow) -> SampledToken:
         num_logprobs = row.params.logprobs
         noise = () if row.is_greedy else (row.seed, row.choice_index)
-        digest = hashlib.sha256(repr((read, noise if num_logprobs else (row.choice_index, noise))).encode()).digest()
+        digest = hashlib.sha256(
+            repr((read, noise if num_logprobs else (row.choice_index, noise))).encode()
+        ).digest()
         ids = [10 + digest[i] for i in range(8)]
-        best = {token_id: Logprob(-0.5 * rank, rank) for rank, token_id in enumerate(dict.fromkeys(ids), 1)}
+        best = {
+            token_id: Logprob(-0.5 * rank, rank)
+            for rank, token_id in enumerate(dict.fromkeys(ids), 1)
+        }
         return SampledToken(ids[0], best if num_logprobs else None)
 
 
@@ -127,13 +152,20 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 QUICK = ("v1",)
 variants = pytest.mark.parametrize(
-    "variant", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in VARIANTS]
+    "variant",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in VARIANTS],
 )
 SHARED = [5, 9, 20, 31, 42, 53, 64, 75]
 
 
 def make_config(checkpoint: Path, variant: str, **options: Any) -> dict[str, Any]:
-    sizes = {"block_size": 4, "num_kv_blocks": 17, "max_num_batched_tokens": 12, "max_num_seqs": 6, "device": "cpu"}
+    sizes = {
+        "block_size": 4,
+        "num_kv_blocks": 17,
+        "max_num_batched_tokens": 12,
+        "max_num_seqs": 6,
+        "device": "cpu",
+    }
     return {"model": str(checkpoint), **sizes, **VARIANTS[variant], **options}
 
 
@@ -146,7 +178,9 @@ def with_core(llm: LLM, core_cls: type[EngineCore], **parts: Any) -> LLM:
     """The same with another core. parts: classes, as LLMEngine takes them."""
     if core_cls is not EngineCore:
         executor_cls = type(llm.engine.executor)
-        llm.engine = LLMEngine(llm.engine.config, executor_cls=executor_cls, core_cls=core_cls, **parts)
+        llm.engine = LLMEngine(
+            llm.engine.config, executor_cls=executor_cls, core_cls=core_cls, **parts
+        )
     return llm
 
 
@@ -162,18 +196,28 @@ def assert_idle(engine: LLMEngine) -> None:
     assert sorted(kv.free_block_ids()) == list(range(1, kv.num_blocks))
     assert all(block.ref_cnt == 0 for block in pool.blocks)
     cached = [block for same in pool._cached.values() for block in same.values()]
-    assert sorted(block.block_id for block in cached) == [b.block_id for b in pool.blocks if b.block_hash is not None]
+    assert sorted(block.block_id for block in cached) == [
+        b.block_id for b in pool.blocks if b.block_hash is not None
+    ]
     if connector := getattr(kv, "connector", None):
         assert connector.pool.num_free_blocks == kv.num_cpu_blocks
     if hasattr(kv, "cpu_pool"):
         assert kv.cpu_pool.num_free_blocks == kv.num_cpu_blocks
     scheduler = engine.scheduler
-    maps = [kv._tables, scheduler._requests, scheduler.waiting, scheduler.running, engine.core.runner_view._known]
-    maps += [value for value in vars(engine.output_processor).values() if isinstance(value, dict | list)]
+    maps = [
+        kv._tables,
+        scheduler._requests,
+        scheduler.waiting,
+        scheduler.running,
+        engine.core.runner_view._known,
+    ]
+    maps += [
+        value for value in vars(engine.output_processor).values() if isinstance(value, dict | list)
+    ]
     assert not any(maps), maps
 
 
-# --- LLM --------------------------------------------------------------------------------------------------------------
+# --- LLM ------------------------------------------------------------------------------------------
 
 
 def tokens_of(outputs: list[RequestOutput]) -> Any:
@@ -205,7 +249,7 @@ class Scenario:
         self.pieces += output.outputs[0].token_ids
 
 
-# --- one request at fault ---------------------------------------------------------------------------------------------
+# --- one request at fault -------------------------------------------------------------------------
 
 
 def final(engine: LLMEngine) -> dict[str, RequestOutput]:
@@ -264,7 +308,7 @@ def test_a_device_that_is_lost_ends_every_request_with_an_error() -> None:
     assert_idle(llm.engine)
 
 
-# --- who waits for a request that is gone -----------------------------------------------------------------------------
+# --- who waits for a request that is gone ---------------------------------------------------------
 
 
 def aborting(llm: LLM, at: int, request_id: str, abort: Callable[[str], Any]) -> None:
@@ -284,7 +328,12 @@ def aborting(llm: LLM, at: int, request_id: str, abort: Callable[[str], Any]) ->
 def test_an_abort_ends_the_wait_of_generate_and_stream(who: str, at: int) -> None:
     for call in ("generate", "stream"):
         llm = make_llm("v1")
-        aborting(llm, at, "llm-0", llm.engine.abort if who == "engine" else llm.engine.scheduler.abort_request)
+        aborting(
+            llm,
+            at,
+            "llm-0",
+            llm.engine.abort if who == "engine" else llm.engine.scheduler.abort_request,
+        )
         if call == "generate":
             output, other = llm.generate([SHARED, [3]], params_of(8))
             assert other.outputs[0].finish_reason == "length"
@@ -298,8 +347,11 @@ def test_an_abort_ends_the_wait_of_generate_and_stream(who: str, at: int) -> Non
 @pytest.mark.parametrize("who", ["engine", "scheduler"])
 def test_an_abort_of_a_beam_ends_its_search_and_no_other(who: str) -> None:
     llm = make_llm("v1", num_kv_blocks=40)
-    aborting(llm, 2, "llm-6", llm.engine.abort if who == "engine" else llm.engine.scheduler.abort_request)
-    gone, whole = llm.beam_search([SHARED, [3, 4]], BeamSearchParams(2, 6))  # llm-6 is a beam of the first
+    aborting(
+        llm, 2, "llm-6", llm.engine.abort if who == "engine" else llm.engine.scheduler.abort_request
+    )
+    # llm-6 is a beam of the first
+    gone, whole = llm.beam_search([SHARED, [3, 4]], BeamSearchParams(2, 6))
     assert len(whole.sequences) == 2
     assert len(gone.sequences) < 2
     assert_idle(llm.engine)
@@ -347,16 +399,20 @@ def test_a_second_thread_gets_a_named_error_and_changes_nothing() -> None:
     assert "another thread" in seen[0]
     assert_idle(llm.engine)
     with_another_thread: list[Any] = []
-    thread = threading.Thread(target=lambda: with_another_thread.append(llm.generate([1, 2], params_of(3))))
+    thread = threading.Thread(
+        target=lambda: with_another_thread.append(llm.generate([1, 2], params_of(3)))
+    )
     thread.start()
     thread.join()
     assert with_another_thread, "one thread after the other may"
 
 
-# --- faults of no request, or of another one ---------------------------------------------------------------------
+# --- faults of no request, or of another one ------------------------------------------------------
 
 
-def failing(llm: LLM, is_failing: Callable[[StepInput], Any], kind: type[BaseException] = RuntimeError) -> None:
+def failing(
+    llm: LLM, is_failing: Callable[[StepInput], Any], kind: type[BaseException] = RuntimeError
+) -> None:
     """Let the device raise in the steps that a test chooses."""
     run = llm.engine.executor.run  # type: ignore[attr-defined]
 
@@ -390,7 +446,9 @@ def test_a_fault_that_passes_blames_nobody_while_the_culprit_is_looked_for(varia
     count = iter(range(10_000))
 
     def is_failing(step: StepInput) -> bool:
-        """Every step with llm-0, and the first part of two attempts to run the requests one by one."""
+        """Every step with llm-0, and the first part of two attempts to run the requests one
+        by one.
+        """
         return "llm-0" in step.req_ids or (not step.req_ids and next(count) in (0, 1))
 
     failing(llm, is_failing)
@@ -602,7 +660,9 @@ def test_a_runner_forgets_what_a_failed_step_brought_though_nothing_is_left_to_c
 
 
 def test_a_fault_that_passes_in_a_part_is_nobodys() -> None:
-    """While the requests of a step run one by one, the device fails twice for one that is not at fault."""
+    """While the requests of a step run one by one, the device fails twice for one that is not at
+    fault.
+    """
     llm = make_llm("v1")
     expected = tokens_of(llm.generate(PROMPTS, PARAMS))
     failures: list[str] = []
@@ -624,11 +684,15 @@ def test_a_fault_that_passes_in_a_part_is_nobodys() -> None:
 
 
 def test_a_later_request_finds_no_block_that_a_request_with_bad_logits_has_computed() -> None:
-    """Its block was published. What is in it nobody can say: in this world, something else than was asked for."""
+    """Its block was published. What is in it nobody can say: in this world, something else than was
+    asked for.
+    """
     engine = make_llm("v1").engine
     executor: Any = engine.executor
     refuse = executor.refuse
-    executor.refuse = lambda request_id, position, n: "the largest logit is nan" if position == 9 else ""
+    executor.refuse = lambda request_id, position, n: (
+        "the largest logit is nan" if position == 9 else ""
+    )
     engine.add_request("a", SHARED, params_of(5))
     done = final(engine)
     assert "request 'a': the largest logit is nan" in str(done["a"].outputs[0].error)
@@ -637,7 +701,7 @@ def test_a_later_request_finds_no_block_that_a_request_with_bad_logits_has_compu
     assert_idle(engine)
 
 
-# --- an error is raised at once -----------------------------------------------------------------------------------
+# --- an error is raised at once -------------------------------------------------------------------
 
 
 class SlipInSchedule(Scheduler):
@@ -689,7 +753,11 @@ def test_a_dead_engine_says_so_until_it_is_reset() -> None:
     engine.add_request("b", SHARED, params_of(3))
     with pytest.raises(RuntimeError, match="the device says no"):
         engine.step()
-    for call in (engine.step, partial(engine.abort, "b"), partial(engine.add_request, "c", SHARED, params_of(3))):
+    for call in (
+        engine.step,
+        partial(engine.abort, "b"),
+        partial(engine.add_request, "c", SHARED, params_of(3)),
+    ):
         with pytest.raises(EngineDeadError, match=r"reset\(\)"):
             call()
     engine.reset()
@@ -711,7 +779,7 @@ def test_a_stream_whose_request_went_with_a_failed_call_says_so() -> None:
     assert_idle(llm.engine)
 
 
-# --- Ctrl-C -------------------------------------------------------------------------------------------------------
+# --- Ctrl-C ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -727,7 +795,9 @@ def press() -> None:
 
 
 def on_step(llm: LLM, call: Callable[[int], Any]) -> None:
-    """Let the device make a call in each step, with the number n of the step, and with ~n when it is done."""
+    """Let the device make a call in each step, with the number n of the step, and with ~n when it
+    is done.
+    """
     run, count = llm.engine.executor.run, iter(range(10_000))  # type: ignore[attr-defined]
 
     def watched(step: StepInput) -> StepOutput:
@@ -743,7 +813,9 @@ def on_step(llm: LLM, call: Callable[[int], Any]) -> None:
 @pytest.mark.parametrize("presses", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", ["generate", "stream", "chat", "beam_search"])
 @pytest.mark.parametrize("at", [pytest.param(0, marks=pytest.mark.slow), 3])
-def test_ctrl_c_ends_a_call_after_the_step_and_a_second_one_at_once(what: str, presses: int, at: int) -> None:
+def test_ctrl_c_ends_a_call_after_the_step_and_a_second_one_at_once(
+    what: str, presses: int, at: int
+) -> None:
     expected = tokens_of(make_llm("v1", core_cls=EngineCore).generate(PROMPTS, PARAMS))
     llm, before = make_llm("v1", core_cls=EngineCore), signal.getsignal(signal.SIGINT)
     limits = llm.engine.input_processor.limits._replace(vocab_size=llm.engine.tokenizer.vocab_size)
@@ -766,7 +838,9 @@ def test_ctrl_c_ends_a_call_after_the_step_and_a_second_one_at_once(what: str, p
     with pytest.raises(KeyboardInterrupt):
         calls[what]()
     done = [number for step in range(at) for number in (step, ~step)]
-    assert steps == [*done, at, *([~at] if presses == 1 else [])], "a first press lets the step come to its end"
+    assert steps == [*done, at, *([~at] if presses == 1 else [])], (
+        "a first press lets the step come to its end"
+    )
     assert signal.getsignal(signal.SIGINT) is before
     assert_idle(llm.engine)
     assert tokens_of(llm.generate(PROMPTS, PARAMS)) == expected
@@ -783,7 +857,8 @@ def test_an_interrupt_that_comes_while_requests_are_dropped_waits() -> None:
         abort(request_id)
 
     llm.engine.abort = slow  # type: ignore[method-assign]
-    with pytest.raises((PromptTooLongError, KeyboardInterrupt)) as error:  # those before it are in flight
+    # those before it are in flight
+    with pytest.raises((PromptTooLongError, KeyboardInterrupt)) as error:
         llm.generate([*PROMPTS, [1] * 500], params_of(3))
     assert error.type is PromptTooLongError
     del llm.engine.abort

@@ -1,8 +1,10 @@
-"""Two steps in flight at once: what belongs to one step is in its Step, so that another may be begun before it ends.
+"""Two steps in flight at once: what belongs to one step is in its Step, so that another may be
+begun before it ends.
 
-Two schedulers allow it. Apart gives a request no tokens while a step with it is in flight. Ahead decides a step before
-the tokens of the one before it are known, as vLLM does with async_scheduling=True. The runner is ShadowExecutor, whose
-tokens change if a slot, a table or a token is wrong.
+Two schedulers allow it. Apart gives a request no tokens while a step with it is in flight. Ahead
+decides a step before the tokens of the one before it are known, as vLLM does with
+async_scheduling=True. The runner is ShadowExecutor, whose tokens change if a slot, a table or a
+token is wrong.
 """
 
 import random
@@ -36,11 +38,18 @@ from mini_vllm.spec_decode.scheduler import with_drafts
 from mini_vllm.step import KVPlan, StepInput, StepOutput
 from mini_vllm.structured.scheduler import GrammarGate, NewGrammar
 
-SIZES: dict[str, Any] = {"block_size": 4, "max_num_batched_tokens": 16, "max_num_seqs": 6, "device": "cpu"}
+SIZES: dict[str, Any] = {
+    "block_size": 4,
+    "max_num_batched_tokens": 16,
+    "max_num_seqs": 6,
+    "device": "cpu",
+}
 
 
 class FeedingExecutor(ShadowExecutor):
-    """A device that feeds a step the tokens that the step before it has sampled. `fails` says when a step raises."""
+    """A device that feeds a step the tokens that the step before it has sampled. `fails` says when
+    a step raises.
+    """
 
     def allocate(self, plan: Any) -> None:
         super().allocate(plan)
@@ -71,7 +80,7 @@ class FeedingExecutor(ShadowExecutor):
         return result
 
 
-# --- requests apart ---------------------------------------------------------------------------------------------------
+# --- requests apart -------------------------------------------------------------------------------
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -82,7 +91,9 @@ class Apart(Scheduler):
         super().__post_init__()
         self.in_flight: Counter[Request] = Counter()
 
-    def _schedule_running(self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int) -> int:
+    def _schedule_running(
+        self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int
+    ) -> int:
         """Half of the budget is left for the step that is begun before this one ends."""
         free = [request for request in requests if not self.in_flight[request]]
         return super()._schedule_running(free, output, token_budget // 2)
@@ -91,10 +102,14 @@ class Apart(Scheduler):
         output = super().schedule()
         self.in_flight.update(output.scheduled_requests)
         if not output.num_scheduled_tokens:
-            output.blocked = dict.fromkeys((request.request_id for request in self.running), "a step in flight")
+            output.blocked = dict.fromkeys(
+                (request.request_id for request in self.running), "a step in flight"
+            )
         return output
 
-    def update_from_output(self, output: SchedulerOutput, sampled: Mapping[str, Sequence[int]]) -> list[Request]:
+    def update_from_output(
+        self, output: SchedulerOutput, sampled: Mapping[str, Sequence[int]]
+    ) -> list[Request]:
         self.in_flight.subtract(output.scheduled_requests)
         return super().update_from_output(output, sampled)
 
@@ -118,7 +133,9 @@ class Grammars:
 
 
 class MaskedExecutor(FeedingExecutor):
-    """The model says 5 to 7: the first that the mask, which is the state of a RecordedGrammar, allows."""
+    """The model says 5 to 7: the first that the mask, which is the state of a RecordedGrammar,
+    allows.
+    """
 
     def run(self, step: StepInput) -> StepOutput:
         result = super().run(step)
@@ -135,23 +152,35 @@ def core_of(
     **options: Any,
 ) -> EngineCore:
     config = EngineConfig("tiny", **{**SIZES, "num_kv_blocks": 60, **options})
-    engine = LLMEngine(config, scheduler_cls=scheduler_cls, executor_cls=executor_cls, core_cls=core_cls)
+    engine = LLMEngine(
+        config, scheduler_cls=scheduler_cls, executor_cls=executor_cls, core_cls=core_cls
+    )
     return engine.core
 
 
-def request_of(name: str, prompt: Sequence[int], max_tokens: int, grammar: str | None = None) -> Request:
+def request_of(
+    name: str, prompt: Sequence[int], max_tokens: int, grammar: str | None = None
+) -> Request:
     structured = None if grammar is None else StructuredOutputs(grammar=grammar)
-    return Request(name, prompt, SamplingParams(temperature=0, max_tokens=max_tokens, structured=structured))
+    return Request(
+        name, prompt, SamplingParams(temperature=0, max_tokens=max_tokens, structured=structured)
+    )
 
 
 def workload() -> list[Request]:
     prompts = {"a": [5] * 9, "b": [6, 7, 8], "c": [5] * 8 + [9] * 20, "d": [4, 4], "e": [9]}
     grammars = {"d": "right", "e": "wrong"}
-    return [request_of(name, prompt, 4 + len(prompt) % 3, grammars.get(name)) for name, prompt in prompts.items()]
+    return [
+        request_of(name, prompt, 4 + len(prompt) % 3, grammars.get(name))
+        for name, prompt in prompts.items()
+    ]
 
 
 def outcome(requests: Sequence[Request]) -> Any:
-    return {request.request_id: (request.output_token_ids, request.finish_reason) for request in requests}
+    return {
+        request.request_id: (request.output_token_ids, request.finish_reason)
+        for request in requests
+    }
 
 
 def add_all(core: EngineCore) -> list[Request]:
@@ -173,7 +202,11 @@ def run_in_pairs(core: EngineCore, log: list[Any] | None = None) -> None:
             error = step.future.exception()
             if step not in core.in_flight:  # undone with the one before it
                 continue
-            deltas = core.fail_step(step, error) if error else core.finish_step(step, step.future.result())
+            deltas = (
+                core.fail_step(step, error)
+                if error
+                else core.finish_step(step, step.future.result())
+            )
             if log is not None:
                 log.append((step, deltas))
 
@@ -188,7 +221,9 @@ def expected() -> Any:
 
 
 @pytest.mark.parametrize("core_cls", [EngineCore, RecoveringCore])
-def test_two_steps_are_held_and_each_has_what_is_its_own(core_cls: type[EngineCore], expected: Any) -> None:
+def test_two_steps_are_held_and_each_has_what_is_its_own(
+    core_cls: type[EngineCore], expected: Any
+) -> None:
     core = core_of(Apart, core_cls)
     recorder, stats = TraceRecorder(core.scheduler, stats=True), StatsListener(core.scheduler)
     core.listeners = [recorder, stats]
@@ -229,7 +264,9 @@ def test_steps_end_in_the_order_in_which_they_were_begun() -> None:
 
 
 def test_a_step_that_fails_takes_the_later_ones_with_it(expected: Any) -> None:
-    """Whatever step fails, both are undone and tried again; nothing that was to be written can be found."""
+    """Whatever step fails, both are undone and tried again; nothing that was to be written can be
+    found.
+    """
     num_undone = 0
     for fail_at in range(1, 14):
         core = core_of(Apart)
@@ -240,7 +277,9 @@ def test_a_step_that_fails_takes_the_later_ones_with_it(expected: Any) -> None:
         failed: list[bool] = []
 
         class Listener(StepListener):
-            def after_update(self, *args: Any, failed: bool = False, log: list[bool] = failed) -> None:
+            def after_update(
+                self, *args: Any, failed: bool = False, log: list[bool] = failed
+            ) -> None:
                 log.append(failed)
 
         core.listeners = [Listener()]
@@ -266,17 +305,25 @@ def test_a_request_that_is_aborted_in_flight_is_told_of_by_no_step() -> None:
 
 
 def test_drafts_are_verified_by_the_step_that_has_them() -> None:
-    """One token again and again, so that every draft is right; both kinds of step are in flight together."""
+    """One token again and again, so that every draft is right; both kinds of step are in flight
+    together.
+    """
 
     class Monotonous(FeedingExecutor):
         def run(self, step: StepInput) -> StepOutput:
             result = super().run(step)
             counts = Counter(step.sample_req_ids)
-            tokens = {name: [each[0]._replace(token_id=5)] * counts[name] for name, each in result.tokens.items()}
+            tokens = {
+                name: [each[0]._replace(token_id=5)] * counts[name]
+                for name, each in result.tokens.items()
+            }
             return replace(result, tokens=tokens)
 
     drafting = with_drafts(Scheduler)
-    for scheduler_cls, run in ((drafting, None), (type("ApartDrafts", (Apart, drafting), {}), run_in_pairs)):
+    for scheduler_cls, run in (
+        (drafting, None),
+        (type("ApartDrafts", (Apart, drafting), {}), run_in_pairs),
+    ):
         core = core_of(scheduler_cls, executor_cls=Monotonous, speculative="ngram")
         requests = [request_of(name, [5] * 9, 12) for name in "abc"]
         for request in requests:
@@ -289,21 +336,24 @@ def test_drafts_are_verified_by_the_step_that_has_them() -> None:
         assert getattr(core.scheduler, "speculation_stats").num_accepted_tokens > 12  # noqa: B009
 
 
-# --- one step ahead ---------------------------------------------------------------------------------------------------
+# --- one step ahead -------------------------------------------------------------------------------
 
 PLACEHOLDER = -2  # a token that a step in flight samples; a draft that stands for none is -1
 
 
 class AheadMixin(Scheduler):
-    """Counters go ahead when the next step is decided, and p tokens of a request are known by number alone.
+    """Counters go ahead when the next step is decided, and p tokens of a request are known by
+    number alone.
 
-    Source: AsyncScheduler in vllm/v1/core/sched/async_scheduler.py; its placeholders are num_output_placeholders.
+    Source: AsyncScheduler in vllm/v1/core/sched/async_scheduler.py; its placeholders are
+    num_output_placeholders.
     """
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.placeholders: Counter[Request] = Counter()
-        self.begun: deque[tuple[SchedulerOutput, dict[Request, int]]] = deque()  # and where each request stood
+        # and where each request stood
+        self.begun: deque[tuple[SchedulerOutput, dict[Request, int]]] = deque()
         self.num_advanced = 0  # of the steps in flight, whose counters have gone ahead
         self.seen: Counter[str] = Counter()
 
@@ -326,9 +376,16 @@ class AheadMixin(Scheduler):
                     request.num_computed_tokens += n
         self.num_advanced = len(self.begun)
         output = super().schedule()
-        self.begun.append((output, {request: request.num_computed_tokens for request in output.scheduled_requests}))
+        self.begun.append(
+            (
+                output,
+                {request: request.num_computed_tokens for request in output.scheduled_requests},
+            )
+        )
         if not output.num_scheduled_tokens:
-            output.blocked = {request.request_id: "its last token" for request in +self.placeholders}
+            output.blocked = {
+                request.request_id: "its last token" for request in +self.placeholders
+            }
         return output
 
     def _preempt(self, request: Request) -> None:
@@ -341,7 +398,9 @@ class AheadMixin(Scheduler):
             self.placeholders.pop(request, None)
         return request
 
-    def update_from_output(self, output: SchedulerOutput, sampled: Mapping[str, Sequence[int]]) -> list[Request]:
+    def update_from_output(
+        self, output: SchedulerOutput, sampled: Mapping[str, Sequence[int]]
+    ) -> list[Request]:
         self.begun.popleft()
         was_advanced, self.num_advanced = self.num_advanced > 0, max(self.num_advanced - 1, 0)
         late = []
@@ -366,9 +425,12 @@ class AheadMixin(Scheduler):
         _, starts = self.begun.pop()
         self.num_advanced = min(self.num_advanced, len(self.begun))
         for request, start in starts.items():
-            if request.status is RequestStatus.PREEMPTED:  # since: what it had published by then was not written
+            # since: what it had published by then was not written
+            if request.status is RequestStatus.PREEMPTED:
                 now, request.num_computed_tokens = request.num_computed_tokens, start
-                self.kv_cache_manager.withdraw(request, output.num_scheduled_tokens[request.request_id])
+                self.kv_cache_manager.withdraw(
+                    request, output.num_scheduled_tokens[request.request_id]
+                )
                 start = now
             request.num_computed_tokens = start
         super().fail_step(output)
@@ -384,7 +446,11 @@ class AheadView(RunnerView):
     scheduler: AheadMixin
 
     def make_step_input(self, output: SchedulerOutput, plan: KVPlan) -> StepInput:
-        unknown = [(request, p) for request in output.scheduled_requests if (p := self.scheduler.placeholders[request])]
+        unknown = [
+            (request, p)
+            for request in output.scheduled_requests
+            if (p := self.scheduler.placeholders[request])
+        ]
         for request, p in unknown:
             request.all_token_ids += [PLACEHOLDER] * p
         step = super().make_step_input(output, plan)
@@ -403,7 +469,9 @@ class AheadCore(RecoveringCore):
 
     def begin_step(self) -> Step:
         depth = 1 if self._num_failures else 2
-        while not self.in_flight or (len(self.in_flight) < depth and self.scheduler.has_unfinished_requests()):
+        while not self.in_flight or (
+            len(self.in_flight) < depth and self.scheduler.has_unfinished_requests()
+        ):
             self.num_overlapping += len(self.in_flight)
             super().begin_step()
         return self.in_flight[0]
@@ -432,9 +500,13 @@ def random_workload(seed: int) -> list[tuple[list[int], SamplingParams]]:
 
 
 def run_workload(core: EngineCore, seed: int, aborts: random.Random | None = None) -> Any:
-    """Requests that arrive over time; with aborts, those that were not aborted. All their tokens were told."""
+    """Requests that arrive over time; with aborts, those that were not aborted. All their tokens
+    were told.
+    """
     arrivals = random.Random(-seed)
-    requests = [Request(str(i), prompt, params) for i, (prompt, params) in enumerate(random_workload(seed))]
+    requests = [
+        Request(str(i), prompt, params) for i, (prompt, params) in enumerate(random_workload(seed))
+    ]
     todo, gone, told = list(requests), set(), dict[str, list[int]]()
     for _ in range(2000):
         if not todo and not core.has_unfinished_requests():
@@ -450,7 +522,9 @@ def run_workload(core: EngineCore, seed: int, aborts: random.Random | None = Non
     assert {request.request_id: request.output_token_ids for request in live} == {
         request.request_id: told[request.request_id] for request in live
     }
-    return {request.request_id: (request.output_token_ids, request.finish_reason) for request in live}
+    return {
+        request.request_id: (request.output_token_ids, request.finish_reason) for request in live
+    }
 
 
 TIGHT = {"num_kv_blocks": 14, "max_num_seqs": 5, "max_num_batched_tokens": 24}
@@ -464,16 +538,24 @@ MODES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(
-    "mode", [pytest.param(name, marks=() if name in ("v1", "swap") else pytest.mark.slow) for name in MODES]
+    "mode",
+    [
+        pytest.param(name, marks=() if name in ("v1", "swap") else pytest.mark.slow)
+        for name in MODES
+    ],
 )
 def test_one_step_ahead_gives_the_same_tokens(mode: str, silent_log: None) -> None:
-    """20 random workloads in a pool that is tight, some with aborts, some on a device that fails at times."""
+    """20 random workloads in a pool that is tight, some with aborts, some on a device that fails at
+    times.
+    """
     options = TIGHT | MODES[mode]
     scheduler_cls = one_ahead(options.get("scheduler", "v1"))
     seen: Counter[str] = Counter()
     num_overlapping = 0
     for seed in range(20):
-        expected = run_workload(core_of(get_scheduler_cls("v1"), executor_cls=FeedingExecutor, **TIGHT), seed)
+        expected = run_workload(
+            core_of(get_scheduler_cls("v1"), executor_cls=FeedingExecutor, **TIGHT), seed
+        )
         core: Any = core_of(scheduler_cls, AheadCore, FeedingExecutor, **options)
         rng = random.Random(seed)
         if seed % 4 == 1:
@@ -482,7 +564,10 @@ def test_one_step_ahead_gives_the_same_tokens(mode: str, silent_log: None) -> No
         found = run_workload(core, seed, rng if seed % 4 == 2 else None)
         assert found == {name: expected[name] for name in found}, seed
         scheduler = core.scheduler
-        assert scheduler.kv_cache_manager.num_free_blocks == scheduler.kv_cache_manager.num_usable_blocks
+        assert (
+            scheduler.kv_cache_manager.num_free_blocks
+            == scheduler.kv_cache_manager.num_usable_blocks
+        )
         seen += scheduler.seen
         num_overlapping += core.num_overlapping
     assert seen["preempted in flight"] > 3

@@ -1,14 +1,18 @@
 """What an assistant has written becomes reasoning, content and tool calls, as it comes.
 
-The text comes in pieces of any length, and what comes out does not depend on where it was cut. A character is looked at
-once, and once more if it looked like a part of a tag or a call and is text. Two forms of calls are known:
+The text comes in pieces of any length, and what comes out does not depend on where it was cut. A
+character is looked at once, and once more if it looked like a part of a tag or a call and is text.
+Two forms of calls are known:
 
-    hermes       <tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>, among text (Hermes, Qwen)
-    llama3_json  {"name": "f", "parameters": {"a": 1}} where the text begins, or behind <|python_tag|>; several by ";"
+    hermes       <tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>, among text (Hermes,
+                 Qwen)
+    llama3_json  {"name": "f", "parameters": {"a": 1}} where the text begins, or behind
+                 <|python_tag|>; several by ";"
 
-A call is given out when it is whole: a malformed one is text, and what was given out as a call cannot become text
-again. Where a grammar has forced the form, a list of calls in JSON, nothing is malformed, and arguments are given out
-as they come. Source: the parsers of the same names in vllm/tool_parsers and vllm/reasoning.
+A call is given out when it is whole: a malformed one is text, and what was given out as a call
+cannot become text again. Where a grammar has forced the form, a list of calls in JSON, nothing is
+malformed, and arguments are given out as they come. Source: the parsers of the same names in
+vllm/tool_parsers and vllm/reasoning.
 """
 
 import json
@@ -27,7 +31,9 @@ MAX_SPACE = 32  # characters of a text that may stand before <think>, and with i
 
 
 class AssistantForm(NamedTuple):
-    """How an assistant writes. calls: "none", "hermes", "llama3_json", or "json", which a grammar has forced."""
+    """How an assistant writes. calls: "none", "hermes", "llama3_json", or "json", which a grammar
+    has forced.
+    """
 
     calls: str = "none"
     thinks: bool = False
@@ -39,7 +45,8 @@ class AssistantForm(NamedTuple):
 class AssistantDelta(NamedTuple):
     """What is new of a message: text, reasoning, and at most one part of each call. Or all of it.
 
-    A call is in OpenAI's shape. Its first part has id and name; the arguments of all parts, joined, are JSON.
+    A call is in OpenAI's shape. Its first part has id and name; the arguments of all parts, joined,
+    are JSON.
     """
 
     content: str
@@ -47,21 +54,31 @@ class AssistantDelta(NamedTuple):
     tool_calls: Sequence[Mapping[str, Any]] = ()
 
     def as_json(self, *, is_text: bool) -> dict[str, Any]:
-        """As a part of a stream in OpenAI's shape. is_text: the content is there even if it is empty."""
+        """As a part of a stream in OpenAI's shape. is_text: the content is there even if it is
+        empty.
+        """
         content = {"content": self.content} if self.content or is_text else {}
         reasoning = {"reasoning_content": self.reasoning} if self.reasoning else {}
         return content | reasoning | ({"tool_calls": self.tool_calls} if self.tool_calls else {})
 
     def as_message(self) -> dict[str, Any]:
         """As a whole message, which a conversation can go on with."""
-        calls = [{name: call[name] for name in ("id", "type", "function")} for call in self.tool_calls]
+        calls = [
+            {name: call[name] for name in ("id", "type", "function")} for call in self.tool_calls
+        ]
         found = self._replace(tool_calls=calls).as_json(is_text=not (self.reasoning or calls))
         return {"role": "assistant", "content": None} | found
 
 
-def find_form(tokenizer: Any | None, tool_call_parser: str = "auto", reasoning_parser: str = "auto") -> AssistantForm:
+def find_form(
+    tokenizer: Any | None, tool_call_parser: str = "auto", reasoning_parser: str = "auto"
+) -> AssistantForm:
     """How a model writes: as the options say, or as its chat template or its vocabulary shows."""
-    shown = "" if tokenizer is None else f"{tokenizer.chat_template} {' '.join(tokenizer.get_added_vocab())}"
+    shown = (
+        ""
+        if tokenizer is None
+        else f"{tokenizer.chat_template} {' '.join(tokenizer.get_added_vocab())}"
+    )
     if tool_call_parser == "auto":
         is_llama = PYTHON_TAG in shown or ('"parameters"' in shown and "ipython" in shown)
         tool_call_parser = "hermes" if CALL in shown else "llama3_json" if is_llama else "none"
@@ -72,11 +89,13 @@ def find_form(tokenizer: Any | None, tool_call_parser: str = "auto", reasoning_p
 class AssistantParser:
     """Parses one message: feed() each piece of its text, and finish() with the last one.
 
-    It takes out the reasoning, with which a message begins; the parser of the form gets what is behind it.
+    It takes out the reasoning, with which a message begins; the parser of the form gets what is
+    behind it.
     """
 
     def __init__(self, form: AssistantForm) -> None:
-        self._state: Callable[[str], None] | None  # takes a character of the reasoning; None: it is over
+        # takes a character of the reasoning; None: it is over
+        self._state: Callable[[str], None] | None
         self._state = self._reason if form.is_thinking else self._open if form.thinks else None
         self._held = ""  # perhaps the beginning of a tag
         self._is_behind_tag = False  # where space is no text
@@ -99,7 +118,9 @@ class AssistantParser:
         text = self._behind_reasoning(text)
         if self._state == self._reason:
             self._reasoning.append(self._held)
-        return self._with_reasoning(self._parser.finish(self._held if self._state == self._open else text))
+        return self._with_reasoning(
+            self._parser.finish(self._held if self._state == self._open else text)
+        )
 
     def _with_reasoning(self, delta: AssistantDelta) -> AssistantDelta:
         self.num_calls += sum("id" in part for part in delta.tool_calls)
@@ -136,7 +157,9 @@ class AssistantParser:
 
 
 def hold(tag: str, text: str) -> tuple[str, str]:
-    """What is no beginning of a tag, and what may be one at the end of the text, whose last character is new."""
+    """What is no beginning of a tag, and what may be one at the end of the text, whose last
+    character is new.
+    """
     held = text if tag.startswith(text) else text[-1] if text[-1] == tag[0] else ""
     return text[: len(text) - len(held)], held
 
@@ -153,8 +176,9 @@ class PlainText:
 class HermesParser:
     """Parses text with calls among it: feed() each piece, and finish() with the last one.
 
-    A call is <tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>. It is given out when it is whole, in
-    OpenAI's shape; one that is malformed is text. Source: hermes_tool_parser.py in vllm/tool_parsers.
+    A call is <tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>. It is given out when it
+    is whole, in OpenAI's shape; one that is malformed is text. Source: hermes_tool_parser.py in
+    vllm/tool_parsers.
     """
 
     is_parallel = True  # False where the request wants one call: what comes after it is text
@@ -312,7 +336,8 @@ class JsonCallParser(HermesParser):
             self._raw = []
 
     def _is_call(self) -> bool:
-        return self._is_given or super()._is_call()  # Python reads less than JSON has: 1e999, 5,000 digits
+        # Python reads less than JSON has: 1e999, 5,000 digits
+        return self._is_given or super()._is_call()
 
     def _accept(self) -> None:
         if self._is_given:
@@ -332,7 +357,9 @@ class JsonCallParser(HermesParser):
 
 
 class JsonObject:
-    """An object of JSON that comes by its characters, the first of which is {. depth: 0 when it is whole."""
+    """An object of JSON that comes by its characters, the first of which is {. depth: 0 when it is
+    whole.
+    """
 
     OUTSIDE_STRINGS = SPACE | frozenset('{}[]:,"+-.0123456789eEtrufalsn')
 
@@ -355,14 +382,17 @@ class JsonObject:
         return can_be
 
     def as_call(self) -> tuple[str, str]:
-        """Name and arguments, which are {} if they are absent or null; two empty texts if it is no call.
+        """Name and arguments, which are {} if they are absent or null; two empty texts if it is no
+        call.
 
         Where the arguments have begun it is a call, too.
         """
         with suppress(ValueError, RecursionError):
             found = json.loads("".join(self._text) + "}" * self.depth)
             name, given = found.get("name"), found.get("arguments", found.get("parameters"))
-            arguments = json.dumps({} if given is None else given, ensure_ascii=False, allow_nan=False)
+            arguments = json.dumps(
+                {} if given is None else given, ensure_ascii=False, allow_nan=False
+            )
             if isinstance(name, str) and isinstance(given, dict | None):
                 (name + arguments).encode()  # half of a character cannot be sent
                 return name, arguments

@@ -1,9 +1,10 @@
 """A conversation becomes text by the checkpoint's chat template, which is a program of a stranger.
 
-It runs in a process of its own (template_worker.py) that has so many seconds of the processor and so many bytes of
-memory for each conversation, and is killed when it takes more; the next one starts it again. What comes out is what
-transformers' tokenizer.apply_chat_template(tokenize=False) gives. Called by LLM, and by a server of chats.
-Source: apply_chat_template in transformers/tokenization_utils_base.py, version 5.
+It runs in a process of its own (template_worker.py) that has so many seconds of the processor and
+so many bytes of memory for each conversation, and is killed when it takes more; the next one starts
+it again. What comes out is what transformers' tokenizer.apply_chat_template(tokenize=False) gives.
+Called by LLM, and by a server of chats. Source: apply_chat_template in
+transformers/tokenization_utils_base.py, version 5.
 """
 
 import json
@@ -29,19 +30,31 @@ MAX_SECONDS = 2.0
 MAX_BYTES = 8 << 20  # of the conversation and the template as JSON, and of the text
 MAX_MEMORY_BYTES = 512 << 20
 TAG = "CONTINUE_FINAL_MESSAGE_TAG "
-NOT_HERE = ("tokenize", "return_dict", "return_assistant_tokens_mask", "sanitize_control_tokens", "tokenizer_kwargs")
+NOT_HERE = (
+    "tokenize",
+    "return_dict",
+    "return_assistant_tokens_mask",
+    "sanitize_control_tokens",
+    "tokenizer_kwargs",
+)
 
 
 class ChatTemplateRenderer(ChildProcess):
-    """Renders conversations with a tokenizer's chat template. Any thread may call it; conversations take turns.
+    """Renders conversations with a tokenizer's chat template. Any thread may call it; conversations
+    take turns.
 
-    max_seconds, max_memory_bytes: what one conversation may take. Its process starts with the first one.
+    max_seconds, max_memory_bytes: what one conversation may take. Its process starts with the first
+    one.
     """
 
     program = ("-m", f"{__package__}.template_worker")
 
     def __init__(
-        self, tokenizer: Any | None, *, max_seconds: float = MAX_SECONDS, max_memory_bytes: int = MAX_MEMORY_BYTES
+        self,
+        tokenizer: Any | None,
+        *,
+        max_seconds: float = MAX_SECONDS,
+        max_memory_bytes: int = MAX_MEMORY_BYTES,
     ) -> None:
         super().__init__(max_seconds, max_memory_bytes)
         self._tokenizer = tokenizer
@@ -58,15 +71,21 @@ class ChatTemplateRenderer(ChildProcess):
         continue_final_message: bool = False,
         **variables: Any,
     ) -> str:
-        """The text of a conversation. chat_template: another one, or the name of one of several; variables: its own.
+        """The text of a conversation. chat_template: another one, or the name of one of several;
+        variables: its own.
 
-        Raises ChatTemplateError for messages that are none and a template that fails or takes too much,
-        TokenizerMissingError if there is no template.
+        Raises ChatTemplateError for messages that are none and a template that fails or takes too
+        much, TokenizerMissingError if there is no template.
         """
         for name in NOT_HERE:
             if name in variables:
-                raise UnknownParameterError(f"unknown option {name!r} of a chat template: the result is text")
-        flags = {"add_generation_prompt": add_generation_prompt, "continue_final_message": continue_final_message}
+                raise UnknownParameterError(
+                    f"unknown option {name!r} of a chat template: the result is text"
+                )
+        flags = {
+            "add_generation_prompt": add_generation_prompt,
+            "continue_final_message": continue_final_message,
+        }
         for name, value in flags.items():
             if not isinstance(value, bool):
                 raise ChatTemplateError(f"{name} must be True or False, got {shown(value)}")
@@ -74,9 +93,13 @@ class ChatTemplateRenderer(ChildProcess):
         template = self._find_template(chat_template, tools)
         if continue_final_message:
             if add_generation_prompt:
-                raise ChatTemplateError("continue_final_message must not be given with add_generation_prompt=True")
+                raise ChatTemplateError(
+                    "continue_final_message must not be given with add_generation_prompt=True"
+                )
             if not isinstance(given[-1].get("content"), str):
-                raise ChatTemplateError("continue_final_message needs a final message whose content is a string")
+                raise ChatTemplateError(
+                    "continue_final_message needs a final message whose content is a string"
+                )
             given[-1]["content"] += TAG
         known = {**self._tokenizer.special_tokens_map, **variables}  # type: ignore[union-attr]
         known |= {"messages": given, "tools": tools, "documents": documents}
@@ -90,24 +113,30 @@ class ChatTemplateRenderer(ChildProcess):
         if tokenizer is None or (chat_template is None and not tokenizer.chat_template):
             raise TokenizerMissingError("the checkpoint has no chat template: use generate()")
         if chat_template is not None and not isinstance(chat_template, str):
-            raise ChatTemplateError(f"chat_template must be None or a string, got {shown(chat_template)}")
+            raise ChatTemplateError(
+                f"chat_template must be None or a string, got {shown(chat_template)}"
+            )
         try:
             return str(tokenizer.get_chat_template(chat_template, tools))
         except ValueError as error:
             raise ChatTemplateError(f"chat_template: {str(error)[:200]}") from error
 
-    # --- the process ----------------------------------------------------------------------------------------------
+    # --- the process ------------------------------------------------------------------------------
 
     def _ask(self, question: dict[str, Any]) -> str:
         """What the process answers. Raises ChatTemplateError if it says no, or has to be killed."""
         sent = _to_json(question)
         if len(sent) > MAX_BYTES:
-            raise ChatTemplateError(f"the conversation has {len(sent)} bytes, the limit is {MAX_BYTES}")
+            raise ChatTemplateError(
+                f"the conversation has {len(sent)} bytes, the limit is {MAX_BYTES}"
+            )
         try:
             with self._lock:
                 answer = self.ask(sent)
         except OSError as error:
-            raise ChatTemplateError(f"the process for chat templates does not start: {error}") from error
+            raise ChatTemplateError(
+                f"the process for chat templates does not start: {error}"
+            ) from error
         except EOFError as error:
             raise ChatTemplateError(f"the chat template {error}") from error
         if "error" in answer:
@@ -115,20 +144,28 @@ class ChatTemplateRenderer(ChildProcess):
         return str(answer["text"])
 
 
-# --- what goes in, what comes out ---------------------------------------------------------------------------------
+# --- what goes in, what comes out -----------------------------------------------------------------
 
 
 def as_conversations(messages: object) -> list[Any]:
-    """One conversation or several, as a list of them. Raises ChatTemplateError for what is no list."""
+    """One conversation or several, as a list of them. Raises ChatTemplateError for what is no
+    list.
+    """
     if not isinstance(messages, list | tuple):
         raise ChatTemplateError(f"messages must be a list of mappings, got {shown(messages)}")
-    return list(messages) if all(isinstance(each, list | tuple) for each in messages) else [messages]
+    return (
+        list(messages) if all(isinstance(each, list | tuple) for each in messages) else [messages]
+    )
 
 
 def check_messages(messages: object) -> list[dict[str, Any]]:
-    """A copy of a conversation, without what is None. Raises ChatTemplateError naming the message and what is wrong."""
+    """A copy of a conversation, without what is None. Raises ChatTemplateError naming the message
+    and what is wrong.
+    """
     if not isinstance(messages, list | tuple) or not messages:
-        raise ChatTemplateError(f"messages must be a list of at least one mapping, got {shown(messages)}")
+        raise ChatTemplateError(
+            f"messages must be a list of at least one mapping, got {shown(messages)}"
+        )
     copies = []
     for number, message in enumerate(messages):
         if not isinstance(message, Mapping):
@@ -136,14 +173,27 @@ def check_messages(messages: object) -> list[dict[str, Any]]:
         copy = {key: value for key, value in message.items() if value is not None}
         role, content = copy.get("role"), copy.get("content")
         if not isinstance(role, str):
-            raise ChatTemplateError(f"messages[{number}]: role must be a string, got {shown(message.get('role'))}")
-        is_parts = isinstance(content, list | tuple) and all(isinstance(part, Mapping) for part in content)
-        if not isinstance(content, str) and not is_parts and not (content is None and copy.get("tool_calls")):
+            raise ChatTemplateError(
+                f"messages[{number}]: role must be a string, got {shown(message.get('role'))}"
+            )
+        is_parts = isinstance(content, list | tuple) and all(
+            isinstance(part, Mapping) for part in content
+        )
+        if (
+            not isinstance(content, str)
+            and not is_parts
+            and not (content is None and copy.get("tool_calls"))
+        ):
             got = shown(message.get("content"))
-            raise ChatTemplateError(f"messages[{number}]: content must be a string or a list of parts, got {got}")
+            raise ChatTemplateError(
+                f"messages[{number}]: content must be a string or a list of parts, got {got}"
+            )
         if isinstance(content, str):
             check_text(f"messages[{number}]: content", content)
-        reasoning = next((copy[name] for name in ("reasoning_content", "thinking", "reasoning") if name in copy), None)
+        reasoning = next(
+            (copy[name] for name in ("reasoning_content", "thinking", "reasoning") if name in copy),
+            None,
+        )
         if reasoning is not None:  # templates look under either name
             copy = {"thinking": reasoning, **copy, "reasoning_content": reasoning}
         if isinstance(copy.get("tool_calls"), list | tuple):
@@ -153,7 +203,9 @@ def check_messages(messages: object) -> list[dict[str, Any]]:
 
 
 def _for_template(call: Any) -> Any:
-    """A call, its arguments as an object: OpenAI's messages have them as text, and templates write JSON of them."""
+    """A call, its arguments as an object: OpenAI's messages have them as text, and templates write
+    JSON of them.
+    """
     with suppress(TypeError, KeyError, AttributeError, ValueError, RecursionError):
         arguments = json.loads(call["function"]["arguments"] or "{}")
         return {**call, "function": {**call["function"], "arguments": arguments}}
@@ -172,11 +224,15 @@ def _to_json(question: dict[str, Any]) -> bytes:
     try:
         return json.dumps(question, ensure_ascii=False, default=default).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise ChatTemplateError(f"messages, tools and variables must be JSON: {str(error)[:200]}") from error
+        raise ChatTemplateError(
+            f"messages, tools and variables must be JSON: {str(error)[:200]}"
+        ) from error
 
 
 def as_schemas(tools: Any) -> list[Any] | None:
-    """Tools as a template knows them. Raises ChatTemplateError for what is no list of JSON schemas and functions."""
+    """Tools as a template knows them. Raises ChatTemplateError for what is no list of JSON schemas
+    and functions.
+    """
     if tools is not None and not isinstance(tools, list | tuple):
         raise ChatTemplateError(f"tools must be None or a list, got {shown(tools)}")
     return None if tools is None else [_as_schema(tool) for tool in tools]
@@ -192,7 +248,9 @@ def _as_schema(tool: Any) -> Any:
 
         return get_json_schema(tool)
     except ModuleNotFoundError as error:
-        raise ChatTemplateError(f"tools: a function needs transformers. {how_to_install('engine')}") from error
+        raise ChatTemplateError(
+            f"tools: a function needs transformers. {how_to_install('engine')}"
+        ) from error
     except Exception as error:  # a docstring or a type hint that it cannot read
         raise ChatTemplateError(f"tools: {shown(tool)}: {str(error)[:200]}") from error
 
@@ -200,6 +258,8 @@ def _as_schema(tool: Any) -> Any:
 def _cut_at_tag(text: str) -> str:
     start = text.rfind(TAG.strip())
     if start < 0:
-        raise ChatTemplateError("the chat template leaves the final message out, so that it cannot be continued")
+        raise ChatTemplateError(
+            "the chat template leaves the final message out, so that it cannot be continued"
+        )
     is_whole = text[start : start + len(TAG)] == TAG
     return text[:start] if is_whole else text[:start].rstrip()

@@ -28,7 +28,9 @@ class Front:
     seed: of the engine. clock: says when a request has arrived, in seconds.
     """
 
-    def __init__(self, input_processor: "InputProcessor", seed: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, input_processor: "InputProcessor", seed: int, clock: Callable[[], float]
+    ) -> None:
         self.input_processor = input_processor
         self.clock = clock
         self._seeds = random.Random(seed)
@@ -86,14 +88,16 @@ class Front:
         options["eos_token_ids"] = self.input_processor.eos_token_ids
         if params.seed is None:
             params = replace(params, seed=self._seeds.getrandbits(64))
-        if params.prompt_logprobs is not None:  # all of it is computed, so no cached block may serve
+        # all of it is computed, so no cached block may serve
+        if params.prompt_logprobs is not None:
             salt = f"{options.get('cache_salt') or ''}/prompt_logprobs of {request_id}"
             options["cache_salt"] = salt
         arrival_time = options["arrival_time"]
         rest = replace(params, prompt_logprobs=None)  # the first choice tells them for all
         requests = []
         for i, name in enumerate(make_child_ids(request_id, params.n)):
-            # Under the priority policy requests of one arrival time may preempt each other without end.
+            # Under the priority policy requests of one arrival time may preempt each other without
+            # end.
             options["arrival_time"] = arrival_time + i * 1e-6 if i else arrival_time
             request = Request(name, token_ids, rest if i else params, choice_index=i, **options)
             requests.append(request)

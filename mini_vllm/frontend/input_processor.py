@@ -1,8 +1,8 @@
-"""What a caller gives becomes token ids: texts and conversations are read, and everything is checked.
+"""What a caller gives becomes token ids: texts and conversations are read, and everything is
+checked.
 
-Called by a Front and by a server, also in a process that has no model: it knows of the model what is
-said to it.
-Source: vllm/v1/engine/input_processor.py (Processor).
+Called by a Front and by a server, also in a process that has no model: it knows of the model what
+is said to it. Source: vllm/v1/engine/input_processor.py (Processor).
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,12 @@ from mini_vllm.frontend.prompts import (
 )
 from mini_vllm.frontend.tokenizer import Tokenizer, reader_of
 from mini_vllm.frontend.tools import ToolUse
-from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
+from mini_vllm.models.checkpoint import (
+    load_generation_config,
+    load_hf_config,
+    load_tokenizer,
+    resolve_model,
+)
 from mini_vllm.models.config_fields import SAMPLING_FIELDS
 from mini_vllm.params import SamplingParams
 from mini_vllm.structured.schema import check
@@ -37,7 +42,9 @@ Message = Mapping[str, Any]
 
 
 class ModelLimits(NamedTuple):
-    """What the front must know of a model and its KV cache, which may be in another process. In tokens."""
+    """What the front must know of a model and its KV cache, which may be in another process. In
+    tokens.
+    """
 
     vocab_size: int
     max_model_len: int  # of prompt and output
@@ -57,12 +64,18 @@ class InputProcessor:
         self.model = config.model
         self.limits = limits
         self.tokenizer = load_tokenizer(path)
-        self.text_reader: Tokenizer | None = None if self.tokenizer is None else reader_of(self.tokenizer)
+        self.text_reader: Tokenizer | None = (
+            None if self.tokenizer is None else reader_of(self.tokenizer)
+        )
         self.generation_config = load_generation_config(path)
-        self.eos_token_ids = find_eos_token_ids(self.generation_config, load_hf_config(path), self.tokenizer)
+        self.eos_token_ids = find_eos_token_ids(
+            self.generation_config, load_hf_config(path), self.tokenizer
+        )
         self._text_bound = TextBound(self.tokenizer)
         self._chat_templates = ChatTemplateRenderer(self.tokenizer)
-        self.assistant_form = find_form(self.tokenizer, config.tool_call_parser, config.reasoning_parser)
+        self.assistant_form = find_form(
+            self.tokenizer, config.tool_call_parser, config.reasoning_parser
+        )
 
     def read(self, request_id: str, prompt: Prompt, params: SamplingParams) -> list[int]:
         """The token ids of a request's prompt, when all that the request asks for is possible.
@@ -71,57 +84,82 @@ class InputProcessor:
         """
         token_ids = self.tokenize(prompt)
         if not token_ids:
-            raise EmptyPromptError(f"request {shown(request_id)}: the prompt has 0 tokens, at least 1 is needed")
-        check_prompt_len(request_id, len(token_ids), self.limits.max_model_len, self.limits.num_slots)
+            raise EmptyPromptError(
+                f"request {shown(request_id)}: the prompt has 0 tokens, at least 1 is needed"
+            )
+        check_prompt_len(
+            request_id, len(token_ids), self.limits.max_model_len, self.limits.num_slots
+        )
         for name, ids in (
             ("stop_token_ids", params.stop_token_ids),
             ("allowed_token_ids", params.allowed_token_ids or ()),
             ("logit_bias", [token_id for token_id, _ in params.logit_bias]),
         ):
             check_token_ids(request_id, name, ids, self.limits.vocab_size)
-        for what, value in (("stop strings", params.stop), ("structured outputs", params.structured)):
+        for what, value in (
+            ("stop strings", params.stop),
+            ("structured outputs", params.structured),
+        ):
             if value and self.tokenizer is None:
-                raise TokenizerMissingError(f"{self.model} has no tokenizer: {what} {shown(value)} need one")
+                raise TokenizerMissingError(
+                    f"{self.model} has no tokenizer: {what} {shown(value)} need one"
+                )
         if params.structured is not None:
             check(params.structured)
         return check_token_ids(request_id, "prompt", token_ids, self.limits.vocab_size)
 
     def tokenize(self, prompt: Prompt, *, add_special_tokens: bool = True) -> list[int]:
-        """Token ids of a prompt; token ids pass as they are. A text that can never fit is refused before it is read."""
+        """Token ids of a prompt; token ids pass as they are. A text that can never fit is refused
+        before it is read.
+        """
         given = as_prompt(prompt)
         if not isinstance(given, str):
             return list(given)
         if self.text_reader is None:
-            raise TokenizerMissingError(f"{self.model} has no tokenizer: give the prompt as token ids")
+            raise TokenizerMissingError(
+                f"{self.model} has no tokenizer: give the prompt as token ids"
+            )
         self._text_bound.check(given, self.limits.max_prompt_tokens)
         check_text("prompt", given)
         try:
             return self.text_reader.encode(given, add_special_tokens=add_special_tokens)
-        except Exception as error:  # of a class without a name, by tokenizers: a vocabulary without [UNK], for instance
-            raise InvalidPromptError(f"the tokenizer of {self.model} cannot read it: {shown(error)}") from error
+        # of a class without a name, by tokenizers: a vocabulary without [UNK], for instance
+        except Exception as error:
+            raise InvalidPromptError(
+                f"the tokenizer of {self.model} cannot read it: {shown(error)}"
+            ) from error
 
     def check_vocabulary(self, name: str, token_ids: Sequence[int]) -> None:
         """Raise TokenIdOutOfRangeError unless each is one of the model's."""
         check_token_ids(name, name, token_ids, self.limits.vocab_size)
 
     def detokenize(self, token_ids: Sequence[int]) -> str:
-        """The text of token ids, special tokens included. Raises TokenIdOutOfRangeError, TokenizerMissingError."""
+        """The text of token ids, special tokens included. Raises TokenIdOutOfRangeError,
+        TokenizerMissingError.
+        """
         ids = check_token_ids("detokenize", "tokens", token_ids, self.limits.vocab_size)
         if self.text_reader is None:
             raise TokenizerMissingError(f"{self.model} has no tokenizer")
         return self.text_reader.decode(ids, skip_special_tokens=False)
 
-    def apply_chat_template(self, messages: Sequence[Message], **template_options: Any) -> list[int]:
-        """Token ids of a conversation, ready for the assistant's turn. template_options: see ChatTemplateRenderer.
+    def apply_chat_template(
+        self, messages: Sequence[Message], **template_options: Any
+    ) -> list[int]:
+        """Token ids of a conversation, ready for the assistant's turn. template_options: see
+        ChatTemplateRenderer.
 
         Raises a ChatTemplateError, and InvalidParameterError for tools if the template knows none.
         """
         text = self._chat_templates.render(messages, **template_options)
         name = "tools" if template_options.get("tools") else "messages"
-        has_tools = name == "tools" or any(each.get("role") == "tool" or each.get("tool_calls") for each in messages)
+        has_tools = name == "tools" or any(
+            each.get("role") == "tool" or each.get("tool_calls") for each in messages
+        )
         template = template_options.get("chat_template") or self.tokenizer.chat_template  # type: ignore[union-attr]
         if has_tools and "tool" not in str(template):
-            raise InvalidParameterError(f"chat: {name} cannot be used: the chat template of {self.model} has no tools")
+            raise InvalidParameterError(
+                f"chat: {name} cannot be used: the chat template of {self.model} has no tools"
+            )
         return self.tokenize(text, add_special_tokens=False)
 
     def form_of(self, prompt: Sequence[int], use: ToolUse, params: SamplingParams) -> AssistantForm:
@@ -129,7 +167,8 @@ class InputProcessor:
         if use.forced_schema() is not None:
             return AssistantForm("json")
         calls = self.assistant_form.calls if use.tools and use.tool_choice != "none" else "none"
-        may_think = self.assistant_form.thinks and params.structured is None  # a grammar knows no reasoning
+        # a grammar knows no reasoning
+        may_think = self.assistant_form.thinks and params.structured is None
         is_thinking = may_think and self.detokenize(prompt[-8:]).rstrip().endswith(THINK)
         is_parallel = use.parallel_tool_calls is not False
         return self.assistant_form._replace(
@@ -137,16 +176,26 @@ class InputProcessor:
         )
 
     def default_sampling_params(self, **others: Any) -> SamplingParams:
-        """What the checkpoint's generation_config.json asks for, as vLLM reads it; the request goes before it."""
+        """What the checkpoint's generation_config.json asks for, as vLLM reads it; the request goes
+        before it.
+        """
         found = self.generation_config
-        options = {ours: found[theirs] for theirs, ours in SAMPLING_FIELDS.items() if found.get(theirs) is not None}
+        options = {
+            ours: found[theirs]
+            for theirs, ours in SAMPLING_FIELDS.items()
+            if found.get(theirs) is not None
+        }
         if found.get("do_sample") is False:
             options["temperature"] = 0.0
         return SamplingParams(**options | others)
 
 
-def find_eos_token_ids(generation_config: dict[str, Any], hf_config: Any, tokenizer: Any) -> frozenset[int]:
-    """All ids that end a text: a checkpoint may name several (generation_config), the tokenizer adds its own."""
+def find_eos_token_ids(
+    generation_config: dict[str, Any], hf_config: Any, tokenizer: Any
+) -> frozenset[int]:
+    """All ids that end a text: a checkpoint may name several (generation_config), the tokenizer
+    adds its own.
+    """
     found = generation_config.get("eos_token_id")
     if found is None:
         found = getattr(hf_config, "eos_token_id", None)

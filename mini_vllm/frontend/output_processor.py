@@ -1,11 +1,12 @@
 """From token ids to text: what a caller may see, and the stop strings that end it.
 
-What: one detokenizer per choice, and the RequestOutputs that collect the choices of a request.
-Why: a token is not a piece of text. A character may span tokens, a stop string too; what is shown must never be taken
-back. Invariant: the text of a choice only ever grows, and holds neither half a character nor a part of a stop string.
-Cost: a step touches its new tokens and nothing older, unless its caller asks for the whole text after each step.
-Called by the engine, after each step. State lives from add_request until the last choice has finished.
-Source: vllm/v1/engine/output_processor.py, vllm/v1/engine/detokenizer.py.
+What: one detokenizer per choice, and the RequestOutputs that collect the choices of a request. Why:
+a token is not a piece of text. A character may span tokens, a stop string too; what is shown must
+never be taken back. Invariant: the text of a choice only ever grows, and holds neither half a
+character nor a part of a stop string. Cost: a step touches its new tokens and nothing older, unless
+its caller asks for the whole text after each step. Called by the engine, after each step. State
+lives from add_request until the last choice has finished. Source:
+vllm/v1/engine/output_processor.py, vllm/v1/engine/detokenizer.py.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,13 +19,17 @@ from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.step import Logprob, PromptLogprobs, TokenDelta
 
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # what a decoder makes of bytes that are no character, or not one yet
-MAX_PENDING = 8  # tokens that may wait for the rest of a character; UTF-8 needs at most 3 bytes of patience
+# what a decoder makes of bytes that are no character, or not one yet
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+# tokens that may wait for the rest of a character; UTF-8 needs at most 3 bytes of patience
+MAX_PENDING = 8
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionOutput:
-    """One choice of a request, all of it so far. token_ids keep the tokens whose text a stop string cut off."""
+    """One choice of a request, all of it so far. token_ids keep the tokens whose text a stop string
+    cut off.
+    """
 
     index: int
     text: str
@@ -32,13 +37,17 @@ class CompletionOutput:
     finish_reason: str | None  # "stop", "length", "abort", "error" or None: not finished
     logprobs: list[dict[int, Logprob]] | None  # one per token, if asked for
     error: RequestFailedError | None = None  # why, if the reason is "error"
-    stop_reason: str | int | None = None  # which stop string or which of stop_token_ids, if one of them ended it
-    message: dict[str, Any] | None = None  # of LLM.chat: content, tool_calls and reasoning_content, as OpenAI has them
+    # which stop string or which of stop_token_ids, if one of them ended it
+    stop_reason: str | int | None = None
+    # of LLM.chat: content, tool_calls and reasoning_content, as OpenAI has them
+    message: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RequestMetrics:
-    """When things happened to a request, in seconds of the engine's clock; None: not yet. vLLM: RequestStateStats."""
+    """When things happened to a request, in seconds of the engine's clock; None: not yet. vLLM:
+    RequestStateStats.
+    """
 
     arrival_time: float = 0.0
     first_token_time: float | None = None  # TTFT is the time from arrival to this one
@@ -49,14 +58,17 @@ class RequestMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RequestOutput:
-    """What a request has produced: all of it so far, or what is new, as SamplingParams.output_kind says.
+    """What a request has produced: all of it so far, or what is new, as SamplingParams.output_kind
+    says.
 
-    outputs: its choices in order; of a delta those with something new. prompt is None when it came as token ids.
+    outputs: its choices in order; of a delta those with something new. prompt is None when it came
+    as token ids.
     """
 
     request_id: str
     prompt_token_ids: list[int]
-    num_cached_tokens: int  # of the prompt, found in the prefix cache when the first choice was admitted
+    # of the prompt, found in the prefix cache when the first choice was admitted
+    num_cached_tokens: int
     finished: bool
     outputs: list[CompletionOutput]
     prompt: str | None = None
@@ -66,7 +78,9 @@ class RequestOutput:
 
     @staticmethod
     def joined(deltas: "Sequence[RequestOutput]") -> "RequestOutput":
-        """Deltas of one request that followed each other, as one. A whole output, which is the only one, stays."""
+        """Deltas of one request that followed each other, as one. A whole output, which is the only
+        one, stays.
+        """
         if len(deltas) == 1:
             return deltas[0]
         choices: dict[int, list[CompletionOutput]] = {}
@@ -78,7 +92,9 @@ class RequestOutput:
                 parts[-1],
                 text="".join(part.text for part in parts),
                 token_ids=[token_id for part in parts for token_id in part.token_ids],
-                logprobs=None if parts[0].logprobs is None else [row for part in parts for row in part.logprobs or ()],
+                logprobs=None
+                if parts[0].logprobs is None
+                else [row for part in parts for row in part.logprobs or ()],
             )
             for _, parts in sorted(choices.items())
         ]
@@ -88,24 +104,27 @@ class RequestOutput:
 OnOutput = Callable[[RequestOutput], None]
 
 
-# --- text of one choice -------------------------------------------------------------------------------------------
+# --- text of one choice ---------------------------------------------------------------------------
 
 
 class IncrementalDetokenizer:
-    """Decodes a growing sequence of tokens at a bounded cost per token. Without a tokenizer the text stays "".
+    """Decodes a growing sequence of tokens at a bounded cost per token. Without a tokenizer the
+    text stays "".
 
     The output's tokens lie in three stretches; only the last two are ever decoded:
 
         [ settled ............ | context | pending )
           their text is decoded            not yet a whole character
 
-    The context, the tokens that were settled last, is decoded along because the text of a token depends on the one
-    before it (SentencePiece drops the very first space). Joined, the text is decode(all tokens,
-    skip_special_tokens=True). A byte-fallback decoder can void whole characters by an invalid byte later in the
-    same run; what was shown is then not taken back. The prompt is not part of the text's context. (The DecodeStream of
-    tokenizers is not used: it holds back bytes that are no character for as long as nothing else follows.)
+    The context, the tokens that were settled last, is decoded along because the text of a token
+    depends on the one before it (SentencePiece drops the very first space). Joined, the text is
+    decode(all tokens, skip_special_tokens=True). A byte-fallback decoder can void whole characters
+    by an invalid byte later in the same run; what was shown is then not taken back. The prompt is
+    not part of the text's context. (The DecodeStream of tokenizers is not used: it holds back bytes
+    that are no character for as long as nothing else follows.)
 
-    Of the decoded text nothing is looked at again. What may be the beginning of a stop string is held back:
+    Of the decoded text nothing is looked at again. What may be the beginning of a stop string is
+    held back:
 
         [ pieces: shown ............................. | held )
     """
@@ -128,7 +147,9 @@ class IncrementalDetokenizer:
         return None if self._tokenizer is None else self._append_text(self._decode_next(token_id))
 
     def flush(self) -> str | None:
-        """The request is finished: show what was held back. Returns a stop string if that completes one."""
+        """The request is finished: show what was held back. Returns a stop string if that completes
+        one.
+        """
         stop_string = self._append_text(self._settle(len(self._pending))) if self._pending else None
         self._show(self._held)
         self._held = ""
@@ -142,14 +163,17 @@ class IncrementalDetokenizer:
         text = self._pending_text(len(self._pending))
         if text and not text.endswith(REPLACEMENT):
             return self._settle(len(self._pending), text)
-        if not self._decode([token_id, token_id]):  # no text, not even a lone space: a special or an unknown token
+        # no text, not even a lone space: a special or an unknown token
+        if not self._decode([token_id, token_id]):
             self._pending.pop()
         elif len(self._pending) > MAX_PENDING:
             return self._settle(self._clean_boundary(text))
         return ""
 
     def _settle(self, num_tokens: int, text: str | None = None) -> str:
-        """Move the first pending tokens to the context; returns their text, which is decoded unless it is given."""
+        """Move the first pending tokens to the context; returns their text, which is decoded unless
+        it is given.
+        """
         text = self._pending_text(num_tokens) if text is None else text
         self._context, self._pending = self._pending[:num_tokens], self._pending[num_tokens:]
         self._context_text = self._decode(self._context)
@@ -160,12 +184,15 @@ class IncrementalDetokenizer:
         text = self._decode(self._context + self._pending[:num_tokens])
         if text.startswith(self._context_text):
             return text[len(self._context_text) :]
-        return self._decode(self._pending[:num_tokens])  # a byte-fallback run that an invalid byte has voided
+        # a byte-fallback run that an invalid byte has voided
+        return self._decode(self._pending[:num_tokens])
 
     def _clean_boundary(self, text: str) -> int:
-        """How many pending tokens no later token can change: bytes that are no character and will not become one.
+        """How many pending tokens no later token can change: bytes that are no character and will
+        not become one.
 
-        Both sides of a boundary inside a character, or inside an unfinished one, decode to more than the whole.
+        Both sides of a boundary inside a character, or inside an unfinished one, decode to more
+        than the whole.
         """
         for num_tokens in range(len(self._pending) - 1, 0, -1):
             tail = self._decode(self._pending[num_tokens:])
@@ -184,7 +211,11 @@ class IncrementalDetokenizer:
         """Add decoded text. A stop string in it cuts the text before itself and is returned."""
         text, num_seen = self._held + new_text, len(self._held)
         found = self._stop.find(new_text)
-        num_shown = len(text) - self._stop.num_begun if found is None else num_seen + found.end - len(found.stop_string)
+        num_shown = (
+            len(text) - self._stop.num_begun
+            if found is None
+            else num_seen + found.end - len(found.stop_string)
+        )
         self._show(text[:num_shown])
         self._held = text[num_shown:] if found is None else ""
         return None if found is None else found.stop_string
@@ -204,9 +235,10 @@ class Found(NamedTuple):
 class StopStrings:
     """Looks for stop strings in a text that comes in pieces, and at each character once.
 
-    Of each stop string it knows how many of its characters the text ends with. Where the next one does not fit, the
-    borders say how many of them may still be a beginning. So a character costs a step for each stop string, however
-    long they are and however long the text is. Source: Knuth, Morris and Pratt, "Fast Pattern Matching in Strings".
+    Of each stop string it knows how many of its characters the text ends with. Where the next one
+    does not fit, the borders say how many of them may still be a beginning. So a character costs a
+    step for each stop string, however long they are and however long the text is. Source: Knuth,
+    Morris and Pratt, "Fast Pattern Matching in Strings".
     """
 
     def __init__(self, stop: Sequence[str], borders: Sequence[list[int]]) -> None:
@@ -214,13 +246,15 @@ class StopStrings:
         self._borders = borders
         self._firsts = {each[0] for each in stop}
         self._matched = [0] * len(stop)
-        self.num_begun = 0  # characters at the end of the text that may be the beginning of a stop string
+        # characters at the end of the text that may be the beginning of a stop string
+        self.num_begun = 0
 
     def find(self, new_text: str) -> Found | None:
         """The stop string that new_text completes. Its text is then over: do not call again.
 
-        Of several, the one that is complete first counts; of those complete at the same character, the first in the
-        list (vLLM: check_stop_strings). So the text does not depend on how it was cut into tokens.
+        Of several, the one that is complete first counts; of those complete at the same character,
+        the first in the list (vLLM: check_stop_strings). So the text does not depend on how it was
+        cut into tokens.
         """
         if not self.num_begun and self._firsts.isdisjoint(new_text):
             return None
@@ -235,26 +269,32 @@ class StopStrings:
 
 
 def extend(pattern: str, borders: list[int], matched: int, character: str) -> int:
-    """How many characters of pattern a text ends with after character, if it ended with `matched` before."""
+    """How many characters of pattern a text ends with after character, if it ended with `matched`
+    before.
+    """
     while matched and pattern[matched] != character:
         matched = borders[matched - 1]
     return matched + (pattern[matched] == character)
 
 
 def find_borders(pattern: str) -> list[int]:
-    """For each beginning of pattern, the length of the longest shorter beginning that it also ends with."""
+    """For each beginning of pattern, the length of the longest shorter beginning that it also ends
+    with.
+    """
     borders = [0]
     for character in pattern[1:]:
         borders.append(extend(pattern, borders, borders[-1], character))
     return borders
 
 
-# --- requests -----------------------------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Choice:
-    """All that a choice has produced, and how much of it the last output has told. The lists grow at their ends."""
+    """All that a choice has produced, and how much of it the last output has told. The lists grow
+    at their ends.
+    """
 
     index: int
     detokenizer: IncrementalDetokenizer
@@ -279,7 +319,9 @@ class _Choice:
             self.error,
             self.stop_reason,
         )
-        self.num_told_tokens, self.num_told_pieces, self.has_news = len(self.token_ids), len(pieces), False
+        self.num_told_tokens = len(self.token_ids)
+        self.num_told_pieces = len(pieces)
+        self.has_news = False
         return output
 
 
@@ -313,7 +355,11 @@ class _RequestState:
             self.prompt_token_ids,
             self.num_cached_tokens,
             self.finished,
-            [choice.to_output(is_delta) for choice in self.choices.values() if choice.has_news or not is_delta],
+            [
+                choice.to_output(is_delta)
+                for choice in self.choices.values()
+                if choice.has_news or not is_delta
+            ],
             self.prompt,
             self.metrics,
             prompt_logprobs,
@@ -333,7 +379,8 @@ class _RequestState:
 class OutputProcessor:
     """The requests in flight, as their callers see them.
 
-    The engine runs a request with n > 1 as n child requests. Only here do they belong together again.
+    The engine runs a request with n > 1 as n child requests. Only here do they belong together
+    again.
     """
 
     def __init__(self, tokenizer: Tokenizer | None) -> None:
@@ -356,11 +403,17 @@ class OutputProcessor:
         return [] if state is None else list(state.choices)
 
     def add_request(
-        self, request_id: str, prompt: str | None, requests: Sequence[Request], on_output: OnOutput | None = None
+        self,
+        request_id: str,
+        prompt: str | None,
+        requests: Sequence[Request],
+        on_output: OnOutput | None = None,
     ) -> None:
-        """A request whose choice i the engine computes as requests[i]; the one of one choice may have the same id.
+        """A request whose choice i the engine computes as requests[i]; the one of one choice may
+        have the same id.
 
-        on_output: gets every output of the request, the last one also when it is aborted. vLLM: RequestOutputCollector.
+        on_output: gets every output of the request, the last one also when it is aborted. vLLM:
+        RequestOutputCollector.
         """
         first, child_ids = requests[0], [request.request_id for request in requests]
         assert not any(self.has_request(name) for name in (request_id, *child_ids)), request_id
@@ -370,18 +423,21 @@ class OutputProcessor:
             detokenizer = IncrementalDetokenizer(self.tokenizer, StopStrings(params.stop, borders))
             choices[child_id] = _Choice(index, detokenizer, None if params.logprobs is None else [])
         metrics = RequestMetrics(first.arrival_time)
-        state = _RequestState(request_id, prompt, first.prompt_token_ids, choices, params, on_output, metrics)
+        state = _RequestState(
+            request_id, prompt, first.prompt_token_ids, choices, params, on_output, metrics
+        )
         self._requests[request_id] = state
         self._parents.update(dict.fromkeys(child_ids, state))
 
     def process(self, deltas: Sequence[TokenDelta]) -> tuple[list[RequestOutput], list[str]]:
-        """Take in what a step brought. Returns what callers are to see of the requests that changed,
-        and the stopped child requests.
+        """Take in what a step brought. Returns what callers are to see of the requests that
+        changed, and the stopped child requests.
 
-        These are the ids of the children that have ended here, but not in the scheduler, where the engine ends them: by
-        a stop string, or with an error, since no text can be made of their tokens. Deltas of unknown and of finished
-        choices are dropped: a request that runs past its end leaves nothing behind. vLLM:
-        OutputProcessor.process_outputs, whose reqs_to_abort are the stopped ones.
+        These are the ids of the children that have ended here, but not in the scheduler, where the
+        engine ends them: by a stop string, or with an error, since no text can be made of their
+        tokens. Deltas of unknown and of finished choices are dropped: a request that runs past its
+        end leaves nothing behind. vLLM: OutputProcessor.process_outputs, whose reqs_to_abort are
+        the stopped ones.
         """
         changed: dict[str, _RequestState] = {}
         stopped: list[str] = []
@@ -423,14 +479,18 @@ class OutputProcessor:
         return [output for output in outputs.values() if output is not None], stopped
 
     def abort(self, request_id: str) -> list[str]:
-        """Forget a request. Choices that are not finished end with reason "abort", and on_output is told so.
+        """Forget a request. Choices that are not finished end with reason "abort", and on_output is
+        told so.
 
-        Returns the child request ids of these choices, which have to be ended in the scheduler. Unknown ids: [].
+        Returns the child request ids of these choices, which have to be ended in the scheduler.
+        Unknown ids: [].
         """
         state = self._requests.get(request_id)
         if state is None:
             return []
-        aborted = [child_id for child_id, choice in state.choices.items() if choice.finish_reason is None]
+        aborted = [
+            child_id for child_id, choice in state.choices.items() if choice.finish_reason is None
+        ]
         for child_id in aborted:
             state.choices[child_id].finish_reason = "abort"
             state.choices[child_id].has_news = True
@@ -439,10 +499,14 @@ class OutputProcessor:
         return aborted
 
     def _take_prompt_logprobs(self, state: _RequestState, found: PromptLogprobs) -> None:
-        """Put them in their place: a request that was preempted computes some of its prompt again."""
+        """Put them in their place: a request that was preempted computes some of its prompt
+        again.
+        """
         if state.prompt_logprobs is None:
             state.prompt_logprobs = [None]
-        state.prompt_logprobs[found.start :] = [self._with_text(logprobs) for logprobs in found.logprobs]
+        state.prompt_logprobs[found.start :] = [
+            self._with_text(logprobs) for logprobs in found.logprobs
+        ]
 
     def _take_or_fail(self, state: _RequestState, choice: _Choice, delta: TokenDelta) -> None:
         """Add a delta to a choice. A tokenizer that fails on it ends the choice with an error."""
@@ -455,18 +519,23 @@ class OutputProcessor:
                 choice.logprobs[start:] = [token.logprobs or {} for token in delta.tokens]
             position = len(state.prompt_token_ids) + start
             why = f"no text can be made of its tokens from token {position} on: {error!r}"
-            choice.finish_reason, choice.error = "error", RequestFailedError(f"request {delta.request_id!r}: {why}")
+            choice.finish_reason = "error"
+            choice.error = RequestFailedError(f"request {delta.request_id!r}: {why}")
         else:
             choice.finish_reason = "stop" if stop_string is not None else delta.finish_reason
             if delta.error is not None:
-                choice.error = (GrammarError if delta.is_refused else RequestFailedError)(delta.error)
+                choice.error = (GrammarError if delta.is_refused else RequestFailedError)(
+                    delta.error
+                )
             choice.stop_reason = stop_string
             if stop_string is None and delta.finish_reason == "stop":
                 last = choice.token_ids[-1]
                 choice.stop_reason = last if last in state.params.stop_token_ids else None
 
     def _take(self, choice: _Choice, delta: TokenDelta) -> str | None:
-        """Add tokens to a choice, in order. A stop string ends it, whatever follows in the delta, and is returned."""
+        """Add tokens to a choice, in order. A stop string ends it, whatever follows in the delta,
+        and is returned.
+        """
         detokenizer = choice.detokenizer
         for number, token in enumerate(delta.tokens, start=1):
             choice.token_ids.append(token.token_id)
@@ -490,6 +559,8 @@ class OutputProcessor:
         if tokenizer is None:
             return logprobs
         return {
-            token_id: logprob._replace(decoded_token=tokenizer.token_bytes(token_id).decode(errors="replace"))
+            token_id: logprob._replace(
+                decoded_token=tokenizer.token_bytes(token_id).decode(errors="replace")
+            )
             for token_id, logprob in logprobs.items()
         }

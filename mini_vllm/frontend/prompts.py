@@ -1,9 +1,11 @@
-"""What a caller may give as prompts, sampling_params and request ids: taken rightly, or refused by name.
+"""What a caller may give as prompts, sampling_params and request ids: taken rightly, or refused by
+name.
 
-A prompt is text, or token ids: a sequence of integers of any library (a bool is none), or what gives one by tolist(),
-such as an array of numpy or a tensor of torch. Several prompts are a sequence of these; a matrix of integers is one
-prompt for each row. Sets, mappings, bytes and iterators are refused: they have no order, no length, or another meaning.
-Text that cannot fit is refused before it is tokenised, where the tokenizer allows to tell.
+A prompt is text, or token ids: a sequence of integers of any library (a bool is none), or what
+gives one by tolist(), such as an array of numpy or a tensor of torch. Several prompts are a
+sequence of these; a matrix of integers is one prompt for each row. Sets, mappings, bytes and
+iterators are refused: they have no order, no length, or another meaning. Text that cannot fit is
+refused before it is tokenised, where the tokenizer allows to tell.
 """
 
 import json
@@ -23,7 +25,7 @@ from mini_vllm.params import SamplingParams
 Prompt = str | Sequence[int]
 
 
-# --- what was given -----------------------------------------------------------------------------------------------
+# --- what was given -------------------------------------------------------------------------------
 
 
 def as_batch(prompts: object) -> list[Prompt]:
@@ -35,21 +37,28 @@ def as_batch(prompts: object) -> list[Prompt]:
 
 
 def as_prompt(prompt: object) -> Prompt:
-    """One prompt. Raises InvalidPromptError for anything else; check_token_ids looks at the ids themselves."""
+    """One prompt. Raises InvalidPromptError for anything else; check_token_ids looks at the ids
+    themselves.
+    """
     given: Prompt = _as_sequence("prompt", prompt)
     return given
 
 
 def one_each(sampling_params: object, num_prompts: int) -> list[SamplingParams]:
-    """The parameters of each prompt. Raises InvalidParameterError unless they are one for all, or one for each."""
+    """The parameters of each prompt. Raises InvalidParameterError unless they are one for all, or
+    one for each.
+    """
     if isinstance(sampling_params, SamplingParams):
         return [sampling_params] * num_prompts
     if not isinstance(sampling_params, list | tuple):
         raise InvalidParameterError(
-            f"sampling_params must be a SamplingParams, or a list of them, got {shown(sampling_params)}"
+            "sampling_params must be a SamplingParams, or a list of them, got "
+            f"{shown(sampling_params)}"
         )
     if len(sampling_params) != num_prompts:
-        raise InvalidParameterError(f"{num_prompts} prompts need as many sampling_params, got {len(sampling_params)}")
+        raise InvalidParameterError(
+            f"{num_prompts} prompts need as many sampling_params, got {len(sampling_params)}"
+        )
     for each in sampling_params:
         check_params("sampling_params", each, SamplingParams)
     return list(sampling_params)
@@ -64,24 +73,31 @@ def check_params(name: str, params: object, kind: type) -> None:
 def check_request_id(request_id: object) -> None:
     """Raise InvalidParameterError unless request_id is a string that is not empty."""
     if not isinstance(request_id, str) or not request_id:
-        raise InvalidParameterError(f"request_id must be a string that is not empty, got {shown(request_id)}")
+        raise InvalidParameterError(
+            f"request_id must be a string that is not empty, got {shown(request_id)}"
+        )
 
 
-def check_token_ids(request_id: str, name: str, token_ids: Sequence[object], vocab_size: int) -> list[int]:
+def check_token_ids(
+    request_id: str, name: str, token_ids: Sequence[object], vocab_size: int
+) -> list[int]:
     """The ids as Python's integers. Raises TokenIdOutOfRangeError for what is no token id."""
     checked = []
     for given in token_ids:
         token_id = given if type(given) is int else _as_index(given)
         if token_id is None or not 0 <= token_id < vocab_size:
             raise TokenIdOutOfRangeError(
-                f"request {shown(request_id)}: {name} has token id {shown(given)}, allowed are [0, {vocab_size})"
+                f"request {shown(request_id)}: {name} has token id {shown(given)}, allowed are [0, "
+                f"{vocab_size})"
             )
         checked.append(token_id)
     return checked
 
 
 def check_text(name: str, text: str) -> None:
-    """Raise InvalidPromptError for a lone surrogate: half of a UTF-16 character, which no text in UTF-8 can have."""
+    """Raise InvalidPromptError for a lone surrogate: half of a UTF-16 character, which no text in
+    UTF-8 can have.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -100,7 +116,9 @@ def _as_sequence(name: str, value: object) -> Any:
         except Exception:  # it has none, or cannot: then it is no sequence
             given = None
     if not isinstance(given, Sequence) or isinstance(given, bytes | bytearray | memoryview):
-        raise InvalidPromptError(f"{name} must be text, a list of token ids, or a list of these, got {shown(value)}")
+        raise InvalidPromptError(
+            f"{name} must be text, a list of token ids, or a list of these, got {shown(value)}"
+        )
     return given
 
 
@@ -114,16 +132,18 @@ def _as_index(value: object) -> int | None:
         return None
 
 
-# --- how long a text may be ---------------------------------------------------------------------------------------
+# --- how long a text may be -----------------------------------------------------------------------
 
 
 class TextBound:
-    """How many characters a text may have of which at most max_tokens tokens come; above it, it never fits.
+    """How many characters a text may have of which at most max_tokens tokens come; above it, it
+    never fits.
 
-    max_chars_per_token is None where nothing can be said: a tokenizer may drop spaces, or make one token of a word that
-    it does not know, however long. It is known for BPE over bytes, where no character is lost: byte-level (as
-    GPT-2) or with byte fallback (as Llama 2). A token then stands for no more characters than it has itself.
-    NFC may compose four characters into one, and no more (Unicode Standard Annex 15), but leaves ASCII as it is.
+    max_chars_per_token is None where nothing can be said: a tokenizer may drop spaces, or make one
+    token of a word that it does not know, however long. It is known for BPE over bytes, where no
+    character is lost: byte-level (as GPT-2) or with byte fallback (as Llama 2). A token then stands
+    for no more characters than it has itself. NFC may compose four characters into one, and no more
+    (Unicode Standard Annex 15), but leaves ASCII as it is.
     """
 
     def __init__(self, tokenizer: Any | None) -> None:
@@ -135,31 +155,44 @@ class TextBound:
             self._may_compose = backend.normalizer is not None
 
     def check(self, text: str, max_tokens: int) -> None:
-        """Raise PromptTooLongError for a text of which more than max_tokens tokens would come for certain."""
+        """Raise PromptTooLongError for a text of which more than max_tokens tokens would come for
+        certain.
+        """
         if self.max_chars_per_token is None:
             return
-        limit = max_tokens * self.max_chars_per_token * (4 if self._may_compose and not text.isascii() else 1)
+        limit = (
+            max_tokens
+            * self.max_chars_per_token
+            * (4 if self._may_compose and not text.isascii() else 1)
+        )
         if len(text) > limit:
             raise PromptTooLongError(
-                f"the prompt has {len(text)} characters, at most {limit} fit ({max_tokens} tokens are there)"
+                f"the prompt has {len(text)} characters, at most {limit} fit ({max_tokens} tokens "
+                "are there)"
             )
 
 
 def _keeps_every_character(backend: Any) -> bool:
-    """Whether each character of a text is in some token of it, and each token has no more than are in its name."""
+    """Whether each character of a text is in some token of it, and each token has no more than are
+    in its name.
+    """
     vocab = backend.get_vocab()
     if type(backend.model).__name__ != "BPE" or backend.truncation is not None:
         return False
     if any(token.lstrip or token.rstrip for token in backend.get_added_tokens_decoder().values()):
         return False  # such a token swallows the spaces beside it
     normalizers, pre_tokenizers = _parts(backend.normalizer), _parts(backend.pre_tokenizer)
-    if not all(_keeps_length(part) for part in normalizers) or not all(_only_cuts(part) for part in pre_tokenizers):
+    if not all(_keeps_length(part) for part in normalizers) or not all(
+        _only_cuts(part) for part in pre_tokenizers
+    ):
         return False
     if any(part["type"] == "ByteLevel" for part in pre_tokenizers):
         from tokenizers.pre_tokenizers import ByteLevel
 
         return set(ByteLevel.alphabet()) <= set(vocab)
-    return bool(backend.model.byte_fallback) and {f"<0x{byte:02X}>" for byte in range(256)} <= set(vocab)
+    return bool(backend.model.byte_fallback) and {f"<0x{byte:02X}>" for byte in range(256)} <= set(
+        vocab
+    )
 
 
 def _keeps_length(normalizer: dict[str, Any]) -> bool:
@@ -178,7 +211,9 @@ def _only_cuts(pre_tokenizer: dict[str, Any]) -> bool:
 
 
 def _parts(component: Any) -> list[dict[str, Any]]:
-    """A normalizer or a pre-tokenizer as its parts, in the form of tokenizer.json; None has none."""
+    """A normalizer or a pre-tokenizer as its parts, in the form of tokenizer.json; None has
+    none.
+    """
     if component is None:
         return []
     state = json.loads(component.__getstate__())

@@ -1,9 +1,11 @@
-"""The process that renders chat templates: python -m mini_vllm.frontend.template_worker SECONDS BYTES.
+"""The process that renders chat templates: python -m mini_vllm.frontend.template_worker SECONDS
+BYTES.
 
-chat_template.py starts it. It imports nothing of mini_vllm but child_process.py, so that it starts in a tenth of a
-second. The system's own timers kill it, and it ends by itself when stdin does. The seconds are the processor's, so that
-a busy machine refuses nothing; by the clock on the wall there are WALL_TIMES as many.
-Source: _cached_compile_jinja_template in transformers/utils/chat_template_utils.py, version 5: what a template may see.
+chat_template.py starts it. It imports nothing of mini_vllm but child_process.py, so that it starts
+in a tenth of a second. The system's own timers kill it, and it ends by itself when stdin does. The
+seconds are the processor's, so that a busy machine refuses nothing; by the clock on the wall there
+are WALL_TIMES as many. Source: _cached_compile_jinja_template in
+transformers/utils/chat_template_utils.py, version 5: what a template may see.
 """
 
 import json
@@ -25,7 +27,9 @@ from mini_vllm.structured.child_process import limit_memory, questions, send, se
 
 
 class Generation(jinja2.ext.Extension):
-    """{% generation %} ... {% endgeneration %} marks what an assistant has said; here it is text as any other."""
+    """{% generation %} ... {% endgeneration %} marks what an assistant has said; here it is text as
+    any other.
+    """
 
     tags = {"generation"}  # noqa: RUF012
 
@@ -72,10 +76,16 @@ def raise_exception(message: str) -> None:
 
 
 def tojson(
-    x: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+    x: Any,
+    ensure_ascii: bool = False,
+    indent: Any = None,
+    separators: Any = None,
+    sort_keys: bool = False,
 ) -> str:
     """The filter; jinja2's own escapes HTML."""
-    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    return json.dumps(
+        x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
 
 
 def strftime_now(format: str) -> str:
@@ -96,7 +106,9 @@ def compile_template(template: str) -> jinja2.Template:
 
 
 def answer(question: dict[str, Any], max_bytes: int) -> dict[str, str]:
-    """The text of a template, or what is wrong with it in the words that follow "the chat template"."""
+    """The text of a template, or what is wrong with it in the words that follow "the chat
+    template".
+    """
     try:
         text = compile_template(question["template"]).render(**question["variables"])
     except MemoryError:
@@ -108,7 +120,9 @@ def answer(question: dict[str, Any], max_bytes: int) -> dict[str, str]:
             return {"error": f"fails: {type(error).__name__[:50]}: {str(error)[:200]}"}
         return {"error": "fails"}
     if len(text) > question["max_chars"]:
-        return {"error": f"makes a text of {len(text)} characters, the limit is {question['max_chars']}"}
+        return {
+            "error": f"makes a text of {len(text)} characters, the limit is {question['max_chars']}"
+        }
     return {"text": text}
 
 

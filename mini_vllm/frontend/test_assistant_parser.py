@@ -1,4 +1,6 @@
-"""What comes out of a message does not depend on where it was cut, and costs the same for each character."""
+"""What comes out of a message does not depend on where it was cut, and costs the same for each
+character.
+"""
 
 import json
 import sys
@@ -8,7 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mini_vllm.frontend.assistant_parser import AssistantDelta, AssistantForm, AssistantParser, find_form
+from mini_vllm.frontend.assistant_parser import (
+    AssistantDelta,
+    AssistantForm,
+    AssistantParser,
+    find_form,
+)
 
 HERMES = AssistantForm("hermes", thinks=True)
 LLAMA = AssistantForm("llama3_json", thinks=True, names={"f", "g"})
@@ -23,7 +30,9 @@ def tag(text: str) -> str:
 
 
 def read(form: AssistantForm, pieces: list[str]) -> tuple[str, str, list[tuple[str | None, str]]]:
-    """Content, reasoning, and the calls by name. Checks that a call's first part alone has its id and its name."""
+    """Content, reasoning, and the calls by name. Checks that a call's first part alone has its id
+    and its name.
+    """
     parser = AssistantParser(form)
     deltas = [*map(parser.feed, pieces), parser.finish()]
     calls: list[tuple[str | None, str]] = []
@@ -36,7 +45,11 @@ def read(form: AssistantForm, pieces: list[str]) -> tuple[str, str, list[tuple[s
             calls.append((called["name"], ""))
         calls[index] = calls[index][0], calls[index][1] + called["arguments"]
     assert len(ids - {None}) == len(calls) == parser.num_calls
-    return "".join(delta.content for delta in deltas), "".join(delta.reasoning for delta in deltas), calls
+    return (
+        "".join(delta.content for delta in deltas),
+        "".join(delta.reasoning for delta in deltas),
+        calls,
+    )
 
 
 CASES: list[tuple[AssistantForm, str, str, str, list[tuple[str, str]]]] = [
@@ -47,25 +60,36 @@ CASES: list[tuple[AssistantForm, str, str, str, list[tuple[str, str]]]] = [
     (HERMES, f"Say: {tag(F)}\n{tag(F)} done ", "Say:done ", "", [("f", '{"a": 1}')] * 2),
     (HERMES, tag('{"name": "f"}'), "", "", [("f", "{}")]),
     (HERMES, tag('{"name": "f", "arguments": null}'), "", "", [("f", "{}")]),
-    (HERMES, tag('{"arguments": {"b": [{"name": "x"}]}, "name": "g"}'), "", "", [("g", '{"b": [{"name": "x"}]}')]),
-    (HERMES, tag('{"name":"f","arguments":{"a":"</tool_call>\\"}{"}}'), "", "", [("f", '{"a": "</tool_call>\\"}{"}')]),
+    (HERMES, tag('{"arguments": {"b": [{"name": "x"}]}, "name": '
+                 '"g"}'), "", "", [("g", '{"b": [{"name": "x"}]}')]),
+    (HERMES, tag('{"name":"f","arguments":{"a":"</tool_call>\\"}{"}}'), "", "", [("f", '{"a": '
+                                                                                       '"</tool_call>\\"}{"}')]),
     (HERMES, tag('{"name": "f", "arguments": {"a": "é日👍"}}'), "", "", [("f", '{"a": "é日👍"}')]),
     (HERMES, f"<tool_call>{F}", "", "", [("f", '{"a": 1}')]),
     (HERMES, f"<tool_call>{F}</tool_c", "", "", [("f", '{"a": 1}')]),
     (HERMES, f"a <tool_call><tool_call>{F}</tool_call>", "a <tool_call>", "", [("f", '{"a": 1}')]),
-    (HERMES, f"<tool_call>{F}<tool_call>{F}</tool_call>", f"<tool_call>{F}", "", [("f", '{"a": 1}')]),
+    (HERMES, f"<tool_call>{F}<tool_call>{F}</tool_call>", f"<tool_call>{F}", "", [("f", '{"a": '
+                                                                                        '1}')]),
     (HERMES, "a <tool_calls> <tool_cal", "a <tool_calls> <tool_cal", "", []),
     (HERMES, "<<tool_call <tool_call>", "<<tool_call <tool_call>", "", []),
     *((HERMES, f"a {tag(bad)} b", f"a {tag(bad)} b", "", []) for bad in (
-        *("", "f", NO_CALL, "[]", "{}", "null", f"{F} {F}", F + "}", '{"name": 5}', '{"name": ""}', "{'name': 'f'}"),
+        *("", "f", NO_CALL, "[]", "{}", "null", f"{F} "
+                                                f"{F}", F + "}", '{"name": '
+                                                                 '5}', '{"name": '
+                                                                       '""}', "{'name': 'f'}"),
         '{"name": "\\ud800"}',
-        *('{"name": "f", "arguments": "{}"}', '{"name": "f", "arguments": [1]}', '{"name": "f", "arguments": {"a":}}'),
-        *('{"name": "f", "arguments": {"a": NaN}}', '{"name": "f",}', '{"name": "f" "arguments": {}}', '{"name: "f"}'),
-        *('{"name": "f", "arguments": {]}', '{"name": "f"]', '{"name": "f", "arguments": ' + "[" * 5000),
+        *('{"name": "f", "arguments": '
+          '"{}"}', '{"name": "f", "arguments": [1]}', '{"name": "f", "arguments": {"a":}}'),
+        *('{"name": "f", "arguments": {"a": '
+          'NaN}}', '{"name": "f",}', '{"name": "f" "arguments": {}}', '{"name: "f"}'),
+        *('{"name": "f", "arguments": '
+          '{]}', '{"name": "f"]', '{"name": "f", "arguments": ' + "[" * 5000),
     )),
     (HERMES, tag(NO_CALL) + tag(F), tag(NO_CALL), "", [("f", '{"a": 1}')]),
-    (HERMES, '<tool_call>{"name": "a\nb"}</tool_call>', '<tool_call>{"name": "a\nb"}</tool_call>', "", []),
-    (HERMES, f"\n<think>\nWell, </think\n</think>\n\n{tag(F)}", "", "\nWell, </think\n", [("f", '{"a": 1}')]),
+    (HERMES, '<tool_call>{"name": '
+             '"a\nb"}</tool_call>', '<tool_call>{"name": "a\nb"}</tool_call>', "", []),
+    (HERMES, "\n<think>\nWell, "
+             f"</think\n</think>\n\n{tag(F)}", "", "\nWell, </think\n", [("f", '{"a": 1}')]),
     (HERMES, "<think>a</think> b", "b", "a", []),
     (HERMES, f"<think>{tag(F)}", "", tag(F), []),
     (HERMES, "<think>a</thi", "", "a</thi", []),
@@ -89,8 +113,11 @@ CASES: list[tuple[AssistantForm, str, str, str, list[tuple[str, str]]]] = [
     (FORCED, '[{"name": "f", "arguments": {}  ', "", "", [("f", "{}")]),
     (FORCED, f'[{F}, {{"na', "", "", [("f", '{"a": 1}')]),
     (FORCED, '[{"na', "", "", []),
-    *((FORCED, f'[{{"name": "f", "arguments": {given}}}, {G}]', "", "", [("f", given), ("g", "{}")]) for given in (
-        *('{"a": 1e999}', '{"a": "\\ud800"}', '{"a": ' + "1" * 5000 + "}", '{"a": ' * 2000 + "1" + "}" * 2000),
+    *((FORCED, f'[{{"name": "f", "arguments": {given}}}, '
+               f'{G}]', "", "", [("f", given), ("g", "{}")]) for given in (
+        *('{"a": '
+          '1e999}', '{"a": '
+                    '"\\ud800"}', '{"a": ' + "1" * 5000 + "}", '{"a": ' * 2000 + "1" + "}" * 2000),
     )),
     (HERMES._replace(is_parallel=False), f"{tag(F)}{tag(F)}", tag(F), "", [("f", '{"a": 1}')]),
     (LLAMA._replace(is_parallel=False), f"{F};{F}", f";{F}", "", [("f", '{"a": 1}')]),
@@ -114,7 +141,9 @@ def test_a_message_is_the_same_however_it_is_cut(
 
 
 TAGS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<|python_tag|>"]
-PARTS = st.sampled_from([*TAGS, F, NO_CALL, '{"name": "g"}', '"arguments":', "null", "name", *'{}[]"\\:,; \n<>/té\0'])
+PARTS = st.sampled_from(
+    [*TAGS, F, NO_CALL, '{"name": "g"}', '"arguments":', "null", "name", *'{}[]"\\:,; \n<>/té\0']
+)
 
 
 def bare(text: str) -> str:
@@ -123,7 +152,9 @@ def bare(text: str) -> str:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(PARTS, max_size=12).map("".join), st.data(), st.sampled_from([HERMES, LLAMA, FORCED]))
+@given(
+    st.lists(PARTS, max_size=12).map("".join), st.data(), st.sampled_from([HERMES, LLAMA, FORCED])
+)
 def test_no_split_changes_anything(text: str, data: st.DataObject, form: AssistantForm) -> None:
     wanted = read(form, [text])
     assert read(form, list(text)) == wanted
@@ -172,12 +203,21 @@ def test_forced_arguments_come_as_they_are_written() -> None:
             "<think>",
             "[{",
         ),
-        *('<tool_call>{"<tool_call>{', F, f"<tool_call>{F}<", "\\", '{"name":"f","arguments":{"a":', "<|python_tag|>{"),
+        *(
+            '<tool_call>{"<tool_call>{',
+            F,
+            f"<tool_call>{F}<",
+            "\\",
+            '{"name":"f","arguments":{"a":',
+            "<|python_tag|>{",
+        ),
     ],
 )
 @pytest.mark.parametrize("form", [HERMES, LLAMA, FORCED, HERMES._replace(is_thinking=True)])
 def test_steps_grow_with_the_text_and_no_faster(unit: str, form: AssistantForm) -> None:
-    """Steps are the lines of Python that run; twice the text takes twice as many, in one piece and in many."""
+    """Steps are the lines of Python that run; twice the text takes twice as many, in one piece and
+    in many.
+    """
 
     def steps(text: str, pieces: list[str]) -> int:
         count = 0
@@ -226,10 +266,16 @@ class FakeTokenizer:
         (FakeTokenizer("... <tool_call> ... <think>"), (), ("hermes", True)),
         (FakeTokenizer(None, ("<tool_call>", "<think>")), (), ("hermes", True)),
         (FakeTokenizer("", ("<|python_tag|>",)), (), ("llama3_json", False)),
-        (FakeTokenizer('Environment: ipython {"name": ..., "parameters": ...}'), (), ("llama3_json", False)),
+        (
+            FakeTokenizer('Environment: ipython {"name": ..., "parameters": ...}'),
+            (),
+            ("llama3_json", False),
+        ),
         (FakeTokenizer("<tool_call><think>"), ("none", "none"), ("none", False)),
         (FakeTokenizer("plain"), ("llama3_json", "think"), ("llama3_json", True)),
     ],
 )
-def test_the_form_is_what_the_model_shows(tokenizer: Any, options: tuple[str, ...], form: tuple[str, bool]) -> None:
+def test_the_form_is_what_the_model_shows(
+    tokenizer: Any, options: tuple[str, ...], form: tuple[str, bool]
+) -> None:
     assert find_form(tokenizer, *options)[:2] == form

@@ -1,4 +1,6 @@
-"""A chat template gives what transformers gives, within its limits, and nothing of it outlives its caller."""
+"""A chat template gives what transformers gives, within its limits, and nothing of it outlives its
+caller.
+"""
 
 import copy
 import gc
@@ -12,7 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from mini_vllm.errors import ChatTemplateError, RequestRefusedError, TokenizerMissingError, UnknownParameterError
+from mini_vllm.errors import (
+    ChatTemplateError,
+    RequestRefusedError,
+    TokenizerMissingError,
+    UnknownParameterError,
+)
 from mini_vllm.frontend.chat_template import ChatTemplateRenderer, as_conversations
 from mini_vllm.structured.child_process import LENGTH
 
@@ -28,11 +35,19 @@ TALK = [
 ]
 TOOL = {
     "type": "function",
-    "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object", "properties": {}}},
+    "function": {
+        "name": "add",
+        "description": "Adds.",
+        "parameters": {"type": "object", "properties": {}},
+    },
 }
 CALLS = [
     *ASK,
-    {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "add", "arguments": {"a": 1.5}}}]},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"function": {"name": "add", "arguments": {"a": 1.5}}}],
+    },
     {"role": "tool", "content": "2", "name": "add"},
 ]
 TEMPLATES = {
@@ -75,13 +90,15 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def renderer(tokenizer):
-    """With patience: what is to be refused for another reason is not refused because the machine is slow."""
+    """With patience: what is to be refused for another reason is not refused because the machine is
+    slow.
+    """
     renderer = ChatTemplateRenderer(tokenizer, max_seconds=60, max_memory_bytes=256 << 20)
     yield renderer
     renderer.close()
 
 
-# --- what transformers gives --------------------------------------------------------------------------------------
+# --- what transformers gives ----------------------------------------------------------------------
 
 
 @by_template
@@ -93,13 +110,24 @@ def renderer(tokenizer):
     [
         {"add_generation_prompt": True},
         {"add_generation_prompt": False},
-        {"add_generation_prompt": True, "tools": [TOOL], "documents": [{"title": "é", "text": "日"}]},
-        {"add_generation_prompt": True, "enable_thinking": False, "thinking": "x", "bos_token": "<s>"},
+        {
+            "add_generation_prompt": True,
+            "tools": [TOOL],
+            "documents": [{"title": "é", "text": "日"}],
+        },
+        {
+            "add_generation_prompt": True,
+            "enable_thinking": False,
+            "thinking": "x",
+            "bos_token": "<s>",
+        },
     ],
 )
 def test_the_text_is_that_of_transformers(renderer, tokenizer, template, messages, options):
     before = copy.deepcopy(messages)
-    theirs = tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False, **options)
+    theirs = tokenizer.apply_chat_template(
+        messages, chat_template=template, tokenize=False, **options
+    )
     assert renderer.render(messages, chat_template=template, **options) == theirs
     assert messages == before
 
@@ -117,7 +145,9 @@ def test_calls_of_tools_and_functions_as_tools(renderer, tokenizer):
 
     for tools in (None, [add], [TOOL, add]):
         options = {"chat_template": TEMPLATES["tools"], "tools": tools}
-        theirs = tokenizer.apply_chat_template(CALLS, tokenize=False, add_generation_prompt=True, **options)
+        theirs = tokenizer.apply_chat_template(
+            CALLS, tokenize=False, add_generation_prompt=True, **options
+        )
         assert renderer.render(CALLS, **options) == theirs
 
 
@@ -125,7 +155,9 @@ def test_calls_of_tools_and_functions_as_tools(renderer, tokenizer):
 def test_arguments_that_are_no_object_are_shown_as_they_are(renderer, arguments):
     call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": arguments}}
     messages = [{"role": "assistant", "content": "", "tool_calls": [call]}]
-    text = renderer.render(messages, chat_template="{{ messages[0].tool_calls[0].function.arguments }}")
+    text = renderer.render(
+        messages, chat_template="{{ messages[0].tool_calls[0].function.arguments }}"
+    )
     assert text == (arguments or "{}")
 
 
@@ -134,7 +166,9 @@ def test_the_final_message_is_continued(renderer, tokenizer):
     for template in (None, TEMPLATES["chatml"], TEMPLATES["llama"]):
         for content in ("It is", "It is ", " It\n"):
             messages = [*ASK, {"role": "assistant", "content": content}]
-            theirs = tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False, **options)
+            theirs = tokenizer.apply_chat_template(
+                messages, chat_template=template, tokenize=False, **options
+            )
             assert renderer.render(messages, chat_template=template, **options) == theirs
 
 
@@ -154,7 +188,7 @@ def test_one_conversation_or_several():
     assert as_conversations([]) == []
 
 
-# --- limits -------------------------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 ENDLESS = {
     "two loops": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
@@ -163,12 +197,15 @@ ENDLESS = {
 HOSTILE = {
     "a long string": ("{{ 'a' * 10**10 }}", "bytes of memory"),
     "a string by a format": ("{{ '%9999999999d' % 1 }}", "bytes of memory"),
-    "a text above the limit": ("{{ 'a' * 10**7 }}", "makes a text of 10000000 characters, the limit is 8388608"),
+    "a text above the "
+    "limit": ("{{ 'a' * 10**7 }}", "makes a text of 10000000 characters, the limit is 8388608"),
     "a growing list": (
-        "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+        "{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% "
+        "endfor %}",
         "bytes of memory",
     ),
-    "a macro that calls itself": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "calls itself too deeply"),
+    "a macro that calls "
+    "itself": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "calls itself too deeply"),
     "brackets": ("{{ " + "(" * 99999 + ")" * 99999 + "}}", "calls itself too deeply|SyntaxError"),
     "globals": ("{{ lipsum.__globals__.os.system('true') }}", "UndefinedError|SecurityError"),
     "classes": ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "SecurityError"),
@@ -194,7 +231,9 @@ def test_a_hostile_template_is_refused_by_name_and_the_next_one_works(renderer, 
 
 @pytest.mark.parametrize("template", ENDLESS.values(), ids=ENDLESS.keys())
 @pytest.mark.slow
-def test_a_template_without_an_end_is_refused_by_its_time_and_the_next_one_works(tokenizer, template):
+def test_a_template_without_an_end_is_refused_by_its_time_and_the_next_one_works(
+    tokenizer, template
+):
     renderer = ChatTemplateRenderer(tokenizer, max_seconds=0.3)
     with pytest.raises(ChatTemplateError, match=r"the chat template takes more than 0\.3 seconds"):
         renderer.render(ASK, chat_template=template)
@@ -207,7 +246,9 @@ def test_a_template_without_an_end_is_refused_by_its_time_and_the_next_one_works
     [(10**6, "sum(iter(int, 1))", signal.SIGPROF), (20, "time.sleep(300)", signal.SIGALRM)],
     ids=["works", "sleeps"],
 )
-def test_a_process_is_ended_by_the_processors_clock_and_by_the_one_on_the_wall_if_it_sleeps(wall_times, work, ended_by):
+def test_a_process_is_ended_by_the_processors_clock_and_by_the_one_on_the_wall_if_it_sleeps(
+    wall_times, work, ended_by
+):
     program = f"""
         import time
         from mini_vllm.frontend import template_worker
@@ -238,13 +279,31 @@ BAD_MESSAGES = {
     "no role": ([{"content": "x"}], "role must be a string, got None"),
     "a role of bytes": ([{"role": b"user", "content": "x"}], "role must be a string, got b'user'"),
     "a list of roles": ([{"role": ["user"], "content": "x"}], "role must be a string"),
-    "no content": ([{"role": "user"}], r"messages\[0\]: content must be a string or a list of parts, got None"),
-    "content None": ([{"role": "user", "content": None}], "content must be a string or a list of parts, got None"),
-    "content of bytes": ([{"role": "user", "content": b"x"}], "content must be a string or a list of parts, got b'x'"),
-    "a number": ([{"role": "user", "content": 7}], "content must be a string or a list of parts, got 7"),
-    "parts that are none": ([{"role": "user", "content": ["x"]}], "content must be a string or a list of parts"),
+    "no content": (
+        [{"role": "user"}],
+        r"messages\[0\]: content must be a string or a list of parts, got None",
+    ),
+    "content None": (
+        [{"role": "user", "content": None}],
+        "content must be a string or a list of parts, got None",
+    ),
+    "content of bytes": (
+        [{"role": "user", "content": b"x"}],
+        "content must be a string or a list of parts, got b'x'",
+    ),
+    "a number": (
+        [{"role": "user", "content": 7}],
+        "content must be a string or a list of parts, got 7",
+    ),
+    "parts that are none": (
+        [{"role": "user", "content": ["x"]}],
+        "content must be a string or a list of parts",
+    ),
     "10 MB": ([{"role": "user", "content": "x" * 10**7}], "the limit is 8388608"),
-    "a lone surrogate": ([{"role": "user", "content": "x\ud800"}], "lone surrogate '.ud800' at index 1"),
+    "a lone surrogate": (
+        [{"role": "user", "content": "x\ud800"}],
+        "lone surrogate '.ud800' at index 1",
+    ),
     "a lone surrogate elsewhere": ([{**ASK[0], "name": "\ud800"}], "must be JSON"),
     "a set": ([{**ASK[0], "name": {1}}], r"must be JSON: \{1\} is no JSON"),
     "a key of bytes": ([{**ASK[0], b"x": 1}], "must be JSON"),
@@ -268,9 +327,21 @@ def test_a_conversation_without_an_end_is_refused(renderer):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"add_generation_prompt": "yes"}, ChatTemplateError, "add_generation_prompt must be True or False, got 'yes'"),
-        ({"continue_final_message": 1}, ChatTemplateError, "continue_final_message must be True or False, got 1"),
-        ({"continue_final_message": True}, ChatTemplateError, "must not be given with add_generation_prompt"),
+        (
+            {"add_generation_prompt": "yes"},
+            ChatTemplateError,
+            "add_generation_prompt must be True or False, got 'yes'",
+        ),
+        (
+            {"continue_final_message": 1},
+            ChatTemplateError,
+            "continue_final_message must be True or False, got 1",
+        ),
+        (
+            {"continue_final_message": True},
+            ChatTemplateError,
+            "must not be given with add_generation_prompt",
+        ),
         ({"tools": "add"}, ChatTemplateError, "tools must be None or a list, got 'add'"),
         ({"tools": [7]}, ChatTemplateError, "tools must hold JSON schemas or functions, got 7"),
         ({"tools": [lambda x: x]}, ChatTemplateError, "tools: <function"),
@@ -290,7 +361,7 @@ def test_without_a_template_there_is_no_chat(tokenizer):
         ChatTemplateRenderer(None).render(ASK)
 
 
-# --- the process --------------------------------------------------------------------------------------------------
+# --- the process ----------------------------------------------------------------------------------
 
 
 def is_alive(pid):

@@ -38,23 +38,35 @@ def byte_level():
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=[EOS], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=400,
+        special_tokens=[EOS],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
     tokenizer.train_from_iterator(CORPUS[:2], trainer)  # what is not in there is spelt in bytes
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=EOS)
 
 
 def byte_fallback():
-    """As in Llama 2: SentencePiece BPE, unknown characters in bytes, the very first space dropped."""
+    """As in Llama 2: SentencePiece BPE, unknown characters in bytes, the very first space
+    dropped.
+    """
     tokens = ["<unk>", EOS, *(f"<0x{byte:02X}>" for byte in range(256))]
     tokens += ["▁", *sorted(set("".join(CORPUS[:2])) - {" "})]
     merges = [("t", "h"), ("▁", "th"), ("▁th", "e"), ("▁", "a"), ("i", "n"), ("▁", "▁")]
     tokens += ["".join(merge) for merge in merges]
     vocabulary = {token: i for i, token in enumerate(tokens)}
-    tokenizer = Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    tokenizer = Tokenizer(
+        models.BPE(vocabulary, merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True)
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
     )
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", eos_token=EOS)
 
@@ -65,17 +77,27 @@ def metaspace():
     tokenizer.decoder = decoders.Metaspace()
     alphabet = sorted(set("".join(CORPUS)))
     trainer = trainers.UnigramTrainer(
-        vocab_size=160, special_tokens=[EOS, "<unk>"], unk_token="<unk>", initial_alphabet=alphabet, show_progress=False
+        vocab_size=160,
+        special_tokens=[EOS, "<unk>"],
+        unk_token="<unk>",
+        initial_alphabet=alphabet,
+        show_progress=False,
     )
     tokenizer.train_from_iterator(CORPUS, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", eos_token=EOS)
 
 
-TOKENIZERS = {"byte_level": byte_level(), "byte_fallback": byte_fallback(), "metaspace": metaspace()}
+TOKENIZERS = {
+    "byte_level": byte_level(),
+    "byte_fallback": byte_fallback(),
+    "metaspace": metaspace(),
+}
 BYTES = TOKENIZERS["byte_level"]
 READER = HFTokenizer(BYTES)
 by_tokenizer = pytest.mark.parametrize("tokenizer", TOKENIZERS.values(), ids=TOKENIZERS.keys())
-fast = settings(max_examples=75, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+fast = settings(
+    max_examples=75, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 def in_bytes(text):
@@ -85,9 +107,12 @@ def in_bytes(text):
 
 def raw_bytes(data):
     pieces = dict(zip(range(256), ["?"] * 256, strict=True))
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]  # GPT-2's map of bytes to characters
+    # GPT-2's map of bytes to characters
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
-    pieces |= {byte: chr(byte) for byte in printable} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+    pieces |= {byte: chr(byte) for byte in printable} | {
+        byte: chr(256 + i) for i, byte in enumerate(others)
+    }
     return [BYTES.convert_tokens_to_ids(pieces[byte]) for byte in data]
 
 
@@ -96,9 +121,13 @@ def decode(tokenizer, token_ids):
 
 
 def run(tokenizer, token_ids, stop=(), *, flush=True):
-    """Append one by one; returns the texts after each token (and the flush), and the stop string that ended it."""
+    """Append one by one; returns the texts after each token (and the flush), and the stop string
+    that ended it.
+    """
     reader = HFTokenizer(tokenizer) if isinstance(tokenizer, PreTrainedTokenizerFast) else tokenizer
-    detokenizer = IncrementalDetokenizer(reader, StopStrings(stop, [find_borders(each) for each in stop]))
+    detokenizer = IncrementalDetokenizer(
+        reader, StopStrings(stop, [find_borders(each) for each in stop])
+    )
     texts = []
     for token_id in token_ids:
         stop_string = detokenizer.append(token_id)
@@ -114,7 +143,7 @@ def assert_grows(texts):
         assert after.startswith(before)
 
 
-# --- characters ---------------------------------------------------------------------------------------------------
+# --- characters -----------------------------------------------------------------------------------
 
 
 def test_the_byte_tokens_of_these_tests_are_bytes():
@@ -123,7 +152,9 @@ def test_the_byte_tokens_of_these_tests_are_bytes():
 
 
 @by_tokenizer
-@pytest.mark.parametrize("text", [*CORPUS, "  two  spaces ", "a\nb\tc", " x", "x ", "👍🏽", "\u0301", "🇨🇭🇨"])
+@pytest.mark.parametrize(
+    "text", [*CORPUS, "  two  spaces ", "a\nb\tc", " x", "x ", "👍🏽", "\u0301", "🇨🇭🇨"]
+)
 def test_trap_34_chunks_join_to_decode_all(tokenizer, text):
     token_ids = tokenizer.encode(text, add_special_tokens=False)
     texts, _ = run(tokenizer, token_ids)
@@ -139,7 +170,8 @@ def test_trap_34_no_text_ends_in_half_a_character():
 
 
 @pytest.mark.parametrize(
-    "tail", [b"\xe6", b"\xe6\x97", b"\xf0\x9f\x91", b"\xff", b"\x80\x80", b"\xe6\xe6", b"\xf0\x9f\xf0"]
+    "tail",
+    [b"\xe6", b"\xe6\x97", b"\xf0\x9f\x91", b"\xff", b"\x80\x80", b"\xe6\xe6", b"\xf0\x9f\xf0"],
 )
 def test_trap_34_invalid_bytes_at_the_end_are_flushed_not_swallowed(tail):
     token_ids = in_bytes("end ") + raw_bytes(tail)
@@ -151,7 +183,16 @@ def test_trap_34_invalid_bytes_at_the_end_are_flushed_not_swallowed(tail):
 @given(
     st.lists(
         st.sampled_from(
-            [b"\xe6\x97\xa5", b"a", b"\xe6", b"\x97", b"\xff", b"\xf0\x9f\x91\x8d", b"\xf0\x9f", b"\xef\xbf\xbd"]
+            [
+                b"\xe6\x97\xa5",
+                b"a",
+                b"\xe6",
+                b"\x97",
+                b"\xff",
+                b"\xf0\x9f\x91\x8d",
+                b"\xf0\x9f",
+                b"\xef\xbf\xbd",
+            ]
         )
     )
 )
@@ -175,14 +216,23 @@ def test_trap_34_any_tokens_even_unknown_ones(token_ids):
 @given(data=st.data())
 @fast
 def test_trap_34_any_pieces(name, data):
-    """Specials, unknown ids and pieces in any order; of the bytes of byte_fallback only those that are characters."""
+    """Specials, unknown ids and pieces in any order; of the bytes of byte_fallback only those that
+    are characters.
+    """
     tokenizer = TOKENIZERS[name]
-    fallback = [[tokenizer.convert_tokens_to_ids(f"<0x{byte:02X}>") for byte in char.encode()] for char in "é日👍"]
+    fallback = [
+        [tokenizer.convert_tokens_to_ids(f"<0x{byte:02X}>") for byte in char.encode()]
+        for char in "é日👍"
+    ]
     first_piece = 258 if name == "byte_fallback" else 2
     pieces = [[token_id] for token_id in [0, 1, *range(first_piece, len(tokenizer) + 3)]]
     pieces += [[tokenizer.convert_tokens_to_ids("▁")]] * 40
     choices = pieces + (fallback * 10 if name == "byte_fallback" else [])
-    token_ids = [token_id for piece in data.draw(st.lists(st.sampled_from(choices), max_size=25)) for token_id in piece]
+    token_ids = [
+        token_id
+        for piece in data.draw(st.lists(st.sampled_from(choices), max_size=25))
+        for token_id in piece
+    ]
     texts, _ = run(tokenizer, token_ids)
     assert_grows(texts)
     assert texts[-1] == decode(tokenizer, token_ids)
@@ -197,7 +247,10 @@ def test_invalid_runs_of_a_byte_fallback_only_ever_grow(data):
     assert bool(texts[-1]) == bool(data)
 
 
-@given(st.text(st.sampled_from("aé日👍\u0301 \n"), max_size=30), st.lists(st.integers(1, 5), min_size=1))
+@given(
+    st.text(st.sampled_from("aé日👍\u0301 \n"), max_size=30),
+    st.lists(st.integers(1, 5), min_size=1),
+)
 @fast
 def test_several_tokens_in_a_step_are_the_same(text, sizes):
     token_ids = in_bytes(text)
@@ -213,11 +266,21 @@ def test_several_tokens_in_a_step_are_the_same(text, sizes):
 
 def test_an_invalid_byte_does_not_repeat_what_its_run_has_shown():
     tokenizer = TOKENIZERS["byte_fallback"]
-    run_of_bytes = [tokenizer.convert_tokens_to_ids(f"<0x{byte:02X}>") for byte in [*"日".encode(), 0xFF]]
+    run_of_bytes = [
+        tokenizer.convert_tokens_to_ids(f"<0x{byte:02X}>") for byte in [*"日".encode(), 0xFF]
+    ]
     token_ids = [*run_of_bytes, tokenizer.convert_tokens_to_ids("a")]
-    assert decode(tokenizer, token_ids) == "\N{REPLACEMENT CHARACTER}" * 4 + "a"  # the decoder voids the whole run
+    # the decoder voids the whole run
+    assert decode(tokenizer, token_ids) == "\N{REPLACEMENT CHARACTER}" * 4 + "a"
     texts, _ = run(tokenizer, token_ids)
-    assert texts == ["", "", "日", "日", "日\N{REPLACEMENT CHARACTER}a", "日\N{REPLACEMENT CHARACTER}a"]
+    assert texts == [
+        "",
+        "",
+        "日",
+        "日",
+        "日\N{REPLACEMENT CHARACTER}a",
+        "日\N{REPLACEMENT CHARACTER}a",
+    ]
 
 
 class CountingTokenizer:
@@ -239,7 +302,11 @@ LONG_RUNS = {
     "invalid": raw_bytes(b"\x80"),
     "unfinished": raw_bytes(b"\xf0\x9f"),
     "replacement": in_bytes("\N{REPLACEMENT CHARACTER}"),
-    "half a character among specials": [raw_bytes(b"\xe6")[0], *[EOS_ID] * 20, *raw_bytes(b"\x97\xa5")],
+    "half a character among specials": [
+        raw_bytes(b"\xe6")[0],
+        *[EOS_ID] * 20,
+        *raw_bytes(b"\x97\xa5"),
+    ],
 }
 
 
@@ -252,7 +319,7 @@ def test_the_cost_of_a_token_is_bounded(token_ids):
     assert texts[-1] == decode(BYTES, token_ids)
 
 
-# --- stop strings -------------------------------------------------------------------------------------------------
+# --- stop strings ---------------------------------------------------------------------------------
 
 
 class CountingString(str):
@@ -269,13 +336,18 @@ class CountingString(str):
 @pytest.mark.parametrize("length", [2, 20, 200, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("text", ["all work and no play ", "aaaaaaaaab", "b"])
 def test_a_character_costs_two_looks_at_a_stop_string_however_long_it_is(length, text):
-    """64 stop strings of 100,000 characters made an answer of 1,500 tokens take 79 seconds instead of 6."""
-    stop = tuple(CountingString("a" * (length - 1 - i) + "!" * (i + 1)) for i in range(min(length, 8)))
+    """64 stop strings of 100,000 characters made an answer of 1,500 tokens take 79 seconds instead
+    of 6.
+    """
+    stop = tuple(
+        CountingString("a" * (length - 1 - i) + "!" * (i + 1)) for i in range(min(length, 8))
+    )
     text = (text * 2000)[:2000]
     texts, hit = run(BYTES, in_bytes(text), stop)
     assert (texts[-1], hit) == (text, None)
     for each in stop:
-        assert each.num_looked_at <= 4 * len(text) + 4 * length  # at most two looks, at most as often back as on
+        # at most two looks, at most as often back as on
+        assert each.num_looked_at <= 4 * len(text) + 4 * length
 
 
 @pytest.mark.parametrize("num_choices", [1, 8])
@@ -286,7 +358,9 @@ def test_the_choices_of_a_request_prepare_its_stop_strings_once(num_choices):
 
 
 def splits(token_ids):
-    """All ways to cut a short text into tokens are not in the vocabulary; all ways to hand its tokens over are."""
+    """All ways to cut a short text into tokens are not in the vocabulary; all ways to hand its
+    tokens over are.
+    """
     for mask in range(1 << (len(token_ids) - 1)):
         group, groups = [], []
         for i, token_id in enumerate(token_ids):
@@ -299,9 +373,11 @@ def splits(token_ids):
 
 STOPS = [
     ("abXYZcd", ("XYZ",), "ab"),
-    ("abXYZcd", ("XYZW", "YZ", "XYZ"), "abX"),  # YZ and XYZ end together: the first in the list, as vLLM does
+    # YZ and XYZ end together: the first in the list, as vLLM does
+    ("abXYZcd", ("XYZW", "YZ", "XYZ"), "abX"),
     ("abXYZcd", ("XYZW", "XYZ", "YZ"), "ab"),
-    ("abXYZcd", ("XYZc", "XY"), "ab"),  # one is the beginning of the other: the shorter is complete first
+    # one is the beginning of the other: the shorter is complete first
+    ("abXYZcd", ("XYZc", "XY"), "ab"),
     ("XXYab", ("XY",), "X"),  # the second X begins it, the first does not
     ("ababac", ("abac", "zz"), "ab"),
     ("a日👍b", ("👍",), "a日"),
@@ -318,12 +394,15 @@ def test_trap_32_text_ends_before_the_stop_string_for_every_split(text, stop, wa
         texts, choice = [], None
         while choice is None or choice.finish_reason is None:
             tokens = [SampledToken(token_id, None) for token_id in groups.pop(0)]
-            ((output,), _) = processor.process([TokenDelta("r", tokens, None if groups else "length")])
+            ((output,), _) = processor.process(
+                [TokenDelta("r", tokens, None if groups else "length")]
+            )
             (choice,) = output.outputs
             texts.append(choice.text)
         assert choice.finish_reason == ("length" if wanted == text else "stop")
         assert choice.text == wanted
-        assert all(wanted.startswith(shown) for shown in texts)  # nothing shown was a part of the stop string
+        # nothing shown was a part of the stop string
+        assert all(wanted.startswith(shown) for shown in texts)
         assert_grows(texts)
 
 
@@ -337,7 +416,11 @@ def test_trap_32_any_text_any_stop_strings(text, stop, name):
     tokenizer = TOKENIZERS[name]
     token_ids = tokenizer.encode(text, add_special_tokens=False)
     whole = decode(tokenizer, token_ids)
-    ends = [(whole.find(s) + len(s), order, whole.find(s), s) for order, s in enumerate(stop) if s in whole]
+    ends = [
+        (whole.find(s) + len(s), order, whole.find(s), s)
+        for order, s in enumerate(stop)
+        if s in whole
+    ]
     texts, hit = run(tokenizer, token_ids, tuple(stop))
     assert_grows(texts)
     if ends:
@@ -363,21 +446,28 @@ def test_the_token_that_ended_the_request_has_no_text():
     start(processor, stop_token_ids=(stop_token_id,), stop=("!",))
     tokens = [SampledToken(token_id, None) for token_id in in_bytes("hi!")]
     ((output,), stopped) = processor.process([TokenDelta("r", tokens, "stop")])
-    assert (output.outputs[0].text, output.outputs[0].stop_reason, stopped) == ("hi", stop_token_id, [])
+    assert (output.outputs[0].text, output.outputs[0].stop_reason, stopped) == (
+        "hi",
+        stop_token_id,
+        [],
+    )
 
 
 def test_without_a_tokenizer_there_is_no_text():
     assert run(None, [1, 2, 3]) == ([""] * 4, None)
 
 
-# --- requests -----------------------------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------
 
 
 def start(processor, request_id="r", prompt=(1, 2), n=1, on_output=None, **params):
     """Add a request to the processor; returns its child requests."""
     sampling_params = SamplingParams(n=n, **{"max_tokens": 1000, **params})
     child_ids = [request_id] if n == 1 else [f"{i}_{request_id}" for i in range(n)]
-    requests = [Request(child_id, list(prompt), sampling_params, eos_token_ids=[EOS_ID]) for child_id in child_ids]
+    requests = [
+        Request(child_id, list(prompt), sampling_params, eos_token_ids=[EOS_ID])
+        for child_id in child_ids
+    ]
     processor.add_request(request_id, "prompt", requests, on_output)
     return requests
 
@@ -400,7 +490,9 @@ def delta_of(request, token_ids, logprobs=None):
 
 
 def assert_empty(processor):
-    assert [value for value in vars(processor).values() if isinstance(value, dict | list) and value] == []
+    assert [
+        value for value in vars(processor).values() if isinstance(value, dict | list) and value
+    ] == []
 
 
 def test_outputs_are_cumulative_snapshots():
@@ -412,7 +504,9 @@ def test_outputs_are_cumulative_snapshots():
     two, _ = feed(processor, request, [second])
     assert processor.process([]) == ([], [])
     assert processor.process([TokenDelta("r", [])]) == ([], [])  # nothing new
-    assert one == RequestOutput("r", [1, 2], 1, False, [CompletionOutput(0, "h", [first], None, None)], "prompt")
+    assert one == RequestOutput(
+        "r", [1, 2], 1, False, [CompletionOutput(0, "h", [first], None, None)], "prompt"
+    )
     assert two == RequestOutput(
         "r", [1, 2], 1, False, [CompletionOutput(0, "hi", [first, second], None, None)], "prompt"
     )
@@ -422,13 +516,15 @@ def test_outputs_are_cumulative_snapshots():
     ("params", "tokens", "reason", "text"),
     [
         ({"max_tokens": 1}, in_bytes("a"), "length", "a"),
-        ({"max_tokens": 3, "stop": ("aX",)}, in_bytes("aba"), "length", "aba"),  # what was held back is shown
+        # what was held back is shown
+        ({"max_tokens": 3, "stop": ("aX",)}, in_bytes("aba"), "length", "aba"),
         ({"max_tokens": 1}, raw_bytes(b"\xe6"), "length", "\N{REPLACEMENT CHARACTER}"),
         ({}, [*in_bytes("ab"), EOS_ID], "stop", "ab"),
         ({"ignore_eos": True, "max_tokens": 3}, [*in_bytes("ab"), EOS_ID], "length", "ab"),
         ({"stop_token_ids": tuple(in_bytes("!"))}, in_bytes("ab!"), "stop", "ab"),
         ({"stop": ("b",)}, in_bytes("ab"), "stop", "a"),
-        ({"stop": ("b",), "max_tokens": 2}, in_bytes("ab"), "stop", "a"),  # both at once: the text was cut, so stop
+        # both at once: the text was cut, so stop
+        ({"stop": ("b",), "max_tokens": 2}, in_bytes("ab"), "stop", "a"),
     ],
 )
 def test_trap_33_finish_reasons_pass_through(params, tokens, reason, text):
@@ -482,7 +578,11 @@ def test_choices_are_collected_and_the_request_finishes_with_the_last():
     assert not output.finished
     feed(processor, children[0], in_bytes("aaaaa"))
     output, _ = feed(processor, children[2], in_bytes("cc"))
-    assert [(c.text, c.finish_reason) for c in output.outputs] == [("aaaaa", "length"), ("b", "stop"), ("cc", None)]
+    assert [(c.text, c.finish_reason) for c in output.outputs] == [
+        ("aaaaa", "length"),
+        ("b", "stop"),
+        ("cc", None),
+    ]
     assert (output.finished, output.num_cached_tokens) == (False, 0)
     output, stopped = feed(processor, children[2], in_bytes("c!"))
     assert output.finished
@@ -503,7 +603,9 @@ def test_a_step_gives_one_output_for_all_choices_of_a_request():
         ]
     )
     assert stopped == ["0_r"]
-    assert [(output.request_id, [choice.text for choice in output.outputs]) for output in outputs] == [
+    assert [
+        (output.request_id, [choice.text for choice in output.outputs]) for output in outputs
+    ] == [
         ("r", ["a", "d"]),
         ("other", ["c"]),
     ]
@@ -514,7 +616,8 @@ def test_a_step_gives_one_output_for_all_choices_of_a_request():
     [
         (None, "a", "ab!", "stop"),
         ("length", "a", "ab!", "stop"),
-        ("stop", "a", "ab!", "stop"),  # the stop string comes before the token that ends the request
+        # the stop string comes before the token that ends the request
+        ("stop", "a", "ab!", "stop"),
     ],
 )
 def test_what_follows_a_stop_string_in_a_delta_is_dropped(finish_reason, text, token_ids, reason):
@@ -522,7 +625,9 @@ def test_what_follows_a_stop_string_in_a_delta_is_dropped(finish_reason, text, t
     start(processor, stop=("b!",), logprobs=0)
     tokens = [SampledToken(token_id, None) for token_id in [*in_bytes("ab!cd"), EOS_ID]]
     (output,), stopped = processor.process([TokenDelta("r", tokens, finish_reason)])
-    assert output.outputs == [CompletionOutput(0, text, in_bytes(token_ids), reason, [{}] * 3, stop_reason="b!")]
+    assert output.outputs == [
+        CompletionOutput(0, text, in_bytes(token_ids), reason, [{}] * 3, stop_reason="b!")
+    ]
     assert stopped == (["r"] if finish_reason is None else [])
     assert_empty(processor)
 
@@ -532,7 +637,13 @@ def test_a_finish_without_a_token_shows_what_was_held_back():
     (request,) = start(processor, stop=("bX",))
     before, _ = feed(processor, request, in_bytes("ab"))
     assert processor.process([TokenDelta("r", [], "length")]) == (
-        [replace(before, finished=True, outputs=[CompletionOutput(0, "ab", in_bytes("ab"), "length", None)])],
+        [
+            replace(
+                before,
+                finished=True,
+                outputs=[CompletionOutput(0, "ab", in_bytes("ab"), "length", None)],
+            )
+        ],
         [],
     )
     assert before.outputs[0].text == "a"
@@ -542,11 +653,20 @@ def test_a_finish_without_a_token_shows_what_was_held_back():
 CUT = "ab👍 the end\n\n é"
 
 
-@given(st.lists(st.integers(1, 5), min_size=1), st.sampled_from([(), ("end",), ("\n\n\n", " th"), ("zz", "é")]))
+@given(
+    st.lists(st.integers(1, 5), min_size=1),
+    st.sampled_from([(), ("end",), ("\n\n\n", " th"), ("zz", "é")]),
+)
 @fast
-def test_outputs_do_not_depend_on_how_tokens_are_cut_into_deltas_nor_on_when_they_are_read(sizes, stop):
+def test_outputs_do_not_depend_on_how_tokens_are_cut_into_deltas_nor_on_when_they_are_read(
+    sizes, stop
+):
     token_ids, at_once, late, joined = in_bytes(CUT), [], [], ["", [], 0]
-    one_by_one, several, in_deltas = OutputProcessor(READER), OutputProcessor(READER), OutputProcessor(READER)
+    one_by_one, several, in_deltas = (
+        OutputProcessor(READER),
+        OutputProcessor(READER),
+        OutputProcessor(READER),
+    )
     for processor in (one_by_one, several):
         (request,) = start(processor, stop=stop, logprobs=0)
     start(in_deltas, stop=stop, logprobs=0, output_kind="delta")
@@ -561,7 +681,11 @@ def test_outputs_do_not_depend_on_how_tokens_are_cut_into_deltas_nor_on_when_the
             at_once.append(copy.deepcopy(output))
         for output in in_deltas.process([delta_of(request, token_ids[:size])])[0]:
             (new,) = output.outputs
-            joined = [joined[0] + new.text, joined[1] + new.token_ids, joined[2] + len(new.logprobs)]
+            joined = [
+                joined[0] + new.text,
+                joined[1] + new.token_ids,
+                joined[2] + len(new.logprobs),
+            ]
         token_ids = token_ids[size:]
     assert late == at_once
     for output in late:
@@ -591,7 +715,9 @@ def test_deltas_join_to_the_whole():
     for tokens in zip(in_bytes("a👍b"), in_bytes("hello!"), strict=True):
         for child, token_id in zip(children, tokens, strict=True):
             delta, _ = feed(processor, child, [token_id], {token_id: Logprob(0.0, 1)})
-            ((output,), _) = whole.process([delta_of(child, [token_id], {token_id: Logprob(0.0, 1)})])
+            ((output,), _) = whole.process(
+                [delta_of(child, [token_id], {token_id: Logprob(0.0, 1)})]
+            )
             (choice,) = delta.outputs  # the other one has nothing new
             texts[choice.index] += choice.text
             token_ids[choice.index] += choice.token_ids
@@ -660,7 +786,9 @@ def test_trap_36_a_choice_that_runs_on_gets_no_more_tokens():
     processor = OutputProcessor(READER)
     children = start(processor, n=2, stop=("b",))
     output, _ = feed(processor, children[0], in_bytes("abcd"))
-    assert output.outputs[0] == CompletionOutput(0, "a", in_bytes("ab"), "stop", None, stop_reason="b")
+    assert output.outputs[0] == CompletionOutput(
+        0, "a", in_bytes("ab"), "stop", None, stop_reason="b"
+    )
 
 
 def test_trap_36_1000_requests_leave_every_map_empty():
@@ -683,7 +811,7 @@ def test_an_id_is_free_again_after_the_end():
         assert (output.outputs[0].text, output.finished) == (text, True)
 
 
-# --- what a step costs --------------------------------------------------------------------------------------------
+# --- what a step costs ----------------------------------------------------------------------------
 
 
 def bytes_of_a_step(processor, children, token_ids):
@@ -703,7 +831,14 @@ def bytes_of_a_step(processor, children, token_ids):
 
 def test_a_step_copies_only_what_is_new():
     processor = OutputProcessor(READER)
-    children = start(processor, n=2, logprobs=0, max_tokens=10**6, stop=("never", "no play, and"), output_kind="delta")
+    children = start(
+        processor,
+        n=2,
+        logprobs=0,
+        max_tokens=10**6,
+        stop=("never", "no play, and"),
+        output_kind="delta",
+    )
     token_ids = in_bytes("all work and no play ")
     bytes_of_a_step(processor, children, token_ids)  # what is made once
     short = bytes_of_a_step(processor, children, token_ids)
@@ -739,9 +874,14 @@ def test_another_reader_of_tokens_takes_the_place_of_transformers():
     llm = LLM("tiny", device="cpu", num_kv_blocks=64)
     engine, reader, text = llm.engine, ByteReader(), "à la carte"
     engine.input_processor.text_reader = engine.output_processor.tokenizer = reader
-    (output,) = llm.generate([text], SamplingParams(max_tokens=12, logprobs=0, allowed_token_ids=(*"日".encode(), 256)))
+    (output,) = llm.generate(
+        [text], SamplingParams(max_tokens=12, logprobs=0, allowed_token_ids=(*"日".encode(), 256))
+    )
     assert output.prompt_token_ids == reader.encode(text, add_special_tokens=True)
     (choice,) = output.outputs
     assert choice.text == reader.decode(choice.token_ids, skip_special_tokens=True)
-    shown = [logprobs[i].decoded_token for i, logprobs in zip(choice.token_ids, choice.logprobs, strict=True)]
+    shown = [
+        logprobs[i].decoded_token
+        for i, logprobs in zip(choice.token_ids, choice.logprobs, strict=True)
+    ]
     assert shown == [reader.token_bytes(i).decode(errors="replace") for i in choice.token_ids]

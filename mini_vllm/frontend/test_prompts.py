@@ -14,7 +14,11 @@ tokenizers = pytest.importorskip("tokenizers")
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers  # noqa: E402
 
 TINY = Path(__file__).parents[1] / "models" / "tiny"
-CORPUS = ["all work and no play makes Jack a dull boy " * 3, "é日👍 ḉ ᾂ 한국어", "    indented\n\n\n\tcode = {}"] * 3
+CORPUS = [
+    "all work and no play makes Jack a dull boy " * 3,
+    "é日👍 ḉ ᾂ 한국어",
+    "    indented\n\n\n\tcode = {}",
+] * 3
 
 
 def wrap(backend):
@@ -27,20 +31,34 @@ def byte_level(normalizer=None, *, dropped=False, lstrip=False):
     if normalizer is not None:
         backend.normalizer = normalizer
     split = pre_tokenizers.Split(tokenizers.Regex(r"\s+"), "removed" if dropped else "isolated")
-    backend.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [split, pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    backend.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet))
-    backend.add_special_tokens([tokenizers.AddedToken("<mask>", lstrip=lstrip), "<|a long special token|>"])
+    backend.train_from_iterator(
+        CORPUS, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet)
+    )
+    backend.add_special_tokens(
+        [tokenizers.AddedToken("<mask>", lstrip=lstrip), "<|a long special token|>"]
+    )
     return wrap(backend)
 
 
 def byte_fallback():
     """Llama 2's kin."""
-    vocab = {f"<0x{byte:02X}>": byte for byte in range(256)} | {"<unk>": 256, "▁": 257, "a": 258, "l": 259, "al": 260}
+    vocab = {f"<0x{byte:02X}>": byte for byte in range(256)} | {
+        "<unk>": 256,
+        "▁": 257,
+        "a": 258,
+        "l": 259,
+        "al": 260,
+    }
     backend = tokenizers.Tokenizer(
         models.BPE(vocab, [("a", "l")], byte_fallback=True, unk_token="<unk>", fuse_unk=True)
     )
-    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    backend.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
     backend.decoder = decoders.ByteFallback()
     return wrap(backend)
 
@@ -97,7 +115,9 @@ PIECES += [
 @pytest.mark.parametrize("name", [*BOUNDED, *(name for name in UNBOUNDED if name != "none")])
 @settings(max_examples=30, deadline=None)
 @given(
-    st.lists(st.one_of(st.sampled_from(PIECES), st.characters(exclude_categories=["Cs"])), max_size=30),
+    st.lists(
+        st.one_of(st.sampled_from(PIECES), st.characters(exclude_categories=["Cs"])), max_size=30
+    ),
     st.integers(1, 40),
 )
 def test_a_text_that_fits_is_never_refused(name, pieces, times):
@@ -110,7 +130,9 @@ def test_a_text_that_fits_is_never_refused(name, pieces, times):
 @pytest.mark.parametrize("name", BOUNDED)
 @pytest.mark.parametrize("character", ["a", " ", "é", "👍", "\u0301"])
 def test_a_text_that_is_far_too_long_is_refused_by_its_length(name, character):
-    with pytest.raises(PromptTooLongError, match=r"the prompt has 1000000 characters, at most \d+ fit \(100 tokens"):
+    with pytest.raises(
+        PromptTooLongError, match=r"the prompt has 1000000 characters, at most \d+ fit \(100 tokens"
+    ):
         TextBound(BOUNDED[name]).check(character * 10**6, 100)
 
 

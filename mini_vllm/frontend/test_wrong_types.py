@@ -1,6 +1,8 @@
-"""One table: whatever a caller gives is taken rightly, or refused by a named error that names the parameter.
+"""One table: whatever a caller gives is taken rightly, or refused by a named error that names the
+parameter.
 
-A server catches MiniVllmError and nothing else: a bare TypeError would end it. And a refusal changes nothing.
+A server catches MiniVllmError and nothing else: a bare TypeError would end it. And a refusal
+changes nothing.
 """
 
 import math
@@ -73,20 +75,64 @@ def calls(llm: LLM) -> dict[str, Any]:
 
 def wrong_prompts() -> list[Row]:
     """Of every way in that takes prompts."""
-    neither = [None, 7, True, 1.5, {5, 6}, {"prompt": "x"}, b"abc", bytearray(b"abc"), Strange(), object, np.int64(7)]
+    neither = [
+        None,
+        7,
+        True,
+        1.5,
+        {5, 6},
+        {"prompt": "x"},
+        b"abc",
+        bytearray(b"abc"),
+        Strange(),
+        object,
+        np.int64(7),
+    ]
     neither += [np.array(7), torch.tensor(7)]
-    rows = [Row(call, value, "prompt") for call in ("generate", "stream", "beam_search", "add") for value in neither]
-    rows += [Row(call, iter(IDS), "prompt") for call in ("generate", "stream", "beam_search", "add")]
-    ids: list[Any] = [[True, False], [1.5, 2.5], [None], [[5], [6]], ["x"], [-1], [10**9], [2**70], [5, True], [5, "x"]]
-    ids += [np.array([True]), np.array([1.5]), torch.tensor([True]), torch.tensor([1.5]), [Strange()], [5, Strange()]]
+    rows = [
+        Row(call, value, "prompt")
+        for call in ("generate", "stream", "beam_search", "add")
+        for value in neither
+    ]
+    rows += [
+        Row(call, iter(IDS), "prompt") for call in ("generate", "stream", "beam_search", "add")
+    ]
+    ids: list[Any] = [
+        [True, False],
+        [1.5, 2.5],
+        [None],
+        [[5], [6]],
+        ["x"],
+        [-1],
+        [10**9],
+        [2**70],
+        [5, True],
+        [5, "x"],
+    ]
+    ids += [
+        np.array([True]),
+        np.array([1.5]),
+        torch.tensor([True]),
+        torch.tensor([1.5]),
+        [Strange()],
+        [5, Strange()],
+    ]
     ids += [np.array([[5, 6]]), np.array(["x"], dtype=object), [math.nan], [b"x"]]
-    rows += [Row(call, value, "prompt") for call in ("generate a batch", "stream", "add") for value in ids]
+    rows += [
+        Row(call, value, "prompt")
+        for call in ("generate a batch", "stream", "add")
+        for value in ids
+    ]
     texts = ["x\ud800", "\udfff"]
     rows += [
-        Row(call, text, "lone surrogate") for call in ("generate", "stream", "beam_search", "add") for text in texts
+        Row(call, text, "lone surrogate")
+        for call in ("generate", "stream", "beam_search", "add")
+        for text in texts
     ]
     empty: list[Any] = ["", [], np.array([], dtype=np.int64)]
-    return rows + [Row(call, value, "the prompt has 0 tokens") for call in ("stream", "add") for value in empty]
+    return rows + [
+        Row(call, value, "the prompt has 0 tokens") for call in ("stream", "add") for value in empty
+    ]
 
 
 ROWS = [
@@ -94,26 +140,56 @@ ROWS = [
     *(
         Row(call, value, "sampling_params")
         for call in ("generate with", "chat with", "stream with", "add with")
-        for value in ({}, {"max_tokens": 3}, "greedy", 7, SamplingParams, BEAMS, [{"max_tokens": 3}] * 2, Strange())
+        for value in (
+            {},
+            {"max_tokens": 3},
+            "greedy",
+            7,
+            SamplingParams,
+            BEAMS,
+            [{"max_tokens": 3}] * 2,
+            Strange(),
+        )
     ),
-    *(Row("generate with", value, "sampling_params") for value in ([], [PARAMS], [PARAMS] * 3, [PARAMS, None])),
+    *(
+        Row("generate with", value, "sampling_params")
+        for value in ([], [PARAMS], [PARAMS] * 3, [PARAMS, None])
+    ),
     Row("add with", None, "sampling_params must be a SamplingParams, got None"),
-    *(Row("beam_search with", value, "params must be a BeamSearchParams") for value in (None, {}, PARAMS, 3)),
+    *(
+        Row("beam_search with", value, "params must be a BeamSearchParams")
+        for value in (None, {}, PARAMS, 3)
+    ),
     *(
         Row(call, value, "request_id must be a string")
         for call in ("add as", "abort")
         for value in (None, 7, b"a", ["a"], {"a"}, {}, "", ("a",), Strange(), math.nan)
     ),
-    *(Row("add, priority", value, "priority must be") for value in (None, "1", 1.5, math.nan, True, [1], Strange())),
+    *(
+        Row("add, priority", value, "priority must be")
+        for value in (None, "1", 1.5, math.nan, True, [1], Strange())
+    ),
     *(
         Row("add, arrival_time", value, "arrival_time must be")
         for value in (None, "1", math.nan, math.inf, True, [], 10**400)
     ),
-    *(Row("add, cache_salt", value, "cache_salt must be") for value in (7, b"x", ["x"], True, math.nan, Strange())),
-    *(Row("chat", value, "messages") for value in (None, 7, "hello", {}, b"x", iter(ASK), [None], [[]], [7], ASK[0])),
-    *(Row("chat", [{**ASK[0], "content": value}], "content") for value in (None, 7, b"x", [1], "\ud800", Strange())),
+    *(
+        Row("add, cache_salt", value, "cache_salt must be")
+        for value in (7, b"x", ["x"], True, math.nan, Strange())
+    ),
+    *(
+        Row("chat", value, "messages")
+        for value in (None, 7, "hello", {}, b"x", iter(ASK), [None], [[]], [7], ASK[0])
+    ),
+    *(
+        Row("chat", [{**ASK[0], "content": value}], "content")
+        for value in (None, 7, b"x", [1], "\ud800", Strange())
+    ),
     *(Row("chat", [{**ASK[0], "role": value}], "role") for value in (None, 7, b"user", ["user"])),
-    *(Row("chat template", value, "chat.template") for value in (7, b"x", ["x"], "{% if %}", "{{ 1 / 0 }}")),
+    *(
+        Row("chat template", value, "chat.template")
+        for value in (7, b"x", ["x"], "{% if %}", "{{ 1 / 0 }}")
+    ),
 ]
 
 
@@ -136,15 +212,28 @@ def test_a_wrong_argument_is_refused_by_name_and_changes_nothing(llm: LLM, call:
 @pytest.mark.parametrize(
     "prompt",
     [
-        *((5, 6, 7), range(5, 8), np.array(IDS), np.array(IDS, dtype=np.uint8), [np.int64(5), np.uint8(6), 7]),
-        *(torch.tensor(IDS), torch.tensor(IDS, dtype=torch.int32), list(torch.tensor(IDS)), memoryview(np.array(IDS))),
+        *(
+            (5, 6, 7),
+            range(5, 8),
+            np.array(IDS),
+            np.array(IDS, dtype=np.uint8),
+            [np.int64(5), np.uint8(6), 7],
+        ),
+        *(
+            torch.tensor(IDS),
+            torch.tensor(IDS, dtype=torch.int32),
+            list(torch.tensor(IDS)),
+            memoryview(np.array(IDS)),
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_integers_of_any_library_are_token_ids(llm: LLM, prompt: Any) -> None:
     (wanted,) = llm.generate(IDS, PARAMS)
     (output,) = (
-        llm.generate(prompt, PARAMS) if not isinstance(prompt, memoryview) else llm.generate(list(prompt), PARAMS)
+        llm.generate(prompt, PARAMS)
+        if not isinstance(prompt, memoryview)
+        else llm.generate(list(prompt), PARAMS)
     )
     assert output.outputs == wanted.outputs
     assert output.prompt_token_ids == IDS
@@ -152,7 +241,8 @@ def test_integers_of_any_library_are_token_ids(llm: LLM, prompt: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "batch", [np.array([IDS, IDS]), torch.tensor([IDS, IDS]), (IDS, np.array(IDS)), [IDS, tuple(IDS)]]
+    "batch",
+    [np.array([IDS, IDS]), torch.tensor([IDS, IDS]), (IDS, np.array(IDS)), [IDS, tuple(IDS)]],
 )
 def test_a_row_of_a_matrix_is_a_prompt(llm: LLM, batch: Any) -> None:
     assert [output.prompt_token_ids for output in llm.generate(batch, PARAMS)] == [IDS, IDS]
@@ -165,7 +255,7 @@ def test_an_empty_batch_gives_nothing(llm: LLM, batch: Any) -> None:
     assert llm.chat([]) == []
 
 
-# --- parameters ---------------------------------------------------------------------------------------------------
+# --- parameters -----------------------------------------------------------------------------------
 
 ODD = (
     -1,
@@ -186,19 +276,52 @@ ODD = (
     np.bool_(True),
 )
 SAMPLING = (
-    *("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "n", "presence_penalty", "frequency_penalty"),
+    *(
+        "max_tokens",
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "seed",
+        "n",
+        "presence_penalty",
+        "frequency_penalty",
+    ),
     *("repetition_penalty", "logprobs"),
 )
 INTEGERS = (
-    *("block_size", "num_kv_blocks", "kv_cache_memory_bytes", "max_model_len", "max_num_seqs", "num_cpu_blocks"),
+    *(
+        "block_size",
+        "num_kv_blocks",
+        "kv_cache_memory_bytes",
+        "max_model_len",
+        "max_num_seqs",
+        "num_cpu_blocks",
+    ),
     *("max_num_batched_tokens", "long_prefill_token_threshold", "seed"),
 )
 FRACTIONS = ("gpu_memory_utilization", "watermark")
-FLAGS = ("enable_chunked_prefill", "enable_prefix_caching", "reserve_full_sequence", "block_aligned_chunks")
-NAMES = ("device", "dtype", "hash_function", "policy", "scheduler", "preemption_mode", "attention_backend", "model")
+FLAGS = (
+    "enable_chunked_prefill",
+    "enable_prefix_caching",
+    "reserve_full_sequence",
+    "block_aligned_chunks",
+)
+NAMES = (
+    "device",
+    "dtype",
+    "hash_function",
+    "policy",
+    "scheduler",
+    "preemption_mode",
+    "attention_backend",
+    "model",
+)
 MAKERS: dict[str, Any] = {
     "SamplingParams": SamplingParams,
-    "BeamSearchParams": lambda **options: BeamSearchParams(**({"beam_width": 2, "max_tokens": 2} | options)),
+    "BeamSearchParams": lambda **options: BeamSearchParams(
+        **({"beam_width": 2, "max_tokens": 2} | options)
+    ),
     "EngineConfig": lambda **options: EngineConfig(**({"model": "tiny"} | options)),
 }
 FIELDS = [
@@ -229,24 +352,33 @@ def check_number(owner: str, name: str, value: Any) -> None:
 
 
 REFUSED = [
-    *(("EngineConfig", name, value) for name in FLAGS for value in ("yes", 1, 0, None, [], np.bool_(True), Strange())),
-    *(("EngineConfig", name, value) for name in NAMES for value in (None, 7, b"cpu", ["v1"], {}, np.array([1, 2]))),
-    *(("EngineConfig", "device", value) for value in ("gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:\u0663")),
+    *(("EngineConfig", name, value) for name in FLAGS for value in ("yes", 1, 0, None, [],
+       np.bool_(True), Strange())),
+    *(("EngineConfig", name, value) for name in NAMES for value in (None, 7, b"cpu", ["v1"], {},
+       np.array([1, 2]))),
+    *(("EngineConfig", "device", value) for value in ("gpu", "cuda:", "cuda:x", "cuda:-1",
+       "cuda:\u0663")),
     ("EngineConfig", "device", "cuda:99999999999"),
     *(("EngineConfig", name, "nonsense") for name in NAMES[1:6]),
     *(("EngineConfig", "model", value) for value in ("", 7, True)),
     *(("EngineConfig", "preemption_cost", value) for value in (7, "x", [1], {1: 2})),
     *(("SamplingParams", "stop", value) for value in (7, None, {}, {"x"}, iter("x"), b"x")),
-    *(("SamplingParams", "stop_token_ids", value) for value in (7, None, {}, {1}, iter([1]), b"x", "x")),
-    *(("SamplingParams", "stop", value) for value in ([7], [None], [b"x"], [""], ["x" * 10**5], ["x"] * 10**6)),
-    *(("SamplingParams", "stop_token_ids", value) for value in ([True], ["x"], [1.5], [[1]], [-1], list(range(10**6)))),
+    *(("SamplingParams", "stop_token_ids", value) for value in (7, None, {}, {1}, iter([1]), b"x",
+       "x")),
+    *(("SamplingParams", "stop", value) for value in ([7], [None], [b"x"], [""], ["x" * 10**5],
+       ["x"] * 10**6)),
+    *(("SamplingParams", "stop_token_ids", value) for value in ([True], ["x"], [1.5], [[1]], [-1],
+       list(range(10**6)))),
     *(("SamplingParams", "repetition_penalty", value) for value in (1e-7, 1e-300, 1.1e6)),
-    *(("BeamSearchParams", "early_stopping", value) for value in (1, 0, None, "always", np.array([1, 2]), Strange())),
+    *(("BeamSearchParams", "early_stopping", value) for value in (1, 0, None, "always",
+       np.array([1, 2]), Strange())),
     *(("BeamSearchParams", "beam_width", value) for value in (10**9, 21, 2.0)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("owner", "name"), dict.fromkeys((owner, name) for owner, name, _ in REFUSED))
+@pytest.mark.parametrize(
+    ("owner", "name"), dict.fromkeys((owner, name) for owner, name, _ in REFUSED)
+)
 def test_a_parameter_of_the_wrong_kind_is_refused_by_name(owner: str, name: str) -> None:
     for each, which, value in REFUSED:
         if (each, which) == (owner, name):
@@ -289,7 +421,11 @@ def test_a_path_is_a_model() -> None:
     "options",
     [
         *({"num_kv_blocks": 2**31 - 1}, {"num_kv_blocks": 2**31 - 1, "block_size": 2**31 - 1}),
-        *({"block_size": 2**31 - 1}, {"max_num_seqs": 2**31 - 1}, {"max_num_batched_tokens": 2**31 - 1}),
+        *(
+            {"block_size": 2**31 - 1},
+            {"max_num_seqs": 2**31 - 1},
+            {"max_num_batched_tokens": 2**31 - 1},
+        ),
         {"num_kv_blocks": 10, "preemption_mode": "swap", "num_cpu_blocks": 2**31 - 1},
         *(
             {"max_model_len": 2**31 - 1},
@@ -306,11 +442,15 @@ def test_an_engine_that_no_machine_holds_is_refused(options: dict[str, Any]) -> 
     assert len(str(refusal.value)) < 1000
 
 
-# --- schedulers ---------------------------------------------------------------------------------------------------
+# --- schedulers -----------------------------------------------------------------------------------
 
 SIZES = {"num_blocks": 10, "block_size": 4, "max_num_seqs": 4, "max_num_batched_tokens": 16}
 OPTIONS = [
-    *((name, value) for name in SIZES for value in (1.5, "9", None, True, 2**63, math.nan, [], 0, -1)),
+    *(
+        (name, value)
+        for name in SIZES
+        for value in (1.5, "9", None, True, 2**63, math.nan, [], 0, -1)
+    ),
     *(("max_model_len", value) for value in ("9", 1.5, 0, True)),
     *(("long_prefill_token_threshold", value) for value in ("9", 1.5, None, True)),
     *(("watermark", value) for value in ("0.1", None, True, math.nan, 1.0, [])),
@@ -326,7 +466,9 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize(
-    "variant", [{}, {"scheduler": "sequence_group"}, {"scheduler": "warm_first"}, {"preemption_mode": "swap"}], ids=str
+    "variant",
+    [{}, {"scheduler": "sequence_group"}, {"scheduler": "warm_first"}, {"preemption_mode": "swap"}],
+    ids=str,
 )
 def test_an_option_of_a_scheduler_is_refused_by_name(variant: dict[str, Any]) -> None:
     for name, value in OPTIONS:
@@ -340,7 +482,10 @@ def check_option(options: dict[str, Any], name: str) -> None:
 
 @pytest.mark.parametrize("options", [None, 7, [], "v1", {}, {"num_blocks": 10}])
 def test_the_options_of_a_scheduler_are_a_mapping_that_has_its_sizes(options: Any) -> None:
-    with pytest.raises(InvalidParameterError, match=r"options must be a mapping|(num_blocks|block_size) must be given"):
+    with pytest.raises(
+        InvalidParameterError,
+        match=r"options must be a mapping|(num_blocks|block_size) must be given",
+    ):
         make_scheduler(options)
 
 

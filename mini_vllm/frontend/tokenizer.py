@@ -1,7 +1,9 @@
-"""What the engine asks of a tokenizer: text to tokens, tokens to text, and the bytes that each token stands for.
+"""What the engine asks of a tokenizer: text to tokens, tokens to text, and the bytes that each
+token stands for.
 
-A decoder of single tokens would say U+FFFD for a part of a character; the bytes of all tokens, joined, are the text.
-Source: bytes_to_unicode of GPT-2 for byte-level BPE, the byte fallback of SentencePiece; vllm's decoded_token.
+A decoder of single tokens would say U+FFFD for a part of a character; the bytes of all tokens,
+joined, are the text. Source: bytes_to_unicode of GPT-2 for byte-level BPE, the byte fallback of
+SentencePiece; vllm's decoded_token.
 """
 
 import codecs
@@ -18,23 +20,31 @@ SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's sign for a space
 
 
 class Tokenizer(Protocol):
-    """A reader of a checkpoint's tokenizer.json. What has these four methods can take the place of transformers'."""
+    """A reader of a checkpoint's tokenizer.json. What has these four methods can take the place of
+    transformers'.
+    """
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """The tokens of a text; with add_special_tokens, also those that the model expects around it."""
+        """The tokens of a text; with add_special_tokens, also those that the model expects around
+        it.
+        """
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
         """The text of tokens; U+FFFD stands for bytes that are no character."""
 
     def token_bytes(self, token_id: int) -> bytes:
-        """The bytes of a token by itself, of a special one its name; b"" for one that the tokenizer does not have."""
+        """The bytes of a token by itself, of a special one its name; b"" for one that the tokenizer
+        does not have.
+        """
 
     def is_special(self, token_id: int) -> bool:
         """Whether it is one of the tokens that no text shows, such as the end of a turn."""
 
 
 class HFTokenizer:
-    """The Tokenizer that transformers reads. The table of bytes is filled as tokens are asked for."""
+    """The Tokenizer that transformers reads. The table of bytes is filled as tokens are asked
+    for.
+    """
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -47,7 +57,10 @@ class HFTokenizer:
         return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens))
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
-        options = {"skip_special_tokens": skip_special_tokens, "clean_up_tokenization_spaces": False}
+        options = {
+            "skip_special_tokens": skip_special_tokens,
+            "clean_up_tokenization_spaces": False,
+        }
         return str(self._tokenizer.decode(list(token_ids), **options))
 
     def token_bytes(self, token_id: int) -> bytes:
@@ -93,7 +106,9 @@ class TokenNames:
         return b"" if is_hidden else self.all_bytes(token_id)
 
     def text(self, token_id: int) -> str:
-        """A name that no other token has: of a part of a character, the bytes. OpenAI writes them so, too."""
+        """A name that no other token has: of a part of a character, the bytes. OpenAI writes them
+        so, too.
+        """
         data = self.all_bytes(token_id)
         try:
             return data.decode()
@@ -106,7 +121,9 @@ class TokenNames:
 
 
 class TextOffset:
-    """Where in a text each token begins, in characters. A part of a character begins where its character does."""
+    """Where in a text each token begins, in characters. A part of a character begins where its
+    character does.
+    """
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -120,7 +137,9 @@ class TextOffset:
 
 
 def kinds_of_decoder(tokenizer: Any) -> tuple[bool, bool]:
-    """Whether the tokens are bytes in GPT-2's alphabet, and whether they are SentencePiece's with single bytes."""
+    """Whether the tokens are bytes in GPT-2's alphabet, and whether they are SentencePiece's with
+    single bytes.
+    """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     decoder = {} if backend is None else json.loads(backend.to_str()).get("decoder") or {}
     names = {each.get("type") for each in decoder.get("decoders", [decoder])}

@@ -1,6 +1,8 @@
-"""The tools of a chat: what of them is refused, and the form that a text has when a tool must be called.
+"""The tools of a chat: what of them is refused, and the form that a text has when a tool must be
+called.
 
-Called by LLM.chat() and by a server of chats. Source: OpenAI's API reference; tool_choice in serving_chat.py of vLLM.
+Called by LLM.chat() and by a server of chats. Source: OpenAI's API reference; tool_choice in
+serving_chat.py of vLLM.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +22,8 @@ CHOICES = ("none", "auto", "required")
 class ToolUse(Params):
     """What tools there are and which of them has to be called, in OpenAI's shapes.
 
-    Raises InvalidParameterError, whose message begins with the place of what is wrong: tools[1].function.name.
+    Raises InvalidParameterError, whose message begins with the place of what is wrong:
+    tools[1].function.name.
     """
 
     tools: Sequence[Mapping[str, Any]] | None = None
@@ -42,12 +45,24 @@ class ToolUse(Params):
         if not isinstance(choice, str | None):
             check_fields("tool_choice", choice, type=str, function=Mapping)
             check_fields("tool_choice.function", choice["function"], name=str)
-            if (name := choice["function"]["name"]) not in self.names or choice["type"] != "function":
-                refuse("tool_choice.function.name", f"a function of tools, which are {self.names}", name)
+            if (name := choice["function"]["name"]) not in self.names or choice[
+                "type"
+            ] != "function":
+                refuse(
+                    "tool_choice.function.name",
+                    f"a function of tools, which are {self.names}",
+                    name,
+                )
         known = choice in CHOICES[: None if tools else 1] or isinstance(choice, Mapping)
-        self.require("tool_choice", choice is None or known, f"one of {CHOICES}, absent without tools")
+        self.require(
+            "tool_choice", choice is None or known, f"one of {CHOICES}, absent without tools"
+        )
         flag = bool(tools) and isinstance(self.parallel_tool_calls, bool)
-        self.require("parallel_tool_calls", self.parallel_tool_calls is None or flag, "a bool, absent without tools")
+        self.require(
+            "parallel_tool_calls",
+            self.parallel_tool_calls is None or flag,
+            "a bool, absent without tools",
+        )
 
     @property
     def names(self) -> list[str]:
@@ -58,17 +73,27 @@ class ToolUse(Params):
         """What a text that has to call is: a list of calls, as JSON. None: any text will do."""
         if self.tool_choice in (None, "none", "auto"):
             return None
-        wanted = self.names if isinstance(self.tool_choice, str | None) else [self.tool_choice["function"]["name"]]
-        functions = [tool["function"] for tool in self.tools or () if tool["function"]["name"] in wanted]
+        wanted = (
+            self.names
+            if isinstance(self.tool_choice, str | None)
+            else [self.tool_choice["function"]["name"]]
+        )
+        functions = [
+            tool["function"] for tool in self.tools or () if tool["function"]["name"] in wanted
+        ]
         is_one = self.parallel_tool_calls is False or self.tool_choice != "required"
         return calls_schema(functions, 1 if is_one else None)
 
     def constrain(self, params: SamplingParams) -> SamplingParams:
-        """The same for a text that has to call. Raises InvalidParameterError if it has to have another form, too."""
+        """The same for a text that has to call. Raises InvalidParameterError if it has to have
+        another form, too.
+        """
         schema = self.forced_schema()
         if schema is None:
             return params
-        self.require("tool_choice", params.structured is None, "none or auto if structured is given")
+        self.require(
+            "tool_choice", params.structured is None, "none or auto if structured is given"
+        )
         return replace(params, structured=StructuredOutputs(json=schema))
 
 
@@ -77,23 +102,39 @@ def check_tool(path: str, tool: Any) -> None:
     check_fields(path, tool, type=str, function=Mapping)
     if tool["type"] != "function":
         refuse(f"{path}.type", "'function'", tool["type"])
-    fields: dict[str, Any] = {"description": str | None, "strict": bool | None, "return": Mapping | None}
-    check_fields(f"{path}.function", tool["function"], name=str, parameters=Mapping | None, **fields)
+    fields: dict[str, Any] = {
+        "description": str | None,
+        "strict": bool | None,
+        "return": Mapping | None,
+    }
+    check_fields(
+        f"{path}.function", tool["function"], name=str, parameters=Mapping | None, **fields
+    )
     parameters = tool["function"].get("parameters") or {}
     wrong = "type" if parameters.get("type", "object") != "object" else wrong_in(parameters)
     if wrong is not None:
-        refuse(f"{path}.function.parameters", f"a JSON schema of an object; what is wrong is {wrong}", parameters)
+        refuse(
+            f"{path}.function.parameters",
+            f"a JSON schema of an object; what is wrong is {wrong}",
+            parameters,
+        )
 
 
 def check_fields(path: str, given: Any, **kinds: type | UnionType) -> None:
-    """Raises InvalidParameterError unless it is a mapping of these fields, and each is of its kind."""
+    """Raises InvalidParameterError unless it is a mapping of these fields, and each is of its
+    kind.
+    """
     if not isinstance(given, Mapping):
         refuse(path, "an object", given)
     if unknown := next((name for name in given if name not in kinds), None):
-        refuse(f"{path}.{unknown}", f"absent: the fields here are {', '.join(kinds)}", given[unknown])
+        refuse(
+            f"{path}.{unknown}", f"absent: the fields here are {', '.join(kinds)}", given[unknown]
+        )
     for name, kind in kinds.items():
         if not isinstance(given.get(name), kind):
-            refuse(f"{path}.{name}", f"of the type {getattr(kind, '__name__', kind)}", given.get(name))
+            refuse(
+                f"{path}.{name}", f"of the type {getattr(kind, '__name__', kind)}", given.get(name)
+            )
 
 
 def refuse(path: str, limit: str, got: Any) -> NoReturn:

@@ -1,7 +1,9 @@
-"""NumpyExecutor: the bundled model where torch is not installed. The same tokens as LocalExecutor's in float32.
+"""NumpyExecutor: the bundled model where torch is not installed. The same tokens as LocalExecutor's
+in float32.
 
-What is here is bookkeeping in plain Python, and the model as a list of what is done to the rows of a step. All that it
-does with numbers is in numpy_ops.py; a page of the book has the same functions in JavaScript.
+What is here is bookkeeping in plain Python, and the model as a list of what is done to the rows of
+a step. All that it does with numbers is in numpy_ops.py; a page of the book has the same functions
+in JavaScript.
 """
 
 import json
@@ -12,7 +14,15 @@ from mini_vllm.errors import ConnectorMissingError, InvalidParameterError, how_t
 from mini_vllm.light.plain_sampler import sample
 from mini_vllm.models.checkpoint import BUNDLED_MODEL, SINGLE_FILE, load_hf_config, resolve_model
 from mini_vllm.spec_decode.verify import PADDING, accept
-from mini_vllm.step import BlockPair, LayerKVSpec, ModelInfo, SampledToken, SamplingRow, StepInput, StepOutput
+from mini_vllm.step import (
+    BlockPair,
+    LayerKVSpec,
+    ModelInfo,
+    SampledToken,
+    SamplingRow,
+    StepInput,
+    StepOutput,
+)
 from mini_vllm.worker.executor import InProcessExecutor
 from mini_vllm.worker.memory import KVCachePlan, available_host_memory, host_bytes
 
@@ -34,12 +44,15 @@ class NumpyExecutor(InProcessExecutor):
         """Errors: InvalidParameterError for a model or an option that needs torch."""
         for name, allowed in OPTIONS.items():
             if (value := getattr(self.config, name)) not in allowed:
-                raise InvalidParameterError(f"{name} {shown(value)} needs torch. {how_to_install('engine')}")
+                raise InvalidParameterError(
+                    f"{name} {shown(value)} needs torch. {how_to_install('engine')}"
+                )
         path = resolve_model(BUNDLED_MODEL)
         self.hf_config = config = load_hf_config(path)
         self.ops = self.array_module()
         self.weights = read_weights((path / SINGLE_FILE).read_bytes(), self.ops)
-        self.requests: dict[str, tuple[SamplingRow, list[int]]] = {}  # by name: how it samples, its block table
+        # by name: how it samples, its block table
+        self.requests: dict[str, tuple[SamplingRow, list[int]]] = {}
         spec = LayerKVSpec(config.num_key_value_heads, config.head_dim, 4)
         return ModelInfo(config.vocab_size, (spec,) * config.num_hidden_layers)
 
@@ -50,31 +63,46 @@ class NumpyExecutor(InProcessExecutor):
         return numpy_ops
 
     def available_bytes(self) -> int:
-        return host_bytes(self.config, 32 * self.hf_config.intermediate_size * self.config.max_num_batched_tokens)
+        return host_bytes(
+            self.config, 32 * self.hf_config.intermediate_size * self.config.max_num_batched_tokens
+        )
 
     def allocate(self, plan: KVCachePlan) -> None:
-        """Make the KV cache. Raises KVCacheTooLargeError if main memory does not have so many bytes."""
+        """Make the KV cache. Raises KVCacheTooLargeError if main memory does not have so many
+        bytes.
+        """
         if any(plan.layer_groups):
-            raise InvalidParameterError(f"layer_groups {plan.layer_groups} need torch. {how_to_install('engine')}")
+            raise InvalidParameterError(
+                f"layer_groups {plan.layer_groups} need torch. {how_to_install('engine')}"
+            )
         plan.check(available_host_memory(), available_host_memory(), is_shared=True)
         self.block_size, config = plan.block_size, self.hf_config
         self.kv_caches, self.cpu_caches = (
             [
-                self.ops.zeros(num_blocks * plan.block_size, config.num_key_value_heads * config.head_dim)
+                self.ops.zeros(
+                    num_blocks * plan.block_size, config.num_key_value_heads * config.head_dim
+                )
                 for _ in range(2 * config.num_hidden_layers)  # K and V
             ]
             for num_blocks in (plan.num_blocks, plan.num_cpu_blocks)
         )
 
     def __str__(self) -> str:
-        return "float32 on cpu, in NumPy; PyTorch adds models, GPUs, bfloat16 and int8: pip install -e '.[engine]'"
+        return (
+            "float32 on cpu, in NumPy; PyTorch adds models, GPUs, bfloat16 and int8: pip "
+            "install -e '.[engine]'"
+        )
 
-    # --- one step -------------------------------------------------------------------------------------------------
+    # --- one step ---------------------------------------------------------------------------------
 
     def run(self, step: StepInput) -> StepOutput:
-        """As ModelRunner.execute: what is new, blocks that move, every chunk, and a token for each row asked for."""
+        """As ModelRunner.execute: what is new, blocks that move, every chunk, and a token for each
+        row asked for.
+        """
         if step.kv.connector is not None:
-            raise ConnectorMissingError(f"nobody here carries out {step.kv.connector!r}, which a KV connector asks for")
+            raise ConnectorMissingError(
+                f"nobody here carries out {step.kv.connector!r}, which a KV connector asks for"
+            )
         if step.forget_all:
             self.requests.clear()
         for request_id in step.finished_req_ids:
@@ -87,10 +115,13 @@ class NumpyExecutor(InProcessExecutor):
         self._copy_blocks(self.kv_caches, self.kv_caches, step.kv.copy)
         return accept(step, self._sample(step) if step.req_ids else ())
 
-    def _copy_blocks(self, sources: list[Array], targets: list[Array], pairs: Sequence[BlockPair]) -> None:
+    def _copy_blocks(
+        self, sources: list[Array], targets: list[Array], pairs: Sequence[BlockPair]
+    ) -> None:
         if pairs:
             old, new = (
-                self._slots(block_ids, range(len(pairs) * self.block_size)) for block_ids in zip(*pairs, strict=True)
+                self._slots(block_ids, range(len(pairs) * self.block_size))
+                for block_ids in zip(*pairs, strict=True)
             )
             for source, target in zip(sources, targets, strict=True):
                 self.ops.write(target, new, self.ops.take(source, old))
@@ -104,31 +135,54 @@ class NumpyExecutor(InProcessExecutor):
         spans = list(zip(step.num_computed_tokens, step.num_scheduled_tokens, tables, strict=True))
         positions = [position for start, n, _ in spans for position in range(start, start + n)]
         assert min(step.token_ids) >= PADDING, f"token id {min(step.token_ids)} stands for no token"
-        token_ids = [max(token_id, 0) for token_id in step.token_ids]  # padding is computed, and never accepted
+        # padding is computed, and never accepted
+        token_ids = [max(token_id, 0) for token_id in step.token_ids]
         hidden = self._forward(token_ids, positions, spans)
-        rows = self._logits(self.ops.take(hidden, list(step.sample_rows))) if step.sample_rows else []
+        rows = (
+            self._logits(self.ops.take(hidden, list(step.sample_rows))) if step.sample_rows else []
+        )
         asked = zip(step.sample_req_ids, step.sample_rows, rows, strict=True)
         masks = {name: iter(each) for name, each in step.masks.items()}
         return [
-            sample(logits, self.requests[name][0], positions[row] + 1, next(masks.get(name, iter(())), None))
+            sample(
+                logits,
+                self.requests[name][0],
+                positions[row] + 1,
+                next(masks.get(name, iter(())), None),
+            )
             for name, row, logits in asked
         ]
 
-    # --- the model ------------------------------------------------------------------------------------------------
+    # --- the model --------------------------------------------------------------------------------
 
-    def _forward(self, token_ids: list[int], positions: list[int], spans: list[tuple[int, int, list[int]]]) -> Array:
-        """Hidden states [T, hidden_size] of T tokens end to end: what models/decoder.py and models/qwen3.py compute."""
+    def _forward(
+        self, token_ids: list[int], positions: list[int], spans: list[tuple[int, int, list[int]]]
+    ) -> Array:
+        """Hidden states [T, hidden_size] of T tokens end to end: what models/decoder.py and
+        models/qwen3.py compute.
+        """
         ops, config = self.ops, self.hf_config
         eps, head_dim = config.rms_norm_eps, config.head_dim
         angles = ops.rotation(positions, head_dim, config.rope_parameters["rope_theta"])
-        slots = [slot for start, n, table in spans for slot in self._slots(table, range(start, start + n))]
+        slots = [
+            slot
+            for start, n, table in spans
+            for slot in self._slots(table, range(start, start + n))
+        ]
         hidden = ops.take(self.weights["model.embed_tokens"], token_ids)
-        for i, (keys, values) in enumerate(zip(self.kv_caches[::2], self.kv_caches[1::2], strict=True)):
-            w = {name.removeprefix(f"model.layers.{i}."): weight for name, weight in self.weights.items()}
+        for i, (keys, values) in enumerate(
+            zip(self.kv_caches[::2], self.kv_caches[1::2], strict=True)
+        ):
+            w = {
+                name.removeprefix(f"model.layers.{i}."): weight
+                for name, weight in self.weights.items()
+            }
             x = ops.rms_norm(hidden, w["input_layernorm"], eps)
             query, key, value = (ops.linear(x, w[f"self_attn.{name}_proj"]) for name in "qkv")
             query = ops.rotate(ops.rms_norm(query, w["self_attn.q_norm"], eps), angles)
-            ops.write(keys, slots, ops.rotate(ops.rms_norm(key, w["self_attn.k_norm"], eps), angles))
+            ops.write(
+                keys, slots, ops.rotate(ops.rms_norm(key, w["self_attn.k_norm"], eps), angles)
+            )
             ops.write(values, slots, value)
             mixed = ops.attend(query, keys, values, spans, self.block_size, head_dim)
             hidden = ops.add(hidden, ops.linear(mixed, w["self_attn.o_proj"]))
@@ -138,18 +192,24 @@ class NumpyExecutor(InProcessExecutor):
         return hidden
 
     def _logits(self, hidden: Array) -> Sequence[Sequence[float]]:
-        normalised = self.ops.rms_norm(hidden, self.weights["model.norm"], self.hf_config.rms_norm_eps)
+        normalised = self.ops.rms_norm(
+            hidden, self.weights["model.norm"], self.hf_config.rms_norm_eps
+        )
         return self.ops.tolist(self.ops.linear(normalised, self.weights["model.embed_tokens"]))  # type: ignore[no-any-return]
 
 
 def read_weights(data: bytes, ops: Any) -> dict[str, Array]:
-    """The tensors of a safetensors file, by name without ".weight": 8 bytes of length, a header in JSON, the data."""
+    """The tensors of a safetensors file, by name without ".weight": 8 bytes of length, a header in
+    JSON, the data.
+    """
     begin = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:begin])
     header.pop("__metadata__", None)
     return {
         name.removesuffix(".weight"): ops.load(
-            data[begin + entry["data_offsets"][0] : begin + entry["data_offsets"][1]], entry["dtype"], entry["shape"]
+            data[begin + entry["data_offsets"][0] : begin + entry["data_offsets"][1]],
+            entry["dtype"],
+            entry["shape"],
         )
         for name, entry in header.items()
     }

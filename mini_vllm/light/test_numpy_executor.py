@@ -1,4 +1,6 @@
-"""NumpyExecutor gives the tokens of LocalExecutor in float32, whatever the scheduler does; and it needs no torch."""
+"""NumpyExecutor gives the tokens of LocalExecutor in float32, whatever the scheduler does; and it
+needs no torch.
+"""
 
 import random
 import re
@@ -11,7 +13,12 @@ import numpy as np
 import pytest
 
 from mini_vllm.engine.llm import LLM
-from mini_vllm.errors import ConnectorMissingError, InvalidParameterError, KVCacheTooLargeError, RequestFailedError
+from mini_vllm.errors import (
+    ConnectorMissingError,
+    InvalidParameterError,
+    KVCacheTooLargeError,
+    RequestFailedError,
+)
 from mini_vllm.light.numpy_executor import NumpyExecutor
 from mini_vllm.light.plain_sampler import gumbels, sample
 from mini_vllm.observe.timeline import read_requests
@@ -21,8 +28,20 @@ from mini_vllm.step import KVPlan, SampledToken, SamplingRow, StepInput
 
 torch = pytest.importorskip("torch")
 
-SYSTEM = {"role": "system", "content": "You are the assistant of mini_vllm. Answer with one entry of the glossary."}
-TERMS = ("a KV block", "preemption", "chunked prefill", "a prefix hit", "the token budget", "a slot", "decode", "TTFT")
+SYSTEM = {
+    "role": "system",
+    "content": "You are the assistant of mini_vllm. Answer with one entry of the glossary.",
+}
+TERMS = (
+    "a KV block",
+    "preemption",
+    "chunked prefill",
+    "a prefix hit",
+    "the token budget",
+    "a slot",
+    "decode",
+    "TTFT",
+)
 CHATS = [[SYSTEM, {"role": "user", "content": f"What is {term}?"}] for term in TERMS]
 GREEDY = SamplingParams(temperature=0, max_tokens=20)
 PARAMS = [
@@ -62,7 +81,8 @@ LONGER = ("odd blocks", "no sharing", "forks", "chunks", "swap")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONGER else ()) for name in ENGINES]
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in LONGER else ()) for name in ENGINES],
 )
 def test_the_tokens_are_those_of_torch(name: str, expected: list[list[tuple[int, ...]]]) -> None:
     llm = LLM("tiny", executor_cls=NumpyExecutor, **ENGINES[name])
@@ -85,23 +105,31 @@ def test_long_prompts_and_many_draws() -> None:
     rng = random.Random(0)
     prompts = [[rng.randrange(3, 2048) for _ in range(rng.randrange(1, 900))] for _ in range(40)]
     params = [
-        SamplingParams(seed=i, temperature=rng.choice([0, 0.5, 1, 3]), top_p=rng.choice([1, 0.8])) for i in range(40)
+        SamplingParams(seed=i, temperature=rng.choice([0, 0.5, 1, 3]), top_p=rng.choice([1, 0.8]))
+        for i in range(40)
     ]
     ours, theirs = (
         LLM("tiny", dtype="float32", device="cpu", num_kv_blocks=700, executor_cls=executor_cls)
         for executor_cls in (NumpyExecutor, None)
     )
-    tokens = [[output.outputs[0].token_ids for output in llm.generate(prompts, params)] for llm in (ours, theirs)]
+    tokens = [
+        [output.outputs[0].token_ids for output in llm.generate(prompts, params)]
+        for llm in (ours, theirs)
+    ]
     assert tokens[0] == tokens[1]
 
 
-# --- the sampler --------------------------------------------------------------------------------------------------
+# --- the sampler ----------------------------------------------------------------------------------
 
 
 def test_the_noise_is_that_of_torch() -> None:
     from mini_vllm.worker.sampler import uniforms
 
-    keys = [SamplingRow(GREEDY, seed).key(position) for seed in (0, -1, 2**63) for position in (0, 1, 5000)]
+    keys = [
+        SamplingRow(GREEDY, seed).key(position)
+        for seed in (0, -1, 2**63)
+        for position in (0, 1, 5000)
+    ]
     theirs = -torch.log(-torch.log1p(-uniforms(torch.tensor(keys), 2048)).double())
     ours = torch.tensor([gumbels(range(2048), key) for key in keys], dtype=torch.float64)
     assert torch.allclose(ours, theirs, rtol=0, atol=1e-5)
@@ -132,7 +160,13 @@ def test_logits_that_are_no_numbers_are_an_error(bad: float) -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("logprobs", 1), ("prompt_logprobs", 1), ("presence_penalty", 1.0), ("min_tokens", 2), ("logit_bias", {3: 1.0})],
+    [
+        ("logprobs", 1),
+        ("prompt_logprobs", 1),
+        ("presence_penalty", 1.0),
+        ("min_tokens", 2),
+        ("logit_bias", {3: 1.0}),
+    ],
 )
 def test_what_torch_alone_has_ends_its_own_request_by_name(option: str, value: Any) -> None:
     llm = LLM("tiny", executor_cls=NumpyExecutor, num_kv_blocks=40)
@@ -143,7 +177,7 @@ def test_what_torch_alone_has_ends_its_own_request_by_name(option: str, value: A
     assert served.outputs[0].text
 
 
-# --- what it refuses ----------------------------------------------------------------------------------------------
+# --- what it refuses ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -181,7 +215,7 @@ def test_a_plan_for_a_connector_is_refused_before_anything_changes() -> None:
     assert not executor.requests
 
 
-# --- without torch ------------------------------------------------------------------------------------------------
+# --- without torch --------------------------------------------------------------------------------
 
 BLOCKED = ("torch", "transformers", "tokenizers", "safetensors", "huggingface_hub", "triton")
 BLOCK = f"""
@@ -199,7 +233,9 @@ main()
 def without_torch(module: str, *arguments: str) -> str:
     """What a command prints in a Python that cannot import torch."""
     code = CHILD.format(module=module, arguments=arguments)
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8")
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8"
+    )
     assert run.returncode == 0, run.stderr
     return run.stdout + run.stderr
 
@@ -212,7 +248,8 @@ def test_the_demo_runs_without_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("generate", "What is"), ("trace", "What is a slot?"), ("chat", "-m", "What is decode?")]
+    "command",
+    [("generate", "What is"), ("trace", "What is a slot?"), ("chat", "-m", "What is decode?")],
 )
 @pytest.mark.slow
 def test_the_other_commands_run_without_torch(command: tuple[str, ...]) -> None:
@@ -222,17 +259,26 @@ def test_the_other_commands_run_without_torch(command: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("phase", ["02", "03"])
 @pytest.mark.slow
 def test_lab_run_answers_without_torch(phase: str) -> None:
-    assert "A KV block is a fixed-size piece of the KV cache" in without_torch("labkit.cli", "run", phase)
+    assert "A KV block is a fixed-size piece of the KV cache" in without_torch(
+        "labkit.cli", "run", phase
+    )
 
 
 @pytest.mark.parametrize(
     ("call", "refusal"),
     [
         ("LLM({checkpoint!r})", "InvalidParameterError: model '.*' needs torch"),
-        ("LLM().chat([{{'role': 'user', 'content': 'x'}}], tools=[print])", "ChatTemplateError: .* needs transformers"),
+        (
+            "LLM().chat([{{'role': 'user', 'content': 'x'}}], tools=[print])",
+            "ChatTemplateError: .* needs transformers",
+        ),
     ],
 )
 def test_a_program_hears_by_name_what_needs_torch(call: str, refusal: str, checkpoint: Any) -> None:
     code = f"{BLOCK}\nfrom mini_vllm import LLM\n{call.format(checkpoint=str(checkpoint))}"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8")
-    assert re.search(f"mini_vllm.errors.{refusal}.*Install the extra 'engine'", run.stderr), run.stderr
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8"
+    )
+    assert re.search(f"mini_vllm.errors.{refusal}.*Install the extra 'engine'", run.stderr), (
+        run.stderr
+    )

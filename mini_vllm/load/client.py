@@ -1,4 +1,5 @@
-"""OpenAI's API over HTTP: what a request asks for, and the stream that answers it, with the time of each token.
+"""OpenAI's API over HTTP: what a request asks for, and the stream that answers it, with the time of
+each token.
 
     Client         HTTP/1.1, connections are used again
     Api, Stream    OpenAI's requests, and the events of their answers
@@ -41,7 +42,7 @@ class FailedAnswerError(Exception):
         self.kind, self.message = kind, message
 
 
-# --- HTTP -----------------------------------------------------------------------------------------------------------
+# --- HTTP -----------------------------------------------------------------------------------------
 
 
 class Answer(NamedTuple):
@@ -56,7 +57,11 @@ class Answer(NamedTuple):
         try:
             found = json.loads(self.body)
             error = found.get("error", found)
-            text = error["message"] if isinstance(error, dict) and "message" in error else found.get("detail", error)
+            text = (
+                error["message"]
+                if isinstance(error, dict) and "message" in error
+                else found.get("detail", error)
+            )
         except (ValueError, AttributeError):
             text = self.body.decode(errors="replace")
         return text if isinstance(text, str) else json.dumps(text)
@@ -70,25 +75,50 @@ def parse_base_url(url: str) -> str:
         port = parts.port
     except ValueError as error:
         raise InvalidParameterError(f"{form}, got {shown(url)}: {error}") from error
-    is_clean = port != 0 and url.isascii() and url.isprintable() and " " not in url and "@" not in parts.netloc
-    if not is_clean or parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    is_clean = (
+        port != 0
+        and url.isascii()
+        and url.isprintable()
+        and " " not in url
+        and "@" not in parts.netloc
+    )
+    if (
+        not is_clean
+        or parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.query
+        or parts.fragment
+    ):
         raise InvalidParameterError(f"{form}, got {shown(url)}")
-    return f"{parts.scheme}://{parts.netloc}" + parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
+    return f"{parts.scheme}://{parts.netloc}" + parts.path.rstrip("/").removesuffix("/v1").rstrip(
+        "/"
+    )
 
 
 class Client:
-    """HTTP/1.1 to one server. It opens as many connections as requests are in flight, and uses them again."""
+    """HTTP/1.1 to one server. It opens as many connections as requests are in flight, and uses them
+    again.
+    """
 
     def __init__(self, base_url: str, api_key: str | None = None) -> None:
         self.base_url = parse_base_url(base_url)
-        self._pool = httpcore2.AsyncConnectionPool(ssl.create_default_context(), max_connections=None)
-        self._headers = [("Host", urlsplit(self.base_url).netloc), ("User-Agent", "mini-vllm-bench")]
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl.create_default_context(), max_connections=None
+        )
+        self._headers = [
+            ("Host", urlsplit(self.base_url).netloc),
+            ("User-Agent", "mini-vllm-bench"),
+        ]
         self._headers.append(("Content-Type", "application/json"))
         if api_key is not None:
             self._headers.append(("Authorization", f"Bearer {api_key}"))
 
     async def ask(
-        self, method: str, path: str, body: bytes = b"", on_data: Callable[[bytes], None] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        on_data: Callable[[bytes], None] | None = None,
     ) -> Answer:
         """The answer to a request. Raises HTTP_ERRORS, or what on_data raises.
 
@@ -99,7 +129,11 @@ class Client:
         async def trace(event: str, about: Mapping[str, Any]) -> None:
             events.add(event)
 
-        request: dict[str, Any] = {"headers": self._headers, "content": body, "extensions": {"trace": trace}}
+        request: dict[str, Any] = {
+            "headers": self._headers,
+            "content": body,
+            "extensions": {"trace": trace},
+        }
         while True:
             pieces = bytearray()
             try:
@@ -110,7 +144,9 @@ class Client:
                         elif len(pieces) + len(data) <= MAX_ANSWER_BYTES:
                             pieces += data
                         else:
-                            raise FailedAnswerError("the answer is too long", f"more than {MAX_ANSWER_BYTES:,} bytes")
+                            raise FailedAnswerError(
+                                "the answer is too long", f"more than {MAX_ANSWER_BYTES:,} bytes"
+                            )
                 return Answer(response.status, bytes(pieces))
             except (httpcore2.NetworkError, httpcore2.RemoteProtocolError):
                 if events & NO_RETRY_AFTER:
@@ -121,7 +157,7 @@ class Client:
         await self._pool.aclose()
 
 
-# --- OpenAI's API ---------------------------------------------------------------------------------------------------
+# --- OpenAI's API ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +175,24 @@ class Api:
 
     def body(self, prompt: str, max_tokens: int) -> bytes:
         """A request for a stream of max_tokens tokens."""
-        asked: dict[str, Any] = {"model": self.model, "stream": True, "stream_options": {"include_usage": True}}
+        asked: dict[str, Any] = {
+            "model": self.model,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
         if self.endpoint == "chat":
-            asked |= {"messages": [{"role": "user", "content": prompt}], "max_completion_tokens": max_tokens}
+            asked |= {
+                "messages": [{"role": "user", "content": prompt}],
+                "max_completion_tokens": max_tokens,
+            }
         else:
             asked |= {"prompt": prompt, "max_tokens": max_tokens}
         return orjson.dumps(asked | ({"ignore_eos": True} if self.ignore_eos else {}))
 
 
 class Stream:
-    """Reads the answer to one request into its record. As for vLLM's client, a chunk with choices is a token.
+    """Reads the answer to one request into its record. As for vLLM's client, a chunk with choices
+    is a token.
 
     Server-sent events come in pieces of any size. OpenAI's are one line of data each.
     """
@@ -176,7 +220,9 @@ class Stream:
 
     def _take(self, chunk: dict[str, Any], now: float) -> None:
         if error := chunk.get("error"):
-            raise FailedAnswerError("error in the stream", error["message"] if isinstance(error, dict) else str(error))
+            raise FailedAnswerError(
+                "error in the stream", error["message"] if isinstance(error, dict) else str(error)
+            )
         if choices := chunk.get("choices"):
             self._record.token_times.append(now)
             self._finish_reason = choices[0].get("finish_reason") or self._finish_reason
@@ -217,13 +263,21 @@ def failure(error: BaseException) -> FailedAnswerError:
 
 def source(error: BaseException) -> BaseException:
     """The error of the operating system, or another one, that an error of the library comes of."""
-    while inner := error.exceptions[0] if isinstance(error, ExceptionGroup) else error.__cause__ or error.__context__:
+    while (
+        inner := error.exceptions[0]
+        if isinstance(error, ExceptionGroup)
+        else error.__cause__ or error.__context__
+    ):
         error = inner
     return error
 
 
-async def fetch(client: Client, api: Api, body: bytes, record: Record, clock: Clock, timeout: float | None) -> None:
-    """Send one request; its record tells what came of it, an error included. timeout: in seconds."""
+async def fetch(
+    client: Client, api: Api, body: bytes, record: Record, clock: Clock, timeout: float | None
+) -> None:
+    """Send one request; its record tells what came of it, an error included. timeout: in
+    seconds.
+    """
     stream = Stream(record, clock)
     try:
         async with asyncio.timeout(timeout):

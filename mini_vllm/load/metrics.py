@@ -1,15 +1,17 @@
-"""What requests under load are judged by, and the figures of `vllm bench serve`, from the time stamps of a client.
+"""What requests under load are judged by, and the figures of `vllm bench serve`, from the time
+stamps of a client.
 
 TTFT   time to first token, from when the request was due
 TPOT   time per output token: (E2EL - TTFT) / (tokens - 1); a request of one token has none
 ITL    inter-token latency: every gap between two chunks of a stream, of all requests together
 E2EL   from when the request was due to its last token
 
-A request is due at a time that was fixed before the run (open loop). vLLM counts from when its client has sent the
-request: a client that is late, or waits for a free connection, then hides the time for which a user would have waited
-(coordinated omission; Tene, How NOT to Measure Latency, 2015). Apart from that, names and definitions are those of
-calculate_metrics in vllm/benchmarks/serve.py. Percentiles are interpolated, and of all values; failed requests count
-for nothing but their number.
+A request is due at a time that was fixed before the run (open loop). vLLM counts from when its
+client has sent the request: a client that is late, or waits for a free connection, then hides the
+time for which a user would have waited (coordinated omission; Tene, How NOT to Measure Latency,
+2015). Apart from that, names and definitions are those of calculate_metrics in
+vllm/benchmarks/serve.py. Percentiles are interpolated, and of all values; failed requests count for
+nothing but their number.
 """
 
 import math
@@ -101,7 +103,9 @@ class Record:
 
 
 def parse_goodput(texts: Sequence[str]) -> dict[str, float]:
-    """Limits in seconds of "ttft:200 tpot:50 e2el:2000", in milliseconds. Raises InvalidParameterError."""
+    """Limits in seconds of "ttft:200 tpot:50 e2el:2000", in milliseconds. Raises
+    InvalidParameterError.
+    """
     limits: dict[str, float] = {}
     for text in " ".join(texts).split():
         name, _, value = text.partition(":")
@@ -125,12 +129,15 @@ def time_per_output_token(first: float, last: float, num_tokens: int) -> float |
 
 
 def keeps(request: object, limits: Mapping[str, float]) -> bool:
-    """Whether latencies of a request are within their limits, in seconds, by their names. None keeps any limit."""
+    """Whether latencies of a request are within their limits, in seconds, by their names. None
+    keeps any limit.
+    """
     return all((getattr(request, name) or 0.0) <= limit for name, limit in limits.items())
 
 
 def summary(name: str, values: Sequence[float]) -> dict[str, Any]:
-    """Mean, median, standard deviation and percentiles in milliseconds, under vLLM's keys; None of nothing.
+    """Mean, median, standard deviation and percentiles in milliseconds, under vLLM's keys; None of
+    nothing.
 
     values: in seconds. A percentile between two values is interpolated.
     """
@@ -139,7 +146,12 @@ def summary(name: str, values: Sequence[float]) -> dict[str, Any]:
         return dict.fromkeys(keys)
     mean, ordered = fmean(values), sorted(values)
     deviation = math.dist(values, [mean] * len(values)) / math.sqrt(len(values))
-    figures = (mean, percentile(ordered, 50), deviation, *(percentile(ordered, q) for q in PERCENTILES.values()))
+    figures = (
+        mean,
+        percentile(ordered, 50),
+        deviation,
+        *(percentile(ordered, q) for q in PERCENTILES.values()),
+    )
     return {key: 1000 * figure for key, figure in zip(keys, figures, strict=True)}
 
 
@@ -151,9 +163,15 @@ def percentile(ordered: Sequence[float], q: float) -> float:
 
 
 def summarise(
-    records: Sequence[Record], duration: float, *, goodput: Mapping[str, float], has_queue: bool = False
+    records: Sequence[Record],
+    duration: float,
+    *,
+    goodput: Mapping[str, float],
+    has_queue: bool = False,
 ) -> dict[str, Any]:
-    """The figures of a run. duration: in seconds; has_queue: requests may have waited for --max-concurrency."""
+    """The figures of a run. duration: in seconds; has_queue: requests may have waited for
+    --max-concurrency.
+    """
     done = [record for record in records if record.error is None]
     values = latencies(done)
     if has_queue:
@@ -176,7 +194,9 @@ def summarise(
         "offered_request_rate": rate(len(records), max(record.arrival for record in records)),
         "achieved_request_rate": rate(len(records), max(record.sent for record in records)),
         "max_send_lag_ms": 1000 * max(max(record.woken - record.due, 0.0) for record in records),
-        "errors_by_kind": dict(Counter(record.error for record in records if record.error).most_common()),
+        "errors_by_kind": dict(
+            Counter(record.error for record in records if record.error).most_common()
+        ),
     }
     for name in values:
         result |= summary(name, values[name])
@@ -199,17 +219,26 @@ def rate(num_requests: int, seconds: float) -> float | None:
 
 
 def peaks(done: Sequence[Record]) -> tuple[int, int]:
-    """The most chunks in a second, counted from the first request on, and the most requests at the same time."""
+    """The most chunks in a second, counted from the first request on, and the most requests at the
+    same time.
+    """
     begin = min((record.sent for record in done), default=0.0)
     seconds = Counter(int(time - begin) for record in done for time in record.token_times)
-    in_flight = [count for _, count in counts_over_time([(record.sent, record.token_times[-1]) for record in done])]
+    in_flight = [
+        count
+        for _, count in counts_over_time([(record.sent, record.token_times[-1]) for record in done])
+    ]
     return max(seconds.values(), default=0), max(in_flight, default=0)
 
 
 def counts_over_time(stays: Iterable[tuple[float, float]]) -> list[tuple[float, int]]:
-    """How many are there from each moment on at which one comes or goes. stays: (first moment, last moment)."""
+    """How many are there from each moment on at which one comes or goes. stays: (first moment, last
+    moment).
+    """
     changes = sorted(change for begin, end in stays for change in ((begin, 1), (end, -1)))
-    return list(zip((time for time, _ in changes), accumulate(change for _, change in changes), strict=True))
+    return list(
+        zip((time for time, _ in changes), accumulate(change for _, change in changes), strict=True)
+    )
 
 
 def detail(records: Sequence[Record]) -> dict[str, list[Any]]:
@@ -226,12 +255,16 @@ def detail(records: Sequence[Record]) -> dict[str, list[Any]]:
         "latencies": of_done(lambda record: record.e2el),
         "start_times": [record.sent for record in records],
         "queue_times": [record.sent - record.woken for record in records],
-        "errors": [f"{record.error}: {record.message}" if record.error else "" for record in records],
+        "errors": [
+            f"{record.error}: {record.message}" if record.error else "" for record in records
+        ],
     }
 
 
 def table(result: Mapping[str, Any], records: Sequence[Record]) -> Iterator[str]:
-    """The lines of the report, as `vllm bench serve` prints them, with what the client did behind them."""
+    """The lines of the report, as `vllm bench serve` prints them, with what the client did behind
+    them.
+    """
     yield f"{' Serving Benchmark Result ':=^{WIDTH}}"
     for title, key, form in TABLE:
         if isinstance(result[key], int | float):
@@ -244,7 +277,9 @@ def table(result: Mapping[str, Any], records: Sequence[Record]) -> Iterator[str]
     yield f"{'Client':-^{WIDTH}}"
     for name in ("offered", "achieved"):
         found = result[f"{name}_request_rate"]
-        yield line(f"{name.capitalize()} request rate (req/s)", math.inf if found is None else found)
+        yield line(
+            f"{name.capitalize()} request rate (req/s)", math.inf if found is None else found
+        )
     yield line("Largest send lag (ms)", result["max_send_lag_ms"])
     yield from _failures(result["errors_by_kind"], records)
     yield "=" * WIDTH

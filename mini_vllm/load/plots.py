@@ -1,4 +1,6 @@
-"""The picture of a run under load, and what all pictures need. matplotlib is imported only when one is drawn."""
+"""The picture of a run under load, and what all pictures need. matplotlib is imported only when one
+is drawn.
+"""
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -47,14 +49,27 @@ def save(figure: "Figure", path: Path) -> None:
 
 
 def plot_run(path: Path, records: Sequence[Record], result: Mapping[str, Any]) -> None:
-    """Three pictures in one file: how latencies are distributed, TTFT over time, and what is in flight."""
+    """Three pictures in one file: how latencies are distributed, TTFT over time, and what is in
+    flight.
+    """
     done = [record for record in records if record.error is None]
-    title = f"{printable(result['model_id'])}, {len(done)} of {len(records)} requests, {result['duration']:.1f} s"
+    title = (
+        f"{printable(result['model_id'])}, {len(done)} of {len(records)} requests, "
+        f"{result['duration']:.1f} s"
+    )
     figure, (distribution, over_time, in_flight) = new_figure(3, title)
     shares = [100 * (rank + 1) / len(done) for rank in range(len(done))]
     for name, values in (("TTFT", [r.ttft for r in done]), ("E2EL", [r.e2el for r in done])):
-        distribution.plot([1000 * value for value in sorted(values)], shares, drawstyle="steps-post", label=name)
-    distribution.set(title="requests within a latency", xlabel="latency, ms", ylabel="%", xscale="log", ylim=(0, 101))
+        distribution.plot(
+            [1000 * value for value in sorted(values)], shares, drawstyle="steps-post", label=name
+        )
+    distribution.set(
+        title="requests within a latency",
+        xlabel="latency, ms",
+        ylabel="%",
+        xscale="log",
+        ylim=(0, 101),
+    )
     distribution.legend()
     over_time.plot([r.due for r in done], [1000 * r.ttft for r in done], ".", label="TTFT")
     failed = [record.due for record in records if record.error is not None]

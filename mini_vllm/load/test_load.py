@@ -1,5 +1,5 @@
-"""A load generator: the arithmetic from time stamps, the loop by a clock of its own, and the protocol against scripted
-answers."""
+"""A load generator: the arithmetic from time stamps, the loop by a clock of its own, and the
+protocol against scripted answers."""
 
 import asyncio
 import json
@@ -28,11 +28,17 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-# --- the arithmetic -------------------------------------------------------------------------------------------------
+# --- the arithmetic -------------------------------------------------------------------------------
 
 
 def record(due: float, *token_times: float, **fields: Any) -> Record:
-    given = {"due": due, "woken": due, "sent": due, "num_input_tokens": 10, "token_times": list(token_times)}
+    given = {
+        "due": due,
+        "woken": due,
+        "sent": due,
+        "num_input_tokens": 10,
+        "token_times": list(token_times),
+    }
     return Record(**{"arrival": due, **given, **fields})
 
 
@@ -91,7 +97,11 @@ def test_one_token_keeps_any_limit_of_tpot() -> None:
 
 def test_of_nothing_there_is_no_latency() -> None:
     result = summarise([record(0.0, error="timeout")], 1.0, goodput={"ttft": 1.0})
-    assert (result["mean_ttft_ms"], result["p99_e2el_ms"], result["request_goodput"]) == (None, None, 0.0)
+    assert (result["mean_ttft_ms"], result["p99_e2el_ms"], result["request_goodput"]) == (
+        None,
+        None,
+        0.0,
+    )
 
 
 def test_most_requests_at_the_same_time() -> None:
@@ -99,7 +109,7 @@ def test_most_requests_at_the_same_time() -> None:
     assert summarise(records, 4.0, goodput={})["max_concurrent_requests"] == 2
 
 
-# --- the loop -------------------------------------------------------------------------------------------------------
+# --- the loop -------------------------------------------------------------------------------------
 
 
 class Time:
@@ -127,8 +137,12 @@ class Time:
                 future.set_result(None)
 
 
-def driven(arrivals: list[float], service: float, late: float = 0.0, **options: Any) -> tuple[list[Record], float]:
-    """Requests to a server that takes `service` seconds for each; the client sleeps `late` seconds too long."""
+def driven(
+    arrivals: list[float], service: float, late: float = 0.0, **options: Any
+) -> tuple[list[Record], float]:
+    """Requests to a server that takes `service` seconds for each; the client sleeps `late` seconds
+    too long.
+    """
 
     async def main() -> tuple[list[Record], float]:
         time = Time()
@@ -154,14 +168,19 @@ def driven(arrivals: list[float], service: float, late: float = 0.0, **options: 
     ("arrivals", "options", "sent", "e2els", "duration"),
     [
         ([0, 1, 2], {}, [0, 1, 2], [5, 5, 5], 7),  # a slow server does not hold up arrivals
-        ([0, 1, 2], {"max_concurrency": 1}, [0, 5, 10], [5, 9, 13], 15),  # waiting for a slot counts
+        # waiting for a slot counts
+        ([0, 1, 2], {"max_concurrency": 1}, [0, 5, 10], [5, 9, 13], 15),
         ([0, 0, 0], {"max_concurrency": 2}, [0, 0, 5], [5, 5, 10], 10),
         ([0, 0, 0], {"max_concurrency": 2, "is_closed_loop": True}, [0, 0, 5], [5, 5, 5], 10),
         ([1, 3], {"late": 0.5}, [1.5, 3.5], [5.5, 5.5], 8.5),  # as does what the client is late
     ],
 )
 def test_when_requests_are_sent(
-    arrivals: list[float], options: dict[str, Any], sent: list[float], e2els: list[float], duration: float
+    arrivals: list[float],
+    options: dict[str, Any],
+    sent: list[float],
+    e2els: list[float],
+    duration: float,
 ) -> None:
     num_done: list[None] = []
     records, took = driven(arrivals, 5.0, on_done=lambda: num_done.append(None), **options)
@@ -172,12 +191,16 @@ def test_when_requests_are_sent(
     assert lag == 1000 * options.get("late", 0.0)
 
 
-# --- prompts --------------------------------------------------------------------------------------------------------
+# --- prompts --------------------------------------------------------------------------------------
 
 
-def prompts(requests: list[TraceRequest], counted: tuple[float, float] = (0.0, 1.0), **options: Any) -> list[list[str]]:
+def prompts(
+    requests: list[TraceRequest], counted: tuple[float, float] = (0.0, 1.0), **options: Any
+) -> list[list[str]]:
     made = generator.bodies(
-        requests, Ready(Api("completions", "m"), None, WordCount(*counted)), **{"seed": 0, **options}
+        requests,
+        Ready(Api("completions", "m"), None, WordCount(*counted)),
+        **{"seed": 0, **options},
     )
     return [json.loads(body)["prompt"].split() for body in made]
 
@@ -187,7 +210,11 @@ def test_prompts_have_as_many_tokens_as_are_asked_for() -> None:
     first, second = prompts([TraceRequest(0.0, 64, 1)] * 2)
     assert len(first) == len(second) == 64
     assert first != second
-    assert prompts([TraceRequest(0.0, 64, 1)], seed=1) != [first] == prompts([TraceRequest(0.0, 64, 1)])
+    assert (
+        prompts([TraceRequest(0.0, 64, 1)], seed=1)
+        != [first]
+        == prompts([TraceRequest(0.0, 64, 1)])
+    )
     assert len(prompts([TraceRequest(0.0, 64, 1)], (4.0, 1.5))[0]) == 40
     assert len(prompts([TraceRequest(0.0, 3, 1)], (4.0, 1.5))[0]) == 1
 
@@ -203,11 +230,14 @@ def test_equal_hash_ids_are_equal_words() -> None:
     assert (first[:512] == second[:512], first[512:] == second[512:550]) == (True, False)
 
 
-# --- the protocol ---------------------------------------------------------------------------------------------------
+# --- the protocol ---------------------------------------------------------------------------------
 
 
 def events(*chunks: Any) -> bytes:
-    return b"".join(b"data: " + (c if isinstance(c, bytes) else json.dumps(c).encode()) + b"\n\n" for c in chunks)
+    return b"".join(
+        b"data: " + (c if isinstance(c, bytes) else json.dumps(c).encode()) + b"\n\n"
+        for c in chunks
+    )
 
 
 def token(text: str = "a", reason: str | None = None) -> dict[str, Any]:
@@ -227,7 +257,8 @@ def test_a_stream_in_pieces_of_any_size(size: int) -> None:
         stream.feed(data[at : at + size])
     stream.finish(Answer(200, b""))
     ends = [data.index(b"\n", match.start()) for match in re.finditer(rb"finish_reason", data)]
-    assert seen.token_times == [end // size + 1 for end in ends]  # each at the piece that completes its line
+    # each at the piece that completes its line
+    assert seen.token_times == [end // size + 1 for end in ends]
     assert (seen.num_input_tokens, seen.num_output_tokens) == (7, 3)
 
 
@@ -235,7 +266,9 @@ RESET = b"RESET"
 
 
 class Scripted:
-    """A server that gives one answer after another; None is to close the connection without one, RESET to break it."""
+    """A server that gives one answer after another; None is to close the connection without one,
+    RESET to break it.
+    """
 
     def __init__(self, *answers: bytes | None) -> None:
         self.answers = list(answers)
@@ -288,7 +321,9 @@ def chunked(*pieces: bytes) -> bytes:
     )
 
 
-def fetched(*answers: bytes | None, num_requests: int = 1, timeout: float | None = None) -> tuple[Any, list[Record]]:
+def fetched(
+    *answers: bytes | None, num_requests: int = 1, timeout: float | None = None
+) -> tuple[Any, list[Record]]:
     server, api = Scripted(*answers), Api("completions", "m", ignore_eos=True)
 
     async def use(url: str) -> list[Record]:
@@ -303,11 +338,18 @@ def fetched(*answers: bytes | None, num_requests: int = 1, timeout: float | None
 
 
 def test_requests_on_the_wire(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")  # a proxy would be measured, too
-    first = http(GOOD, more=b"Set-Cookie: server=1\r\n")  # which would send all that follows to one server
+    # a proxy would be measured, too
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    # which would send all that follows to one server
+    first = http(GOOD, more=b"Set-Cookie: server=1\r\n")
     server, records = fetched(chunked(GOOD[:50], GOOD[50:], b""), first, http(GOOD), num_requests=3)
     for seen in records:
-        assert (seen.error, seen.token_times, seen.num_output_tokens, seen.num_input_tokens) == (None, [2.0] * 3, 3, 7)
+        assert (seen.error, seen.token_times, seen.num_output_tokens, seen.num_input_tokens) == (
+            None,
+            [2.0] * 3,
+            3,
+            7,
+        )
     assert server.num_connections == 1
     assert server.heads[0].startswith(b"POST /base/v1/completions HTTP/1.1\r\n")
     assert b"Bearer key\r\n" in server.heads[0]
@@ -335,8 +377,12 @@ def test_a_connection_that_the_server_has_closed_is_opened_again() -> None:
     assert ([seen.error for seen in records], server.num_connections) == ([None, None], 2)
 
 
-@pytest.mark.parametrize("answers", [(None,), (http(GOOD), chunked(GOOD[:50]) + b"Connection: close")])
-def test_a_request_that_the_server_has_taken_is_not_sent_again(answers: tuple[bytes | None, ...]) -> None:
+@pytest.mark.parametrize(
+    "answers", [(None,), (http(GOOD), chunked(GOOD[:50]) + b"Connection: close")]
+)
+def test_a_request_that_the_server_has_taken_is_not_sent_again(
+    answers: tuple[bytes | None, ...],
+) -> None:
     server, records = fetched(*answers, http(GOOD), num_requests=len(answers))
     assert (records[-1].error, server.num_connections) == ("answer broken off", 1)
 
@@ -361,7 +407,11 @@ def test_a_server_at_an_ipv6_address() -> None:
         (http(events({"choices": [3]})), "no OpenAI stream", "[3]"),
         (http(events(token(), USAGE)), "the stream ended early", "[DONE]"),
         (http(events(USAGE, b"[DONE]")), "no token came", ""),
-        (http(events(token(), {"error": {"message": "too slow"}}, b"[DONE]")), "error in the stream", "too slow"),
+        (
+            http(events(token(), {"error": {"message": "too slow"}}, b"[DONE]")),
+            "error in the stream",
+            "too slow",
+        ),
         (http(events(token("a", "abort"), b"[DONE]")), "finish reason abort", ""),
         (http(b"data: " + b"x" * client.MAX_EVENT_BYTES), "an event is too long", "1,048,576"),
         (http(b"x" * (client.MAX_ANSWER_BYTES + 1), 500), "the answer is too long", "1,048,576"),
@@ -387,14 +437,18 @@ NO_EOS = http(b'{"error": {"message": "ignore_eos?"}}', 400)
 
 
 def counted(num_tokens: int) -> bytes:
-    return http(events(token(), {"usage": {"prompt_tokens": num_tokens, "completion_tokens": 1}}, b"[DONE]"))
+    return http(
+        events(token(), {"usage": {"prompt_tokens": num_tokens, "completion_tokens": 1}}, b"[DONE]")
+    )
 
 
 def ready(*answers: bytes, model: str | None = None, ignore_eos: bool = True) -> Ready:
     async def use(url: str) -> Ready:
         client = Client(url)
         try:
-            return await generator.get_ready(client, "completions", model, ignore_eos=ignore_eos, timeout=60)
+            return await generator.get_ready(
+                client, "completions", model, ignore_eos=ignore_eos, timeout=60
+            )
         finally:
             await client.close()
 
@@ -416,7 +470,10 @@ def test_what_is_found_out_before_the_run() -> None:
     [
         ((http(b"{}", 404),), "/base/v1/models lists no model, give its name: status 404"),
         ((http(b'{"data": []}'),), "lists no model"),
-        ((http(b'{"error": {"message": "the key is wrong"}}', 401),), "status 401 the key is wrong"),
+        (
+            (http(b'{"error": {"message": "the key is wrong"}}', 401),),
+            "status 401 the key is wrong",
+        ),
         ((MODELS, http(b"", 503)), "/base/v1/completions refuses a first request: status 503"),
         ((MODELS, NO_EOS, NO_EOS), "refuses a first request: status 400 ignore_eos?"),
     ],
@@ -431,7 +488,11 @@ def test_failed_answers_say_what_they_are() -> None:
 
 
 def test_limits_in_milliseconds() -> None:
-    assert parse_goodput(["ttft:200 tpot:50", "e2el:2e3"]) == {"ttft": 0.2, "tpot": 0.05, "e2el": 2.0}
+    assert parse_goodput(["ttft:200 tpot:50", "e2el:2e3"]) == {
+        "ttft": 0.2,
+        "tpot": 0.05,
+        "e2el": 2.0,
+    }
     assert parse_goodput([]) == {}
     with pytest.raises(InvalidParameterError, match="got ''"):
         parse_goodput(["ttft"])

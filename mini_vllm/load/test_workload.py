@@ -19,7 +19,12 @@ from mini_vllm.load.workload import (
 )
 
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-AZURE = [HEADER, "2023-11-16 18:15:46.6805900,374,44\n", "\n", "2023-11-16 18:15:50.9305900,396,0\n"]
+AZURE = [
+    HEADER,
+    "2023-11-16 18:15:46.6805900,374,44\n",
+    "\n",
+    "2023-11-16 18:15:50.9305900,396,0\n",
+]
 MOONCAKE = [
     '{"timestamp": 500, "input_length": 600, "output_length": 5, "hash_ids": [0, 1]}\n',
     '{"timestamp": 3000, "input_length": 1024, "output_length": 7, "hash_ids": [0, 2]}\n',
@@ -34,7 +39,10 @@ def test_azure_times_count_from_the_first_arrival_and_no_prompt_is_shared() -> N
 
 
 def test_mooncake_milliseconds_and_hash_ids() -> None:
-    assert list(read_mooncake(MOONCAKE)) == [TraceRequest(0.0, 600, 5, (0, 1)), TraceRequest(2.5, 1024, 7, (0, 2))]
+    assert list(read_mooncake(MOONCAKE)) == [
+        TraceRequest(0.0, 600, 5, (0, 1)),
+        TraceRequest(2.5, 1024, 7, (0, 2)),
+    ]
 
 
 def test_the_format_is_found_by_the_first_line() -> None:
@@ -43,8 +51,15 @@ def test_the_format_is_found_by_the_first_line() -> None:
 
 
 def test_a_trace_is_read_as_it_is_asked_for() -> None:
-    endless = (json.dumps({"timestamp": i, "input_length": 1, "output_length": 1, "hash_ids": []}) for i in count())
-    assert [request.arrival_time for request in islice(read_trace(endless), 3)] == [0.0, 0.001, 0.002]
+    endless = (
+        json.dumps({"timestamp": i, "input_length": 1, "output_length": 1, "hash_ids": []})
+        for i in count()
+    )
+    assert [request.arrival_time for request in islice(read_trace(endless), 3)] == [
+        0.0,
+        0.001,
+        0.002,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -83,28 +98,42 @@ def test_a_bad_mooncake_line_is_named(line: str) -> None:
 
 
 def test_other_columns_are_refused() -> None:
-    with pytest.raises(InvalidParameterError, match=r"line 1: the columns must be TIMESTAMP.*got 'a,b'"):
+    with pytest.raises(
+        InvalidParameterError, match=r"line 1: the columns must be TIMESTAMP.*got 'a,b'"
+    ):
         list(read_trace(["a,b\n", "1,2\n"]))
     with pytest.raises(InvalidParameterError, match="line 1"):
         list(read_trace([]))
 
 
-@pytest.mark.parametrize("burstiness", [1.0, *(pytest.param(b, marks=pytest.mark.slow) for b in (0.25, 4.0))])
+@pytest.mark.parametrize(
+    "burstiness", [1.0, *(pytest.param(b, marks=pytest.mark.slow) for b in (0.25, 4.0))]
+)
 def test_gaps_have_the_rate_and_the_burstiness(burstiness: float) -> None:
     trace = list(synthetic(8.0, 10_000, lambda rng: (1, 1), burstiness=burstiness, seed=1))
     gaps = [b.arrival_time - a.arrival_time for a, b in pairwise(trace)]
     assert statistics.mean(gaps) == pytest.approx(1 / 8, rel=0.05)
-    assert statistics.stdev(gaps) / statistics.mean(gaps) == pytest.approx(burstiness**-0.5, rel=0.05)
+    assert statistics.stdev(gaps) / statistics.mean(gaps) == pytest.approx(
+        burstiness**-0.5, rel=0.05
+    )
 
 
 @pytest.mark.parametrize("burstiness", [0.25, 1.0])
 @pytest.mark.parametrize("num_requests", [1, 10, 1000])
 def test_every_seed_has_the_load_that_is_asked_for(burstiness: float, num_requests: int) -> None:
     for seed in range(3):
-        trace = list(synthetic(8.0, num_requests, lognormal_lengths(9, 9, 1.0), burstiness=burstiness, seed=seed))
+        trace = list(
+            synthetic(
+                8.0, num_requests, lognormal_lengths(9, 9, 1.0), burstiness=burstiness, seed=seed
+            )
+        )
         assert trace[-1].arrival_time == pytest.approx(num_requests / 8.0)
         assert trace[0].arrival_time > 0
-        twice = list(synthetic(16.0, num_requests, lognormal_lengths(9, 9, 1.0), burstiness=burstiness, seed=seed))
+        twice = list(
+            synthetic(
+                16.0, num_requests, lognormal_lengths(9, 9, 1.0), burstiness=burstiness, seed=seed
+            )
+        )
         assert [r[1:] for r in twice] == [r[1:] for r in trace]
         assert [r.arrival_time for r in twice] == pytest.approx([r.arrival_time / 2 for r in trace])
 
@@ -118,7 +147,9 @@ def test_the_seed_decides() -> None:
 
 def test_lengths_have_the_means_and_the_spread() -> None:
     draw, rng = lognormal_lengths(1000, 200, 0.5), Random(0)
-    for lengths, mean in zip(zip(*(draw(rng) for _ in range(20_000)), strict=True), (1000, 200), strict=True):
+    for lengths, mean in zip(
+        zip(*(draw(rng) for _ in range(20_000)), strict=True), (1000, 200), strict=True
+    ):
         assert statistics.mean(lengths) == pytest.approx(mean, rel=0.03)
         assert statistics.stdev(lengths) / mean == pytest.approx(0.5, rel=0.05)
     assert lognormal_lengths(7, 1)(rng) == (7, 1)

@@ -1,9 +1,10 @@
 """Arrival traces as iterators of TraceRequest: the public formats, and arrivals drawn at random.
 
-Azure 2023 (Patel et al., Splitwise, ISCA 2024): CSV with TIMESTAMP, ContextTokens, GeneratedTokens. The texts are not
-known, so no two requests share a prefix. Mooncake (Qin et al., FAST 2025): one JSON object a line with timestamp (ms),
-input_length, output_length and hash_ids, one for every 512 tokens of the prompt. A hash id covers its block and all
-before it: equal ids are equal prefixes. What a request generates has no id, so here no request finds it.
+Azure 2023 (Patel et al., Splitwise, ISCA 2024): CSV with TIMESTAMP, ContextTokens, GeneratedTokens.
+The texts are not known, so no two requests share a prefix. Mooncake (Qin et al., FAST 2025): one
+JSON object a line with timestamp (ms), input_length, output_length and hash_ids, one for every 512
+tokens of the prompt. A hash id covers its block and all before it: equal ids are equal prefixes.
+What a request generates has no id, so here no request finds it.
 """
 
 import csv
@@ -23,32 +24,37 @@ HASH_BLOCK_SIZE = 512  # tokens that a hash id of the Mooncake format stands for
 AZURE_COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 MAX_LENGTH = 10_000_000  # tokens of a prompt or an output, above every context there is
-MAX_RATE, MAX_BURSTINESS, MAX_CV, MAX_SCALE = (
-    1e6,
-    1e3,
-    1e3,
-    1e3,
-)  # requests a second; of the first two 1 / MAX is the least
+MAX_RATE = 1e6  # requests a second; of this and the next one 1 / MAX is the least
+MAX_BURSTINESS = 1e3
+MAX_CV = 1e3
+MAX_SCALE = 1e3
 
 Lengths = Callable[[random.Random], tuple[int, int]]
 
 
 class TraceRequest(NamedTuple):
-    """One arrival. A request always generates a token, so an output_length of 0 in a file counts as 1."""
+    """One arrival. A request always generates a token, so an output_length of 0 in a file counts as
+    1.
+    """
 
     arrival_time: float  # seconds since the beginning: of a file, its first arrival
     input_length: int  # tokens
     output_length: int  # tokens
-    hash_ids: tuple[int, ...] = ()  # what prompts have in common, HASH_BLOCK_SIZE tokens each; () is nothing
+    # what prompts have in common, HASH_BLOCK_SIZE tokens each; () is nothing
+    hash_ids: tuple[int, ...] = ()
 
 
 def read_azure(lines: Iterable[str]) -> Iterator[TraceRequest]:
-    """Requests of an Azure CSV. Raises InvalidParameterError that names the line for anything else."""
+    """Requests of an Azure CSV. Raises InvalidParameterError that names the line for anything
+    else.
+    """
     rows = _rows(lines)
     header = tuple(next(rows, (1, ()))[1])
     if header != AZURE_COLUMNS:
         found = shown(",".join(header))
-        raise InvalidParameterError(f"line 1: the columns must be {','.join(AZURE_COLUMNS)}, got {found}")
+        raise InvalidParameterError(
+            f"line 1: the columns must be {','.join(AZURE_COLUMNS)}, got {found}"
+        )
 
     def parse(row: list[str]) -> tuple[float, int, int, tuple[int, ...]]:
         stamp, input_length, output_length = row
@@ -67,17 +73,30 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def read_mooncake(lines: Iterable[str]) -> Iterator[TraceRequest]:
-    """Requests of a Mooncake JSONL. Raises InvalidParameterError that names the line for anything else."""
+    """Requests of a Mooncake JSONL. Raises InvalidParameterError that names the line for anything
+    else.
+    """
 
     def parse(line: str) -> tuple[float, int, int, tuple[int, ...]]:
         record = json.loads(line)
         hash_ids = tuple(map(_integer, record["hash_ids"]))
         input_length = _integer(record["input_length"])
-        if not input_length // HASH_BLOCK_SIZE <= len(hash_ids) <= -(-input_length // HASH_BLOCK_SIZE):
+        if (
+            not input_length // HASH_BLOCK_SIZE
+            <= len(hash_ids)
+            <= -(-input_length // HASH_BLOCK_SIZE)
+        ):
             raise ValueError(f"{len(hash_ids)} hash_ids for {input_length} tokens")
-        return float(record["timestamp"]) / 1000, input_length, _integer(record["output_length"]), hash_ids
+        return (
+            float(record["timestamp"]) / 1000,
+            input_length,
+            _integer(record["output_length"]),
+            hash_ids,
+        )
 
-    return _in_order(((number, line) for number, line in enumerate(lines, 1) if line.strip()), parse)
+    return _in_order(
+        ((number, line) for number, line in enumerate(lines, 1) if line.strip()), parse
+    )
 
 
 def read_trace(lines: Iterable[str]) -> Iterator[TraceRequest]:
@@ -95,7 +114,9 @@ FORMATS: dict[str, Callable[[Iterable[str]], Iterator[TraceRequest]]] = {
 
 
 def read_file(path: Path, format: str = "auto") -> Iterator[TraceRequest]:
-    """The requests of a trace file, read as they are asked for. Raises InvalidParameterError that names the line."""
+    """The requests of a trace file, read as they are asked for. Raises InvalidParameterError that
+    names the line.
+    """
     is_empty = True
     try:
         for request in FORMATS[format](read_lines(path)):
@@ -119,7 +140,9 @@ def _short(error: Exception) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
 
 
-def _in_order(numbered: Iterable[tuple[int, Any]], parse: Callable[[Any], Any]) -> Iterator[TraceRequest]:
+def _in_order(
+    numbered: Iterable[tuple[int, Any]], parse: Callable[[Any], Any]
+) -> Iterator[TraceRequest]:
     """Parse line by line, and check what both formats promise."""
     first = last = None
     for number, line in numbered:
@@ -127,11 +150,15 @@ def _in_order(numbered: Iterable[tuple[int, Any]], parse: Callable[[Any], Any]) 
             time, input_length, output_length, hash_ids = parse(line)
             if not (1 <= input_length <= MAX_LENGTH and 0 <= output_length <= MAX_LENGTH):
                 got = f"got {shown(input_length)} and {shown(output_length)}"
-                raise ValueError(f"lengths must be at most {MAX_LENGTH:,} tokens and at least 1 and 0, {got}")
+                raise ValueError(
+                    f"lengths must be at most {MAX_LENGTH:,} tokens and at least 1 and 0, {got}"
+                )
             if not math.isfinite(time) or (last is not None and time < last):
                 raise ValueError("the arrivals must be in order of time")
         except (ValueError, KeyError, TypeError, ArithmeticError, OSError, RecursionError) as error:
-            raise InvalidParameterError(f"line {number}: {type(error).__name__} {_short(error)}") from error
+            raise InvalidParameterError(
+                f"line {number}: {type(error).__name__} {_short(error)}"
+            ) from error
         first = time if first is None else first
         last = time
         yield TraceRequest(time - first, input_length, max(output_length, 1), hash_ids)
@@ -140,15 +167,19 @@ def _in_order(numbered: Iterable[tuple[int, Any]], parse: Callable[[Any], Any]) 
 def synthetic(
     rate: float, num_requests: int, lengths: Lengths, *, burstiness: float = 1.0, seed: int = 0
 ) -> Iterator[TraceRequest]:
-    """num_requests arrivals, `rate` a second on average, with gamma-distributed gaps of shape `burstiness`.
+    """num_requests arrivals, `rate` a second on average, with gamma-distributed gaps of shape
+    `burstiness`.
 
     1 is a Poisson process, below 1 the arrivals come in bursts (a gap's coefficient of variation is
-    1 / sqrt(burstiness)). The gaps are then stretched by one factor, so that the last request arrives at
-    num_requests / rate exactly: seeds differ in the order of events and not in the load. The same seed has the same
-    lengths at any rate. Source: get_request in vllm/benchmarks/serve.py, which also stretches them.
-    Raises InvalidParameterError.
+    1 / sqrt(burstiness)). The gaps are then stretched by one factor, so that the last request
+    arrives at num_requests / rate exactly: seeds differ in the order of events and not in the load.
+    The same seed has the same lengths at any rate. Source: get_request in vllm/benchmarks/serve.py,
+    which also stretches them. Raises InvalidParameterError.
     """
-    if not (is_number(rate, 1 / MAX_RATE, MAX_RATE) and is_number(burstiness, 1 / MAX_BURSTINESS, MAX_BURSTINESS)):
+    if not (
+        is_number(rate, 1 / MAX_RATE, MAX_RATE)
+        and is_number(burstiness, 1 / MAX_BURSTINESS, MAX_BURSTINESS)
+    ):
         raise InvalidParameterError(
             f"rate and burstiness must be above 0, in [{1 / MAX_RATE:g}, {MAX_RATE:g}] and "
             f"[{1 / MAX_BURSTINESS:g}, {MAX_BURSTINESS:g}], got {rate} and {burstiness}"
@@ -158,7 +189,9 @@ def synthetic(
     return _draw(rate, num_requests, lengths, burstiness, seed)
 
 
-def _draw(rate: float, num_requests: int, lengths: Lengths, burstiness: float, seed: int) -> Iterator[TraceRequest]:
+def _draw(
+    rate: float, num_requests: int, lengths: Lengths, burstiness: float, seed: int
+) -> Iterator[TraceRequest]:
     def gaps() -> Iterator[float]:  # drawn twice, so that they need no memory
         rng = random.Random(f"gaps {seed}")
         return (rng.gammavariate(burstiness, 1.0) for _ in range(num_requests))
@@ -171,17 +204,23 @@ def _draw(rate: float, num_requests: int, lengths: Lengths, burstiness: float, s
 
 
 def lognormal_lengths(input_mean: float, output_mean: float, cv: float = 0.0) -> Lengths:
-    """Lengths with these means and this coefficient of variation (0: all alike), each at least 1."""
+    """Lengths with these means and this coefficient of variation (0: all alike), each at
+    least 1.
+    """
     if not (1 <= input_mean <= MAX_LENGTH and 1 <= output_mean <= MAX_LENGTH and 0 <= cv <= MAX_CV):
         raise InvalidParameterError(
-            f"means must be at least 1 and cv at least 0, and at most {MAX_LENGTH:,} tokens and {MAX_CV:g}, "
+            f"means must be at least 1 and cv at least 0, and at most {MAX_LENGTH:,} tokens and "
+            f"{MAX_CV:g}, "
             f"got {input_mean}, {output_mean}, {cv}"
         )
     sigma = math.sqrt(math.log1p(cv * cv))
 
     def draw(rng: random.Random) -> tuple[int, int]:
         input_length, output_length = (
-            min(max(round(rng.lognormvariate(math.log(mean) - sigma * sigma / 2, sigma)), 1), MAX_LENGTH)
+            min(
+                max(round(rng.lognormvariate(math.log(mean) - sigma * sigma / 2, sigma)), 1),
+                MAX_LENGTH,
+            )
             for mean in (input_mean, output_mean)
         )
         return input_length, output_length
@@ -190,7 +229,9 @@ def lognormal_lengths(input_mean: float, output_mean: float, cv: float = 0.0) ->
 
 
 def scale_rate(trace: Iterable[TraceRequest], factor: float) -> Iterator[TraceRequest]:
-    """The same requests, `factor` times as fast. Raises InvalidParameterError for a factor that is not above 0."""
+    """The same requests, `factor` times as fast. Raises InvalidParameterError for a factor that is
+    not above 0.
+    """
     if not 1 / MAX_RATE <= factor <= MAX_RATE:
         limits = f"in [{1 / MAX_RATE:g}, {MAX_RATE:g}]"
         raise InvalidParameterError(f"the rate scale must be above 0, {limits}, got {factor}")
@@ -200,12 +241,16 @@ def scale_rate(trace: Iterable[TraceRequest], factor: float) -> Iterator[TraceRe
 def scale_lengths(trace: Iterable[TraceRequest], factor: float) -> Iterator[TraceRequest]:
     """The same requests, `factor` times as long, and at least 1. Raises InvalidParameterError."""
     if not 1 / MAX_SCALE <= factor <= MAX_SCALE:
-        raise InvalidParameterError(f"length_scale must be in [{1 / MAX_SCALE:g}, {MAX_SCALE:g}], got {factor}")
+        raise InvalidParameterError(
+            f"length_scale must be in [{1 / MAX_SCALE:g}, {MAX_SCALE:g}], got {factor}"
+        )
 
     def scaled(length: int) -> int:
         return max(round(length * factor), 1)
 
     return (
-        request._replace(input_length=scaled(request.input_length), output_length=scaled(request.output_length))
+        request._replace(
+            input_length=scaled(request.input_length), output_length=scaled(request.output_length)
+        )
         for request in trace
     )

@@ -1,8 +1,9 @@
 """From a model's name to its folder and its small files, without trusting a byte of it.
 
-A checkpoint is a folder as the Hugging Face hub lays it out: config.json, safetensors (one file, or shards with an
-index), and usually a tokenizer and generation_config.json. It is data from strangers: weights are read from safetensors
-only (weights.py), code that comes with a checkpoint is never imported, and a file that is missing or broken is named.
+A checkpoint is a folder as the Hugging Face hub lays it out: config.json, safetensors (one file, or
+shards with an index), and usually a tokenizer and generation_config.json. It is data from
+strangers: weights are read from safetensors only (weights.py), code that comes with a checkpoint is
+never imported, and a file that is missing or broken is named.
 """
 
 import json
@@ -27,7 +28,13 @@ BUNDLED_MODEL, BUNDLED_DRAFT = "tiny", "tiny-draft"
 SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 HUB_PATTERNS = ("*.json", "*.safetensors", "*.model", "*.jinja", "*.txt")
 ADAPTER_FILE = "adapter_config.json"
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "vocab.txt")
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+    "vocab.txt",
+)
 UNSAFE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 
 
@@ -36,12 +43,12 @@ def bare(name: str) -> str:
     return shown(name)[1:-1]
 
 
-# --- Where a model is ------------------------------------------------------------------------------------------------
+# --- Where a model is -----------------------------------------------------------------------------
 
 
 def resolve_model(name: str) -> Path:
-    """The folder of a model: "tiny" or "tiny-draft" (bundled), a local folder, or a hub name, from the local hub cache
-    if it is there.
+    """The folder of a model: "tiny" or "tiny-draft" (bundled), a local folder, or a hub name, from
+    the local hub cache if it is there.
 
     Errors: CheckpointNotFoundError, which says what was tried.
     """
@@ -61,12 +68,20 @@ def _resolve_hub_name(name: str) -> Path:
     tried = [f"{shown(name)} is not {BUNDLED_MODEL!r}, nor a folder"]
     for place, local_files_only in (("the local hub cache", True), ("the hub", False)):
         try:
-            found = snapshot_download(name, allow_patterns=list(HUB_PATTERNS), local_files_only=local_files_only)
-        except Exception as error:  # the hub client raises a dozen unrelated kinds; all mean: not from here
-            reason = str(error).strip().splitlines()[0].split(". ")[0]  # the rest is advice on the hub client's options
-            tried.append(f"{place}: {'not there' if local_files_only else f'{type(error).__name__}: {reason}'}")
+            found = snapshot_download(
+                name, allow_patterns=list(HUB_PATTERNS), local_files_only=local_files_only
+            )
+        # the hub client raises a dozen unrelated kinds; all mean: not from here
+        except Exception as error:
+            # the rest is advice on the hub client's options
+            reason = str(error).strip().splitlines()[0].split(". ")[0]
+            tried.append(
+                f"{place}: "
+                f"{'not there' if local_files_only else f'{type(error).__name__}: {reason}'}"
+            )
             continue
-        if not local_files_only or _is_complete(Path(found)):  # a cached snapshot may be only its tokenizer
+        # a cached snapshot may be only its tokenizer
+        if not local_files_only or _is_complete(Path(found)):
             return Path(found)
         tried.append(f"{place}: {found} is not complete")
     raise CheckpointNotFoundError("no such model; tried: " + "; ".join(tried))
@@ -80,9 +95,11 @@ def _is_complete(path: Path) -> bool:
 
 
 def weight_files(path: Path) -> dict[Path, set[str]]:
-    """The safetensors files that make up the checkpoint, and the tensors that the index promises of each.
+    """The safetensors files that make up the checkpoint, and the tensors that the index promises of
+    each.
 
-    They need not exist. Where there are both, the single file counts and not the index, as for transformers.
+    They need not exist. Where there are both, the single file counts and not the index, as for
+    transformers.
     """
     index = path / INDEX_FILE
     if (path / SINGLE_FILE).exists():
@@ -94,36 +111,46 @@ def weight_files(path: Path) -> dict[Path, set[str]]:
         files: dict[Path, set[str]] = {}
         for tensor, name in weight_map.items():
             if not _is_weight_file(name):
-                raise CorruptCheckpointError(f"{index}: {shown(name)} is not a file name of this folder")
+                raise CorruptCheckpointError(
+                    f"{index}: {shown(name)} is not a file name of this folder"
+                )
             files.setdefault(path / name, set()).add(tensor)
         return dict(sorted(files.items()))
     if unsafe := sorted(file.name for file in path.glob("*") if file.suffix in UNSAFE_SUFFIXES):
-        raise UnsupportedCheckpointError(f"{path / unsafe[0]}: may run code when it is read; only safetensors are read")
+        raise UnsupportedCheckpointError(
+            f"{path / unsafe[0]}: may run code when it is read; only safetensors are read"
+        )
     raise CheckpointNotFoundError(f"{path}: neither {SINGLE_FILE} nor {INDEX_FILE}")
 
 
 def _is_weight_file(name: object) -> bool:
-    """Whether an index may name a file so: one of this folder, in characters that a message can show."""
-    plain = isinstance(name, str) and len(name) < 256 and name.isprintable() and Path(name).name == name
+    """Whether an index may name a file so: one of this folder, in characters that a message can
+    show.
+    """
+    plain = (
+        isinstance(name, str) and len(name) < 256 and name.isprintable() and Path(name).name == name
+    )
     return plain and str(name).endswith(".safetensors")
 
 
-# --- Its small files -------------------------------------------------------------------------------------------------
+# --- Its small files ------------------------------------------------------------------------------
 
 
 def load_hf_config(path: Path) -> Any:
-    """The checkpoint's configuration, a transformers PretrainedConfig; of the bundled model the plain fields,
-    where transformers is not installed.
+    """The checkpoint's configuration, a transformers PretrainedConfig; of the bundled model the
+    plain fields, where transformers is not installed.
 
-    Errors: CheckpointNotFoundError, CorruptCheckpointError; UnsupportedCheckpointError when the checkpoint wants its
-    own code to run, or is an adapter to another; UnsupportedModelError for a model_type or an option that mini_vllm
-    does not know.
+    Errors: CheckpointNotFoundError, CorruptCheckpointError; UnsupportedCheckpointError when the
+    checkpoint wants its own code to run, or is an adapter to another; UnsupportedModelError for a
+    model_type or an option that mini_vllm does not know.
     """
     file = path / "config.json"
     raw = _read_json(file)
     _refuse_custom_code(file, raw)
     if (path / ADAPTER_FILE).exists():  # transformers would add it to the weights
-        raise UnsupportedCheckpointError(f"{path / ADAPTER_FILE}: adapters are not supported; merge it into the model")
+        raise UnsupportedCheckpointError(
+            f"{path / ADAPTER_FILE}: adapters are not supported; merge it into the model"
+        )
     check_config(file, raw)
     if _is_plain(path):
         return SimpleNamespace(**raw)
@@ -132,10 +159,16 @@ def load_hf_config(path: Path) -> Any:
 
     config_class = CONFIG_MAPPING[raw["model_type"]]
     for field in raw:  # what transformers would take the place of its own code with
-        if field.startswith("__") or field == "attribute_map" or callable(getattr(config_class, field, None)):
+        if (
+            field.startswith("__")
+            or field == "attribute_map"
+            or callable(getattr(config_class, field, None))
+        ):
             raise CorruptCheckpointError(f"{file}: {shown(field)} is not the name of a field")
     if not isinstance(quantized := raw.get("quantization_config"), dict | None):
-        raise CorruptCheckpointError(f"{file}: quantization_config must be an object, got {shown(quantized)}")
+        raise CorruptCheckpointError(
+            f"{file}: quantization_config must be an object, got {shown(quantized)}"
+        )
     try:
         return AutoConfig.from_pretrained(path, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # transformers validates with many kinds of exceptions
@@ -148,7 +181,8 @@ def _is_plain(path: Path) -> bool:
 
 
 def load_generation_config(path: Path) -> dict[str, Any]:
-    """generation_config.json as it stands, {} when there is none: sampling defaults, eos_token_id (int or list).
+    """generation_config.json as it stands, {} when there is none: sampling defaults, eos_token_id
+    (int or list).
 
     Errors: CorruptCheckpointError naming the field that cannot be sampled by.
     """
@@ -159,7 +193,8 @@ def load_generation_config(path: Path) -> dict[str, Any]:
 
 
 def load_tokenizer(path: Path) -> Any | None:
-    """The checkpoint's transformers tokenizer, or None when it has no tokenizer files: it then works with token ids.
+    """The checkpoint's transformers tokenizer, or None when it has no tokenizer files: it then
+    works with token ids.
 
     That of the bundled model is a ByteLevelBPE where transformers is not installed.
     """
@@ -174,8 +209,11 @@ def load_tokenizer(path: Path) -> Any | None:
 
     try:
         return AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
-    except Exception as error:  # a broken tokenizer.json surfaces as a bare Exception of the Rust library
-        raise CorruptCheckpointError(f"{path}: the tokenizer cannot be loaded: {shown(str(error))}") from error
+    # a broken tokenizer.json surfaces as a bare Exception of the Rust library
+    except Exception as error:
+        raise CorruptCheckpointError(
+            f"{path}: the tokenizer cannot be loaded: {shown(str(error))}"
+        ) from error
 
 
 def _read_json(file: Path) -> dict[str, Any]:
@@ -184,14 +222,19 @@ def _read_json(file: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise CheckpointNotFoundError(f"{file}: no such file") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise CorruptCheckpointError(f"{file}: not readable as JSON: {shown(str(error))}") from error
+        raise CorruptCheckpointError(
+            f"{file}: not readable as JSON: {shown(str(error))}"
+        ) from error
     if not isinstance(content, dict):
-        raise CorruptCheckpointError(f"{file}: holds a {type(content).__name__}, expected an object")
+        raise CorruptCheckpointError(
+            f"{file}: holds a {type(content).__name__}, expected an object"
+        )
     return content
 
 
 def _refuse_custom_code(file: Path, raw: Mapping[str, object]) -> None:
     if raw.get("auto_map"):
         raise UnsupportedCheckpointError(
-            f"{file}: auto_map {shown(raw['auto_map'])} asks for code that comes with the checkpoint; it is never run"
+            f"{file}: auto_map {shown(raw['auto_map'])} asks for code that comes with the "
+            "checkpoint; it is never run"
         )

@@ -3,11 +3,12 @@
     NAME.weight        [N, K]           int8, or float8 with 4 bits of exponent and 3 of mantissa
     NAME.weight_scale  [N, 1] or [1]    of each output channel, or of the whole weight
 
-A weight stands for weight * weight_scale. A layer whose scale is stored is quantised, and another is not. So the
-`ignore` list of config.json, whose entries may be regular expressions of a stranger, is not read. Zero points, groups,
-packed bits and static scales of activations are refused by the name of their field. Activations that are to be rounded
-in each step (`dynamic`) keep their dtype here, which is closer to the model that was quantised.
-Source: compressed-tensors 0.20, QuantizationConfig and NaiveQuantizationCompressor; vLLM reads the same files.
+A weight stands for weight * weight_scale. A layer whose scale is stored is quantised, and another
+is not. So the `ignore` list of config.json, whose entries may be regular expressions of a stranger,
+is not read. Zero points, groups, packed bits and static scales of activations are refused by the
+name of their field. Activations that are to be rounded in each step (`dynamic`) keep their dtype
+here, which is closer to the model that was quantised. Source: compressed-tensors 0.20,
+QuantizationConfig and NaiveQuantizationCompressor; vLLM reads the same files.
 """
 
 import logging
@@ -39,7 +40,8 @@ WEIGHTS: Mapping[str, tuple[object, ...]] = {
     "strategy": ("channel", "tensor"),
     "symmetric": (True,),
     "dynamic": (None, False),
-    "actorder": (None, False, "weight", "static"),  # how the integers were found, not how they are stored
+    # how the integers were found, not how they are stored
+    "actorder": (None, False, "weight", "static"),
     **dict.fromkeys(("group_size", "block_structure"), (None,)),
 }
 """What each object of quantization_config may hold; an absent field is null, except for these."""
@@ -62,26 +64,39 @@ class StoredWeights(NamedTuple):
 def read_quantization_config(file: Path, raw: Any) -> StoredWeights | None:
     """What config.json's quantization_config says; None where there is none.
 
-    Errors: UnsupportedModelError, by the name of the field, for anything but the forms of this module.
+    Errors: UnsupportedModelError, by the name of the field, for anything but the forms of this
+    module.
     """
     if raw is None:
         return None
     place = f"{file}: quantization_config"
     if not isinstance(raw, dict) or raw.get("quant_method") != "compressed-tensors":
-        raise UnsupportedModelError(f"{place} {shown(raw)} is not supported, only null or 'compressed-tensors'")
+        raise UnsupportedModelError(
+            f"{place} {shown(raw)} is not supported, only null or 'compressed-tensors'"
+        )
     check_only(place, raw, CONFIG)
     groups = raw.get("config_groups")
-    if not isinstance(groups, dict) or len(groups) != 1 or not isinstance(next(iter(groups.values())), dict):
-        raise UnsupportedModelError(f"{place}: config_groups {shown(groups)} is not supported, only one group")
+    if (
+        not isinstance(groups, dict)
+        or len(groups) != 1
+        or not isinstance(next(iter(groups.values())), dict)
+    ):
+        raise UnsupportedModelError(
+            f"{place}: config_groups {shown(groups)} is not supported, only one group"
+        )
     name, group = next(iter(groups.items()))
     place = f"{place}: {shown(name)}"
     check_only(place, group, GROUP)
     weights, inputs = group.get("weights"), group.get("input_activations")
     if not isinstance(weights, dict):
-        raise UnsupportedModelError(f"{place}: weights {shown(weights)} is not supported, only an object")
+        raise UnsupportedModelError(
+            f"{place}: weights {shown(weights)} is not supported, only an object"
+        )
     check_only(f"{place}: weights", DEFAULTS | weights, WEIGHTS)
     if inputs is not None and (not isinstance(inputs, dict) or inputs.get("dynamic") is not True):
-        raise UnsupportedModelError(f"{place}: input_activations {shown(inputs)} is not supported, only dynamic ones")
+        raise UnsupportedModelError(
+            f"{place}: input_activations {shown(inputs)} is not supported, only dynamic ones"
+        )
     if inputs is not None:
         logger.warning("%s: input_activations is not applied, activations keep their dtype", place)
     is_float = weights.get("type") == "float"

@@ -1,9 +1,9 @@
 """What the fields of config.json and generation_config.json may hold.
 
-Both files are data from strangers. A value out of range is refused here by the name of its field, before transformers
-builds lists as long as the file says. A field that changes what transformers computes, and that mini_vllm does not
-implement, is refused as well: a checkpoint gives the tokens of transformers, or none. Fields that transformers ignores
-are ignored.
+Both files are data from strangers. A value out of range is refused here by the name of its field,
+before transformers builds lists as long as the file says. A field that changes what transformers
+computes, and that mini_vllm does not implement, is refused as well: a checkpoint gives the tokens
+of transformers, or none. Fields that transformers ignores are ignored.
 """
 
 import logging
@@ -25,7 +25,9 @@ from mini_vllm.params import SamplingParams
 
 
 class HFConfig(Protocol):
-    """A config.json as it is read: transformers' PretrainedConfig, or its plain fields. Any other may be absent."""
+    """A config.json as it is read: transformers' PretrainedConfig, or its plain fields. Any other
+    may be absent.
+    """
 
     architectures: list[str] | None
     attention_bias: bool
@@ -50,14 +52,17 @@ MODELS: Mapping[str, str] = {
     "qwen3": "mini_vllm.models.qwen3:Qwen3ForCausalLM",
     "ministral": "mini_vllm.models.mistral:MinistralForCausalLM",
 }
-"""By the model_type of a config.json, which transformers goes by: module and class, imported when it is loaded.
+"""By the model_type of a config.json, which transformers goes by: module and class, imported when
+it is loaded.
 
 The class has the name that config.json gives the architecture."""
 
 
 def list_of(holds: Callable[[Any], bool], what: str) -> Rule:
     """A list, all of whose entries pass the test."""
-    return Rule(lambda value: isinstance(value, list) and all(map(holds, value)), f"a list of {what}")
+    return Rule(
+        lambda value: isinstance(value, list) and all(map(holds, value)), f"a list of {what}"
+    )
 
 
 def is_token_id(value: object) -> bool:
@@ -66,7 +71,9 @@ def is_token_id(value: object) -> bool:
 
 
 def is_id2label(value: object) -> bool:
-    """Whether value is an object whose names are numbers, which transformers reads for every model."""
+    """Whether value is an object whose names are numbers, which transformers reads for every
+    model.
+    """
     return isinstance(value, dict) and all(name.isdecimal() for name in value)
 
 
@@ -94,7 +101,8 @@ VALUES: Mapping[str, Rule] = {
     "mlp_bias": BOOL,
     "tie_word_embeddings": BOOL,
     "use_sliding_window": BOOL,
-    "sliding_window": integer(2, 1 << 30).or_none("null"),  # with 1, the cache of transformers keeps all
+    # with 1, the cache of transformers keeps all
+    "sliding_window": integer(2, 1 << 30).or_none("null"),
     "max_window_layers": integer(0, 1 << 30),
     "layer_types": list_of(lambda value: isinstance(value, str), "strings").or_none("null"),
     "rope_parameters": OBJECT.or_none("null"),
@@ -105,12 +113,15 @@ VALUES: Mapping[str, Rule] = {
 }
 """Fields of config.json that the models read, or that transformers does."""
 
-ROPE_NUMBER = Rule(lambda value: is_number(value, 1e-30, 1e30), "a number in [1e-30, 1e30]")  # that float32 can invert
+# that float32 can invert
+ROPE_NUMBER = Rule(lambda value: is_number(value, 1e-30, 1e30), "a number in [1e-30, 1e30]")
 ROPE_VALUES: Mapping[str, Rule] = {
     **dict.fromkeys(("rope_theta", "factor", "low_freq_factor", "high_freq_factor"), ROPE_NUMBER),
     "original_max_position_embeddings": integer(1, 1 << 30),
 }
-"""Parameters of the rotary embedding: what is in rope_parameters, or in rope_scaling of older files."""
+"""Parameters of the rotary embedding: what is in rope_parameters, or in rope_scaling of older
+files.
+"""
 
 ONLY: Mapping[str, tuple[object, ...]] = {
     "hidden_act": ("silu",),
@@ -118,10 +129,14 @@ ONLY: Mapping[str, tuple[object, ...]] = {
     "is_encoder_decoder": (False,),
     **dict.fromkeys(("dtype", "torch_dtype"), (None, "float32", "bfloat16", "float16")),
     **dict.fromkeys(("compression_config", "fusion_config", "transformers_weights"), (None,)),
-    **dict.fromkeys(("text_config", "decoder", "generator", "text_encoder", "per_layer_config"), (None,)),
+    **dict.fromkeys(
+        ("text_config", "decoder", "generator", "text_encoder", "per_layer_config"), (None,)
+    ),
     **dict.fromkeys(("attention_chunk_size", "kv_sharing_modes"), (None,)),
 }
-"""Fields of config.json that change what transformers computes, and the values that mini_vllm implements."""
+"""Fields of config.json that change what transformers computes, and the values that mini_vllm
+implements.
+"""
 
 SAMPLING_FIELDS: Mapping[str, str] = {
     **{name: name for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")},
@@ -133,19 +148,26 @@ SAMPLING_FIELDS: Mapping[str, str] = {
 NOT_APPLIED: Mapping[str, tuple[object, ...]] = {
     **dict.fromkeys(("num_beams", "typical_p", "guidance_scale"), (None, 1)),
     **dict.fromkeys(
-        ("no_repeat_ngram_size", "epsilon_cutoff", "eta_cutoff", "min_length", "min_new_tokens"), (None, 0)
+        ("no_repeat_ngram_size", "epsilon_cutoff", "eta_cutoff", "min_length", "min_new_tokens"),
+        (None, 0),
     ),
-    **dict.fromkeys(("bad_words_ids", "sequence_bias", "suppress_tokens", "begin_suppress_tokens"), (None,)),
-    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id", "stop_strings", "penalty_alpha"), (None,)),
+    **dict.fromkeys(
+        ("bad_words_ids", "sequence_bias", "suppress_tokens", "begin_suppress_tokens"), (None,)
+    ),
+    **dict.fromkeys(
+        ("forced_bos_token_id", "forced_eos_token_id", "stop_strings", "penalty_alpha"), (None,)
+    ),
 }
-"""Fields of generation_config.json that change the tokens of transformers, unless they have these values, and that vLLM
-does not read."""
+"""Fields of generation_config.json that change the tokens of transformers, unless they have these
+values, and that vLLM does not read."""
 
 logger = logging.getLogger("mini_vllm")
 
 
 def check_config(file: Path, raw: Mapping[str, Any]) -> None:
-    """Errors: CorruptCheckpointError for a value out of range, UnsupportedModelError for what is not implemented."""
+    """Errors: CorruptCheckpointError for a value out of range, UnsupportedModelError for what is
+    not implemented.
+    """
     model_type = raw.get("model_type")
     if not isinstance(model_type, str) or model_type not in MODELS:
         raise UnsupportedModelError(
@@ -160,7 +182,8 @@ def check_config(file: Path, raw: Mapping[str, Any]) -> None:
 def check_generation_config(file: Path, raw: Mapping[str, Any]) -> None:
     """Say which fields are not applied.
 
-    Errors: CorruptCheckpointError naming the field from which no SamplingParams, or no end of a text, can be had.
+    Errors: CorruptCheckpointError naming the field from which no SamplingParams, or no end of a
+    text, can be had.
     """
     check_values(file, raw, {"eos_token_id": TOKEN_IDS, "do_sample": BOOL.or_none("null")})
     for field, name in SAMPLING_FIELDS.items():
@@ -175,17 +198,27 @@ def check_generation_config(file: Path, raw: Mapping[str, Any]) -> None:
             logger.warning("%s: %s %s is not applied", file, field, shown(raw[field]))
 
 
-def check_only(place: str, raw: Mapping[str, object], only: Mapping[str, tuple[object, ...]]) -> None:
-    """Errors: UnsupportedModelError naming place, field, value and what is supported. An absent field is null."""
+def check_only(
+    place: str, raw: Mapping[str, object], only: Mapping[str, tuple[object, ...]]
+) -> None:
+    """Errors: UnsupportedModelError naming place, field, value and what is supported. An absent
+    field is null.
+    """
     for field, allowed in only.items():
         value = raw.get(field)
         if (type(value), value) not in [(type(each), each) for each in allowed]:
             names = ", ".join(map(repr, allowed))
-            raise UnsupportedModelError(f"{place}: {field} {shown(value)} is not supported, only {names}")
+            raise UnsupportedModelError(
+                f"{place}: {field} {shown(value)} is not supported, only {names}"
+            )
 
 
 def check_values(file: Path, raw: Mapping[str, object], rules: Mapping[str, Rule]) -> None:
-    """Errors: CorruptCheckpointError naming file, field, value and what is allowed. Absent fields are no error."""
+    """Errors: CorruptCheckpointError naming file, field, value and what is allowed. Absent fields
+    are no error.
+    """
     for field, rule in rules.items():
         if field in raw and not rule.holds(raw[field]):
-            raise CorruptCheckpointError(f"{file}: {field} is {shown(raw[field])}, allowed is {rule.allowed}")
+            raise CorruptCheckpointError(
+                f"{file}: {field} is {shown(raw[field])}, allowed is {rule.allowed}"
+            )

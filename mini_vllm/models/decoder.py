@@ -1,7 +1,9 @@
-"""What all supported models share: token embedding, a stack of pre-norm decoder layers, a final norm and a head.
+"""What all supported models share: token embedding, a stack of pre-norm decoder layers, a final
+norm and a head.
 
-The models differ in how a layer's attention and MLP are set up. Each says so in its own file by implementing
-`build_layer`; names follow the Hugging Face checkpoints, so a parameter's path here is its name there.
+The models differ in how a layer's attention and MLP are set up. Each says so in its own file by
+implementing `build_layer`; names follow the Hugging Face checkpoints, so a parameter's path here is
+its name there.
 """
 
 from typing import Any
@@ -35,15 +37,20 @@ class Embedding(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Two residual blocks, each normalised on the way in: x + attention(norm(x)), then x + mlp(norm(x)).
+    """Two residual blocks, each normalised on the way in: x + attention(norm(x)), then x +
+    mlp(norm(x)).
 
-    The sum x travels beside what is to be added to it, so that adding and normalising can be one pass over memory. The
-    mlp is any module from [T, hidden_size] to the same shape.
+    The sum x travels beside what is to be added to it, so that adding and normalising can be one
+    pass over memory. The mlp is any module from [T, hidden_size] to the same shape.
     """
 
-    def __init__(self, loader: WeightLoader, self_attn: SelfAttention, mlp: nn.Module, config: HFConfig) -> None:
+    def __init__(
+        self, loader: WeightLoader, self_attn: SelfAttention, mlp: nn.Module, config: HFConfig
+    ) -> None:
         super().__init__()
-        self.input_layernorm = RMSNorm(loader.at("input_layernorm"), config.hidden_size, config.rms_norm_eps)
+        self.input_layernorm = RMSNorm(
+            loader.at("input_layernorm"), config.hidden_size, config.rms_norm_eps
+        )
         self.self_attn = self_attn
         self.post_attention_layernorm = RMSNorm(
             loader.at("post_attention_layernorm"), config.hidden_size, config.rms_norm_eps
@@ -53,7 +60,9 @@ class DecoderLayer(nn.Module):
     def forward(
         self, hidden: Tensor, residual: Tensor | None, rotation: Rotation, attend: PagedAttention
     ) -> tuple[Tensor, Tensor]:
-        """The layer's input is residual + hidden, its output the sum of the two results; all [T, hidden_size]."""
+        """The layer's input is residual + hidden, its output the sum of the two results; all [T,
+        hidden_size].
+        """
         if residual is None:  # the first layer: the embeddings, and nothing to add
             hidden, residual = self.input_layernorm(hidden), hidden
         else:
@@ -66,9 +75,10 @@ class DecoderLayer(nn.Module):
 class DecoderModel(nn.Module):
     """A decoder-only language model over a packed batch and a paged KV cache.
 
-    Built by `load_model`, with weights: there is no such thing as an instance without them. num_heads and
-    num_kv_heads are those of this shard, as its KV cache needs them. attention_specs says how each layer attends, which
-    PagedAttention needs to plan a step. quantization: what linear weights are or were, "int8" or "float8", or None.
+    Built by `load_model`, with weights: there is no such thing as an instance without them.
+    num_heads and num_kv_heads are those of this shard, as its KV cache needs them. attention_specs
+    says how each layer attends, which PagedAttention needs to plan a step. quantization: what
+    linear weights are or were, "int8" or "float8", or None.
     """
 
     def __init__(self, config: HFConfig, loader: WeightLoader) -> None:
@@ -85,7 +95,10 @@ class DecoderModel(nn.Module):
         body = loader.at("model")
         self.rotary = RotaryEmbedding(config, self.head_dim, loader.device)
         self.embed_tokens = Embedding(body.at("embed_tokens"), self.vocab_size, self.hidden_size)
-        layers = [self.build_layer(config, body.at(f"layers.{idx}"), idx) for idx in range(self.num_layers)]
+        layers = [
+            self.build_layer(config, body.at(f"layers.{idx}"), idx)
+            for idx in range(self.num_layers)
+        ]
         self.layers = nn.ModuleList(layers)
         self.attention_specs = [layer.self_attn.spec for layer in layers]
         self.norm = RMSNorm(body.at("norm"), self.hidden_size, config.rms_norm_eps)
@@ -94,23 +107,35 @@ class DecoderModel(nn.Module):
             self.lm_head = Linear(loader, {"lm_head": self.vocab_size}, self.hidden_size)
         elif "lm_head.weight" in loader.checkpoint:
             self._check_tied(loader)
-        # Tied weights are kept twice where packing makes a second form of them: rows to look up, and the head. So with
-        # int8 weights the table stays as it is, since a step looks up few of its rows, and the head, of which a step
-        # reads all, is int8: a quarter of the weights of a small model.
+        # Tied weights are kept twice where packing makes a second form of them: rows to look up,
+        # and the head. So with int8 weights the table stays as it is, since a step looks up few of
+        # its rows, and the head, of which a step reads all, is int8: a quarter of the weights of a
+        # small model.
         self.head_weight = (
-            pack_weight(self.embed_tokens.weight, loader.quantization) if self.lm_head is None else self.lm_head.weight
+            pack_weight(self.embed_tokens.weight, loader.quantization)
+            if self.lm_head is None
+            else self.lm_head.weight
         )
-        loader.checkpoint.ignore(".rotary_emb.inv_freq")  # old checkpoints store what the configuration determines
+        # old checkpoints store what the configuration determines
+        loader.checkpoint.ignore(".rotary_emb.inv_freq")
 
     def build_layer(self, config: HFConfig, loader: WeightLoader, layer_idx: int) -> DecoderLayer:
         """The decoder layer of that index, loaded. Models differ by the options and by the MLP."""
         options = self.attention_options(config, layer_idx)
-        self_attn = SelfAttention(loader.at("self_attn"), self.attention_shape, layer_idx, **options)
-        return DecoderLayer(loader, self_attn, self.build_mlp(config, loader.at("mlp"), layer_idx), config)
+        self_attn = SelfAttention(
+            loader.at("self_attn"), self.attention_shape, layer_idx, **options
+        )
+        return DecoderLayer(
+            loader, self_attn, self.build_mlp(config, loader.at("mlp"), layer_idx), config
+        )
 
     def build_mlp(self, config: HFConfig, loader: WeightLoader, layer_idx: int) -> nn.Module:
-        """What stands behind the attention of that layer, from [T, hidden_size] to the same shape."""
-        return GatedMLP(loader, self.hidden_size, config.intermediate_size, bias=self.mlp_bias(config))
+        """What stands behind the attention of that layer, from [T, hidden_size] to the same
+        shape.
+        """
+        return GatedMLP(
+            loader, self.hidden_size, config.intermediate_size, bias=self.mlp_bias(config)
+        )
 
     def attention_options(self, config: HFConfig, layer_idx: int) -> dict[str, Any]:
         """What SelfAttention is built with beside its shape."""
@@ -127,11 +152,15 @@ class DecoderModel(nn.Module):
         residual = None
         for layer in self.layers:
             hidden, residual = layer(hidden, residual, rotation, attend)
-        normalised: Tensor = self.norm(hidden) if residual is None else self.norm.add(hidden, residual)[0]
+        normalised: Tensor = (
+            self.norm(hidden) if residual is None else self.norm.add(hidden, residual)[0]
+        )
         return normalised
 
     def compute_logits(self, hidden: Tensor) -> Tensor:
-        """Final hidden states [S, hidden_size] of the tokens that sample, to logits [S, vocab_size]."""
+        """Final hidden states [S, hidden_size] of the tokens that sample, to logits [S,
+        vocab_size].
+        """
         return linear(hidden, self.head_weight)
 
     def _check_tied(self, loader: WeightLoader) -> None:
@@ -140,32 +169,40 @@ class DecoderModel(nn.Module):
         head = loader.checkpoint.take("lm_head.weight", (self.vocab_size, self.hidden_size))
         if not weight.is_meta and not torch.equal(head.to(weight), weight):
             raise WeightsMismatchError(
-                f"{loader.checkpoint.path}: tie_word_embeddings is set, but lm_head.weight is not embed_tokens.weight"
+                f"{loader.checkpoint.path}: tie_word_embeddings is set, but lm_head.weight is not "
+                "embed_tokens.weight"
             )
 
 
 def shape_of(config: HFConfig) -> AttentionShape:
-    """The attention of all layers. Errors: UnsupportedModelError for heads, or types of layers, that do not fit."""
+    """The attention of all layers. Errors: UnsupportedModelError for heads, or types of layers,
+    that do not fit.
+    """
     num_heads = config.num_attention_heads
     num_kv_heads = getattr(config, "num_key_value_heads", None) or num_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // num_heads
     if head_dim > MAX_HEAD_DIM or num_heads % num_kv_heads:
         raise UnsupportedModelError(
-            f"head_dim {head_dim}, num_attention_heads {num_heads}, num_key_value_heads {num_kv_heads}: "
+            f"head_dim {head_dim}, num_attention_heads {num_heads}, num_key_value_heads "
+            f"{num_kv_heads}: "
             f"head_dim may be {MAX_HEAD_DIM} at most, and every KV head needs as many heads"
         )
     layer_types = getattr(config, "layer_types", None)
     if layer_types is not None and len(layer_types) != config.num_hidden_layers:
-        raise UnsupportedModelError(f"layer_types has {len(layer_types)} entries for {config.num_hidden_layers} layers")
+        raise UnsupportedModelError(
+            f"layer_types has {len(layer_types)} entries for {config.num_hidden_layers} layers"
+        )
     return AttentionShape(config.hidden_size, num_heads, num_kv_heads, head_dim)
 
 
 def window_of_layer(config: HFConfig, layer_idx: int) -> int | None:
-    """The sliding window of a layer: by `layer_types` where the configuration has them, else the same in every layer.
+    """The sliding window of a layer: by `layer_types` where the configuration has them, else the
+    same in every layer.
 
-    For Qwen2 and Qwen3, transformers derives layer_types from use_sliding_window and max_window_layers when config.json
-    has none, and the window is null unless use_sliding_window is set. Errors: UnsupportedModelError for a type that is
-    neither full_attention nor sliding_attention, and for a window that is asked for and not given.
+    For Qwen2 and Qwen3, transformers derives layer_types from use_sliding_window and
+    max_window_layers when config.json has none, and the window is null unless use_sliding_window is
+    set. Errors: UnsupportedModelError for a type that is neither full_attention nor
+    sliding_attention, and for a window that is asked for and not given.
     """
     window: int | None = getattr(config, "sliding_window", None)
     layer_types = getattr(config, "layer_types", None)
@@ -173,11 +210,14 @@ def window_of_layer(config: HFConfig, layer_idx: int) -> int | None:
         return window
     if layer_types[layer_idx] not in ("full_attention", "sliding_attention"):
         raise UnsupportedModelError(
-            f"layer_types: layer type {shown(layer_types[layer_idx])} of layer {layer_idx} is not one of: "
+            f"layer_types: layer type {shown(layer_types[layer_idx])} of layer {layer_idx} is not "
+            "one of: "
             "full_attention, sliding_attention"
         )
     if layer_types[layer_idx] == "full_attention":
         return None
     if window is None:
-        raise UnsupportedModelError(f"layer_types: layer {layer_idx} has a window, but sliding_window is null")
+        raise UnsupportedModelError(
+            f"layer_types: layer {layer_idx} has a window, but sliding_window is null"
+        )
     return window

@@ -1,4 +1,5 @@
-"""Llama (Touvron et al. 2023), the plan that the other models vary: RMSNorm, rotary positions, GQA, SwiGLU, no biases.
+"""Llama (Touvron et al. 2023), the plan that the other models vary: RMSNorm, rotary positions, GQA,
+SwiGLU, no biases.
 
 Covers Llama 1, 2, 3 and 3.1 to 3.3 with their stretched rotary frequencies (rope_type "llama3").
 """
@@ -16,8 +17,11 @@ class LlamaForCausalLM(DecoderModel):
     def attention_options(self, config: HFConfig, layer_idx: int) -> dict[str, Any]:
         """attention_bias is for all four projections."""
         options = super().attention_options(config, layer_idx)
-        if (window := options["sliding_window"]) is not None:  # transformers keeps one, and attends to everything
-            raise UnsupportedModelError(f"sliding_window {window} is not supported in a Llama, only None")
+        # transformers keeps one, and attends to everything
+        if (window := options["sliding_window"]) is not None:
+            raise UnsupportedModelError(
+                f"sliding_window {window} is not supported in a Llama, only None"
+            )
         return options | {"qkv_bias": config.attention_bias, "o_bias": config.attention_bias}
 
     def mlp_bias(self, config: HFConfig) -> bool:

@@ -1,6 +1,7 @@
 """Qwen2 and Qwen2.5 (Yang et al. 2024): Llama with biases on the query, key and value projections.
 
-The biases help attention carry over to longer texts than were trained on. Small sizes tie the head to the embedding.
+The biases help attention carry over to longer texts than were trained on. Small sizes tie the head
+to the embedding.
 """
 
 from typing import Any

@@ -1,6 +1,7 @@
 """From a checkpoint to its model: the class that config.json names, with the weights.
 
-A new model is one file that says how it differs from its kin, and one entry in MODELS (config_fields.py).
+A new model is one file that says how it differs from its kin, and one entry in MODELS
+(config_fields.py).
 """
 
 import ctypes
@@ -27,45 +28,60 @@ def load_model(
     shard: Shard = WHOLE,
     quantization: str | None = None,
 ) -> DecoderModel:
-    """The checkpoint's model, its weights in dtype on device; of layers that are cut, the part of this shard.
+    """The checkpoint's model, its weights in dtype on device; of layers that are cut, the part of
+    this shard.
 
-    quantization: "int8" quantises the weights of linear layers as they are loaded, one layer at a time. Weights that
-    are stored quantised (compressed_tensors.py) are read as they are.
+    quantization: "int8" quantises the weights of linear layers as they are loaded, one layer at a
+    time. Weights that are stored quantised (compressed_tensors.py) are read as they are.
 
-    Errors, all of them before memory is taken: UnsupportedModelError; InvalidParameterError for a quantization of
-    weights that are stored quantised; InvalidParameterError for heads that cannot be
-    shared out among the shards; WeightsMismatchError when model and checkpoint do not have exactly the same tensors;
-    the errors of Checkpoint.
+    Errors, all of them before memory is taken: UnsupportedModelError; InvalidParameterError for a
+    quantization of weights that are stored quantised; InvalidParameterError for heads that cannot
+    be shared out among the shards; WeightsMismatchError when model and checkpoint do not have
+    exactly the same tensors; the errors of Checkpoint.
     """
     model_class = class_of(hf_config)
-    stored = read_quantization_config(path / "config.json", getattr(hf_config, "quantization_config", None))
+    stored = read_quantization_config(
+        path / "config.json", getattr(hf_config, "quantization_config", None)
+    )
     if stored and quantization:
-        raise InvalidParameterError(f"quantization {quantization!r}: {path} stores its weights as {stored} already")
-    for place in (torch.device("meta"), device):  # the meta device has shapes and no memory: what is wrong shows there
+        raise InvalidParameterError(
+            f"quantization {quantization!r}: {path} stores its weights as {stored} already"
+        )
+    # the meta device has shapes and no memory: what is wrong shows there
+    for place in (torch.device("meta"), device):
         checkpoint = Checkpoint(path, headers_only=place.type == "meta")
-        model = model_class(hf_config, WeightLoader(checkpoint, dtype, place, shard, "", quantization, stored))
+        model = model_class(
+            hf_config, WeightLoader(checkpoint, dtype, place, shard, "", quantization, stored)
+        )
         checkpoint.finish()
     give_back()
     return model.eval()
 
 
 def class_of(hf_config: HFConfig) -> type[DecoderModel]:
-    """The class that config.json names. Errors: UnsupportedModelError if there is none, or model_type says another."""
+    """The class that config.json names. Errors: UnsupportedModelError if there is none, or
+    model_type says another.
+    """
     architectures = hf_config.architectures or ["(none given)"]
     places = {place.partition(":")[2]: place for place in MODELS.values()}
     if architectures[0] not in places:
-        raise UnsupportedModelError(f"architectures: {shown(architectures[0])} is not one of: {', '.join(places)}")
+        raise UnsupportedModelError(
+            f"architectures: {shown(architectures[0])} is not one of: {', '.join(places)}"
+        )
     named: type[DecoderModel] = resolve_name(places[architectures[0]])
     expected: type[DecoderModel] = resolve_name(MODELS[hf_config.model_type])
     if len(architectures) > 1 or named is not expected:
         raise UnsupportedModelError(
-            f"architectures {shown(architectures)} contradicts model_type {hf_config.model_type!r}, "
+            f"architectures {shown(architectures)} contradicts model_type "
+            f"{hf_config.model_type!r}, "
             f"which is {MODELS[hf_config.model_type].partition(':')[2]}"
         )
     return named
 
 
 def give_back() -> None:
-    """Return to the system what loading has freed. glibc keeps it, in holes between weights that were made smaller."""
+    """Return to the system what loading has freed. glibc keeps it, in holes between weights that
+    were made smaller.
+    """
     with suppress(AttributeError, OSError, TypeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)

@@ -72,7 +72,19 @@ PIECES = [
         "<|",
         "|>",
     ),
-    *("<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|im_", "'ll", "'re", " 've", "'LL", "''s", "the", " block"),
+    *(
+        "<|im_end|>",
+        "<|im_start|>",
+        "<|endoftext|>",
+        "<|im_",
+        "'ll",
+        "'re",
+        " 've",
+        "'LL",
+        "''s",
+        "the",
+        " block",
+    ),
 ]
 
 
@@ -100,7 +112,11 @@ def test_the_corpus(ours: ByteLevelBPE, theirs: HFTokenizer) -> None:
 
 @pytest.mark.slow
 def test_every_text_of_the_repository(ours: ByteLevelBPE, theirs: HFTokenizer) -> None:
-    for file in [*ROOT.glob("docs/**/*.md"), *ROOT.glob("mini_vllm/**/*.py"), *ROOT.glob("labkit/*.py")]:
+    for file in [
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("mini_vllm/**/*.py"),
+        *ROOT.glob("labkit/*.py"),
+    ]:
         assert_same(ours, theirs, file.read_text(encoding="utf-8"))
 
 
@@ -114,7 +130,11 @@ def test_hostile_unicode(ours: ByteLevelBPE, theirs: HFTokenizer) -> None:
 def test_every_character(ours: ByteLevelBPE, theirs: HFTokenizer) -> None:
     characters = [chr(code) for code in (*range(0xD800), *range(0xE000, 0x110000))]
     for start in range(0, len(characters), 500):
-        assert_same(ours, theirs, "".join(f"a{c}b 1{c} {c}{c}\n{c}" for c in characters[start : start + 500]))
+        assert_same(
+            ours,
+            theirs,
+            "".join(f"a{c}b 1{c} {c}{c}\n{c}" for c in characters[start : start + 500]),
+        )
 
 
 def test_any_tokens_as_text_and_as_bytes(ours: ByteLevelBPE, theirs: HFTokenizer) -> None:

@@ -1,4 +1,6 @@
-"""Checkpoints: found, read, refused. Every file that is missing or broken is named by the right exception."""
+"""Checkpoints: found, read, refused. Every file that is missing or broken is named by the right
+exception.
+"""
 
 import json
 import sys
@@ -19,7 +21,12 @@ from mini_vllm.errors import (
     UnsupportedModelError,
     WeightsMismatchError,
 )
-from mini_vllm.models.checkpoint import load_generation_config, load_hf_config, load_tokenizer, resolve_model
+from mini_vllm.models.checkpoint import (
+    load_generation_config,
+    load_hf_config,
+    load_tokenizer,
+    resolve_model,
+)
 from mini_vllm.models.weights import Checkpoint, WeightLoader
 
 CPU = torch.device("cpu")
@@ -34,20 +41,25 @@ def write_json(file: Path, content: Any) -> None:
 @pytest.fixture
 def single(tmp_path: Path) -> Path:
     write_json(tmp_path / "config.json", CONFIG)
-    save_file({"a": torch.arange(6.0).view(2, 3), "b": torch.ones(4)}, tmp_path / "model.safetensors")
+    save_file(
+        {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(4)}, tmp_path / "model.safetensors"
+    )
     return tmp_path
 
 
 @pytest.fixture
 def sharded(tmp_path: Path) -> Path:
     write_json(tmp_path / "config.json", CONFIG)
-    write_json(tmp_path / "model.safetensors.index.json", {"weight_map": dict(zip("ab", SHARDS, strict=True))})
+    write_json(
+        tmp_path / "model.safetensors.index.json",
+        {"weight_map": dict(zip("ab", SHARDS, strict=True))},
+    )
     for name, file in zip("ab", SHARDS, strict=True):
         save_file({name: torch.ones(1000)}, tmp_path / file)
     return tmp_path
 
 
-# --- Weights ---------------------------------------------------------------------------------------------------------
+# --- Weights --------------------------------------------------------------------------------------
 
 
 def test_tensors_are_taken_by_name(single: Path) -> None:
@@ -67,7 +79,9 @@ def test_a_tensor_of_which_a_part_is_taken_counts_as_taken(single: Path) -> None
         checkpoint.take("a", (2, 3))
     assert checkpoint.take("missing", (4, 6), (slice(0, 2), slice(0, 6))).shape == (2, 6)
     checkpoint.take("b", (5,), (slice(0, 2),))
-    with pytest.raises(WeightsMismatchError, match=r"missing missing; b has shape \(4,\), expected \(5,\)"):
+    with pytest.raises(
+        WeightsMismatchError, match=r"missing missing; b has shape \(4,\), expected \(5,\)"
+    ):
         checkpoint.finish()
 
 
@@ -97,7 +111,9 @@ def test_ignored_names_are_not_left_over(single: Path) -> None:
 
 
 def test_loader_stacks_in_order_and_converts(single: Path) -> None:
-    save_file({"l.q": torch.ones(2, 3), "l.k": torch.full((1, 3), 2.0)}, single / "model.safetensors")
+    save_file(
+        {"l.q": torch.ones(2, 3), "l.k": torch.full((1, 3), 2.0)}, single / "model.safetensors"
+    )
     loader = WeightLoader(Checkpoint(single), torch.bfloat16, CPU).at("l")
     weight = loader.load({"q": (2, 3), "k": (1, 3)})
     assert weight.dtype == torch.bfloat16
@@ -110,7 +126,9 @@ def test_every_truncation_of_a_file_is_noticed(single: Path) -> None:
     content = file.read_bytes()
     for length in [0, 1, 7, 8, 9, len(content) // 2, len(content) - 1]:
         file.write_bytes(content[:length])
-        with pytest.raises(CorruptCheckpointError, match=r"model\.safetensors: not a complete safetensors file"):
+        with pytest.raises(
+            CorruptCheckpointError, match=r"model\.safetensors: not a complete safetensors file"
+        ):
             Checkpoint(single)
 
 
@@ -139,7 +157,9 @@ def test_a_tensor_in_two_shards_is_refused(sharded: Path) -> None:
         Checkpoint(sharded)
 
 
-@pytest.mark.parametrize("index", [{}, {"weight_map": {}}, {"weight_map": ["a"]}, [1], {"weight_map": {"a": "../x"}}])
+@pytest.mark.parametrize(
+    "index", [{}, {"weight_map": {}}, {"weight_map": ["a"]}, [1], {"weight_map": {"a": "../x"}}]
+)
 def test_malformed_index_is_named(sharded: Path, index: Any) -> None:
     write_json(sharded / "model.safetensors.index.json", index)
     with pytest.raises(CorruptCheckpointError, match=r"model\.safetensors\.index\.json"):
@@ -159,7 +179,7 @@ def test_a_folder_without_weights_is_not_found(tmp_path: Path) -> None:
         Checkpoint(tmp_path)
 
 
-# --- Small files -----------------------------------------------------------------------------------------------------
+# --- Small files ----------------------------------------------------------------------------------
 
 
 def test_config_of_a_known_model_is_loaded(single: Path) -> None:
@@ -180,7 +200,9 @@ def test_malformed_json_is_named(single: Path, load: Callable[[Path], Any], cont
         load(single)
 
 
-@pytest.mark.parametrize("changes", [{"hidden_size": "many"}, {"num_attention_heads": -3.5}, {"rope_scaling": 7}])
+@pytest.mark.parametrize(
+    "changes", [{"hidden_size": "many"}, {"num_attention_heads": -3.5}, {"rope_scaling": 7}]
+)
 def test_values_of_the_wrong_kind_are_named(single: Path, changes: dict[str, Any]) -> None:
     write_json(single / "config.json", {**CONFIG, **changes})
     with pytest.raises(CheckpointError, match=r"config\.json"):
@@ -190,7 +212,9 @@ def test_values_of_the_wrong_kind_are_named(single: Path, changes: dict[str, Any
 @pytest.mark.parametrize("model_type", [None, "nonsense", 3, ["llama"]])
 def test_unknown_model_type_is_refused(single: Path, model_type: Any) -> None:
     write_json(single / "config.json", {**CONFIG, "model_type": model_type})
-    with pytest.raises(UnsupportedModelError, match=r"model_type .* is unknown; supported: llama, mistral, qwen2"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"model_type .* is unknown; supported: llama, mistral, qwen2"
+    ):
         load_hf_config(single)
 
 
@@ -213,7 +237,9 @@ def test_broken_tokenizer_is_named(single: Path) -> None:
 
 @pytest.mark.parametrize("model_type", ["llama", "canary"])
 @pytest.mark.parametrize("load", [load_hf_config, load_tokenizer])
-def test_code_of_a_checkpoint_is_never_imported(single: Path, load: Callable[[Path], Any], model_type: str) -> None:
+def test_code_of_a_checkpoint_is_never_imported(
+    single: Path, load: Callable[[Path], Any], model_type: str
+) -> None:
     """The code would leave a file behind, and a module."""
     canary = single / "canary_was_here"
     (single / "canary.py").write_text(f"open({str(canary)!r}, 'w')\nclass Canary: pass\n")
@@ -227,10 +253,12 @@ def test_code_of_a_checkpoint_is_never_imported(single: Path, load: Callable[[Pa
     assert not [module for module in sys.modules if "canary" in module]
 
 
-# --- Names -----------------------------------------------------------------------------------------------------------
+# --- Names ----------------------------------------------------------------------------------------
 
 
-def test_the_bundled_model_and_local_folders_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bundled_model_and_local_folders_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert resolve_model("tiny") == Path(__file__).parent / "tiny"
     assert resolve_model(str(tmp_path)) == tmp_path
     monkeypatch.chdir(tmp_path)
@@ -240,16 +268,25 @@ def test_the_bundled_model_and_local_folders_are_found(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("name", ["/nowhere/at/all", "./nowhere", "../nowhere", "~/nowhere/at/all"])
-def test_a_path_that_does_not_exist_is_not_asked_of_the_hub(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("asked the hub"))
+def test_a_path_that_does_not_exist_is_not_asked_of_the_hub(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("asked the hub")
+    )
     with pytest.raises(CheckpointNotFoundError, match=f"{name}: no such folder"):
         resolve_model(name)
 
 
-def test_hub_name_that_is_not_cached_says_what_was_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_name_that_is_not_cached_says_what_was_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(CheckpointNotFoundError, match=r"'org/absent' is not 'tiny'.*the local hub cache: .*the hub: "):
+    with pytest.raises(
+        CheckpointNotFoundError,
+        match=r"'org/absent' is not 'tiny'.*the local hub cache: .*the hub: ",
+    ):
         resolve_model("org/absent")
 
 
@@ -260,7 +297,9 @@ def test_names_that_cannot_be_are_not_found(name: str, monkeypatch: pytest.Monke
         resolve_model(name)
 
 
-def test_the_local_cache_comes_first_if_it_is_complete(single: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_local_cache_comes_first_if_it_is_complete(
+    single: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = []
 
     def snapshot_download(name: str, *, allow_patterns: list[str], local_files_only: bool) -> str:

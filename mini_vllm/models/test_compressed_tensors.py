@@ -1,4 +1,6 @@
-"""Checkpoints that are stored quantised, against the same weights dequantised and stored plainly."""
+"""Checkpoints that are stored quantised, against the same weights dequantised and stored
+plainly.
+"""
 
 import json
 from pathlib import Path
@@ -23,8 +25,19 @@ FORMS = [(kind, strategy) for kind in ("int", "float") for strategy in ("channel
 
 def quantization_config(kind: str, strategy: str) -> dict[str, Any]:
     """As compressed-tensors 0.20 writes it."""
-    weights = {"dynamic": False, "group_size": None, "num_bits": 8, "strategy": strategy, "symmetric": True}
-    group = {"format": None, "input_activations": None, "output_activations": None, "targets": ["Linear"]}
+    weights = {
+        "dynamic": False,
+        "group_size": None,
+        "num_bits": 8,
+        "strategy": strategy,
+        "symmetric": True,
+    }
+    group = {
+        "format": None,
+        "input_activations": None,
+        "output_activations": None,
+        "targets": ["Linear"],
+    }
     return {
         "config_groups": {"group_0": {**group, "weights": {**weights, "type": kind}}},
         "format": "naive-quantized",
@@ -41,10 +54,18 @@ def quantization_config(kind: str, strategy: str) -> dict[str, Any]:
 
 def quantize(weight: Tensor, kind: str, strategy: str) -> tuple[Tensor, Tensor]:
     """The stored weight and its scale: of each output channel [N, 1], or [1]."""
-    largest = weight.abs().amax(dim=1, keepdim=True) if strategy == "channel" else weight.abs().amax().reshape(1)
+    largest = (
+        weight.abs().amax(dim=1, keepdim=True)
+        if strategy == "channel"
+        else weight.abs().amax().reshape(1)
+    )
     scale = largest / (127.5 if kind == "int" else 448)
     steps = (weight / scale).clamp(-448, 448)
-    return (steps.round().clamp(-128, 127).to(torch.int8) if kind == "int" else steps.to(torch.float8_e4m3fn)), scale
+    return (
+        steps.round().clamp(-128, 127).to(torch.int8)
+        if kind == "int"
+        else steps.to(torch.float8_e4m3fn)
+    ), scale
 
 
 def edit_config(path: Path, **changes: Any) -> None:
@@ -52,8 +73,12 @@ def edit_config(path: Path, **changes: Any) -> None:
     (path / "config.json").write_text(json.dumps(config | changes))
 
 
-def write_pair(tmp_path: Path, kind: str, strategy: str, case: str = "llama-biases") -> tuple[Path, Path]:
-    """A checkpoint that is stored quantised, but for its head; and one of the same weights, dequantised."""
+def write_pair(
+    tmp_path: Path, kind: str, strategy: str, case: str = "llama-biases"
+) -> tuple[Path, Path]:
+    """A checkpoint that is stored quantised, but for its head; and one of the same weights,
+    dequantised.
+    """
     stored, plain = tmp_path / "stored", tmp_path / "plain"
     write_checkpoint(stored, CASES[case])
     write_checkpoint(plain, CASES[case])
@@ -83,50 +108,72 @@ def load(path: Path, dtype: torch.dtype = torch.float32, **options: Any) -> Deco
 
 def weights_of(model: DecoderModel) -> list[Tensor]:
     """The weights of all linear layers of the stack, dequantised, in float32."""
-    linears = [each for layer in model.layers for each in (layer.self_attn.qkv_proj, layer.mlp.down_proj)]
+    linears = [
+        each for layer in model.layers for each in (layer.self_attn.qkv_proj, layer.mlp.down_proj)
+    ]
     return [
-        weight.values.float() * weight.scale[:, None] if isinstance(weight, Int8Weight) else weight.float()
+        weight.values.float() * weight.scale[:, None]
+        if isinstance(weight, Int8Weight)
+        else weight.float()
         for weight in (each.weight for each in linears)
     ]
 
 
 @torch.inference_mode()
 @pytest.mark.parametrize(("kind", "strategy"), FORMS)
-def test_a_stored_checkpoint_computes_what_its_dequantised_weights_do(kind: str, strategy: str, tmp_path: Path) -> None:
-    """Weights are equal in float32, and so are logits up to the order of sums; int8 weights stay int8."""
+def test_a_stored_checkpoint_computes_what_its_dequantised_weights_do(
+    kind: str, strategy: str, tmp_path: Path
+) -> None:
+    """Weights are equal in float32, and so are logits up to the order of sums; int8 weights stay
+    int8.
+    """
     stored, plain = map(load, write_pair(tmp_path, kind, strategy))
     assert isinstance(stored.layers[0].mlp.down_proj.weight, Int8Weight) == (kind == "int")
     assert stored.quantization == ("int8" if kind == "int" else "float8")
     for ours, theirs in zip(weights_of(stored), weights_of(plain), strict=True):
         assert torch.equal(ours, theirs)
     sequences = [list(range(40, 63)), [5]]
-    logits, expected = (Runner(model, sequences).step({0: (0, 23), 1: (0, 1)}) for model in (stored, plain))
+    logits, expected = (
+        Runner(model, sequences).step({0: (0, 23), 1: (0, 1)}) for model in (stored, plain)
+    )
     for i in expected:
         torch.testing.assert_close(logits[i], expected[i], atol=1e-4, rtol=1e-4)
 
 
 @torch.inference_mode()
 @pytest.mark.parametrize(("kind", "strategy"), FORMS)
-def test_shards_of_a_stored_checkpoint_glued_together_are_the_whole(kind: str, strategy: str, tmp_path: Path) -> None:
+def test_shards_of_a_stored_checkpoint_glued_together_are_the_whole(
+    kind: str, strategy: str, tmp_path: Path
+) -> None:
     path, _ = write_pair(tmp_path, kind, strategy)
-    whole, *halves = (Step(load(path, shard=shard)) for shard in (Shard(), Shard(0, 2), Shard(1, 2)))
+    whole, *halves = (
+        Step(load(path, shard=shard)) for shard in (Shard(), Shard(0, 2), Shard(1, 2))
+    )
     hidden = torch.randn(13, whole.model.hidden_size, generator=torch.Generator().manual_seed(3))
-    for output, *glued in zip(whole.qkv(1, hidden), *(half.qkv(1, hidden) for half in halves), strict=True):
+    for output, *glued in zip(
+        whole.qkv(1, hidden), *(half.qkv(1, hidden) for half in halves), strict=True
+    ):
         torch.testing.assert_close(torch.cat(glued, dim=-1), output, **TOLERANCE)
-    torch.testing.assert_close(sum(half.mlp(1, hidden) for half in halves), whole.mlp(1, hidden), **TOLERANCE)
+    torch.testing.assert_close(
+        sum(half.mlp(1, hidden) for half in halves), whole.mlp(1, hidden), **TOLERANCE
+    )
 
 
 def test_float8_is_rounded_once(tmp_path: Path) -> None:
     """In bfloat16: the product of weight and scale, to the nearest."""
     stored, plain = write_pair(tmp_path, "float", "channel")
-    expected = load_file(plain / "model.safetensors")["model.layers.1.mlp.down_proj.weight"].bfloat16()
+    expected = load_file(plain / "model.safetensors")[
+        "model.layers.1.mlp.down_proj.weight"
+    ].bfloat16()
     weight = load(stored, torch.bfloat16).layers[1].mlp.down_proj.weight
     assert torch.equal(weight.to_dense() if weight.is_mkldnn else weight, expected)
 
 
 def test_weights_that_are_stored_quantised_are_not_quantised_again(tmp_path: Path) -> None:
     path, _ = write_pair(tmp_path, "float", "tensor")
-    with pytest.raises(InvalidParameterError, match=r"quantization 'int8': .* stores its weights as float8 already"):
+    with pytest.raises(
+        InvalidParameterError, match=r"quantization 'int8': .* stores its weights as float8 already"
+    ):
         load(path, quantization="int8")
 
 
@@ -136,17 +183,33 @@ def test_weights_that_are_stored_quantised_are_not_quantised_again(tmp_path: Pat
         ("mlp.up_proj.weight_scale", None, r"missing model.layers.1.mlp.up_proj.weight_scale"),
         ("mlp.down_proj.weight_scale", None, r"down_proj.weight has dtype I8, supported are F64"),
         ("mlp.down_proj.weight", "float", r"down_proj.weight has dtype F32, supported are I8"),
-        ("mlp.down_proj.weight_scale", "flat", r"down_proj.weight_scale has shape \(48,\), expected \(48, 1\)"),
-        ("mlp.down_proj.weight_zero_point", "zeros", r"left over model.layers.1.mlp.down_proj.weight_zero_point"),
-        ("self_attn.q_proj.input_scale", "zeros", r"left over model.layers.1.self_attn.q_proj.input_scale"),
+        (
+            "mlp.down_proj.weight_scale",
+            "flat",
+            r"down_proj.weight_scale has shape \(48,\), expected \(48, 1\)",
+        ),
+        (
+            "mlp.down_proj.weight_zero_point",
+            "zeros",
+            r"left over model.layers.1.mlp.down_proj.weight_zero_point",
+        ),
+        (
+            "self_attn.q_proj.input_scale",
+            "zeros",
+            r"left over model.layers.1.self_attn.q_proj.input_scale",
+        ),
     ],
 )
-def test_every_tensor_is_taken_exactly_once(name: str, change: str | None, message: str, tmp_path: Path) -> None:
+def test_every_tensor_is_taken_exactly_once(
+    name: str, change: str | None, message: str, tmp_path: Path
+) -> None:
     path, _ = write_pair(tmp_path, "int", "channel")
     tensors, name = load_file(path / "model.safetensors"), f"model.layers.1.{name}"
     old = tensors.pop(name, torch.zeros(1))
     if change:
-        tensors[name] = {"float": old.float(), "flat": old.flatten(), "zeros": torch.zeros(1)}[change]
+        tensors[name] = {"float": old.float(), "flat": old.flatten(), "zeros": torch.zeros(1)}[
+            change
+        ]
     save_file(tensors, path / "model.safetensors")
     with pytest.raises(WeightsMismatchError, match=message):
         load(path)
@@ -155,22 +218,62 @@ def test_every_tensor_is_taken_exactly_once(name: str, change: str | None, messa
 @pytest.mark.parametrize(
     ("place", "field", "value", "message"),
     [
-        ("", "format", "pack-quantized", "format 'pack-quantized' is not supported, only 'naive-quantized', 'int-q"),
+        (
+            "",
+            "format",
+            "pack-quantized",
+            "format 'pack-quantized' is not supported, only 'naive-quantized', 'int-q",
+        ),
         ("", "quant_method", "gptq", "is not supported, only null or 'compressed-tensors'"),
-        ("", "quantization_status", "frozen", "quantization_status 'frozen' is not supported, only 'compressed'"),
+        (
+            "",
+            "quantization_status",
+            "frozen",
+            "quantization_status 'frozen' is not supported, only 'compressed'",
+        ),
         ("", "kv_cache_scheme", {"num_bits": 8}, "kv_cache_scheme .* is not supported"),
-        ("", "sparsity_config", {"format": "sparse-24-bitmask"}, "sparsity_config .* is not supported"),
-        ("", "config_groups", {"W8A8": ["Linear"]}, "config_groups .* is not supported, only one group"),
+        (
+            "",
+            "sparsity_config",
+            {"format": "sparse-24-bitmask"},
+            "sparsity_config .* is not supported",
+        ),
+        (
+            "",
+            "config_groups",
+            {"W8A8": ["Linear"]},
+            "config_groups .* is not supported, only one group",
+        ),
         ("", "config_groups", {}, "config_groups {} is not supported, only one group"),
         ("group", "targets", ["re:.*q_proj"], "targets .* is not supported"),
         ("group", "weights", None, "weights None is not supported"),
-        ("group", "input_activations", {"dynamic": False}, "input_activations .* is not supported, only dynamic"),
-        ("group", "input_activations", {"dynamic": "local"}, "input_activations .* is not supported, only dynamic"),
-        ("group", "format", "nvfp4-pack-quantized", "format 'nvfp4-pack-quantized' is not supported"),
+        (
+            "group",
+            "input_activations",
+            {"dynamic": False},
+            "input_activations .* is not supported, only dynamic",
+        ),
+        (
+            "group",
+            "input_activations",
+            {"dynamic": "local"},
+            "input_activations .* is not supported, only dynamic",
+        ),
+        (
+            "group",
+            "format",
+            "nvfp4-pack-quantized",
+            "format 'nvfp4-pack-quantized' is not supported",
+        ),
         ("weights", "num_bits", 4, "num_bits 4 is not supported, only 8"),
         ("weights", "num_bits", 8.0, "num_bits 8.0 is not supported, only 8"),
         ("weights", "symmetric", False, "symmetric False is not supported, only True"),
-        ("weights", "strategy", "group", "strategy 'group' is not supported, only 'channel', 'tensor'"),
+        (
+            "weights",
+            "strategy",
+            "group",
+            "strategy 'group' is not supported, only 'channel', 'tensor'",
+        ),
         ("weights", "group_size", 128, "group_size 128 is not supported"),
         ("weights", "actorder", "group", "actorder 'group' is not supported"),
         ("weights", "type", ["int"], r"type \['int'\] is not supported, only 'int', 'float'"),
@@ -187,10 +290,16 @@ def test_other_forms_are_refused_by_the_name_of_their_field(
         load(folder)
 
 
-def test_activations_that_are_not_rounded_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_activations_that_are_not_rounded_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path, _ = write_pair(tmp_path, "int", "channel")
     config = quantization_config("int", "channel")
-    config["config_groups"]["group_0"]["input_activations"] = {"dynamic": True, "num_bits": 8, "strategy": "token"}
+    config["config_groups"]["group_0"]["input_activations"] = {
+        "dynamic": True,
+        "num_bits": 8,
+        "strategy": "token",
+    }
     edit_config(path, quantization_config=config)
     load(path)
     assert "input_activations is not applied, activations keep their dtype" in caplog.text

@@ -1,7 +1,9 @@
-"""Damaged and odd checkpoints: each gives what transformers gives, or is refused by name. Nothing else may happen.
+"""Damaged and odd checkpoints: each gives what transformers gives, or is refused by name. Nothing
+else may happen.
 
-The tables are small models of every kind with one or two fields changed, safetensors headers that lie, indexes and
-generation configs of the wrong kind. The whole of them is slow; the tests named after a hole are not.
+The tables are small models of every kind with one or two fields changed, safetensors headers that
+lie, indexes and generation configs of the wrong kind. The whole of them is slow; the tests named
+after a hole are not.
 """
 
 import json
@@ -45,11 +47,18 @@ from mini_vllm.params import SamplingParams
 CPU = torch.device("cpu")
 WINDOW, NUM_TOKENS, MAX_SECONDS, MAX_KIB = 5, 4, 3.0, 256 * 1024
 KINDER = ("head_dim=None", "head_dim='DELETE'", "pad_token_id=")
-"""What transformers fails on and mini_vllm runs: a head_dim of null means hidden_size / num_attention_heads everywhere,
-and not in some models only; the padding token is never looked up, so it need not be in the vocabulary."""
+"""What transformers fails on and mini_vllm runs: a head_dim of null means hidden_size /
+num_attention_heads everywhere, and not in some models only; the padding token is never looked up,
+so it need not be in the vocabulary."""
 PROMPT = torch.randint(61, (1, 3 * WINDOW), generator=torch.Generator().manual_seed(5))
 LAYER_TYPES = ["full_attention", "sliding_attention", "full_attention"]
-LLAMA3 = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 1e4,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+}
 SMALL: dict[str, Any] = {
     "vocab_size": 61,
     "hidden_size": 32,
@@ -101,12 +110,14 @@ def set_fields(**changes: Any) -> Edit:
 
     def edit(path: Path) -> None:
         config = {**read_json(path / "config.json"), **changes}
-        write_json(path / "config.json", {key: value for key, value in config.items() if value != "DELETE"})
+        write_json(
+            path / "config.json", {key: value for key, value in config.items() if value != "DELETE"}
+        )
 
     return edit
 
 
-# --- Both engines ----------------------------------------------------------------------------------------------------
+# --- Both engines ---------------------------------------------------------------------------------
 
 
 def load(path: Path) -> DecoderModel:
@@ -116,12 +127,17 @@ def load(path: Path) -> DecoderModel:
 
 @torch.inference_mode()
 def logits_of_transformers(path: Path) -> tuple[Tensor, Tensor]:
-    """Greedy tokens [prompt + NUM_TOKENS], and the logits of all but the last: in one pass, then token by token."""
+    """Greedy tokens [prompt + NUM_TOKENS], and the logits of all but the last: in one pass, then
+    token by token.
+    """
     model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
     found = model.generate(
         PROMPT,
         generation_config=transformers.GenerationConfig(
-            max_new_tokens=NUM_TOKENS, pad_token_id=0, return_dict_in_generate=True, output_logits=True
+            max_new_tokens=NUM_TOKENS,
+            pad_token_id=0,
+            return_dict_in_generate=True,
+            output_logits=True,
         ),
     )
     return found.sequences[0], torch.cat([model(PROMPT).logits[0, :-1], *found.logits])
@@ -134,11 +150,18 @@ def logits_of_mini_vllm(path: Path, token_ids: Tensor) -> Tensor:
     num_tokens, block_size = len(token_ids) - 1, 4
     table = list(range(-(-num_tokens // block_size)))
     shape = (len(table), block_size, model.num_kv_heads, model.head_dim)
-    kv_caches = [(torch.full(shape, torch.nan), torch.full(shape, torch.nan)) for _ in range(model.num_layers)]
+    kv_caches = [
+        (torch.full(shape, torch.nan), torch.full(shape, torch.nan))
+        for _ in range(model.num_layers)
+    ]
     rows = []
     for start, end in ((0, WINDOW + 2), (WINDOW + 2, num_tokens)):
-        metadata = AttentionMetadata.pack([PackedRequest(table, start, end - start)], block_size, CPU)
-        attend = PagedAttention(get_backend("torch", CPU), kv_caches, metadata, model.attention_specs)
+        metadata = AttentionMetadata.pack(
+            [PackedRequest(table, start, end - start)], block_size, CPU
+        )
+        attend = PagedAttention(
+            get_backend("torch", CPU), kv_caches, metadata, model.attention_specs
+        )
         hidden = model.forward(token_ids[start:end], torch.arange(start, end), attend)
         rows.append(model.compute_logits(hidden))
     return torch.cat(rows)
@@ -167,8 +190,11 @@ def judge(case: Case, base: Path, path: Path) -> str:
             return f"slow: {time.process_time() - start:.1f} s"
         if len(str(error)) > (20_000 if isinstance(error, WeightsMismatchError) else 1_000):
             return f"long: {len(str(error))} characters"
-        words = [name.removeprefix("num_").replace("_", " ") for name in case.names]  # as transformers says them
-        named = any(name in str(error) for name in [*case.names, *words]) or isinstance(error, WeightsMismatchError)
+        # as transformers says them
+        words = [name.removeprefix("num_").replace("_", " ") for name in case.names]
+        named = any(name in str(error) for name in [*case.names, *words]) or isinstance(
+            error, WeightsMismatchError
+        )
         return "refused" if named else f"not named: {error}"
     except Exception:
         return f"raised: {traceback.format_exc(limit=-3)}"
@@ -180,7 +206,10 @@ def judge(case: Case, base: Path, path: Path) -> str:
     except Exception as error:
         if any(each in case.label for each in KINDER):
             return "kinder"
-        return f"transformers refuses, and mini_vllm does not: {type(error).__name__}: {str(error)[:200]}"
+        return (
+            f"transformers refuses, and mini_vllm does not: {type(error).__name__}: "
+            f"{str(error)[:200]}"
+        )
     found = logits_of_mini_vllm(path, token_ids)
     if torch.allclose(found, expected, atol=2e-4, rtol=2e-4):
         return "equal"
@@ -191,7 +220,9 @@ def judge_all(cases: list[Case], bases: dict[str, Path], path: Path) -> Counter[
     """How many cases are equal and how many refused; fails with a list of all that are neither."""
     outcomes = {case.label: judge(case, bases[case.base], path / "checkpoint") for case in cases}
     bad = [
-        f"{label}: {outcome}" for label, outcome in outcomes.items() if outcome not in ("equal", "refused", "kinder")
+        f"{label}: {outcome}"
+        for label, outcome in outcomes.items()
+        if outcome not in ("equal", "refused", "kinder")
     ]
     assert not bad, f"{len(bad)} of {len(cases)}\n" + "\n".join(bad)
     counts = Counter(outcomes.values())
@@ -199,25 +230,67 @@ def judge_all(cases: list[Case], bases: dict[str, Path], path: Path) -> Counter[
     return counts
 
 
-# --- The tables ------------------------------------------------------------------------------------------------------
+# --- The tables -----------------------------------------------------------------------------------
 
 NESTED: list[Any] = []
 for _ in range(200):
     NESTED = [NESTED]
 ODD = [
-    *(None, True, False, 0, 1, -1, 2, 3, 7, 8, 64, 10**9, 10**18, 10**400, -(10**30), 0.0, 0.5, 1.0, -1.5, 1e-6, 1e30),
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        2,
+        3,
+        7,
+        8,
+        64,
+        10**9,
+        10**18,
+        10**400,
+        -(10**30),
+        0.0,
+        0.5,
+        1.0,
+        -1.5,
+        1e-6,
+        1e30,
+    ),
     *(float("nan"), float("inf"), float("-inf"), "", "abc", "8", "\n\x1b[31m", "x" * 50_000),
-    *([], [1], ["full_attention"] * 3, ["sliding_attention"] * 3, {}, {"a": 1}, {"__float__": "NaN"}, NESTED),
+    *(
+        [],
+        [1],
+        ["full_attention"] * 3,
+        ["sliding_attention"] * 3,
+        {},
+        {"a": 1},
+        {"__float__": "NaN"},
+        NESTED,
+    ),
 ]
 FIELDS: dict[str, list[Any]] = {
     "model_type": ["llama", "mistral", "ministral", "qwen2", "qwen3", "gpt2", "gemma2", "mixtral"],
-    "architectures": [["LlamaForCausalLM"], ["MistralForCausalLM"], ["Qwen3ForCausalLM"], [["LlamaForCausalLM"]]],
+    "architectures": [
+        ["LlamaForCausalLM"],
+        ["MistralForCausalLM"],
+        ["Qwen3ForCausalLM"],
+        [["LlamaForCausalLM"]],
+    ],
     **{name: [16, 30, 61, 1 << 20] for name in ("vocab_size", "hidden_size", "intermediate_size")},
-    **{name: [4, 6, 5000] for name in ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")},
+    **{
+        name: [4, 6, 5000]
+        for name in ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")
+    },
     "max_position_embeddings": [10, 16],
     "rms_norm_eps": [1e-3, "1e-6", 0.9],
     "hidden_act": ["silu", "gelu", "swish", "relu", "SiLU"],
-    **{name: [True] for name in ("attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window")},
+    **{
+        name: [True]
+        for name in ("attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window")
+    },
     "sliding_window": [1, 2, 4, 100],
     "max_window_layers": [0, 1, 2, 3],
     "layer_types": [
@@ -229,7 +302,11 @@ FIELDS: dict[str, list[Any]] = {
         [[]] * 3,
     ],
     "rope_parameters": [{"rope_theta": 5e3}, {"rope_type": "yarn", "factor": 2.0}],
-    "rope_scaling": [{"rope_type": "linear", "factor": 2.0}, {"type": "dynamic", "factor": 2.0}, LLAMA3],
+    "rope_scaling": [
+        {"rope_type": "linear", "factor": 2.0},
+        {"type": "dynamic", "factor": 2.0},
+        LLAMA3,
+    ],
     "rope_theta": [5e3, 1e-40],
     "partial_rotary_factor": [0.25],
     "original_max_position_embeddings": [16],
@@ -245,7 +322,10 @@ FIELDS: dict[str, list[Any]] = {
     "attention_chunk_size": [],
     "attn_logit_softcapping": [50.0],
     "final_logit_softcapping": [30.0],
-    **{name: [12.0] for name in ("embedding_multiplier", "residual_multiplier", "attention_multiplier")},
+    **{
+        name: [12.0]
+        for name in ("embedding_multiplier", "residual_multiplier", "attention_multiplier")
+    },
     "logits_scaling": [8.0],
     "query_pre_attn_scalar": [],
     "pretraining_tp": [4],
@@ -266,7 +346,17 @@ FIELDS: dict[str, list[Any]] = {
     "unknown_field": [],
 }
 ROPE: dict[str, list[Any]] = {
-    "rope_type": ["default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional", "axial", "mrope"],
+    "rope_type": [
+        "default",
+        "linear",
+        "dynamic",
+        "yarn",
+        "longrope",
+        "llama3",
+        "proportional",
+        "axial",
+        "mrope",
+    ],
     "type": ["default", "yarn"],
     "rope_theta": [5e3, 10_000, 1e-40, 1e300],
     "factor": [8.0, 0.5],
@@ -285,18 +375,36 @@ def sized(value: Any) -> str:
 
 
 def config_cases(seed: int, singles: int, pairs: int) -> list[Case]:
-    """Every field with values of its own, in every model type; a sample of odd values, and of pairs of fields."""
-    own = [(base, field, value) for base in BASES for field, values in FIELDS.items() for value in values]
+    """Every field with values of its own, in every model type; a sample of odd values, and of pairs
+    of fields.
+    """
+    own = [
+        (base, field, value)
+        for base in BASES
+        for field, values in FIELDS.items()
+        for value in values
+    ]
     odd = list(product(BASES, FIELDS, ODD))
     draw = random.Random(seed)
     cases = []
     for base, field, value in own + draw.sample(odd, singles):
-        cases.append(Case(base, set_fields(**{field: value}), names_of(field), f"{base} {field}={sized(value)}"))
+        cases.append(
+            Case(
+                base,
+                set_fields(**{field: value}),
+                names_of(field),
+                f"{base} {field}={sized(value)}",
+            )
+        )
     for base, field in product(BASES, (*SMALL, "architectures", "rms_norm_eps", "layer_types")):
-        cases.append(Case(base, set_fields(**{field: "DELETE"}), names_of(field), f"{base} {field}='DELETE'"))
+        cases.append(
+            Case(base, set_fields(**{field: "DELETE"}), names_of(field), f"{base} {field}='DELETE'")
+        )
     for _ in range(pairs):
         base, (one, two) = draw.choice(list(BASES)), draw.sample(list(FIELDS), 2)
-        changes = {each: draw.choice([*FIELDS[each], *FIELDS[each], *ODD, "DELETE"]) for each in (one, two)}
+        changes = {
+            each: draw.choice([*FIELDS[each], *FIELDS[each], *ODD, "DELETE"]) for each in (one, two)
+        }
         label = f"{base} " + " ".join(f"{field}={sized(value)}" for field, value in changes.items())
         cases.append(Case(base, set_fields(**changes), names_of(one) + names_of(two), label))
     return list({case.label: case for case in cases}.values())
@@ -321,7 +429,9 @@ def rope_cases(seed: int, singles: int) -> list[Case]:
     for base, start, (field, value) in product(("llama", "qwen3"), (default, LLAMA3), own + some):
         rope = {key: each for key, each in {**start, field: value}.items() if each != "DELETE"}
         label = f"{base} {start['rope_type']} {field}={sized(value)}"
-        cases.append(Case(base, set_fields(rope_parameters=rope), (*names_of(field), "rope_"), label))
+        cases.append(
+            Case(base, set_fields(rope_parameters=rope), (*names_of(field), "rope_"), label)
+        )
     return list({case.label: case for case in cases}.values())
 
 
@@ -335,7 +445,9 @@ def edit_header(edit: Callable[[dict[str, Any]], object], length: int | None = N
         header = json.loads(content[8 : 8 + size])
         edit(header)
         text = json.dumps(header).encode()
-        file.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + content[8 + size :])
+        file.write_bytes(
+            struct.pack("<Q", len(text) if length is None else length) + text + content[8 + size :]
+        )
 
     return apply
 
@@ -352,14 +464,23 @@ def flip(position: int, bit: int) -> Edit:
 
 
 TENSOR = "model.layers.1.self_attn.k_proj.weight"  # [16, 32] float32
-SAFETENSORS_DTYPES = "BOOL U8 I8 U16 I16 U32 I32 U64 I64 F8_E5M2 F8_E4M3 F8_E8M0 F4 C64 F16 BF16 F32 F64 X9".split()
+SAFETENSORS_DTYPES = (
+    "BOOL U8 I8 U16 I16 U32 I32 U64 I64 F8_E5M2 F8_E4M3 F8_E8M0 F4 C64 F16 BF16 F32 F64 X9".split()
+)
 
 
 def header_cases(seed: int, flips: int) -> list[Case]:
-    """One tensor's dtype, shape and offsets, and the header's own length, changed to what they are not."""
-    entries: list[dict[str, Any]] = [{"dtype": dtype} for dtype in [*SAFETENSORS_DTYPES, None, 3, "f32", "", []]]
+    """One tensor's dtype, shape and offsets, and the header's own length, changed to what they are
+    not.
+    """
+    entries: list[dict[str, Any]] = [
+        {"dtype": dtype} for dtype in [*SAFETENSORS_DTYPES, None, 3, "f32", "", []]
+    ]
     entries += [{"dtype": dtype, "shape": [16, 64]} for dtype in ("F16", "BF16", "I16", "U16")]
-    entries += [{"dtype": dtype, "shape": [16, 128]} for dtype in ("I8", "U8", "BOOL", "F8_E5M2", "F8_E4M3", "F8_E8M0")]
+    entries += [
+        {"dtype": dtype, "shape": [16, 128]}
+        for dtype in ("I8", "U8", "BOOL", "F8_E5M2", "F8_E4M3", "F8_E8M0")
+    ]
     shapes = [
         [],
         [512],
@@ -374,7 +495,16 @@ def header_cases(seed: int, flips: int) -> list[Case]:
         "16",
         [1e9],
     ]
-    shapes += [[0], [0, 1 << 62], [1 << 63, 2], [1 << 62, 1 << 62], [1 << 64, 0], [10**30], [1] * 100_000, {"a": 1}]
+    shapes += [
+        [0],
+        [0, 1 << 62],
+        [1 << 63, 2],
+        [1 << 62, 1 << 62],
+        [1 << 64, 0],
+        [10**30],
+        [1] * 100_000,
+        {"a": 1},
+    ]
     entries += [{"shape": shape} for shape in shapes]
     offsets = [
         [0, 0],
@@ -412,14 +542,25 @@ def header_cases(seed: int, flips: int) -> list[Case]:
         "no shape": lambda header: header[TENSOR].pop("shape"),
         "no offsets": lambda header: header[TENSOR].pop("data_offsets"),
         "twins": lambda header: header.update({"twin": dict(header[TENSOR])}),
-        "swapped": lambda header: header[TENSOR].update(data_offsets=header["model.norm.weight"]["data_offsets"]),
+        "swapped": lambda header: header[TENSOR].update(
+            data_offsets=header["model.norm.weight"]["data_offsets"]
+        ),
         "many": lambda header: header.update(
-            {f"model.layers.{i}.x": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for i in range(20_000)}
+            {
+                f"model.layers.{i}.x": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+                for i in range(20_000)
+            }
         ),
     }
-    cases += [Case("llama", edit_header(edit), FILE, f"header {name}") for name, edit in edits.items()]
+    cases += [
+        Case("llama", edit_header(edit), FILE, f"header {name}") for name, edit in edits.items()
+    ]
     for length in (0, 1, 7, 100, 1 << 20, 1 << 32, 1 << 63, (1 << 64) - 1):
-        cases.append(Case("llama", edit_header(lambda header: header, length), FILE, f"header length {length}"))
+        cases.append(
+            Case(
+                "llama", edit_header(lambda header: header, length), FILE, f"header length {length}"
+            )
+        )
     draw = random.Random(seed)
     places = [(draw.randrange(2_000), draw.randrange(8)) for _ in range(flips)]
     cases += [Case("llama", flip(*place), (*FILE, "model."), f"flip {place}") for place in places]
@@ -436,7 +577,9 @@ def shard(path: Path) -> dict[str, str]:
     (path / "model.safetensors").unlink()
     weight_map = {name: SHARDS[i % 2] for i, name in enumerate(tensors)}
     for file in SHARDS:
-        save_file({name: tensors[name] for name in tensors if weight_map[name] == file}, path / file)
+        save_file(
+            {name: tensors[name] for name in tensors if weight_map[name] == file}, path / file
+        )
     write_json(path / INDEX, {"metadata": {}, "weight_map": weight_map})
     return weight_map
 
@@ -448,9 +591,13 @@ INDEX_EDITS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "other shard": lambda weight_map: {
         "weight_map": {**weight_map, TENSOR: next(s for s in SHARDS if s != weight_map[TENSOR])}
     },
-    "fewer": lambda weight_map: {"weight_map": {k: v for k, v in weight_map.items() if v == SHARDS[0]}},
+    "fewer": lambda weight_map: {
+        "weight_map": {k: v for k, v in weight_map.items() if v == SHARDS[0]}
+    },
     **{
-        f"value {shown(value, 60)}": lambda weight_map, value=value: {"weight_map": {**weight_map, TENSOR: value}}
+        f"value {shown(value, 60)}": lambda weight_map, value=value: {
+            "weight_map": {**weight_map, TENSOR: value}
+        }
         for value in (
             *(
                 "absent.safetensors",
@@ -462,7 +609,19 @@ INDEX_EDITS: dict[str, Callable[[dict[str, Any]], Any]] = {
                 "a/b.safetensors",
                 "nul\0.safetensors",
             ),
-            *("x" * 5000 + ".safetensors", "config.json", None, 3, 1.5, True, [], ["a"], {}, {"a": 1}, NESTED),
+            *(
+                "x" * 5000 + ".safetensors",
+                "config.json",
+                None,
+                3,
+                1.5,
+                True,
+                [],
+                ["a"],
+                {},
+                {"a": 1},
+                NESTED,
+            ),
         )
     },
     **{
@@ -497,7 +656,7 @@ GENERATION: dict[str, list[Any]] = {
 }
 
 
-# --- 560 cases, or all with FUZZ_ALL=1 (slow) ------------------------------------------------------------------------
+# --- 560 cases, or all with FUZZ_ALL=1 (slow) -----------------------------------------------------
 
 
 def some(cases: list[Case], num_cases: int) -> list[Case]:
@@ -524,7 +683,7 @@ def test_headers_of_safetensors(bases: dict[str, Path], tmp_path: Path) -> None:
     assert counts["refused"] > 100
 
 
-# --- Named, and quick ------------------------------------------------------------------------------------------------
+# --- Named, and quick -----------------------------------------------------------------------------
 
 
 def refused(path: Path, kind: type[CheckpointError], *names: str) -> None:
@@ -542,9 +701,15 @@ def llama(bases: dict[str, Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(bases["llama"], tmp_path / "llama"))
 
 
-@pytest.mark.parametrize("types", ["full sliding full", "sliding full full", "sliding sliding sliding"])
 @pytest.mark.parametrize(
-    "base", ["qwen3", *(pytest.param(b, marks=pytest.mark.slow) for b in ("mistral", "ministral", "qwen2"))]
+    "types", ["full sliding full", "sliding full full", "sliding sliding sliding"]
+)
+@pytest.mark.parametrize(
+    "base",
+    [
+        "qwen3",
+        *(pytest.param(b, marks=pytest.mark.slow) for b in ("mistral", "ministral", "qwen2")),
+    ],
 )
 def test_layer_types_give_the_windows_of_transformers(
     bases: dict[str, Path], tmp_path: Path, base: str, types: str
@@ -575,13 +740,17 @@ def test_windows_that_a_llama_cannot_have_are_refused(llama: Path) -> None:
         "abc",
     ],
 )
-def test_architectures_that_contradict_the_model_type_are_refused(llama: Path, architectures: Any) -> None:
+def test_architectures_that_contradict_the_model_type_are_refused(
+    llama: Path, architectures: Any
+) -> None:
     set_fields(architectures=architectures)(llama)
     refused(llama, CheckpointError, "architectures", shown(architectures))
 
 
 @pytest.mark.parametrize("inside", [{}, {"original_max_position_embeddings": 64}])
-def test_llama3_rope_with_the_original_length_at_top_level(bases: dict[str, Path], tmp_path: Path, inside: Any) -> None:
+def test_llama3_rope_with_the_original_length_at_top_level(
+    bases: dict[str, Path], tmp_path: Path, inside: Any
+) -> None:
     edit = set_fields(rope_parameters={**LLAMA3, **inside}, original_max_position_embeddings=16)
     assert judge(Case("llama", edit, (), ""), bases["llama"], tmp_path / "checkpoint") == "equal"
 
@@ -601,8 +770,16 @@ def test_llama3_rope_with_the_original_length_at_top_level(bases: dict[str, Path
             ("per_layer_config", {"0": {"rms_norm_eps": 0.1}}),
             ("attention_chunk_size", 4),
         ),
-        *(("text_config", {"hidden_size": 8}), ("transformers_weights", "x.safetensors"), ("dtype", "float64")),
-        *(("quantization_config", {"quant_method": "x" * 10_000}), ("compression_config", {}), ("torch_dtype", "int8")),
+        *(
+            ("text_config", {"hidden_size": 8}),
+            ("transformers_weights", "x.safetensors"),
+            ("dtype", "float64"),
+        ),
+        *(
+            ("quantization_config", {"quant_method": "x" * 10_000}),
+            ("compression_config", {}),
+            ("torch_dtype", "int8"),
+        ),
     ],
 )
 def test_fields_that_change_the_result_are_refused(llama: Path, field: str, value: Any) -> None:
@@ -611,13 +788,17 @@ def test_fields_that_change_the_result_are_refused(llama: Path, field: str, valu
     refused(llama, UnsupportedModelError, field, "supported, only")
 
 
-@pytest.mark.parametrize("field", ["attribute_map", "to_dict", "__dict__", "standardize_rope_params"])
+@pytest.mark.parametrize(
+    "field", ["attribute_map", "to_dict", "__dict__", "standardize_rope_params"]
+)
 def test_fields_that_would_replace_code_are_refused(llama: Path, field: str) -> None:
     set_fields(**{field: {}})(llama)
     refused(llama, CorruptCheckpointError, "config.json", field)
 
 
-@pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf"), "10000", None, True, 10**400, 1e-300, []])
+@pytest.mark.parametrize(
+    "value", [0, -1.0, float("nan"), float("inf"), "10000", None, True, 10**400, 1e-300, []]
+)
 @pytest.mark.parametrize("field", ["rope_theta", "factor", "low_freq_factor"])
 def test_rope_numbers_that_give_no_angles_are_refused(llama: Path, field: str, value: Any) -> None:
     set_fields(rope_parameters={**LLAMA3, field: value})(llama)
@@ -625,7 +806,16 @@ def test_rope_numbers_that_give_no_angles_are_refused(llama: Path, field: str, v
 
 
 @pytest.mark.parametrize(
-    "dtype", [torch.bool, torch.int64, torch.int8, torch.uint8, torch.float8_e4m3fn, torch.float8_e5m2, torch.complex64]
+    "dtype",
+    [
+        torch.bool,
+        torch.int64,
+        torch.int8,
+        torch.uint8,
+        torch.float8_e4m3fn,
+        torch.float8_e5m2,
+        torch.complex64,
+    ],
 )
 def test_weights_of_other_dtypes_are_refused_by_name(llama: Path, dtype: torch.dtype) -> None:
     tensors = load_file(llama / "model.safetensors")
@@ -634,7 +824,9 @@ def test_weights_of_other_dtypes_are_refused_by_name(llama: Path, dtype: torch.d
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
-def test_weights_of_every_plain_dtype_are_read(bases: dict[str, Path], tmp_path: Path, dtype: torch.dtype) -> None:
+def test_weights_of_every_plain_dtype_are_read(
+    bases: dict[str, Path], tmp_path: Path, dtype: torch.dtype
+) -> None:
     def edit(path: Path) -> None:
         tensors = load_file(path / "model.safetensors")
         save_file({**tensors, TENSOR: tensors[TENSOR].to(dtype)}, path / "model.safetensors")
@@ -642,21 +834,47 @@ def test_weights_of_every_plain_dtype_are_read(bases: dict[str, Path], tmp_path:
     assert judge(Case("llama", edit, (), ""), bases["llama"], tmp_path / "checkpoint") == "equal"
 
 
-SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+)
 
 
 @pytest.mark.parametrize(
-    "field", [*SIZES, "num_key_value_heads", "head_dim", "max_position_embeddings", "sliding_window"]
+    "field",
+    [*SIZES, "num_key_value_heads", "head_dim", "max_position_embeddings", "sliding_window"],
 )
 def test_sizes_that_cannot_be_are_refused_by_name(llama: Path, field: str) -> None:
-    for value in (0, -1, 2.0, True, "8", [], {}, 10**18, 10**400, float("nan"), *([None] if field in SIZES else [])):
+    for value in (
+        0,
+        -1,
+        2.0,
+        True,
+        "8",
+        [],
+        {},
+        10**18,
+        10**400,
+        float("nan"),
+        *([None] if field in SIZES else []),
+    ):
         set_fields(**{field: value})(llama)
-        refused(llama, CorruptCheckpointError, "config.json", f"{field} is {shown(value)}, allowed is")
+        refused(
+            llama, CorruptCheckpointError, "config.json", f"{field} is {shown(value)}, allowed is"
+        )
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("num_hidden_layers", 10_000), ("hidden_size", 1 << 20), ("vocab_size", 1 << 24), ("intermediate_size", 1 << 22)],
+    [
+        ("num_hidden_layers", 10_000),
+        ("hidden_size", 1 << 20),
+        ("vocab_size", 1 << 24),
+        ("intermediate_size", 1 << 22),
+    ],
 )
 def test_sizes_that_the_weights_do_not_have_are_refused_before_memory_is_taken(
     llama: Path, field: str, value: int
@@ -670,15 +888,24 @@ def test_sizes_that_the_weights_do_not_have_are_refused_before_memory_is_taken(
 def test_more_labels_than_a_file_has_bytes_are_refused(llama: Path) -> None:
     for value in (10**9, None, 1.5):
         set_fields(num_labels=value)(llama)
-        refused(llama, CorruptCheckpointError, f"num_labels is {value}, allowed is an integer in [0, 10000]")
+        refused(
+            llama,
+            CorruptCheckpointError,
+            f"num_labels is {value}, allowed is an integer in [0, 10000]",
+        )
 
 
 @pytest.mark.parametrize("base", ["mistral", "ministral", "qwen2", "qwen3"])
 @pytest.mark.parametrize(
-    ("window", "outcome"), [(1, "refused"), (2, "equal"), (100, "equal"), (0, "refused"), (-1, "refused")]
+    ("window", "outcome"),
+    [(1, "refused"), (2, "equal"), (100, "equal"), (0, "refused"), (-1, "refused")],
 )
-def test_windows_of_every_width(bases: dict[str, Path], tmp_path: Path, base: str, window: int, outcome: str) -> None:
-    """For a window of 1, transformers sees the token alone in a prompt, and everything when it goes on from it."""
+def test_windows_of_every_width(
+    bases: dict[str, Path], tmp_path: Path, base: str, window: int, outcome: str
+) -> None:
+    """For a window of 1, transformers sees the token alone in a prompt, and everything when it goes
+    on from it.
+    """
     case = Case(base, set_fields(sliding_window=window), ("sliding_window",), "")
     assert judge(case, bases[base], tmp_path / "checkpoint") == outcome
 
@@ -694,7 +921,9 @@ def test_json_files_that_hold_no_object_are_refused(llama: Path, name: str, cont
         load(llama)
 
 
-@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "model.safetensors", INDEX])
+@pytest.mark.parametrize(
+    "name", ["config.json", "generation_config.json", "model.safetensors", INDEX]
+)
 def test_a_folder_in_the_place_of_a_file_is_refused(llama: Path, name: str) -> None:
     if name == INDEX:
         shard(llama)
@@ -716,14 +945,19 @@ def test_a_generation_config_is_sound_or_refused_by_name(tmp_path: Path, field: 
             continue
         loaded += 1
         if field in SAMPLING_FIELDS and found is not None:
-            assert getattr(SamplingParams(**{SAMPLING_FIELDS[field]: found}), SAMPLING_FIELDS[field]) == value
+            assert (
+                getattr(SamplingParams(**{SAMPLING_FIELDS[field]: found}), SAMPLING_FIELDS[field])
+                == value
+            )
     assert all(f"generation_config.json: {field} " in message for message in messages)
     assert max(map(len, messages)) < 1_000
     assert len(messages) > 15
     assert loaded > 1
 
 
-def test_what_a_generation_config_asks_for_in_vain_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_generation_config_asks_for_in_vain_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     asked = {
         "num_beams": 4,
         "no_repeat_ngram_size": 3,
@@ -743,7 +977,9 @@ def test_what_a_generation_config_asks_for_in_vain_is_said(tmp_path: Path, caplo
 
 
 @pytest.mark.parametrize("case", index_cases(), ids=lambda case: case.label)
-def test_an_index_is_sound_or_refused_by_name(bases: dict[str, Path], tmp_path: Path, case: Case) -> None:
+def test_an_index_is_sound_or_refused_by_name(
+    bases: dict[str, Path], tmp_path: Path, case: Case
+) -> None:
     expected = "equal" if case.label == "index sound" else "refused"
     assert judge(case, bases["llama"], tmp_path / "checkpoint") == expected
 
@@ -772,13 +1008,20 @@ def test_an_adapter_is_refused(llama: Path) -> None:
 
 
 def test_a_header_whose_tensors_overlap_is_refused(llama: Path) -> None:
-    edit_header(lambda header: header[TENSOR].update(data_offsets=header["model.norm.weight"]["data_offsets"]))(llama)
+    edit_header(
+        lambda header: header[TENSOR].update(
+            data_offsets=header["model.norm.weight"]["data_offsets"]
+        )
+    )(llama)
     refused(llama, CorruptCheckpointError, "model.safetensors")
 
 
 def test_a_message_does_not_grow_with_the_file(llama: Path) -> None:
     tensors = load_file(llama / "model.safetensors")
-    save_file({**tensors, **{f"{'x' * 1000}{i}": torch.zeros(1) for i in range(1000)}}, llama / "model.safetensors")
+    save_file(
+        {**tensors, **{f"{'x' * 1000}{i}": torch.zeros(1) for i in range(1000)}},
+        llama / "model.safetensors",
+    )
     with pytest.raises(WeightsMismatchError, match="1000 tensors do not match") as error:
         load(llama)
     assert len(str(error.value)) < 25_000
@@ -804,5 +1047,10 @@ def test_shown_values_are_short_whatever_they_are() -> None:
     tracemalloc.stop()
     assert peak < 10_000_000, "none is written out before it is cut"
     assert shown("a\n\x1b") == r"'a\n\x1b'"
-    assert [shown(value) for value in (3, None, "abc", [1, {"a": 2.0}])] == ["3", "None", "'abc'", "[1, {'a': 2.0}]"]
+    assert [shown(value) for value in (3, None, "abc", [1, {"a": 2.0}])] == [
+        "3",
+        "None",
+        "'abc'",
+        "[1, {'a': 2.0}]",
+    ]
     assert len(shown("x" * 100, 20)) == 20

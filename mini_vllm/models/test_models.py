@@ -1,4 +1,6 @@
-"""Models: random tiny checkpoints, written by transformers, against transformers' own logits in float32."""
+"""Models: random tiny checkpoints, written by transformers, against transformers' own logits in
+float32.
+"""
 
 import gc
 import json
@@ -15,7 +17,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
-from mini_vllm.attention import AttentionMetadata, PackedRequest, PagedAttention, get_backend, why_not
+from mini_vllm.attention import (
+    AttentionMetadata,
+    PackedRequest,
+    PagedAttention,
+    get_backend,
+    why_not,
+)
 from mini_vllm.attention.backend import make_cache
 from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError
 from mini_vllm.models.checkpoint import load_hf_config
@@ -43,7 +51,8 @@ SMALL: dict[str, Any] = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "max_position_embeddings": 256,
-    "initializer_range": 0.15,  # large enough that logits differ by more than the tolerance when anything is wrong
+    # large enough that logits differ by more than the tolerance when anything is wrong
+    "initializer_range": 0.15,
 }
 
 
@@ -60,9 +69,15 @@ CASES = {
     "llama": Case(LlamaConfig, {}),
     "llama-tied": Case(LlamaConfig, {"tie_word_embeddings": True}, sharded=True),
     "llama-biases": Case(LlamaConfig, {"attention_bias": True, "mlp_bias": True}),
-    "llama3-rope": Case(LlamaConfig, {"rope_parameters": LLAMA3_ROPE, "head_dim": 80}, sharded=True),
-    "llama-mha-head-dim-24": Case(LlamaConfig, {"num_key_value_heads": 4, "head_dim": 24, "rms_norm_eps": 1e-3}),
-    "llama-mqa": Case(LlamaConfig, {"num_key_value_heads": 1, "rope_parameters": {"rope_theta": 1e6}}),
+    "llama3-rope": Case(
+        LlamaConfig, {"rope_parameters": LLAMA3_ROPE, "head_dim": 80}, sharded=True
+    ),
+    "llama-mha-head-dim-24": Case(
+        LlamaConfig, {"num_key_value_heads": 4, "head_dim": 24, "rms_norm_eps": 1e-3}
+    ),
+    "llama-mqa": Case(
+        LlamaConfig, {"num_key_value_heads": 1, "rope_parameters": {"rope_theta": 1e6}}
+    ),
     "qwen2": Case(Qwen2Config, {}, sharded=True),
     "qwen2-tied": Case(Qwen2Config, {"tie_word_embeddings": True}),
     "qwen2-window-in-upper-layers": Case(
@@ -83,7 +98,9 @@ CASES = {
     ),
     "mistral-window": Case(MistralConfig, {"sliding_window": 7}),
     "mistral-no-window-tied": Case(
-        MistralConfig, {"sliding_window": None, "tie_word_embeddings": True, "head_dim": 20}, sharded=True
+        MistralConfig,
+        {"sliding_window": None, "tie_word_embeddings": True, "head_dim": 20},
+        sharded=True,
     ),
 }
 
@@ -98,10 +115,14 @@ class Pair:
 
 
 def write_checkpoint(path: Path, case: Case) -> Any:
-    """A random model of that configuration, saved; norms and biases are random too, so that each of them matters."""
+    """A random model of that configuration, saved; norms and biases are random too, so that each of
+    them matters.
+    """
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(
-        case.config_class(**{**SMALL, **case.options}), attn_implementation="eager", dtype=torch.float32
+        case.config_class(**{**SMALL, **case.options}),
+        attn_implementation="eager",
+        dtype=torch.float32,
     )
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -137,23 +158,35 @@ def load(path: Path) -> DecoderModel:
 class Runner:
     """Runs packed batches over one paged cache, with each sequence's blocks shuffled."""
 
-    def __init__(self, model: DecoderModel, sequences: list[list[int]], backend: str = "torch") -> None:
+    def __init__(
+        self, model: DecoderModel, sequences: list[list[int]], backend: str = "torch"
+    ) -> None:
         self.model, self.sequences, self.backend = model, sequences, get_backend(backend, CPU)
         widths = [-(-len(sequence) // BLOCK_SIZE) for sequence in sequences]
         free = torch.randperm(sum(widths), generator=torch.Generator().manual_seed(1)).tolist()
         self.block_tables = [[free.pop() for _ in range(width)] for width in widths]
-        shape, order = (sum(widths), BLOCK_SIZE, model.num_kv_heads, model.head_dim), self.backend.stride_order
+        shape, order = (
+            (sum(widths), BLOCK_SIZE, model.num_kv_heads, model.head_dim),
+            self.backend.stride_order,
+        )
         self.kv_caches = [
             (make_cache(shape, order).fill_(torch.nan), make_cache(shape, order).fill_(torch.nan))
             for _ in range(model.num_layers)
         ]
 
     def step(self, spans: dict[int, tuple[int, int]]) -> dict[int, Tensor]:
-        """Compute tokens [start, end) of each sequence named, as one batch; logits [end - start, vocab] of each."""
-        requests = [PackedRequest(self.block_tables[i], start, end - start) for i, (start, end) in spans.items()]
+        """Compute tokens [start, end) of each sequence named, as one batch; logits [end - start,
+        vocab] of each.
+        """
+        requests = [
+            PackedRequest(self.block_tables[i], start, end - start)
+            for i, (start, end) in spans.items()
+        ]
         metadata = AttentionMetadata.pack(requests, BLOCK_SIZE, CPU)
         attend = PagedAttention(self.backend, self.kv_caches, metadata, self.model.attention_specs)
-        input_ids = torch.tensor([token for i, (start, end) in spans.items() for token in self.sequences[i][start:end]])
+        input_ids = torch.tensor(
+            [token for i, (start, end) in spans.items() for token in self.sequences[i][start:end]]
+        )
         positions = torch.cat([torch.arange(start, end) for start, end in spans.values()])
         logits = self.model.compute_logits(self.model.forward(input_ids, positions, attend))
         return dict(zip(spans, logits.split([r.query_len for r in requests]), strict=True))
@@ -162,7 +195,10 @@ class Runner:
 @pytest.fixture(scope="module")
 def sequences() -> list[list[int]]:
     generator = torch.Generator().manual_seed(2)
-    return [torch.randint(SMALL["vocab_size"], (length,), generator=generator).tolist() for length in (23, 1, 16)]
+    return [
+        torch.randint(SMALL["vocab_size"], (length,), generator=generator).tolist()
+        for length in (23, 1, 16)
+    ]
 
 
 @torch.inference_mode()
@@ -172,11 +208,16 @@ def expected_logits(pair: Pair, sequence: list[int]) -> Tensor:
 
 
 NO_C = why_not("c", CPU)
-BACKENDS = ("torch", pytest.param("c", marks=pytest.mark.skipif(bool(NO_C), reason=f"no rung c: {NO_C}")))
+BACKENDS = (
+    "torch",
+    pytest.param("c", marks=pytest.mark.skipif(bool(NO_C), reason=f"no rung c: {NO_C}")),
+)
 
 
 @torch.inference_mode()
-def test_packed_prompts_give_the_logits_of_transformers(pair: Pair, sequences: list[list[int]]) -> None:
+def test_packed_prompts_give_the_logits_of_transformers(
+    pair: Pair, sequences: list[list[int]]
+) -> None:
     logits = Runner(pair.model, sequences).step({i: (0, len(s)) for i, s in enumerate(sequences)})
     for i, sequence in enumerate(sequences):
         torch.testing.assert_close(logits[i], expected_logits(pair, sequence), **TOLERANCE)
@@ -187,22 +228,32 @@ def test_packed_prompts_give_the_logits_of_transformers(pair: Pair, sequences: l
 def test_chunks_and_decodes_give_the_logits_of_transformers(
     pair: Pair, sequences: list[list[int]], backend: str
 ) -> None:
-    """Two sequences computed piece by piece, in different order and in mixed batches, down to single tokens."""
+    """Two sequences computed piece by piece, in different order and in mixed batches, down to
+    single tokens.
+    """
     runner = Runner(pair.model, sequences, backend)
     steps = [{0: (0, 6)}, {2: (0, 4), 0: (6, 7)}, {0: (7, 19), 2: (4, 13)}]
     steps += [{0: (19 + i, 20 + i), 2: (13 + i, 14 + i)} for i in range(3)]
     for spans in steps:
         for i, logits in runner.step(spans).items():
             start, end = spans[i]
-            torch.testing.assert_close(logits, expected_logits(pair, sequences[i])[start:end], **TOLERANCE)
+            torch.testing.assert_close(
+                logits, expected_logits(pair, sequences[i])[start:end], **TOLERANCE
+            )
 
 
 @torch.inference_mode()
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_greedy_decoding_gives_the_tokens_of_transformers(pair: Pair, sequences: list[list[int]], backend: str) -> None:
+def test_greedy_decoding_gives_the_tokens_of_transformers(
+    pair: Pair, sequences: list[list[int]], backend: str
+) -> None:
     prompt, num_tokens = sequences[2], 6
     expected = pair.expected.generate(
-        torch.tensor([prompt]), do_sample=False, max_new_tokens=num_tokens, eos_token_id=-1, pad_token_id=0
+        torch.tensor([prompt]),
+        do_sample=False,
+        max_new_tokens=num_tokens,
+        eos_token_id=-1,
+        pad_token_id=0,
     )[0].tolist()
     runner = Runner(pair.model, [[*prompt, *[0] * num_tokens]], backend)
     start = 0
@@ -228,7 +279,9 @@ def test_bfloat16_stays_close_to_transformers(pair: Pair, sequences: list[list[i
 def test_model_over_the_reference_back_end(folder: Path, sequences: list[list[int]]) -> None:
     model = load(folder)
     spans = {i: (0, len(sequence)) for i, sequence in enumerate(sequences)}
-    by_torch, by_reference = (Runner(model, sequences, name).step(spans) for name in ("torch", "reference"))
+    by_torch, by_reference = (
+        Runner(model, sequences, name).step(spans) for name in ("torch", "reference")
+    )
     for i in spans:
         torch.testing.assert_close(by_torch[i], by_reference[i], **TOLERANCE)
 
@@ -240,7 +293,7 @@ def test_model_says_its_sizes(folder: Path) -> None:
     assert all(not p.requires_grad and p.dtype == torch.float32 for p in model.parameters())
 
 
-# --- Weights ---------------------------------------------------------------------------------------------------------
+# --- Weights --------------------------------------------------------------------------------------
 
 Weights = dict[str, Tensor]
 
@@ -274,8 +327,15 @@ def test_trap_46_weights_left_over_in_the_checkpoint_are_all_named(folder: Path)
 
 
 def test_trap_46_a_wrong_shape_is_named_with_both_shapes(folder: Path) -> None:
-    edit_weights(folder, lambda weights: weights.update({"model.layers.1.mlp.down_proj.weight": torch.zeros(48, 71)}))
-    with pytest.raises(WeightsMismatchError, match=r"down_proj.weight has shape \(48, 71\), expected \(48, 72\)"):
+    edit_weights(
+        folder,
+        lambda weights: weights.update(
+            {"model.layers.1.mlp.down_proj.weight": torch.zeros(48, 71)}
+        ),
+    )
+    with pytest.raises(
+        WeightsMismatchError, match=r"down_proj.weight has shape \(48, 71\), expected \(48, 72\)"
+    ):
         load(folder)
 
 
@@ -287,7 +347,9 @@ def test_trap_46_no_tensor_is_taken_twice(folder: Path) -> None:
 
 
 def test_trap_46_every_parameter_comes_from_the_file(folder: Path) -> None:
-    """Each tensor of the checkpoint is filled with a number of its own; the model holds exactly these numbers."""
+    """Each tensor of the checkpoint is filled with a number of its own; the model holds exactly
+    these numbers.
+    """
     weights = load_file(folder / "model.safetensors")
     for number, name in enumerate(weights):
         weights[name] = torch.full_like(weights[name], number + 1)
@@ -306,7 +368,9 @@ def test_a_tied_checkpoint_may_carry_its_head_if_it_is_the_same(folder: Path) ->
     edit_config(folder, tie_word_embeddings=True)
     with pytest.raises(WeightsMismatchError, match=r"lm_head.weight is not embed_tokens.weight"):
         load(folder)
-    edit_weights(folder, lambda w: w.update({"lm_head.weight": w["model.embed_tokens.weight"].clone()}))
+    edit_weights(
+        folder, lambda w: w.update({"lm_head.weight": w["model.embed_tokens.weight"].clone()})
+    )
     assert load(folder).lm_head is None
 
 
@@ -321,30 +385,54 @@ def test_parameters_are_copies_that_outlive_the_files(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["llama", "llama-tied"])
-def test_int8_leaves_no_matrix_in_full_precision_but_the_embedding(name: str, tmp_path: Path) -> None:
+def test_int8_leaves_no_matrix_in_full_precision_but_the_embedding(
+    name: str, tmp_path: Path
+) -> None:
     write_checkpoint(tmp_path, CASES[name])
-    model = load_model(tmp_path, load_hf_config(tmp_path), dtype=torch.float32, device=CPU, quantization="int8")
+    model = load_model(
+        tmp_path, load_hf_config(tmp_path), dtype=torch.float32, device=CPU, quantization="int8"
+    )
     matrices = {name: each.dtype for name, each in model.named_parameters() if each.dim() == 2}
     assert matrices.pop("embed_tokens.weight") == torch.float32
     assert "head_weight.values" in matrices or "lm_head.weight.values" in matrices
     assert set(matrices.values()) == {torch.int8}
 
 
-# --- Configurations --------------------------------------------------------------------------------------------------
+# --- Configurations -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"architectures": ["GPT2LMHeadModel"]}, r"'GPT2LMHeadModel' is not one of: LlamaForCausalLM, MistralForC"),
+        (
+            {"architectures": ["GPT2LMHeadModel"]},
+            r"'GPT2LMHeadModel' is not one of: LlamaForCausalLM, MistralForC",
+        ),
         ({"architectures": None}, r"'\(none given\)' is not one of: LlamaForCausalLM"),
         ({"hidden_act": "gelu"}, r"hidden_act 'gelu' is not supported, only 'silu'"),
-        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, r"quantization_config .*gptq.* not supported"),
-        ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}}, r"'yarn' is not one of: def"),
-        ({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}, r"0\.5"),
+        (
+            {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+            r"quantization_config .*gptq.* not supported",
+        ),
+        (
+            {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}},
+            r"'yarn' is not one of: def",
+        ),
+        (
+            {
+                "rope_parameters": {
+                    "rope_type": "default",
+                    "rope_theta": 1e4,
+                    "partial_rotary_factor": 0.5,
+                }
+            },
+            r"0\.5",
+        ),
     ],
 )
-def test_what_is_not_supported_is_refused_by_name(folder: Path, changes: dict[str, Any], message: str) -> None:
+def test_what_is_not_supported_is_refused_by_name(
+    folder: Path, changes: dict[str, Any], message: str
+) -> None:
     edit_config(folder, **changes)
     with pytest.raises(UnsupportedModelError, match=message):
         load(folder)
@@ -364,11 +452,15 @@ def test_an_unknown_layer_type_is_refused(tmp_path: Path) -> None:
 
 
 def test_rope_theta_and_rope_scaling_of_older_configs(folder: Path) -> None:
-    """config.json as transformers 4 wrote it, and a configuration object that was never converted."""
+    """config.json as transformers 4 wrote it, and a configuration object that was never
+    converted.
+    """
     raw = json.loads((folder / "config.json").read_text())
     del raw["rope_parameters"]
     scaling = {key: value for key, value in LLAMA3_ROPE.items() if key != "rope_theta"}
-    (folder / "config.json").write_text(json.dumps({**raw, "rope_theta": 500_000.0, "rope_scaling": scaling}))
+    (folder / "config.json").write_text(
+        json.dumps({**raw, "rope_theta": 500_000.0, "rope_scaling": scaling})
+    )
     assert rope_parameters(load_hf_config(folder)) == LLAMA3_ROPE
 
     class OldConfig:

@@ -31,7 +31,9 @@ class Step:
         shape = (4, BLOCK_SIZE, model.num_kv_heads, model.head_dim)
         self.kv_caches = [(torch.zeros(shape), torch.zeros(shape)) for _ in range(model.num_layers)]
         metadata = AttentionMetadata.pack(REQUESTS, BLOCK_SIZE, CPU)
-        self.attend = PagedAttention(get_backend("torch", CPU), self.kv_caches, metadata, model.attention_specs)
+        self.attend = PagedAttention(
+            get_backend("torch", CPU), self.kv_caches, metadata, model.attention_specs
+        )
         self.rotation = model.rotary(metadata.positions, torch.float32)
 
     def attention(self, layer_idx: int, hidden: Tensor) -> Tensor:
@@ -58,7 +60,9 @@ class Step:
 )
 @torch.inference_mode()
 def test_two_shards_glued_together_are_the_whole(name: str, tmp_path: Path) -> None:
-    """Outputs of layers that are cut by rows stand side by side, those of layers that are cut by columns add up."""
+    """Outputs of layers that are cut by rows stand side by side, those of layers that are cut by
+    columns add up.
+    """
     write_checkpoint(tmp_path, CASES[name])
     whole, *halves = (Step(load(tmp_path, shard)) for shard in (Shard(), Shard(0, 2), Shard(1, 2)))
     assert [half.model.num_kv_heads for half in halves] == [1, 1]
@@ -72,17 +76,25 @@ def test_two_shards_glued_together_are_the_whole(name: str, tmp_path: Path) -> N
             for output, *glued in zip(outputs, *parts, strict=True):
                 torch.testing.assert_close(torch.cat(glued, dim=-1), output, **TOLERANCE)
         attended = [half.attention(idx, hidden) for half in halves]
-        torch.testing.assert_close(attended[0] + attended[1], whole.attention(idx, hidden), **TOLERANCE)
-        for cache, *parts in zip(whole.kv_caches[idx], *(half.kv_caches[idx] for half in halves), strict=True):
+        torch.testing.assert_close(
+            attended[0] + attended[1], whole.attention(idx, hidden), **TOLERANCE
+        )
+        for cache, *parts in zip(
+            whole.kv_caches[idx], *(half.kv_caches[idx] for half in halves), strict=True
+        ):
             torch.testing.assert_close(torch.cat(parts, dim=2), cache, **TOLERANCE)
-        torch.testing.assert_close(sum(half.mlp(idx, hidden) for half in halves), whole.mlp(idx, hidden), **TOLERANCE)
+        torch.testing.assert_close(
+            sum(half.mlp(idx, hidden) for half in halves), whole.mlp(idx, hidden), **TOLERANCE
+        )
     for half in halves:
         assert torch.equal(half.model.embed_tokens.weight, whole.model.embed_tokens.weight)
         assert torch.equal(half.model.head_weight, whole.model.head_weight)
 
 
 def test_every_shard_holds_its_part_of_the_layers(tmp_path: Path) -> None:
-    """The parts of a cut layer have as many numbers as the whole one; no number is in two of them."""
+    """The parts of a cut layer have as many numbers as the whole one; no number is in two of
+    them.
+    """
     write_checkpoint(tmp_path, CASES["llama-biases"])
     whole, first, second = (load(tmp_path, shard) for shard in (Shard(), Shard(0, 2), Shard(1, 2)))
     for linear in ("self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj"):
@@ -90,7 +102,9 @@ def test_every_shard_holds_its_part_of_the_layers(tmp_path: Path) -> None:
             path = f"layers.1.{linear}.{name}"
             parts = [dict(model.named_parameters()).get(path) for model in (first, second)]
             numbers = torch.cat([part.flatten() for part in parts if part is not None])
-            assert torch.equal(numbers.sort().values, whole.get_parameter(path).flatten().sort().values), path
+            assert torch.equal(
+                numbers.sort().values, whole.get_parameter(path).flatten().sort().values
+            ), path
 
 
 @pytest.mark.parametrize(
@@ -101,23 +115,36 @@ def test_every_shard_holds_its_part_of_the_layers(tmp_path: Path) -> None:
         ("llama-mqa", 2, "num_key_value_heads is 1, which is no multiple of the 2 shards"),
     ],
 )
-def test_heads_that_cannot_be_shared_out_are_refused(tmp_path: Path, case: str, size: int, message: str) -> None:
+def test_heads_that_cannot_be_shared_out_are_refused(
+    tmp_path: Path, case: str, size: int, message: str
+) -> None:
     write_checkpoint(tmp_path, CASES[case])
     with pytest.raises(InvalidParameterError, match=message):
         load(tmp_path, Shard(0, size))
 
 
 def test_channels_that_cannot_be_shared_out_are_refused(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, type(CASES["llama"])(CASES["llama"].config_class, {"intermediate_size": 71}))
-    message = r"dimension 0 of model.layers.0.mlp.gate_proj.weight is 71, which is no multiple of the 2 shards"
+    write_checkpoint(
+        tmp_path, type(CASES["llama"])(CASES["llama"].config_class, {"intermediate_size": 71})
+    )
+    message = (
+        r"dimension 0 of model.layers.0.mlp.gate_proj.weight is 71, "
+        r"which is no multiple of the 2 shards"
+    )
     with pytest.raises(InvalidParameterError, match=message):
         load(tmp_path, Shard(1, 2))
 
 
 def test_a_rank_out_of_range_is_refused() -> None:
     for rank, size in ((2, 2), (-1, 2), (1, 1)):
-        with pytest.raises(InvalidParameterError, match=rf"the rank of a shard is {rank}, allowed is \[0, {size}\)"):
+        with pytest.raises(
+            InvalidParameterError, match=rf"the rank of a shard is {rank}, allowed is \[0, {size}\)"
+        ):
             Shard(rank, size)
-    with pytest.raises(InvalidParameterError, match="the size of a shard is 0, it must be at least 1"):
+    with pytest.raises(
+        InvalidParameterError, match="the size of a shard is 0, it must be at least 1"
+    ):
         Shard(0, 0)
-    assert [list(Shard(rank, 2).part(SMALL["num_attention_heads"], "heads")) for rank in (0, 1)] == [[0, 1], [2, 3]]
+    assert [
+        list(Shard(rank, 2).part(SMALL["num_attention_heads"], "heads")) for rank in (0, 1)
+    ] == [[0, 1], [2, 3]]

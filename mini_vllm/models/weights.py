@@ -1,8 +1,9 @@
 """The tensors of a checkpoint, as the layers take them.
 
-Invariant: every tensor of a checkpoint is taken exactly once. Weights that are silently left out give a model that runs
-and talks nonsense; `Checkpoint.finish` makes that an error. The layers take; `models.load_model` finishes. Where a
-layer is cut among several processes, each takes its part of every tensor (shard.py).
+Invariant: every tensor of a checkpoint is taken exactly once. Weights that are silently left out
+give a model that runs and talks nonsense; `Checkpoint.finish` makes that an error. The layers take;
+`models.load_model` finishes. Where a layer is cut among several processes, each takes its part of
+every tensor (shard.py).
 """
 
 import os
@@ -15,7 +16,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from mini_vllm.errors import CheckpointNotFoundError, CorruptCheckpointError, WeightsMismatchError, shown
+from mini_vllm.errors import (
+    CheckpointNotFoundError,
+    CorruptCheckpointError,
+    WeightsMismatchError,
+    shown,
+)
 from mini_vllm.models.checkpoint import INDEX_FILE, bare, weight_files
 from mini_vllm.models.compressed_tensors import StoredWeights
 from mini_vllm.models.shard import WHOLE, Shard
@@ -28,8 +34,8 @@ MAX_PROBLEMS = 100  # that a message lists, and after which nothing more is take
 class Checkpoint:
     """The tensors of a checkpoint, read lazily from its safetensors, each taken exactly once.
 
-    headers_only: to find out whether all tensors match; only stand-ins are given out. Errors of the constructor:
-    CheckpointNotFoundError, CorruptCheckpointError, UnsupportedCheckpointError.
+    headers_only: to find out whether all tensors match; only stand-ins are given out. Errors of the
+    constructor: CheckpointNotFoundError, CorruptCheckpointError, UnsupportedCheckpointError.
     """
 
     def __init__(self, path: Path, *, headers_only: bool = False) -> None:
@@ -37,20 +43,29 @@ class Checkpoint:
         self.headers_only = headers_only
         self._source: dict[str, Any] = {}  # tensor name -> open file that holds it
         self._taken: set[str] = set()
-        self._problems: list[str] = []  # missing names and wrong shapes; told all at once by finish()
+        # missing names and wrong shapes; told all at once by finish()
+        self._problems: list[str] = []
         for file, promised in weight_files(path).items():
             handle = _open(file)
             names = dict.fromkeys(handle.keys(), handle)
             if twice := sorted(names.keys() & self._source.keys()):
-                raise CorruptCheckpointError(f"{file}: {bare(twice[0])} is also in another file of the checkpoint")
+                raise CorruptCheckpointError(
+                    f"{file}: {bare(twice[0])} is also in another file of the checkpoint"
+                )
             if absent := sorted(promised - names.keys()):
-                raise CorruptCheckpointError(f"{file}: has no {bare(absent[0])}, which {INDEX_FILE} promises")
+                raise CorruptCheckpointError(
+                    f"{file}: has no {bare(absent[0])}, which {INDEX_FILE} promises"
+                )
             self._source.update(names)
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """That of the first tensor which has a plain one: what transformers takes for a config.json that names none."""
-        found = (DTYPES.get(handle.get_slice(name).get_dtype()) for name, handle in self._source.items())
+        """That of the first tensor which has a plain one: what transformers takes for a config.json
+        that names none.
+        """
+        found = (
+            DTYPES.get(handle.get_slice(name).get_dtype()) for name, handle in self._source.items()
+        )
         return next((dtype for dtype in found if dtype is not None), None)
 
     def __contains__(self, name: str) -> bool:
@@ -63,12 +78,14 @@ class Checkpoint:
         part: tuple[slice, ...] = (),
         dtypes: Collection[str] = tuple(DTYPES),
     ) -> Tensor:
-        """The tensor of that name, on the CPU in the dtype of the file; a view of the mapped file, to copy from.
+        """The tensor of that name, on the CPU in the dtype of the file; a view of the mapped file,
+        to copy from.
 
-        part: the slices of its leading dimensions to read, all else is left on the disk; shape is that of the whole.
-        The tensor counts as taken even so. A name that is missing, or has another shape or dtype, is noted for
-        finish(), and a stand-in of the right shape that takes no memory is returned. Errors: WeightsMismatchError when
-        the name was taken before, and when too many are wrong.
+        part: the slices of its leading dimensions to read, all else is left on the disk; shape is
+        that of the whole. The tensor counts as taken even so. A name that is missing, or has
+        another shape or dtype, is noted for finish(), and a stand-in of the right shape that takes
+        no memory is returned. Errors: WeightsMismatchError when the name was taken before, and when
+        too many are wrong.
         """
         if name in self._taken:
             raise WeightsMismatchError(f"{self.path}: {name} is taken a second time")
@@ -81,7 +98,9 @@ class Checkpoint:
             self._refuse(self._problems)
         return torch.zeros(()).expand(shape or ())[part]
 
-    def _find_problem(self, name: str, shape: tuple[int, ...] | None, dtypes: Collection[str]) -> str | None:
+    def _find_problem(
+        self, name: str, shape: tuple[int, ...] | None, dtypes: Collection[str]
+    ) -> str | None:
         """What the header says against the tensor, in words."""
         if name not in self._source:
             return f"missing {name}"
@@ -89,22 +108,34 @@ class Checkpoint:
         found, dtype = tuple(header.get_shape()), header.get_dtype()
         if shape is not None and found != shape:
             return f"{name} has shape {shown(found)}, expected {shape}"
-        return None if dtype in dtypes else f"{name} has dtype {dtype}, supported are {', '.join(dtypes)}"
+        return (
+            None
+            if dtype in dtypes
+            else f"{name} has dtype {dtype}, supported are {', '.join(dtypes)}"
+        )
 
     def ignore(self, suffix: str) -> None:
-        """Count the tensors whose name ends so as taken: what old checkpoints hold and no model needs."""
+        """Count the tensors whose name ends so as taken: what old checkpoints hold and no model
+        needs.
+        """
         self._taken.update(name for name in self._source if name.endswith(suffix))
 
     def finish(self) -> None:
-        """Close the files. Errors: WeightsMismatchError naming every tensor that is missing, misshapen or left over."""
-        problems = self._problems + [f"left over {bare(name)}" for name in sorted(self._source.keys() - self._taken)]
+        """Close the files. Errors: WeightsMismatchError naming every tensor that is missing,
+        misshapen or left over.
+        """
+        problems = self._problems + [
+            f"left over {bare(name)}" for name in sorted(self._source.keys() - self._taken)
+        ]
         self._source = {}
         if problems:
             self._refuse(problems)
 
     def _refuse(self, problems: list[str]) -> NoReturn:
         listed = problems[:MAX_PROBLEMS] + ["and perhaps more"] * (len(problems) >= MAX_PROBLEMS)
-        raise WeightsMismatchError(f"{self.path}: {len(problems)} tensors do not match: " + "; ".join(listed))
+        raise WeightsMismatchError(
+            f"{self.path}: {len(problems)} tensors do not match: " + "; ".join(listed)
+        )
 
 
 def _open(file: Path) -> Any:
@@ -113,23 +144,28 @@ def _open(file: Path) -> Any:
     try:
         return safe_open(file, framework="pt", device="cpu")
     except (SafetensorError, OSError, ValueError) as error:
-        raise CorruptCheckpointError(f"{file}: not a complete safetensors file: {shown(str(error))}") from error
+        raise CorruptCheckpointError(
+            f"{file}: not a complete safetensors file: {shown(str(error))}"
+        ) from error
 
 
 def _read(handle: Any, name: str, part: tuple[slice, ...], path: Path) -> Tensor:
     try:
         tensor: Tensor = handle.get_slice(name)[part] if part else handle.get_tensor(name)
     except (SafetensorError, OSError, ValueError) as error:
-        raise CorruptCheckpointError(f"{path}: {name} cannot be read: {shown(str(error))}") from error
+        raise CorruptCheckpointError(
+            f"{path}: {name} cannot be read: {shown(str(error))}"
+        ) from error
     return tensor
 
 
 @dataclass(frozen=True, slots=True)
 class WeightLoader:
-    """A checkpoint as one layer sees it: the prefix of its names, and the dtype and device its parameters live in.
+    """A checkpoint as one layer sees it: the prefix of its names, and the dtype and device its
+    parameters live in.
 
-    shard: which part of a layer that is cut this process holds. quantization: what linear layers make of a weight that
-    is stored as it is; stored: how weights are stored that are not.
+    shard: which part of a layer that is cut this process holds. quantization: what linear layers
+    make of a weight that is stored as it is; stored: how weights are stored that are not.
     """
 
     checkpoint: Checkpoint
@@ -154,10 +190,11 @@ class WeightLoader:
     ) -> nn.Parameter:
         """One parameter made of the named tensors, stacked along dimension 0 in the order given.
 
-        dtype: of the parameter, if it is not the loader's. dtypes: what the tensors may have in the file.
-        cut: the dimension in which each of them is cut, to load this shard's part of each; None for the whole. A part
-        is copied straight from the file into its rows: at no time is there a second copy of the model. Errors:
-        InvalidParameterError for a tensor that cannot be cut into equal parts.
+        dtype: of the parameter, if it is not the loader's. dtypes: what the tensors may have in the
+        file. cut: the dimension in which each of them is cut, to load this shard's part of each;
+        None for the whole. A part is copied straight from the file into its rows: at no time is
+        there a second copy of the model. Errors: InvalidParameterError for a tensor that cannot be
+        cut into equal parts.
         """
         own_shapes, slices = [], []
         for name, shape in parts.items():
@@ -168,15 +205,20 @@ class WeightLoader:
             is_cut = cut is not None and self.shard.size > 1
             slices.append(tuple(slice(each.start, each.stop) for each in whole) if is_cut else ())
         rows = [shape[0] for shape in own_shapes]
-        stacked = torch.empty(sum(rows), *own_shapes[0][1:], dtype=dtype or self.dtype, device=self.device)
-        for (name, shape), part, target in zip(parts.items(), slices, torch.split(stacked, rows), strict=True):
+        stacked = torch.empty(
+            sum(rows), *own_shapes[0][1:], dtype=dtype or self.dtype, device=self.device
+        )
+        for (name, shape), part, target in zip(
+            parts.items(), slices, torch.split(stacked, rows), strict=True
+        ):
             target.copy_(self.checkpoint.take(self.prefix + name, shape, part, dtypes))
         return nn.Parameter(stacked, requires_grad=False)
 
     def load_stored(
         self, parts: Mapping[str, tuple[int, ...]], cut: int | None = None
     ) -> tuple[nn.Parameter, Tensor] | None:
-        """Weights [N, K] that are stored quantised, and their scale [N, 1] float32; None if they are stored plainly.
+        """Weights [N, K] that are stored quantised, and their scale [N, 1] float32; None if they
+        are stored plainly.
 
         int8 stays so; float8, in which no CPU computes, is given in the loader's dtype.
         """
@@ -189,6 +231,9 @@ class WeightLoader:
             shapes = {name: (shape[0], 1) for name, shape in scales.items()}
             return weight, self.load(shapes, 0 if cut == 0 else None, dtype=torch.float32)
         scale = self.load(dict.fromkeys(scales, (1,)), dtype=torch.float32)
-        rows = [shape[0] * len(weight) // sum(each[0] for each in parts.values()) for shape in parts.values()]
+        rows = [
+            shape[0] * len(weight) // sum(each[0] for each in parts.values())
+            for shape in parts.values()
+        ]
         repeats = torch.tensor(rows, device=self.device)
         return weight, scale.repeat_interleave(repeats, output_size=len(weight))[:, None]

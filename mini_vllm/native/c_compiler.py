@@ -1,9 +1,11 @@
-"""A C file as a library that Python can call: built at first use, and kept in the user's cache folder.
+"""A C file as a library that Python can call: built at first use, and kept in the user's cache
+folder.
 
-A library's name has the hash of all that decides its code: source, headers, flags, processor (it is built for this
-one); then that of the compiler's version; then that of its content, so that a file that was cut off or changed is built
-again rather than loaded. A library is written under a temporary name and renamed, so two processes may build at once.
-Nothing but the standard library is used here.
+A library's name has the hash of all that decides its code: source, headers, flags, processor (it is
+built for this one); then that of the compiler's version; then that of its content, so that a file
+that was cut off or changed is built again rather than loaded. A library is written under a
+temporary name and renamed, so two processes may build at once. Nothing but the standard library is
+used here.
 """
 
 import ctypes
@@ -27,11 +29,13 @@ logger = logging.getLogger("mini_vllm")
 
 FLAGS = ("-O3", "-march=native", "-fPIC", "-ffreestanding")
 OPENMP = ("-fopenmp",)
-# No library is named to the linker: what is missing is found in the process, and so OpenMP is the one that torch has
-# brought. Two of them would have two sets of threads, each waiting for work on the cores that the other one needs.
+# No library is named to the linker: what is missing is found in the process, and so OpenMP is the
+# one that torch has brought. Two of them would have two sets of threads, each waiting for work on
+# the cores that the other one needs.
 LINK = ("-shared", "-nostdlib")
 COMPILERS = ("cc", "gcc", "clang")
-SECONDS_TO_BUILD = 600  # on the wall: some on an idle machine, two minutes with sanitizers on a busy one
+# on the wall: some on an idle machine, two minutes with sanitizers on a busy one
+SECONDS_TO_BUILD = 600
 NONE_FOUND = "there is no C compiler ({}); install gcc or clang, as by: apt install gcc"
 
 
@@ -41,7 +45,9 @@ class CannotBuildError(Exception):
 
 @cache
 def find_library(source: Path, *defines: str) -> ctypes.CDLL | str:
-    """The library, or why there is none. Looked for once a process: a compiler does not come while an engine runs."""
+    """The library, or why there is none. Looked for once a process: a compiler does not come while
+    an engine runs.
+    """
     try:
         return load_library(source, *defines)
     except CannotBuildError as error:
@@ -49,11 +55,12 @@ def find_library(source: Path, *defines: str) -> ctypes.CDLL | str:
 
 
 def load_library(source: Path, *defines: str) -> ctypes.CDLL:
-    """The functions of a C file, which may include the headers of this folder; built if no such build is in the cache.
+    """The functions of a C file, which may include the headers of this folder; built if no such
+    build is in the cache.
 
-    defines: macros for the compiler, each NAME=VALUE. With OpenMP if the compiler and this process have it, else
-    without. Environment: CC, XDG_CACHE_HOME.
-    Errors: CannotBuildError where there is no compiler, and where it does not take the file.
+    defines: macros for the compiler, each NAME=VALUE. With OpenMP if the compiler and this process
+    have it, else without. Environment: CC, XDG_CACHE_HOME. Errors: CannotBuildError where there is
+    no compiler, and where it does not take the file.
     """
     compiler = find_compiler()
     code = [file.read_bytes() for file in (source, *sorted(Path(__file__).parent.glob("*.h")))]
@@ -67,7 +74,9 @@ def load_library(source: Path, *defines: str) -> ctypes.CDLL:
             for path in sorted(folder.glob(f"{name}-*.so")):
                 if library := load_if_whole(path):
                     return library
-    reason = NONE_FOUND.format(shown(os.environ["CC"]) if os.environ.get("CC") else ", ".join(COMPILERS))
+    reason = NONE_FOUND.format(
+        shown(os.environ["CC"]) if os.environ.get("CC") else ", ".join(COMPILERS)
+    )
     for name, flags in ways.items():
         try:
             if compiler:
@@ -80,7 +89,8 @@ def load_library(source: Path, *defines: str) -> ctypes.CDLL:
 def build(source: Path, compiler: list[str], flags: tuple[str, ...], name: str) -> ctypes.CDLL:
     """Compile, put the library into the first cache folder that takes it, and load it from there.
 
-    Errors: CannotBuildError with the first line of what the compiler says, or with what every folder's failure was.
+    Errors: CannotBuildError with the first line of what the compiler says, or with what every
+    folder's failure was.
     """
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch:
@@ -94,12 +104,15 @@ def build(source: Path, compiler: list[str], flags: tuple[str, ...], name: str) 
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not is_safe(folder):
-                raise PermissionError(f"{folder} belongs to another user, or others may write there")
+                raise PermissionError(
+                    f"{folder} belongs to another user, or others may write there"
+                )
             with tempfile.NamedTemporaryFile(dir=folder, suffix=".tmp", delete=False) as file:
                 file.write(content)
             os.replace(file.name, path)
             library = ctypes.CDLL(str(path))
-        except OSError as error:  # read-only, full, or mounted so that nothing there can be executed
+        # read-only, full, or mounted so that nothing there can be executed
+        except OSError as error:
             failures.append(str(error))
             continue
         logger.info("built %s with %s in %.1f s", path, compiler[0], time.perf_counter() - start)
@@ -111,13 +124,22 @@ def run(command: list[str]) -> bytes:
     """What the compiler prints. Errors: CannotBuildError with its first line about an error."""
     try:
         return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, check=True, timeout=SECONDS_TO_BUILD
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            timeout=SECONDS_TO_BUILD,
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip() or str(error)
+        said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip() or str(
+            error
+        )
         lines = said.splitlines()
-        first = next((line for line in lines if "error:" in line), lines[0])  # warnings may stand before it
-        raise CannotBuildError(f"{command[0]} cannot build {command[-1]}: {shown(first)}") from error
+        # warnings may stand before it
+        first = next((line for line in lines if "error:" in line), lines[0])
+        raise CannotBuildError(
+            f"{command[0]} cannot build {command[-1]}: {shown(first)}"
+        ) from error
 
 
 def find_compiler() -> list[str] | None:
@@ -137,7 +159,9 @@ def version_of(compiler: list[str]) -> bytes:
 
 
 def processor() -> bytes:
-    """What -march=native looks at: two machines that share a home need not have the same instructions."""
+    """What -march=native looks at: two machines that share a home need not have the same
+    instructions.
+    """
     try:
         first = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split("\n\n")[0]
     except OSError:
@@ -148,19 +172,27 @@ def processor() -> bytes:
 
 
 def cache_folders() -> Iterator[Path]:
-    """The user's cache, then a folder of the user's own among the temporary ones, for a home that is read-only."""
+    """The user's cache, then a folder of the user's own among the temporary ones, for a home that
+    is read-only.
+    """
     with suppress(RuntimeError):  # no home
         yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "mini_vllm")
-    yield Path(tempfile.gettempdir(), f"mini_vllm-{os.getuid()}" if hasattr(os, "getuid") else "mini_vllm")
+    yield Path(
+        tempfile.gettempdir(), f"mini_vllm-{os.getuid()}" if hasattr(os, "getuid") else "mini_vllm"
+    )
 
 
 def is_safe(folder: Path) -> bool:
-    """Whether the folder is this user's and nobody else may write there: what lies in it is loaded as code."""
+    """Whether the folder is this user's and nobody else may write there: what lies in it is loaded
+    as code.
+    """
     try:
         status = folder.stat()
     except OSError:
         return False
-    return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
+    return not hasattr(os, "getuid") or (
+        status.st_uid == os.getuid() and not status.st_mode & 0o022
+    )
 
 
 def load_if_whole(path: Path) -> ctypes.CDLL | None:

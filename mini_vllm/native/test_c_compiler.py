@@ -1,4 +1,6 @@
-"""How a C file becomes a library: built, kept, found again, and what is said where that cannot be."""
+"""How a C file becomes a library: built, kept, found again, and what is said where that
+cannot be.
+"""
 
 import stat
 import subprocess
@@ -66,7 +68,10 @@ def test_another_source_or_another_processor_is_another_library(
 @pytest.mark.nightly
 @NEEDS_COMPILER
 def test_processes_may_build_at_once(source: Path, tmp_path: Path) -> None:
-    code = f"from mini_vllm.native.c_compiler import *; print(load_library(Path({str(source)!r})).answer())"
+    code = (
+        "from mini_vllm.native.c_compiler import *; "
+        f"print(load_library(Path({str(source)!r})).answer())"
+    )
     command = [sys.executable, "-c", code]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [process.communicate()[0] for process in processes] == ["42\n"] * 3
@@ -74,8 +79,12 @@ def test_processes_may_build_at_once(source: Path, tmp_path: Path) -> None:
 
 
 @NEEDS_COMPILER
-@pytest.mark.parametrize("damage", [lambda content: content[:1000], lambda content: content + b"\0", lambda _: b""])
-def test_a_broken_library_is_built_again(source: Path, tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(
+    "damage", [lambda content: content[:1000], lambda content: content + b"\0", lambda _: b""]
+)
+def test_a_broken_library_is_built_again(
+    source: Path, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
     load_library(source)
     (library,) = built(tmp_path)
     library.unlink()  # the one that is loaded keeps its memory
@@ -110,14 +119,20 @@ def test_what_another_user_could_have_written_is_not_loaded(source: Path, tmp_pa
 
 
 @NEEDS_COMPILER
-def test_a_folder_that_takes_nothing_is_named(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_takes_nothing_is_named(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(c_compiler, "cache_folders", lambda: iter([source / "a", source / "b"]))
-    with pytest.raises(CannotBuildError, match=r"answers cannot be kept or loaded: .*answers.c/a.*answers.c/b"):
+    with pytest.raises(
+        CannotBuildError, match=r"answers cannot be kept or loaded: .*answers.c/a.*answers.c/b"
+    ):
         load_library(source)
 
 
 @NEEDS_COMPILER
-def test_no_place_for_temporary_files_is_a_reason(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_place_for_temporary_files_is_a_reason(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(source))
     with pytest.raises(CannotBuildError, match="Not a directory"):
         load_library(source)
@@ -129,7 +144,9 @@ def test_a_compiler_without_openmp_is_asked_again_without(
 ) -> None:
     assert COMPILER
     wrapper = tmp_path / "cc"
-    wrapper.write_text(f'#!/bin/sh\ncase "$*" in *-fopenmp*) exit 1;; esac\nexec {COMPILER[0]} "$@"\n')
+    wrapper.write_text(
+        f'#!/bin/sh\ncase "$*" in *-fopenmp*) exit 1;; esac\nexec {COMPILER[0]} "$@"\n'
+    )
     wrapper.chmod(0o755)
     monkeypatch.setenv("CC", str(wrapper))
     assert load_library(source).answer() == 42
@@ -144,7 +161,9 @@ def test_a_compiler_that_fails_is_told_in_one_line(source: Path) -> None:
         load_library(source)
 
 
-@pytest.mark.parametrize(("command", "named"), [("", r"cc, gcc, clang"), ("no-such-cc -O1", "'no-such-cc -O1'")])
+@pytest.mark.parametrize(
+    ("command", "named"), [("", r"cc, gcc, clang"), ("no-such-cc -O1", "'no-such-cc -O1'")]
+)
 def test_without_a_compiler_torch_attends_and_the_reason_says_what_to_install(
     command: str, named: str, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """Files in and out for the command line: none is read without a bound, none is written in place.
 
-A file that is written is complete or not there: what stood under its name stays until the new one is on the disk.
+A file that is written is complete or not there: what stood under its name stays until the new one
+is on the disk.
 """
 
 import os
@@ -17,21 +18,29 @@ MAX_LINE = 1 << 20  # characters of a line where a file is read by lines
 
 
 def printable(text: object) -> str:
-    """The text with every control character escaped: a name from outside must not steer the terminal."""
+    """The text with every control character escaped: a name from outside must not steer the
+    terminal.
+    """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
 def check_text(name: str, text: str) -> None:
-    """Refuse what came from outside and is not UTF-8. Raises InvalidParameterError that names the first such byte."""
+    """Refuse what came from outside and is not UTF-8. Raises InvalidParameterError that names the
+    first such byte.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as error:
         byte = ord(text[error.start]) - 0xDC00  # how Python keeps a byte that it cannot decode
-        raise InvalidParameterError(f"{name} is not UTF-8 text: byte 0x{byte:02x} at position {error.start}") from error
+        raise InvalidParameterError(
+            f"{name} is not UTF-8 text: byte 0x{byte:02x} at position {error.start}"
+        ) from error
 
 
 def read_text(path: Path, limit: int = MAX_FILE_BYTES) -> str:
-    """A UTF-8 file, with or without a byte order mark. Raises InvalidParameterError for a longer one or none."""
+    """A UTF-8 file, with or without a byte order mark. Raises InvalidParameterError for a longer
+    one or none.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(limit + 1)
@@ -45,7 +54,9 @@ def read_text(path: Path, limit: int = MAX_FILE_BYTES) -> str:
 
 
 def read_lines(path: Path, limit: int = MAX_LINE) -> Iterator[str]:
-    """The lines of such a file, as they are asked for. Raises InvalidParameterError for a line that is too long."""
+    """The lines of such a file, as they are asked for. Raises InvalidParameterError for a line that
+    is too long.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             for number, line in enumerate(iter(lambda: file.readline(limit + 1), ""), 1):
@@ -61,8 +72,9 @@ def read_lines(path: Path, limit: int = MAX_LINE) -> Iterator[str]:
 def write_file(path: Path, data: str | bytes) -> None:
     """Write a file beside its place, onto the disk, and then move it there.
 
-    Raises InvalidParameterError where nothing can be written, and OSError with the file's name where that fails half
-    way; then the earlier file is as it was, and nothing is left beside it. A device or a pipe is written in place.
+    Raises InvalidParameterError where nothing can be written, and OSError with the file's name
+    where that fails half way; then the earlier file is as it was, and nothing is left beside it. A
+    device or a pipe is written in place.
     """
     # What has no form in UTF-8 is half of a pair; JSON knows it by the escape that takes its place.
     data = data.encode(errors="backslashreplace") if isinstance(data, str) else data
@@ -98,4 +110,6 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidParameterError(f"cannot make the folder {printable(path)}: {error.strerror}") from error
+        raise InvalidParameterError(
+            f"cannot make the folder {printable(path)}: {error.strerror}"
+        ) from error

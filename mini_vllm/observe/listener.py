@@ -7,13 +7,14 @@ from mini_vllm.scheduler_interface import Step
 
 
 class StepListener:
-    """What the engine core calls in every step, in this order; a listener overrides what it wants to see.
+    """What the engine core calls in every step, in this order; a listener overrides what it wants
+    to see.
 
-    Several steps may be in flight, so each call has its step. What a listener has to remember of one until it ends is
-    in step.notes[self].
+    Several steps may be in flight, so each call has its step. What a listener has to remember of
+    one until it ends is in step.notes[self].
 
-    A listener may add and abort requests, and must not step. What it raises is raised, and the engine stops until
-    LLMEngine.reset().
+    A listener may add and abort requests, and must not step. What it raises is raised, and the
+    engine stops until LLMEngine.reset().
     """
 
     def before_schedule(self) -> None:
@@ -30,7 +31,9 @@ class StepListener:
         *,
         failed: bool = False,
     ) -> object:
-        """The counters have advanced and finished requests are gone. failed: the step raised and was undone."""
+        """The counters have advanced and finished requests are gone. failed: the step raised and
+        was undone.
+        """
 
     def after_finish(self, request: Request) -> None:
         """Between steps, a request was ended from outside: aborted, or a stop string was seen."""

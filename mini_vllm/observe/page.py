@@ -1,7 +1,7 @@
 """Traces as one HTML file: all is inside, so it opens from a folder and asks no host for anything.
 
-The figure is timeline.js, with which the book draws, too. Behind it, and alone where there is no JavaScript, stands
-what timeline.py draws.
+The figure is timeline.js, with which the book draws, too. Behind it, and alone where there is no
+JavaScript, stands what timeline.py draws.
 """
 
 import json
@@ -23,7 +23,9 @@ FIGURE = """\
 
 
 class Figure(NamedTuple):
-    """A trace, what stands above it, and further attributes of the element (timeline.js), such as step and sync."""
+    """A trace, what stands above it, and further attributes of the element (timeline.js), such as
+    step and sync.
+    """
 
     trace: Trace
     caption: str
@@ -40,7 +42,8 @@ def caption_of(trace: Trace) -> str:
     config, num_requests, num_steps = trace["config"], len(trace["requests"]), len(trace["steps"])
     return (
         f"{counted(num_requests, 'request')}, {counted(num_steps, 'step')}: a budget of "
-        f"{config['max_num_batched_tokens']} tokens a step, {config['num_blocks'] - 1} KV blocks of "
+        f"{config['max_num_batched_tokens']} tokens a step, {config['num_blocks'] - 1} KV blocks "
+        "of "
         f"{config['block_size']} tokens"
     )
 
@@ -59,7 +62,10 @@ def _render_figure(number: int, figure: Figure) -> str:
     attributes = {"caption": figure.caption, **figure.attributes}
     return FIGURE.format(
         number=number,
-        attributes=" ".join(f'data-{name}="{escape(str(value))}"' for name, value in attributes.items()),
+        attributes=" ".join(
+            f'data-{name}="{escape(str(value))}"' for name, value in attributes.items()
+        ),
         text=escape(render_timeline(figure.trace, max_bands=1000).plain),
-        trace=json.dumps(figure.trace, ensure_ascii=False).replace("<", "\\u003c"),  # no tag ends or begins in there
+        # no tag ends or begins in there
+        trace=json.dumps(figure.trace, ensure_ascii=False).replace("<", "\\u003c"),
     )

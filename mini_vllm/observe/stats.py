@@ -18,14 +18,17 @@ from mini_vllm.step import KVPlan
 
 @dataclass(frozen=True, slots=True)
 class SchedulerStats:
-    """One step, as it stands after schedule(). Counts of requests, tokens and blocks; kv_cache_usage is in [0, 1]."""
+    """One step, as it stands after schedule(). Counts of requests, tokens and blocks;
+    kv_cache_usage is in [0, 1].
+    """
 
     num_running_reqs: int
     num_waiting_reqs: int  # preempted ones included
     num_scheduled_reqs: int  # the batch size
     num_scheduled_tokens: int
     kv_cache_usage: float  # the share of the usable blocks that is held
-    prefix_cache_queries: int  # tokens looked up by the admissions of this step, re-admissions included
+    # tokens looked up by the admissions of this step, re-admissions included
+    prefix_cache_queries: int
     prefix_cache_hits: int  # tokens found
     num_preempted_reqs: int
     num_swapped_out_blocks: int
@@ -34,14 +37,17 @@ class SchedulerStats:
 
 
 class StatsRecorder:
-    """Makes the SchedulerStats of one scheduler: the prefix cache counts since the beginning, a step wants the rest."""
+    """Makes the SchedulerStats of one scheduler: the prefix cache counts since the beginning, a
+    step wants the rest.
+    """
 
     def __init__(self, scheduler: SchedulerInterface) -> None:
         self.scheduler = scheduler
         self._queries, self._hits = self._prefix_cache_totals()
 
     def record(self, output: SchedulerOutput, plan: KVPlan) -> SchedulerStats:
-        """The figures of the step that schedule() has just decided. Call it once a step, in O(batch size).
+        """The figures of the step that schedule() has just decided. Call it once a step, in O(batch
+        size).
 
         plan: the copies that the KV cache manager asks of the step.
         """
@@ -64,7 +70,8 @@ class StatsRecorder:
         return stats
 
     def _prefix_cache_totals(self) -> tuple[int, int]:
-        first, again = self.scheduler.prefix_cache_stats, self.scheduler.preempted_prefix_cache_stats
+        first = self.scheduler.prefix_cache_stats
+        again = self.scheduler.preempted_prefix_cache_stats
         return first.queries + again.queries, first.hits + again.hits
 
 
@@ -83,17 +90,20 @@ class StatsListener(StepListener):
 
 
 class CachingMetrics:
-    """The hit rate of the prefix cache over the most recent requests: what it does now, not since the beginning.
+    """The hit rate of the prefix cache over the most recent requests: what it does now, not since
+    the beginning.
 
-    stats: counters that only grow, such as Scheduler.prefix_cache_stats; what they hold already is left out. The window
-    is the most recent steps that looked anything up, as many as have together at most max_recent_requests requests; the
-    last of them is in it however large it is. Source: CachingMetrics in vllm/v1/metrics/stats.py.
+    stats: counters that only grow, such as Scheduler.prefix_cache_stats; what they hold already is
+    left out. The window is the most recent steps that looked anything up, as many as have together
+    at most max_recent_requests requests; the last of them is in it however large it is. Source:
+    CachingMetrics in vllm/v1/metrics/stats.py.
     """
 
     def __init__(self, stats: PrefixCacheStats, max_recent_requests: int = 1000) -> None:
         self.stats = stats
         self.max_recent_requests = max_recent_requests
-        # (requests, queries, hits) at the edges of the steps in the window: a window is the difference of two edges
+        # (requests, queries, hits) at the edges of the steps in the window: a window is the
+        # difference of two edges
         self._edges = deque([(stats.requests, stats.queries, stats.hits)])
 
     def observe(self) -> None:
@@ -107,7 +117,9 @@ class CachingMetrics:
 
     @property
     def hit_rate(self) -> float:
-        """The share of the tokens looked up in the window that was found, in [0, 1]; 0 while nothing was looked up."""
+        """The share of the tokens looked up in the window that was found, in [0, 1]; 0 while
+        nothing was looked up.
+        """
         (_, queries, hits), (_, all_queries, all_hits) = self._edges[0], self._edges[-1]
         return (all_hits - hits) / (all_queries - queries) if all_queries > queries else 0.0
 
@@ -119,7 +131,9 @@ def summarise_steps(steps: Sequence[SchedulerStats]) -> dict[str, float]:
         "mean_batch_size": fmean(step.num_scheduled_reqs for step in steps),
         "mean_scheduled_tokens": fmean(step.num_scheduled_tokens for step in steps),
         "preemptions": sum(step.num_preempted_reqs for step in steps),
-        "swapped_blocks": sum(step.num_swapped_out_blocks + step.num_swapped_in_blocks for step in steps),
+        "swapped_blocks": sum(
+            step.num_swapped_out_blocks + step.num_swapped_in_blocks for step in steps
+        ),
         "prefix_hit_tokens": sum(step.prefix_cache_hits for step in steps),
         "peak_waiting": max(step.num_waiting_reqs for step in steps),
         "peak_kv_cache_usage": max(step.kv_cache_usage for step in steps),

@@ -1,4 +1,6 @@
-"""What one step computes, by the state that its requests are in: prompts, next tokens, and what a preemption lost."""
+"""What one step computes, by the state that its requests are in: prompts, next tokens, and what a
+preemption lost.
+"""
 
 from collections import Counter
 from typing import NamedTuple
@@ -10,10 +12,12 @@ BUCKETS = ("prefill", "decode", "resumed")
 
 
 class StepPlan(NamedTuple):
-    """A step as it was decided. participants: (request id, bucket, number of tokens), in scheduling order.
+    """A step as it was decided. participants: (request id, bucket, number of tokens), in scheduling
+    order.
 
-    num_expected: how many requests are to get a token. graph: "decode 8" for a step of one token for each of 8
-    requests, which a CUDA graph could replay; "" for any other. Source: BatchDescriptor in vllm/forward_context.py.
+    num_expected: how many requests are to get a token. graph: "decode 8" for a step of one token
+    for each of 8 requests, which a CUDA graph could replay; "" for any other. Source:
+    BatchDescriptor in vllm/forward_context.py.
     """
 
     step: int
@@ -31,7 +35,9 @@ class StepPlan(NamedTuple):
             if request.num_computed_tokens + n >= request.num_tokens:
                 num_expected += 1
         is_uniform = bool(participants) and all(n == 1 for _, _, n in participants)
-        return cls(step, participants, num_expected, f"decode {len(participants)}" if is_uniform else "")
+        return cls(
+            step, participants, num_expected, f"decode {len(participants)}" if is_uniform else ""
+        )
 
     @property
     def num_tokens(self) -> dict[str, int]:
@@ -43,7 +49,9 @@ class StepPlan(NamedTuple):
 
 
 def bucket_of(request: Request) -> str:
-    """Why a request is in a step: it computes its prompt, or its next token, or what it has lost by a preemption."""
+    """Why a request is in a step: it computes its prompt, or its next token, or what it has lost by
+    a preemption.
+    """
     num_computed = request.num_computed_tokens
     if num_computed + 1 >= request.num_tokens and num_computed >= request.num_prompt_tokens:
         return "decode"

@@ -46,7 +46,9 @@ class Elements(HTMLParser):
 
 
 def run(*arguments: str, status: int = 0) -> Any:
-    result = CliRunner(env={"COLUMNS": "100", "FORCE_COLOR": None}).invoke(app, ["trace", *arguments])
+    result = CliRunner(env={"COLUMNS": "100", "FORCE_COLOR": None}).invoke(
+        app, ["trace", *arguments]
+    )
     assert result.exit_code == status, result.output
     return result
 
@@ -60,8 +62,16 @@ def test_a_trace_comes_out_as_it_went_in_whatever_its_texts_say() -> None:
     scripts = elements.of("script")
     assert [attributes.get("id") for attributes, _ in scripts] == ["trace-0", "trace-1", None]
     assert [json.loads(text) for _, text in scripts[:2]] == [json.loads(json.dumps(trace))] * 2
-    first, second = (attributes for attributes, _ in elements.of("div") if attributes.get("class") == "kv-timeline")
-    assert (first["data-src"], first["data-caption"], first["data-step"]) == ("#trace-0", NASTY, "1")
+    first, second = (
+        attributes
+        for attributes, _ in elements.of("div")
+        if attributes.get("class") == "kv-timeline"
+    )
+    assert (first["data-src"], first["data-caption"], first["data-step"]) == (
+        "#trace-0",
+        NASTY,
+        "1",
+    )
     assert (second["data-src"], second["data-caption"]) == ("#trace-1", "second")
     texts = [text for _, text in elements.of("pre")]
     assert [text.splitlines()[1] for text in texts] == ["a         █▪▪"] * 2
@@ -70,11 +80,17 @@ def test_a_trace_comes_out_as_it_went_in_whatever_its_texts_say() -> None:
 def test_a_page_asks_nobody_for_anything() -> None:
     page = render_page("t", [], [Figure(run_trace(SCENARIO), "c")])
     for _, attributes, _ in Elements(page).found:
-        addresses = [attributes[name] for name in ("src", "href", "srcset", "action", "poster") if name in attributes]
+        addresses = [
+            attributes[name]
+            for name in ("src", "href", "srcset", "action", "poster")
+            if name in attributes
+        ]
         assert addresses in ([], ["data:,"])
     assert "default-src 'none'" in page
     component = COMPONENT.read_text(encoding="utf-8")
-    assert not re.search(r"^\s*(import|export .* from)\b|@import|url\(|</script|<!--", component, re.MULTILINE)
+    assert not re.search(
+        r"^\s*(import|export .* from)\b|@import|url\(|</script|<!--", component, re.MULTILINE
+    )
 
 
 def test_the_figure_has_the_words_of_the_text() -> None:
@@ -90,13 +106,15 @@ def test_the_caption_says_how_large_it_is() -> None:
     assert caption_of(run_trace(SCENARIO)) == sizes
 
 
-# --- the command --------------------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 def test_trace_of_a_scenario_writes_a_page(tmp_path: Path) -> None:
     scenario, page = tmp_path / "scenario.json", tmp_path / "page.html"
     scenario.write_text(json.dumps({"name": "small", **SCENARIO}), encoding="utf-8")
-    assert f"wrote {page}" in run("--scenario", str(scenario), "--html", str(page)).stderr.replace("\n", "")
+    assert f"wrote {page}" in run("--scenario", str(scenario), "--html", str(page)).stderr.replace(
+        "\n", ""
+    )
     elements = Elements(page.read_text(encoding="utf-8"))
     assert elements.of("title")[0][1] == "mini-vllm trace: small"
     assert json.loads(elements.of("script")[0][1])["name"] == "small"
@@ -108,11 +126,16 @@ def test_trace_of_prompts_writes_a_page_with_the_texts(tmp_path: Path) -> None:
     run("What is a KV block?", "--max-tokens", "8", "--num-kv-blocks", "50", "--html", str(page))
     elements = Elements(page.read_text(encoding="utf-8"))
     assert "What is a KV block?" in elements.of("p")[0][1]
-    assert json.loads(elements.of("script")[0][1])["requests"][0]["prompt_text"] == "What is a KV block?"
+    assert (
+        json.loads(elements.of("script")[0][1])["requests"][0]["prompt_text"]
+        == "What is a KV block?"
+    )
 
 
 @pytest.mark.parametrize("option", ["--out", "--html"])
-def test_a_file_that_cannot_be_written_is_one_line_and_status_2(tmp_path: Path, option: str) -> None:
+def test_a_file_that_cannot_be_written_is_one_line_and_status_2(
+    tmp_path: Path, option: str
+) -> None:
     scenario, file = tmp_path / "scenario.json", tmp_path / "no" / "such" / "file"
     scenario.write_text(json.dumps(SCENARIO), encoding="utf-8")
     lines = run("--scenario", str(scenario), option, str(file), status=2).stderr.splitlines()

@@ -13,12 +13,24 @@ from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.observe.trace import ScenarioRun, TraceRecorder, run_trace
 from mini_vllm.step import KVPlan
 
-CONFIG = {"block_size": 2, "num_blocks": 8, "max_num_seqs": 3, "max_num_batched_tokens": 6, "vocab_size": 100}
+CONFIG = {
+    "block_size": 2,
+    "num_blocks": 8,
+    "max_num_seqs": 3,
+    "max_num_batched_tokens": 6,
+    "vocab_size": 100,
+}
 SCHEMA = json.loads((Path(__file__).parent / "trace.schema.json").read_text())
 
 
 def request(name: str, prompt: list[int], max_tokens: int, step: int = 0) -> dict[str, Any]:
-    return {"id": name, "prompt": prompt, "max_tokens": max_tokens, "arrival_step": step, "ignore_eos": True}
+    return {
+        "id": name,
+        "prompt": prompt,
+        "max_tokens": max_tokens,
+        "arrival_step": step,
+        "ignore_eos": True,
+    }
 
 
 def figures(requests: list[dict[str, Any]]) -> list[SchedulerStats]:
@@ -26,13 +38,18 @@ def figures(requests: list[dict[str, Any]]) -> list[SchedulerStats]:
     recorder = StatsRecorder(run.scheduler)
     steps = []
     while not run.is_done():
-        steps.append(recorder.record(run.run_step(), KVPlan()))  # the output is the step's; counters move after it
+        # the output is the step's; counters move after it
+        steps.append(recorder.record(run.run_step(), KVPlan()))
     return steps
 
 
 def test_first_step_of_two_requests() -> None:
     run = ScenarioRun(
-        {"name": "", "config": CONFIG, "requests": [request("a", [1, 2, 3, 4], 4), request("b", [5, 6, 7], 2)]}
+        {
+            "name": "",
+            "config": CONFIG,
+            "requests": [request("a", [1, 2, 3, 4], 4), request("b", [5, 6, 7], 2)],
+        }
     )
     for spec in list(run._todo):
         run._add([spec])
@@ -67,8 +84,14 @@ def test_preemptions_and_their_second_lookup_are_counted() -> None:
     assert sum(step.num_preempted_reqs for step in steps) == trace["totals"]["preemptions"]
     assert sum(step.num_scheduled_tokens for step in steps) == trace["totals"]["scheduled_tokens"]
     totals = trace["totals"]
-    assert sum(step.prefix_cache_queries for step in steps) == totals["prefix_queries"] + totals["preempted_queries"]
-    assert sum(step.prefix_cache_hits for step in steps) == totals["prefix_hits"] + totals["preempted_hits"]
+    assert (
+        sum(step.prefix_cache_queries for step in steps)
+        == totals["prefix_queries"] + totals["preempted_queries"]
+    )
+    assert (
+        sum(step.prefix_cache_hits for step in steps)
+        == totals["prefix_hits"] + totals["preempted_hits"]
+    )
 
 
 def test_the_engine_keeps_the_figures_of_its_last_step() -> None:
@@ -84,7 +107,8 @@ def test_the_engine_keeps_the_figures_of_its_last_step() -> None:
 
 
 @given(
-    st.lists(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 49)), max_size=5), max_size=30), st.integers(0, 12)
+    st.lists(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 49)), max_size=5), max_size=30),
+    st.integers(0, 12),
 )
 @settings(derandomize=True, database=None, deadline=None)
 def test_the_hit_rate_is_that_of_the_last_steps_that_have_so_many_requests(
@@ -109,7 +133,8 @@ def test_the_hit_rate_is_that_of_the_last_steps_that_have_so_many_requests(
         assert step or metrics.hit_rate == before
 
 
-# --- what each step computes, by bucket: against the scheduler's own counters, over a run with preemptions ------------
+# --- what each step computes, by bucket: against the scheduler's own counters, over a run with
+# preemptions
 
 
 def a_request(name: str, first: int, num_tokens: int, max_tokens: int) -> dict[str, Any]:
@@ -139,7 +164,11 @@ def test_buckets_of_a_run_with_preemptions() -> None:
         assert bool(again & computed_once) <= ("resumed" in plan["buckets"])
         computed_once |= sched.keys()
     assert trace["steps"][0]["plan"] == {"buckets": {"prefill": [2, 6]}, "expected": 2, "graph": ""}
-    assert {bucket for step in trace["steps"] for bucket in step["plan"]["buckets"]} == {"prefill", "decode", "resumed"}
+    assert {bucket for step in trace["steps"] for bucket in step["plan"]["buckets"]} == {
+        "prefill",
+        "decode",
+        "resumed",
+    }
 
 
 def test_a_prompt_of_one_token_is_a_prefill() -> None:

@@ -13,7 +13,13 @@ from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
 
 TRACES = Path(__file__).parents[2] / "traces" / "vllm-0.33.0"
 SCENARIO = {  # 8 usable blocks: "other" is preempted, "shares-the-prefix" begins like "first"
-    "config": {"block_size": 4, "num_blocks": 9, "max_num_seqs": 4, "max_num_batched_tokens": 8, "vocab_size": 100},
+    "config": {
+        "block_size": 4,
+        "num_blocks": 9,
+        "max_num_seqs": 4,
+        "max_num_batched_tokens": 8,
+        "vocab_size": 100,
+    },
     "requests": [
         {"id": "first", "prompt": list(range(1, 11)), "max_tokens": 9},
         {
@@ -23,7 +29,13 @@ SCENARIO = {  # 8 usable blocks: "other" is preempted, "shares-the-prefix" begin
             "arrival_step": 2,
             "sample_seed": 1,
         },
-        {"id": "other", "prompt": list(range(20, 31)), "max_tokens": 6, "arrival_step": 3, "sample_seed": 2},
+        {
+            "id": "other",
+            "prompt": list(range(20, 31)),
+            "max_tokens": 6,
+            "arrival_step": 3,
+            "sample_seed": 2,
+        },
     ],
 }
 TIMELINE = """\
@@ -40,19 +52,24 @@ tokens: share of the budget used; KV blocks: share of the cache in use"""
 
 
 def test_timeline_in_ascii() -> None:
-    assert timeline.render_timeline(run_trace(SCENARIO), width=60, ascii_only=True).plain == TIMELINE
+    assert (
+        timeline.render_timeline(run_trace(SCENARIO), width=60, ascii_only=True).plain == TIMELINE
+    )
 
 
 def test_timeline_in_unicode_differs_in_its_characters_only() -> None:
     translated = timeline.render_timeline(run_trace(SCENARIO), width=60).plain
     assert "   ◆▪▪▪▪▪▪▪" in translated
-    assert [len(line) for line in translated.splitlines()] == [len(line) for line in TIMELINE.splitlines()]
+    assert [len(line) for line in translated.splitlines()] == [
+        len(line) for line in TIMELINE.splitlines()
+    ]
 
 
 def test_timeline_marks_the_budget_that_is_spent_and_the_recomputed_chunk() -> None:
     config = {"block_size": 4, "num_blocks": 8, "max_num_seqs": 2, "max_num_batched_tokens": 5}
     requests = [
-        {"id": name, "prompt": [seed] * 11, "max_tokens": 9, "sample_seed": seed} for seed, name in ((1, "a"), (3, "b"))
+        {"id": name, "prompt": [seed] * 11, "max_tokens": 9, "sample_seed": seed}
+        for seed, name in ((1, "a"), (3, "b"))
     ]
     trace = run_trace({"config": {**config, "enable_prefix_caching": False}, "requests": requests})
     a, b = timeline.read_requests(trace)
@@ -78,17 +95,29 @@ tokens: share of the budget used; KV blocks: share of the cache in use"""
 
 def test_timeline_tells_drafts_that_were_right_from_others() -> None:
     """A rejected draft is no chunk that is computed again."""
-    config = {"block_size": 4, "num_blocks": 9, "max_num_seqs": 4, "max_num_batched_tokens": 8, "vocab_size": 2}
+    config = {
+        "block_size": 4,
+        "num_blocks": 9,
+        "max_num_seqs": 4,
+        "max_num_batched_tokens": 8,
+        "vocab_size": 2,
+    }
     lookup = {"num_speculative_tokens": 3, "prompt_lookup_min": 1}
     requests = [
         {"id": name, "prompt": [1, 2, 0, 1, 2, last], "max_tokens": 16, "sample_seed": 1}
         for name, last in (("a", 0), ("b", 2))
     ]
-    trace = run_trace({"config": config | lookup, "requests": requests}, scheduler_cls=SpeculativeScheduler)
+    trace = run_trace(
+        {"config": config | lookup, "requests": requests}, scheduler_cls=SpeculativeScheduler
+    )
     assert timeline.render_timeline(trace, width=60, ascii_only=True).plain == WITH_DRAFTS
     a, b = timeline.read_requests(trace)
     assert (a.num_chunks, a.num_recomputed_tokens, b.num_chunks, b.num_preemptions) == (1, 0, 2, 1)
-    counts = [timeline.drafts_of(record, name) for record in trace["steps"] for name in record.get("spec", ())]
+    counts = [
+        timeline.drafts_of(record, name)
+        for record in trace["steps"]
+        for name in record.get("spec", ())
+    ]
     num_drafts, num_accepted = map(sum, zip(*counts, strict=True))
     assert f"drafts                    {num_drafts}, of which {num_accepted} were accepted" in str(
         timeline.render_totals(trace)
@@ -110,7 +139,9 @@ def test_timeline_shows_a_running_request_that_gets_nothing() -> None:
 
 def test_long_runs_are_drawn_in_bands_and_cut_with_a_word() -> None:
     config = {"block_size": 4, "num_blocks": 40, "max_num_seqs": 1, "max_num_batched_tokens": 64}
-    trace = run_trace({"config": config, "requests": [{"id": "a", "prompt": [1], "max_tokens": 65}]})
+    trace = run_trace(
+        {"config": config, "requests": [{"id": "a", "prompt": [1], "max_tokens": 65}]}
+    )
     text = timeline.render_timeline(trace, width=30, max_bands=2).plain
     assert [line for line in text.splitlines() if line.startswith("step")] == [
         "step      0         10",
@@ -124,7 +155,9 @@ def test_requests_and_totals() -> None:
     trace = run_trace(SCENARIO)
     console = Console(width=100, file=None)
     with console.capture() as capture:
-        console.print(timeline.render_requests(trace), timeline.render_totals(trace, ascii_only=True))
+        console.print(
+            timeline.render_requests(trace), timeline.render_totals(trace, ascii_only=True)
+        )
     text = capture.get()
     assert re.search(r"shares-the-prefix +9 +8 +1 +8 +0 +length", text)
     assert re.search(r"other +11 +0 +3 +6 +1 +length", text)
@@ -142,4 +175,7 @@ def test_vllms_own_trace_is_drawn_as_ours(path: Path) -> None:
         rows = timeline.read_requests(recorded)
         assert sum(row.num_preemptions for row in rows) == recorded["totals"]["preemptions"]
         if path.stem != "quirk":
-            assert timeline.render_timeline(recorded).plain == timeline.render_timeline(run_trace(recorded)).plain
+            assert (
+                timeline.render_timeline(recorded).plain
+                == timeline.render_timeline(run_trace(recorded)).plain
+            )

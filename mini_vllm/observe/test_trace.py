@@ -28,15 +28,28 @@ SCHEMA = json.loads((Path(__file__).parent / "trace.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 RECORDED = Path(__file__).parents[2] / "traces" / "vllm-0.33.0"
 
-CONFIG = {"block_size": 2, "num_blocks": 10, "max_num_seqs": 3, "max_num_batched_tokens": 8, "vocab_size": 50}
+CONFIG = {
+    "block_size": 2,
+    "num_blocks": 10,
+    "max_num_seqs": 3,
+    "max_num_batched_tokens": 8,
+    "vocab_size": 50,
+}
 
 
-def request(request_id: str, prompt: list[int], max_tokens: int = 3, **fields: Any) -> dict[str, Any]:
+def request(
+    request_id: str, prompt: list[int], max_tokens: int = 3, **fields: Any
+) -> dict[str, Any]:
     return {"id": request_id, "prompt": prompt, "max_tokens": max_tokens, **fields}
 
 
 def scenario(*requests: dict[str, Any], aborts: Any = (), **config: Any) -> dict[str, Any]:
-    return {"name": "test", "config": CONFIG | config, "requests": list(requests), "aborts": list(aborts)}
+    return {
+        "name": "test",
+        "config": CONFIG | config,
+        "requests": list(requests),
+        "aborts": list(aborts),
+    }
 
 
 def random_scenario(seed: int) -> dict[str, Any]:
@@ -77,7 +90,7 @@ def errors(trace: Any) -> Iterator[str]:
         yield f"{error.json_path}: {error.message}"
 
 
-# --- the format -------------------------------------------------------------------------------------------------------
+# --- the format -----------------------------------------------------------------------------------
 
 
 def test_the_schema_is_a_schema() -> None:
@@ -90,7 +103,9 @@ def test_every_trace_has_the_documented_form(seed: int) -> None:
     assert list(errors(run_trace(random_scenario(seed)))) == []
 
 
-recorded_files = pytest.mark.parametrize("path", sorted(RECORDED.glob("*.jsonl")), ids=lambda path: path.stem)
+recorded_files = pytest.mark.parametrize(
+    "path", sorted(RECORDED.glob("*.jsonl")), ids=lambda path: path.stem
+)
 
 
 @recorded_files
@@ -107,10 +122,20 @@ def test_all_recorded_traces_have_the_documented_form(path: Path) -> None:
 
 
 def test_every_field_that_is_written_is_documented() -> None:
-    """Nothing is left to guess: the schema names all fields of trace, config, requests, steps and totals."""
-    documented = {name: set(SCHEMA["$defs"][name]["properties"]) for name in ("config", "request", "step", "totals")}
+    """Nothing is left to guess: the schema names all fields of trace, config, requests, steps and
+    totals.
+    """
+    documented = {
+        name: set(SCHEMA["$defs"][name]["properties"])
+        for name in ("config", "request", "step", "totals")
+    }
     traces = [run_trace(random_scenario(seed)) for seed in range(30)]
-    lookup = {"vocab_size": 3, "num_speculative_tokens": 2, "prompt_lookup_min": 1, "prompt_lookup_max": 4}
+    lookup = {
+        "vocab_size": 3,
+        "num_speculative_tokens": 2,
+        "prompt_lookup_min": 1,
+        "prompt_lookup_max": 4,
+    }
     with_drafts = random_scenario(0)
     with_drafts["config"] |= lookup
     traces.append(run_trace(with_drafts, scheduler_cls=SpeculativeScheduler))
@@ -153,7 +178,7 @@ def test_a_broken_trace_is_noticed(where: tuple[Any, ...], value: Any) -> None:
     assert list(errors(trace))
 
 
-# --- what a record says -----------------------------------------------------------------------------------------------
+# --- what a record says ---------------------------------------------------------------------------
 
 
 def test_the_record_of_a_whole_run() -> None:
@@ -200,7 +225,9 @@ def test_the_record_of_a_whole_run() -> None:
 
 
 def test_blocks_are_the_whole_table_at_admission_and_then_what_is_appended() -> None:
-    trace = run_trace(scenario(request("a", [1, 2, 3, 4, 5], 4), request("b", [1, 2, 3, 4, 9], 1, arrival_step=1)))
+    trace = run_trace(
+        scenario(request("a", [1, 2, 3, 4, 5], 4), request("b", [1, 2, 3, 4, 9], 1, arrival_step=1))
+    )
     assert [step.get("blocks") for step in trace["steps"]] == [
         {"a": [1, 2, 3]},
         {"b": [1, 2, 4]},
@@ -212,7 +239,9 @@ def test_blocks_are_the_whole_table_at_admission_and_then_what_is_appended() -> 
 
 
 def test_preempted_requests_are_resumed_not_new() -> None:
-    trace = run_trace(scenario(request("a", [1, 2, 3], 6), request("b", [4, 5, 6], 6), num_blocks=6))
+    trace = run_trace(
+        scenario(request("a", [1, 2, 3], 6), request("b", [4, 5, 6], 6), num_blocks=6)
+    )
     preempted = [step["preempted"] for step in trace["steps"] if "preempted" in step]
     resumed = [step["resumed"] for step in trace["steps"] if "resumed" in step]
     assert preempted == [["b"]] * trace["totals"]["preemptions"]
@@ -231,12 +260,18 @@ def test_time_jumps_to_the_next_arrival_when_nothing_is_in_flight() -> None:
 def test_requests_of_one_step_arrive_in_the_order_of_the_list() -> None:
     late, early = request("late", [1], 1, arrival_step=1), request("early", [2], 1)
     trace = run_trace(scenario(late, early, request("next", [3], 1)))
-    assert [step["sched"] for step in trace["steps"]] == [[["early", 1], ["next", 1]], [["late", 1]]]
+    assert [step["sched"] for step in trace["steps"]] == [
+        [["early", 1], ["next", 1]],
+        [["late", 1]],
+    ]
 
 
 def test_aborts_before_and_during_a_step() -> None:
     aborts = [{"step": 1, "phase": "before", "id": "a"}, {"step": 1, "phase": "during", "id": "b"}]
-    aborts += [{"step": 2, "phase": "before", "id": "b"}, {"step": 0, "phase": "before", "id": "nobody"}]
+    aborts += [
+        {"step": 2, "phase": "before", "id": "b"},
+        {"step": 0, "phase": "before", "id": "nobody"},
+    ]
     requests = [request(name, [i, 7], 3) for i, name in enumerate("abc")]
     trace = run_trace(scenario(*requests, aborts=aborts))
     first, second, third = trace["steps"]
@@ -247,20 +282,28 @@ def test_aborts_before_and_during_a_step() -> None:
     assert third["sched"] == [["c", 1]]
     assert "aborted_before" not in first
     assert "aborted_before" not in third, "b is gone already"
-    assert {name: len(tokens) for name, tokens in trace["outputs"].items()} == {"a": 1, "b": 1, "c": 3}
+    assert {name: len(tokens) for name, tokens in trace["outputs"].items()} == {
+        "a": 1,
+        "b": 1,
+        "c": 3,
+    }
     assert list(errors(trace)) == []
 
 
 def test_the_fake_model_stops_at_eos_unless_it_is_ignored() -> None:
     for ignore_eos, reason in ((False, "stop"), (True, "length")):
-        trace = run_trace(scenario(request("a", [1], 3, ignore_eos=ignore_eos), vocab_size=1, eos_token_id=0))
+        trace = run_trace(
+            scenario(request("a", [1], 3, ignore_eos=ignore_eos), vocab_size=1, eos_token_id=0)
+        )
         assert trace["steps"][-1]["finished"] == [["a", reason]]
         assert trace["outputs"]["a"] == [0] * (3 if ignore_eos else 1)
 
 
 def test_the_fake_models_tokens_are_these() -> None:
     """Golden: the recorded traces stand on them."""
-    assert [fake_token(seed, position, 1000) for seed, position in ((3, 1), (1, 24), (1, 25), (2, 8))] == [
+    assert [
+        fake_token(seed, position, 1000) for seed, position in ((3, 1), (1, 24), (1, 25), (2, 8))
+    ] == [
         541,
         723,
         512,
@@ -268,7 +311,7 @@ def test_the_fake_models_tokens_are_these() -> None:
     ]
 
 
-# --- running ----------------------------------------------------------------------------------------------------------
+# --- running --------------------------------------------------------------------------------------
 
 
 def test_a_run_repeats() -> None:
@@ -288,7 +331,9 @@ def test_a_trace_can_be_run_again_as_a_scenario() -> None:
 
 
 def test_a_live_trace_has_the_watermark_itself() -> None:
-    """Not blocks / num_blocks: int(1 / 49 * 49) is 0, so the trace would run again without its watermark."""
+    """Not blocks / num_blocks: int(1 / 49 * 49) is 0, so the trace would run again without its
+    watermark.
+    """
     scheduler = make_scheduler(CONFIG | {"num_blocks": 49, "watermark": 0.021})
     config = TraceRecorder(scheduler).to_trace("live")["config"]
     assert make_scheduler(config).num_watermark_blocks == scheduler.num_watermark_blocks == 1
@@ -298,7 +343,9 @@ def test_a_run_can_be_watched_step_by_step() -> None:
     run = ScenarioRun(random_scenario(1))
     while not run.is_done():
         output = run.run_step()
-        assert run.recorder.steps[-1]["sched"] == [list(item) for item in output.num_scheduled_tokens.items()]
+        assert run.recorder.steps[-1]["sched"] == [
+            list(item) for item in output.num_scheduled_tokens.items()
+        ]
     assert run.to_trace() == run_trace(random_scenario(1))
 
 
@@ -322,12 +369,14 @@ def test_other_classes_can_be_plugged_in() -> None:
             self.waiting.rotate(1)
 
     requests = [request(name, [1, 2, 3, 4, 5], 1) for name in "ab"]
-    trace = run_trace(scenario(*requests), scheduler_cls=LastComeFirstServed, kv_cache_manager_cls=Forgetful)
+    trace = run_trace(
+        scenario(*requests), scheduler_cls=LastComeFirstServed, kv_cache_manager_cls=Forgetful
+    )
     assert trace["steps"][0]["sched"] == [["b", 5], ["a", 3]]
     assert trace["steps"][0]["new"] == [["b", 0], ["a", 0]]
 
 
-# --- the recorder by itself -------------------------------------------------------------------------------------------
+# --- the recorder by itself -----------------------------------------------------------------------
 
 
 def test_the_recorder_describes_what_it_saw() -> None:
@@ -341,7 +390,9 @@ def test_the_recorder_describes_what_it_saw() -> None:
         step = Step.decide(scheduler)
         recorder.after_schedule(step)
         sampled = {"a": [7]}
-        record = recorder.after_update(step, sampled, step.update(scheduler, sampled), duration_s=0.25)
+        record = recorder.after_update(
+            step, sampled, step.update(scheduler, sampled), duration_s=0.25
+        )
         assert record is recorder.steps[-1]
     trace = recorder.to_trace("live")
     assert [step["step"] for step in trace["steps"]] == [0, 1]
@@ -349,8 +400,17 @@ def test_the_recorder_describes_what_it_saw() -> None:
     assert trace["outputs"] == {"a": [7, 7]}
     assert trace["config"] == {
         **{"block_size": 2, "num_blocks": 10, "enable_prefix_caching": True, "max_num_seqs": 3},
-        **{"max_num_batched_tokens": 8, "long_prefill_token_threshold": 0, "enable_chunked_prefill": True},
-        **{"policy": "fcfs", "max_model_len": 19, "scheduler_reserve_full_isl": True, "watermark": 0.2},
+        **{
+            "max_num_batched_tokens": 8,
+            "long_prefill_token_threshold": 0,
+            "enable_chunked_prefill": True,
+        },
+        **{
+            "policy": "fcfs",
+            "max_model_len": 19,
+            "scheduler_reserve_full_isl": True,
+            "watermark": 0.2,
+        },
     }
     (described,) = trace["requests"]
     assert described == request("a", [1, 2, 3], 2, arrival_time=1.5, priority=2, ignore_eos=True)

@@ -1,11 +1,13 @@
-"""Parity: step for step, the decisions that vLLM 0.33.0's V1 scheduler made with async_scheduling=False.
+"""Parity: step for step, the decisions that vLLM 0.33.0's V1 scheduler made with
+async_scheduling=False.
 
-The traces in traces/ were recorded from vLLM itself (tools/record_vllm_traces.py). Each is run again here, through
-the public contract of the scheduler, and compared in everything that was recorded: what is scheduled in which order,
-who is preempted or admitted with which prefix hit, block ids, the waiting queue, how many blocks are free and cached,
-outputs, statistics, and in the end the free queue. A shadow of every slot watches all of it for stale reads. Of the
-quirks, in which vLLM itself has a stale read, only the tokens are compared.
-labkit/compare/replay.py does the work; tools/replay_vllm_traces.py does the same with any traces.
+The traces in traces/ were recorded from vLLM itself (tools/record_vllm_traces.py). Each is run
+again here, through the public contract of the scheduler, and compared in everything that was
+recorded: what is scheduled in which order, who is preempted or admitted with which prefix hit,
+block ids, the waiting queue, how many blocks are free and cached, outputs, statistics, and in the
+end the free queue. A shadow of every slot watches all of it for stale reads. Of the quirks, in
+which vLLM itself has a stale read, only the tokens are compared. labkit/compare/replay.py does the
+work; tools/replay_vllm_traces.py does the same with any traces.
 """
 
 from pathlib import Path
@@ -27,7 +29,9 @@ def test_every_decision_is_vllms(category: str) -> None:
     assert traces
     assert not any("kv_violations" in trace for trace in traces), "only quirks are not compared"
     failed = [f"{trace['name']}: {difference}" for trace in traces if (difference := replay(trace))]
-    assert not failed, f"{len(failed)} of {len(traces)} traces differ from vLLM:\n" + "\n".join(failed)
+    assert not failed, f"{len(failed)} of {len(traces)} traces differ from vLLM:\n" + "\n".join(
+        failed
+    )
 
 
 def test_the_corpus_is_there() -> None:
@@ -37,18 +41,25 @@ def test_the_corpus_is_there() -> None:
 
 @pytest.mark.parametrize("trace", QUIRKS, ids=lambda trace: trace["name"])
 def test_no_stale_read_where_vllm_has_one(trace: dict[str, Any]) -> None:
-    """vLLM keeps the hash of a chunk whose request is preempted in the same step, and later hits it."""
+    """vLLM keeps the hash of a chunk whose request is preempted in the same step, and later hits
+    it.
+    """
     assert trace["kv_violations"]
     assert replay(trace) is None
-    assert replay(trace | {"kv_violations": []}), "this trace must need another decision than vLLM's"
+    assert replay(trace | {"kv_violations": []}), (
+        "this trace must need another decision than vLLM's"
+    )
 
 
 def test_the_shadow_notices_a_stale_read() -> None:
-    """The check above can fail: with vLLM's rule, which keeps those hashes, the stale read is found."""
+    """The check above can fail: with vLLM's rule, which keeps those hashes, the stale read is
+    found.
+    """
 
     class KeepsHashes(Scheduler):
         def _preempt(self, request: Any) -> None:
-            request.num_computed_tokens = request.num_tokens  # as if everything published had been computed
+            # as if everything published had been computed
+            request.num_computed_tokens = request.num_tokens
             super()._preempt(request)
 
     for trace in QUIRKS:

@@ -1,7 +1,9 @@
-"""A trace as text: requests downwards, steps to the right, one character for what a request did in a step.
+"""A trace as text: requests downwards, steps to the right, one character for what a request did in
+a step.
 
-Pure functions of a trace (observe/trace.py, or one recorded from vLLM in traces/), so that the command line, the labs
-and the book draw the same picture. Every mark is readable without colour, and in ASCII where the output is not UTF-8.
+Pure functions of a trace (observe/trace.py, or one recorded from vLLM in traces/), so that the
+command line, the labs and the book draw the same picture. Every mark is readable without colour,
+and in ASCII where the output is not UTF-8.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,7 +52,9 @@ MAX_LABEL = 16
 
 @dataclass(slots=True)
 class RequestRow:
-    """What a trace says of one request. marks: a key of MARKS per step, "" where the request was not there."""
+    """What a trace says of one request. marks: a key of MARKS per step, "" where the request was
+    not there.
+    """
 
     request_id: str
     num_prompt_tokens: int
@@ -109,10 +113,14 @@ def _empty_rows(trace: Trace) -> dict[str, RequestRow]:
 def drafts_of(record: Record, request_id: str) -> tuple[int, int]:
     """How many drafts of a request a step verifies, and how many of them are right."""
     num_drafts = len(record.get("spec", {}).get(request_id, ()))
-    return num_drafts, max(min(num_drafts, len(record.get("sampled", {}).get(request_id, ())) - 1), 0)
+    return num_drafts, max(
+        min(num_drafts, len(record.get("sampled", {}).get(request_id, ())) - 1), 0
+    )
 
 
-def _mark_of(record: Record, row: RequestRow, start: int, most_computed: int, num_hit_tokens: int) -> str:
+def _mark_of(
+    record: Record, row: RequestRow, start: int, most_computed: int, num_hit_tokens: int
+) -> str:
     """What the request's tokens in this step are; start is the index of their first one."""
     swapped_in = {block for _, block in record.get("swapped_in", ())}
     if not swapped_in.isdisjoint(record.get("blocks", {}).get(row.request_id, ())):
@@ -124,7 +132,11 @@ def _mark_of(record: Record, row: RequestRow, start: int, most_computed: int, nu
     if start < row.num_prompt_tokens:
         return "prefill"
     num_drafts, num_accepted = drafts_of(record, row.request_id)
-    return ("rejected", *["partly"] * (num_drafts - 1), "accepted")[num_accepted] if num_drafts else "decode"
+    return (
+        ("rejected", *["partly"] * (num_drafts - 1), "accepted")[num_accepted]
+        if num_drafts
+        else "decode"
+    )
 
 
 def _endings(record: Record) -> Iterator[tuple[str, str]]:
@@ -134,11 +146,15 @@ def _endings(record: Record) -> Iterator[tuple[str, str]]:
         yield request_id, "abort"
 
 
-def render_timeline(trace: Trace, *, width: int = 80, ascii_only: bool = False, max_bands: int = 3) -> Text:
-    """Draw the trace `width` characters wide: one band, or several below each other like the staves of a score.
+def render_timeline(
+    trace: Trace, *, width: int = 80, ascii_only: bool = False, max_bands: int = 3
+) -> Text:
+    """Draw the trace `width` characters wide: one band, or several below each other like the staves
+    of a score.
 
-    A band shows the requests that are alive in it, then the shares of the token budget and of the KV blocks that each
-    step used. A run longer than max_bands is cut and says where. A legend of the marks that occur ends it.
+    A band shows the requests that are alive in it, then the shares of the token budget and of the
+    KV blocks that each step used. A run longer than max_bands is cut and says where. A legend of
+    the marks that occur ends it.
     """
     rows, steps, config = read_requests(trace), trace["steps"], trace["config"]
     names = [_label(row.request_id) for row in rows]
@@ -148,9 +164,16 @@ def render_timeline(trace: Trace, *, width: int = 80, ascii_only: bool = False, 
     levels = ASCII_LEVELS if ascii_only else LEVELS
     gauges = {
         "tokens": _gauge(
-            [sum(n for _, n in record["sched"]) / config["max_num_batched_tokens"] for record in shown], levels
+            [
+                sum(n for _, n in record["sched"]) / config["max_num_batched_tokens"]
+                for record in shown
+            ],
+            levels,
         ),
-        "KV blocks": _gauge([num_used_blocks(trace, record) / (config["num_blocks"] - 1) for record in shown], levels),
+        "KV blocks": _gauge(
+            [num_used_blocks(trace, record) / (config["num_blocks"] - 1) for record in shown],
+            levels,
+        ),
     }
     text = Text(no_wrap=True)
     for start in range(0, len(shown), num_columns):
@@ -165,8 +188,12 @@ def render_timeline(trace: Trace, *, width: int = 80, ascii_only: bool = False, 
             text.append(f"{name:<{label_width}}{gauge[start:end].rstrip()}\n", "bright_black")
         text.append("\n")
     if len(shown) < len(steps):
-        text.append(f"Not shown: steps {steps[len(shown)]['step']} to {steps[-1]['step']}.\n\n", "yellow")
-    return text.append_text(_legend({mark for row in rows for mark in row.marks[: len(shown)]}, width, ascii_only))
+        text.append(
+            f"Not shown: steps {steps[len(shown)]['step']} to {steps[-1]['step']}.\n\n", "yellow"
+        )
+    return text.append_text(
+        _legend({mark for row in rows for mark in row.marks[: len(shown)]}, width, ascii_only)
+    )
 
 
 def _label(request_id: str) -> str:
@@ -189,7 +216,11 @@ def _gauge(shares: list[float], levels: str) -> str:
 
 def _legend(used: set[str], width: int, ascii_only: bool) -> Text:
     """The marks in use, and what the two gauges are."""
-    entries = [(mark.ascii if ascii_only else mark.character, mark) for name, mark in MARKS.items() if name in used]
+    entries = [
+        (mark.ascii if ascii_only else mark.character, mark)
+        for name, mark in MARKS.items()
+        if name in used
+    ]
     text, column = Text(no_wrap=True), 0
     for character, mark in entries:
         size = len(mark.meaning) + 5
@@ -208,13 +239,26 @@ def render_requests(trace: Trace) -> Table:
     """One line per request: where its tokens came from, and how it ended."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     table.add_column("request", no_wrap=True)
-    for name in ("prompt\ntokens", "from prefix\ncache", "prefill\nchunks", "output\ntokens", "preempted\n(times)"):
+    for name in (
+        "prompt\ntokens",
+        "from prefix\ncache",
+        "prefill\nchunks",
+        "output\ntokens",
+        "preempted\n(times)",
+    ):
         table.add_column(name, justify="right")
     table.add_column("finish\nreason")
     for row in read_requests(trace):
-        counts = (row.num_prompt_tokens, row.num_cached_tokens, row.num_chunks, row.num_output_tokens)
+        counts = (
+            row.num_prompt_tokens,
+            row.num_cached_tokens,
+            row.num_chunks,
+            row.num_output_tokens,
+        )
         preempted = Text(str(row.num_preemptions), "red" if row.num_preemptions else "")
-        table.add_row(Text(printable(row.request_id)), *map(str, counts), preempted, row.finish_reason or "-")
+        table.add_row(
+            Text(printable(row.request_id)), *map(str, counts), preempted, row.finish_reason or "-"
+        )
     return table
 
 
@@ -227,17 +271,28 @@ def render_totals(trace: Trace, *, ascii_only: bool = False) -> Text:
     num_blocks = trace["config"]["num_blocks"] - 1
     peak = max((num_used_blocks(trace, record) for record in trace["steps"]), default=0)
     filled = round(20 * peak / num_blocks)
-    drafts = [drafts_of(record, request_id) for record in trace["steps"] for request_id in record.get("spec", ())]
+    drafts = [
+        drafts_of(record, request_id)
+        for record in trace["steps"]
+        for request_id in record.get("spec", ())
+    ]
     num_drafts, num_accepted = (sum(counts) for counts in zip((0, 0), *drafts, strict=True))
     full, empty = ("#", ".") if ascii_only else ("█", "░")
     lines = {
         "steps": f"{num_steps}",
-        "tokens computed": f"{num_tokens} ({num_tokens / max(num_steps, 1):.1f} per step; the budget is {budget})",
-        "saved by the prefix cache": f"{num_saved} tokens ({num_saved / max(num_saved + num_tokens, 1):.0%} of all)",
+        "tokens "
+        "computed": f"{num_tokens} ({num_tokens / max(num_steps, 1):.1f} per step; the budget is "
+        f"{budget})",
+        "saved by the prefix "
+        "cache": f"{num_saved} tokens ({num_saved / max(num_saved + num_tokens, 1):.0%} of all)",
         "preemptions": f"{totals['preemptions']} ({num_again} tokens computed again)",
-        "drafts": f"{num_drafts}, of which {num_accepted} were accepted ({num_accepted / max(num_drafts, 1):.0%})",
-        "peak KV cache use": f"{full * filled}{empty * (20 - filled)} {peak} of {num_blocks} blocks",
+        "drafts": f"{num_drafts}, of which {num_accepted} were accepted "
+        f"({num_accepted / max(num_drafts, 1):.0%})",
+        "peak KV cache "
+        "use": f"{full * filled}{empty * (20 - filled)} {peak} of {num_blocks} blocks",
     }
     if not num_drafts:
         del lines["drafts"]
-    return Text("\n").join(Text.assemble((f"{name:<26}", "bold"), value) for name, value in lines.items())
+    return Text("\n").join(
+        Text.assemble((f"{name:<26}", "bold"), value) for name, value in lines.items()
+    )

@@ -1,9 +1,11 @@
-"""Every step of a scheduler as one JSON record, and a driver that makes such traces without a model.
+"""Every step of a scheduler as one JSON record, and a driver that makes such traces without a
+model.
 
-A trace is a dictionary {"schema", "name", "config", "requests", "aborts", "steps", "outputs", "totals"}; the fields are
-documented in trace.schema.json beside this file, a superset of those recorded from vLLM 0.33.0 (traces/). Tests compare
-traces, the book draws them, the labs diff them. Only the public contract of the scheduler is used, so that any
-scheduler that honours it can be traced.
+A trace is a dictionary {"schema", "name", "config", "requests", "aborts", "steps", "outputs",
+"totals"}; the fields are documented in trace.schema.json beside this file, a superset of those
+recorded from vLLM 0.33.0 (traces/). Tests compare traces, the book draws them, the labs diff them.
+Only the public contract of the scheduler is used, so that any scheduler that honours it can be
+traced.
 """
 
 from collections import Counter, deque
@@ -22,7 +24,13 @@ from mini_vllm.step import KVResult
 
 TRACE_SCHEMA_VERSION = 1
 SCHEDULER_OPTIONS = (  # that a trace names whatever they are, if the scheduler has them
-    *("max_num_seqs", "max_num_batched_tokens", "long_prefill_token_threshold", "enable_chunked_prefill", "policy"),
+    *(
+        "max_num_seqs",
+        "max_num_batched_tokens",
+        "long_prefill_token_threshold",
+        "enable_chunked_prefill",
+        "policy",
+    ),
     *("max_model_len", "reserve_full_sequence", "watermark"),
 )
 
@@ -30,20 +38,24 @@ Record = dict[str, Any]
 
 
 class TraceRecorder(StepListener):
-    """Watches one scheduler, as a listener of an engine or in the hands of the code that drives the scheduler.
+    """Watches one scheduler, as a listener of an engine or in the hands of the code that drives the
+    scheduler.
 
-    stats: whether every step also carries its SchedulerStats and what it computes by bucket (StepPlan).
+    stats: whether every step also carries its SchedulerStats and what it computes by bucket
+    (StepPlan).
     """
 
     def __init__(self, scheduler: SchedulerInterface, *, stats: bool = False) -> None:
         self.scheduler = scheduler
         self.stats = StatsRecorder(scheduler) if stats else None
         self.steps: list[Record] = []
-        self.requests: dict[str, Request] = {}  # every request ever scheduled, in order of first admission
+        # every request ever scheduled, in order of first admission
+        self.requests: dict[str, Request] = {}
         self.totals = dict.fromkeys(("preemptions", "steps", "scheduled_tokens"), 0)
         self._held: dict[str, list[int]] = {}  # request id -> block table before the step
         self._told: set[str] = set()  # whose table the records so far tell
-        self._last: dict[str, Record] = {}  # by unfinished request: the record of the step that sampled for it last
+        # by unfinished request: the record of the step that sampled for it last
+        self._last: dict[str, Record] = {}
 
     def before_schedule(self) -> None:
         kv = self.scheduler.kv_cache_manager
@@ -55,13 +67,19 @@ class TraceRecorder(StepListener):
 
         number: that of the step, by default one more than the last; extra: more fields.
         """
-        scheduler, kv, output, plan = self.scheduler, self.scheduler.kv_cache_manager, step.output, step.plan
+        scheduler = self.scheduler
+        kv = self.scheduler.kv_cache_manager
+        output = step.output
+        plan = step.plan
         if number is None:
             number = self.steps[-1]["step"] + 1 if self.steps else 0
         record: Record = {
             "step": number,
             "sched": [[request_id, n] for request_id, n in output.num_scheduled_tokens.items()],
-            "computed": {request.request_id: request.num_computed_tokens for request in output.scheduled_requests},
+            "computed": {
+                request.request_id: request.num_computed_tokens
+                for request in output.scheduled_requests
+            },
             "running": [request.request_id for request in scheduler.running],
             "free_sched": kv.num_free_blocks,
             **extra,
@@ -74,26 +92,36 @@ class TraceRecorder(StepListener):
             "waiting": [request.request_id for request in scheduler.waiting],
             "blocks": blocks,
             "tables": tables,
-            "swapped_out": [list(pair) for pair in plan.swap_out],
-            "swapped_in": [list(pair) for pair in plan.swap_in],
-            "copied": [list(pair) for pair in plan.copy],
+            "swapped_out": list(map(list, plan.swap_out)),
+            "swapped_in": list(map(list, plan.swap_in)),
+            "copied": list(map(list, plan.copy)),
             "spec": {request_id: list(drafts) for request_id, drafts in output.drafts.items()},
-            "forks": {name: [fork.request_id for fork in forks] for name, forks in output.sampling_along.items()},
+            "forks": {
+                name: [fork.request_id for fork in forks]
+                for name, forks in output.sampling_along.items()
+            },
             "stats": asdict(self.stats.record(output, plan)) if self.stats else {},
             "plan": describe_plan(StepPlan.of(number, output)) if self.stats else {},
         }
         record.update({key: value for key, value in optional.items() if value})
         self.steps.append(record)
         step.notes[self] = record
+        self._count(output)
+        return record
+
+    def _count(self, output: SchedulerOutput) -> None:
         self.totals["steps"] += 1
         self.totals["scheduled_tokens"] += output.total_num_scheduled_tokens
         self.totals["preemptions"] += len(output.preempted_req_ids)
-        return record
 
-    def _describe_tables(self, output: SchedulerOutput) -> tuple[list[Any], list[Any], Record, Record]:
-        """The requests that are new and that are resumed, each with its computed tokens; and what became of tables.
+    def _describe_tables(
+        self, output: SchedulerOutput
+    ) -> tuple[list[Any], list[Any], Record, Record]:
+        """The requests that are new and that are resumed, each with its computed tokens; and what
+        became of tables.
 
-        That is by request the blocks that were added at the end of its table, and whole tables that changed elsewhere.
+        That is by request the blocks that were added at the end of its table, and whole tables that
+        changed elsewhere.
         """
         new: list[Any] = []
         resumed: list[Any] = []
@@ -101,9 +129,12 @@ class TraceRecorder(StepListener):
         tables: Record = {}
         for request in output.scheduled_requests:
             request_id = request.request_id
-            table, held = self.scheduler.kv_cache_manager.get_block_ids(request_id), self._held.get(request_id)
+            table = self.scheduler.kv_cache_manager.get_block_ids(request_id)
+            held = self._held.get(request_id)
             if held is None:
-                (resumed if request.num_preemptions else new).append([request_id, request.num_computed_tokens])
+                (resumed if request.num_preemptions else new).append(
+                    [request_id, request.num_computed_tokens]
+                )
                 blocks[request_id] = table
             elif request_id not in self._told or table[: len(held)] != held:
                 tables[request_id] = table
@@ -122,12 +153,16 @@ class TraceRecorder(StepListener):
         failed: bool = False,
         **extra: Any,
     ) -> Record:
-        """Complete the step's record with what the step produced. {} if it was begun before the recorder came."""
+        """Complete the step's record with what the step produced. {} if it was begun before the
+        recorder came.
+        """
         record: Record | None = step.notes.get(self)
         if record is None:
             return {}
         kv = self.scheduler.kv_cache_manager
-        record["sampled"] = {request_id: list(token_ids) for request_id, token_ids in sampled_token_ids.items()}
+        record["sampled"] = {
+            request_id: list(token_ids) for request_id, token_ids in sampled_token_ids.items()
+        }
         self._last.update(dict.fromkeys(sampled_token_ids, record))
         ended = {request.request_id: request.finish_reason for request in finished}
         if ended:
@@ -140,18 +175,26 @@ class TraceRecorder(StepListener):
         return record
 
     def after_finish(self, request: Request) -> None:
-        """A stop string ended a request: the record of the step that sampled it tells it like any other end."""
+        """A stop string ended a request: the record of the step that sampled it tells it like any
+        other end.
+        """
         record = self._last.pop(request.request_id, None)
         if request.finish_reason != "abort" and record is not None:
             kv = self.scheduler.kv_cache_manager
             record.setdefault("finished", []).append([request.request_id, request.finish_reason])
             record.update(free=kv.num_free_blocks, cached=kv.num_cached_blocks)
 
-    def to_trace(self, name: str, requests: Sequence[Record] | None = None, aborts: Sequence[Record] = ()) -> Record:
+    def to_trace(
+        self, name: str, requests: Sequence[Record] | None = None, aborts: Sequence[Record] = ()
+    ) -> Record:
         """The whole run. requests: the scenario's, or None to describe those that were seen."""
         scheduler = self.scheduler
         stats, again = scheduler.prefix_cache_stats, scheduler.preempted_prefix_cache_stats
-        described = [describe_request(request) for request in self.requests.values()] if requests is None else requests
+        described = (
+            [describe_request(request) for request in self.requests.values()]
+            if requests is None
+            else requests
+        )
         return {
             "schema": TRACE_SCHEMA_VERSION,
             "name": name,
@@ -160,7 +203,10 @@ class TraceRecorder(StepListener):
             "requests": list(described),
             "aborts": list(aborts),
             "steps": self.steps,
-            "outputs": {request_id: list(request.output_token_ids) for request_id, request in self.requests.items()},
+            "outputs": {
+                request_id: list(request.output_token_ids)
+                for request_id, request in self.requests.items()
+            },
             "totals": {
                 **self.totals,
                 "prefix_requests": stats.requests,
@@ -177,10 +223,16 @@ class TraceRecorder(StepListener):
 def describe_config(scheduler: SchedulerInterface) -> Record:
     """The options that decide what a scheduler does, by vLLM's names where these differ."""
     kv = scheduler.kv_cache_manager
-    config = {name: getattr(kv, name) for name in ("block_size", "num_blocks", "enable_prefix_caching")}
-    config |= {name: getattr(scheduler, name) for name in SCHEDULER_OPTIONS if hasattr(scheduler, name)}
+    config = {
+        name: getattr(kv, name) for name in ("block_size", "num_blocks", "enable_prefix_caching")
+    }
+    config |= {
+        name: getattr(scheduler, name) for name in SCHEDULER_OPTIONS if hasattr(scheduler, name)
+    }
     vllm_names = {option: name for name, option in VLLM_NAMES.items()}
-    return {vllm_names.get(name, name): value for name, value in (config | describe(scheduler)).items()}
+    return {
+        vllm_names.get(name, name): value for name, value in (config | describe(scheduler)).items()
+    }
 
 
 def describe_request(request: Request) -> Record:
@@ -202,7 +254,7 @@ def describe_plan(plan: StepPlan) -> Record:
     return {"buckets": buckets, "expected": plan.num_expected, "graph": plan.graph}
 
 
-# --- traces without a model ---------------------------------------------------------------------------------------
+# --- traces without a model -----------------------------------------------------------------------
 
 
 def fake_token(seed: int, position: int, vocab_size: int) -> int:
@@ -216,10 +268,12 @@ def fake_token(seed: int, position: int, vocab_size: int) -> int:
 
 
 class ScenarioRun:
-    """Drives a scheduler through a scenario {"config", "requests", "aborts"} with a fake model, step by step.
+    """Drives a scheduler through a scenario {"config", "requests", "aborts"} with a fake model,
+    step by step.
 
-    In each step: aborts "before", arrivals, schedule() and begin_step(), the fake model, aborts "during" (their token
-    is dropped), end_step() and update_from_output(). When nothing is in flight, time jumps to the next arrival.
+    In each step: aborts "before", arrivals, schedule() and begin_step(), the fake model, aborts
+    "during" (their token is dropped), end_step() and update_from_output(). When nothing is in
+    flight, time jumps to the next arrival.
     """
 
     def __init__(self, scenario: Mapping[str, Any], **classes: Unpack[Classes]) -> None:
@@ -230,7 +284,9 @@ class ScenarioRun:
         self.requests: dict[str, Request] = {}
         self.step = 0
         self._seeds: dict[str, int] = {}
-        self._todo = deque(sorted(scenario["requests"], key=lambda spec: spec.get("arrival_step", 0)))
+        self._todo = deque(
+            sorted(scenario["requests"], key=lambda spec: spec.get("arrival_step", 0))
+        )
 
     def is_done(self) -> bool:
         return not self._todo and not self.scheduler.has_unfinished_requests()
@@ -248,7 +304,9 @@ class ScenarioRun:
         return step.output
 
     def _begin(self) -> list[str]:
-        """Let time pass, abort what is aborted before the step, and add what arrives; returns the aborted ids."""
+        """Let time pass, abort what is aborted before the step, and add what arrives; returns the
+        aborted ids.
+        """
         if not self.scheduler.has_unfinished_requests():
             self.step = max(self.step, self._todo[0].get("arrival_step", 0))
         aborted = self._abort("before")
@@ -257,7 +315,9 @@ class ScenarioRun:
         return aborted
 
     def _compute(self, step: Step) -> tuple[dict[str, list[int]], list[Request], list[str]]:
-        """The fake model, and the end of the step: what was sampled, which requests finished, which were aborted."""
+        """The fake model, and the end of the step: what was sampled, which requests finished, which
+        were aborted.
+        """
         scheduler, output = self.scheduler, step.output
         sampled = {
             request.request_id: self._sample(request, output.drafts.get(request.request_id, ()))
@@ -271,15 +331,22 @@ class ScenarioRun:
 
     def to_trace(self) -> Record:
         trace = self.recorder.to_trace(
-            self.scenario.get("name", ""), self.scenario["requests"], self.scenario.get("aborts", ())
+            self.scenario.get("name", ""),
+            self.scenario["requests"],
+            self.scenario.get("aborts", ()),
         )
-        outputs = {request_id: list(request.output_token_ids) for request_id, request in self.requests.items()}
+        outputs = {
+            request_id: list(request.output_token_ids)
+            for request_id, request in self.requests.items()
+        }
         return trace | {"config": dict(self.config), "outputs": outputs}
 
     def _pop_group(self) -> list[Record]:
         """The next request, with all that follow it in the same group."""
         group = [self._todo.popleft()]
-        while self._todo and "group" in group[0] and self._todo[0].get("group") == group[0]["group"]:
+        while (
+            self._todo and "group" in group[0] and self._todo[0].get("group") == group[0]["group"]
+        ):
             group.append(self._todo.popleft())
         return group
 
@@ -312,7 +379,9 @@ class ScenarioRun:
     def _sample(self, request: Request, drafts: Sequence[int]) -> list[int]:
         """A token behind what is known, and one behind each draft that is right."""
         seed, vocab_size = self._seeds[request.request_id], self.config.get("vocab_size", 1000)
-        said = [fake_token(seed, request.num_tokens + i, vocab_size) for i in range(len(drafts) + 1)]
+        said = [
+            fake_token(seed, request.num_tokens + i, vocab_size) for i in range(len(drafts) + 1)
+        ]
         num_right = next((i for i, draft in enumerate(drafts) if draft != said[i]), len(drafts))
         return said[: num_right + 1]
 
@@ -320,14 +389,23 @@ class ScenarioRun:
         aborted = []
         for abort in self.scenario.get("aborts", ()):
             request = self.requests.get(abort["id"])
-            if abort["step"] == self.step and abort["phase"] == phase and request and not request.is_finished:
+            if (
+                abort["step"] == self.step
+                and abort["phase"] == phase
+                and request
+                and not request.is_finished
+            ):
                 self.scheduler.abort_request(abort["id"])
                 aborted.append(abort["id"])
         return aborted
 
 
-def run_trace(scenario: Mapping[str, Any], *, max_steps: int = 100_000, **classes: Unpack[Classes]) -> Record:
-    """Run a whole scenario. A scheduler that gets nowhere is stopped after max_steps with a RuntimeError."""
+def run_trace(
+    scenario: Mapping[str, Any], *, max_steps: int = 100_000, **classes: Unpack[Classes]
+) -> Record:
+    """Run a whole scenario. A scheduler that gets nowhere is stopped after max_steps with a
+    RuntimeError.
+    """
     run = ScenarioRun(scenario, **classes)
     for _ in range(max_steps):
         if run.is_done():

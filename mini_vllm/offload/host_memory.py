@@ -1,8 +1,8 @@
 """Main memory as the second place of the KV cache: a pool of CPU blocks, and the connector over it.
 
-Only names move here. The pairs go into the KVPlan of the step, and the CacheEngine copies.
-Source: the CPU allocator and swap_out/swap_in of BlockSpaceManager in vLLM V0 (vllm/core/block_manager.py); V1 has
-none.
+Only names move here. The pairs go into the KVPlan of the step, and the CacheEngine copies. Source:
+the CPU allocator and swap_out/swap_in of BlockSpaceManager in vLLM V0 (vllm/core/block_manager.py);
+V1 has none.
 """
 
 from collections import Counter
@@ -19,15 +19,17 @@ from mini_vllm.step import CpuBlockId, KVPlan, KVResult, SwapIn, SwapOut
 class HostMemoryPool:
     """Which blocks of main memory hold the table of which request.
 
-    There are num_blocks CPU blocks, numbered from 0, and no null block. A table is held from store() to free(), and a
-    CPU block by as many tables as share it. Raises InvalidParameterError for a negative num_blocks.
+    There are num_blocks CPU blocks, numbered from 0, and no null block. A table is held from
+    store() to free(), and a CPU block by as many tables as share it. Raises InvalidParameterError
+    for a negative num_blocks.
     """
 
     def __init__(self, num_blocks: int) -> None:
         if num_blocks < 0:
             raise InvalidParameterError(f"num_cpu_blocks must be at least 0, got {num_blocks}")
         self.num_blocks = num_blocks
-        self._free = [CpuBlockId(i) for i in reversed(range(num_blocks))]  # the last one is taken next
+        # the last one is taken next
+        self._free = [CpuBlockId(i) for i in reversed(range(num_blocks))]
         self._ref_cnt: Counter[CpuBlockId] = Counter()
         self._tables: dict[str, list[CpuBlockId]] = {}
 
@@ -43,12 +45,17 @@ class HostMemoryPool:
         return list(self._tables.get(request_id, ()))
 
     def store(
-        self, request_id: str, block_ids: Sequence[int], shared: Mapping[int, CpuBlockId] | None = None
+        self,
+        request_id: str,
+        block_ids: Sequence[int],
+        shared: Mapping[int, CpuBlockId] | None = None,
     ) -> list[SwapOut] | None:
-        """Hold CPU blocks for a table; returns the copies to make, (block, CPU block), or None, with nothing changed.
+        """Hold CPU blocks for a table; returns the copies to make, (block, CPU block), or None,
+        with nothing changed.
 
-        shared: where blocks that this table has in common with other tables of the step already go, block -> CPU block;
-        they are held once more, and not copied again. For a group, let `shared` grow by dict(pairs) of each.
+        shared: where blocks that this table has in common with other tables of the step already go,
+        block -> CPU block; they are held once more, and not copied again. For a group, let `shared`
+        grow by dict(pairs) of each.
         """
         assert request_id not in self._tables, f"{request_id!r} is stored already"
         places = dict(shared or {})
@@ -62,10 +69,12 @@ class HostMemoryPool:
         return pairs
 
     def fetch(self, request_id: str, block_ids: Sequence[int], start: int = 0) -> list[SwapIn]:
-        """The copies, (CPU block, block), that fill block_ids from CPU blocks [start, start + len) of the table.
+        """The copies, (CPU block, block), that fill block_ids from CPU blocks [start, start + len)
+        of the table.
 
-        The table stays here until free(), so that a step that fails can still fall back to it. After it is
-        freed in the step that copies, nothing may be stored in that step: copies out come first.
+        The table stays here until free(), so that a step that fails can still fall back to it.
+        After it is freed in the step that copies, nothing may be stored in that step: copies out
+        come first.
         """
         cpu_block_ids = self._tables[request_id][start : start + len(block_ids)]
         return list(zip(cpu_block_ids, block_ids, strict=True))
@@ -80,15 +89,18 @@ class HostMemoryPool:
 
 
 class HostMemoryConnector(KVConnector):
-    """A preempted request's K and V lie in the pool until it is back: swapping, in the words of V0 and of the paper.
+    """A preempted request's K and V lie in the pool until it is back: swapping, in the words of V0
+    and of the paper.
 
-    A request is in the pool from save() to the step that brings it back and goes well. What goes out in a step that
-    fails is forgotten, since it may never have arrived; what was to come in is still there.
+    A request is in the pool from save() to the step that brings it back and goes well. What goes
+    out in a step that fails is forgotten, since it may never have arrived; what was to come in is
+    still there.
     """
 
     def __init__(self, num_blocks: int) -> None:
         self.pool = HostMemoryPool(num_blocks)
-        self._num_tokens: dict[str, int] = {}  # by request: how many of its first tokens lie in the pool
+        # by request: how many of its first tokens lie in the pool
+        self._num_tokens: dict[str, int] = {}
         # The copies of the coming step, by request: they stay until the step has ended.
         self._saving: dict[str, list[SwapOut]] = {}
         self._loading: dict[str, list[SwapIn]] = {}

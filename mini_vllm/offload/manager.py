@@ -1,21 +1,24 @@
-"""A KV cache manager with a second place: what a preempted request has computed is kept there, and comes back.
+"""A KV cache manager with a second place: what a preempted request has computed is kept there, and
+comes back.
 
-The price of a preemption is then two copies of the KV cache instead of a second prefill. The scheduler knows nothing
-of it: free() of a request that is preempted saves, get_computed_blocks() counts what can be loaded,
-allocate_slots() asks for the load. PreemptionCost says which of the two is cheaper: copying grows with the context,
-computing faster than that.
+The price of a preemption is then two copies of the KV cache instead of a second prefill. The
+scheduler knows nothing of it: free() of a request that is preempted saves, get_computed_blocks()
+counts what can be loaded, allocate_slots() asks for the load. PreemptionCost says which of the two
+is cheaper: copying grows with the context, computing faster than that.
 
-In one step copies go out first, then in, then the model runs: a block that a victim gives up may be taken at once, and
-what is loaded may be shared at once. Nothing is trusted before end_step() has said that the step went well. No request
-is preempted in the step that admits it, which the schedulers of the family see to.
+In one step copies go out first, then in, then the model runs: a block that a victim gives up may be
+taken at once, and what is loaded may be shared at once. Nothing is trusted before end_step() has
+said that the step went well. No request is preempted in the step that admits it, which the
+schedulers of the family see to.
 
-vLLM's V1 dropped swapping: "vLLM V1 no longer requires KV cache swapping to handle request preemptions" (vLLM's
-docs/usage/v1_guide.md, github.com/vllm-project/vllm), as "recomputation has lower overhead in the V1 architecture"
-(docs/configuration/optimization.md). V0 swapped groups of sequences that share blocks, which V1 does not have, and
-recomputed the rest, because of the "numerous small data transfers" of a swap (pull request 12). Main memory has
-returned as a second level of the prefix cache, behind a KV connector.
-Source: _preempt_by_swap in vllm/core/scheduler.py of V0; the paper's section 4.5 (arXiv 2309.06180); the connector's
-place in KVCacheManager and Scheduler of vLLM V1.
+vLLM's V1 dropped swapping: "vLLM V1 no longer requires KV cache swapping to handle request
+preemptions" (vLLM's docs/usage/v1_guide.md, github.com/vllm-project/vllm), as "recomputation has
+lower overhead in the V1 architecture" (docs/configuration/optimization.md). V0 swapped groups of
+sequences that share blocks, which V1 does not have, and recomputed the rest, because of the
+"numerous small data transfers" of a swap (pull request 12). Main memory has returned as a second
+level of the prefix cache, behind a KV connector. Source: _preempt_by_swap in vllm/core/scheduler.py
+of V0; the paper's section 4.5 (arXiv 2309.06180); the connector's place in KVCacheManager and
+Scheduler of vLLM V1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +49,8 @@ class OffloadingKVCacheManager(KVCacheManager):
 
     The table of a request that is admitted again then reads, in tokens:
 
-        [0, hit)  shared, found on the device     [hit, loaded)  new blocks, loaded     [loaded, ...)  to compute
+        [0, hit)  shared, found on the device     [hit, loaded)  new blocks, loaded     [loaded,
+                  ...)  to compute
 
     A request that a failed step preempts is computed again, unless it was just coming back. Raises
     InvalidParameterError for another mode, or a pool of less than 0 blocks.
@@ -65,21 +69,26 @@ class OffloadingKVCacheManager(KVCacheManager):
         super().__post_init__(pool, group)
         if self.preemption_mode not in ("swap", "cheaper"):
             raise InvalidParameterError(
-                f"preemption_mode must be 'swap' or 'cheaper' here, got {shown(self.preemption_mode)}"
+                "preemption_mode must be 'swap' or 'cheaper' here, got "
+                f"{shown(self.preemption_mode)}"
             )
         self.cost = PreemptionCost(**(self.preemption_cost or {}))
         self.connector = self.connector or HostMemoryConnector(self.num_cpu_blocks)
         self._loads: dict[str, Load] = {}  # of the coming step, by request
 
     def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
-        """The blocks of the longest cached prefix; how many tokens need no computing: theirs and the loadable ones."""
+        """The blocks of the longest cached prefix; how many tokens need no computing: theirs and
+        the loadable ones.
+        """
         hits, num_hit = super().get_computed_blocks(request)
         return hits, num_hit + self._num_loadable_tokens(request, num_hit)
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
     ) -> list[KVCacheBlock] | None:
-        """On admission, what the connector has behind the computed blocks gets slots too, and is loaded there."""
+        """On admission, what the connector has behind the computed blocks gets slots too, and is
+        loaded there.
+        """
         request_id = request.request_id
         if request_id in self._tables:  # it runs already
             return super().allocate_slots(request, num_new_tokens, computed_blocks)
@@ -94,12 +103,18 @@ class OffloadingKVCacheManager(KVCacheManager):
         return new_blocks
 
     def free(self, request: Request) -> None:
-        """Save what a preempted request has computed, if that is the cheaper way; what has ended is forgotten."""
+        """Save what a preempted request has computed, if that is the cheaper way; what has ended is
+        forgotten.
+        """
         num_tokens = request.num_computed_tokens
         if request.is_finished:
             self.connector.request_finished(request)
-        elif num_tokens and (self.preemption_mode == "swap" or self.cost.swap_is_cheaper(num_tokens)):
-            self.connector.save(request, self.get_block_ids(request.request_id)[: self._num_blocks(num_tokens)])
+        elif num_tokens and (
+            self.preemption_mode == "swap" or self.cost.swap_is_cheaper(num_tokens)
+        ):
+            self.connector.save(
+                request, self.get_block_ids(request.request_id)[: self._num_blocks(num_tokens)]
+            )
         super().free(request)
 
     def num_external_tokens(self, request: Request) -> int:
@@ -107,7 +122,9 @@ class OffloadingKVCacheManager(KVCacheManager):
         return load.end - load.start if load else 0
 
     def is_ready(self, request: Request) -> bool:
-        """Whether the request may be admitted. False: tokens of it are on their way to the connector."""
+        """Whether the request may be admitted. False: tokens of it are on their way to the
+        connector.
+        """
         _, num_hit = super().get_computed_blocks(request)
         return self.connector.get_num_new_matched_tokens(request, num_hit).is_ready
 
@@ -115,11 +132,15 @@ class OffloadingKVCacheManager(KVCacheManager):
         return self.connector.begin_step()
 
     def end_step(self, result: KVResult | None) -> None:
-        """What a failed step was to load was published, and whether it arrived is unknown: no lookup may find it."""
+        """What a failed step was to load was published, and whether it arrived is unknown: no
+        lookup may find it.
+        """
         self.connector.end_step(result)
         if result is None:
             for request, start, end in self._loads.values():
-                for block_hash in request.block_hashes[start // self.block_size : end // self.block_size]:
+                for block_hash in request.block_hashes[
+                    start // self.block_size : end // self.block_size
+                ]:
                     self.block_pool.uncache_hash(block_hash)
         self._loads.clear()
 

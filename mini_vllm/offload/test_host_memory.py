@@ -1,4 +1,6 @@
-"""The CPU pool: every block is free or held, tables come back as they went, what is shared is held once."""
+"""The CPU pool: every block is free or held, tables come back as they went, what is shared is held
+once.
+"""
 
 import pytest
 from hypothesis import given, settings
@@ -44,17 +46,26 @@ def test_a_shared_block_is_copied_once_and_held_to_the_last() -> None:
 
 
 @settings(derandomize=True, database=None, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.lists(st.integers(0, 5), max_size=5, unique=True)), max_size=20))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.lists(st.integers(0, 5), max_size=5, unique=True)),
+        max_size=20,
+    )
+)
 def test_every_cpu_block_is_free_or_held(operations: list[tuple[str, list[int]]]) -> None:
     pool, model, places = HostMemoryPool(8), {}, {}
     for request_id, block_ids in operations:
         if request_id in model:
             pool.free(request_id)
             del model[request_id]
-        elif (pairs := pool.store(request_id, block_ids, places := live_places(pool, model))) is not None:
+        elif (
+            pairs := pool.store(request_id, block_ids, places := live_places(pool, model))
+        ) is not None:
             assert not {cpu for _, cpu in pairs} & set(places.values())
             model[request_id] = block_ids
-            assert [{**places, **dict(pairs)}[block] for block in block_ids] == pool.get_block_ids(request_id)
+            assert [{**places, **dict(pairs)}[block] for block in block_ids] == pool.get_block_ids(
+                request_id
+            )
         held = {cpu for each in model for cpu in pool.get_block_ids(each)}
         assert pool.num_free_blocks == pool.num_blocks - len(held)
         for each, blocks in model.items():

@@ -1,8 +1,9 @@
-"""Preemption by swapping: same tokens, nothing computed twice, nothing lost, whatever happens in between.
+"""Preemption by swapping: same tokens, nothing computed twice, nothing lost, whatever happens in
+between.
 
-The state machine drives the worlds of test_core_properties with a model of what every device block and every CPU block
-holds. The tests with an engine run a random Qwen3 with sharp logits (fixture checkpoint) in which whatever was not
-written is not a number.
+The state machine drives the worlds of test_core_properties with a model of what every device block
+and every CPU block holds. The tests with an engine run a random Qwen3 with sharp logits (fixture
+checkpoint) in which whatever was not written is not a number.
 """
 
 import itertools
@@ -50,10 +51,15 @@ from mini_vllm.test_core_properties import (
 )
 from mini_vllm.worker.preemption_cost import measure_preemption_cost
 
-# --- the scheduler, with a model of what every block holds -----------------------------------------------------------
+# --- the scheduler, with a model of what every block holds ----------------------------------------
 
 MANY = 60  # more CPU blocks than six requests of these worlds ever hold
-FOUR_TOKENS = {"seconds_per_token": 1.0, "seconds_per_pair": 0.0, "bytes_per_token": 0.0, "seconds_per_copy": 2.0}
+FOUR_TOKENS = {
+    "seconds_per_token": 1.0,
+    "seconds_per_pair": 0.0,
+    "bytes_per_token": 0.0,
+    "seconds_per_copy": 2.0,
+}
 
 
 class SwapCache(Cache):
@@ -117,7 +123,9 @@ class SwapWorld(StepWorld):
         return output
 
     def check_hit(self, request: Request) -> None:
-        """The laws of a hit hold for the device's share; the counter starts where the CPU pool's prefix ends."""
+        """The laws of a hit hold for the device's share; the counter starts where the CPU pool's
+        prefix ends.
+        """
         start = request.num_computed_tokens
         hit = request.num_computed_tokens = start - self.kv.num_external_tokens(request)
         super().check_hit(request)
@@ -126,7 +134,11 @@ class SwapWorld(StepWorld):
 
     def check_work_is_conserved(self, output: Any, stayed: Any, preempted: Any) -> None:
         head = self.scheduler.waiting[0] if self.scheduler.waiting else None
-        if head and head.request_id in self.cache.memory._num_tokens and not self.kv.enable_prefix_caching:
+        if (
+            head
+            and head.request_id in self.cache.memory._num_tokens
+            and not self.kv.enable_prefix_caching
+        ):
             return  # there the base class expects a start from 0
         super().check_work_is_conserved(output, stayed, preempted)
 
@@ -136,9 +148,12 @@ class SwapWorld(StepWorld):
         super().cache_write(output)
         for request in output.scheduled_requests:
             start, n = request.num_computed_tokens, output.num_scheduled_tokens[request.request_id]
-            self.computed.update((request.request_id, position) for position in range(start, start + n))
+            self.computed.update(
+                (request.request_id, position) for position in range(start, start + n)
+            )
         if self.kv.preemption_mode == "swap" and self.kv.num_cpu_blocks == MANY and not self.failed:
-            assert not self.computed or max(self.computed.values()) == 1  # nothing is computed twice
+            # nothing is computed twice
+            assert not self.computed or max(self.computed.values()) == 1
 
     def fail(self, aborts: Sequence[int] = (), copied: bool = False) -> None:
         """copied: the step fails after its copies."""
@@ -154,7 +169,8 @@ class SwapWorld(StepWorld):
             if not request.is_finished:
                 assert (request.status, request.num_computed_tokens) == (RequestStatus.PREEMPTED, 0)
                 kept = self.cache.memory._num_tokens.get(request.request_id)
-                assert kept in (None, self.swapped.get(request.request_id))  # what was in the pool before, or nothing
+                # what was in the pool before, or nothing
+                assert kept in (None, self.swapped.get(request.request_id))
         self.check()
 
     def preempt(self) -> None:
@@ -170,8 +186,11 @@ class SwapWorld(StepWorld):
     def check(self, unwritten: bool = False) -> None:
         super().check(unwritten)
         kv, memory = self.kv, self.cache.memory
-        assert unwritten or kv._loads == memory._loading == {}  # between steps nobody is on the way in
-        tables = {request_id: memory.pool.get_block_ids(request_id) for request_id in memory._num_tokens}
+        # between steps nobody is on the way in
+        assert unwritten or kv._loads == memory._loading == {}
+        tables = {
+            request_id: memory.pool.get_block_ids(request_id) for request_id in memory._num_tokens
+        }
         held = [block for table in tables.values() for block in table]
         assert len(set(held)) == len(held)
         assert sorted(held + memory.pool._free) == list(range(kv.num_cpu_blocks))
@@ -185,22 +204,33 @@ class SwapWorld(StepWorld):
                     assert self.cache.cpu_slots[slot] == prefix(request, p + 1)
 
 
-OPERATIONS = ("step",) * 8 + ("add",) * 4 + ("preempt",) * 2 + ("abort", "step and abort", "fail", "fail late")
+OPERATIONS = (
+    ("step",) * 8
+    + ("add",) * 4
+    + ("preempt",) * 2
+    + ("abort", "step and abort", "fail", "fail late")
+)
 
 
 CROWDED = {**DOMAINS, "num_blocks": (4, 6, 9), "max_num_seqs": (2, 3, 5), "max_model_len": (None,)}
 
 
 class SwapMachine(RuleBasedStateMachine):
-    """Little memory and mostly steps, so that requests live long enough to be swapped out and to come back."""
+    """Little memory and mostly steps, so that requests live long enough to be swapped out and to
+    come back.
+    """
 
     @initialize(
-        options=st.builds(Options, **{name: st.sampled_from(domain) for name, domain in CROWDED.items()}),
+        options=st.builds(
+            Options, **{name: st.sampled_from(domain) for name, domain in CROWDED.items()}
+        ),
         prompts=st.lists(PROMPTS, min_size=3, max_size=3),
         preemption_mode=st.sampled_from(("swap", "swap", "cheaper")),
         num_cpu_blocks=st.sampled_from((MANY, MANY, 0, 1, 3, 6)),
     )
-    def begin(self, options: Options, prompts: list[list[int]], preemption_mode: str, num_cpu_blocks: int) -> None:
+    def begin(
+        self, options: Options, prompts: list[list[int]], preemption_mode: str, num_cpu_blocks: int
+    ) -> None:
         self.world = SwapWorld(options, preemption_mode, num_cpu_blocks)
         for prompt in prompts:
             self.world.add(prompt, None, max_tokens=12, priority=len(prompt) % 3, ignore_eos=True)
@@ -212,7 +242,9 @@ class SwapMachine(RuleBasedStateMachine):
         priority=st.integers(0, 2),
         choice=CHOICES,
     )
-    def operate(self, operation: str, prompt: list[int], salt: str | None, priority: int, choice: int) -> None:
+    def operate(
+        self, operation: str, prompt: list[int], salt: str | None, priority: int, choice: int
+    ) -> None:
         world = self.world
         if operation == "add" or not world.live:
             if len(world.live) < 6:
@@ -247,7 +279,7 @@ def test_laws_of_the_swapping_scheduler_at_length() -> None:
     explore(SwapMachine, 1000)
 
 
-# --- the scheduler, step by step --------------------------------------------------------------------------------------
+# --- the scheduler, step by step ------------------------------------------------------------------
 
 
 NOTHING = KVResult()
@@ -279,7 +311,9 @@ def end(scheduler: Scheduler, output: SchedulerOutput, result: KVResult | None =
         scheduler.kv_cache_manager.end_step(None)
         return
     samples = [
-        r for r in output.scheduled_requests if scheduler.needs_sample(r, output.num_scheduled_tokens[r.request_id])
+        r
+        for r in output.scheduled_requests
+        if scheduler.needs_sample(r, output.num_scheduled_tokens[r.request_id])
     ]
     scheduler.kv_cache_manager.end_step(result)
     scheduler.update_from_output(output, {request.request_id: [0] for request in samples})
@@ -291,7 +325,9 @@ def step(scheduler: Scheduler) -> tuple[SchedulerOutput, KVPlan]:
     return output, plan
 
 
-def add(scheduler: Scheduler, request_id: str, prompt: Sequence[int], max_tokens: int = 20) -> Request:
+def add(
+    scheduler: Scheduler, request_id: str, prompt: Sequence[int], max_tokens: int = 20
+) -> Request:
     request = Request(request_id, prompt, SamplingParams(max_tokens=max_tokens))
     scheduler.add_request(request)
     return request
@@ -302,7 +338,8 @@ def test_only_what_lies_behind_the_prefix_hit_comes_from_the_cpu_pool() -> None:
     victim = add(scheduler, "a", [1, 2, 3, 4, 5, 6, 7])
     step(scheduler)
     scheduler._preempt(scheduler.running.pop())
-    # The next step copies out first; on the device three full blocks can still be found, the fourth cannot.
+    # The next step copies out first; on the device three full blocks can still be found, the fourth
+    # cannot.
     output, plan = step(scheduler)
     assert plan.swap_out == ((1, 0), (2, 1), (3, 2), (4, 3))
     assert plan.swap_in == ((3, 4),)
@@ -313,7 +350,9 @@ def test_only_what_lies_behind_the_prefix_hit_comes_from_the_cpu_pool() -> None:
 
 
 def crowded() -> tuple[Scheduler, SchedulerOutput]:
-    """A device full of "a" and "b" after one step, and a second one that preempts "b", 8 tokens in 4 blocks."""
+    """A device full of "a" and "b" after one step, and a second one that preempts "b", 8 tokens in
+    4 blocks.
+    """
     scheduler = make_scheduler(enable_prefix_caching=False)
     add(scheduler, "a", [1, 2, 3, 4, 5, 6, 7])
     add(scheduler, "b", [9] * 8)
@@ -351,7 +390,9 @@ def test_what_a_failed_step_was_to_swap_in_is_still_in_the_pool() -> None:
 
 
 def test_what_a_failed_step_was_to_swap_in_cannot_be_found() -> None:
-    """Whether its request still lives or was aborted meanwhile: the blocks were published, and nobody wrote them."""
+    """Whether its request still lives or was aborted meanwhile: the blocks were published, and
+    nobody wrote them.
+    """
     for abort in (False, True):
         scheduler = make_scheduler()
         add(scheduler, "a", [1, 2, 3, 4, 5, 6, 7])
@@ -369,7 +410,9 @@ def test_what_a_failed_step_was_to_swap_in_cannot_be_found() -> None:
 
 
 def test_a_hit_that_is_longer_than_what_was_swapped_out() -> None:
-    scheduler = make_scheduler(num_blocks=20, max_num_batched_tokens=5, max_num_seqs=1, policy="priority")
+    scheduler = make_scheduler(
+        num_blocks=20, max_num_batched_tokens=5, max_num_seqs=1, policy="priority"
+    )
     victim = add(scheduler, "a", list(range(10)))
     step(scheduler)
     scheduler._preempt(scheduler.running.pop())
@@ -387,7 +430,8 @@ def test_a_hit_that_is_longer_than_what_was_swapped_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "when", ["before it comes back", "while it comes back", "while it comes back, and the step fails"]
+    "when",
+    ["before it comes back", "while it comes back", "while it comes back, and the step fails"],
 )
 def test_a_swapped_request_that_is_aborted_holds_nothing(when: str) -> None:
     scheduler, output = crowded()
@@ -404,7 +448,9 @@ def test_a_swapped_request_that_is_aborted_holds_nothing(when: str) -> None:
 
 
 @pytest.mark.parametrize(("num_cpu_blocks", "num_swapped"), [(0, 0), (3, 0), (4, 4)])
-def test_a_victim_that_does_not_fit_into_the_pool_is_computed_again(num_cpu_blocks: int, num_swapped: int) -> None:
+def test_a_victim_that_does_not_fit_into_the_pool_is_computed_again(
+    num_cpu_blocks: int, num_swapped: int
+) -> None:
     scheduler = make_scheduler(num_cpu_blocks=num_cpu_blocks, enable_prefix_caching=False)
     add(scheduler, "a", [1, 2, 3, 4, 5, 6, 7])
     add(scheduler, "b", [9] * 8)
@@ -429,7 +475,9 @@ def test_a_prompt_comes_back_where_its_chunks_were() -> None:
 
 
 def test_the_cheaper_of_both_is_chosen_for_each_victim() -> None:
-    scheduler = make_scheduler(preemption_mode="cheaper", preemption_cost=FOUR_TOKENS, enable_prefix_caching=False)
+    scheduler = make_scheduler(
+        preemption_mode="cheaper", preemption_cost=FOUR_TOKENS, enable_prefix_caching=False
+    )
     add(scheduler, "short", [1, 2, 3, 4])
     add(scheduler, "long", [1, 2, 3, 4, 5])
     step(scheduler)
@@ -443,9 +491,11 @@ def test_the_cheaper_of_both_is_chosen_for_each_victim() -> None:
 
 SCENARIO = {
     "config": {
-        "block_size": 2, "num_blocks": 9, "max_num_seqs": 4, "max_num_batched_tokens": 8, "enable_prefix_caching": False
+        "block_size": 2, "num_blocks": 9, "max_num_seqs": 4, "max_num_batched_tokens": 8,
+        "enable_prefix_caching": False
     },
-    "requests": [{"id": i, "prompt": [1, 2, 3], "max_tokens": 8, "sample_seed": ord(i)} for i in "abcd"],
+    "requests": [{"id": i, "prompt": [1, 2, 3], "max_tokens": 8,
+    "sample_seed": ord(i)} for i in "abcd"],
 }  # fmt: skip
 
 
@@ -453,11 +503,17 @@ SCENARIO = {
 def test_a_trace_shows_the_copies_and_the_same_tokens(policy: str) -> None:
     config = {**SCENARIO["config"], "policy": policy}
     plain = run_trace({**SCENARIO, "config": config})
-    swapped = run_trace({**SCENARIO, "config": {**config, "preemption_mode": "swap", "num_cpu_blocks": 20}})
+    swapped = run_trace(
+        {**SCENARIO, "config": {**config, "preemption_mode": "swap", "num_cpu_blocks": 20}}
+    )
     assert swapped["outputs"] == plain["outputs"]
     for name in ("swapped_out", "swapped_in"):
         assert sum(len(record.get(name, ())) for record in swapped["steps"]) > 5
-    assert swapped["totals"]["scheduled_tokens"] == 4 * (3 + 8 - 1) < plain["totals"]["scheduled_tokens"]
+    assert (
+        swapped["totals"]["scheduled_tokens"]
+        == 4 * (3 + 8 - 1)
+        < plain["totals"]["scheduled_tokens"]
+    )
 
 
 def test_the_mode_chooses_the_manager_and_not_the_scheduler() -> None:
@@ -485,7 +541,12 @@ def test_a_scheduler_of_the_family_swaps_and_says_the_same(name: str, mode: str)
     swapped = run_trace(
         {
             **SCENARIO,
-            "config": {**config, "preemption_mode": mode, "num_cpu_blocks": 20, "preemption_cost": FOUR_TOKENS},
+            "config": {
+                **config,
+                "preemption_mode": mode,
+                "num_cpu_blocks": 20,
+                "preemption_cost": FOUR_TOKENS,
+            },
         }
     )
     assert swapped["outputs"] == plain["outputs"]
@@ -500,19 +561,24 @@ def test_bad_options_are_refused() -> None:
         OffloadingKVCacheManager(9, 2, num_cpu_blocks=-1)
     options = {"num_blocks": 9, "block_size": 2, "max_num_seqs": 1, "max_num_batched_tokens": 1}
     for name, manager_cls in (("v1", KVCacheManager), ("sequence_group", None)):
-        with pytest.raises(InvalidParameterError, match="has no option preemption_mode, got 'swap'"):
+        with pytest.raises(
+            InvalidParameterError, match="has no option preemption_mode, got 'swap'"
+        ):
             registry.make_scheduler(
-                {**options, "scheduler": name, "preemption_mode": "swap"}, kv_cache_manager_cls=manager_cls
+                {**options, "scheduler": name, "preemption_mode": "swap"},
+                kv_cache_manager_cls=manager_cls,
             )
     with pytest.raises(InvalidParameterError, match="bandwidth must be above 0, got 0"):
         EngineConfig("tiny", preemption_mode="cheaper", preemption_cost={"bandwidth": 0})
 
 
-# --- a trial: a connector whose loads arrive late ---------------------------------------------------------------------
+# --- a trial: a connector whose loads arrive late -------------------------------------------------
 
 
 class LateConnector(HostMemoryConnector):
-    """What was saved lies far away: it is fetched when it is asked for, and arrives in main memory steps later."""
+    """What was saved lies far away: it is fetched when it is asked for, and arrives in main memory
+    steps later.
+    """
 
     def __init__(self, num_blocks: int) -> None:
         super().__init__(num_blocks)
@@ -547,7 +613,9 @@ class PatientScheduler(Scheduler):
     kv_cache_manager: OffloadingKVCacheManager
 
     def _next_waiting(self) -> Request | None:
-        return next((request for request in self.waiting if self.kv_cache_manager.is_ready(request)), None)
+        return next(
+            (request for request in self.waiting if self.kv_cache_manager.is_ready(request)), None
+        )
 
 
 @pytest.mark.parametrize("abort", [False, True])
@@ -559,9 +627,12 @@ def test_who_waits_for_a_late_load_is_passed_over_and_starts_from_it(abort: bool
     step(scheduler)
     scheduler._preempt(scheduler.running.pop())
     others = [add(scheduler, name, [9, 8, 7], max_tokens=4) for name in "ab"]
-    for number in range(3):  # the fetch takes that many steps, and the other requests go on meanwhile
+    # the fetch takes that many steps, and the other requests go on meanwhile
+    for number in range(3):
         output, plan = begin(scheduler)
-        assert output.num_scheduled_tokens == ({"a": 3, "b": 3} if number == 0 else {"a": 1, "b": 1})
+        assert output.num_scheduled_tokens == (
+            {"a": 3, "b": 3} if number == 0 else {"a": 1, "b": 1}
+        )
         assert plan.connector == (("late",) if number else plan.connector)
         assert late.status is RequestStatus.PREEMPTED
         check_pool(kv.block_pool, [kv.get_block_ids(name) for name in "ab"])
@@ -582,7 +653,7 @@ def test_who_waits_for_a_late_load_is_passed_over_and_starts_from_it(abort: bool
     assert (connector.fetching, connector.ready, kv._loads) == ({}, set(), {})
 
 
-# --- what a preemption costs ------------------------------------------------------------------------------------------
+# --- what a preemption costs ----------------------------------------------------------------------
 
 
 def test_the_worked_example_of_the_default() -> None:
@@ -597,7 +668,13 @@ FIGURES = st.floats(0, 1e-3)
 
 
 @settings(derandomize=True, database=None, deadline=None)
-@given(per_token=FIGURES, per_pair=FIGURES, per_byte=FIGURES, per_copy=FIGURES, num_tokens=st.integers(1, 10**6))
+@given(
+    per_token=FIGURES,
+    per_pair=FIGURES,
+    per_byte=FIGURES,
+    per_copy=FIGURES,
+    num_tokens=st.integers(1, 10**6),
+)
 def test_swapping_is_cheaper_from_the_crossover_on(
     per_token: float, per_pair: float, per_byte: float, per_copy: float, num_tokens: int
 ) -> None:
@@ -609,26 +686,34 @@ def test_swapping_is_cheaper_from_the_crossover_on(
 
 @pytest.mark.parametrize("value", [-1, math.inf, math.nan, "1", None])
 def test_figures_must_be_finite_and_not_negative(value: Any) -> None:
-    with pytest.raises(InvalidParameterError, match="PreemptionCost: seconds_per_copy must be a finite number"):
+    with pytest.raises(
+        InvalidParameterError, match="PreemptionCost: seconds_per_copy must be a finite number"
+    ):
         PreemptionCost(seconds_per_copy=value)
     with pytest.raises(UnknownParameterError, match="did you mean 'seconds_per_copy'"):
         PreemptionCost(seconds_per_copie=1)  # type: ignore[call-arg]
 
 
-# --- with a model -----------------------------------------------------------------------------------------------------
+# --- with a model ---------------------------------------------------------------------------------
 
 MakeEngine = Callable[..., LLMEngine]
 Tokens = dict[str, tuple[int, ...]]
 
 SHARED = [11, 12, 13, 14, 15, 16, 17, 18, 19]
-PROMPTS = {"a": [*SHARED, 20, 21], "b": [*SHARED, 30, 31, 32, 33], "c": [70], "d": list(range(40, 56))}
+PROMPTS = {
+    "a": [*SHARED, 20, 21],
+    "b": [*SHARED, 30, 31, 32, 33],
+    "c": [70],
+    "d": list(range(40, 56)),
+}
 PARAMS = {
     "a": SamplingParams(temperature=0, max_tokens=8, ignore_eos=True),
     "b": SamplingParams(temperature=1.0, seed=5, max_tokens=9, ignore_eos=True),
     "c": SamplingParams(temperature=0.8, seed=6, max_tokens=12, ignore_eos=True),
     "d": SamplingParams(temperature=0, max_tokens=6, ignore_eos=True, repetition_penalty=1.2),
 }
-MINIMUM = sum(len(PROMPTS[name]) + PARAMS[name].max_tokens - 1 for name in PROMPTS)  # each token computed once
+# each token computed once
+MINIMUM = sum(len(PROMPTS[name]) + PARAMS[name].max_tokens - 1 for name in PROMPTS)
 
 
 @pytest.fixture
@@ -636,9 +721,18 @@ def make_engine(checkpoint: Path) -> MakeEngine:
     """Engines with blocks of 4 and little memory; nothing that was not written may be read."""
 
     def make(model: str = str(checkpoint), **config: Any) -> LLMEngine:
-        options = {"block_size": 4, "num_kv_blocks": 9, "preemption_mode": "swap", "num_cpu_blocks": 40, **config}
+        options = {
+            "block_size": 4,
+            "num_kv_blocks": 9,
+            "preemption_mode": "swap",
+            "num_cpu_blocks": 40,
+            **config,
+        }
         engine = LLMEngine(EngineConfig(model, dtype="float32", **options), core_cls=RecoveringCore)
-        for key, value in (*engine.executor.runner.kv_caches, *engine.executor.runner.cache_engine.cpu_caches):
+        for key, value in (
+            *engine.executor.runner.kv_caches,
+            *engine.executor.runner.cache_engine.cpu_caches,
+        ):
             key.fill_(torch.nan), value.fill_(torch.nan)
         return engine
 
@@ -647,7 +741,9 @@ def make_engine(checkpoint: Path) -> MakeEngine:
 
 def add_all(engine: LLMEngine) -> None:
     for priority, (name, prompt) in enumerate(PROMPTS.items()):
-        engine.add_request(name, prompt, PARAMS[name], priority=-priority, arrival_time=float(priority))
+        engine.add_request(
+            name, prompt, PARAMS[name], priority=-priority, arrival_time=float(priority)
+        )
 
 
 class Run:
@@ -660,7 +756,11 @@ class Run:
 
     def step(self) -> None:
         outputs = self.engine.step()
-        self.tokens |= {output.request_id: tuple(output.outputs[0].token_ids) for output in outputs if output.finished}
+        self.tokens |= {
+            output.request_id: tuple(output.outputs[0].token_ids)
+            for output in outputs
+            if output.finished
+        }
         stats = self.engine.stats
         assert stats is not None
         self.num_computed += stats.num_scheduled_tokens
@@ -700,12 +800,16 @@ def expected(checkpoint: Path) -> Tokens:
 
 
 LATTICE = list(
-    itertools.product(("swap", "cheaper"), (False, True), ("fcfs", "priority"), (3, 64), (1, 3, 4), (0, 9, 60))
+    itertools.product(
+        ("swap", "cheaper"), (False, True), ("fcfs", "priority"), (3, 64), (1, 3, 4), (0, 9, 60)
+    )
 )
 
 
 @pytest.mark.parametrize("stride", [17, pytest.param(1, marks=pytest.mark.nightly)])
-def test_no_token_changes_and_none_is_computed_twice(make_engine: MakeEngine, expected: Tokens, stride: int) -> None:
+def test_no_token_changes_and_none_is_computed_twice(
+    make_engine: MakeEngine, expected: Tokens, stride: int
+) -> None:
     num_swapped = 0
     for mode, caching, policy, budget, block_size, num_cpu_blocks in LATTICE[::stride]:
         shared: dict[str, Any] = {
@@ -717,14 +821,20 @@ def test_no_token_changes_and_none_is_computed_twice(make_engine: MakeEngine, ex
         }
         plain = Run(make_engine(**shared, preemption_mode="recompute", num_cpu_blocks=0))
         swapping = Run(
-            make_engine(**shared, preemption_mode=mode, num_cpu_blocks=num_cpu_blocks, preemption_cost=FOUR_TOKENS)
+            make_engine(
+                **shared,
+                preemption_mode=mode,
+                num_cpu_blocks=num_cpu_blocks,
+                preemption_cost=FOUR_TOKENS,
+            )
         )
         for run in (plain, swapping):
             add_all(run.engine)
             assert run.finish() == expected
         num_swapped += swapping.num_in
         assert num_cpu_blocks or not swapping.num_out
-        assert swapping.num_computed <= plain.num_computed or caching  # hits depend on who is evicted, not on the mode
+        # hits depend on who is evicted, not on the mode
+        assert swapping.num_computed <= plain.num_computed or caching
         if mode == "swap" and num_cpu_blocks == 60:
             assert swapping.num_computed <= MINIMUM
             if not caching:
@@ -736,7 +846,9 @@ def test_no_token_changes_and_none_is_computed_twice(make_engine: MakeEngine, ex
 
 def test_the_bundled_model_says_the_same(make_engine: MakeEngine) -> None:
     modes = ("recompute", "swap", "cheaper")
-    runs = {mode: Run(make_engine("tiny", preemption_mode=mode, num_cpu_blocks=None)) for mode in modes}
+    runs = {
+        mode: Run(make_engine("tiny", preemption_mode=mode, num_cpu_blocks=None)) for mode in modes
+    }
     for run in runs.values():
         add_all(run.engine)
         run.finish()
@@ -747,14 +859,26 @@ def test_the_bundled_model_says_the_same(make_engine: MakeEngine) -> None:
 
 @pytest.mark.parametrize(
     ("num_kv_blocks", "caching"),
-    [(9, False), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((9, True), (30, False), (30, True)))],
+    [
+        (9, False),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((9, True), (30, False), (30, True))
+        ),
+    ],
 )
 def test_trap_23_24_swapped_out_at_every_step(
     make_engine: MakeEngine, expected: Tokens, num_kv_blocks: int, caching: bool
 ) -> None:
-    """Requests go out after step k, every other one, and come back; a budget of 7 lets that be within a prompt."""
+    """Requests go out after step k, every other one, and come back; a budget of 7 lets that be
+    within a prompt.
+    """
     for k in itertools.count(1, 2):
-        run = Run(make_engine(num_kv_blocks=num_kv_blocks, enable_prefix_caching=caching, max_num_batched_tokens=7))
+        run = Run(
+            make_engine(
+                num_kv_blocks=num_kv_blocks, enable_prefix_caching=caching, max_num_batched_tokens=7
+            )
+        )
         add_all(run.engine)
         for _ in range(k):
             run.step()
@@ -784,7 +908,9 @@ def test_a_step_that_raises_loses_nothing(
         run = Run(make_engine(num_cpu_blocks=num_cpu_blocks, enable_prefix_caching=caching))
         execute, count, failed = run.engine.executor.runner.execute, itertools.count(), []
 
-        def fail(step: Any, execute: Any = execute, count: Any = count, failed: Any = failed, k: int = k) -> Any:
+        def fail(
+            step: Any, execute: Any = execute, count: Any = count, failed: Any = failed, k: int = k
+        ) -> Any:
             n = next(count)
             fails = n == k or (n > k and n % 3 == 0 and n < k + 12)
             if fails:
@@ -805,16 +931,24 @@ def test_a_step_that_raises_loses_nothing(
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name == "d" else pytest.mark.nightly) for name in "abd"]
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "d" else pytest.mark.nightly)
+        for name in "abd"
+    ],
 )
-def test_an_abort_at_any_moment_leaves_nothing_behind(make_engine: MakeEngine, expected: Tokens, name: str) -> None:
+def test_an_abort_at_any_moment_leaves_nothing_behind(
+    make_engine: MakeEngine, expected: Tokens, name: str
+) -> None:
     for k in range(0, 18, 2):
         for during in (False, True):
             run = Run(make_engine())
             add_all(run.engine)
             execute, count = run.engine.executor.runner.execute, itertools.count()
 
-            def abort(step: Any, run: Run = run, execute: Any = execute, count: Any = count, k: int = k) -> Any:
+            def abort(
+                step: Any, run: Run = run, execute: Any = execute, count: Any = count, k: int = k
+            ) -> Any:
                 if next(count) == k:
                     run.engine.scheduler.abort_request(name)
                 return execute(step)
@@ -825,11 +959,19 @@ def test_an_abort_at_any_moment_leaves_nothing_behind(make_engine: MakeEngine, e
                 run.step()
             if not during:
                 run.engine.abort(name)
-            others = {request_id: tokens for request_id, tokens in run.finish().items() if request_id != name}
-            assert others == {request_id: expected[request_id] for request_id in PROMPTS if request_id != name}, k
+            others = {
+                request_id: tokens
+                for request_id, tokens in run.finish().items()
+                if request_id != name
+            }
+            assert others == {
+                request_id: expected[request_id] for request_id in PROMPTS if request_id != name
+            }, k
 
 
-def test_what_a_preemption_costs_is_measured_when_the_engine_starts(make_engine: MakeEngine) -> None:
+def test_what_a_preemption_costs_is_measured_when_the_engine_starts(
+    make_engine: MakeEngine,
+) -> None:
     engine = make_engine(preemption_mode="cheaper", num_kv_blocks=40)
     kv = engine.scheduler.kv_cache_manager
     assert isinstance(kv, OffloadingKVCacheManager)
@@ -843,5 +985,8 @@ def test_what_a_preemption_costs_is_measured_when_the_engine_starts(make_engine:
     assert too_short.seconds_per_token == default.seconds_per_token
     assert make_engine(preemption_mode="swap").config.preemption_cost is None
     given_cost = {"seconds_per_token": 1.0}
-    assert make_engine(preemption_mode="cheaper", preemption_cost=given_cost).config.preemption_cost == given_cost
+    assert (
+        make_engine(preemption_mode="cheaper", preemption_cost=given_cost).config.preemption_cost
+        == given_cost
+    )
     assert_idle(engine)

@@ -1,29 +1,33 @@
-"""nano-vllm's own rules, where prefill_first has different ones. The option nano_vllm says whose: "first" or "newest".
+"""nano-vllm's own rules, where prefill_first has different ones. The option nano_vllm says whose:
+"first" or "newest".
 
-"first" is nano-vllm's commit a5a4909e6a01 (June 2025), "newest" its commit bb823b3e0698 (April 2026). Every
-decision, every block id and every prefix hit is theirs in the recorded traces (traces/nano-vllm). Theirs is:
+"first" is nano-vllm's commit a5a4909e6a01 (June 2025), "newest" its commit bb823b3e0698 (April
+2026). Every decision, every block id and every prefix hit is theirs in the recorded traces
+(traces/nano-vllm). Theirs is:
 
-    rule                                          first               newest              prefill_first
-    max_num_seqs limits                           a step              a step              running requests
-    a decode pays                                 nothing             nothing             one token
-    what has to fit into the budget               the whole sequence  what is to compute  what is to compute
-    the first of a step may be cut                no                  yes                 yes
-    blocks of a request that is cut               -                   all at once         as its chunks go
-    a hit that is held        needs a free block  yes                 no                  no
-    a decode wants a free block                   always              if it needs one     if it needs one
-    a block can be found                          when allocated      after the step      when allocated
-    of blocks with equal content answers          the last            the last            the first
-    a freed block goes to the                     back                back                back; unhashed ones the front
-    the blocks of a table are freed from its      head                tail                tail
+    rule                                   first               newest              prefill_first
+    max_num_seqs limits                    a step              a step              running requests
+    a decode pays                          nothing             nothing             one token
+    what has to fit into the budget        the whole sequence  what it computes    what it computes
+    the first of a step may be cut         no                  yes                 yes
+    blocks of a request that is cut        -                   all at once         as its chunks go
+    a hit that is held needs a free block  yes                 no                  no
+    a decode wants a free block            always              if it needs one     if it needs one
+    a block can be found                   when allocated      after the step      when allocated
+    of blocks with equal content answers   the last            the last            the first
+    a freed block goes to the              back                back                unhashed: front
+    a table is freed from its              head                tail                tail
 
-So more requests may run than max_num_seqs. Those behind the first max_num_seqs get no token until one of these ends.
+So more requests may run than max_num_seqs. Those behind the first max_num_seqs get no token until
+one of these ends.
 
-Three things are no option. nano-vllm asserts that something is scheduled, and fails where a prompt is larger than the
-budget (first) or the pool, and where a request alone has no block left: here a prompt is cut or refused, and one that
-is alone wants no block that it does not need. The first version finds a prompt whole in its cache and then has nothing
-to compute: here the last token is always computed. It also finds a block again by a hash that the block has lost, if
-its tokens happen to be the same: here such a block is not found. Source: nanovllm/engine/scheduler.py, block_manager.py
-and sequence.py of https://github.com/GeeeekExplorer/nano-vllm.
+Three things are no option. nano-vllm asserts that something is scheduled, and fails where a prompt
+is larger than the budget (first) or the pool, and where a request alone has no block left: here a
+prompt is cut or refused, and one that is alone wants no block that it does not need. The first
+version finds a prompt whole in its cache and then has nothing to compute: here the last token is
+always computed. It also finds a block again by a hash that the block has lost, if its tokens happen
+to be the same: here such a block is not found. Source: nanovllm/engine/scheduler.py,
+block_manager.py and sequence.py of https://github.com/GeeeekExplorer/nano-vllm.
 """
 
 from collections.abc import Hashable, Sequence
@@ -42,14 +46,18 @@ FIRST, NEWEST = "first", "newest"
 
 
 class NanoVllmBlockPool(BlockPool):
-    """Free blocks stand in the order in which they were freed. Of blocks with equal content one can be found."""
+    """Free blocks stand in the order in which they were freed. Of blocks with equal content one can
+    be found.
+    """
 
     def __init__(self, num_blocks: int, *, head_first: bool) -> None:
         super().__init__(num_blocks)
         self.head_first = head_first
 
     def cache_block(self, block: KVCacheBlock, block_hash: Hashable) -> None:
-        """From now on this block answers for its content, and no other does, even after this one is taken."""
+        """From now on this block answers for its content, and no other does, even after this one is
+        taken.
+        """
         self.uncache_hash(block_hash)
         super().cache_block(block, block_hash)
 
@@ -65,7 +73,9 @@ class NanoVllmBlockPool(BlockPool):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NanoVllmKVCacheManager(KVCacheManager):
-    """nano-vllm's BlockManager. Raises InvalidParameterError for a version that is neither "first" nor "newest"."""
+    """nano-vllm's BlockManager. Raises InvalidParameterError for a version that is neither "first"
+    nor "newest".
+    """
 
     nano_vllm: str = NEWEST
     """Which version."""
@@ -74,9 +84,13 @@ class NanoVllmKVCacheManager(KVCacheManager):
         super().__post_init__(pool, group)
         nano_vllm = self.nano_vllm
         if nano_vllm not in (FIRST, NEWEST):
-            raise InvalidParameterError(f"nano_vllm must be 'first' or 'newest', got {shown(nano_vllm)}")
+            raise InvalidParameterError(
+                f"nano_vllm must be 'first' or 'newest', got {shown(nano_vllm)}"
+            )
         self.block_pool = NanoVllmBlockPool(self.num_blocks, head_first=nano_vllm == FIRST)
-        self.num_lookahead_tokens = int(nano_vllm == NEWEST)  # what lies behind a chunk: num_slots() says how much
+        self.num_lookahead_tokens = int(
+            nano_vllm == NEWEST
+        )  # what lies behind a chunk: num_slots() says how much
         # What the step fills, in its order: the request, its table, and which blocks.
         self._unpublished: dict[str, tuple[Request, list[KVCacheBlock], int, int]] = {}
 
@@ -87,9 +101,16 @@ class NanoVllmKVCacheManager(KVCacheManager):
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
     ) -> list[KVCacheBlock] | None:
-        """In the first version a decode also wants a free block, needed or not, unless it is alone."""
+        """In the first version a decode also wants a free block, needed or not, unless it is
+        alone.
+        """
         is_decode = request.request_id in self._tables and not in_prefill(request)
-        if self.nano_vllm == FIRST and is_decode and not self.num_free_blocks and len(self._tables) > 1:
+        if (
+            self.nano_vllm == FIRST
+            and is_decode
+            and not self.num_free_blocks
+            and len(self._tables) > 1
+        ):
             return None
         return super().allocate_slots(request, num_new_tokens, computed_blocks)
 
@@ -98,7 +119,9 @@ class NanoVllmKVCacheManager(KVCacheManager):
         super().free(request)
 
     def end_step(self, result: KVResult | None) -> None:
-        """The newest version publishes what a step has filled when it went well, unless the table is gone."""
+        """The newest version publishes what a step has filled when it went well, unless the table
+        is gone.
+        """
         for request, table, start, end in self._unpublished.values() if result is not None else ():
             if self._tables.get(request.request_id) is table:
                 super()._cache_blocks(request, start, end)
@@ -118,7 +141,9 @@ class NanoVllmKVCacheManager(KVCacheManager):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NanoVllmScheduler(PrefillFirstScheduler):
-    """nano-vllm's Scheduler. Raises InvalidParameterError for a KV cache manager of another version."""
+    """nano-vllm's Scheduler. Raises InvalidParameterError for a KV cache manager of another
+    version.
+    """
 
     kv_cache_manager_cls = NanoVllmKVCacheManager
 
@@ -129,12 +154,18 @@ class NanoVllmScheduler(PrefillFirstScheduler):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.policy == "priority":
-            raise InvalidParameterError("nano_vllm serves in order of arrival: policy must be 'fcfs', got 'priority'")
+            raise InvalidParameterError(
+                "nano_vllm serves in order of arrival: policy must be 'fcfs', got 'priority'"
+            )
         if getattr(self.kv_cache_manager, "nano_vllm", None) != self.nano_vllm:
             name = type(self.kv_cache_manager).__name__
-            raise InvalidParameterError(f"nano_vllm {shown(self.nano_vllm)} needs a KV cache manager of it, got {name}")
+            raise InvalidParameterError(
+                f"nano_vllm {shown(self.nano_vllm)} needs a KV cache manager of it, got {name}"
+            )
 
-    def _schedule_running(self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int) -> int:
+    def _schedule_running(
+        self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int
+    ) -> int:
         """As in V1, for the first max_num_seqs; decodes are not held to the budget."""
         requests = requests[: self.max_num_seqs]
         if not any(map(in_prefill, requests)):
@@ -149,6 +180,12 @@ class NanoVllmScheduler(PrefillFirstScheduler):
         """In the first version the hits have to fit, and cost nothing all the same."""
         return self.nano_vllm == FIRST
 
-    def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
-        """The first version wants as many free blocks as the sequence has, as if no request held any of them."""
-        return super()._may_admit(request, num_tokens, () if self.nano_vllm == FIRST else computed_blocks)
+    def _may_admit(
+        self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]
+    ) -> bool:
+        """The first version wants as many free blocks as the sequence has, as if no request held
+        any of them.
+        """
+        return super()._may_admit(
+            request, num_tokens, () if self.nano_vllm == FIRST else computed_blocks
+        )

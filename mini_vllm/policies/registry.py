@@ -1,4 +1,6 @@
-"""Schedulers and KV cache managers by name and by their options. A class is imported when it is asked for."""
+"""Schedulers and KV cache managers by name and by their options. A class is imported when it is
+asked for.
+"""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -20,7 +22,8 @@ SCHEDULERS = {
 }
 PREEMPTION_MODES = ("recompute", "swap", "cheaper")
 SWAPPING = "mini_vllm.offload.manager:OffloadingKVCacheManager"  # for every mode but the first
-VLLM_NAMES = {"scheduler_reserve_full_isl": "reserve_full_sequence"}  # of options, as vLLM's traces have them
+# of options, as vLLM's traces have them
+VLLM_NAMES = {"scheduler_reserve_full_isl": "reserve_full_sequence"}
 
 
 class Classes(TypedDict, total=False):
@@ -33,13 +36,19 @@ class Classes(TypedDict, total=False):
 def get_scheduler_cls(name: str) -> type[SchedulerInterface]:
     """The scheduler of a name. Raises InvalidParameterError for an unknown one."""
     if not isinstance(name, str) or name not in SCHEDULERS:
-        raise InvalidParameterError(f"scheduler must be one of {list(SCHEDULERS)}, got {shown(name)}")
+        raise InvalidParameterError(
+            f"scheduler must be one of {list(SCHEDULERS)}, got {shown(name)}"
+        )
     found: type[SchedulerInterface] = resolve_name(SCHEDULERS[name])
     return found
 
 
-def get_kv_cache_manager_cls(scheduler_cls: type[SchedulerInterface], preemption_mode: str) -> type[KVCacheManager]:
-    """The KV cache manager of a scheduler: its own, or the one that swaps, where any manager will do."""
+def get_kv_cache_manager_cls(
+    scheduler_cls: type[SchedulerInterface], preemption_mode: str
+) -> type[KVCacheManager]:
+    """The KV cache manager of a scheduler: its own, or the one that swaps, where any manager will
+    do.
+    """
     own = scheduler_cls.kv_cache_manager_cls
     if own is not KVCacheManager or preemption_mode == "recompute":
         return own
@@ -48,13 +57,17 @@ def get_kv_cache_manager_cls(scheduler_cls: type[SchedulerInterface], preemption
 
 
 def options_of(cls: type) -> dict[str, Field[Any]]:
-    """The options of a scheduler or a KV cache manager: the fields of the dataclass, less those that are parts."""
+    """The options of a scheduler or a KV cache manager: the fields of the dataclass, less those
+    that are parts.
+    """
     found = fields(cls) if is_dataclass(cls) else ()
     return {field.name: field for field in found if field.metadata != PART}
 
 
 def check_option(option: Field[Any], value: object) -> None:
-    """Raise InvalidParameterError for a value that is not of the field's type. None will do where it is the default."""
+    """Raise InvalidParameterError for a value that is not of the field's type. None will do where
+    it is the default.
+    """
     members = get_args(option.type) if isinstance(option.type, UnionType) else (option.type,)
     kinds = [get_origin(kind) or kind for kind in members]
     if (value, option.default) != (None, None) and not any(_is_a(value, kind) for kind in kinds):
@@ -70,7 +83,9 @@ def _is_a(value: object, kind: type) -> bool:
 
 
 def all_options() -> dict[str, Any]:
-    """The options of all schedulers of the family and their KV cache managers, each with its default or MISSING."""
+    """The options of all schedulers of the family and their KV cache managers, each with its
+    default or MISSING.
+    """
     found: dict[str, Any] = {}
     for scheduler_cls in map(get_scheduler_cls, SCHEDULERS):
         for cls in (scheduler_cls.kv_cache_manager_cls, scheduler_cls, resolve_name(SWAPPING)):
@@ -83,18 +98,21 @@ def get_classes(
     scheduler_cls: type[SchedulerInterface] | None = None,
     kv_cache_manager_cls: type[KVCacheManager] | None = None,
 ) -> tuple[type[SchedulerInterface], type[KVCacheManager]]:
-    """The scheduler and the KV cache manager that `options` name; a class that is given stands in for ours."""
+    """The scheduler and the KV cache manager that `options` name; a class that is given stands in
+    for ours.
+    """
     scheduler_cls = scheduler_cls or get_scheduler_cls(options.get("scheduler", "v1"))
     mode = options.get("preemption_mode", "recompute")
     return scheduler_cls, kv_cache_manager_cls or get_kv_cache_manager_cls(scheduler_cls, mode)
 
 
 def make_scheduler(options: Mapping[str, Any], **classes: Unpack[Classes]) -> SchedulerInterface:
-    """Build the scheduler that `options` name, and its KV cache manager; a class that is given stands in for ours.
+    """Build the scheduler that `options` name, and its KV cache manager; a class that is given
+    stands in for ours.
 
-    options: any mapping, such as a trace's config. What is an option of neither class nor of the family is not looked
-    at. An option of the family that these classes do not have may be there with its default. With any other value it
-    raises InvalidParameterError.
+    options: any mapping, such as a trace's config. What is an option of neither class nor of the
+    family is not looked at. An option of the family that these classes do not have may be there
+    with its default. With any other value it raises InvalidParameterError.
     """
     if not isinstance(options, Mapping):
         raise InvalidParameterError(f"options must be a mapping, got {shown(options)}")
@@ -105,9 +123,15 @@ def make_scheduler(options: Mapping[str, Any], **classes: Unpack[Classes]) -> Sc
         if name in given:
             check_option(option, given[name])
         elif option.default is MISSING:
-            raise InvalidParameterError(f"{name} must be given: {scheduler_cls.__name__} has no default for it")
+            raise InvalidParameterError(
+                f"{name} must be given: {scheduler_cls.__name__} has no default for it"
+            )
     for name, default in all_options().items():
-        if given.get(name, default) != default and name not in of_manager and name not in of_scheduler:
+        if (
+            given.get(name, default) != default
+            and name not in of_manager
+            and name not in of_scheduler
+        ):
             names = f"{scheduler_cls.__name__} with {manager_cls.__name__}"
             raise InvalidParameterError(f"{names} has no option {name}, got {shown(given[name])}")
     manager = manager_cls(**{name: given[name] for name in of_manager if name in given})
@@ -115,9 +139,13 @@ def make_scheduler(options: Mapping[str, Any], **classes: Unpack[Classes]) -> Sc
 
 
 def describe(scheduler: SchedulerInterface) -> dict[str, Any]:
-    """What make_scheduler needs to build this scheduler again, less what has no default; {} for V1 as it comes."""
+    """What make_scheduler needs to build this scheduler again, less what has no default; {} for V1
+    as it comes.
+    """
     names = {get_scheduler_cls(name): name for name in SCHEDULERS if name != "v1"}
-    described: dict[str, Any] = {"scheduler": names[type(scheduler)]} if type(scheduler) in names else {}
+    described: dict[str, Any] = (
+        {"scheduler": names[type(scheduler)]} if type(scheduler) in names else {}
+    )
     for owner in (scheduler.kv_cache_manager, scheduler):
         for name, option in sorted(options_of(type(owner)).items()):
             default, value = all_options().get(name, option.default), getattr(owner, name)

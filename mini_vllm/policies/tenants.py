@@ -1,15 +1,17 @@
 """Tenants: requests of parties that do not trust each other, on one engine.
 
-A request's cache_salt begins with the name of its tenant, so no tenant finds what another one has computed. Four rules
-keep one tenant from taking what another one needs:
+A request's cache_salt begins with the name of its tenant, so no tenant finds what another one has
+computed. Four rules keep one tenant from taking what another one needs:
 
     admission   the tenant that was served least is next, and one that holds more gives way to it
-    budget      tenants with prompts to compute have equal shares of it, and beside another tenant half at most
+    budget      tenants with prompts to compute have equal shares of it, and beside another tenant
+                half at most
     victims     when blocks run out, the tenant that holds most gives way
     sweeper     before each step, cold cached blocks above the quotas and a watermark are forgotten
 
-Source: the counter of what each tenant was served is that of "Fairness in Serving Large Language Models" (Sheng et al.,
-OSDI 2024), with blocks times steps in the place of tokens. All else is vLLM V1, which knows no tenants.
+Source: the counter of what each tenant was served is that of "Fairness in Serving Large Language
+Models" (Sheng et al., OSDI 2024), with blocks times steps in the place of tokens. All else is vLLM
+V1, which knows no tenants.
 """
 
 from collections import Counter, defaultdict, deque
@@ -28,7 +30,9 @@ MOST_PREEMPTIONS = 8  # of a request for the sake of other tenants: so each one 
 
 
 def salt_of(tenant: str, cache_salt: str | None) -> str:
-    """The cache_salt of a tenant's request, which may bring one of its own. The tenant's name has no slash."""
+    """The cache_salt of a tenant's request, which may bring one of its own. The tenant's name has
+    no slash.
+    """
     return f"{tenant}/{cache_salt or ''}"
 
 
@@ -61,7 +65,9 @@ class TenantBlockPool(BlockPool):
             self.uncache_block(block)
 
     def trim(self, num_blocks: Counter[str]) -> None:
-        """Forget so many blocks of each tenant, the coldest first, if no request holds them. They are taken next."""
+        """Forget so many blocks of each tenant, the coldest first, if no request holds them. They
+        are taken next.
+        """
         free = self.free_queue.block_ids() if any(num_blocks.values()) else ()
         for block in (self.blocks[block_id] for block_id in free):
             owner = self._owners[block.block_id]
@@ -76,7 +82,8 @@ class TenantBlockPool(BlockPool):
 class TenantKVCacheManager(KVCacheManager):
     """Blocks are cached for the tenant of their request, and swept before each step.
 
-    Raises InvalidParameterError for a quota that is no number of blocks, and a watermark that is no share.
+    Raises InvalidParameterError for a quota that is no number of blocks, and a watermark that is no
+    share.
     """
 
     cache_quotas: Mapping[str, int] | None = None
@@ -89,19 +96,24 @@ class TenantKVCacheManager(KVCacheManager):
         quotas, watermark = self.cache_quotas or {}, self.cache_watermark
         if not all(is_int(quota, 0) for quota in quotas.values()) or not is_number(watermark, 0, 1):
             given = f"{shown(quotas)} and {shown(watermark)}"
-            raise InvalidParameterError(f"cache_quotas must be blocks, and cache_watermark in [0, 1], got {given}")
+            raise InvalidParameterError(
+                f"cache_quotas must be blocks, and cache_watermark in [0, 1], got {given}"
+            )
         self.block_pool = self.tenant_pool = TenantBlockPool(self.num_blocks)
 
     def sweep(self) -> None:
         """Trim each tenant to its quota, and all of them to the watermark.
 
-        What the smaller ones leave of an equal share, the larger ones may have. Blocks that requests hold stay.
+        What the smaller ones leave of an equal share, the larger ones may have. Blocks that
+        requests hold stay.
         """
         pool, quotas, excess = self.tenant_pool, self.cache_quotas or {}, Counter[str]()
         pool.num_cached = +pool.num_cached  # without those that have none
         num_left = int(self.cache_watermark * self.num_usable_blocks)
         for i, (tenant, num_cached) in enumerate(reversed(pool.num_cached.most_common())):
-            num_allowed = min(num_cached, num_left // (len(pool.num_cached) - i), quotas.get(tenant, num_cached))
+            num_allowed = min(
+                num_cached, num_left // (len(pool.num_cached) - i), quotas.get(tenant, num_cached)
+            )
             excess[tenant] = num_cached - num_allowed
             num_left -= num_allowed
         pool.trim(excess)
@@ -112,11 +124,14 @@ class TenantKVCacheManager(KVCacheManager):
 
 
 class TenantQueue:
-    """The waiting requests, as a scheduler uses a deque: a line for each tenant, that of the least served one first."""
+    """The waiting requests, as a scheduler uses a deque: a line for each tenant, that of the least
+    served one first.
+    """
 
     def __init__(self) -> None:
         self.lines: defaultdict[str, deque[Request]] = defaultdict(deque)
-        self.served: Counter[str] = Counter()  # by tenant that has unfinished requests: blocks times steps
+        # by tenant that has unfinished requests: blocks times steps
+        self.served: Counter[str] = Counter()
         self.shares: dict[str, int] = {}  # by the same: tokens of the step that are left to it
 
     def append(self, request: Request) -> None:
@@ -136,7 +151,9 @@ class TenantQueue:
         return sum(map(len, self.lines.values()))
 
     def __iter__(self) -> Iterator[Request]:
-        return chain.from_iterable(self.lines[tenant] for tenant in sorted(self.lines, key=self.served.__getitem__))
+        return chain.from_iterable(
+            self.lines[tenant] for tenant in sorted(self.lines, key=self.served.__getitem__)
+        )
 
     def __getitem__(self, index: int) -> Request:
         return next(islice(self, index, None))
@@ -144,38 +161,55 @@ class TenantQueue:
     def charge(self, held: Counter[str]) -> None:
         """A step begins, in which each tenant is served as many blocks as it holds.
 
-        One that comes, or comes back, has been served as much as the least served other tenant: it has no claim to
-        what it did not ask for.
+        One that comes, or comes back, has been served as much as the least served other tenant: it
+        has no claim to what it did not ask for.
         """
-        self.lines = defaultdict(deque, {tenant: line for tenant, line in self.lines.items() if line})
+        self.lines = defaultdict(
+            deque, {tenant: line for tenant, line in self.lines.items() if line}
+        )
         tenants = [*held, *(self.lines.keys() - held.keys())]
         least = min((self.served[tenant] for tenant in tenants if tenant in self.served), default=0)
-        self.served = Counter({tenant: self.served.get(tenant, least) + held[tenant] for tenant in tenants})
+        self.served = Counter(
+            {tenant: self.served.get(tenant, least) + held[tenant] for tenant in tenants}
+        )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TenantScheduler(Scheduler):
-    """V1, fair between tenants. Raises InvalidParameterError for policy "priority", an order across tenants."""
+    """V1, fair between tenants. Raises InvalidParameterError for policy "priority", an order across
+    tenants.
+    """
 
     kv_cache_manager_cls: ClassVar[type[KVCacheManager]] = TenantKVCacheManager
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.policy == "priority":
-            raise InvalidParameterError("tenants have an order of their own: policy must be 'fcfs', got 'priority'")
+            raise InvalidParameterError(
+                "tenants have an order of their own: policy must be 'fcfs', got 'priority'"
+            )
         self.waiting: TenantQueue = TenantQueue()  # type: ignore[assignment]
         self._preempted: Sequence[str] = ()  # in this step
 
     def usage_by_tenant(self) -> dict[str, tuple[int, int, int]]:
-        """Of each tenant: requests that wait, blocks that its running ones hold, and blocks that are cached."""
+        """Of each tenant: requests that wait, blocks that its running ones hold, and blocks that
+        are cached.
+        """
         held, lines, kv = self._count_held_blocks(), self.waiting.lines, self.kv_cache_manager
-        cached = kv.tenant_pool.num_cached if isinstance(kv, TenantKVCacheManager) else Counter[str]()
-        return {name: (len(lines.get(name, ())), held[name], cached[name]) for name in sorted({*held, *lines, *cached})}
+        cached = (
+            kv.tenant_pool.num_cached if isinstance(kv, TenantKVCacheManager) else Counter[str]()
+        )
+        return {
+            name: (len(lines.get(name, ())), held[name], cached[name])
+            for name in sorted({*held, *lines, *cached})
+        }
 
     def _count_held_blocks(self) -> Counter[str]:
         held: Counter[str] = Counter()
         for request in self.running:
-            held[tenant_of(request.cache_salt)] += sum(self.kv_cache_manager.get_num_blocks(request.request_id))
+            held[tenant_of(request.cache_salt)] += sum(
+                self.kv_cache_manager.get_num_blocks(request.request_id)
+            )
         return held
 
     def schedule(self) -> SchedulerOutput:
@@ -188,18 +222,25 @@ class TenantScheduler(Scheduler):
     def _share_out(self) -> dict[str, int]:
         """How many tokens of the step each tenant may compute.
 
-        The tenants with prompts to compute have equal shares, and none has more than half of the budget beside another
-        one. What a tenant does not use is used by none: a longer chunk would make the step longer for all requests. A
-        tenant that is alone has the budget, and so has each one if prompts are not cut.
+        The tenants with prompts to compute have equal shares, and none has more than half of the
+        budget beside another one. What a tenant does not use is used by none: a longer chunk would
+        make the step longer for all requests. A tenant that is alone has the budget, and so has
+        each one if prompts are not cut.
         """
-        behind = [request for request in self.running if request.num_tokens - request.num_computed_tokens > 1]
+        behind = [
+            request
+            for request in self.running
+            if request.num_tokens - request.num_computed_tokens > 1
+        ]
         with_prompts = {*self.waiting.lines, *(tenant_of(request.cache_salt) for request in behind)}
         is_shared = self.enable_chunked_prefill and len(self.waiting.served) > 1
         share = self.max_num_batched_tokens // (max(len(with_prompts), 2) if is_shared else 1)
         return dict.fromkeys(self.waiting.served, max(share, 1))
 
     def _chunk_size(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        """At most what is left of the tenant's share, from which it is taken. A decode goes on in any case."""
+        """At most what is left of the tenant's share, from which it is taken. A decode goes on in
+        any case.
+        """
         tenant, shares = tenant_of(request.cache_salt), self.waiting.shares
         if self.enable_chunked_prefill:
             token_budget = min(token_budget, max(shares[tenant], 1))
@@ -208,33 +249,47 @@ class TenantScheduler(Scheduler):
         return n
 
     def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
-        """Admit. If there is no room for the next request, a running one may give way first, and waits until later."""
+        """Admit. If there is no room for the next request, a running one may give way first, and
+        waits until later.
+        """
         self._preempted, request = output.preempted_req_ids, self._next_admissible()
         if request is not None and self._may_displace(request, token_budget):
             victim = self._pop_victim()
             self._preempt(victim)
             output.preempted_req_ids.append(victim.request_id)
             token_budget += output.drop(victim)
-            others = [each for each in self.running if each.request_id not in output.num_scheduled_tokens]
+            others = [
+                each for each in self.running if each.request_id not in output.num_scheduled_tokens
+            ]
             token_budget = self._schedule_running(others, output, token_budget)
         super()._schedule_waiting(output, token_budget)
 
     def _next_waiting(self) -> Request | None:
-        """The first of the least served tenant whose share is not used up, unless it has given way in this step."""
+        """The first of the least served tenant whose share is not used up, unless it has given way
+        in this step.
+        """
         queue = self.waiting
-        tenants = [tenant for tenant, line in queue.lines.items() if line and queue.shares[tenant] > 0]
+        tenants = [
+            tenant for tenant, line in queue.lines.items() if line and queue.shares[tenant] > 0
+        ]
         request = queue.lines[min(tenants, key=queue.served.__getitem__)][0] if tenants else None
         return None if request is None or request.request_id in self._preempted else request
 
     def _may_displace(self, request: Request, token_budget: int) -> bool:
-        """Whether a waiting request has no room, and the victim's tenant was served more and holds more.
+        """Whether a waiting request has no room, and the victim's tenant was served more and holds
+        more.
 
-        It would hold more even if the request were in. The victim, which is its tenant's next request, then may not
-        displace it in turn.
+        It would hold more even if the request were in. The victim, which is its tenant's next
+        request, then may not displace it in turn.
         """
         kv, mine, served = self.kv_cache_manager, tenant_of(request.cache_salt), self.waiting.served
-        computed_blocks, num_places = kv.get_computed_blocks(request)[0], self.max_num_seqs - len(self.running)
-        has_room = token_budget and num_places and self._may_admit(request, request.num_tokens, computed_blocks)
+        computed_blocks = kv.get_computed_blocks(request)[0]
+        num_places = self.max_num_seqs - len(self.running)
+        has_room = (
+            token_budget
+            and num_places
+            and self._may_admit(request, request.num_tokens, computed_blocks)
+        )
         if has_room or not self.running:
             return False
         held, victim = self._count_held_blocks(), self._find_victim()
@@ -243,10 +298,17 @@ class TenantScheduler(Scheduler):
         return is_next and victim.num_preemptions < MOST_PREEMPTIONS
 
     def _find_victim(self) -> Request:
-        """The youngest request of the tenant that holds most; of those that were preempted often, the youngest."""
+        """The youngest request of the tenant that holds most; of those that were preempted often,
+        the youngest.
+        """
         held = self._count_held_blocks()
-        candidates = [request for request in self.running if request.num_preemptions < MOST_PREEMPTIONS]
-        return max(reversed(candidates or self.running[-1:]), key=lambda each: held[tenant_of(each.cache_salt)])
+        candidates = [
+            request for request in self.running if request.num_preemptions < MOST_PREEMPTIONS
+        ]
+        return max(
+            reversed(candidates or self.running[-1:]),
+            key=lambda each: held[tenant_of(each.cache_salt)],
+        )
 
     def _pop_victim(self) -> Request:
         victim = self._find_victim()

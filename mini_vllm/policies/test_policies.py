@@ -1,8 +1,10 @@
-"""What every scheduler of the family keeps, whatever its order: registering one in SCHEDULERS is enough to be tested.
+"""What every scheduler of the family keeps, whatever its order: registering one in SCHEDULERS is
+enough to be tested.
 
-The laws are those of mini_vllm/test_core_properties.py, by their numbers, without the ones that say who comes first
-(parts of 24, 25 and 27), which belong to a policy and are tested beside it. Then: the same tokens from all on a real
-model, and traps 22 to 30 for every policy. Some policies starve decodes by design: there the test shows it.
+The laws are those of mini_vllm/test_core_properties.py, by their numbers, without the ones that say
+who comes first (parts of 24, 25 and 27), which belong to a policy and are tested beside it. Then:
+the same tokens from all on a real model, and traps 22 to 30 for every policy. Some policies starve
+decodes by design: there the test shows it.
 """
 
 import dataclasses
@@ -54,7 +56,8 @@ CHOICES_OF_OPTIONS: tuple[dict[str, Any], ...] = (
     {
         "preemption_mode": "cheaper",
         "num_cpu_blocks": 6,
-        "preemption_cost": {"seconds_per_token": 1.0, "seconds_per_copy": 2.0},  # a few tokens are better recomputed
+        # a few tokens are better recomputed
+        "preemption_cost": {"seconds_per_token": 1.0, "seconds_per_copy": 2.0},
     },
 )
 CONSTANTS = ("preemption_cost", "cache_quotas")  # dictionaries that are options
@@ -66,11 +69,14 @@ CROWDED = {  # instead of the domains of the core
     "max_model_len": (None, None, 9),
     "watermark": (0.0, 0.0, 0.2),
 }
-STARVES_DECODES = {"prefill_first", "nano_vllm", "sequence_group"}  # by design: a step with a prefill has no decode
+# by design: a step with a prefill has no decode
+STARVES_DECODES = {"prefill_first", "nano_vllm", "sequence_group"}
 
 
 def variants() -> Iterator[dict[str, Any]]:
-    """Every registered scheduler, as it comes and with every option of its own that changes decisions."""
+    """Every registered scheduler, as it comes and with every option of its own that changes
+    decisions.
+    """
     for name in SCHEDULERS:
         yield {"scheduler": name}
         for options in CHOICES_OF_OPTIONS:
@@ -80,7 +86,9 @@ def variants() -> Iterator[dict[str, Any]]:
 
 
 def describe(variant: dict[str, Any]) -> str:
-    return "-".join(str(value) if isinstance(value, str) else name for name, value in variant.items())
+    return "-".join(
+        str(value) if isinstance(value, str) else name for name, value in variant.items()
+    )
 
 
 VARIANTS = {describe(variant): variant for variant in variants()}
@@ -89,15 +97,19 @@ every_scheduler = pytest.mark.parametrize("name", list(SCHEDULERS))
 QUICK = [name for name in VARIANTS if "-" not in name]  # as they come
 
 the_other_ids_are_slow = pytest.mark.parametrize(
-    "variant_id", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in VARIANTS]
+    "variant_id",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in VARIANTS],
 )
 the_rest_is_slow = pytest.mark.parametrize(
     "variant",
-    [pytest.param(VARIANTS[name], id=name, marks=() if name in QUICK else pytest.mark.slow) for name in VARIANTS],
+    [
+        pytest.param(VARIANTS[name], id=name, marks=() if name in QUICK else pytest.mark.slow)
+        for name in VARIANTS
+    ],
 )
 
 
-# --- the laws ---------------------------------------------------------------------------------------------------------
+# --- the laws -------------------------------------------------------------------------------------
 
 
 class PolicyWorld(StepWorld):
@@ -107,7 +119,8 @@ class PolicyWorld(StepWorld):
         own = {name: value for name, value in variant.items() if name != "scheduler"}
         super().__init__(options, get_classes(variant)[0], **own)
         self.nano_vllm = variant.get("nano_vllm", variant["scheduler"] == "nano_vllm" and "newest")
-        self.goals: dict[str, int] = {}  # of those who run: how many tokens they had when they were admitted
+        # of those who run: how many tokens they had when they were admitted
+        self.goals: dict[str, int] = {}
         self.seen: Counter[str] = Counter()  # what happened, so that a test can say that it did
 
     def add(
@@ -119,7 +132,9 @@ class PolicyWorld(StepWorld):
         ignore_eos: bool = False,
         n: int = 1,
     ) -> None:
-        """A request, or the n choices of one prompt; none of them arrives at the same time as another prompt's."""
+        """A request, or the n choices of one prompt; none of them arrives at the same time as
+        another prompt's.
+        """
         names = [f"r{self.num_requests}.{i}" for i in range(n)]
         requests = [
             Request(
@@ -135,7 +150,9 @@ class PolicyWorld(StepWorld):
         ]
         self.num_requests += 1
         scheduler = self.scheduler
-        fits = len(prompt) <= min(scheduler.max_model_len, self.kv.num_usable_blocks * self.kv.block_size)
+        fits = len(prompt) <= min(
+            scheduler.max_model_len, self.kv.num_usable_blocks * self.kv.block_size
+        )
         try:
             scheduler.add_request(requests[0]) if n == 1 else scheduler.add_group(requests)
         except GroupTooLargeError:
@@ -148,7 +165,9 @@ class PolicyWorld(StepWorld):
         self.check()
 
     def step(self, aborts: Sequence[int] = ()) -> list[Request]:
-        """One step, with requests that are aborted while the model runs; returns who got a token."""
+        """One step, with requests that are aborted while the model runs; returns who got a
+        token.
+        """
         scheduler = self.scheduler
         self.output = output = self.schedule()
         sampling = [
@@ -172,7 +191,8 @@ class PolicyWorld(StepWorld):
         assert {r.request_id for r in finished} == {r.request_id for r in ended}  # (30)
         assert len(finished) == len(ended)  # (30)
         for request in finished:
-            assert (request.output_token_ids, request.finish_reason) == expected_outputs(request)  # (28, 30)
+            # (28, 30)
+            assert (request.output_token_ids, request.finish_reason) == expected_outputs(request)
             del self.live[request.request_id]
         self.check()
         return sampling
@@ -208,12 +228,16 @@ class PolicyWorld(StepWorld):
         self.seen["forked"] += len(output.sampling_along)
         has_newcomer = bool(counts.keys() - running.keys())
         may_wait = set(output.preempted_req_ids)  # for another tenant's
-        assert not has_newcomer or counts.keys() >= set(half_computed) - may_wait, "it waits for a newcomer"
+        assert not has_newcomer or counts.keys() >= set(half_computed) - may_wait, (
+            "it waits for a newcomer"
+        )
         self.seen["half-computed"] += len(half_computed)
         for request in scheduler.running:
             if request.request_id not in running or request.request_id in output.preempted_req_ids:
                 # Several sequences of a group stop a token short: from there they decode in step.
-                self.goals[request.request_id] = request.num_tokens - (request.sampling_params.n > 1)
+                self.goals[request.request_id] = request.num_tokens - (
+                    request.sampling_params.n > 1
+                )
         for request_id in output.preempted_req_ids:
             assert request_id not in counts  # (27)
             assert kv.get_block_ids(request_id) == []  # (27)
@@ -222,17 +246,24 @@ class PolicyWorld(StepWorld):
             n = counts.get(request.request_id, 0)
             assert 0 <= n <= request.num_tokens - request.num_computed_tokens  # (22)
             assert request.request_id not in counts or n  # (21)
-            if request.request_id not in output.preempted_req_ids:  # who was, may be back in the same step
+            # who was, may be back in the same step
+            if request.request_id not in output.preempted_req_ids:
                 assert request.num_computed_tokens >= num_computed  # (22)
             if n:
                 num_slots = len(kv.get_block_ids(request.request_id)) * kv.block_size
-                num_tokens = request.num_tokens if self.nano_vllm == "newest" else request.num_computed_tokens + n
+                num_tokens = (
+                    request.num_tokens
+                    if self.nano_vllm == "newest"
+                    else request.num_computed_tokens + n
+                )
                 assert 0 <= num_slots - num_tokens < kv.block_size  # (15)
         self.check(unwritten=True)
         return output
 
     def cache_write(self, output: SchedulerOutput) -> None:
-        """The copies of the step, then what it computes. A block of the CPU pool has a negative name here."""
+        """The copies of the step, then what it computes. A block of the CPU pool has a negative
+        name here.
+        """
         pairs = [(a, -1 - b) for a, b in self.plan.swap_out]
         pairs += [(-1 - a, b) for a, b in self.plan.swap_in]
         slots = self.cache.slots
@@ -246,7 +277,11 @@ class PolicyWorld(StepWorld):
     def check(self, unwritten: bool = False) -> None:
         scheduler, kv = self.scheduler, self.kv
         self.cache.check(unwritten)
-        self.tables = getattr(self, "tables", {}) | {i: kv.get_block_ids(i) for i in kv._tables} if unwritten else {}
+        self.tables = (
+            getattr(self, "tables", {}) | {i: kv.get_block_ids(i) for i in kv._tables}
+            if unwritten
+            else {}
+        )
         places = [r.request_id for r in (*scheduler.waiting, *scheduler.running)]
         assert sorted(places) == sorted(self.live) == sorted(scheduler._requests)  # (23)
         assert set(kv._tables) <= {r.request_id for r in scheduler.running}  # (23, 32)
@@ -256,11 +291,18 @@ class PolicyWorld(StepWorld):
             assert request.status is RequestStatus.RUNNING  # (23)
         for request in self.live.values():
             assert 0 <= request.num_computed_tokens < request.num_tokens  # (22)
-            assert request.all_token_ids == request.prompt_token_ids + request.output_token_ids  # (30)
-            assert request.output_token_ids == expected_outputs(request)[0][: len(request.output_token_ids)]  # (28)
+            # (30)
+            assert request.all_token_ids == request.prompt_token_ids + request.output_token_ids
+            # (28)
+            assert (
+                request.output_token_ids
+                == expected_outputs(request)[0][: len(request.output_token_ids)]
+            )
 
     def drain(self) -> None:
-        """Without arrivals: every request ends in time, and then nothing is left, in the CPU pool neither."""
+        """Without arrivals: every request ends in time, and then nothing is left, in the CPU pool
+        neither.
+        """
         lengths = [r.num_prompt_tokens + r.sampling_params.max_tokens for r in self.live.values()]
         for _ in range(sum(lengths) * (2 + len(lengths))):
             if not self.live:
@@ -303,7 +345,14 @@ def drive(variant_id: str, rng: random.Random, num_operations: int) -> PolicyWor
         operation = rng.random()
         if operation < 0.4 and len(world.live) < 6:
             salt, n = rng.choice(SALTS), rng.choice((1, 1, 2))
-            world.add(random_prompt(rng), salt, rng.randint(4, 12), rng.randrange(3), rng.random() < 0.9, n)
+            world.add(
+                random_prompt(rng),
+                salt,
+                rng.randint(4, 12),
+                rng.randrange(3),
+                rng.random() < 0.9,
+                n,
+            )
         elif operation < 0.95:
             world.step([rng.randrange(4)] if rng.random() < 0.1 else ())
         elif operation < 0.97:
@@ -316,7 +365,9 @@ def drive(variant_id: str, rng: random.Random, num_operations: int) -> PolicyWor
 
 @the_other_ids_are_slow
 def test_worlds_at_random_hold_the_laws_and_meet_what_they_are_about(variant_id: str) -> None:
-    """The positive control: that many preemptions, and swaps and forks where the policy has them."""
+    """The positive control: that many preemptions, and swaps and forks where the policy has
+    them.
+    """
     seen = sum((drive(variant_id, random.Random(seed), 60).seen for seed in range(8)), Counter())
     assert seen["preempted"] > 5
     assert seen["half-computed"] > 5
@@ -326,7 +377,10 @@ def test_worlds_at_random_hold_the_laws_and_meet_what_they_are_about(variant_id:
 
 @pytest.mark.parametrize(
     "variant_id",
-    [pytest.param(each, marks=pytest.mark.nightly if "-" in each else pytest.mark.slow) for each in VARIANTS],
+    [
+        pytest.param(each, marks=pytest.mark.nightly if "-" in each else pytest.mark.slow)
+        for each in VARIANTS
+    ],
 )
 def test_laws_of_every_policy_hold_for_long(variant_id: str) -> None:
     """30,000 operations each at night. The message has a failure's seed."""
@@ -334,14 +388,22 @@ def test_laws_of_every_policy_hold_for_long(variant_id: str) -> None:
         try:
             drive(variant_id, random.Random(seed), 100)
         except Exception as error:
-            raise AssertionError(f"drive({variant_id!r}, random.Random({seed}), 100) breaks a law") from error
+            raise AssertionError(
+                f"drive({variant_id!r}, random.Random({seed}), 100) breaks a law"
+            ) from error
 
 
 def inner_chunks(variant: dict[str, Any], seed: int) -> list[tuple[int, int]]:
-    """All chunks [start, end) that do not catch up, of some prompts of any length, in a run that has to end."""
+    """All chunks [start, end) that do not catch up, of some prompts of any length, in a run that
+    has to end.
+    """
     rng = random.Random(seed)
     requests = [spec(f"r{i}", rng.randint(1, 40), 6, step=rng.randint(0, 9)) for i in range(8)]
-    options = {"num_blocks": 20, "max_num_seqs": 5, "max_num_batched_tokens": rng.choice((1, 3, 7, 13, 22))}
+    options = {
+        "num_blocks": 20,
+        "max_num_seqs": 5,
+        "max_num_batched_tokens": rng.choice((1, 3, 7, 13, 22)),
+    }
     options["long_prefill_token_threshold"] = rng.choice((0, 0, 2, 9))
     run, chunks = ScenarioRun(scenario(variant, requests, **options)), []
     for _ in range(1000):
@@ -355,13 +417,21 @@ def inner_chunks(variant: dict[str, Any], seed: int) -> list[tuple[int, int]]:
     raise AssertionError("it stalls")
 
 
-@pytest.mark.parametrize("variant", [v for v in VARIANTS.values() if "block_aligned_chunks" in v], ids=describe)
-def test_an_inner_chunk_ends_at_the_edge_of_a_block_if_it_reaches_one(variant: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "variant", [v for v in VARIANTS.values() if "block_aligned_chunks" in v], ids=describe
+)
+def test_an_inner_chunk_ends_at_the_edge_of_a_block_if_it_reaches_one(
+    variant: dict[str, Any],
+) -> None:
     chunks = [chunk for seed in range(20) for chunk in inner_chunks(variant, seed)]
     assert all(end % 4 == 0 or start // 4 == end // 4 for start, end in chunks)
     assert sum(end % 4 == 0 for _, end in chunks) > 50
     plain = {name: value for name, value in variant.items() if name != "block_aligned_chunks"}
-    assert any(end % 4 and start // 4 < end // 4 for seed in range(20) for start, end in inner_chunks(plain, seed))
+    assert any(
+        end % 4 and start // 4 < end // 4
+        for seed in range(20)
+        for start, end in inner_chunks(plain, seed)
+    )
 
 
 class Watched(Request):
@@ -382,14 +452,22 @@ class Watched(Request):
 
 @pytest.mark.parametrize("short_of", ["places", "blocks", "tokens"])
 @the_rest_is_slow
-def test_a_step_looks_at_no_more_requests_than_run_however_many_wait(variant: dict[str, Any], short_of: str) -> None:
+def test_a_step_looks_at_no_more_requests_than_run_however_many_wait(
+    variant: dict[str, Any], short_of: str
+) -> None:
     """Counted, not timed: benchmarks/bench_policy_host_cost.py has the times."""
-    limits = {"places": {"max_num_seqs": 6}, "blocks": {"num_blocks": 25}, "tokens": {"max_num_batched_tokens": 12}}
+    limits = {
+        "places": {"max_num_seqs": 6},
+        "blocks": {"num_blocks": 25},
+        "tokens": {"max_num_batched_tokens": 12},
+    }
     config = {"block_size": 4, "num_blocks": 4000, "max_num_seqs": 12, "max_num_batched_tokens": 50}
     scheduler = make_scheduler(config | limits[short_of] | variant)
     for i in range(300):
         params = SamplingParams(max_tokens=1 + i % 9)
-        scheduler.add_request(Watched(f"r{i}", range(100 * i, 100 * i + 3 + i % 7), params, arrival_time=float(i)))
+        scheduler.add_request(
+            Watched(f"r{i}", range(100 * i, 100 * i + 3 + i % 7), params, arrival_time=float(i))
+        )
     for _ in range(20):
         Watched.touched.clear()
         output = scheduler.schedule()
@@ -404,7 +482,7 @@ def test_a_step_looks_at_no_more_requests_than_run_however_many_wait(variant: di
     assert len(scheduler.waiting) > 100
 
 
-# --- the same tokens --------------------------------------------------------------------------------------------------
+# --- the same tokens ------------------------------------------------------------------------------
 
 TEXTS = [
     [*range(40, 61), *range(70, 80)],
@@ -424,27 +502,39 @@ EACH = [
 
 def generate(**config: Any) -> tuple[list[list[list[int]]], int]:
     """The tokens of every choice of every text, and how often a request was preempted."""
-    options = {"dtype": "float32", "device": "cpu", "block_size": 4, "max_num_seqs": 6, "max_num_batched_tokens": 20}
+    options = {
+        "dtype": "float32",
+        "device": "cpu",
+        "block_size": 4,
+        "max_num_seqs": 6,
+        "max_num_batched_tokens": 20,
+    }
     llm = LLM("tiny", **(options | config))
     recorder = TraceRecorder(llm.engine.scheduler)
     llm.engine.listeners.append(recorder)
     outputs = llm.generate(TEXTS, EACH, use_progress=False)
     kv = llm.engine.scheduler.kv_cache_manager
     assert kv.num_free_blocks == kv.num_usable_blocks
-    return [[list(choice.token_ids) for choice in output.outputs] for output in outputs], recorder.totals["preemptions"]
+    return [
+        [list(choice.token_ids) for choice in output.outputs] for output in outputs
+    ], recorder.totals["preemptions"]
 
 
 @pytest.fixture(scope="module")
 def expected_tokens() -> list[list[list[int]]]:
     """V1, one request at a time, with room for everything."""
-    tokens, num_preemptions = generate(num_kv_blocks=200, max_num_seqs=1, enable_prefix_caching=False)
+    tokens, num_preemptions = generate(
+        num_kv_blocks=200, max_num_seqs=1, enable_prefix_caching=False
+    )
     assert not num_preemptions
     assert len({tuple(choice) for choice in tokens[1]}) == 3  # the choices differ
     return tokens
 
 
 @the_rest_is_slow
-def test_no_policy_changes_a_token(expected_tokens: list[list[list[int]]], variant: dict[str, Any]) -> None:
+def test_no_policy_changes_a_token(
+    expected_tokens: list[list[list[int]]], variant: dict[str, Any]
+) -> None:
     tokens, num_preemptions = generate(num_kv_blocks=21, **variant)
     assert tokens == expected_tokens
     assert num_preemptions
@@ -477,20 +567,31 @@ def test_no_policy_changes_a_token_on_a_lattice(
     assert num_preemptions
 
 
-# --- traps 22 to 30; for V1 as it comes they are in mini_vllm/test_scheduler.py ---------------------------------------
+# --- traps 22 to 30; for V1 as it comes they are in mini_vllm/test_scheduler.py -------------------
 
 beyond_v1 = pytest.mark.parametrize("variant_id", [name for name in VARIANTS if name != "v1"])
 
 
-def spec(name: str, num_prompt_tokens: int, max_tokens: int, step: int = 0, **fields: Any) -> dict[str, Any]:
+def spec(
+    name: str, num_prompt_tokens: int, max_tokens: int, step: int = 0, **fields: Any
+) -> dict[str, Any]:
     """A request whose prompt shares nothing, and which arrives at its step."""
     first = 1000 * (1 + sum(ord(c) * 31**i for i, c in enumerate(name)))
     prompt = list(range(first, first + num_prompt_tokens))
     times = {"arrival_step": step, "arrival_time": float(step)}
-    return {"id": name, "prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True, **times, **fields}
+    return {
+        "id": name,
+        "prompt": prompt,
+        "max_tokens": max_tokens,
+        "ignore_eos": True,
+        **times,
+        **fields,
+    }
 
 
-def scenario(variant: dict[str, Any], requests: Sequence[dict[str, Any]], **options: Any) -> dict[str, Any]:
+def scenario(
+    variant: dict[str, Any], requests: Sequence[dict[str, Any]], **options: Any
+) -> dict[str, Any]:
     """Room for everything, unless an option says otherwise."""
     config = {"block_size": 4, "num_blocks": 1000, "max_num_seqs": 64, "max_num_batched_tokens": 64}
     return {"name": "", "config": config | variant | options, "requests": list(requests)}
@@ -502,18 +603,24 @@ def token_steps(trace: dict[str, Any], request_id: str) -> list[int]:
 
 
 def stream_among_arrivals(variant_id: str) -> list[int]:
-    """When a stream gets tokens, while in each of the next 40 steps a prompt of 16 tokens arrives, which fits."""
+    """When a stream gets tokens, while in each of the next 40 steps a prompt of 16 tokens arrives,
+    which fits.
+    """
     arrivals = [spec(f"r{i}", 16, 2, step=i) for i in range(1, 41)]
     trace = run_trace(scenario(VARIANTS[variant_id], [spec("stream", 16, 100), *arrivals]))
     return [step for step in token_steps(trace, "stream") if step <= 40]
 
 
-@pytest.mark.parametrize("variant_id", [v for v in VARIANTS if VARIANTS[v]["scheduler"] not in STARVES_DECODES])
+@pytest.mark.parametrize(
+    "variant_id", [v for v in VARIANTS if VARIANTS[v]["scheduler"] not in STARVES_DECODES]
+)
 def test_trap_22_arrivals_do_not_starve_those_who_run(variant_id: str) -> None:
     assert stream_among_arrivals(variant_id) == list(range(41))
 
 
-@pytest.mark.parametrize("variant_id", [v for v in VARIANTS if VARIANTS[v]["scheduler"] in STARVES_DECODES])
+@pytest.mark.parametrize(
+    "variant_id", [v for v in VARIANTS if VARIANTS[v]["scheduler"] in STARVES_DECODES]
+)
 def test_trap_22_a_policy_of_prefills_first_starves_decodes_by_design(variant_id: str) -> None:
     """As nano-vllm does: one token, which its own prefill gave it, and then none in 40 steps."""
     assert stream_among_arrivals(variant_id) == [0]
@@ -521,9 +628,15 @@ def test_trap_22_a_policy_of_prefills_first_starves_decodes_by_design(variant_id
 
 @pytest.mark.parametrize("comes_back", [False, True])
 @the_other_ids_are_slow
-def test_a_half_computed_request_goes_on_before_12_newcomers(variant_id: str, comes_back: bool) -> None:
-    """One token is left to compute, of a prompt of 9 or, after a preemption, of 4 and 5 that it had sampled."""
-    options = Options(num_blocks=400, max_num_seqs=64, max_num_batched_tokens=8, enable_prefix_caching=False)
+def test_a_half_computed_request_goes_on_before_12_newcomers(
+    variant_id: str, comes_back: bool
+) -> None:
+    """One token is left to compute, of a prompt of 9 or, after a preemption, of 4 and 5 that it had
+    sampled.
+    """
+    options = Options(
+        num_blocks=400, max_num_seqs=64, max_num_batched_tokens=8, enable_prefix_caching=False
+    )
     world = PolicyWorld(options, VARIANTS[variant_id])
     world.add([0, 1, 0, 1, 0, 1, 0, 1, 0][: 4 if comes_back else 9], None, 20, 0, ignore_eos=True)
     (half,) = world.live.values()
@@ -552,7 +665,9 @@ def crowd(variant_id: str, **options: Any) -> PolicyWorld:
 
 @the_other_ids_are_slow
 def test_trap_23_24_everybody_preempted_at_any_step_changes_no_output(variant_id: str) -> None:
-    """The world compares contents and outputs. A request that comes back with outputs samples each token once."""
+    """The world compares contents and outputs. A request that comes back with outputs samples each
+    token once.
+    """
     for when in itertools.count():
         world = crowd(variant_id)
         num_tokens: Counter[str] = Counter()
@@ -597,9 +712,17 @@ def test_trap_27_what_is_scheduled_is_executed_though_some_are_preempted_in_the_
     variant_id: str, seed: int
 ) -> None:
     rng = random.Random(seed)
-    requests = [spec(f"r{i}", rng.randint(1, 12), 12, step=rng.randint(0, 9), priority=-i) for i in range(8)]
+    requests = [
+        spec(f"r{i}", rng.randint(1, 12), 12, step=rng.randint(0, 9), priority=-i) for i in range(8)
+    ]
     policy = "priority" if "priority" in domains(variant_id)["policy"] else "fcfs"
-    options = {"num_blocks": 14, "block_size": 2, "max_num_seqs": 5, "max_num_batched_tokens": 9, "policy": policy}
+    options = {
+        "num_blocks": 14,
+        "block_size": 2,
+        "max_num_seqs": 5,
+        "max_num_batched_tokens": 9,
+        "policy": policy,
+    }
     run = ScenarioRun(scenario(VARIANTS[variant_id], requests, **options))
     num_preemptions = 0
     while not run.is_done():
@@ -617,12 +740,16 @@ def test_trap_27_what_is_scheduled_is_executed_though_some_are_preempted_in_the_
 
 @beyond_v1
 @pytest.mark.parametrize("enable_prefix_caching", [True, False])
-def test_trap_28_two_requests_and_room_for_one_and_a_half(variant_id: str, enable_prefix_caching: bool) -> None:
+def test_trap_28_two_requests_and_room_for_one_and_a_half(
+    variant_id: str, enable_prefix_caching: bool
+) -> None:
     requests = [spec("a", 8, 16), spec("b", 8, 16)]
     options = {"num_blocks": 10, "enable_prefix_caching": enable_prefix_caching}
     trace = run_trace(scenario(VARIANTS[variant_id], requests, **options), max_steps=100)
     assert trace["totals"]["steps"] <= 2 * (1 + 16)  # never more than one after the other
-    preempted = [request_id for record in trace["steps"] for request_id in record.get("preempted", ())]
+    preempted = [
+        request_id for record in trace["steps"] for request_id in record.get("preempted", ())
+    ]
     assert set(preempted) == {"b"}
     assert len(preempted) <= 3
 
@@ -645,7 +772,12 @@ def test_trap_29_the_victim_is_the_least_urgent(variant_id: str) -> None:
             )
             for i in range(8)
         ]
-        options = {"num_blocks": 14, "block_size": 2, "max_num_seqs": 5, "max_num_batched_tokens": 9}
+        options = {
+            "num_blocks": 14,
+            "block_size": 2,
+            "max_num_seqs": 5,
+            "max_num_batched_tokens": 9,
+        }
         run = ScenarioRun(scenario(VARIANTS[variant_id], requests, policy="priority", **options))
         while not run.is_done():
             before = list(run.scheduler.running)
@@ -660,18 +792,27 @@ def test_trap_29_the_victim_is_the_least_urgent(variant_id: str) -> None:
 
 @the_other_ids_are_slow
 @pytest.mark.parametrize("reserve", [True, False])
-def test_trap_30_a_big_request_is_admitted_though_small_ones_keep_arriving(variant_id: str, reserve: bool) -> None:
-    """It needs three quarters of the pool, which is full of small ones as long as it is not there."""
+def test_trap_30_a_big_request_is_admitted_though_small_ones_keep_arriving(
+    variant_id: str, reserve: bool
+) -> None:
+    """It needs three quarters of the pool, which is full of small ones as long as it is not
+    there.
+    """
     small = [spec(f"r{i}", 4, 6, step=i) for i in range(80)]
     options = {"num_blocks": 17, "max_num_seqs": 8, "scheduler_reserve_full_isl": reserve}
-    trace = run_trace(scenario(VARIANTS[variant_id], [*small, spec("big", 48, 3, step=20)], **options))
+    trace = run_trace(
+        scenario(VARIANTS[variant_id], [*small, spec("big", 48, 3, step=20)], **options)
+    )
     first = token_steps(trace, "big")[0]
-    num_ahead = sum(not steps or steps[-1] > 20 for steps in (token_steps(trace, f"r{i}") for i in range(21)))
-    assert first <= 20 + 7 * (num_ahead + 1)  # it waits for those before it at most, and they for one another
+    num_ahead = sum(
+        not steps or steps[-1] > 20 for steps in (token_steps(trace, f"r{i}") for i in range(21))
+    )
+    # it waits for those before it at most, and they for one another
+    assert first <= 20 + 7 * (num_ahead + 1)
     assert first < token_steps(trace, "r79")[0]
 
 
-# --- options ----------------------------------------------------------------------------------------------------------
+# --- options --------------------------------------------------------------------------------------
 
 SIZES = {"num_blocks": 9, "block_size": 2, "max_num_seqs": 3, "max_num_batched_tokens": 8}
 
@@ -693,7 +834,9 @@ class ScoringScheduler(Scheduler):
 
 @dataclasses.dataclass
 class PlainScheduler:
-    """A class of the contract's names only, which inherits nothing and names the options that it takes."""
+    """A class of the contract's names only, which inherits nothing and names the options that it
+    takes.
+    """
 
     kv_cache_manager_cls: ClassVar = KVCacheManager
     kv_cache_manager: KVCacheManager = dataclasses.field(metadata=PART)
@@ -706,7 +849,11 @@ def test_an_option_is_a_field_and_arrives() -> None:
     scheduler = make_scheduler(options, scheduler_cls=ScoringScheduler)
     assert isinstance(scheduler, ScoringScheduler)
     assert isinstance(scheduler.kv_cache_manager, ScoringManager)
-    assert (scheduler.greed, scheduler.kv_cache_manager.decay, scheduler.watermark) == (3, 0.25, 0.2)
+    assert (scheduler.greed, scheduler.kv_cache_manager.decay, scheduler.watermark) == (
+        3,
+        0.25,
+        0.2,
+    )
     described = describe_config(scheduler)
     assert (described["greed"], described["decay"], described["watermark"]) == (3, 0.25, 0.2)
     again = make_scheduler(described, scheduler_cls=ScoringScheduler)
@@ -733,12 +880,22 @@ def test_an_option_that_a_class_has_not_is_refused_unless_it_says_the_default() 
         (option,) = options
         with pytest.raises(InvalidParameterError, match=f"has no option {option}, got"):
             make_scheduler({**SIZES, "scheduler": name, **options})
-    defaults = {"charge_cached_tokens": False, "preemption_mode": "recompute", "num_cpu_blocks": 0, "watermark": 0.0}
+    defaults = {
+        "charge_cached_tokens": False,
+        "preemption_mode": "recompute",
+        "num_cpu_blocks": 0,
+        "watermark": 0.0,
+    }
     plain: Any = PlainScheduler
     made: Any = make_scheduler({**SIZES, **defaults}, scheduler_cls=plain)
-    assert (made.kv_cache_manager.num_blocks, made.max_num_seqs, made.max_num_batched_tokens) == (9, 3, 8)
+    assert (made.kv_cache_manager.num_blocks, made.max_num_seqs, made.max_num_batched_tokens) == (
+        9,
+        3,
+        8,
+    )
     with pytest.raises(
-        InvalidParameterError, match=r"PlainScheduler with KVCacheManager has no option watermark, got 0\.1"
+        InvalidParameterError,
+        match=r"PlainScheduler with KVCacheManager has no option watermark, got 0\.1",
     ):
         make_scheduler({**SIZES, "watermark": 0.1}, scheduler_cls=plain)
 
@@ -781,8 +938,8 @@ class OneAtATime(SchedulerInterface):
 
 
 def test_a_policy_on_the_interface_alone_can_be_traced() -> None:
-    """It is not asked for what only V1 has: those options are not described, and refused unless they say the
-    default."""
+    """It is not asked for what only V1 has: those options are not described, and refused unless
+    they say the default."""
     config = {**SIZES, "vocab_size": 7, "watermark": 0.2, "long_prefill_token_threshold": 0}
     scenario = {"config": config, "requests": [spec("a", 11, 4), spec("b", 3, 2, 1)]}
     trace = run_trace(scenario, scheduler_cls=OneAtATime)
@@ -795,13 +952,16 @@ def test_a_policy_on_the_interface_alone_can_be_traced() -> None:
     assert described["watermark"] == 0.2
     assert {"long_prefill_token_threshold", "scheduler_reserve_full_isl"}.isdisjoint(described)
     with pytest.raises(
-        InvalidParameterError, match="OneAtATime with KVCacheManager has no option reserve_full_sequence"
+        InvalidParameterError,
+        match="OneAtATime with KVCacheManager has no option reserve_full_sequence",
     ):
         make_scheduler({**config, "reserve_full_sequence": False}, scheduler_cls=OneAtATime)
 
 
 def test_the_engines_configuration_holds_every_option_of_the_family() -> None:
-    """An option that a user is to set on an engine needs a field there; the engine itself names none."""
+    """An option that a user is to set on an engine needs a field there; the engine itself names
+    none.
+    """
     fields = {field.name for field in dataclasses.fields(EngineConfig)}
     assert all_options().keys() - fields == {"num_blocks"}  # the engine says how many
     defaults = {field.name: field.default for field in dataclasses.fields(EngineConfig)}
@@ -810,7 +970,8 @@ def test_the_engines_configuration_holds_every_option_of_the_family() -> None:
         for name, default in all_options().items()
         if name in defaults and default is not dataclasses.MISSING and default != defaults[name]
     }
-    assert differing == {"num_cpu_blocks": (0, None)}  # None: the engine says how many, from the memory it has
+    # None: the engine says how many, from the memory it has
+    assert differing == {"num_cpu_blocks": (0, None)}
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)

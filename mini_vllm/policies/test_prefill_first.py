@@ -1,7 +1,9 @@
-"""The rules of prefill_first: what a prefill step admits and cuts, what it charges, and what nano-vllm asserts away.
+"""The rules of prefill_first: what a prefill step admits and cuts, what it charges, and what
+nano-vllm asserts away.
 
-With nano_vllm every decision is nano-vllm's: 200 runs of its own Scheduler and BlockManager are replayed, 100 of its
-first commit with a scheduler (a5a4909e6a01) and 100 of its newest (bb823b3e0698).
+With nano_vllm every decision is nano-vllm's: 200 runs of its own Scheduler and BlockManager are
+replayed, 100 of its first commit with a scheduler (a5a4909e6a01) and 100 of its newest
+(bb823b3e0698).
 """
 
 from collections.abc import Hashable, Sequence
@@ -18,7 +20,11 @@ from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, PromptTooLongError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import run_trace
-from mini_vllm.policies.nano_vllm import NanoVllmBlockPool, NanoVllmKVCacheManager, NanoVllmScheduler
+from mini_vllm.policies.nano_vllm import (
+    NanoVllmBlockPool,
+    NanoVllmKVCacheManager,
+    NanoVllmScheduler,
+)
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler, in_prefill
 from mini_vllm.policies.registry import describe
 from mini_vllm.policies.registry import make_scheduler as make_by_options
@@ -48,7 +54,7 @@ def counts(scheduler: PrefillFirstScheduler, *requests: Request) -> list[dict[st
     return [output.num_scheduled_tokens for output in run(scheduler, requests)]
 
 
-# --- two kinds of step ------------------------------------------------------------------------------------------------
+# --- two kinds of step ----------------------------------------------------------------------------
 
 
 def test_a_step_prefills_or_decodes() -> None:
@@ -64,7 +70,9 @@ def test_a_step_prefills_or_decodes() -> None:
 
 def test_the_first_that_does_not_fit_ends_the_step_and_keeps_its_place() -> None:
     scheduler = make_scheduler(max_num_batched_tokens=10)
-    requests = [make_request(name, n, max_tokens=2) for name, n in (("a", 6), ("b", 3), ("c", 5), ("d", 1))]
+    requests = [
+        make_request(name, n, max_tokens=2) for name, n in (("a", 6), ("b", 3), ("c", 5), ("d", 1))
+    ]
     assert counts(scheduler, *requests) == [
         {"a": 6, "b": 3},  # c is not cut, and d does not pass it
         {"c": 5, "d": 1},
@@ -104,7 +112,9 @@ def test_the_threshold_cuts_any_request() -> None:
 def test_without_chunked_prefill_the_budget_has_to_reach_the_longest_request() -> None:
     with pytest.raises(InvalidParameterError, match="at least max_model_len 40, got 39"):
         make_scheduler(enable_chunked_prefill=False, max_num_batched_tokens=39, max_model_len=40)
-    scheduler = make_scheduler(enable_chunked_prefill=False, max_num_batched_tokens=40, max_model_len=40)
+    scheduler = make_scheduler(
+        enable_chunked_prefill=False, max_num_batched_tokens=40, max_model_len=40
+    )
     requests = [make_request("a", 30, max_tokens=1), make_request("b", 11, max_tokens=1)]
     assert counts(scheduler, *requests) == [{"a": 30}, {"b": 11}]
 
@@ -126,17 +136,23 @@ def test_the_watermark_stays_free_while_anybody_runs() -> None:
 
 def test_priority_orders_admission() -> None:
     scheduler = make_scheduler(policy="priority", max_num_batched_tokens=5)
-    requests = [make_request(name, 5, max_tokens=1, priority=p) for name, p in (("a", 2), ("b", 0), ("c", 1))]
+    requests = [
+        make_request(name, 5, max_tokens=1, priority=p)
+        for name, p in (("a", 2), ("b", 0), ("c", 1))
+    ]
     assert counts(scheduler, *requests) == [{"b": 5}, {"c": 5}, {"a": 5}]
 
 
-# --- what the budget pays for -----------------------------------------------------------------------------------------
+# --- what the budget pays for ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("charge_cached_tokens", "expected"), [(False, [{"b": 3, "c": 4}]), (True, [{"b": 3}, {"c": 4}])]
+    ("charge_cached_tokens", "expected"),
+    [(False, [{"b": 3, "c": 4}]), (True, [{"b": 3}, {"c": 4}])],
 )
-def test_what_cached_tokens_cost(charge_cached_tokens: bool, expected: list[dict[str, int]]) -> None:
+def test_what_cached_tokens_cost(
+    charge_cached_tokens: bool, expected: list[dict[str, int]]
+) -> None:
     scheduler = make_scheduler(max_num_batched_tokens=20, charge_cached_tokens=charge_cached_tokens)
     prompt = list(range(16))
     run(scheduler, [make_request("a", [*prompt, 90], max_tokens=1)])
@@ -152,7 +168,7 @@ def test_a_charge_above_the_budget_holds_nobody_up_for_ever() -> None:
     assert counts(scheduler, make_request("b", [*prompt, 91], max_tokens=2)) == [{"b": 1}, {"b": 1}]
 
 
-# --- where nano-vllm asserts ------------------------------------------------------------------------------------------
+# --- where nano-vllm asserts ----------------------------------------------------------------------
 
 
 def test_a_prompt_above_the_budget_is_cut_and_one_above_the_cache_refused() -> None:
@@ -177,7 +193,7 @@ def test_a_prompt_that_is_cached_to_its_last_token_computes_its_last_block() -> 
         assert counts(scheduler, make_request(name, list(range(16)), max_tokens=1)) == [{name: n}]
 
 
-# --- preemption -------------------------------------------------------------------------------------------------------
+# --- preemption -----------------------------------------------------------------------------------
 
 
 def test_the_tail_is_preempted_until_the_next_token_fits_and_comes_back_in_a_prefill_step() -> None:
@@ -209,20 +225,34 @@ def test_at_last_a_request_preempts_itself_and_the_others_decode() -> None:
 
 @pytest.mark.parametrize("budget", [9, 20])
 def test_the_budget_of_a_victim_goes_to_those_after_it_and_nobody_is_admitted(budget: int) -> None:
-    """Under priority the victim of a chunk may be a chunk that was scheduled before it in the same step."""
-    options = {"policy": "priority", "reserve_full_sequence": False, "long_prefill_token_threshold": 4}
-    scheduler = make_scheduler(num_blocks=6, max_num_batched_tokens=4, enable_prefix_caching=False, **options)
+    """Under priority the victim of a chunk may be a chunk that was scheduled before it in the same
+    step.
+    """
+    options = {
+        "policy": "priority",
+        "reserve_full_sequence": False,
+        "long_prefill_token_threshold": 4,
+    }
+    scheduler = make_scheduler(
+        num_blocks=6, max_num_batched_tokens=4, enable_prefix_caching=False, **options
+    )
     add(scheduler, make_request("a", 20, max_tokens=1, priority=9))
     assert step(scheduler) == {"a": 4}
-    add(scheduler, make_request("b", 20, max_tokens=1, priority=0), make_request("c", 20, max_tokens=1, priority=1))
+    add(
+        scheduler,
+        make_request("b", 20, max_tokens=1, priority=0),
+        make_request("c", 20, max_tokens=1, priority=1),
+    )
     scheduler.max_num_batched_tokens = 12
     assert step(scheduler) == {"a": 4, "b": 4, "c": 4}
     scheduler.max_num_batched_tokens = budget
-    assert step(scheduler) == {"b": 4, "c": 4}, "a had taken 4 of 9; with 20 there would be room for its first block"
+    assert step(scheduler) == {"b": 4, "c": 4}, (
+        "a had taken 4 of 9; with 20 there would be room for its first block"
+    )
     assert ids(scheduler.waiting) == ["a"]
 
 
-# --- as laws ----------------------------------------------------------------------------------------------------------
+# --- as laws --------------------------------------------------------------------------------------
 
 CROWDS = st.lists(
     st.tuples(st.integers(1, 12), st.integers(1, 8), st.integers(0, 3)), min_size=1, max_size=8
@@ -265,7 +295,9 @@ def test_laws_of_order(
             behind = [r.num_tokens - r.num_computed_tokens for r in output.scheduled_requests]
             cut = [n < b for n, b in zip(output.num_scheduled_tokens.values(), behind, strict=True)]
             assert not any(cut[1:])
-        admitted += [r.request_id for r in output.scheduled_requests if r.request_id not in admitted]
+        admitted += [
+            r.request_id for r in output.scheduled_requests if r.request_id not in admitted
+        ]
         scheduler.update_from_output(
             output,
             {
@@ -278,7 +310,7 @@ def test_laws_of_order(
     assert_idle(scheduler)
 
 
-# --- nano-vllm's own rules --------------------------------------------------------------------------------------------
+# --- nano-vllm's own rules ------------------------------------------------------------------------
 
 TRACES = Path(__file__).parents[2] / "traces" / "nano-vllm"
 COMMITS = {
@@ -300,7 +332,9 @@ def test_every_decision_is_nano_vllms(version: str) -> None:
     assert {trace["recorded_from"] for trace in traces} == {f"nano-vllm {COMMITS[version]}"}
     assert {trace["config"]["nano_vllm"] for trace in traces} == {version}
     failed = [f"{trace['name']}: {difference}" for trace in traces if (difference := replay(trace))]
-    assert not failed, f"{len(failed)} of {len(traces)} traces differ from nano-vllm:\n" + "\n".join(failed)
+    assert not failed, (
+        f"{len(failed)} of {len(traces)} traces differ from nano-vllm:\n" + "\n".join(failed)
+    )
 
 
 class PlacesBoundWhoRuns(NanoVllmScheduler):
@@ -313,8 +347,12 @@ class PlacesBoundWhoRuns(NanoVllmScheduler):
 class DecodesPay(NanoVllmScheduler):
     """a decode pays a token of the budget"""
 
-    def _schedule_running(self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int) -> int:
-        return Scheduler._schedule_running(self, requests[: self.max_num_seqs], output, token_budget)
+    def _schedule_running(
+        self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int
+    ) -> int:
+        return Scheduler._schedule_running(
+            self, requests[: self.max_num_seqs], output, token_budget
+        )
 
 
 class HitsNeedNotFit(NanoVllmScheduler):
@@ -325,7 +363,9 @@ class HitsNeedNotFit(NanoVllmScheduler):
         super()._schedule_waiting(output, token_budget)
         self.nano_vllm = "first"
 
-    def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
+    def _may_admit(
+        self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]
+    ) -> bool:
         return super()._may_admit(request, num_tokens, ())
 
 
@@ -337,7 +377,9 @@ class HitsCost(HitsNeedNotFit):
         NanoVllmScheduler._schedule_waiting(self, output, token_budget)
         self.nano_vllm = "newest"
 
-    def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
+    def _may_admit(
+        self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]
+    ) -> bool:
         return PrefillFirstScheduler._may_admit(self, request, num_tokens, computed_blocks)
 
 
@@ -358,14 +400,18 @@ class CutsAnybody(NanoVllmScheduler):
 class HeldBlocksAreNoNeed(NanoVllmScheduler):
     """a hit that a request holds needs no free block"""
 
-    def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
+    def _may_admit(
+        self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]
+    ) -> bool:
         return PrefillFirstScheduler._may_admit(self, request, num_tokens, computed_blocks)
 
 
 class HeldBlocksAreNeeded(NanoVllmScheduler):
     """a hit that a request holds needs a free block all the same"""
 
-    def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
+    def _may_admit(
+        self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]
+    ) -> bool:
         return super()._may_admit(request, num_tokens, ())
 
 
@@ -389,7 +435,11 @@ class DecodesWantABlock(NanoVllmKVCacheManager):
     def allocate_slots(self, *args: Any) -> list[KVCacheBlock] | None:
         self.nano_vllm, version = "first", self.nano_vllm
         try:
-            return super().allocate_slots(*args) if args[0].num_computed_tokens else self._admit(version, *args)
+            return (
+                super().allocate_slots(*args)
+                if args[0].num_computed_tokens
+                else self._admit(version, *args)
+            )
         finally:
             self.nano_vllm = version
 
@@ -453,27 +503,46 @@ class UselessFirst(NanoVllmBlockPool):
 
 BROKEN: dict[str, tuple[type, ...]] = {
     "first": (
-        *(PlacesBoundWhoRuns, HitsNeedNotFit, HeldBlocksAreNoNeed, DecodesTakeTheLastBlock, PublishesLate),
+        *(
+            PlacesBoundWhoRuns,
+            HitsNeedNotFit,
+            HeldBlocksAreNoNeed,
+            DecodesTakeTheLastBlock,
+            PublishesLate,
+        ),
         *(OldestAnswers, OtherWayRound, UselessFirst),
     ),
     "newest": (
-        *(PlacesBoundWhoRuns, DecodesPay, HitsCost, CutsAnybody, HeldBlocksAreNeeded, BlocksAsChunksGo),
+        *(
+            PlacesBoundWhoRuns,
+            DecodesPay,
+            HitsCost,
+            CutsAnybody,
+            HeldBlocksAreNeeded,
+            BlocksAsChunksGo,
+        ),
         *(DecodesWantABlock, PublishesAtOnce, OldestAnswers, OtherWayRound, UselessFirst),
     ),
 }
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("version", "broken"), [(version, broken) for version in BROKEN for broken in BROKEN[version]])
+@pytest.mark.parametrize(
+    ("version", "broken"), [(version, broken) for version in BROKEN for broken in BROKEN[version]]
+)
 def test_the_traces_notice_every_rule_of_nano_vllms(version: str, broken: type) -> None:
     classes: dict[str, Any] = {"scheduler_cls": NanoVllmScheduler}
     if issubclass(broken, NanoVllmScheduler):
         classes["scheduler_cls"] = broken
     else:
-        classes["kv_cache_manager_cls"] = with_pool(broken) if issubclass(broken, BlockPool) else broken
+        classes["kv_cache_manager_cls"] = (
+            with_pool(broken) if issubclass(broken, BlockPool) else broken
+        )
     found = [difference for trace in recorded(version) if (difference := replay(trace, **classes))]
     assert len(found) >= 3, broken.__doc__
-    assert not any("Error" in difference for difference in found), "a rule is broken, and not the class"
+    assert not any("Error" in difference for difference in found), (
+        "a rule is broken, and not the class"
+    )
 
 
 @every_version
@@ -489,10 +558,17 @@ SIZES = {"num_blocks": 9, "block_size": 4, "max_num_seqs": 2, "max_num_batched_t
 
 
 def sched(version: str, *prompts: list[int], **options: Any) -> list[dict[str, int]]:
-    """What is scheduled of requests a, b, c, ..., which get two tokens each, with nano-vllm's rules."""
-    requests = [{"id": "abc"[i], "prompt": prompt, "max_tokens": 2} for i, prompt in enumerate(prompts)]
+    """What is scheduled of requests a, b, c, ..., which get two tokens each, with nano-vllm's
+    rules.
+    """
+    requests = [
+        {"id": "abc"[i], "prompt": prompt, "max_tokens": 2} for i, prompt in enumerate(prompts)
+    ]
     config = {**SIZES, "scheduler": "nano_vllm", "nano_vllm": version, **options}
-    return [dict(record["sched"]) for record in run_trace({"config": config, "requests": requests})["steps"]]
+    return [
+        dict(record["sched"])
+        for record in run_trace({"config": config, "requests": requests})["steps"]
+    ]
 
 
 @every_version
@@ -513,7 +589,11 @@ def test_a_prompt_that_nano_vllm_finds_whole_computes_its_last_block() -> None:
 
 def test_a_scheduler_of_nano_vllms_rules_can_be_made_again() -> None:
     scheduler = make_by_options({**SIZES, "scheduler": "nano_vllm", "nano_vllm": "first"})
-    assert describe(scheduler) == {"scheduler": "nano_vllm", "nano_vllm": "first", "max_model_len": 33}
+    assert describe(scheduler) == {
+        "scheduler": "nano_vllm",
+        "nano_vllm": "first",
+        "max_model_len": 33,
+    }
 
 
 @pytest.mark.parametrize(
@@ -521,8 +601,14 @@ def test_a_scheduler_of_nano_vllms_rules_can_be_made_again() -> None:
     [
         ({"nano_vllm": "second"}, "nano_vllm must be 'first' or 'newest', got 'second'"),
         ({"nano_vllm": 1}, "nano_vllm must be str, got 1"),
-        ({"nano_vllm": "first", "scheduler": "v1"}, "Scheduler with KVCacheManager has no option nano_vllm"),
-        ({"nano_vllm": "first", "charge_cached_tokens": True}, "has no option charge_cached_tokens"),
+        (
+            {"nano_vllm": "first", "scheduler": "v1"},
+            "Scheduler with KVCacheManager has no option nano_vllm",
+        ),
+        (
+            {"nano_vllm": "first", "charge_cached_tokens": True},
+            "has no option charge_cached_tokens",
+        ),
         ({"nano_vllm": "first", "preemption_mode": "swap"}, "has no option preemption_mode"),
     ],
 )
@@ -534,5 +620,7 @@ def test_what_goes_with_nano_vllms_rules(options: dict[str, Any], message: str) 
 def test_scheduler_and_manager_are_of_one_version() -> None:
     limits: dict[str, Any] = {"max_num_seqs": 2, "max_num_batched_tokens": 8}
     for manager in (KVCacheManager(9, 4), NanoVllmKVCacheManager(9, 4, nano_vllm="newest")):
-        with pytest.raises(InvalidParameterError, match="nano_vllm 'first' needs a KV cache manager of it"):
+        with pytest.raises(
+            InvalidParameterError, match="nano_vllm 'first' needs a KV cache manager of it"
+        ):
             NanoVllmScheduler(manager, nano_vllm="first", **limits)

@@ -1,10 +1,12 @@
-"""Thousands of requests at random, and every kind of fault among them: nobody is lost, nobody changed, nothing remains.
+"""Thousands of requests at random, and every kind of fault among them: nobody is lost, nobody
+changed, nothing remains.
 
-A world is one engine with a RecoveringCore over the shadow of engine/test_recovery.py, with a pool that is too small.
-Requests come, are aborted and use ids again, while the device fails before, in the middle of and after its work. Some
-requests are at fault themselves: every step with them fails, or their logits are no numbers. Those end with an error
-that names them. Each other request ends once, with the tokens, the texts and the log-probabilities that it has when it
-is alone in an engine to which nothing happens.
+A world is one engine with a RecoveringCore over the shadow of engine/test_recovery.py, with a pool
+that is too small. Requests come, are aborted and use ids again, while the device fails before, in
+the middle of and after its work. Some requests are at fault themselves: every step with them fails,
+or their logits are no numbers. Those end with an error that names them. Each other request ends
+once, with the tokens, the texts and the log-probabilities that it has when it is alone in an engine
+to which nothing happens.
 """
 
 import contextlib
@@ -135,17 +137,21 @@ class Watcher(StepListener):
         self.world.seen["forked"] += len(output.sampling_along)
         self.world.meanwhile("listener")
 
-    def after_update(self, step: Any, token_ids: Any, finished: Any, *, failed: bool = False) -> None:
+    def after_update(
+        self, step: Any, token_ids: Any, finished: Any, *, failed: bool = False
+    ) -> None:
         self.world.seen["failed steps"] += failed
         self.world.meanwhile("listener")
 
 
-# --- what is asked for ------------------------------------------------------------------------------------------------
+# --- what is asked for ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Spec:
-    """A prompt and how it is sampled. The same two have the same outcome, whatever is beside them."""
+    """A prompt and how it is sampled. The same two have the same outcome, whatever is beside
+    them.
+    """
 
     prompt: tuple[int, ...]
     params: SamplingParams
@@ -153,7 +159,9 @@ class Spec:
 
 def make_engine(executor_cls: type[ShadowExecutor] = ShadowExecutor, **options: Any) -> LLMEngine:
     config: dict[str, Any] = {"device": "cpu", "max_model_len": MAX_MODEL_LEN} | options
-    return LLMEngine(EngineConfig("tiny", **config), executor_cls=executor_cls, core_cls=RecoveringCore)
+    return LLMEngine(
+        EngineConfig("tiny", **config), executor_cls=executor_cls, core_cls=RecoveringCore
+    )
 
 
 @cache
@@ -163,7 +171,9 @@ def specs() -> list[Spec]:
     stems = [[rng.randrange(10, 200) for _ in range(16)] for _ in range(4)]
     found = []
     for _ in range(NUM_SPECS):
-        prompt = rng.choice(stems)[: rng.choice((0, 3, 8, 16))] + [rng.randrange(400) for _ in range(rng.randint(1, 6))]
+        prompt = rng.choice(stems)[: rng.choice((0, 3, 8, 16))] + [
+            rng.randrange(400) for _ in range(rng.randint(1, 6))
+        ]
         options: dict[str, Any] = {"max_tokens": rng.randint(1, 14), "seed": rng.randrange(5)}
         options["temperature"] = rng.choice((0, 1.0))
         options["n"] = rng.choice((1, 1, 1, 2, 3))
@@ -205,7 +215,7 @@ class Live:
     told: list[RequestOutput]  # what on_output got
 
 
-# --- a world ----------------------------------------------------------------------------------------------------------
+# --- a world --------------------------------------------------------------------------------------
 
 
 class World:
@@ -295,7 +305,9 @@ class World:
                 self.check(output.request_id, output)
 
     def check(self, request_id: str, output: RequestOutput) -> None:
-        """A request has ended. It is as if it had been alone, or an error says what was the matter."""
+        """A request has ended. It is as if it had been alone, or an error says what was the
+        matter.
+        """
         request = self.live.pop(request_id)
         expected = clean(request.index)
         child_ids = make_child_ids(request_id, len(expected))
@@ -309,9 +321,13 @@ class World:
                 assert isinstance(choice.error, RequestFailedError)
                 assert f"request {child_id!r}: " in str(choice.error)
                 position = len(specs()[request.index].prompt) + fate.bad_at
-                assert ("steps have failed" if fate.is_poison else f"token {position}: ") in str(choice.error)
+                assert ("steps have failed" if fate.is_poison else f"token {position}: ") in str(
+                    choice.error
+                )
                 assert choice.token_ids == wanted.token_ids[:n]
-                assert wanted.text.startswith(choice.text.rstrip(REPLACEMENT)), "half a character is shown at the end"
+                assert wanted.text.startswith(choice.text.rstrip(REPLACEMENT)), (
+                    "half a character is shown at the end"
+                )
                 self.seen["ended with an error"] += 1
             else:
                 assert choice == wanted, (child_id, choice, wanted)
@@ -368,10 +384,12 @@ def resident_bytes() -> int:
 
 
 @pytest.mark.parametrize(
-    "scheduler", [pytest.param(name, marks=() if name == "v1" else pytest.mark.slow) for name in SCHEDULERS]
+    "scheduler",
+    [pytest.param(name, marks=() if name == "v1" else pytest.mark.slow) for name in SCHEDULERS],
 )
 def test_faults_of_every_kind_lose_nobody_and_change_nobody(scheduler: str) -> None:
-    seen = soak(scheduler, (0, 1, 2, 3, 7, 8, 9), 25)  # 0 and 7 meet what tools/mutation/planted_bugs.py plants
+    # 0 and 7 meet what tools/mutation/planted_bugs.py plants
+    seen = soak(scheduler, (0, 1, 2, 3, 7, 8, 9), 25)
     assert seen["requests"] >= 125
     assert seen["ended"] > 100
     assert seen["failed steps"] > 35
@@ -379,27 +397,43 @@ def test_faults_of_every_kind_lose_nobody_and_change_nobody(scheduler: str) -> N
 
 KINDS = [
     *(f"{where}: {kind}" for where in PLACES for kind in ("DeviceError", "MemoryError")),
-    *("failed steps", "poison", "bad logits", "ended with an error", "aborted", "aborted by device"),
+    *(
+        "failed steps",
+        "poison",
+        "bad logits",
+        "ended with an error",
+        "aborted",
+        "aborted by device",
+    ),
     *("aborted by listener", "aborted by on_output", "id used again", "refused", "preempted"),
 ]
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_thousands_of_requests_among_faults_of_every_kind(scheduler: str, caplog: pytest.LogCaptureFixture) -> None:
-    """2,520 requests each at night, 20,160 in all. The message has the world of a failure; -s shows what was met."""
-    caplog.set_level(logging.CRITICAL, "mini_vllm")  # pytest would keep each warning with its traceback, 15 MiB in all
+def test_thousands_of_requests_among_faults_of_every_kind(
+    scheduler: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """2,520 requests each at night, 20,160 in all. The message has the world of a failure; -s shows
+    what was met.
+    """
+    # pytest would keep each warning with its traceback, 15 MiB in all
+    caplog.set_level(logging.CRITICAL, "mini_vllm")
     for index in range(NUM_SPECS):
         clean(index)
     seen, resident = Counter[str](), []
     for first in range(1000, 1000 + a_sixth(84), a_sixth(12)):
         seen += soak(scheduler, range(first, first + a_sixth(12)), 30)
-        resident.append(resident_bytes())  # what is garbage goes each time, so no heap grows with it
+        # what is garbage goes each time, so no heap grows with it
+        resident.append(resident_bytes())
     growth = resident[-1] - resident[1]
     print(scheduler, f"{growth / 2**20:.1f} MiB more", dict(sorted(seen.items())))  # noqa: T201
     assert seen["requests"] >= a_sixth(2520)
     assert seen["ended"] > a_sixth(2000)
-    assert len([kind for kind in KINDS if not seen[kind]]) <= (0 if NIGHTLY else 2)  # by day a rare one may be missed
-    assert bool(seen["swapped in"]) == ("num_cpu_blocks" in SCHEDULERS[scheduler] and scheduler != "sequence_group")
+    # by day a rare one may be missed
+    assert len([kind for kind in KINDS if not seen[kind]]) <= (0 if NIGHTLY else 2)
+    assert bool(seen["swapped in"]) == (
+        "num_cpu_blocks" in SCHEDULERS[scheduler] and scheduler != "sequence_group"
+    )
     assert bool(seen["forked"]) == scheduler.startswith("sequence_group")
     assert growth < 8 << 20

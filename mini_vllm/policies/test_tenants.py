@@ -1,4 +1,6 @@
-"""Tenants: what one may take from another, counted in steps and blocks. The laws are in test_policies.py."""
+"""Tenants: what one may take from another, counted in steps and blocks. The laws are in
+test_policies.py.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,24 +24,36 @@ FLOODS = {  # prompt and output tokens of a request, and how many come at once
 }
 
 
-def requests_of(tenant: str, *lengths: int, steps: Sequence[int], salt: str | None = None) -> list[dict[str, Any]]:
+def requests_of(
+    tenant: str, *lengths: int, steps: Sequence[int], salt: str | None = None
+) -> list[dict[str, Any]]:
     """A request of a tenant in each of these steps, no two with a block in common."""
     fields = {"cache_salt": salt_of(tenant, salt)}
     return [spec(f"{tenant}{i}", *lengths, step=step, **fields) for i, step in enumerate(steps)]
 
 
 def run_of(requests: Sequence[dict[str, Any]], **options: Any) -> ScenarioRun:
-    return ScenarioRun({"name": "", "config": ENGINE | {"scheduler": "tenants"} | options, "requests": list(requests)})
+    return ScenarioRun(
+        {
+            "name": "",
+            "config": ENGINE | {"scheduler": "tenants"} | options,
+            "requests": list(requests),
+        }
+    )
 
 
 def goodput(requests: Sequence[dict[str, Any]], scheduler: str) -> int:
-    """Requests of quiet with a first token within 4 steps, and all eight within 16, while it has any."""
+    """Requests of quiet with a first token within 4 steps, and all eight within 16, while it has
+    any.
+    """
     run, times = run_of(requests, scheduler=scheduler), dict[str, list[int]]()
     while run.step < 700 and not run.is_done():
         run.run_step()
         for request_id in run.recorder.steps[-1]["sampled"]:
             times.setdefault(request_id, []).append(run.recorder.steps[-1]["step"])
-    arrivals = {each["id"]: each["arrival_step"] for each in requests if each["id"].startswith("quiet")}
+    arrivals = {
+        each["id"]: each["arrival_step"] for each in requests if each["id"].startswith("quiet")
+    }
     return sum(
         len(times.get(name, ())) == 8 and times[name][0] < step + 4 and times[name][-1] < step + 16
         for name, step in arrivals.items()
@@ -69,7 +83,8 @@ def test_two_that_flood_are_served_alike_however_large_their_requests_are() -> N
         run.run_step()
         for tenant, (_, num_held, _) in run.scheduler.usage_by_tenant().items():  # type: ignore[attr-defined]
             served[tenant] += num_held
-        assert abs(served["small"] - served["large"]) < 2 * (160 // 4) * 44  # two large requests: blocks times steps
+        # two large requests: blocks times steps
+        assert abs(served["small"] - served["large"]) < 2 * (160 // 4) * 44
     assert min(served.values()) > 20_000
 
 
@@ -82,7 +97,9 @@ def test_a_prompt_has_its_share_of_the_budget_beside_other_tenants_and_all_of_it
         steps.append(dict(run.recorder.steps[-1]["sched"]))
     assert steps[:2] == steps[6:8] == [{"long0": 64}] * 2
     assert steps[2:6] == [{"long0": 32, "a0": 30}] + [{"long0": 32, "a0": 1}] * 3
-    assert steps[8:13] == [{"long0": 21, "b0": 21, "c0": 21}] * 4 + [{"long0": 21, "b0": 16, "c0": 16}]
+    assert steps[8:13] == [{"long0": 21, "b0": 21, "c0": 21}] * 4 + [
+        {"long0": 21, "b0": 16, "c0": 16}
+    ]
     assert steps[13:] == [{"long0": 11}]
 
 
@@ -121,7 +138,7 @@ def test_the_largest_tenant_gives_way_when_blocks_run_out() -> None:
     assert preempted["quiet0"] + preempted["quiet1"] == 0
 
 
-# --- the cache --------------------------------------------------------------------------------------------------------
+# --- the cache ------------------------------------------------------------------------------------
 
 
 def cached_by(run: ScenarioRun) -> dict[str, int]:
@@ -129,7 +146,9 @@ def cached_by(run: ScenarioRun) -> dict[str, int]:
     kv = run.scheduler.kv_cache_manager
     assert isinstance(kv, TenantKVCacheManager)
     pool = kv.tenant_pool
-    counted = Counter(pool._owners[block.block_id] for block in pool.blocks if block.block_hash is not None)
+    counted = Counter(
+        pool._owners[block.block_id] for block in pool.blocks if block.block_hash is not None
+    )
     assert counted == +pool.num_cached
     return counted
 
@@ -139,18 +158,25 @@ def test_a_quota_is_kept_and_what_others_have_cached_stays() -> None:
     flood = requests_of("flood", 40, 2, steps=range(1, 300, 2))
     again = requests_of("quiet", 80, 1, steps=[600])
     for quotas, stays in (({"flood": 60}, True), (None, False)):
-        run = run_of([*quiet, *flood, *again], cache_quotas=quotas, cache_watermark=1.0, num_blocks=100)
+        run = run_of(
+            [*quiet, *flood, *again], cache_quotas=quotas, cache_watermark=1.0, num_blocks=100
+        )
         while not run.is_done():
             run.run_step()
             if quotas and run.step > 2:
-                assert cached_by(run)["flood"] <= 60 + 10 + 10  # and what one step brings and one running request has
+                # and what one step brings and one running request has
+                assert cached_by(run)["flood"] <= 60 + 10 + 10
         assert bool(run.requests["quiet0"].num_cached_tokens) == stays
 
 
 def test_the_sweeper_trims_the_largest_and_the_coldest_down_to_the_watermark() -> None:
     requests = [
         *requests_of("small", 40, 1, steps=[0]),
-        *(each | {"id": f"large{i}"} for i in range(8) for each in requests_of(f"large{i}", 40, 1, steps=[2 + 2 * i])),
+        *(
+            each | {"id": f"large{i}"}
+            for i in range(8)
+            for each in requests_of(f"large{i}", 40, 1, steps=[2 + 2 * i])
+        ),
     ]
     for each in requests[1:]:
         each["cache_salt"] = salt_of("large", None)
@@ -160,12 +186,14 @@ def test_the_sweeper_trims_the_largest_and_the_coldest_down_to_the_watermark() -
         run.run_step()
     assert cached_by(run) == {"small": 10, "large": 40, "later": 1}
     kv = run.scheduler.kv_cache_manager
-    found = {each["id"]: len(kv.get_computed_blocks(run._make_request(each))[0]) for each in requests}
+    found = {
+        each["id"]: len(kv.get_computed_blocks(run._make_request(each))[0]) for each in requests
+    }
     assert found == {"small0": 9, **{f"large{i}": 0 if i < 4 else 9 for i in range(8)}}
     assert kv.num_free_blocks == kv.num_usable_blocks
 
 
-# --- names and options ------------------------------------------------------------------------------------------------
+# --- names and options ----------------------------------------------------------------------------
 
 
 def test_no_two_salts_of_tenants_are_equal_and_each_names_its_tenant() -> None:
@@ -181,7 +209,9 @@ def test_prompt_logprobs_are_computed_anew_and_the_tenant_pays_for_them() -> Non
     assert isinstance(scheduler, TenantScheduler)
     for number in range(2):
         params = SamplingParams(max_tokens=1, prompt_logprobs=0)
-        llm.engine.add_request(str(number), list(range(100, 140)), params, cache_salt=salt_of("alice", None))
+        llm.engine.add_request(
+            str(number), list(range(100, 140)), params, cache_salt=salt_of("alice", None)
+        )
         assert scheduler.usage_by_tenant()["alice"][0] == 1
         (output,) = llm.engine.step()
         assert output.num_cached_tokens == 0
@@ -197,6 +227,8 @@ def test_prompt_logprobs_are_computed_anew_and_the_tenant_pays_for_them() -> Non
     ],
     ids=str,
 )
-def test_what_is_no_quota_no_share_or_no_order_of_tenants_is_refused(options: dict[str, Any]) -> None:
+def test_what_is_no_quota_no_share_or_no_order_of_tenants_is_refused(
+    options: dict[str, Any],
+) -> None:
     with pytest.raises(InvalidParameterError, match=r"cache_quotas|cache_watermark|policy"):
         make_scheduler(ENGINE | {"scheduler": "tenants"} | options)

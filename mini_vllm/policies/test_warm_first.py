@@ -32,7 +32,7 @@ def make_scheduler(num_blocks: int = 100, **options: Any) -> WarmFirstScheduler:
     return WarmFirstScheduler(KVCache(num_blocks, BLOCK, **caching), **options)
 
 
-# --- the score --------------------------------------------------------------------------------------------------------
+# --- the score ------------------------------------------------------------------------------------
 
 AGES = st.integers(0, 1000)
 WARMTHS = st.floats(0, 1, exclude_max=True)
@@ -40,7 +40,9 @@ WARMTHS = st.floats(0, 1, exclude_max=True)
 
 @SETTINGS
 @given(age=AGES, older=AGES, warmth=WARMTHS, warmer=WARMTHS)
-def test_score_grows_with_age_and_warmth_up_to_a_limit(age: int, older: int, warmth: float, warmer: float) -> None:
+def test_score_grows_with_age_and_warmth_up_to_a_limit(
+    age: int, older: int, warmth: float, warmer: float
+) -> None:
     age, older = sorted((age, older))
     warmth, warmer = sorted((warmth, warmer))
     assert 1 <= score(age, warmth) <= score(older, warmer) <= 2
@@ -59,7 +61,7 @@ def test_score_of_a_running_request_without_patience_is_above_all_who_wait(is_de
     assert longer > long > score(10**6, 0.9)
 
 
-# --- the order of a step ----------------------------------------------------------------------------------------------
+# --- the order of a step --------------------------------------------------------------------------
 
 
 def test_prefills_come_before_decodes_which_fill_up_the_step() -> None:
@@ -85,7 +87,9 @@ def test_a_decode_that_waited_long_enough_comes_first() -> None:
 
 
 def bring_back(num_evicted: int) -> WarmFirstScheduler:
-    """A scheduler with "old", preempted after 41 tokens, and "new", both waiting; some blocks of "old" are evicted."""
+    """A scheduler with "old", preempted after 41 tokens, and "new", both waiting; some blocks of
+    "old" are evicted.
+    """
     scheduler = make_scheduler(num_blocks=31, max_num_seqs=3, max_num_batched_tokens=41)
     add(scheduler, old := make_request("old", 40, max_tokens=20))
     step(scheduler)
@@ -93,7 +97,9 @@ def bring_back(num_evicted: int) -> WarmFirstScheduler:
     scheduler.running.remove(old)
     scheduler._preempt(old)
     free = scheduler.kv_cache_manager.block_pool
-    for block in [block for block in free.blocks if block.block_hash is not None][10 - num_evicted :]:
+    for block in [block for block in free.blocks if block.block_hash is not None][
+        10 - num_evicted :
+    ]:
         free.uncache_block(block)
     return scheduler
 
@@ -145,12 +151,16 @@ def test_admission_leaves_a_block_for_each_decode_that_follows() -> None:
     step(scheduler)
     add(scheduler, make_request("b", 12, max_tokens=1))
     output = scheduler.schedule()
-    assert output.num_scheduled_tokens == {"a": 1}, "a takes one of the three blocks that are free; b needs all"
+    assert output.num_scheduled_tokens == {"a": 1}, (
+        "a takes one of the three blocks that are free; b needs all"
+    )
     assert not output.preempted_req_ids
 
 
 def test_a_victim_that_was_scheduled_in_the_step_is_taken_out_of_it() -> None:
-    """Two decodes are overdue; the younger one has waited longer and is first, and then the victim of the other."""
+    """Two decodes are overdue; the younger one has waited longer and is first, and then the victim
+    of the other.
+    """
     scheduler = make_scheduler(num_blocks=4, enable_prefix_caching=False)
     add(scheduler, make_request("a", 4, max_tokens=9), make_request("b", 5, max_tokens=9))
     assert step(scheduler) == {"a": 4, "b": 5}
@@ -164,15 +174,21 @@ def test_a_victim_that_was_scheduled_in_the_step_is_taken_out_of_it() -> None:
 def test_priority_is_refused() -> None:
     with pytest.raises(InvalidParameterError, match="policy must be 'fcfs', got 'priority'"):
         make_scheduler(policy="priority")
-    with pytest.raises(InvalidParameterError, match="policy must be 'fcfs' or 'priority', got 'lifo'"):
+    with pytest.raises(
+        InvalidParameterError, match="policy must be 'fcfs' or 'priority', got 'lifo'"
+    ):
         make_scheduler(policy="lifo")
 
 
-# --- bounds -----------------------------------------------------------------------------------------------------------
+# --- bounds ---------------------------------------------------------------------------------------
 
 
-def drive(scheduler: WarmFirstScheduler, arrivals: dict[int, list[Request]], num_steps: int) -> dict[str, list[int]]:
-    """The steps in which each request got tokens; while it runs, the gap between two of them is bounded."""
+def drive(
+    scheduler: WarmFirstScheduler, arrivals: dict[int, list[Request]], num_steps: int
+) -> dict[str, list[int]]:
+    """The steps in which each request got tokens; while it runs, the gap between two of them is
+    bounded.
+    """
     served: dict[str, list[int]] = {}
     bound = PATIENCE + scheduler.max_num_seqs
     for at in range(num_steps):
@@ -216,18 +232,32 @@ def test_nobody_who_runs_starves_under_endless_arrivals(
 
 
 @settings(SETTINGS, max_examples=25)
-@given(seed=st.integers(0, 10**6), budget=st.sampled_from((4, 16, 40)), num_blocks=st.sampled_from((12, 20)))
+@given(
+    seed=st.integers(0, 10**6),
+    budget=st.sampled_from((4, 16, 40)),
+    num_blocks=st.sampled_from((12, 20)),
+)
 @pytest.mark.slow
-def test_nobody_who_waits_starves_under_endless_arrivals(seed: int, budget: int, num_blocks: int) -> None:
-    """New ones are admitted in turn, and every one of the first ones ends, though one more arrives in every step."""
+def test_nobody_who_waits_starves_under_endless_arrivals(
+    seed: int, budget: int, num_blocks: int
+) -> None:
+    """New ones are admitted in turn, and every one of the first ones ends, though one more arrives
+    in every step.
+    """
     rng = random.Random(seed)
     scheduler = make_scheduler(num_blocks, max_num_batched_tokens=budget, max_num_seqs=4)
-    first = [make_request(f"f{i}", rng.randint(1, 30), max_tokens=rng.randint(1, 8)) for i in range(6)]
-    arrivals = {at: [make_request(f"{at}", rng.randint(1, 8), max_tokens=3)] for at in range(1, 250)}
+    first = [
+        make_request(f"f{i}", rng.randint(1, 30), max_tokens=rng.randint(1, 8)) for i in range(6)
+    ]
+    arrivals = {
+        at: [make_request(f"{at}", rng.randint(1, 8), max_tokens=3)] for at in range(1, 250)
+    }
     served = drive(scheduler, {0: first} | arrivals, 250)
     for request in first:
         assert request.is_finished
-        assert request.output_token_ids == expected_output(request.prompt_token_ids, request.max_tokens)
+        assert request.output_token_ids == expected_output(
+            request.prompt_token_ids, request.max_tokens
+        )
     order = list(served)  # by their first tokens
     assert order == [f"f{i}" for i in range(6)] + [str(at) for at in range(1, len(order) - 5)]
 

@@ -1,9 +1,10 @@
 """Warm first: requests in three states compete by a score, and what waits long enough wins.
 
-A preempted request whose blocks are still in the prefix cache costs little to bring back, and less the sooner. So a
-warm resume comes before a new prefill, and a new prefill before the long tail of decodes. The decodes fill up the step:
-every step is one chunked micro-batch of at most max_num_batched_tokens. Ageing bounds how long anybody waits.
-This is a design of this project; the vocabulary is vLLM V1's.
+A preempted request whose blocks are still in the prefix cache costs little to bring back, and less
+the sooner. So a warm resume comes before a new prefill, and a new prefill before the long tail of
+decodes. The decodes fill up the step: every step is one chunked micro-batch of at most
+max_num_batched_tokens. Ageing bounds how long anybody waits. This is a design of this project; the
+vocabulary is vLLM V1's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,15 +16,16 @@ from mini_vllm.policies.prefill_first import in_prefill
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 
-PATIENCE = 8  # steps after which a running request without a token comes first, and a resume is as good as warm
+# steps after which a running request without a token comes first, and a resume is as good as warm
+PATIENCE = 8
 
 
 def score(age: int, warmth: float, *, is_decode: bool = False) -> float:
     """How soon to serve a request: the higher the sooner.
 
-    age: steps since it last got tokens, or since it began to wait. warmth: the share of its sequence that a lookup
-    finds in the prefix cache, in [0, 1). A running request has all it needs, so its warmth is 1. is_decode: it runs,
-    and lacks its newest token alone.
+    age: steps since it last got tokens, or since it began to wait. warmth: the share of its
+    sequence that a lookup finds in the prefix cache, in [0, 1). A running request has all it needs,
+    so its warmth is 1. is_decode: it runs, and lacks its newest token alone.
 
         running, age >= PATIENCE    its age, so that the one that waited longest is the first of all
         running, in prefill         2
@@ -38,12 +40,14 @@ def score(age: int, warmth: float, *, is_decode: bool = False) -> float:
 
 @dataclass(eq=False, repr=False)
 class WarmFirstScheduler(Scheduler):
-    """Requests are served by score. Among equals, running ones come before waiting ones, and resumed before new ones.
+    """Requests are served by score. Among equals, running ones come before waiting ones, and
+    resumed before new ones.
 
-    A running request gets tokens at least once in PATIENCE + max_num_seqs steps. New requests are admitted in order of
-    arrival. A preempted one keeps its place, so running and resumed ones together are at most max_num_seqs. Once it has
-    waited PATIENCE steps, no new one passes it. So no request starves. A step looks at max_num_seqs requests at most
-    beyond those that it admits, however many wait.
+    A running request gets tokens at least once in PATIENCE + max_num_seqs steps. New requests are
+    admitted in order of arrival. A preempted one keeps its place, so running and resumed ones
+    together are at most max_num_seqs. Once it has waited PATIENCE steps, no new one passes it. So
+    no request starves. A step looks at max_num_seqs requests at most beyond those that it admits,
+    however many wait.
 
     Raises InvalidParameterError for policy "priority": the score is the order.
     """
@@ -51,12 +55,17 @@ class WarmFirstScheduler(Scheduler):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.policy == "priority":
-            raise InvalidParameterError("warm_first has an order of its own: policy must be 'fcfs', got 'priority'")
+            raise InvalidParameterError(
+                "warm_first has an order of its own: policy must be 'fcfs', got 'priority'"
+            )
         self._step = 0
-        self._since: dict[str, int] = {}  # request id -> the step in which it last got tokens, or began to wait
+        # request id -> the step in which it last got tokens, or began to wait
+        self._since: dict[str, int] = {}
 
     def schedule(self) -> SchedulerOutput:
-        """Serve what is overdue or in prefill, then admit, then decode with what is left of the budget."""
+        """Serve what is overdue or in prefill, then admit, then decode with what is left of the
+        budget.
+        """
         self._step += 1
         output = SchedulerOutput()
         ranked = self._rank(self.running)
@@ -81,21 +90,29 @@ class WarmFirstScheduler(Scheduler):
             return score(age, warmth=1.0, is_decode=not in_prefill(request))
         if request.status is RequestStatus.WAITING:
             return score(age, warmth=0.0)
-        return score(age, self.kv_cache_manager.get_computed_blocks(request)[1] / request.num_tokens)
+        return score(
+            age, self.kv_cache_manager.get_computed_blocks(request)[1] / request.num_tokens
+        )
 
     def _admit_by_score(self, output: SchedulerOutput, token_budget: int, num_spare: int) -> int:
-        """Admit waiting requests, the best of the resumed or the first of the new; returns what is left of the budget.
+        """Admit waiting requests, the best of the resumed or the first of the new; returns what is
+        left of the budget.
 
-        Resumed ones stand in front of new ones. num_spare blocks are left for the decodes that follow in this step:
-        without them they would have to preempt what was just admitted. The first that does not fit ends admission.
+        Resumed ones stand in front of new ones. num_spare blocks are left for the decodes that
+        follow in this step: without them they would have to preempt what was just admitted. The
+        first that does not fit ends admission.
         """
         kv = self.kv_cache_manager
-        resumed = self._rank(takewhile(lambda request: request.status is RequestStatus.PREEMPTED, self.waiting))
+        resumed = self._rank(
+            takewhile(lambda request: request.status is RequestStatus.PREEMPTED, self.waiting)
+        )
         while token_budget > 0 and (request := self._next_in_line(resumed)):
             computed_blocks, num_computed = kv.get_computed_blocks(request)
             limit = token_budget if self.enable_chunked_prefill else request.num_tokens
             n = self._chunk_size(request, num_computed, limit)
-            num_blocks = kv.num_blocks_needed(request, num_computed + n, computed_blocks) + num_spare
+            num_blocks = (
+                kv.num_blocks_needed(request, num_computed + n, computed_blocks) + num_spare
+            )
             fits = n <= token_budget and num_blocks <= kv.num_free_blocks
             if not fits or not self._try_admit(output, request, n, num_computed, computed_blocks):
                 break
@@ -105,7 +122,9 @@ class WarmFirstScheduler(Scheduler):
         return token_budget
 
     def _next_in_line(self, resumed: Sequence[tuple[float, Request]]) -> Request | None:
-        """The request to be admitted next, if any may; resumed: those still in waiting, the best first."""
+        """The request to be admitted next, if any may; resumed: those still in waiting, the best
+        first.
+        """
         num_resumed = len(resumed)
         has_place = len(self.running) + num_resumed < self.max_num_seqs
         new = self.waiting[num_resumed] if has_place and len(self.waiting) > num_resumed else None
@@ -117,7 +136,7 @@ class WarmFirstScheduler(Scheduler):
         super()._admit(request, num_computed_tokens)
         request.num_prefill_tokens = request.num_tokens
 
-    # --- the clock of steps -------------------------------------------------------------------------------------------
+    # --- the clock of steps -----------------------------------------------------------------------
 
     def _enqueue(self, request: Request) -> None:
         self._since[request.request_id] = self._step

@@ -1,6 +1,8 @@
-"""Answers on their way out: what an output of the engine is in OpenAI's shapes, whole or as chunks of a stream.
+"""Answers on their way out: what an output of the engine is in OpenAI's shapes, whole or as chunks
+of a stream.
 
-Source: OpenAI's API reference; serving_chat.py and serving_completion.py in vllm/entrypoints/openai.
+Source: OpenAI's API reference; serving_chat.py and serving_completion.py in
+vllm/entrypoints/openai.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,14 +35,21 @@ def event(data: Mapping[str, object]) -> bytes:
 
 
 class Answer:
-    """What all answers have in common: the head, and the count of tokens. One for each HTTP request."""
+    """What all answers have in common: the head, and the count of tokens. One for each HTTP
+    request.
+    """
 
     kind = ""
     chunk_kind = ""
     prompt_field = ""  # of the request
 
     def __init__(
-        self, answer_id: str, created: int, model: str, asked: SharedRequest, tokenizer: Tokenizer | None
+        self,
+        answer_id: str,
+        created: int,
+        model: str,
+        asked: SharedRequest,
+        tokenizer: Tokenizer | None,
     ) -> None:
         self.id = answer_id
         self._head = {"id": answer_id, "created": created, "model": model}
@@ -48,20 +57,26 @@ class Answer:
         self._tells_usage = options.include_usage
         self._is_continuous = options.continuous_usage_stats
         self._names = TokenNames(tokenizer)
-        self._prompts: dict[int, RequestOutput] = {}  # by prompt, its last output: it has the prompt's counts
+        # by prompt, its last output: it has the prompt's counts
+        self._prompts: dict[int, RequestOutput] = {}
         self._num_tokens = 0
-        self._is_silent = asked.asked_max_tokens == 0  # one token was generated, since the engine cannot do without
+        # one token was generated, since the engine cannot do without
+        self._is_silent = asked.asked_max_tokens == 0
 
     def whole(self, outputs: Iterable[tuple[int, RequestOutput]]) -> Any:
         """The body of an answer that is not streamed. outputs: by prompt, in order."""
         choices = [
-            self._choice(prompt, output, choice) for prompt, output in outputs for choice in self._count(prompt, output)
+            self._choice(prompt, output, choice)
+            for prompt, output in outputs
+            for choice in self._count(prompt, output)
         ]
         return self._head | {"object": self.kind, "choices": choices, "usage": self._usage()}
 
     def chunks(self, prompt: int, output: RequestOutput) -> list[Json]:
         """The chunks of a delta: one for each choice."""
-        return [self._chunk([self._part(prompt, output, each)]) for each in self._count(prompt, output)]
+        return [
+            self._chunk([self._part(prompt, output, each)]) for each in self._count(prompt, output)
+        ]
 
     def last_chunks(self) -> list[Json]:
         """What stands behind all deltas: the usage, if it was asked for."""
@@ -74,7 +89,9 @@ class Answer:
         return output.outputs
 
     def _chunk(self, choices: list[Json]) -> Json:
-        usage = {"usage": self._usage() if self._is_continuous else None} if self._tells_usage else {}
+        usage = (
+            {"usage": self._usage() if self._is_continuous else None} if self._tells_usage else {}
+        )
         return self._head | {"object": self.chunk_kind, "choices": choices} | usage
 
     def _usage(self) -> Usage:
@@ -117,18 +134,31 @@ class ChatAnswer(Answer):
     def _part(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
         delta: Json = {} if choice.index in self._parsers else {"role": "assistant"}
         parser = self._parsers.setdefault(choice.index, AssistantParser(self._form))
-        new = parser.feed(choice.text) if choice.finish_reason is None else parser.finish(choice.text)
+        new = (
+            parser.feed(choice.text) if choice.finish_reason is None else parser.finish(choice.text)
+        )
         return self._around({"delta": delta | new.as_json(is_text=parser.is_text)}, parser, choice)
 
     def _around(self, text: Json, parser: AssistantParser, choice: CompletionOutput) -> Json:
-        reason = "tool_calls" if parser.num_calls and choice.finish_reason == "stop" else choice.finish_reason
-        return {"index": choice.index} | text | {"logprobs": self._logprobs(choice), "finish_reason": reason}
+        reason = (
+            "tool_calls"
+            if parser.num_calls and choice.finish_reason == "stop"
+            else choice.finish_reason
+        )
+        return (
+            {"index": choice.index}
+            | text
+            | {"logprobs": self._logprobs(choice), "finish_reason": reason}
+        )
 
     def _logprobs(self, choice: CompletionOutput) -> ChatLogprobs | None:
         if choice.logprobs is None:
             return None
         pairs = zip(choice.token_ids, choice.logprobs, strict=True)
-        return {"content": [self._entry(token_id, logprobs) for token_id, logprobs in pairs], "refusal": None}
+        return {
+            "content": [self._entry(token_id, logprobs) for token_id, logprobs in pairs],
+            "refusal": None,
+        }
 
     def _entry(self, token_id: int, logprobs: dict[int, Logprob]) -> ChatLogprob:
         """One token. The end of a turn has no text and no bytes: joined, the bytes are the text."""
@@ -175,7 +205,9 @@ class CompletionAnswer(Answer):
         return {
             "index": index,
             "text": text,
-            "logprobs": None if self._asked.logprobs is None else self._logprobs(token_ids, entries, offset),
+            "logprobs": None
+            if self._asked.logprobs is None
+            else self._logprobs(token_ids, entries, offset),
             "finish_reason": choice.finish_reason,
         }
 
@@ -196,8 +228,18 @@ class CompletionAnswer(Answer):
                 continue
             best = sorted(logprobs, key=lambda each: logprobs[each].rank)[:num_top]
             found.append(finite(logprobs[token_id]))
-            top.append({self._names.text(each): finite(logprobs[each]) for each in dict.fromkeys([*best, token_id])})
-        return {"tokens": names, "token_logprobs": found, "top_logprobs": top, "text_offset": offsets}
+            top.append(
+                {
+                    self._names.text(each): finite(logprobs[each])
+                    for each in dict.fromkeys([*best, token_id])
+                }
+            )
+        return {
+            "tokens": names,
+            "token_logprobs": found,
+            "top_logprobs": top,
+            "text_offset": offsets,
+        }
 
 
 def finite(logprob: Logprob) -> float:

@@ -1,4 +1,5 @@
-"""The HTTP server: the routes, what stands around them, and the engine that starts and ends with them.
+"""The HTTP server: the routes, what stands around them, and the engine that starts and ends with
+them.
 
 Source: vllm/entrypoints/openai/api_server.py.
 """
@@ -45,7 +46,8 @@ class Server:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["app"] = self  # with it Starlette's routes raise what they refuse, and on_no_route() answers
+        # with it Starlette's routes raise what they refuse, and on_no_route() answers
+        scope["app"] = self
         if scope["type"] == "lifespan":
             await self.router.lifespan(scope, receive, send)
             return
@@ -59,7 +61,9 @@ class Server:
 
     @asynccontextmanager
     async def _lifespan(self, app: object) -> AsyncGenerator[None]:
-        """The model is loaded beside the open port, so that /health can say that it is not there yet."""
+        """The model is loaded beside the open port, so that /health can say that it is not there
+        yet.
+        """
         starting = asyncio.create_task(self._start())
         yield
         starting.cancel()

@@ -1,8 +1,9 @@
-"""HTTP below the routes: bodies in, JSON and events out, what an error becomes, and clients that leave.
+"""HTTP below the routes: bodies in, JSON and events out, what an error becomes, and clients that
+leave.
 
-A request is handled by a task that is cancelled when its client leaves, whatever the task is waiting for. What can be
-refused is refused before the first byte; after it an error is an event of the stream.
-Source: with_cancellation in vllm/entrypoints/serve/utils/api_utils.py.
+A request is handled by a task that is cancelled when its client leaves, whatever the task is
+waiting for. What can be refused is refused before the first byte; after it an error is an event of
+the stream. Source: with_cancellation in vllm/entrypoints/serve/utils/api_utils.py.
 """
 
 import asyncio
@@ -36,14 +37,15 @@ logger = logging.getLogger("mini_vllm")
 MAX_BODY_BYTES = 8 << 20
 
 
-# --- what is read -------------------------------------------------------------------------------------------------
+# --- what is read ---------------------------------------------------------------------------------
 
 
 async def read_json(request: HttpRequest, max_entries: int) -> Any:
-    """The body of a request. Raises ApiError for one that is too large, no JSON, or nested too deeply.
+    """The body of a request. Raises ApiError for one that is too large, no JSON, or nested too
+    deeply.
 
-    max_entries: of a list or an object among its fields; what has more is not looked at, since that takes time in which
-    no other client is served.
+    max_entries: of a list or an object among its fields; what has more is not looked at, since that
+    takes time in which no other client is served.
     """
     chunks, size = [], 0
     async for chunk in request.stream():
@@ -52,7 +54,8 @@ async def read_json(request: HttpRequest, max_entries: int) -> Any:
             break
         if size <= MAX_BODY_BYTES:
             chunks.append(chunk)
-    if size > MAX_BODY_BYTES:  # read on until here: closing a connection with unread bytes loses the answer
+    # read on until here: closing a connection with unread bytes loses the answer
+    if size > MAX_BODY_BYTES:
         raise ApiError(413, f"the body has more than {MAX_BODY_BYTES:,} bytes")
     try:
         body = orjson.loads(b"".join(chunks))
@@ -65,7 +68,7 @@ async def read_json(request: HttpRequest, max_entries: int) -> Any:
     return body
 
 
-# --- what is sent -------------------------------------------------------------------------------------------------
+# --- what is sent ---------------------------------------------------------------------------------
 
 
 class JsonResponse(Response):
@@ -78,17 +81,23 @@ class JsonResponse(Response):
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events, each sent when it is there. CancelOnDisconnect hears whether the client leaves."""
+    """Server-sent events, each sent when it is there. CancelOnDisconnect hears whether the client
+    leaves.
+    """
 
     media_type = "text/event-stream"
 
     def __init__(self, first: bytes, events: AsyncGenerator[bytes]) -> None:
-        super().__init__(joined(first, events), headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        super().__init__(
+            joined(first, events), headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        )
         self._events = events
 
     @classmethod
     async def of(cls, events: AsyncGenerator[bytes]) -> "EventStream":
-        """When the first event is there: what is refused before it can still be answered by a status."""
+        """When the first event is there: what is refused before it can still be answered by a
+        status.
+        """
         return cls(await anext(events), events)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,10 +112,11 @@ async def joined(first: bytes, events: AsyncGenerator[bytes]) -> AsyncGenerator[
         yield each
 
 
-# --- errors -------------------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
-REFUSALS: dict[type[Exception], tuple[int, str | None]] = {  # status and code; of the first class that fits
+# status and code; of the first class that fits
+REFUSALS: dict[type[Exception], tuple[int, str | None]] = {
     QueueFullError: (429, "queue_full"),
     RequestTimeoutError: (504, "request_timeout"),
     QueueTimeoutError: (503, None),
@@ -119,19 +129,28 @@ REFUSALS: dict[type[Exception], tuple[int, str | None]] = {  # status and code; 
 
 
 def to_api_error(error: Exception, param: str | None = None) -> ApiError:
-    """How a client learns of an error. param: the field at fault, unless the error names another one."""
+    """How a client learns of an error. param: the field at fault, unless the error names another
+    one.
+    """
     if isinstance(error, ApiError):
         return error
-    status, code = next((found for kind, found in REFUSALS.items() if isinstance(error, kind)), (None, None))
+    status, code = next(
+        (found for kind, found in REFUSALS.items() if isinstance(error, kind)), (None, None)
+    )
     if status is None:
         logger.error("a request has failed", exc_info=error)
         return ApiError(500, "the server has failed at this request")
     if isinstance(error, InvalidParameterError | TokenIdOutOfRangeError):
         found = re.search(r": (\w[\w.\[\]]*) ", str(error))
-        if found and found[1] != "prompt":  # which is the engine's name for what the client has sent
+        # which is the engine's name for what the client has sent
+        if found and found[1] != "prompt":
             param = found[1]
-    headers = {"Retry-After": str(getattr(error, "retry_after", 1))} if status in (429, 503) else None
-    return ApiError(status, str(error), param=param if status == 400 else None, code=code, headers=headers)
+    headers = (
+        {"Retry-After": str(getattr(error, "retry_after", 1))} if status in (429, 503) else None
+    )
+    return ApiError(
+        status, str(error), param=param if status == 400 else None, code=code, headers=headers
+    )
 
 
 @contextmanager
@@ -146,7 +165,9 @@ def refusals(param: str) -> Iterator[None]:
 
 
 async def on_error(request: HttpRequest, error: Exception) -> Response:
-    """The answer to a request that was refused, or at which the server has failed. A client that has left gets none."""
+    """The answer to a request that was refused, or at which the server has failed. A client that
+    has left gets none.
+    """
     if isinstance(error, ClientDisconnect):
         raise error
     refused = to_api_error(error)
@@ -166,7 +187,7 @@ async def on_no_route(request: HttpRequest, error: HTTPException) -> Response:
 ON_ERROR: Mapping[Any, Any] = {HTTPException: on_no_route, Exception: on_error}
 
 
-# --- the client ---------------------------------------------------------------------------------------------------
+# --- the client -----------------------------------------------------------------------------------
 
 
 class CancelOnDisconnect:

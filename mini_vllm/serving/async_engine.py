@@ -1,9 +1,10 @@
-"""AsyncEngine: a request is an async iterator of what is new, and leaving it in any way ends the request.
+"""AsyncEngine: a request is an async iterator of what is new, and leaving it in any way ends the
+request.
 
-Texts become token ids here and token ids become text, stop strings included; the engine itself runs elsewhere
-(engine_process.py). Registration and submission are one act, without an await between them, so that nothing can come
-between. All methods belong to one event loop.
-Source: vllm/v1/engine/async_llm.py.
+Texts become token ids here and token ids become text, stop strings included; the engine itself runs
+elsewhere (engine_process.py). Registration and submission are one act, without an await between
+them, so that nothing can come between. All methods belong to one event loop. Source:
+vllm/v1/engine/async_llm.py.
 """
 
 import asyncio
@@ -46,7 +47,9 @@ class RequestTimeoutError(MiniVllmError, RuntimeError):
 
 
 class Stream:
-    """The outputs of one request that its reader has not fetched, as one: a slow reader holds its own text alone."""
+    """The outputs of one request that its reader has not fetched, as one: a slow reader holds its
+    own text alone.
+    """
 
     def __init__(self) -> None:
         self._outputs: list[RequestOutput] = []
@@ -75,8 +78,8 @@ class Stream:
 class AsyncEngine:
     """The front of an engine. Wait for start() before any request; close() ends what runs.
 
-    in_process: run the engine in a thread and not in a process. max_queue: choices that may wait for their first token.
-    metrics_name: the model's name in the metrics.
+    in_process: run the engine in a thread and not in a process. max_queue: choices that may wait
+    for their first token. metrics_name: the model's name in the metrics.
     """
 
     def __init__(
@@ -93,23 +96,34 @@ class AsyncEngine:
         self.clock = clock
         self.is_dead = False
         self.why_dead = ""
-        drafts = SpeculationStats([0] * (config.num_speculative_tokens + 1)) if config.speculative else None
+        drafts = (
+            SpeculationStats([0] * (config.num_speculative_tokens + 1))
+            if config.speculative
+            else None
+        )
         self.metrics = ServerMetrics(metrics_name or config.model, drafts)
         self.listeners: list[Callable[[StepDone, list[RequestOutput]], None]] = []
         self.last: StepDone | None = None  # how the engine stood when it spoke last
-        self._client_cls: type[ThreadClient] | type[ProcessClient] = ThreadClient if in_process else ProcessClient
+        self._client_cls: type[ThreadClient] | type[ProcessClient] = (
+            ThreadClient if in_process else ProcessClient
+        )
         self._client: EngineClient | None = None
         self._streams: dict[str, Stream] = {}
-        self._waiting: dict[str, tuple[str, int]] = {}  # by request that has no token yet: its tenant, and its choices
-        self._first_tokens: deque[float] = deque(maxlen=64)  # when the last choices got their first tokens
+        # by request that has no token yet: its tenant, and its choices
+        self._waiting: dict[str, tuple[str, int]] = {}
+        # when the last choices got their first tokens
+        self._first_tokens: deque[float] = deque(maxlen=64)
 
     async def start(self) -> None:
         """Load the model. Raises EngineDeadError with the reason if it cannot be loaded."""
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[Ready] = self._loop.create_future()
-        self._client = self._client_cls(self.config, self._in_loop(self._on_event), self._in_loop(self._on_death))
+        self._client = self._client_cls(
+            self.config, self._in_loop(self._on_event), self._in_loop(self._on_death)
+        )
         if self._client_cls is ThreadClient:
-            await asyncio.wait([self._ready])  # two threads must not import the same library at once
+            # two threads must not import the same library at once
+            await asyncio.wait([self._ready])
         reading = asyncio.to_thread(make_input_processor, self.config)
         ready, processor = await asyncio.gather(self._ready, reading, return_exceptions=True)
         if isinstance(ready, BaseException):
@@ -119,7 +133,9 @@ class AsyncEngine:
         self.facts = ready.facts
         self.input_processor = processor
         processor.limits = processor.limits._replace(
-            vocab_size=ready.vocab_size, max_model_len=ready.max_model_len, num_slots=ready.num_slots
+            vocab_size=ready.vocab_size,
+            max_model_len=ready.max_model_len,
+            num_slots=ready.num_slots,
         )
         self._front = Front(processor, self.config.seed, self.clock)
         self.output_processor = self._front.output_processor
@@ -129,15 +145,17 @@ class AsyncEngine:
         if self._client is not None:
             await asyncio.to_thread(self._client.close, timeout)
 
-    # --- requests -------------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------
 
     async def generate(
         self, request_id: str, prompt: Prompt, params: SamplingParams, **options: Any
     ) -> AsyncGenerator[RequestOutput]:
-        """What is new of a request, as params.output_kind says, until it is finished. options: priority, cache_salt.
+        """What is new of a request, as params.output_kind says, until it is finished. options:
+        priority, cache_salt.
 
-        Leaving the iterator aborts the request: use contextlib.aclosing. Raises a RequestRefusedError or QueueFullError
-        before the first output, RequestFailedError or EngineDeadError when it or the engine fails.
+        Leaving the iterator aborts the request: use contextlib.aclosing. Raises a
+        RequestRefusedError or QueueFullError before the first output, RequestFailedError or
+        EngineDeadError when it or the engine fails.
         """
         stream = Stream()
         child_ids = self._submit(request_id, prompt, params, stream, options)
@@ -147,16 +165,25 @@ class AsyncEngine:
                 output = await stream.get()
                 is_finished = output.finished
                 if is_finished:
-                    self.metrics.ended(request_id, child_ids, output.outputs[-1].finish_reason or "abort")
+                    self.metrics.ended(
+                        request_id, child_ids, output.outputs[-1].finish_reason or "abort"
+                    )
                 yield output
         finally:
             self.abort(request_id)
             self.metrics.ended(request_id, child_ids, "abort")
 
     def _submit(
-        self, request_id: str, prompt: Prompt, params: SamplingParams, stream: Stream, options: dict[str, Any]
+        self,
+        request_id: str,
+        prompt: Prompt,
+        params: SamplingParams,
+        stream: Stream,
+        options: dict[str, Any],
     ) -> list[str]:
-        """Check, register and send a request, or raise and change nothing. Returns the ids of its choices."""
+        """Check, register and send a request, or raise and change nothing. Returns the ids of its
+        choices.
+        """
         if self.is_dead:
             raise EngineDeadError(f"the engine has stopped: {self.why_dead}")
         assert self._client is not None
@@ -165,16 +192,21 @@ class AsyncEngine:
         self._streams[request_id] = stream
         self._waiting[request_id] = tenant, len(requests)
         self._client.send(Add.of(requests))
-        self.metrics.started(request_id, len(requests[0].prompt_token_ids), requests[0].arrival_time)
+        self.metrics.started(
+            request_id, len(requests[0].prompt_token_ids), requests[0].arrival_time
+        )
         return [request.request_id for request in requests]
 
     def check_queue(self, num_choices: int, cache_salt: str | None = None) -> str:
-        """Raises QueueFullError unless so many more of the tenant may wait, whose name is returned."""
+        """Raises QueueFullError unless so many more of the tenant may wait, whose name is
+        returned.
+        """
         tenant = tenant_of(cache_salt) if self.config.scheduler == "tenants" else ""
         num_waiting = sum(num for owner, num in self._waiting.values() if owner == tenant)
         if num_waiting + num_choices > self.max_queue:
             raise QueueFullError(
-                f"{num_waiting} choices wait for their first token and {num_choices} more do not fit: at most "
+                f"{num_waiting} choices wait for their first token and {num_choices} more do not "
+                "fit: at most "
                 f"{self.max_queue} may wait",
                 self._seconds_to_wait(num_waiting),
             )
@@ -199,12 +231,14 @@ class AsyncEngine:
             self._client.send(command)
 
     def abort_all(self) -> None:
-        """End every request in flight; their readers get a last output with finish reason "abort"."""
+        """End every request in flight; their readers get a last output with finish reason
+        "abort".
+        """
         for request_id in list(self._streams):
             if child_ids := self.output_processor.abort(request_id):
                 self._send(Finish(child_ids, "abort"))
 
-    # --- events ---------------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
     def _in_loop(self, function: Callable[..., None]) -> Callable[..., None]:
         """The function, to be called from any thread."""
@@ -257,7 +291,9 @@ class AsyncEngine:
 
 
 def make_input_processor(config: EngineConfig) -> "InputProcessor":
-    """One that does not know the model's limits yet. Its import takes seconds, in which the engine loads the model."""
+    """One that does not know the model's limits yet. Its import takes seconds, in which the engine
+    loads the model.
+    """
     from mini_vllm.frontend.input_processor import InputProcessor, ModelLimits
 
     return InputProcessor(config, ModelLimits(0, 0, 0))

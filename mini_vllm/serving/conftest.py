@@ -1,4 +1,6 @@
-"""A live server for tests: uvicorn in a thread, the engine in another one, on a free port of this machine."""
+"""A live server for tests: uvicorn in a thread, the engine in another one, on a free port of this
+machine.
+"""
 
 import asyncio
 import threading
@@ -16,13 +18,23 @@ from mini_vllm.serving.options import ServerOptions
 
 
 class LiveServer:
-    """A server that runs until stop(). **options: of AsyncEngine and ServerOptions; config: of the engine."""
+    """A server that runs until stop(). **options: of AsyncEngine and ServerOptions; config: of the
+    engine.
+    """
 
-    def __init__(self, config: dict[str, Any], options: dict[str, Any], server_options: dict[str, Any]) -> None:
-        self.engine = AsyncEngine(EngineConfig("tiny", device="cpu", **config), in_process=True, **options)
-        self.server = Server(self.engine, ServerOptions(**{"served_model_name": "tiny", **server_options}))
+    def __init__(
+        self, config: dict[str, Any], options: dict[str, Any], server_options: dict[str, Any]
+    ) -> None:
+        self.engine = AsyncEngine(
+            EngineConfig("tiny", device="cpu", **config), in_process=True, **options
+        )
+        self.server = Server(
+            self.engine, ServerOptions(**{"served_model_name": "tiny", **server_options})
+        )
         self._web = uvicorn.Server(
-            uvicorn.Config(self.server, port=0, loop="asyncio", http="h11", lifespan="on", log_level="warning")
+            uvicorn.Config(
+                self.server, port=0, loop="asyncio", http="h11", lifespan="on", log_level="warning"
+            )
         )
         self._is_open = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
@@ -71,12 +83,17 @@ class LiveServer:
 
     def assert_idle(self) -> None:
         """No request, block, stream or row is held."""
-        self.until(lambda: self.server.num_in_flight == 0 and not self.core.has_unfinished_requests(), "idle")
+        self.until(
+            lambda: self.server.num_in_flight == 0 and not self.core.has_unfinished_requests(),
+            "idle",
+        )
         engine, core = self.engine, self.core
         kv = core.scheduler.kv_cache_manager
         assert kv.num_free_blocks == kv.num_usable_blocks
         assert [engine._streams, engine._waiting, kv._tables, core.scheduler._requests] == [{}] * 4
-        assert not any(value for value in vars(engine.output_processor).values() if isinstance(value, dict))
+        assert not any(
+            value for value in vars(engine.output_processor).values() if isinstance(value, dict)
+        )
 
     def stop(self) -> None:
         self._web.should_exit = True
@@ -94,7 +111,9 @@ def serve() -> Iterator[Callable[..., LiveServer]]:
         options: dict[str, Any] | None = None,
         server_options: dict[str, Any] | None = None,
     ) -> LiveServer:
-        made.append(LiveServer(config or {"num_kv_blocks": 200}, options or {}, server_options or {}))
+        made.append(
+            LiveServer(config or {"num_kv_blocks": 200}, options or {}, server_options or {})
+        )
         return made[-1]
 
     yield make

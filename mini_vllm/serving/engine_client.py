@@ -23,7 +23,9 @@ from mini_vllm.serving.messages import Command, Died, Event, Stop
 
 
 class EngineClient(Protocol):
-    """The front's end of a transport. on_event is called in any thread, on_death once, when no more events come."""
+    """The front's end of a transport. on_event is called in any thread, on_death once, when no more
+    events come.
+    """
 
     def send(self, command: Command) -> None:
         """Never waits for the engine."""
@@ -35,10 +37,14 @@ class EngineClient(Protocol):
 class ThreadClient:
     """The loop in a thread of this process."""
 
-    def __init__(self, config: EngineConfig, on_event: Callable[[Event], None], on_death: Callable[[], None]) -> None:
+    def __init__(
+        self, config: EngineConfig, on_event: Callable[[Event], None], on_death: Callable[[], None]
+    ) -> None:
         self._commands: SimpleQueue[Command] = SimpleQueue()
         self._on_event, self._on_death = on_event, on_death
-        self._thread = threading.Thread(target=self._run, args=(config,), name="engine", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(config,), name="engine", daemon=True
+        )
         self._thread.start()
 
     def _run(self, config: EngineConfig) -> None:
@@ -69,16 +75,22 @@ class ThreadClient:
 class ProcessClient:
     """The loop in a process of its own, over two pipes of one direction each.
 
-    A thread writes, so that a full pipe holds up no event loop; another one reads, and tells when the process is gone.
+    A thread writes, so that a full pipe holds up no event loop; another one reads, and tells when
+    the process is gone.
     """
 
-    def __init__(self, config: EngineConfig, on_event: Callable[[Event], None], on_death: Callable[[], None]) -> None:
+    def __init__(
+        self, config: EngineConfig, on_event: Callable[[Event], None], on_death: Callable[[], None]
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         commands, self._writer = context.Pipe(duplex=False)
         self._reader, events = context.Pipe(duplex=False)
         options = {**asdict(config), "model": os.fspath(config.model)}
         self._process: SpawnProcess = context.Process(
-            target=_engine_main, args=(options, commands, events), name="mini-vllm engine", daemon=True
+            target=_engine_main,
+            args=(options, commands, events),
+            name="mini-vllm engine",
+            daemon=True,
         )
         self._process.start()
         commands.close()

@@ -1,9 +1,9 @@
 """The busy loop around an engine core: take every command, one step, one message out.
 
-It runs in a process of its own, so that no token waits for a socket and no socket for a token; or in a thread, for
-tests and labs: the same loop, another transport. Only what a device raises is tried again (RecoveringCore). Any other
-error ends the loop, since half a step is no state to go on from.
-Source: EngineCoreProc.run_busy_loop in vllm/v1/engine/core.py.
+It runs in a process of its own, so that no token waits for a socket and no socket for a token; or
+in a thread, for tests and labs: the same loop, another transport. Only what a device raises is
+tried again (RecoveringCore). Any other error ends the loop, since half a step is no state to go on
+from. Source: EngineCoreProc.run_busy_loop in vllm/v1/engine/core.py.
 """
 
 import logging
@@ -35,17 +35,21 @@ from mini_vllm.step import TokenDelta
 
 logger = logging.getLogger("mini_vllm")
 
-Take = Callable[[bool], list[Command]]  # take(wait): the commands that are there; with wait, at least one
+# take(wait): the commands that are there; with wait, at least one
+Take = Callable[[bool], list[Command]]
 Send = Callable[[Event], None]
 
 
 class Planner(StepListener):
-    """Notes when a request was scheduled for the first time, and what the step computed that ended last (plan)."""
+    """Notes when a request was scheduled for the first time, and what the step computed that ended
+    last (plan).
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.plan: StepPlan | None = None
-        self.seen: dict[str, tuple[float, int]] = {}  # unfinished requests: first scheduled when, preempted how often
+        # unfinished requests: first scheduled when, preempted how often
+        self.seen: dict[str, tuple[float, int]] = {}
         self._num_steps = 0
 
     def after_schedule(self, step: Step) -> None:
@@ -84,7 +88,9 @@ class EngineLoop:
         self.core.listeners = [self._stats, self._planner]
         scheduler = self.core.scheduler
         facts = [f"{config.model}: {factory.executor}", str(factory.kv_cache_plan)]
-        self.ready = Ready(factory.model_info.vocab_size, scheduler.max_model_len, scheduler.num_slots, facts)
+        self.ready = Ready(
+            factory.model_info.vocab_size, scheduler.max_model_len, scheduler.num_slots, facts
+        )
 
     def run(self, take: Take, send: Send) -> None:
         """Until a Stop. What the engine raises is sent as Died, and raised."""
@@ -112,7 +118,9 @@ class EngineLoop:
             self._factory.shutdown()
 
     def _obey(self, command: Add | Finish) -> list[TokenDelta]:
-        """Do it. The deltas say which requests were refused; the front has checked them, so there are few."""
+        """Do it. The deltas say which requests were refused; the front has checked them, so there
+        are few.
+        """
         if isinstance(command, Finish):
             self.core.finish(command.request_ids, command.reason)
             return []
@@ -130,11 +138,14 @@ class EngineLoop:
         if delta.finish_reason is not None:
             seen.pop(delta.request_id, None)
         now = self.clock()
-        return delta._replace(time=now, scheduled_time=scheduled_time, num_preemptions=num_preemptions)
+        return delta._replace(
+            time=now, scheduled_time=scheduled_time, num_preemptions=num_preemptions
+        )
 
     def _state(self, deltas: list[TokenDelta], stats: Any, plan: StepPlan | None) -> StepDone:
         scheduler = self.core.scheduler
-        usage, drafts = scheduler.kv_cache_manager.usage, getattr(scheduler, "speculation_stats", None)
+        usage = scheduler.kv_cache_manager.usage
+        drafts = getattr(scheduler, "speculation_stats", None)
         tenants = scheduler.usage_by_tenant() if isinstance(scheduler, TenantScheduler) else {}
         num_running, num_waiting = len(scheduler.running), len(scheduler.waiting)
         return StepDone(deltas, stats, plan, num_running, num_waiting, usage, drafts, tenants)
@@ -142,7 +153,8 @@ class EngineLoop:
 
 def engine_main(options: Mapping[str, Any], commands: Connection, events: Connection) -> None:
     """The engine process, from its first line to its last. It ends when the front does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group, and the front says what to do
+    # Ctrl-C reaches the whole group, and the front says what to do
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Command).decode
 
@@ -159,7 +171,8 @@ def engine_main(options: Mapping[str, Any], commands: Connection, events: Connec
         events.send_bytes(encode(event))
 
     if options["model"] == "tiny":
-        torch.set_num_threads(1)  # its matrices are so small that threads would only wait for each other
+        # its matrices are so small that threads would only wait for each other
+        torch.set_num_threads(1)
     try:
         EngineLoop(EngineConfig(**options)).run(take, send)
     except BrokenPipeError:  # the front is gone

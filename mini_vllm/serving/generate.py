@@ -1,4 +1,6 @@
-"""The outputs of the engine for one HTTP request: of all its prompts, in time, as one answer or as events."""
+"""The outputs of the engine for one HTTP request: of all its prompts, in time, as one answer or as
+events.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -54,7 +56,9 @@ class Generation:
         yield b"data: [DONE]\n\n"
 
     async def _outputs(self) -> AsyncGenerator[tuple[int, RequestOutput]]:
-        """The outputs of all prompts as they come, each with the number of its prompt. An error is raised."""
+        """The outputs of all prompts as they come, each with the number of its prompt. An error is
+        raised.
+        """
         if len(self.jobs) == 1:
             async with aclosing(self._outputs_of(self.answer.id, *self.jobs[0])) as outputs:
                 async for output in outputs:
@@ -91,7 +95,9 @@ class Generation:
         outputs = self.engine.generate(request_id, prompt, params, **self.asked.request_options())
         try:
             async with aclosing(outputs):
-                async for output in within(outputs, self.options.queue_timeout, self.options.request_timeout):
+                async for output in within(
+                    outputs, self.options.queue_timeout, self.options.request_timeout
+                ):
                     for choice in output.outputs:
                         if choice.error is not None:
                             raise choice.error
@@ -102,9 +108,13 @@ class Generation:
 
 
 async def within(
-    outputs: AsyncGenerator[RequestOutput], queue_timeout: float | None, request_timeout: float | None
+    outputs: AsyncGenerator[RequestOutput],
+    queue_timeout: float | None,
+    request_timeout: float | None,
 ) -> AsyncGenerator[RequestOutput]:
-    """The same outputs. Raises QueueTimeoutError if the first takes too long, RequestTimeoutError if all do."""
+    """The same outputs. Raises QueueTimeoutError if the first takes too long, RequestTimeoutError
+    if all do.
+    """
     loop = asyncio.get_running_loop()
     end = None if request_timeout is None else loop.time() + request_timeout
     while True:
@@ -113,8 +123,12 @@ async def within(
                 output = await anext(outputs, None)
         except TimeoutError:
             if first.expired():
-                raise QueueTimeoutError(f"no token came within {queue_timeout} seconds: the server is busy") from None
-            raise RequestTimeoutError(f"the request has taken more than {request_timeout} seconds") from None
+                raise QueueTimeoutError(
+                    f"no token came within {queue_timeout} seconds: the server is busy"
+                ) from None
+            raise RequestTimeoutError(
+                f"the request has taken more than {request_timeout} seconds"
+            ) from None
         if output is None:
             return
         queue_timeout = None

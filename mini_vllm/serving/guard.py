@@ -1,7 +1,9 @@
-"""Which requests are let in: middleware that checks keys, names of this server, and pages of browsers.
+"""Which requests are let in: middleware that checks keys, names of this server, and pages of
+browsers.
 
-Starlette's own middleware for hosts and origins is not used. It answers in plain text and before a key is
-checked, and it tells a page that is not allowed so. test_access.py has the answers that clients get here.
+Starlette's own middleware for hosts and origins is not used. It answers in plain text and before a
+key is checked, and it tells a page that is not allowed so. test_access.py has the answers that
+clients get here.
 """
 
 import hmac
@@ -24,7 +26,8 @@ OPERATOR_PATHS = frozenset({"/", "/engine/steps", "/metrics"})  # that no tenant
 class Guard:
     """Lets a request through if its key, the server's name in it and its page are right.
 
-    The name of the tenant that asks is in scope["tenant"] then. The operator is the tenant without a name.
+    The name of the tenant that asks is in scope["tenant"] then. The operator is the tenant without
+    a name.
     """
 
     def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
@@ -41,7 +44,8 @@ class Guard:
             self._check_host(headers.get("host", ""))
             if scope["method"] == "POST":
                 self._check_origin(headers)
-            if path.endswith("\n"):  # which a pattern of a route does not see: it would be another name of the path
+            # which a pattern of a route does not see: it would be another name of the path
+            if path.endswith("\n"):
                 raise HTTPException(404)
         await self._app(scope, receive, send)
 
@@ -51,29 +55,41 @@ class Guard:
         fits = [name for name, key in self._keys if hmac.compare_digest(key, digest)]
         if self._keys and not (fits and scheme == b"Bearer"):
             headers = {"WWW-Authenticate": "Bearer"}
-            raise ApiError(401, "the API key is wrong or missing", code="invalid_api_key", headers=headers)
+            raise ApiError(
+                401, "the API key is wrong or missing", code="invalid_api_key", headers=headers
+            )
         tenant = fits[0] if fits else ""
         if tenant and scope["path"] in OPERATOR_PATHS:
-            raise ApiError(403, f"{scope['path']} shows what other tenants do: it needs an operator's key")
+            raise ApiError(
+                403, f"{scope['path']} shows what other tenants do: it needs an operator's key"
+            )
         return tenant
 
     def _check_host(self, host: str) -> None:
         host = host.lower()
         name = host.rpartition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
         if (names := self._options.allowed_hosts) and name not in names:
-            raise ApiError(403, f"the host {shown(host)} is none of this server's: {', '.join(names)}")
+            raise ApiError(
+                403, f"the host {shown(host)} is none of this server's: {', '.join(names)}"
+            )
 
     def _check_origin(self, headers: Headers) -> None:
-        """What a browser sends for a page of another host without asking first is no JSON, and is not answered."""
+        """What a browser sends for a page of another host without asking first is no JSON, and is
+        not answered.
+        """
         origin, kind = headers.get("origin"), headers.get("content-type", "")
         own = [f"{scheme}://{headers.get('host', '')}" for scheme in ("http", "https")]
         is_foreign = origin not in (None, *own, *self._options.allowed_origins)
         if is_foreign and kind.partition(";")[0].strip().lower() != "application/json":
-            raise ApiError(403, f"a page of {shown(origin)} may not call this server: see --allowed-origin")
+            raise ApiError(
+                403, f"a page of {shown(origin)} may not call this server: see --allowed-origin"
+            )
 
 
 class AllowedOrigins:
-    """Tells browsers that pages of these origins may call and read. Other pages are told nothing."""
+    """Tells browsers that pages of these origins may call and read. Other pages are told
+    nothing.
+    """
 
     def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
         self._app = app
@@ -85,7 +101,11 @@ class AllowedOrigins:
         if origin is None or origin not in self._origins:
             await self._app(scope, receive, send)
             return
-        seen = {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": "*", "Vary": "Origin"}
+        seen = {
+            "Access-Control-Allow-Origin": origin,
+            "Access-Control-Expose-Headers": "*",
+            "Vary": "Origin",
+        }
 
         async def send_to_page(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -93,8 +113,12 @@ class AllowedOrigins:
             await send(message)
 
         app = self._app
-        if scope["method"] == "OPTIONS":  # a browser asks whether the page may call; it has no key yet
+        # a browser asks whether the page may call; it has no key yet
+        if scope["method"] == "OPTIONS":
             asked = headers.get("access-control-request-headers", "authorization, content-type")
             allowed = {"Methods": "GET, POST", "Headers": asked, "Max-Age": "600"}
-            app = Response(status_code=204, headers={f"Access-Control-Allow-{k}": v for k, v in allowed.items()})
+            app = Response(
+                status_code=204,
+                headers={f"Access-Control-Allow-{k}": v for k, v in allowed.items()},
+            )
         await app(scope, receive, send_to_page)

@@ -1,8 +1,10 @@
-"""What a learner sees of the running engine at "/": one page, and the engine's steps as server-sent events.
+"""What a learner sees of the running engine at "/": one page, and the engine's steps as server-sent
+events.
 
-Each reader has a buffer, which the front of the engine fills and the reader's connection empties. Equal steps that
-follow each other are one entry of the buffer. A full buffer drops its oldest entry and counts the steps in it, so a
-reader that does not read holds bounded memory. While no reader listens, no buffer exists and nothing is computed.
+Each reader has a buffer, which the front of the engine fills and the reader's connection empties.
+Equal steps that follow each other are one entry of the buffer. A full buffer drops its oldest entry
+and counts the steps in it, so a reader that does not read holds bounded memory. While no reader
+listens, no buffer exists and nothing is computed.
 """
 
 import asyncio
@@ -24,7 +26,9 @@ from mini_vllm.serving.async_engine import AsyncEngine
 from mini_vllm.serving.messages import StepDone
 
 PAGE = Path(__file__).with_name("page.html")
-POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; img-src data:"
+POLICY = (
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; img-src data:"
+)
 MAX_ENTRIES = 64  # that a reader may be behind
 PAUSE = 0.05  # seconds between two events
 PATIENCE = 0.5  # seconds without news, after which a stream looks whether it is over
@@ -32,11 +36,14 @@ REQUEST_ID = re.compile(r"(?:(\d+)_)?[a-z]+-(\w{6})\w*(-\d+)?")
 
 
 async def page(request: HttpRequest) -> Response:
-    """The page. Its policy has the hashes of its style and its script, so the browser runs no other ones."""
+    """The page. Its policy has the hashes of its style and its script, so the browser runs no other
+    ones.
+    """
     text = PAGE.read_text(encoding="utf-8")
     allowed = "".join(f"; {tag}-src {hash_of(tag, text)}" for tag in ("script", "style"))
     headers = {
-        "Content-Security-Policy": f"{POLICY}; connect-src 'self'; require-trusted-types-for 'script'{allowed}",
+        "Content-Security-Policy": f"{POLICY}; connect-src 'self'; require-trusted-types-for "
+        f"'script'{allowed}",
         "Cache-Control": "no-cache",
         "Referrer-Policy": "no-referrer",
         "X-Content-Type-Options": "nosniff",
@@ -51,7 +58,9 @@ def hash_of(tag: str, text: str) -> str:
 
 
 def short_name(request_id: str) -> str:
-    """Six digits of a request's id; then "-2" for prompt 2 and ".1" for choice 1, if there are several."""
+    """Six digits of a request's id; then "-2" for prompt 2 and ".1" for choice 1, if there are
+    several.
+    """
     match = REQUEST_ID.fullmatch(request_id)
     if match is None:
         return request_id[:8]
@@ -65,7 +74,8 @@ class StepBuffer:
     def __init__(self, last: StepDone | None) -> None:
         self.has_news = asyncio.Event()
         self._last = last or StepDone([], None, None, 0, 0, 0.0)
-        self._entries: deque[tuple[StepPlan, int]] = deque()  # the last of some equal steps, and how many they are
+        # the last of some equal steps, and how many they are
+        self._entries: deque[tuple[StepPlan, int]] = deque()
         self._num_dropped = 0
 
     def put(self, done: StepDone, outputs: list[RequestOutput]) -> None:
@@ -97,12 +107,16 @@ class StepBuffer:
 
 def as_json(plan: StepPlan) -> dict[str, Any]:
     """A step, with short names."""
-    participants = [[short_name(name), bucket, num_tokens] for name, bucket, num_tokens in plan.participants]
+    participants = [
+        [short_name(name), bucket, num_tokens] for name, bucket, num_tokens in plan.participants
+    ]
     return {"step": plan.step, "participants": participants, "graph": plan.graph}
 
 
 async def steps(engine: AsyncEngine, is_over: Callable[[], bool]) -> AsyncGenerator[bytes]:
-    """How the engine stands, and then its steps as they come: until it is over, or until the reader leaves."""
+    """How the engine stands, and then its steps as they come: until it is over, or until the reader
+    leaves.
+    """
     buffer = StepBuffer(engine.last)
     num_blocks = engine.input_processor.limits.num_slots // engine.config.block_size
     engine.listeners.append(buffer.put)

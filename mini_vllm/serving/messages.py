@@ -1,7 +1,9 @@
-"""What crosses the boundary between the front process and the engine process: commands there, events back.
+"""What crosses the boundary between the front process and the engine process: commands there,
+events back.
 
-Token ids only, no text and no pickle: msgpack, which msgspec checks against these types when it reads.
-Source: EngineCoreRequest, EngineCoreOutputs and EngineCoreRequestType in vllm/v1/engine/__init__.py.
+Token ids only, no text and no pickle: msgpack, which msgspec checks against these types when it
+reads. Source: EngineCoreRequest, EngineCoreOutputs and EngineCoreRequestType in
+vllm/v1/engine/__init__.py.
 """
 
 from dataclasses import fields
@@ -20,7 +22,7 @@ class Message(msgspec.Struct, tag=True, array_like=True):
     """Base of all: a tagged array."""
 
 
-# --- commands -----------------------------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------
 
 
 class Add(Message):
@@ -36,12 +38,17 @@ class Add(Message):
 
     @classmethod
     def of(cls, requests: list[Request]) -> "Add":
-        """The command that adds these requests, which differ in nothing but their ids and places."""
+        """The command that adds these requests, which differ in nothing but their ids and
+        places.
+        """
         first = requests[0]
         return cls(
             [request.request_id for request in requests],
             first.prompt_token_ids,
-            {field.name: getattr(first.sampling_params, field.name) for field in fields(SamplingParams)},
+            {
+                field.name: getattr(first.sampling_params, field.name)
+                for field in fields(SamplingParams)
+            },
             sorted(first.eos_token_ids),
             first.arrival_time,
             first.priority,
@@ -80,7 +87,7 @@ class Stop(Message):
 Command = Add | Finish | Stop
 
 
-# --- events -------------------------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------
 
 
 class Ready(Message):
@@ -93,7 +100,9 @@ class Ready(Message):
 
 
 class StepDone(Message):
-    """What one step brought, and how the engine stands after it; without a step, how it stands now."""
+    """What one step brought, and how the engine stands after it; without a step, how it
+    stands now.
+    """
 
     deltas: list[TokenDelta]
     stats: SchedulerStats | None

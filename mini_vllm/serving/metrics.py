@@ -1,8 +1,9 @@
 """What GET /metrics tells, under vLLM's names, so that dashboards for vLLM show this server, too.
 
-A request is counted once, whatever its n, when its last token was read or when it was aborted. Gauges are those of the
-last word of the engine, which speaks after each step and after each abort: 0 when it is idle.
-Source: vllm/v1/metrics/loggers.py (PrometheusStatLogger), vllm/v1/metrics/stats.py, vllm/v1/spec_decode/metrics.py.
+A request is counted once, whatever its n, when its last token was read or when it was aborted.
+Gauges are those of the last word of the engine, which speaks after each step and after each abort:
+0 when it is idle. Source: vllm/v1/metrics/loggers.py (PrometheusStatLogger),
+vllm/v1/metrics/stats.py, vllm/v1/spec_decode/metrics.py.
 """
 
 from collections.abc import Iterator
@@ -59,7 +60,9 @@ class Flight:
 
 
 class ServerMetrics:
-    """The figures of one server. Its event loop calls it. speculation: nothing yet, or None without drafts."""
+    """The figures of one server. Its event loop calls it. speculation: nothing yet, or None without
+    drafts.
+    """
 
     def __init__(self, model_name: str, speculation: SpeculationStats | None = None) -> None:
         self._registry = registry = CollectorRegistry()
@@ -69,20 +72,30 @@ class ServerMetrics:
 
         def make(kind: Any, texts: dict[str, str], **options: Any) -> dict[str, Any]:
             made = {
-                name: kind(f"vllm:{name}", text, names, registry=registry, **options) for name, text in texts.items()
+                name: kind(f"vllm:{name}", text, names, registry=registry, **options)
+                for name, text in texts.items()
             }
             return {name: metric.labels(model_name) for name, metric in made.items()}
 
         self._histograms = make(Histogram, HISTOGRAMS, buckets=SECONDS)
         self._counters, self._gauges = make(Counter, COUNTERS), make(Gauge, GAUGES)
         self._tenant_gauges = [
-            Gauge(f"mini_vllm:tenant_{name}", f"{name} of each tenant.", (*names, "tenant"), registry=registry)
+            Gauge(
+                f"mini_vllm:tenant_{name}",
+                f"{name} of each tenant.",
+                (*names, "tenant"),
+                registry=registry,
+            )
             for name in TENANT_GAUGES
         ]
         text = "Requests that have ended."
-        self._success = Counter("vllm:request_success", text, (*names, "finished_reason"), registry=registry)
+        self._success = Counter(
+            "vllm:request_success", text, (*names, "finished_reason"), registry=registry
+        )
         text = "Tokens of steps: of prompts, next ones, and what preempted requests had lost."
-        self._step_tokens = Counter("mini_vllm:step_tokens", text, (*names, "bucket"), registry=registry)
+        self._step_tokens = Counter(
+            "mini_vllm:step_tokens", text, (*names, "bucket"), registry=registry
+        )
         for reason in ("stop", "length", "abort", "error"):
             self._success.labels(model_name, reason)
         for bucket in BUCKETS:
@@ -124,7 +137,9 @@ class ServerMetrics:
         if flight.first_token_time is None:
             flight.first_token_time = delta.time
             self._counters["prompt_tokens"].inc(flight.num_prompt_tokens)
-            self._histograms["time_to_first_token_seconds"].observe(delta.time - flight.arrival_time)
+            self._histograms["time_to_first_token_seconds"].observe(
+                delta.time - flight.arrival_time
+            )
         before = self._last_times.get(delta.request_id)
         if before is not None:
             self._histograms["inter_token_latency_seconds"].observe(delta.time - before)
@@ -158,7 +173,11 @@ class ServerMetrics:
         """What drafts have brought, as the engine counts it. The registry calls it."""
         for name, text in SPECULATION.items() if self._speculation else ():
             counts = getattr(self._speculation, name)
-            places = {(str(i),): n for i, n in enumerate(counts)} if name.endswith("_per_pos") else {(): counts}
+            places = (
+                {(str(i),): n for i, n in enumerate(counts)}
+                if name.endswith("_per_pos")
+                else {(): counts}
+            )
             labels = ("model_name", "position") if name.endswith("_per_pos") else ("model_name",)
             family = CounterMetricFamily(f"vllm:spec_decode_{name}", text, labels=labels)
             for place, count in places.items():

@@ -35,7 +35,10 @@ def openapi_document(handlers: Mapping[str, Callable[..., Any]]) -> Json:
         refusal = {"description": "A refusal or a failure", "content": refused}
         operation: Json = {
             "summary": (handler.__doc__ or "").partition(".")[0],
-            "responses": {"200": {"description": "The answer", "content": good}, "default": refusal},
+            "responses": {
+                "200": {"description": "The answer", "content": good},
+                "default": refusal,
+            },
         }
         if body is not None:
             operation["requestBody"] = {"required": True, "content": in_json(body)}

@@ -19,6 +19,8 @@ class ServerOptions:
     allowed_origins: tuple[str, ...] = ()
     """Of pages of other hosts that may call this server from a browser."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names by which clients may call it; () is any. A page that points its own name at this machine is kept out."""
+    """Names by which clients may call it; () is any. A page that points its own name at this
+    machine is kept out.
+    """
     queue_timeout: float | None = None
     request_timeout: float | None = None

@@ -1,7 +1,8 @@
 """What a client may send and what it gets, in OpenAI's shapes.
 
-Requests are strict: a field that is not here, true for 1, or a value beyond its limit is refused with the field's name.
-Source: OpenAI's API reference; vllm/entrypoints/openai/protocol.py for the fields that OpenAI does not have.
+Requests are strict: a field that is not here, true for 1, or a value beyond its limit is refused
+with the field's name. Source: OpenAI's API reference; vllm/entrypoints/openai/protocol.py for the
+fields that OpenAI does not have.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_l
 
 # Fields of OpenAI's API that are taken as null, and refused by name as anything else.
 NOT_HERE = frozenset(
-    "annotations audio best_of function_call functions metadata modalities prediction reasoning_effort refusal "
+    "annotations audio best_of function_call functions metadata modalities prediction "
+    "reasoning_effort refusal "
     "service_tier store suffix verbosity web_search_options".split()
 )
 
@@ -41,8 +43,14 @@ class ApiError(Exception):
     @property
     def body(self) -> "Error":
         """What the client gets."""
-        kind = "server_error" if self.status >= 500 else ERROR_TYPES.get(self.status, "invalid_request_error")
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+        kind = (
+            "server_error"
+            if self.status >= 500
+            else ERROR_TYPES.get(self.status, "invalid_request_error")
+        )
+        return {
+            "error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        }
 
 
 class Strict(BaseModel):
@@ -53,21 +61,33 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, given: Any) -> Any:
-        """OpenAI's clients write null for what is absent, and send the server's own messages back, nulls included."""
-        if isinstance(given, dict) and any(name in NOT_HERE and given[name] is None for name in given):
-            return {name: value for name, value in given.items() if value is not None or name not in NOT_HERE}
+        """OpenAI's clients write null for what is absent, and send the server's own messages back,
+        nulls included.
+        """
+        if isinstance(given, dict) and any(
+            name in NOT_HERE and given[name] is None for name in given
+        ):
+            return {
+                name: value
+                for name, value in given.items()
+                if value is not None or name not in NOT_HERE
+            }
         return given
 
 
 class StreamOptions(Strict):
-    """include_usage: the last chunk of a stream tells the usage. continuous_usage_stats, of vLLM: all chunks do."""
+    """include_usage: the last chunk of a stream tells the usage. continuous_usage_stats, of vLLM:
+    all chunks do.
+    """
 
     include_usage: bool = False
     continuous_usage_stats: bool | None = None
 
 
 class JsonSchema(Strict):
-    """A schema by a name, which the server does not look at. strict: the schema holds in any case."""
+    """A schema by a name, which the server does not look at. strict: the schema holds in any
+    case.
+    """
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
     description: str | None = None
@@ -93,7 +113,8 @@ class StructuredOutputsField(Strict):
 
 
 SAMPLING_FIELDS = frozenset(
-    "n temperature top_p min_p seed presence_penalty frequency_penalty repetition_penalty ignore_eos".split()
+    "n temperature top_p min_p seed presence_penalty frequency_penalty repetition_penalty "
+    "ignore_eos".split()
 )
 StopText = Annotated[str, Field(min_length=1)]
 Stop = StopText | Annotated[list[StopText], Field(max_length=4)]
@@ -160,7 +181,9 @@ class SharedRequest(ModelRequest):
         """What of the fields is one of SamplingParams."""
         options = self.model_dump(include={*SAMPLING_FIELDS}, exclude_none=True)
         if self.logit_bias is not None:
-            options["logit_bias"] = {int(token_id): bias for token_id, bias in self.logit_bias.items()}
+            options["logit_bias"] = {
+                int(token_id): bias for token_id, bias in self.logit_bias.items()
+            }
         if self.top_k is not None:
             options["top_k"] = max(self.top_k, 0)
         if self.stop is not None:
@@ -174,7 +197,8 @@ class SharedRequest(ModelRequest):
         return options
 
     def form(self) -> tuple[str, dict[str, Any]] | None:
-        """The field that says which form the text has to have, and StructuredOutputs' options. None: any form.
+        """The field that says which form the text has to have, and StructuredOutputs' options.
+        None: any form.
 
         Raises ApiError if there are several, or a json_schema is missing or has no use.
         """
@@ -182,7 +206,11 @@ class SharedRequest(ModelRequest):
         if (asked := self.response_format) is not None:
             if (asked.type == "json_schema") != (asked.json_schema is not None):
                 param = "response_format.json_schema"
-                raise ApiError(400, f"{param} belongs to the type json_schema, got type {asked.type!r}", param=param)
+                raise ApiError(
+                    400,
+                    f"{param} belongs to the type json_schema, got type {asked.type!r}",
+                    param=param,
+                )
             if asked.json_schema is not None:
                 found["response_format"] = {"json": asked.json_schema.schema_}
             elif asked.type == "json_object":
@@ -240,8 +268,12 @@ class ChatMessage(Strict):
     def _says_something(self) -> "ChatMessage":
         if self.role != "assistant" and not self.content and self.content != "":
             raise ValueError(f"content of the role {self.role} must be a text or parts")
-        if (self.tool_calls is not None or self.reasoning_content is not None) and self.role != "assistant":
-            raise ValueError(f"tool_calls and reasoning_content belong to the role assistant, not to {self.role}")
+        if (
+            self.tool_calls is not None or self.reasoning_content is not None
+        ) and self.role != "assistant":
+            raise ValueError(
+                f"tool_calls and reasoning_content belong to the role assistant, not to {self.role}"
+            )
         if (self.tool_call_id is not None) != (self.role == "tool"):
             raise ValueError(f"tool_call_id belongs to the role tool, and the role is {self.role}")
         return self
@@ -249,7 +281,9 @@ class ChatMessage(Strict):
     def for_template(self) -> dict[str, Any]:
         """As chat templates know messages."""
         content = self.content
-        text = "\n".join(part.text for part in content) if isinstance(content, list) else content or ""
+        text = (
+            "\n".join(part.text for part in content) if isinstance(content, list) else content or ""
+        )
         role = "system" if self.role == "developer" else self.role
         return self.model_dump(exclude_none=True) | {"role": role, "content": text}
 
@@ -278,7 +312,12 @@ class ChatCompletionRequest(SharedRequest):
 class CompletionRequest(SharedRequest):
     """The body of POST /v1/completions. prompt: a text, token ids, or a list of these."""
 
-    prompt: str | Annotated[list[str] | list[TokenId] | list[Annotated[list[TokenId], Field(min_length=1)]], Prompts]
+    prompt: (
+        str
+        | Annotated[
+            list[str] | list[TokenId] | list[Annotated[list[TokenId], Field(min_length=1)]], Prompts
+        ]
+    )
     """max_tokens is absent: 16."""
     echo: bool | None = None
     """Whether the prompt stands before the completion, its tokens among the logprobs."""
@@ -300,7 +339,9 @@ class CompletionRequest(SharedRequest):
 
 
 class TokenizeRequest(ModelRequest):
-    """The body of POST /tokenize: a text or a conversation. Source: vllm's TokenizeCompletionRequest."""
+    """The body of POST /tokenize: a text or a conversation. Source: vllm's
+    TokenizeCompletionRequest.
+    """
 
     prompt: str | None = None
     messages: Annotated[list[ChatMessage], Field(min_length=1)] | None = None
@@ -316,7 +357,9 @@ class DetokenizeRequest(ModelRequest):
 
 
 def parse(kind: type[ModelRequest], body: object) -> Any:
-    """The body of a request as one of these. Raises ApiError that names the field, the value and the limit."""
+    """The body of a request as one of these. Raises ApiError that names the field, the value and
+    the limit.
+    """
     try:
         request = kind.model_validate(body)
     except ValidationError as error:
@@ -330,7 +373,9 @@ def parse(kind: type[ModelRequest], body: object) -> Any:
         else:
             message = f"{param}: {first['msg']}, got {shown(first['input'])}"
         raise ApiError(400, message, param=param or None) from None
-    if isinstance(request, TokenizeRequest) and (request.prompt is None) == (request.messages is None):
+    if isinstance(request, TokenizeRequest) and (request.prompt is None) == (
+        request.messages is None
+    ):
         raise ApiError(400, "one of prompt and messages must be given", param="prompt")
     if isinstance(request, SharedRequest):
         _check_together(request)
@@ -343,7 +388,11 @@ def _check_together(request: SharedRequest) -> None:
         raise ApiError(400, "stream_options needs stream: true", param="stream_options")
     old, new = request.max_tokens, request.max_completion_tokens
     if old is not None and new is not None and old != new:
-        raise ApiError(400, f"max_tokens is {old} and max_completion_tokens {new}: give one", param="max_tokens")
+        raise ApiError(
+            400,
+            f"max_tokens is {old} and max_completion_tokens {new}: give one",
+            param="max_tokens",
+        )
     if request.asked_max_tokens == 0 and not getattr(request, "echo", None):
         raise ApiError(400, "max_tokens must be at least 1 without echo, got 0", param="max_tokens")
 
@@ -359,9 +408,11 @@ def _path(loc: tuple[int | str, ...]) -> str:
     return path
 
 
-# --- answers --------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
-FinishReason = Annotated[str, WithJsonSchema({"type": "string", "enum": ["stop", "length", "tool_calls", "abort"]})]
+FinishReason = Annotated[
+    str, WithJsonSchema({"type": "string", "enum": ["stop", "length", "tool_calls", "abort"]})
+]
 
 
 class ErrorFields(TypedDict):
@@ -454,7 +505,9 @@ class ChatLogprobs(TypedDict):
 
 
 class CompletionLogprobs(TypedDict):
-    """The log-probabilities of a choice of a completion; the first token of an echoed prompt has none."""
+    """The log-probabilities of a choice of a completion; the first token of an echoed prompt has
+    none.
+    """
 
     tokens: list[str]
     token_logprobs: list[float | None]
@@ -543,7 +596,9 @@ class ChatCompletion(Head):
 
 
 class ChatCompletionChunk(Head):
-    """An event of its stream. usage: if it was asked for; null, and in the last chunk the figures."""
+    """An event of its stream. usage: if it was asked for; null, and in the last chunk the
+    figures.
+    """
 
     choices: list[ChatChunkChoice]
     usage: NotRequired[Usage | None]
@@ -557,7 +612,9 @@ class Completion(Head):
 
 
 class CompletionChunk(Head):
-    """An event of its stream. usage: if it was asked for; null, and in the last chunk the figures."""
+    """An event of its stream. usage: if it was asked for; null, and in the last chunk the
+    figures.
+    """
 
     choices: list[CompletionChoice]
     usage: NotRequired[Usage | None]

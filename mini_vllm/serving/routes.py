@@ -1,7 +1,8 @@
 """What is answered: a handler for each path, between a parsed request and AsyncEngine.generate().
 
-A handler says by its types which body it takes and which answer it gives; openapi.py makes its document of the same
-types. Source: vllm/entrypoints/openai/serving_chat.py, serving_completion.py, serving_tokenization.py.
+A handler says by its types which body it takes and which answer it gives; openapi.py makes its
+document of the same types. Source: vllm/entrypoints/openai/serving_chat.py, serving_completion.py,
+serving_tokenization.py.
 """
 
 import asyncio
@@ -77,13 +78,17 @@ class Api:
         body = get_type_hints(handler).get("asked")
 
         async def endpoint(request: HttpRequest) -> Response:
-            answer = await (handler(self, await self._asked(request, body)) if body else handler(self))
+            answer = await (
+                handler(self, await self._asked(request, body)) if body else handler(self)
+            )
             return answer if isinstance(answer, Response) else JsonResponse(answer)
 
         return Route(path, endpoint, methods=["POST" if body else "GET"])
 
     async def _asked(self, request: HttpRequest, kind: type[ModelRequest]) -> Any:
-        """What a client asks for. Raises ApiError while nothing can be answered, and for what is no such request."""
+        """What a client asks for. Raises ApiError while nothing can be answered, and for what is no
+        such request.
+        """
         self._check_ready()
         limits = self.engine.input_processor.limits
         asked = parse(kind, await read_json(request, max(MAX_PROMPTS, limits.max_model_len)))
@@ -108,7 +113,7 @@ class Api:
             message = f"the model {shown(name)} does not exist; here is {served!r}"
             raise ApiError(404, message, param="model", code="model_not_found")
 
-    # --- what is not in the document ------------------------------------------------------------------------------
+    # --- what is not in the document --------------------------------------------------------------
 
     async def metrics(self, request: HttpRequest) -> Response:
         """The figures of the server, for Prometheus."""
@@ -119,7 +124,9 @@ class Api:
         return JsonResponse(openapi_document(ENDPOINTS))
 
     async def engine_steps(self, request: HttpRequest) -> Response:
-        """The engine's steps as a stream of events, as long as the client listens and the engine can run."""
+        """The engine's steps as a stream of events, as long as the client listens and the engine
+        can run.
+        """
         self._check_ready()
         await request.body()  # whether the client leaves is heard behind its body alone
         is_over = lambda: request.method == "HEAD" or self.is_draining or self.engine.is_dead  # noqa: E731
@@ -130,10 +137,12 @@ class Api:
         self._check_model(request.path_params["name"])
         return JsonResponse(self._model())
 
-    # --- what is ---------------------------------------------------------------------------------------------------
+    # --- what is ----------------------------------------------------------------------------------
 
     async def health(self) -> Health | Response:
-        """Whether the server can answer. It gives 503 while it loads, when it drains, and when the engine is dead."""
+        """Whether the server can answer. It gives 503 while it loads, when it drains, and when the
+        engine is dead.
+        """
         try:
             self._check_ready()
         except ApiError as refused:
@@ -145,7 +154,11 @@ class Api:
         return {"object": "list", "data": [self._model()]}
 
     def _model(self) -> Model | Any:
-        found: Any = {"id": self.options.served_model_name, "object": "model", "created": self._started}
+        found: Any = {
+            "id": self.options.served_model_name,
+            "object": "model",
+            "created": self._started,
+        }
         if self.is_ready:
             found["max_model_len"] = self.engine.input_processor.limits.max_model_len
         found["owned_by"] = "mini_vllm"
@@ -157,13 +170,21 @@ class Api:
         with refusals("prompt" if asked.messages is None else "messages"):
             if asked.messages is None:
                 special = asked.add_special_tokens
-                read = asyncio.to_thread(reader.tokenize, asked.prompt or "", add_special_tokens=special)
+                read = asyncio.to_thread(
+                    reader.tokenize, asked.prompt or "", add_special_tokens=special
+                )
             else:
                 messages = [message.for_template() for message in asked.messages]
                 prompted = asked.add_generation_prompt
-                read = asyncio.to_thread(reader.apply_chat_template, messages, add_generation_prompt=prompted)
+                read = asyncio.to_thread(
+                    reader.apply_chat_template, messages, add_generation_prompt=prompted
+                )
             tokens = await read
-        found: Tokens = {"count": len(tokens), "max_model_len": reader.limits.max_model_len, "tokens": tokens}
+        found: Tokens = {
+            "count": len(tokens),
+            "max_model_len": reader.limits.max_model_len,
+            "tokens": tokens,
+        }
         if asked.return_token_strs:
             names = TokenNames(self._tokenizer)
             found["token_strs"] = [names.text(token_id) for token_id in tokens]
@@ -179,36 +200,52 @@ class Api:
         messages = [message.for_template() for message in asked.messages]
         reader = self.engine.input_processor
         with refusals("messages"):
-            self.engine.check_queue(asked.n or 1, asked.cache_salt)  # before any work on what cannot be taken
+            # before any work on what cannot be taken
+            self.engine.check_queue(asked.n or 1, asked.cache_salt)
             use = ToolUse(asked.tools, asked.tool_choice, asked.parallel_tool_calls)
             prompt = await asyncio.to_thread(reader.apply_chat_template, messages, tools=use.tools)
         params = self._sampling_params(asked, len(prompt), asked.asked_max_tokens, "messages")
         with refusals("messages"):
             params = use.constrain(params)
-        answer = ChatAnswer(reader.form_of(prompt, use, params), *self._head("chatcmpl"), asked, self._tokenizer)
+        answer = ChatAnswer(
+            reader.form_of(prompt, use, params), *self._head("chatcmpl"), asked, self._tokenizer
+        )
         return await self._respond(answer, [(prompt, params)], asked)
 
     async def completions(self, asked: CompletionRequest) -> Completion | EventStream:
         """Complete texts or token ids."""
         prompts = asked.prompts
         if len(prompts) > MAX_PROMPTS:
-            raise ApiError(400, f"prompt has {len(prompts)} prompts, at most {MAX_PROMPTS} are allowed", param="prompt")
+            raise ApiError(
+                400,
+                f"prompt has {len(prompts)} prompts, at most {MAX_PROMPTS} are allowed",
+                param="prompt",
+            )
         reader = self.engine.input_processor
         with refusals("prompt"):
             self.engine.check_queue(len(prompts) * (asked.n or 1), asked.cache_salt)
             read = await asyncio.to_thread(lambda: [reader.tokenize(each) for each in prompts])
             for number, token_ids in enumerate(read):
                 if not token_ids:
-                    raise ApiError(400, f"prompt {number} has 0 tokens, at least 1 is needed", param="prompt")
+                    raise ApiError(
+                        400, f"prompt {number} has 0 tokens, at least 1 is needed", param="prompt"
+                    )
                 reader.check_vocabulary("prompt", token_ids)
         max_tokens = 16 if asked.asked_max_tokens is None else asked.asked_max_tokens
         jobs: list[Job] = [
-            (given if asked.echo else token_ids, self._sampling_params(asked, len(token_ids), max_tokens, "prompt"))
+            (
+                given if asked.echo else token_ids,
+                self._sampling_params(asked, len(token_ids), max_tokens, "prompt"),
+            )
             for given, token_ids in zip(prompts, read, strict=True)
         ]
-        return await self._respond(CompletionAnswer(*self._head("cmpl"), asked, self._tokenizer), jobs, asked)
+        return await self._respond(
+            CompletionAnswer(*self._head("cmpl"), asked, self._tokenizer), jobs, asked
+        )
 
-    async def _respond(self, answer: Answer, jobs: Sequence[Job], asked: SharedRequest) -> Any | EventStream:
+    async def _respond(
+        self, answer: Answer, jobs: Sequence[Job], asked: SharedRequest
+    ) -> Any | EventStream:
         """Generate, and answer whole or as a stream."""
         self.engine.check_queue(sum(params.n for _, params in jobs), asked.cache_salt)
         generation = Generation(self.engine, self.options, asked, answer, jobs)
@@ -221,10 +258,18 @@ class Api:
     def _head(self, prefix: str) -> tuple[str, int, str]:
         """Id, time (in seconds since 1970, which never goes back) and model of an answer."""
         self._last_created = max(self._last_created, int(time.time()))
-        return f"{prefix}-{secrets.token_hex(12)}", self._last_created, self.options.served_model_name + SUFFIX
+        return (
+            f"{prefix}-{secrets.token_hex(12)}",
+            self._last_created,
+            self.options.served_model_name + SUFFIX,
+        )
 
     def _sampling_params(
-        self, asked: SharedRequest, num_prompt_tokens: int, max_tokens: int | None, prompt_field: str
+        self,
+        asked: SharedRequest,
+        num_prompt_tokens: int,
+        max_tokens: int | None,
+        prompt_field: str,
     ) -> SamplingParams:
         """How to sample. Raises ApiError if prompt and max_tokens do not fit."""
         limit = self.engine.input_processor.limits.max_model_len
@@ -233,7 +278,8 @@ class Api:
             wanted = "" if max_tokens is None else f", and max_tokens is {max_tokens}"
             raise ApiError(
                 400,
-                f"this model's maximum context length is {limit} tokens; the prompt has {num_prompt_tokens}{wanted}",
+                f"this model's maximum context length is {limit} tokens; the prompt has "
+                f"{num_prompt_tokens}{wanted}",
                 param=prompt_field if room < 1 else "max_tokens",
                 code="context_length_exceeded",
             )

@@ -1,7 +1,9 @@
-"""A server from its first signal to its last: uvicorn around the application, and an end without loss.
+"""A server from its first signal to its last: uvicorn around the application, and an end without
+loss.
 
-At SIGTERM or Ctrl-C the port stays open, so that /health and new requests are answered with 503 while those in flight
-finish. What is not over at the deadline ends with finish reason "abort". A second signal ends everything at once.
+At SIGTERM or Ctrl-C the port stays open, so that /health and new requests are answered with 503
+while those in flight finish. What is not over at the deadline ends with finish reason "abort". A
+second signal ends everything at once.
 """
 
 import asyncio
@@ -32,15 +34,25 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-async def run(server: Server, *, host: str, port: int, shutdown_timeout: float, on_open: Callable[[int], None]) -> None:
+async def run(
+    server: Server, *, host: str, port: int, shutdown_timeout: float, on_open: Callable[[int], None]
+) -> None:
     """Serve until a signal. on_open: gets the port when it is open and the model is loaded.
 
-    Raises EngineDeadError if the engine cannot start or has died, InvalidParameterError if the port cannot be opened.
+    Raises EngineDeadError if the engine cannot start or has died, InvalidParameterError if the port
+    cannot be opened.
     """
     engine, api = server.engine, server.api
     listening = listen(host, port)
     config = uvicorn.Config(
-        server, host=host, port=port, loop="asyncio", http="h11", lifespan="on", log_level="warning", access_log=False
+        server,
+        host=host,
+        port=port,
+        loop="asyncio",
+        http="h11",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
     )
     web = _Uvicorn(config)
     signals: list[int] = []
@@ -49,7 +61,9 @@ async def run(server: Server, *, host: str, port: int, shutdown_timeout: float, 
         loop.add_signal_handler(number, signals.append, number)
     serving = asyncio.create_task(web.serve([listening]))
     try:
-        await _until(lambda: serving.done() or (web.started and (api.is_ready or engine.is_dead)), signals)
+        await _until(
+            lambda: serving.done() or (web.started and (api.is_ready or engine.is_dead)), signals
+        )
         if web.started and api.is_ready:
             on_open(listening.getsockname()[1])  # the system has chosen it, if port is 0
         await _until(lambda: serving.done() or engine.is_dead, signals)
@@ -71,7 +85,9 @@ async def run(server: Server, *, host: str, port: int, shutdown_timeout: float, 
         raise EngineDeadError(f"the engine has stopped: {engine.why_dead}")
 
 
-async def _drain(server: Server, serving: asyncio.Task[None], signals: list[int], timeout: float) -> None:
+async def _drain(
+    server: Server, serving: asyncio.Task[None], signals: list[int], timeout: float
+) -> None:
     """Refuse what is new, let what is in flight finish until the timeout, and end the engine."""
     server.api.is_draining = True
     is_idle = lambda: serving.done() or not server.num_in_flight  # noqa: E731
@@ -84,7 +100,9 @@ async def _drain(server: Server, serving: asyncio.Task[None], signals: list[int]
 def listen(host: str, port: int) -> socket.socket:
     """The open port. Raises InvalidParameterError if it cannot be opened."""
     if not host:
-        raise InvalidParameterError("host must be an address or a name, got '': 0.0.0.0 is every interface")
+        raise InvalidParameterError(
+            "host must be an address or a name, got '': 0.0.0.0 is every interface"
+        )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
@@ -93,7 +111,9 @@ def listen(host: str, port: int) -> socket.socket:
         raise InvalidParameterError(message) from error
 
 
-async def _until(holds: Callable[[], bool], signals: list[int], *, most: int = 1, timeout: float = math.inf) -> None:
+async def _until(
+    holds: Callable[[], bool], signals: list[int], *, most: int = 1, timeout: float = math.inf
+) -> None:
     """Wait until something holds, `most` signals have come, or the time in seconds is over."""
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout

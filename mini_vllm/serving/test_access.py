@@ -1,4 +1,6 @@
-"""Which calls are let in: from browsers of other pages, by names of this machine, by methods. Keys: test_chat.py."""
+"""Which calls are let in: from browsers of other pages, by names of this machine, by methods. Keys:
+test_chat.py.
+"""
 
 import http.client
 from contextlib import closing
@@ -11,7 +13,9 @@ from mini_vllm.serving.conftest import LiveServer
 PAGE = "https://page.example"
 
 
-def ask(server: LiveServer, method: str, path: str, headers: dict[str, str], body: bytes | None = None) -> Any:
+def ask(
+    server: LiveServer, method: str, path: str, headers: dict[str, str], body: bytes | None = None
+) -> Any:
     with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
         connection.request(method, path, body, headers)
         response = connection.getresponse()
@@ -21,7 +25,11 @@ def ask(server: LiveServer, method: str, path: str, headers: dict[str, str], bod
 
 @pytest.fixture(scope="module")
 def guarded() -> Any:
-    options = {"allowed_origins": (PAGE,), "allowed_hosts": ("127.0.0.1", "[::1]", "localhost"), "api_keys": ("k",)}
+    options = {
+        "allowed_origins": (PAGE,),
+        "allowed_hosts": ("127.0.0.1", "[::1]", "localhost"),
+        "api_keys": ("k",),
+    }
     server = LiveServer({"num_kv_blocks": 200}, {}, options)
     yield server
     server.stop()
@@ -33,13 +41,19 @@ KEY = {"Authorization": "Bearer k"}
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/chat/completions", "/health", "/nowhere"])
 def test_without_an_allowed_origin_no_answer_names_one(live: LiveServer, path: str) -> None:
     for method in ("GET", "OPTIONS", "POST"):
-        response = ask(live, method, path, {"Origin": PAGE, "Access-Control-Request-Method": "POST"})
+        response = ask(
+            live, method, path, {"Origin": PAGE, "Access-Control-Request-Method": "POST"}
+        )
         assert not [name for name in response.headers if name.lower().startswith("access-control")]
         assert method != "OPTIONS" or response.status in (404, 405)
 
 
 def test_an_allowed_page_asks_before_it_has_a_key_and_may_call(guarded: LiveServer) -> None:
-    asks = {"Origin": PAGE, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    asks = {
+        "Origin": PAGE,
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization",
+    }
     response = ask(guarded, "OPTIONS", "/v1/chat/completions", asks)
     assert response.status == 204
     assert response.headers["Access-Control-Allow-Origin"] == PAGE
@@ -47,10 +61,13 @@ def test_an_allowed_page_asks_before_it_has_a_key_and_may_call(guarded: LiveServ
     answer = ask(guarded, "GET", "/v1/models", {"Origin": PAGE, **KEY})
     assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (200, PAGE)
     refused = ask(guarded, "GET", "/v1/models", {"Origin": PAGE})
-    assert (refused.status, refused.headers["Access-Control-Allow-Origin"]) == (401, PAGE)  # the page can read why
+    # the page can read why
+    assert (refused.status, refused.headers["Access-Control-Allow-Origin"]) == (401, PAGE)
 
 
-@pytest.mark.parametrize("origin", ["https://other.example", PAGE + ".evil.example", PAGE + ":444", "null", "*", ""])
+@pytest.mark.parametrize(
+    "origin", ["https://other.example", PAGE + ".evil.example", PAGE + ":444", "null", "*", ""]
+)
 def test_another_page_is_told_nothing(guarded: LiveServer, origin: str) -> None:
     response = ask(guarded, "GET", "/v1/models", {"Origin": origin, **KEY})
     assert "Access-Control-Allow-Origin" not in response.headers
@@ -66,27 +83,60 @@ def test_another_page_is_told_nothing(guarded: LiveServer, origin: str) -> None:
 @pytest.mark.parametrize(
     ("host", "status"),
     [
-        *(("127.0.0.1:8000", 200), ("LOCALHOST", 200), ("[::1]:8000", 200), ("evil.example", 403), ("[::2]", 403)),
-        *(("localhost.evil.example", 403), ("evil.example:127", 403), ("", 403), ("evil.example/127.0.0.1", 403)),
+        *(
+            ("127.0.0.1:8000", 200),
+            ("LOCALHOST", 200),
+            ("[::1]:8000", 200),
+            ("evil.example", 403),
+            ("[::2]", 403),
+        ),
+        *(
+            ("localhost.evil.example", 403),
+            ("evil.example:127", 403),
+            ("", 403),
+            ("evil.example/127.0.0.1", 403),
+        ),
     ],
 )
-def test_a_name_that_is_not_the_servers_is_refused(guarded: LiveServer, host: str, status: int) -> None:
+def test_a_name_that_is_not_the_servers_is_refused(
+    guarded: LiveServer, host: str, status: int
+) -> None:
     assert ask(guarded, "GET", "/v1/models", {"Host": host, **KEY}).status == status
-    assert ask(guarded, "GET", "/v1/models", {"Host": host}).status == 401  # a key is asked for before a name
+    # a key is asked for before a name
+    assert ask(guarded, "GET", "/v1/models", {"Host": host}).status == 401
     assert ask(guarded, "GET", "/health", {"Host": host}).status == 200  # a probe may use any name
 
 
-@pytest.mark.parametrize(("method", "path"), [("DELETE", "/v1/models"), ("GET", "/v1/completions"), ("PUT", "/health")])
-def test_another_method_is_refused_with_those_that_are_allowed(live: LiveServer, method: str, path: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "path"), [("DELETE", "/v1/models"), ("GET", "/v1/completions"), ("PUT", "/health")]
+)
+def test_another_method_is_refused_with_those_that_are_allowed(
+    live: LiveServer, method: str, path: str
+) -> None:
     response = ask(live, method, path, {})
     assert response.status == 405
     assert response.headers["Allow"] in ("GET", "POST")
 
 
-def test_a_page_of_another_host_computes_nothing_that_a_browser_would_send_unasked(live: LiveServer) -> None:
+def test_a_page_of_another_host_computes_nothing_that_a_browser_would_send_unasked(
+    live: LiveServer,
+) -> None:
     body = b'{"prompt": "a", "max_tokens": 1}'
-    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a", ""):
+    for kind in (
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=a",
+        "",
+    ):
         for origin in (PAGE, "null", f"{live.url}.evil.example"):
-            assert ask(live, "POST", "/v1/completions", {"Origin": origin, "Content-Type": kind}, body).status == 403
-    for headers in ({"Origin": live.url, "Content-Type": "text/plain"}, {"Content-Type": "text/plain"}):
+            assert (
+                ask(
+                    live, "POST", "/v1/completions", {"Origin": origin, "Content-Type": kind}, body
+                ).status
+                == 403
+            )
+    for headers in (
+        {"Origin": live.url, "Content-Type": "text/plain"},
+        {"Content-Type": "text/plain"},
+    ):
         assert ask(live, "POST", "/v1/completions", headers, body).status == 200

@@ -1,4 +1,6 @@
-"""Chats from OpenAI's own client against a live server: answers, streams, refusals, and clients that leave."""
+"""Chats from OpenAI's own client against a live server: answers, streams, refusals, and clients
+that leave.
+"""
 
 import json
 import socket
@@ -22,7 +24,9 @@ def client(live: LiveServer) -> Iterator[openai.OpenAI]:
 
 
 def ask(client: openai.OpenAI, **options: Any) -> Any:
-    return client.chat.completions.create(**{"model": "tiny", "messages": QUESTION, "temperature": 0, **options})
+    return client.chat.completions.create(
+        **{"model": "tiny", "messages": QUESTION, "temperature": 0, **options}
+    )
 
 
 def test_an_answer_is_that_of_the_engine(client: openai.OpenAI) -> None:
@@ -50,7 +54,11 @@ def test_a_stream_joins_to_the_answer(client: openai.OpenAI, n: int) -> None:
         texts[choice.index] += choice.delta.content
         reasons[choice.index] = choice.finish_reason
         roles[choice.index] += choice.delta.role or ""
-        assert (chunk.id, chunk.created, chunk.model) == (chunks[0].id, chunks[0].created, whole.model)
+        assert (chunk.id, chunk.created, chunk.model) == (
+            chunks[0].id,
+            chunks[0].created,
+            whole.model,
+        )
         assert chunk.usage is None
     assert texts == [choice.message.content for choice in whole.choices]
     assert reasons == [choice.finish_reason for choice in whole.choices]
@@ -68,7 +76,9 @@ def test_every_chunk_tells_the_usage_so_far(client: openai.OpenAI) -> None:
     assert last.usage.completion_tokens == 20
     assert {chunk.usage.prompt_tokens for chunk in chunks} == {last.usage.prompt_tokens}
     alone = ask(client, max_tokens=2, stream=True, stream_options={"continuous_usage_stats": True})
-    assert [chunk for chunk in alone if chunk.usage is not None] == [], "include_usage was not asked for"
+    assert [chunk for chunk in alone if chunk.usage is not None] == [], (
+        "include_usage was not asked for"
+    )
 
 
 def test_a_stream_on_the_wire(live: LiveServer) -> None:
@@ -101,11 +111,21 @@ def test_a_stream_on_the_wire(live: LiveServer) -> None:
         ({"messages": [{"role": "judge", "content": "x"}]}, "messages[0].role", 400, None),
         ({"top_logprobs": 2}, "top_logprobs", 400, None),
         ({"stream_options": {"include_usage": True}}, "stream_options", 400, None),
-        ({"extra_body": {"guided_whitespace_pattern": "a+"}}, "guided_whitespace_pattern", 400, None),
+        (
+            {"extra_body": {"guided_whitespace_pattern": "a+"}},
+            "guided_whitespace_pattern",
+            400,
+            None,
+        ),
         ({"response_format": {"type": "xml"}}, "response_format.type", 400, None),
         ({"tools": []}, "tools", 400, None),
         ({"max_tokens": 5000}, "max_tokens", 400, "context_length_exceeded"),
-        ({"messages": [{"role": "user", "content": "a " * 5000}]}, "messages", 400, "context_length_exceeded"),
+        (
+            {"messages": [{"role": "user", "content": "a " * 5000}]},
+            "messages",
+            400,
+            "context_length_exceeded",
+        ),
         ({"model": "gpt-5"}, "model", 404, "model_not_found"),
     ],
 )
@@ -154,7 +174,12 @@ def test_a_key_is_needed_for_all_but_health(serve: Any) -> None:
     ):
         head = b"" if key is None else b"Authorization: " + key + b"\r\n"
         for host in (b"x", b"x?", b"x/health#"):  # it bends no path
-            assert status_of(server, b"GET " + path.encode() + b" HTTP/1.1\r\nHost: " + host + b"\r\n" + head) == status
+            assert (
+                status_of(
+                    server, b"GET " + path.encode() + b" HTTP/1.1\r\nHost: " + host + b"\r\n" + head
+                )
+                == status
+            )
 
 
 def status_of(server: LiveServer, head: bytes) -> int:
@@ -165,14 +190,33 @@ def status_of(server: LiveServer, head: bytes) -> int:
 
 
 def test_an_answer_is_the_next_request(client: openai.OpenAI) -> None:
-    """As programs write it: the message that came is appended, with the fields that the server gave it."""
+    """As programs write it: the message that came is appended, with the fields that the server gave
+    it.
+    """
     first = ask(client, max_tokens=5).choices[0].message
     messages: list[Any] = [*QUESTION, first, {"role": "user", "content": "Go on"}]
-    assert client.chat.completions.create(model="tiny", messages=messages, max_tokens=5).choices[0].message.content
-    whole = {"role": "assistant", "content": "a", "refusal": None, "tool_calls": None, "audio": None}
-    nulls: dict[str, Any] = {"tools": None, "response_format": None, "store": None, "reasoning_effort": None}
+    assert (
+        client.chat.completions.create(model="tiny", messages=messages, max_tokens=5)
+        .choices[0]
+        .message.content
+    )
+    whole = {
+        "role": "assistant",
+        "content": "a",
+        "refusal": None,
+        "tool_calls": None,
+        "audio": None,
+    }
+    nulls: dict[str, Any] = {
+        "tools": None,
+        "response_format": None,
+        "store": None,
+        "reasoning_effort": None,
+    }
     messages = [*QUESTION, whole, {"role": "user", "content": "Go on"}]
-    assert client.chat.completions.create(model="tiny", messages=messages, max_tokens=5, extra_body=nulls).choices
+    assert client.chat.completions.create(
+        model="tiny", messages=messages, max_tokens=5, extra_body=nulls
+    ).choices
     for field, value in (("store", True), ("service_tier", "auto"), ("audio", {})):
         with pytest.raises(openai.BadRequestError) as refusal:
             ask(client, extra_body={field: value})

@@ -1,4 +1,6 @@
-"""Completions, log-probabilities, tokens, figures and limits, from OpenAI's own client against a live server."""
+"""Completions, log-probabilities, tokens, figures and limits, from OpenAI's own client against a
+live server.
+"""
 
 import asyncio
 import json
@@ -42,12 +44,20 @@ def post(live: LiveServer, path: str, body: Any, raw: bytes | None = None) -> tu
         return error.code, json.load(error)
 
 
-def test_prompts_and_choices_have_indices_and_the_engines_texts(client: openai.OpenAI, llm: LLM) -> None:
+def test_prompts_and_choices_have_indices_and_the_engines_texts(
+    client: openai.OpenAI, llm: LLM
+) -> None:
     ids = llm.engine.tokenize("Chunked prefill")
     prompts: list[Any] = [PROMPT, "Chunked prefill"]
     params = SamplingParams(temperature=0.8, seed=5, n=2, max_tokens=12)
     wanted = [choice.text for output in llm.generate(prompts, params) for choice in output.outputs]
-    asked: dict[str, Any] = {"model": "tiny", "temperature": 0.8, "seed": 5, "n": 2, "max_tokens": 12}
+    asked: dict[str, Any] = {
+        "model": "tiny",
+        "temperature": 0.8,
+        "seed": 5,
+        "n": 2,
+        "max_tokens": 12,
+    }
     answer = client.completions.create(prompt=prompts, **asked)
     assert [(choice.index, choice.text) for choice in answer.choices] == list(enumerate(wanted))
     assert answer.usage is not None
@@ -62,7 +72,9 @@ def test_prompts_and_choices_have_indices_and_the_engines_texts(client: openai.O
 
 
 def test_echo_with_logprobs_scores_the_prompt(client: openai.OpenAI, llm: LLM) -> None:
-    (wanted,) = llm.generate(PROMPT, SamplingParams(temperature=0, max_tokens=3, prompt_logprobs=2, logprobs=2))
+    (wanted,) = llm.generate(
+        PROMPT, SamplingParams(temperature=0, max_tokens=3, prompt_logprobs=2, logprobs=2)
+    )
     for max_tokens in (3, 0):
         answer = client.completions.create(
             model="tiny", prompt=PROMPT, echo=True, logprobs=2, max_tokens=max_tokens, temperature=0
@@ -76,24 +88,42 @@ def test_echo_with_logprobs_scores_the_prompt(client: openai.OpenAI, llm: LLM) -
         assert found.text_offset is not None
         assert choice.text == PROMPT + (wanted.outputs[0].text if max_tokens else "")
         assert "".join(found.tokens) == choice.text
-        assert [choice.text[offset:][:1] for offset in found.text_offset] == [token[:1] for token in found.tokens]
+        assert [choice.text[offset:][:1] for offset in found.text_offset] == [
+            token[:1] for token in found.tokens
+        ]
         ids = wanted.prompt_token_ids + (wanted.outputs[0].token_ids if max_tokens else [])
-        entries = (wanted.prompt_logprobs or []) + (wanted.outputs[0].logprobs or [] if max_tokens else [])
+        entries = (wanted.prompt_logprobs or []) + (
+            wanted.outputs[0].logprobs or [] if max_tokens else []
+        )
         assert found.token_logprobs[0] is None
-        for token_id, logprob, entry in zip(ids[1:], found.token_logprobs[1:], entries[1:], strict=True):
+        for token_id, logprob, entry in zip(
+            ids[1:], found.token_logprobs[1:], entries[1:], strict=True
+        ):
             assert entry is not None
             assert logprob == pytest.approx(entry[token_id].logprob, abs=2e-2)
         assert all(2 <= len(top) <= 3 for top in found.top_logprobs[1:])
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_logprobs_of_a_chat_are_bytes_that_join_to_the_text(client: openai.OpenAI, stream: bool) -> None:
-    asked: dict[str, Any] = {"model": "tiny", "messages": QUESTION, "temperature": 1.3, "seed": 4, "max_tokens": 60}
+def test_logprobs_of_a_chat_are_bytes_that_join_to_the_text(
+    client: openai.OpenAI, stream: bool
+) -> None:
+    asked: dict[str, Any] = {
+        "model": "tiny",
+        "messages": QUESTION,
+        "temperature": 1.3,
+        "seed": 4,
+        "max_tokens": 60,
+    }
     asked |= {"logprobs": True, "top_logprobs": 3}
     if stream:
-        chunks = [chunk.choices[0] for chunk in client.chat.completions.create(**asked, stream=True)]
+        chunks = [
+            chunk.choices[0] for chunk in client.chat.completions.create(**asked, stream=True)
+        ]
         text = "".join(chunk.delta.content or "" for chunk in chunks)
-        entries = [entry for chunk in chunks if chunk.logprobs for entry in chunk.logprobs.content or ()]
+        entries = [
+            entry for chunk in chunks if chunk.logprobs for entry in chunk.logprobs.content or ()
+        ]
     else:
         answer = client.chat.completions.create(**asked)
         text = answer.choices[0].message.content
@@ -110,7 +140,10 @@ def test_logprobs_of_a_chat_are_bytes_that_join_to_the_text(client: openai.OpenA
 def test_a_bias_by_the_id_of_a_token(client: openai.OpenAI, llm: LLM) -> None:
     (token_id,) = llm.engine.input_processor.tokenize(" cache", add_special_tokens=False)
     asked: dict[str, Any] = {"model": "tiny", "prompt": PROMPT, "max_tokens": 4, "temperature": 0}
-    assert client.completions.create(**asked, logit_bias={str(token_id): 100}).choices[0].text == " cache" * 4
+    assert (
+        client.completions.create(**asked, logit_bias={str(token_id): 100}).choices[0].text
+        == " cache" * 4
+    )
     for bias in ({"cache": 1}, {"-1": 1}, {"9999999": 1}, {str(token_id): 101}):
         with pytest.raises(openai.BadRequestError) as refusal:
             client.completions.create(**asked, logit_bias=bias)
@@ -121,10 +154,17 @@ def test_a_bias_by_the_id_of_a_token(client: openai.OpenAI, llm: LLM) -> None:
 def test_tokenize_and_detokenize(live: LiveServer, llm: LLM) -> None:
     ids = llm.engine.tokenize("Tschüß 👍 KV")
     status, found = post(live, "/tokenize", {"prompt": "Tschüß 👍 KV", "return_token_strs": True})
-    assert (status, found["count"], found["tokens"], found["max_model_len"]) == (200, len(ids), ids, 2048)
+    assert (status, found["count"], found["tokens"], found["max_model_len"]) == (
+        200,
+        len(ids),
+        ids,
+        2048,
+    )
     assert len(found["token_strs"]) == len(ids)
     assert post(live, "/detokenize", {"tokens": ids}) == (200, {"prompt": "Tschüß 👍 KV"})
-    assert post(live, "/tokenize", {"messages": QUESTION})[1]["tokens"] == llm.apply_chat_template(QUESTION)
+    assert post(live, "/tokenize", {"messages": QUESTION})[1]["tokens"] == llm.apply_chat_template(
+        QUESTION
+    )
     for body in ({}, {"prompt": "x", "messages": QUESTION}, {"prompt": 7}, {"tokens": [1]}):
         assert post(live, "/tokenize", body)[0] == 400
     for body in ({"tokens": [10**6]}, {"tokens": [-1]}, {"tokens": [True]}, {"tokens": ["a"]}):
@@ -132,7 +172,18 @@ def test_tokenize_and_detokenize(live: LiveServer, llm: LLM) -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"{", b"[]", b"7", b"null", b'{"a": NaN}', b"\xff", b"[" * 100_000, b'{"messages":' + b"[" * 5000]
+    "raw",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"7",
+        b"null",
+        b'{"a": NaN}',
+        b"\xff",
+        b"[" * 100_000,
+        b'{"messages":' + b"[" * 5000,
+    ],
 )
 def test_what_is_no_json_object_is_refused(live: LiveServer, raw: bytes) -> None:
     for path in ("/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"):
@@ -154,7 +205,7 @@ def test_bad_prompts_are_refused_by_their_name(client: openai.OpenAI) -> None:
         assert str(refusal.value.body["param"]).startswith("prompt"), prompt
 
 
-# --- figures ----------------------------------------------------------------------------------------------------------
+# --- figures --------------------------------------------------------------------------------------
 
 
 def figures(server: LiveServer) -> dict[str, float]:
@@ -162,7 +213,10 @@ def figures(server: LiveServer) -> dict[str, float]:
     with urlopen(f"{server.url}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
-    return {re.sub(r',?model_name="tiny",?', "", name).replace("{}", ""): float(value) for name, value in pairs}
+    return {
+        re.sub(r',?model_name="tiny",?', "", name).replace("{}", ""): float(value)
+        for name, value in pairs
+    }
 
 
 def test_metrics_count_each_request_once(serve: Any) -> None:
@@ -172,16 +226,23 @@ def test_metrics_count_each_request_once(serve: Any) -> None:
         asked: dict[str, Any] = {"model": "tiny", "messages": messages, "temperature": 0}
         whole = client.chat.completions.create(**asked)
         client.chat.completions.create(**asked, n=3, max_tokens=4)
-        stream = client.chat.completions.create(**asked, stream=True, extra_body={"ignore_eos": True})
+        stream = client.chat.completions.create(
+            **asked, stream=True, extra_body={"ignore_eos": True}
+        )
         next(iter(stream))
         assert figures(server)["vllm:num_requests_running"] == 1
         stream.close()
         server.assert_idle()
         with pytest.raises(openai.BadRequestError):
             client.chat.completions.create(**asked, max_tokens=10**6)
-    server.until(lambda: server.engine.last is not None and server.engine.last.num_running == 0, "a last word")
+    server.until(
+        lambda: server.engine.last is not None and server.engine.last.num_running == 0,
+        "a last word",
+    )
     found = figures(server)
-    ended = {name: found[f'vllm:request_success_total{{finished_reason="{name}"}}'] for name in REASONS}
+    ended = {
+        name: found[f'vllm:request_success_total{{finished_reason="{name}"}}'] for name in REASONS
+    }
     assert sum(ended.values()) == 3
     assert (ended["abort"], ended["error"]) == (1, 0)
     assert found["vllm:time_to_first_token_seconds_count"] == 3
@@ -195,7 +256,9 @@ def test_metrics_count_each_request_once(serve: Any) -> None:
 
 def test_metrics_count_drafts(serve: Any) -> None:
     """Under vLLM's names, by place, from the first; without speculation there are none."""
-    server: LiveServer = serve({"num_kv_blocks": 200, "speculative": "ngram", "num_speculative_tokens": 2})
+    server: LiveServer = serve(
+        {"num_kv_blocks": 200, "speculative": "ngram", "num_speculative_tokens": 2}
+    )
     assert [value for name, value in figures(server).items() if "spec_decode" in name] == [0] * 5
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
         asked: dict[str, Any] = {"model": "tiny", "max_tokens": 30, "temperature": 0}
@@ -208,21 +271,31 @@ def test_metrics_count_drafts(serve: Any) -> None:
     assert found["vllm:spec_decode_num_drafts_total"] == stats.num_drafts
     assert found["vllm:spec_decode_num_draft_tokens_total"] == stats.num_draft_tokens
     assert found["vllm:spec_decode_num_accepted_tokens_total"] == stats.num_accepted_tokens
-    by_place = [found[f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{i}"}}'] for i in range(2)]
+    by_place = [
+        found[f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{i}"}}']
+        for i in range(2)
+    ]
     assert by_place == stats.num_accepted_tokens_per_pos
     assert not any("spec_decode" in name for name in figures(serve()))
 
 
 def test_the_dashboard_asks_for_figures_that_there_are(live: LiveServer) -> None:
-    dashboard = json.loads((Path(__file__).parents[2] / "examples" / "grafana" / "mini_vllm.json").read_text())
-    asked = {name for panel in dashboard["panels"] for t in panel["targets"] for name in NAMES.findall(t["expr"])}
+    dashboard = json.loads(
+        (Path(__file__).parents[2] / "examples" / "grafana" / "mini_vllm.json").read_text()
+    )
+    asked = {
+        name
+        for panel in dashboard["panels"]
+        for t in panel["targets"]
+        for name in NAMES.findall(t["expr"])
+    }
     with urlopen(f"{live.url}/metrics", timeout=60) as answer:
         known = set(NAMES.findall(answer.read().decode()))
     assert len(asked) > 10
     assert asked <= known
 
 
-# --- limits -----------------------------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 
 def test_more_than_the_queue_holds_gets_a_clear_no(serve: Any) -> None:
@@ -234,17 +307,31 @@ def test_more_than_the_queue_holds_gets_a_clear_no(serve: Any) -> None:
                 client.completions.create(model="tiny", max_tokens=1, **size)  # type: ignore[arg-type]
             assert int(refusal.value.response.headers["Retry-After"]) >= 1
         for _ in range(10):
-            assert len(client.completions.create(model="tiny", prompt=["a", "b"], n=2, max_tokens=1).choices) == 4
+            assert (
+                len(
+                    client.completions.create(
+                        model="tiny", prompt=["a", "b"], n=2, max_tokens=1
+                    ).choices
+                )
+                == 4
+            )
     server.assert_idle()
 
 
 @pytest.mark.slow
 def test_what_waits_or_takes_too_long_is_ended(serve: Any) -> None:
-    """The limits are set once the first request runs, so that a slow machine does not end it, too."""
+    """The limits are set once the first request runs, so that a slow machine does not end it,
+    too.
+    """
     server: LiveServer = serve(
-        {"num_kv_blocks": 200, "max_num_seqs": 1}, server_options={"queue_timeout": None, "request_timeout": None}
+        {"num_kv_blocks": 200, "max_num_seqs": 1},
+        server_options={"queue_timeout": None, "request_timeout": None},
     )
-    endless: dict[str, Any] = {"model": "tiny", "messages": QUESTION, "extra_body": {"ignore_eos": True}}
+    endless: dict[str, Any] = {
+        "model": "tiny",
+        "messages": QUESTION,
+        "extra_body": {"ignore_eos": True},
+    }
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
         with client.chat.completions.create(**endless, stream=True) as first:
             next(iter(first))
@@ -288,7 +375,11 @@ def test_a_slow_reader_holds_up_nobody_and_loses_nothing(live: LiveServer, llm: 
 def test_a_list_of_prompts_is_refused_before_one_of_them_starts(live: LiveServer) -> None:
     def ended() -> float:
         lines = live.engine.metrics.render().decode().splitlines()
-        return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:request_success_total"))
+        return sum(
+            float(line.split()[-1])
+            for line in lines
+            if line.startswith("vllm:request_success_total")
+        )
 
     before = ended()
     with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as client:
@@ -305,7 +396,11 @@ def test_a_list_of_prompts_is_refused_before_one_of_them_starts(live: LiveServer
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *(("prompt", list(range(3000))), ("logit_bias", {str(i): 1 for i in range(3000)}), ("max_tokens", 0)),
+        *(
+            ("prompt", list(range(3000))),
+            ("logit_bias", {str(i): 1 for i in range(3000)}),
+            ("max_tokens", 0),
+        ),
         *(("logit_bias", {"05": 1}), ("max_completion_tokens", 7), ("anything" * 1000, 1)),
     ],
 )
@@ -320,7 +415,9 @@ def test_a_value_beyond_its_limit_is_named(live: LiveServer, field: str, value: 
 
 def test_a_prompt_that_is_only_scored_counts_no_completion(live: LiveServer) -> None:
     with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as client:
-        answer = client.completions.create(model="tiny", prompt="a b c", max_tokens=0, echo=True, logprobs=1)
+        answer = client.completions.create(
+            model="tiny", prompt="a b c", max_tokens=0, echo=True, logprobs=1
+        )
     assert answer.usage is not None
     assert answer.usage.completion_tokens == 0
     assert answer.usage.total_tokens == answer.usage.prompt_tokens

@@ -1,4 +1,6 @@
-"""What fails in the engine, as clients see it: a request ends by itself, and the rest get their own tokens."""
+"""What fails in the engine, as clients see it: a request ends by itself, and the rest get their own
+tokens.
+"""
 
 import asyncio
 import json
@@ -16,7 +18,10 @@ from mini_vllm.serving.conftest import LiveServer
 from mini_vllm.serving.messages import Finish
 
 PROMPTS = [f"{i}: a KV block holds" for i in range(64)]
-CONFIG: dict[str, Any] = {"num_kv_blocks": 900, "dtype": "float32"}  # no rounding that a batch could change
+CONFIG: dict[str, Any] = {
+    "num_kv_blocks": 900,
+    "dtype": "float32",
+}  # no rounding that a batch could change
 PARAMS = SamplingParams(temperature=0, max_tokens=10, ignore_eos=True, output_kind="final_only")
 
 
@@ -44,7 +49,9 @@ def test_one_bad_row_among_64_ends_alone(serve: Any, wanted: list[list[int]]) ->
     sample = runner._sample
 
     def spoil(step: Any, packed: Any, logits: Any) -> Any:
-        for row, (request_id, position) in enumerate(zip(step.sample_req_ids, packed.sample_positions, strict=True)):
+        for row, (request_id, position) in enumerate(
+            zip(step.sample_req_ids, packed.sample_positions, strict=True)
+        ):
             if request_id == "r17" and position > 12:
                 logits[row] = float("nan")
         return sample(step, packed, logits)
@@ -69,13 +76,19 @@ def test_a_step_that_fails_is_tried_again(serve: Any, wanted: list[list[int]]) -
         return execute(step)
 
     runner.execute = fail_now_and_then
-    assert [output.outputs[0].token_ids for output in generate_all(server, PROMPTS[:8])] == wanted[:8]
+    assert [output.outputs[0].token_ids for output in generate_all(server, PROMPTS[:8])] == wanted[
+        :8
+    ]
     server.assert_idle()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # it is raised where it is seen
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnhandledThreadExceptionWarning"
+)  # it is raised where it is seen
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_fault_of_the_scheduler_ends_the_engine_and_every_client_hears_of_it(serve: Any, stream: bool) -> None:
+def test_a_fault_of_the_scheduler_ends_the_engine_and_every_client_hears_of_it(
+    serve: Any, stream: bool
+) -> None:
     import openai
 
     server: LiveServer = serve()
@@ -106,7 +119,12 @@ def test_a_stop_string_ends_the_text_before_it_streamed_or_not(live: LiveServer,
     import openai
 
     with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as client:
-        asked: dict[str, Any] = {"model": "tiny", "prompt": "A KV block", "max_tokens": 30, "temperature": 0}
+        asked: dict[str, Any] = {
+            "model": "tiny",
+            "prompt": "A KV block",
+            "max_tokens": 30,
+            "temperature": 0,
+        }
         text = client.completions.create(**asked).choices[0].text
         (choice,) = client.completions.create(**asked, stop=[stop, "never"]).choices
         assert choice.text == text.partition(stop)[0]
@@ -133,16 +151,26 @@ def test_what_has_come_is_read_before_the_error_that_ended_it() -> None:
     asyncio.run(read())
 
 
-# --- clients that leave at any moment ---------------------------------------------------------------------------------
+# --- clients that leave at any moment -------------------------------------------------------------
 
 # A tight pool and a small budget: requests wait, prefill in chunks, decode and are preempted.
-TIGHT = {"num_kv_blocks": 40, "block_size": 4, "max_num_seqs": 6, "max_num_batched_tokens": 12, "max_model_len": 120}
+TIGHT = {
+    "num_kv_blocks": 40,
+    "block_size": 4,
+    "max_num_seqs": 6,
+    "max_num_batched_tokens": 12,
+    "max_model_len": 120,
+}
 WORDS = "a KV block holds the keys and values of some tokens that a request has computed".split()
 
 
 def draw_body(rng: random.Random) -> dict[str, Any]:
     text = " ".join(rng.choices(WORDS, k=rng.randint(1, 30)))
-    body: dict[str, Any] = {"max_tokens": rng.randint(1, 40), "seed": rng.randrange(5), "ignore_eos": True}
+    body: dict[str, Any] = {
+        "max_tokens": rng.randint(1, 40),
+        "seed": rng.randrange(5),
+        "ignore_eos": True,
+    }
     body |= {"stream": rng.random() < 0.6, "n": rng.choice((1, 1, 1, 2))}
     return body | {"prompt": text if rng.random() < 0.8 else [text, text[: len(text) // 2 + 1]]}
 
@@ -150,7 +178,9 @@ def draw_body(rng: random.Random) -> dict[str, Any]:
 async def leave_early(port: int, rng: random.Random) -> None:
     """Send a request or a part of it, read a part of the answer, and go."""
     data = json.dumps(draw_body(rng)).encode()
-    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(data)
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(
+        data
+    )
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         match rng.randrange(5):
@@ -176,7 +206,10 @@ async def leave_early(port: int, rng: random.Random) -> None:
 async def stay(port: int, body: dict[str, Any]) -> str:
     data = json.dumps(body).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+    head = (
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        b"Content-Length: %d\r\n\r\n"
+    )
     writer.write(head % len(data) + data)
     answer = await reader.read()
     writer.close()
@@ -184,7 +217,9 @@ async def stay(port: int, body: dict[str, Any]) -> str:
 
 
 def watch_ends(server: LiveServer) -> Callable[[], list[int]]:
-    """Returns what counts, for each request that was ended, the steps decided with it after its engine was told so."""
+    """Returns what counts, for each request that was ended, the steps decided with it after its
+    engine was told so.
+    """
     steps: list[set[str]] = []
     ends: dict[str, int] = {}  # how many steps were decided when the engine had been told
     scheduler, client = server.core.scheduler, server.engine._client
@@ -201,20 +236,31 @@ def watch_ends(server: LiveServer) -> Callable[[], list[int]]:
             ends.update(dict.fromkeys(command.request_ids, len(steps)))
 
     scheduler.schedule, client.send = watched_schedule, watched_send
-    return lambda: [sum(request_id in step for step in steps[end:]) for request_id, end in ends.items()]
+    return lambda: [
+        sum(request_id in step for step in steps[end:]) for request_id, end in ends.items()
+    ]
 
 
 @pytest.mark.parametrize(
-    "num_clients", [pytest.param(500, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.nightly)]
+    "num_clients",
+    [pytest.param(500, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.nightly)],
 )
 def test_clients_that_leave_at_any_moment_leave_nothing(serve: Any, num_clients: int) -> None:
     bodies = [
-        {"prompt": " ".join(WORDS[i : i + 4]), "max_tokens": 12, "seed": i, "temperature": 1, "ignore_eos": True}
+        {
+            "prompt": " ".join(WORDS[i : i + 4]),
+            "max_tokens": 12,
+            "seed": i,
+            "temperature": 1,
+            "ignore_eos": True,
+        }
         for i in range(8)
     ]
     alone = LLM("tiny", device="cpu", **TIGHT)
     wanted = [
-        alone.generate(body["prompt"], SamplingParams(max_tokens=12, seed=i, ignore_eos=True))[0].outputs[0].text
+        alone.generate(body["prompt"], SamplingParams(max_tokens=12, seed=i, ignore_eos=True))[0]
+        .outputs[0]
+        .text
         for i, body in enumerate(bodies)
     ]
     server: LiveServer = serve(TIGHT)
@@ -237,6 +283,10 @@ def test_clients_that_leave_at_any_moment_leave_nothing(serve: Any, num_clients:
     server.assert_idle()
     server.until(lambda: not server._web.server_state.connections, "no connection is left")
     assert server.in_loop(lambda: len(asyncio.all_tasks())) <= tasks_before
-    assert max(num_steps_behind_the_end()) <= 1, "a request is gone within two steps: the one that runs, and one more"
+    assert max(num_steps_behind_the_end()) <= 1, (
+        "a request is gone within two steps: the one that runs, and one more"
+    )
     if num_clients >= 500:
-        assert server.core.scheduler.preempted_prefix_cache_stats.requests > 0, "nobody was preempted"
+        assert server.core.scheduler.preempted_prefix_cache_stats.requests > 0, (
+            "nobody was preempted"
+        )

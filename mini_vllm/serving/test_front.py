@@ -1,4 +1,6 @@
-"""LLMEngine and AsyncEngine take requests by one front: the same requests, and the same refusals in the same order."""
+"""LLMEngine and AsyncEngine take requests by one front: the same requests, and the same refusals in
+the same order.
+"""
 
 import asyncio
 from collections.abc import Iterator
@@ -17,7 +19,8 @@ from mini_vllm.request import Request
 from mini_vllm.serving.conftest import LiveServer
 
 LONG = SamplingParams(max_tokens=500, ignore_eos=True, n=2)
-# What is wrong with a request, and how its refusal begins. Of two mistakes the first in the order of checks is told.
+# What is wrong with a request, and how its refusal begins. Of two mistakes the first in the order
+# of checks is told.
 REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "option": (3, 5, {"colour": 1}, "unknown request option 'colour'"),
     "request id": (3, 5, {}, "request_id"),
@@ -40,7 +43,9 @@ def engine() -> Iterator[LLMEngine]:
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_both_refuse_a_request_in_the_same_words(live: LiveServer, engine: LLMEngine, case: str) -> None:
+def test_both_refuse_a_request_in_the_same_words(
+    live: LiveServer, engine: LLMEngine, case: str
+) -> None:
     request_id, prompt, options, words = REFUSED[case]
 
     async def refusal() -> MiniVllmError:

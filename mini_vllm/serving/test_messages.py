@@ -18,7 +18,14 @@ from mini_vllm.step import Logprob, PromptLogprobs, SampledToken, StepOutput, To
 
 ROW = {7: Logprob(-0.5, 1), 3: Logprob(float("-inf"), 9)}
 DELTAS = [
-    TokenDelta("a", [SampledToken(7, None), SampledToken(3, ROW)], "length", 4, time=1.5, scheduled_time=0.5),
+    TokenDelta(
+        "a",
+        [SampledToken(7, None), SampledToken(3, ROW)],
+        "length",
+        4,
+        time=1.5,
+        scheduled_time=0.5,
+    ),
     TokenDelta("b", [], prompt_logprobs=PromptLogprobs(1, [ROW, ROW]), num_preemptions=2),
     TokenDelta("c", [], "error", error="request 'c': why", is_refused=True),
 ]
@@ -33,7 +40,9 @@ def test_a_delta_travels_as_it_is() -> None:
     assert [type(token) for token in done.deltas[0].tokens] == [SampledToken] * 2
 
 
-@pytest.mark.parametrize(("is_refused", "kind"), [(False, RequestFailedError), (True, GrammarError)])
+@pytest.mark.parametrize(
+    ("is_refused", "kind"), [(False, RequestFailedError), (True, GrammarError)]
+)
 def test_the_front_makes_the_error_of_the_text(is_refused: bool, kind: type[Exception]) -> None:
     processor = OutputProcessor(None)
     processor.add_request("c", None, [Request("c", [1], SamplingParams())])
@@ -44,7 +53,9 @@ def test_the_front_makes_the_error_of_the_text(is_refused: bool, kind: type[Exce
 
 
 def test_a_token_has_four_shapes_between_the_runner_and_a_client() -> None:
-    """Each stage takes what the one before it gives, and no message is a copy of what it carries."""
+    """Each stage takes what the one before it gives, and no message is a copy of what it
+    carries.
+    """
     stages: list[Any] = [EngineCore.finish_step, OutputProcessor.process, Answer.chunks, event]
     taken = [set(get_type_hints(stage).values()) for stage in stages]
     shapes: list[Any] = [StepOutput, Sequence[TokenDelta], RequestOutput, Mapping[str, object]]
@@ -53,7 +64,11 @@ def test_a_token_has_four_shapes_between_the_runner_and_a_client() -> None:
     given = [get_type_hints(stage)["return"] for stage in stages]
     assert given == [list[TokenDelta], tuple[list[RequestOutput], list[str]], list[Json], bytes]
     assert get_type_hints(StepDone)["deltas"] == list[TokenDelta]
-    structs = [each for each in vars(messages).values() if isinstance(each, type) and issubclass(each, Message)]
+    structs = [
+        each
+        for each in vars(messages).values()
+        if isinstance(each, type) and issubclass(each, Message)
+    ]
     assert StepDone in structs
     for struct in structs:
         assert len({*struct.__struct_fields__} & {*TokenDelta._fields}) <= 1, struct

@@ -24,7 +24,9 @@ QUESTION = [{"role": "user", "content": "What is a KV block?"}]
 
 def validator(name: str) -> Draft202012Validator:
     document = openapi_document(ENDPOINTS)
-    return Draft202012Validator({"$ref": f"#/components/schemas/{name}", "components": document["components"]})
+    return Draft202012Validator(
+        {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+    )
 
 
 def call(live: LiveServer, path: str, body: Any = None) -> tuple[int, bytes]:
@@ -40,7 +42,14 @@ def test_the_document_is_served_and_its_schemas_are_schemas(live: LiveServer) ->
     status, text = call(live, "/openapi.json")
     assert status == 200
     document = json.loads(text)
-    promised = {"/health", "/v1/models", "/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize"}
+    promised = {
+        "/health",
+        "/v1/models",
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/tokenize",
+        "/detokenize",
+    }
     others = {"/metrics", "/openapi.json", "/", "/engine/steps", "/v1/models/{name:path}"}
     assert document["paths"].keys() == promised
     assert {route.path for route in live.server.router.routes} == promised | others
@@ -55,9 +64,16 @@ def test_the_document_is_served_and_its_schemas_are_schemas(live: LiveServer) ->
 @pytest.mark.parametrize("n", [1, 2])
 def test_answers_and_chunks_are_as_it_says(live: LiveServer, logprobs: bool, n: int) -> None:
     shared: dict[str, Any] = {"n": n, "max_tokens": 6, "seed": 1}
-    chat = {**shared, "messages": QUESTION} | ({"logprobs": True, "top_logprobs": 2} if logprobs else {})
-    text = {**shared, "prompt": ["A KV block", "A step"], "echo": True} | ({"logprobs": 2} if logprobs else {})
-    for path, body, name in (("chat/completions", chat, "ChatCompletion"), ("completions", text, "Completion")):
+    chat = {**shared, "messages": QUESTION} | (
+        {"logprobs": True, "top_logprobs": 2} if logprobs else {}
+    )
+    text = {**shared, "prompt": ["A KV block", "A step"], "echo": True} | (
+        {"logprobs": 2} if logprobs else {}
+    )
+    for path, body, name in (
+        ("chat/completions", chat, "ChatCompletion"),
+        ("completions", text, "Completion"),
+    ):
         status, answer = call(live, f"/v1/{path}", body)
         assert status == 200
         validator(name).validate(json.loads(answer))
@@ -68,7 +84,10 @@ def test_answers_and_chunks_are_as_it_says(live: LiveServer, logprobs: bool, n: 
             assert (status, events[-1]) == (200, b"[DONE]")
             for event in events[:-1]:
                 validator(f"{name}Chunk").validate(json.loads(event))
-    for path, small, name in (("tokenize", {"prompt": "a b"}, "Tokens"), ("detokenize", {"tokens": [70]}, "Text")):
+    for path, small, name in (
+        ("tokenize", {"prompt": "a b"}, "Tokens"),
+        ("detokenize", {"tokens": [70]}, "Text"),
+    ):
         validator(name).validate(json.loads(call(live, f"/{path}", small)[1]))
 
 
@@ -96,7 +115,9 @@ ODD: list[Any] = [
 
 @pytest.mark.parametrize("num_bodies", [60, pytest.param(1000, marks=pytest.mark.slow)])
 def test_any_body_gets_an_answer_or_a_refusal(live: LiveServer, num_bodies: int) -> None:
-    """Fields of any value: never a failure of the server, and a refusal has the shape that clients know."""
+    """Fields of any value: never a failure of the server, and a refusal has the shape that clients
+    know.
+    """
     rng = random.Random(num_bodies)
     schemas = openapi_document(ENDPOINTS)["components"]["schemas"]
     routes = {
@@ -122,17 +143,22 @@ def test_any_body_gets_an_answer_or_a_refusal(live: LiveServer, num_bodies: int)
     assert statuses >= {200, 400}
 
 
-# --- schemathesis -----------------------------------------------------------------------------------------------------
+# --- schemathesis ---------------------------------------------------------------------------------
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMATHESIS = ROOT / ".venv" / "schemathesis" / "bin" / "schemathesis"
-CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+CHECKS = (
+    "not_a_server_error,status_code_conformance,"
+    "content_type_conformance,response_schema_conformance"
+)
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
     command = [sys.executable, "-c", "from mini_vllm.cli import main; main()", "serve", "--port=0"]
-    with subprocess.Popen([*command, "--max-model-len=128"], stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        [*command, "--max-model-len=128"], stdout=subprocess.PIPE, text=True
+    ) as server:
         assert server.stdout is not None
         yield server.stdout.readline().split("served at ")[1].partition("/v1")[0]
         server.send_signal(signal.SIGTERM)

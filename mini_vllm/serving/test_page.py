@@ -1,6 +1,8 @@
-"""The page at "/" and the steps that it follows: who may see them, what they hold, and the page in a browser.
+"""The page at "/" and the steps that it follows: who may see them, what they hold, and the page in
+a browser.
 
-The browser's test needs the extra "docs" and Chromium. If one of them is missing, the test is skipped and says so.
+The browser's test needs the extra "docs" and Chromium. If one of them is missing, the test is
+skipped and says so.
 """
 
 import asyncio
@@ -22,13 +24,23 @@ from mini_vllm.serving.conftest import LiveServer
 from mini_vllm.serving.live import MAX_ENTRIES, PAGE, StepBuffer, short_name
 from mini_vllm.serving.messages import StepDone
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+]
 PATIENCE_MS = 60_000  # a backstop
 QUESTION = [{"role": "user", "content": "What is a KV block?"}]
 
 
-def ask(server: LiveServer, method: str, path: str, body: Any = None, key: str = "") -> http.client.HTTPResponse:
+def ask(
+    server: LiveServer, method: str, path: str, body: Any = None, key: str = ""
+) -> http.client.HTTPResponse:
     """The answer to one request, on a connection of its own; its body may still be coming."""
     headers = {"Connection": "close"} | ({"Authorization": f"Bearer {key}"} if key else {})
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
@@ -42,7 +54,7 @@ def events_of(answer: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
             yield json.loads(line.removeprefix(b"data: "))
 
 
-# --- the page -----------------------------------------------------------------------------------------------------
+# --- the page -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
@@ -59,15 +71,21 @@ def test_the_page_comes_with_its_headers(live: LiveServer, method: str) -> None:
 def test_the_policy_allows_what_is_in_the_page_and_nothing_else(live: LiveServer) -> None:
     answer = ask(live, "GET", "/")
     text = answer.read().decode()
-    policy = dict(part.split(" ", 1) for part in answer.headers["Content-Security-Policy"].split("; "))
+    policy = dict(
+        part.split(" ", 1) for part in answer.headers["Content-Security-Policy"].split("; ")
+    )
     hashes = {}
     for tag in ("script", "style"):
         (content,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
-        hashes[f"{tag}-src"] = f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+        hashes[f"{tag}-src"] = (
+            f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+        )
     none = dict.fromkeys(("default-src", "base-uri", "form-action", "frame-ancestors"), "'none'")
     others = {"connect-src": "'self'", "img-src": "data:", "require-trusted-types-for": "'script'"}
     assert policy == hashes | none | others
-    assert not re.search(r"https?:|//\w+\.|\bimport\b|@import|url\(|innerHTML|\bstyle=|\son\w+=", text)
+    assert not re.search(
+        r"https?:|//\w+\.|\bimport\b|@import|url\(|innerHTML|\bstyle=|\son\w+=", text
+    )
 
 
 def test_the_page_needs_no_key_and_the_steps_do(serve: Callable[..., LiveServer]) -> None:
@@ -87,7 +105,7 @@ def test_the_page_needs_no_key_and_the_steps_do(serve: Callable[..., LiveServer]
     server.until(lambda: server.engine.listeners == [], "no listener is left")
 
 
-# --- the steps ----------------------------------------------------------------------------------------------------
+# --- the steps ------------------------------------------------------------------------------------
 
 
 def test_steps_come_while_a_request_runs_until_the_client_leaves(live: LiveServer) -> None:
@@ -96,9 +114,18 @@ def test_steps_come_while_a_request_runs_until_the_client_leaves(live: LiveServe
     with closing(ask(live, "GET", "/engine/steps")) as answer:
         events = events_of(answer)
         first = next(events)
-        assert (first["steps"], first["running"], first["waiting"], first["kv_cache_usage"]) == ([], 0, 0, 0)
+        assert (first["steps"], first["running"], first["waiting"], first["kv_cache_usage"]) == (
+            [],
+            0,
+            0,
+            0,
+        )
         assert first["num_blocks"] == 199
-        said = json.loads(ask(live, "POST", "/v1/chat/completions", {"messages": QUESTION, "max_tokens": 20}).read())
+        said = json.loads(
+            ask(
+                live, "POST", "/v1/chat/completions", {"messages": QUESTION, "max_tokens": 20}
+            ).read()
+        )
         steps: list[dict[str, Any]] = []
         while sum(step["count"] for step in steps) < 20:
             event = next(events)
@@ -110,7 +137,9 @@ def test_steps_come_while_a_request_runs_until_the_client_leaves(live: LiveServe
     assert steps[0]["participants"] == [[name, "prefill", num_prompt_tokens]]
     assert all(step["participants"] == [[name, "decode", 1]] for step in steps[1:])
     assert [step["graph"] for step in steps[:2]] == ["", "decode 1"]
-    assert [step["step"] - step["count"] + 1 for step in steps[1:]] == [step["step"] + 1 for step in steps[:-1]]
+    assert [step["step"] - step["count"] + 1 for step in steps[1:]] == [
+        step["step"] + 1 for step in steps[:-1]
+    ]
     live.until(lambda: live.engine.listeners == [], "no listener is left")
     live.until(lambda: len(asyncio.all_tasks()) == num_tasks, "no task is left")
 
@@ -123,7 +152,10 @@ def test_steps_end_when_the_server_drains(serve: Callable[..., LiveServer]) -> N
     assert len(list(events_of(answer))) == 1
     assert server.engine.listeners == []
     refused = ask(server, "GET", "/engine/steps")
-    assert (refused.status, json.load(refused)["error"]["message"]) == (503, "the server is shutting down")
+    assert (refused.status, json.load(refused)["error"]["message"]) == (
+        503,
+        "the server is shutting down",
+    )
 
 
 def done(step: int, *participants: tuple[str, str, int]) -> StepDone:
@@ -149,7 +181,12 @@ def test_equal_steps_are_one_entry_and_are_counted_when_they_are_dropped() -> No
         buffer.put(done(step, ("chatcmpl-0123456789", "decode", 1)), [])
     buffer.put(StepDone([], None, None, 0, 0, 0.0), [])  # an abort: there was no step
     (entry,) = buffer.take()["steps"]
-    assert entry == {"step": 1000, "count": 1000, "participants": [["012345", "decode", 1]], "graph": ""}
+    assert entry == {
+        "step": 1000,
+        "count": 1000,
+        "participants": [["012345", "decode", 1]],
+        "graph": "",
+    }
     for step in range(MAX_ENTRIES * 2 + 2):  # pairs of equal steps
         buffer.put(done(step, ("chatcmpl-0123456789", "prefill", step // 2)), [])
     assert buffer.take()["dropped"] == 2
@@ -169,11 +206,13 @@ def test_names_are_short_and_tell_choices_apart(request_id: str, name: str) -> N
     assert short_name(request_id) == name
 
 
-# --- in a browser -------------------------------------------------------------------------------------------------
+# --- in a browser ---------------------------------------------------------------------------------
 
 
 class Gate:
-    """Holds the engine before a step as long as `holds` says so: what is endless does not end while it is looked at."""
+    """Holds the engine before a step as long as `holds` says so: what is endless does not end while
+    it is looked at.
+    """
 
     def __init__(self, server: LiveServer) -> None:
         self._changed = threading.Condition()
@@ -203,7 +242,9 @@ class Gate:
 @pytest.fixture
 def tab() -> Iterator[Any]:
     """A page that must not complain."""
-    api = pytest.importorskip("playwright.sync_api", reason="pip install -e '.[docs]' brings playwright")
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="pip install -e '.[docs]' brings playwright"
+    )
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed")
     complaints: list[str] = []
@@ -212,7 +253,12 @@ def tab() -> Iterator[Any]:
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         page.set_default_timeout(PATIENCE_MS)
         api.expect.set_options(timeout=PATIENCE_MS)
-        page.on("console", lambda line: complaints.append(line.text) if line.type in ("error", "warning") else None)
+        page.on(
+            "console",
+            lambda line: (
+                complaints.append(line.text) if line.type in ("error", "warning") else None
+            ),
+        )
         page.on("pageerror", lambda error: complaints.append(str(error)))
         yield page
         browser.close()
@@ -221,7 +267,9 @@ def tab() -> Iterator[Any]:
 
 @pytest.mark.nightly
 @pytest.mark.smoke
-def test_a_learner_sees_the_engine_while_it_answers(tab: Any, serve: Callable[..., LiveServer]) -> None:
+def test_a_learner_sees_the_engine_while_it_answers(
+    tab: Any, serve: Callable[..., LiveServer]
+) -> None:
     from playwright.sync_api import expect
 
     server = serve()
@@ -241,7 +289,9 @@ def test_a_learner_sees_the_engine_while_it_answers(tab: Any, serve: Callable[..
     box.fill("What is a KV block?")
     box.press("Enter")
     expect(first.locator(".note")).to_contain_text("generated")
-    whole = json.load(ask(server, "POST", "/v1/chat/completions", {"messages": QUESTION, "temperature": 0}))
+    whole = json.load(
+        ask(server, "POST", "/v1/chat/completions", {"messages": QUESTION, "temperature": 0})
+    )
     assert first.locator(".said").all_inner_texts() == [
         QUESTION[0]["content"],
         whole["choices"][0]["message"]["content"],
@@ -274,8 +324,12 @@ def test_a_learner_sees_the_engine_while_it_answers(tab: Any, serve: Callable[..
     expect(running).to_have_text("3")
     gate.open()
     for number in (2, 3, 4):
-        expect(tab.get_by_role("article", name=f"Chat {number}").locator(".note")).to_contain_text("generated")
-        expect(timeline.locator(".row", has_text=f"Chat {number}").locator(".decode").first).to_be_visible()
+        expect(tab.get_by_role("article", name=f"Chat {number}").locator(".note")).to_contain_text(
+            "generated"
+        )
+        expect(
+            timeline.locator(".row", has_text=f"Chat {number}").locator(".decode").first
+        ).to_be_visible()
     expect(running).to_have_text("0")
     server.assert_idle()
     assert asked == {"/", "/engine/steps", "/v1/models", "/v1/chat/completions"}

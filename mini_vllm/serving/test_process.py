@@ -28,8 +28,20 @@ class Program:
     """A server in a process of its own."""
 
     def __init__(self, *options: str) -> None:
-        command = [sys.executable, "-c", SERVE, "serve", "--port", "0", "--num-kv-blocks", "900", *options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        command = [
+            sys.executable,
+            "-c",
+            SERVE,
+            "serve",
+            "--port",
+            "0",
+            "--num-kv-blocks",
+            "900",
+            *options,
+        ]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         assert self.process.stdout is not None
         self.lines: list[str] = []
         for line in self.process.stdout:
@@ -67,7 +79,9 @@ class Program:
 def status_of(url: str, body: Any = None) -> int:
     data = None if body is None else json.dumps(body).encode()
     try:
-        with urlopen(Request(url, data, {"Content-Type": "application/json"}), timeout=60) as answer:
+        with urlopen(
+            Request(url, data, {"Content-Type": "application/json"}), timeout=60
+        ) as answer:
             return int(answer.status)
     except HTTPError as error:
         return error.code if error.code != 503 or error.headers["Retry-After"] else -1
@@ -107,7 +121,10 @@ def test_sigterm_lets_what_is_in_flight_finish(program: Program) -> None:
     """New requests are refused meanwhile, on the port that stays open."""
     has_begun, body = threading.Semaphore(0), ENDLESS | {"max_tokens": 100}
     (child,) = program.children()[-1:]
-    with ThreadPoolExecutor(39) as pool, urlopen(chat_request(program.url, ENDLESS), timeout=60) as endless:
+    with (
+        ThreadPoolExecutor(39) as pool,
+        urlopen(chat_request(program.url, ENDLESS), timeout=60) as endless,
+    ):
         endless.readline()
         streams = [pool.submit(read_stream, program.url, body, has_begun) for _ in range(39)]
         for _ in streams:
@@ -170,19 +187,28 @@ def test_ctrl_c_twice_ends_it_at_once(program: Program) -> None:
     [(("--shutdown-timeout", "1"), 1), ((), 2)],
     indirect=["program"],
 )
-def test_clients_that_do_not_read_or_send_hold_up_no_end(program: Program, num_signals: int) -> None:
-    """One reads none of a long answer in a piece, one none of a stream, and one has sent half a request."""
+def test_clients_that_do_not_read_or_send_hold_up_no_end(
+    program: Program, num_signals: int
+) -> None:
+    """One reads none of a long answer in a piece, one none of a stream, and one has sent half a
+    request.
+    """
     logprobs = {"logprobs": True, "top_logprobs": 20, "max_tokens": 1500}
     port = int(program.url.rpartition(":")[2])
     with ExitStack() as stack:
         for stream, share in ((False, 1.0), (True, 1.0), (True, 0.5)):
             data = json.dumps(ENDLESS | logprobs | {"stream": stream}).encode()
-            head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(data)
+            head = (
+                b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Length: %d\r\n\r\n" % len(data)
+            )
             client = stack.enter_context(socket.socket())
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             client.connect(("127.0.0.1", port))
             client.sendall(head + data[: int(len(data) * share)])
-        while 'vllm:generation_tokens_total{model_name="tiny"} 3000.0' not in program.get("/metrics"):
+        while 'vllm:generation_tokens_total{model_name="tiny"} 3000.0' not in program.get(
+            "/metrics"
+        ):
             pass
         for _ in range(num_signals - 1):
             program.process.send_signal(signal.SIGTERM)

@@ -1,4 +1,6 @@
-"""Structured outputs over HTTP: OpenAI's parse helper, vLLM's fields, and refusals that name the field."""
+"""Structured outputs over HTTP: OpenAI's parse helper, vLLM's fields, and refusals that name the
+field.
+"""
 
 import json
 import re
@@ -45,7 +47,12 @@ def schema_of(schema: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_openais_parse_gives_the_model(client: openai.OpenAI, seed: int) -> None:
     answer = client.chat.completions.parse(
-        model="tiny", messages=QUESTION, response_format=Block, temperature=1, seed=seed, max_tokens=200
+        model="tiny",
+        messages=QUESTION,
+        response_format=Block,
+        temperature=1,
+        seed=seed,
+        max_tokens=200,
     )
     (choice,) = answer.choices
     assert choice.finish_reason == "stop"
@@ -84,25 +91,51 @@ def test_vllms_fields(client: openai.OpenAI, fields: dict[str, Any], form: str) 
     (choice,) = ask(client, extra_body=fields).choices
     assert re.fullmatch(form, choice.message.content)
     assert choice.finish_reason == "stop"
-    completion = client.completions.create(model="tiny", prompt="A", n=2, max_tokens=50, extra_body=fields)
+    completion = client.completions.create(
+        model="tiny", prompt="A", n=2, max_tokens=50, extra_body=fields
+    )
     for each in completion.choices:
         assert re.fullmatch(form, each.text)
 
 
 BAD = [
     ({"response_format": schema_of({"not": {}})}, "response_format", 'Unimplemented keys: ["not"]'),
-    ({"response_format": schema_of({"type": "array", "uniqueItems": True})}, "response_format", "uniqueItems"),
-    ({"response_format": schema_of({"enum": [*range(20_000)]})}, "response_format", "at most 1,024 are allowed"),
-    ({"response_format": schema_of({"type": "string", "pattern": "foo**"})}, "response_format", "multiple repeat"),
-    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", "belongs to the type json_schema"),
+    (
+        {"response_format": schema_of({"type": "array", "uniqueItems": True})},
+        "response_format",
+        "uniqueItems",
+    ),
+    (
+        {"response_format": schema_of({"enum": [*range(20_000)]})},
+        "response_format",
+        "at most 1,024 are allowed",
+    ),
+    (
+        {"response_format": schema_of({"type": "string", "pattern": "foo**"})},
+        "response_format",
+        "multiple repeat",
+    ),
+    (
+        {"response_format": {"type": "json_schema"}},
+        "response_format.json_schema",
+        "belongs to the type json_schema",
+    ),
     ({"response_format": {"type": "xml"}}, "response_format.type", "json_object"),
     ({"response_format": schema_of(5)}, "response_format.json_schema.schema", "dictionary"),
-    ({"response_format": {"type": "text", "x": 1}}, "response_format.x", "no field that this server knows"),
+    (
+        {"response_format": {"type": "text", "x": 1}},
+        "response_format.x",
+        "no field that this server knows",
+    ),
     ({"structured_outputs": {"regex": "(?=a)b"}}, "structured_outputs", "look-around"),
     ({"structured_outputs": {}}, "structured_outputs", "must be one of json, regex"),
     ({"structured_outputs": {"regex": "a", "json": {}}}, "structured_outputs", "must be one of"),
     ({"guided_choice": []}, "guided_choice", "choice must be a list of texts"),
-    ({"guided_regex": "a", "response_format": {"type": "json_object"}}, "guided_regex", "cannot be combined"),
+    (
+        {"guided_regex": "a", "response_format": {"type": "json_object"}},
+        "guided_regex",
+        "cannot be combined",
+    ),
 ]
 
 
@@ -117,7 +150,9 @@ def test_what_cannot_be_compiled_is_a_400_that_names_the_field(
 
 
 def test_a_request_whose_grammar_fails_ends_alone(live: LiveServer, client: openai.OpenAI) -> None:
-    """Behind the end of its text, under ignore_eos, nothing is allowed; the request beside it gets its tokens."""
+    """Behind the end of its text, under ignore_eos, nothing is allowed; the request beside it gets
+    its tokens.
+    """
     plain = {"max_tokens": 40, "extra_body": {"ignore_eos": True}}
     expected = ask(client, **plain).choices[0].message.content
     stream = ask(client, **plain, stream=True)
@@ -127,7 +162,9 @@ def test_a_request_whose_grammar_fails_ends_alone(live: LiveServer, client: open
     live.assert_idle()
 
 
-@pytest.mark.parametrize("form", [Block, {"regex": "a+"}, {"choice": ["a", "b"]}, {"json_object": True}])
+@pytest.mark.parametrize(
+    "form", [Block, {"regex": "a+"}, {"choice": ["a", "b"]}, {"json_object": True}]
+)
 def test_a_form_is_the_same_in_the_engine_process(form: Any) -> None:
     params = SamplingParams(structured=form)
     data = msgspec.msgpack.encode(Add.of([Request("a", [1], params)]))
@@ -139,5 +176,7 @@ def test_the_document_says_so(client: openai.OpenAI, live: LiveServer) -> None:
     document = client.get("/../openapi.json", cast_to=object)
     schemas: Any = json.loads(json.dumps(document))["components"]["schemas"]
     for name in ("ChatCompletionRequest", "CompletionRequest"):
-        assert {"response_format", "structured_outputs", "guided_regex"} <= set(schemas[name]["properties"])
+        assert {"response_format", "structured_outputs", "guided_regex"} <= set(
+            schemas[name]["properties"]
+        )
     assert schemas["JsonSchema"]["required"] == ["name", "schema"]

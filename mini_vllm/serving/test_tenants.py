@@ -36,12 +36,16 @@ def num_cached(server: LiveServer, key: str, prompt: list[int] = PROMPT, **field
     return details.cached_tokens or 0 if details is not None else 0
 
 
-def ask(server: LiveServer, path: str, authorization: str | None = None, body: Any = None) -> tuple[int, str]:
+def ask(
+    server: LiveServer, path: str, authorization: str | None = None, body: Any = None
+) -> tuple[int, str]:
     """The status and the text of an answer."""
     headers = {} if authorization is None else {"Authorization": authorization}
     headers |= {} if body is None else {"Content-Type": "application/json"}
     with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
-        connection.request("GET" if body is None else "POST", path, body and json.dumps(body), headers)
+        connection.request(
+            "GET" if body is None else "POST", path, body and json.dumps(body), headers
+        )
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
 
@@ -56,7 +60,8 @@ def test_no_tenant_finds_what_another_one_has_computed(server: LiveServer) -> No
         assert num_cached(server, key) == 0
         assert num_cached(server, key) == 64  # the last block is computed again
     salted = {"extra_body": {"cache_salt": "mine"}}
-    assert num_cached(server, alice, **salted) == 0  # a salt of one's own keeps one's own requests apart, too
+    # a salt of one's own keeps one's own requests apart, too
+    assert num_cached(server, alice, **salted) == 0
     assert num_cached(server, alice, **salted) == 64
     for forged in ("alice/", "alice/mine", "/mine", "mine"):
         assert num_cached(server, bob, extra_body={"cache_salt": forged}) == 0
@@ -66,7 +71,9 @@ def test_no_tenant_finds_what_another_one_has_computed(server: LiveServer) -> No
     assert all(isinstance(name, bytes) and len(name) == 32 for name in names)
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/engine/steps", "/openapi.json", "/v1/models", "/nowhere"])
+@pytest.mark.parametrize(
+    "path", ["/", "/metrics", "/engine/steps", "/openapi.json", "/v1/models", "/nowhere"]
+)
 def test_without_a_key_there_is_nothing_but_health(server: LiveServer, path: str) -> None:
     for key in ("", "key-of-alic", "key-of-alicee", TENANTS["alice"], f"sha256:{TENANTS['alice']}"):
         assert status_of(server, path, key) == 401
@@ -83,9 +90,13 @@ def test_a_tenant_does_not_see_what_others_do(server: LiveServer) -> None:
     assert status_of(server, "/v1/models", KEYS["alice"]) == 200
 
 
-@pytest.mark.parametrize("path", ["/metrics%0A", "/%0A", "/engine/steps%0A", "/metrics/", "//metrics", "/v1/models%0A"])
+@pytest.mark.parametrize(
+    "path", ["/metrics%0A", "/%0A", "/engine/steps%0A", "/metrics/", "//metrics", "/v1/models%0A"]
+)
 def test_no_path_has_a_second_name(server: LiveServer, path: str) -> None:
-    """A pattern's `$` also stands before a newline, so "/metrics" and a newline would match the route of /metrics."""
+    """A pattern's `$` also stands before a newline, so "/metrics" and a newline would match the
+    route of /metrics.
+    """
     for key in (KEYS["alice"], "key-of-the-operator"):
         assert status_of(server, path, key) == 404
     assert status_of(server, "/health%0A", "wrong") == 401
@@ -96,12 +107,17 @@ def test_metrics_tell_the_usage_of_each_tenant(serve: Any) -> None:
     for name in ("alice", "bob", "bob"):
         num_cached(server, KEYS[name])
     lines = ask(server, "/metrics", "Bearer key-of-the-operator")[1].splitlines()
-    found = {line.split()[0]: float(line.split()[1]) for line in lines if line.startswith("mini_vllm:tenant_")}
+    found = {
+        line.split()[0]: float(line.split()[1])
+        for line in lines
+        if line.startswith("mini_vllm:tenant_")
+    }
 
     def usage(name: str, tenant: str) -> float:
         return found[f'mini_vllm:tenant_{name}{{model_name="tiny",tenant="{tenant}"}}']
 
-    assert [usage("blocks_cached", name) for name in ("alice", "bob")] == [5, 5]  # what was freed last is not swept yet
+    # what was freed last is not swept yet
+    assert [usage("blocks_cached", name) for name in ("alice", "bob")] == [5, 5]
     assert [usage("blocks_held", name) for name in ("alice", "bob")] == [0, 0]
     assert [usage("requests_waiting", name) for name in ("alice", "bob")] == [0, 0]
 

@@ -1,4 +1,6 @@
-"""Tools from OpenAI's own client against a live server: calls that are forced or parsed, results, and refusals."""
+"""Tools from OpenAI's own client against a live server: calls that are forced or parsed, results,
+and refusals.
+"""
 
 import json
 import re
@@ -24,13 +26,29 @@ QUESTION: Any = [{"role": "user", "content": "What is a KV block?"}]
 
 
 def a_tool(name: str, parameters: Any = None) -> Any:
-    return {"type": "function", "function": {"name": name} | ({} if parameters is None else {"parameters": parameters})}
+    return {
+        "type": "function",
+        "function": {"name": name} | ({} if parameters is None else {"parameters": parameters}),
+    }
 
 
-POINT = {"properties": {"x": {"enum": [1, 2]}, "y": {"type": "boolean"}}, "required": ["x", "y"], "type": "object"}
-LINE = {"type": "object", "properties": {"from": {"$ref": "#/$defs/P"}}, "required": ["from"], "$defs": {"P": POINT}}
+POINT = {
+    "properties": {"x": {"enum": [1, 2]}, "y": {"type": "boolean"}},
+    "required": ["x", "y"],
+    "type": "object",
+}
+LINE = {
+    "type": "object",
+    "properties": {"from": {"$ref": "#/$defs/P"}},
+    "required": ["from"],
+    "$defs": {"P": POINT},
+}
 TOOLS = [a_tool("draw", LINE), a_tool("wipe"), a_tool("plot", POINT)]
-SCHEMAS: dict[str, Any] = {"draw": LINE, "wipe": {"type": "object", "maxProperties": 0}, "plot": POINT}
+SCHEMAS: dict[str, Any] = {
+    "draw": LINE,
+    "wipe": {"type": "object", "maxProperties": 0},
+    "plot": POINT,
+}
 
 
 @pytest.fixture(scope="module")
@@ -44,18 +62,29 @@ def terse(live: LiveServer) -> dict[str, int]:
     """The bundled model writes JSON with much space; without it its calls are short."""
     reader = live.engine.input_processor.text_reader
     assert reader is not None
-    texts = [reader.token_bytes(token_id) for token_id in range(live.engine.input_processor.limits.vocab_size)]
+    texts = [
+        reader.token_bytes(token_id)
+        for token_id in range(live.engine.input_processor.limits.vocab_size)
+    ]
     return {str(token_id): -100 for token_id, text in enumerate(texts) if text and not text.strip()}
 
 
 def ask(client: openai.OpenAI, **options: Any) -> Any:
-    given = {"model": "tiny", "messages": QUESTION, "tools": TOOLS, "temperature": 0, "max_tokens": 200}
+    given = {
+        "model": "tiny",
+        "messages": QUESTION,
+        "tools": TOOLS,
+        "temperature": 0,
+        "max_tokens": 200,
+    }
     return client.chat.completions.create(**(given | options))
 
 
 def scripted(text: str) -> dict[str, Any]:
     """What lets the model say this, and nothing else."""
-    return {"structured_outputs": {"regex": re.escape(text).replace("\\ ", " ").replace("\\\n", "\n")}}
+    return {
+        "structured_outputs": {"regex": re.escape(text).replace("\\ ", " ").replace("\\\n", "\n")}
+    }
 
 
 def call_of(name: str, arguments: str) -> str:
@@ -71,7 +100,12 @@ def streamed(client: openai.OpenAI, **options: Any) -> tuple[str, list[dict[str,
         assert reason is None
         content += choice.delta.content or ""
         for part in choice.delta.tool_calls or ():
-            assert (part.id is None) == (part.type is None) == (part.function.name is None) == (part.index < len(calls))
+            assert (
+                (part.id is None)
+                == (part.type is None)
+                == (part.function.name is None)
+                == (part.index < len(calls))
+            )
             if part.id is not None:
                 calls.append({"name": part.function.name, "arguments": ""})
             calls[part.index]["arguments"] += part.function.arguments
@@ -103,12 +137,23 @@ def named(name: str) -> Any:
     "choice",
     [
         named("draw"),
-        *(pytest.param(each, marks=pytest.mark.slow) for each in (named("wipe"), named("plot"), "required")),
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in (named("wipe"), named("plot"), "required")
+        ),
     ],
     ids=str,
 )
-def test_a_forced_call_is_valid_streamed_and_whole(client: openai.OpenAI, terse: dict[str, int], choice: Any) -> None:
-    options = {"tool_choice": choice, "parallel_tool_calls": False, "logit_bias": terse, "temperature": 1, "seed": 3}
+def test_a_forced_call_is_valid_streamed_and_whole(
+    client: openai.OpenAI, terse: dict[str, int], choice: Any
+) -> None:
+    options = {
+        "tool_choice": choice,
+        "parallel_tool_calls": False,
+        "logit_bias": terse,
+        "temperature": 1,
+        "seed": 3,
+    }
     content, calls, reason = whole(client, **options)
     assert (content, len(calls), reason) == ("", 1, "tool_calls")
     assert choice == "required" or calls[0]["name"] == choice["function"]["name"]
@@ -116,10 +161,20 @@ def test_a_forced_call_is_valid_streamed_and_whole(client: openai.OpenAI, terse:
     assert streamed(client, **options) == (content, calls, reason)
 
 
-def test_what_looks_like_a_reference_is_kept_in_a_value(client: openai.OpenAI, terse: dict[str, int]) -> None:
+def test_what_looks_like_a_reference_is_kept_in_a_value(
+    client: openai.OpenAI, terse: dict[str, int]
+) -> None:
     value = {"const": {"$ref": "#/x"}}
     tools = [
-        a_tool("f", {"type": "object", "properties": {"a": value}, "required": ["a"], "additionalProperties": False})
+        a_tool(
+            "f",
+            {
+                "type": "object",
+                "properties": {"a": value},
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+        )
     ]
     _, calls, _ = whole(client, tools=tools, tool_choice=named("f"), logit_bias=terse)
     assert json.loads(calls[0]["arguments"]) == {"a": {"$ref": "#/x"}}
@@ -131,16 +186,29 @@ def test_several_calls_may_be_required_and_a_cut_one_is_no_content(
 ) -> None:
     biases = terse | {"60": -100}
     found = [
-        whole(client, tool_choice="required", tools=TOOLS[1:2], logit_bias=biases, temperature=1, seed=seed)
+        whole(
+            client,
+            tool_choice="required",
+            tools=TOOLS[1:2],
+            logit_bias=biases,
+            temperature=1,
+            seed=seed,
+        )
         for seed in range(4)
     ]
     assert {len(calls) for _, calls, _ in found} > {1}
     for content, calls, reason in found:
         assert (content, reason) in {("", "tool_calls"), ("", "length")}
         assert {call["arguments"] for call in calls[:-1]} <= {"{}"}
-    content, calls, reason = whole(client, tool_choice=named("draw"), logit_bias=terse, max_tokens=25)
+    content, calls, reason = whole(
+        client, tool_choice=named("draw"), logit_bias=terse, max_tokens=25
+    )
     assert (content, len(calls), reason) == ("", 1, "length")
-    assert streamed(client, tool_choice=named("draw"), logit_bias=terse, max_tokens=25) == (content, calls, reason)
+    assert streamed(client, tool_choice=named("draw"), logit_bias=terse, max_tokens=25) == (
+        content,
+        calls,
+        reason,
+    )
 
 
 SAID = [
@@ -154,7 +222,8 @@ SAID = [
 
 
 @pytest.mark.parametrize(
-    ("text", "content", "calls"), [SAID[0], *(pytest.param(*each, marks=pytest.mark.nightly) for each in SAID[1:])]
+    ("text", "content", "calls"),
+    [SAID[0], *(pytest.param(*each, marks=pytest.mark.nightly) for each in SAID[1:])],
 )
 def test_auto_parses_what_was_said(
     client: openai.OpenAI, text: str, content: str | None, calls: list[tuple[str, str]]
@@ -170,7 +239,9 @@ def test_auto_parses_what_was_said(
     assert whole(client, extra_body=scripted(text), tool_choice="none") == (text, [], "stop")
     assert whole(client, extra_body=scripted(text), tools=None) == (text, [], "stop")
     chunks = ask(client, extra_body=scripted(text), tools=None, stream=True)
-    assert "".join(chunk.choices[0].delta.content for chunk in chunks) == text, "content is always a text"
+    assert "".join(chunk.choices[0].delta.content for chunk in chunks) == text, (
+        "content is always a text"
+    )
 
 
 @pytest.mark.slow
@@ -181,16 +252,25 @@ def test_each_of_several_choices_has_its_own_calls(client: openai.OpenAI) -> Non
     parts: dict[int, list[Any]] = {0: [], 1: []}
     for chunk in ask(client, n=2, extra_body=body, stream=True):
         parts[chunk.choices[0].index] += chunk.choices[0].delta.tool_calls or ()
-    assert [[part.function.arguments for part in each] for each in parts.values()] == [["{}"], ["{}"]]
+    assert [[part.function.arguments for part in each] for each in parts.values()] == [
+        ["{}"],
+        ["{}"],
+    ]
 
 
 @pytest.mark.nightly
 def test_results_go_back_to_the_model(live: LiveServer, client: openai.OpenAI) -> None:
-    """As programs write it: the message with the call, the result of the call, and the next answer."""
+    """As programs write it: the message with the call, the result of the call, and the next
+    answer.
+    """
     text = call_of("plot", '{"x": 1, "y": true}')
     message = ask(client, extra_body=scripted(text)).choices[0].message
     result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "drawn"}
-    as_dict = {"role": "assistant", "content": None, "tool_calls": [{**message.tool_calls[0].model_dump(), "index": 0}]}
+    as_dict = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{**message.tool_calls[0].model_dump(), "index": 0}],
+    }
     for said in (message, as_dict):
         answer = ask(client, messages=[*QUESTION, said, result])
         assert answer.choices[0].message.content
@@ -199,7 +279,8 @@ def test_results_go_back_to_the_model(live: LiveServer, client: openai.OpenAI) -
     assert answer.usage.prompt_tokens == len(prompt)
     shown = reader.detokenize(prompt)
     turns = (
-        f"<|im_start|>assistant\n{text}<|im_end|>\n<|im_start|>tool\n<tool_response>drawn</tool_response><|im_end|>\n"
+        f"<|im_start|>assistant\n{text}<|im_end|>\n"
+        "<|im_start|>tool\n<tool_response>drawn</tool_response><|im_end|>\n"
     )
     assert turns in shown
     assert all(json.dumps(tool) in shown for tool in TOOLS)
@@ -230,13 +311,21 @@ def test_openais_parse_gives_the_arguments(client: openai.OpenAI, terse: dict[st
 BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"tools": []}, "tools", "a list of 1 to 128"),
     ({"tools": [{"type": "function"}]}, "tools[0].function", "Mapping"),
-    ({"tools": [a_tool("a"), {"type": "function", "function": {}}]}, "tools[1].function.name", "str"),
+    (
+        {"tools": [a_tool("a"), {"type": "function", "function": {}}]},
+        "tools[1].function.name",
+        "str",
+    ),
     ({"tools": [a_tool("")]}, "tools[0].function.name", "1 to 64 characters"),
     ({"tools": [{**a_tool("a"), "x": 1}]}, "tools[0].x", "absent"),
     ({"tools": [{**a_tool("a"), "type": "code"}]}, "tools[0].type", "'function'"),
     ({"tools": [a_tool("a"), a_tool("a")]}, "tools[1].function.name", "no function before it has"),
     ({"tools": [a_tool("a", {"type": "string"})]}, "tools[0].function.parameters", "type"),
-    ({"tools": [a_tool("a", {"properties": {"x": {"type": "text"}}})]}, "tools[0].function.parameters", "type"),
+    (
+        {"tools": [a_tool("a", {"properties": {"x": {"type": "text"}}})]},
+        "tools[0].function.parameters",
+        "type",
+    ),
     ({"tools": [a_tool("a", {"properties": [1]})]}, "tools[0].function.parameters", "properties"),
     ({"tools": [a_tool("a", 5)]}, "tools[0].function.parameters", "Mapping"),
     ({"tool_choice": "any"}, "tool_choice", "'required'"),
@@ -247,10 +336,18 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"tools": None, "tool_choice": "required"}, "tool_choice", "absent without tools"),
     ({"tools": None, "parallel_tool_calls": True}, "parallel_tool_calls", "absent without tools"),
     ({"parallel_tool_calls": 1}, "parallel_tool_calls", "boolean"),
-    ({"tool_choice": "required", "response_format": {"type": "json_object"}}, "tool_choice", "structured"),
+    (
+        {"tool_choice": "required", "response_format": {"type": "json_object"}},
+        "tool_choice",
+        "structured",
+    ),
     ({"tool_choice": "required", "tools": [a_tool("a", {"not": {}})]}, "tools", "not"),
     ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0]", "tool_call_id"),
-    ({"messages": [{"role": "user", "content": "x", "tool_call_id": "y"}]}, "messages[0]", "tool_call_id"),
+    (
+        {"messages": [{"role": "user", "content": "x", "tool_call_id": "y"}]},
+        "messages[0]",
+        "tool_call_id",
+    ),
     (
         {"messages": [{"role": "assistant", "tool_calls": [{"id": "a"}]}]},
         "messages[0].tool_calls[0].function",
@@ -269,25 +366,42 @@ def test_what_cannot_be_is_refused_by_its_place(
         assert (refusal.value.param, text in refusal.value.message) == (param, True), refusal.value
 
 
-def test_a_template_without_tools_says_so(live: LiveServer, client: openai.OpenAI, monkeypatch: Any) -> None:
-    monkeypatch.setattr(live.engine.input_processor.tokenizer, "chat_template", "{{ messages[0].content }}")
+def test_a_template_without_tools_says_so(
+    live: LiveServer, client: openai.OpenAI, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(
+        live.engine.input_processor.tokenizer, "chat_template", "{{ messages[0].content }}"
+    )
     result = {"role": "tool", "tool_call_id": "a", "content": "x"}
-    for options, param in (({}, "tools"), ({"tools": None, "messages": [*QUESTION, result]}, "messages")):
-        with pytest.raises(openai.BadRequestError, match="the chat template of tiny has no tools") as refusal:
+    for options, param in (
+        ({}, "tools"),
+        ({"tools": None, "messages": [*QUESTION, result]}, "messages"),
+    ):
+        with pytest.raises(
+            openai.BadRequestError, match="the chat template of tiny has no tools"
+        ) as refusal:
             ask(client, **options)
         assert refusal.value.param == param
 
 
 def test_reasoning_is_no_content(live: LiveServer, client: openai.OpenAI, monkeypatch: Any) -> None:
-    monkeypatch.setattr(live.engine.input_processor, "assistant_form", AssistantForm("none", thinks=True))
+    monkeypatch.setattr(
+        live.engine.input_processor, "assistant_form", AssistantForm("none", thinks=True)
+    )
     text = "<think>\nWell.</think>\n\n" + call_of("wipe", "{}")
     message = ask(client, extra_body=scripted(text)).choices[0].message
     assert (message.reasoning_content, message.content) == ("\nWell.", call_of("wipe", "{}"))
     assert message.tool_calls is None
-    deltas = [chunk.choices[0].delta for chunk in ask(client, extra_body=scripted(text), stream=True)]
+    deltas = [
+        chunk.choices[0].delta for chunk in ask(client, extra_body=scripted(text), stream=True)
+    ]
     assert "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas) == "\nWell."
     assert "".join(delta.content or "" for delta in deltas) == call_of("wipe", "{}")
-    assert ask(client, messages=[*QUESTION, message, *QUESTION], max_tokens=5).choices[0].message.content
+    assert (
+        ask(client, messages=[*QUESTION, message, *QUESTION], max_tokens=5)
+        .choices[0]
+        .message.content
+    )
 
 
 def test_a_prompt_may_have_opened_the_reasoning(live: LiveServer) -> None:
@@ -302,7 +416,7 @@ def test_a_prompt_may_have_opened_the_reasoning(live: LiveServer) -> None:
     reader.assistant_form = before
 
 
-# --- offline ------------------------------------------------------------------------------------------------------
+# --- offline --------------------------------------------------------------------------------------
 
 
 def wipe(twice: bool) -> None:
@@ -330,10 +444,17 @@ def test_a_chat_offline_has_tools_too() -> None:
     (answer,) = llm.chat([*QUESTION, message, result], plain, tools=[wipe])
     assert answer.outputs[0].message == {"role": "assistant", "content": answer.outputs[0].text}
     forced = SamplingParams(max_tokens=500, temperature=0)
-    (output,) = llm.chat(QUESTION, forced, tools=TOOLS[1:2], tool_choice="required", parallel_tool_calls=False)
-    assert [call["function"]["name"] for call in (output.outputs[0].message or {})["tool_calls"]] == ["wipe"]
+    (output,) = llm.chat(
+        QUESTION, forced, tools=TOOLS[1:2], tool_choice="required", parallel_tool_calls=False
+    )
+    assert [
+        call["function"]["name"] for call in (output.outputs[0].message or {})["tool_calls"]
+    ] == ["wipe"]
     assert json.loads(output.outputs[0].text) == [{"name": "wipe", "arguments": {}}]
     with pytest.raises(InvalidParameterError, match="none or auto if structured is given"):
         llm.chat(QUESTION, said, tools=TOOLS, tool_choice="required")
-    with pytest.raises(InvalidParameterError, match=r"tools\[1\].function.name must be .* no function before it has"):
+    with pytest.raises(
+        InvalidParameterError,
+        match=r"tools\[1\].function.name must be .* no function before it has",
+    ):
         llm.chat(QUESTION, said, tools=[TOOLS[0], TOOLS[0]])

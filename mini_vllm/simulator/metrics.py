@@ -1,19 +1,20 @@
 """What a simulated run is judged by. Memory does not grow with the trace.
 
-TTFT, ITL, TPOT and E2E (there: E2EL) are those of load/metrics.py; here a request is due when it arrives.
+TTFT, ITL, TPOT and E2E (there: E2EL) are those of load/metrics.py; here a request is due when it
+arrives.
 
 There are two definitions of a good request. Both want a TTFT within its limit.
 
-by gaps   at least 99 of 100 gaps are within the limit of ITL (of fewer than 100 gaps: all). A reader who waits for one
-          word notices. It hides how long the slowest gap is.
-by TPOT   the mean of the gaps, TPOT, is within the same limit; a request of one token has no gap to be late. It hides
-          every pause that the other gaps make up for.
+by gaps   at least 99 of 100 gaps are within the limit of ITL (of fewer than 100 gaps: all). A
+          reader who waits for one word notices. It hides how long the slowest gap is.
+by TPOT   the mean of the gaps, TPOT, is within the same limit; a request of one token has no gap to
+          be late. It hides every pause that the other gaps make up for.
 
 goodput   good requests a second, of the whole run
 
-Sources: goodput by TPOT as in DistServe (Zhong et al., OSDI 2024) and in
-`vllm bench serve --goodput ttft:... tpot:...`; by gaps with a limit on their tail, as in Sarathi-Serve (Agrawal et al.,
-OSDI 2024).
+Sources: goodput by TPOT as in DistServe (Zhong et al., OSDI 2024) and in `vllm bench serve
+--goodput ttft:... tpot:...`; by gaps with a limit on their tail, as in Sarathi-Serve (Agrawal et
+al., OSDI 2024).
 """
 
 import math
@@ -31,7 +32,8 @@ MAX_SECONDS = 1e9  # of a limit
 
 
 class QuantileSketch:
-    """Counts values in buckets that grow by a constant factor, so that any quantile is within RELATIVE_ERROR.
+    """Counts values in buckets that grow by a constant factor, so that any quantile is within
+    RELATIVE_ERROR.
 
     Source: DDSketch (Masson et al., VLDB 2019). Values up to 1e-9 (a nanosecond) count as 0.
     """
@@ -64,7 +66,9 @@ class QuantileSketch:
 
     def summary(self) -> dict[str, float | None]:
         """Mean and percentiles; None of nothing, which JSON knows."""
-        figures = {"mean": self.total / max(self.count, 1)} | {f"p{q}": self.quantile(q / 100) for q in PERCENTILES}
+        figures = {"mean": self.total / max(self.count, 1)} | {
+            f"p{q}": self.quantile(q / 100) for q in PERCENTILES
+        }
         return {name: value if self.count else None for name, value in figures.items()}
 
 
@@ -78,7 +82,8 @@ class SLO:
     def __post_init__(self) -> None:
         if not (0 < self.ttft <= MAX_SECONDS and 0 < self.itl <= MAX_SECONDS):
             raise InvalidParameterError(
-                f"the limits of the SLO must be above 0 and at most {MAX_SECONDS:g} s, got {self.ttft} and {self.itl}"
+                f"the limits of the SLO must be above 0 and at most {MAX_SECONDS:g} s, got "
+                f"{self.ttft} and {self.itl}"
             )
 
 
@@ -113,7 +118,9 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """One request that has ended, times in seconds. tail_itl: 99 of 100 of its gaps are at most as long."""
+    """One request that has ended, times in seconds. tail_itl: 99 of 100 of its gaps are at most as
+    long.
+    """
 
     index: int
     arrival_time: float
@@ -129,23 +136,33 @@ class RequestRecord:
     def is_good(self, slo: SLO) -> tuple[bool, bool]:
         """Whether it keeps both limits, by gaps and by TPOT."""
         in_time = {"ttft": slo.ttft}
-        return keeps(self, {**in_time, "tail_itl": slo.itl}), keeps(self, {**in_time, "tpot": slo.itl})
+        return keeps(self, {**in_time, "tail_itl": slo.itl}), keeps(
+            self, {**in_time, "tpot": slo.itl}
+        )
 
 
 class Metrics:
-    """Told of every step of every replica; report() sums up. on_finished: told of every request that has ended."""
+    """Told of every step of every replica; report() sums up. on_finished: told of every request
+    that has ended.
+    """
 
-    def __init__(self, slo: SLO, on_finished: Callable[[RequestRecord], object] | None = None) -> None:
+    def __init__(
+        self, slo: SLO, on_finished: Callable[[RequestRecord], object] | None = None
+    ) -> None:
         self.slo = slo
         self.on_finished = on_finished
         self.ttft, self.itl, self.tpot, self.e2e = (QuantileSketch() for _ in range(4))
         self.timeline = Timeline()  # of the first replica
         self.num_refused = self.num_finished = self.num_good = self.num_good_by_tpot = 0
-        self.num_steps = self.num_scheduled_tokens = self.num_preemptions = self.num_copied_blocks = 0
+        self.num_steps = self.num_scheduled_tokens = self.num_preemptions = (
+            self.num_copied_blocks
+        ) = 0
         self.num_accepted_tokens = 0  # drafts that were right: tokens that came along with another
         self.busy = self.used = self.peak = self.end = 0.0
 
-    def add_step(self, seconds: float, usage: float, work: tuple[int, ...], num_preemptions: int) -> None:
+    def add_step(
+        self, seconds: float, usage: float, work: tuple[int, ...], num_preemptions: int
+    ) -> None:
         self.num_steps += 1
         self.num_scheduled_tokens += work[2]
         self.num_copied_blocks += work[5]
@@ -155,7 +172,9 @@ class Metrics:
         self.peak = max(self.peak, usage)
 
     def add_tokens(self, requests: Iterable[SimRequest], before: float, now: float) -> None:
-        """Each of the requests got tokens now; most of them got their last ones at `before`, and are counted as one."""
+        """Each of the requests got tokens now; most of them got their last ones at `before`, and
+        are counted as one.
+        """
         num_regular = 0
         for request in requests:
             last = request.last_token_time
@@ -199,7 +218,9 @@ class Metrics:
             self.on_finished(record)
 
     def report(self, prefix_queries: int, prefix_hits: int) -> dict[str, Any]:
-        """Everything in seconds, tokens, blocks and shares; latencies as {"mean", "p50", "p90", "p99"}."""
+        """Everything in seconds, tokens, blocks and shares; latencies as {"mean", "p50", "p90",
+        "p99"}.
+        """
         end = self.end or math.inf
         num_output_tokens = self.ttft.count + self.itl.count + self.num_accepted_tokens
         return {
@@ -213,7 +234,8 @@ class Metrics:
             "goodput": self.num_good / end,
             "good_share": self.num_good / max(self.num_finished + self.num_refused, 1),
             "goodput_by_tpot": self.num_good_by_tpot / end,
-            "good_share_by_tpot": self.num_good_by_tpot / max(self.num_finished + self.num_refused, 1),
+            "good_share_by_tpot": self.num_good_by_tpot
+            / max(self.num_finished + self.num_refused, 1),
             "ttft": self.ttft.summary(),
             "itl": self.itl.summary(),
             "tpot": self.tpot.summary(),
@@ -226,5 +248,8 @@ class Metrics:
             "prefix_hit_rate": prefix_hits / prefix_queries if prefix_queries else 0.0,
             "steps": self.num_steps,
             "scheduled_tokens": self.num_scheduled_tokens,
-            "kv_cache_usage": {"mean": self.used / self.busy if self.busy else 0.0, "peak": self.peak},
+            "kv_cache_usage": {
+                "mean": self.used / self.busy if self.busy else 0.0,
+                "peak": self.peak,
+            },
         }

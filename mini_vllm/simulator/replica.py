@@ -1,10 +1,13 @@
-"""A replica: one simulated engine. The scheduler and the KV cache manager are the real ones, the model is a clock.
+"""A replica: one simulated engine. The scheduler and the KV cache manager are the real ones, the
+model is a clock.
 
-Its loop is that of LLMEngine.step(): schedule, compute, update. Arrivals join between two steps. Every token is the
-same; which prompts are equal is told by the names of their blocks (sim_request.py).
+Its loop is that of LLMEngine.step(): schedule, compute, update. Arrivals join between two steps.
+Every token is the same; which prompts are equal is told by the names of their blocks
+(sim_request.py).
 
-`acceptance` in its configuration asks for speculative decoding: the probability of each draft to be right if those
-before it are. To make drafts takes no time; their verification takes that of a chunk.
+`acceptance` in its configuration asks for speculative decoding: the probability of each draft to be
+right if those before it are. To make drafts takes no time; their verification takes that of a
+chunk.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,15 +42,23 @@ class Guesses:
 
     def answer(self, request: Request, drafts: Sequence[int]) -> Sequence[int]:
         """The tokens that a request gets: one behind each right draft, and one more."""
-        wrong = (i for i, draft in enumerate(drafts) if draft < 0 or self.rng.random() >= self.acceptance)
+        wrong = (
+            i for i, draft in enumerate(drafts) if draft < 0 or self.rng.random() >= self.acceptance
+        )
         return until_its_end(request, TOKEN * (next(wrong, len(drafts)) + 1))
 
 
 class Replica:
-    """One engine at `now`, the end of its last step in seconds. config: as in a trace (mini_vllm/observe/trace.py)."""
+    """One engine at `now`, the end of its last step in seconds. config: as in a trace
+    (mini_vllm/observe/trace.py).
+    """
 
-    def __init__(self, config: Mapping[str, Any], model: StepTimeModel, metrics: Metrics, *, is_first: bool) -> None:
-        self.guesses = Guesses(config["acceptance"]) if config.get("acceptance") is not None else None
+    def __init__(
+        self, config: Mapping[str, Any], model: StepTimeModel, metrics: Metrics, *, is_first: bool
+    ) -> None:
+        self.guesses = (
+            Guesses(config["acceptance"]) if config.get("acceptance") is not None else None
+        )
         if self.guesses is None:
             self.scheduler = make_scheduler(config)
         else:
@@ -58,7 +69,8 @@ class Replica:
         self.metrics = metrics
         self.is_first = is_first
         self.now = 0.0
-        self.num_live_tokens = 0  # of all unfinished requests: the KV cache that they hold or wait for
+        # of all unfinished requests: the KV cache that they hold or wait for
+        self.num_live_tokens = 0
 
     @property
     def num_requests(self) -> int:
@@ -73,7 +85,9 @@ class Replica:
     def add(self, request: SimRequest) -> None:
         """Queue a request that arrives at or before the next step. Raises a RequestRefusedError."""
         if self.guesses is not None:
-            request.name_known_blocks(request.num_prompt_tokens, self.scheduler.kv_cache_manager.block_size)
+            request.name_known_blocks(
+                request.num_prompt_tokens, self.scheduler.kv_cache_manager.block_size
+            )
         self.scheduler.add_request(request)
         self.now = max(self.now, request.arrival_time)
         self.num_live_tokens += request.num_prompt_tokens
@@ -89,24 +103,32 @@ class Replica:
         output = scheduler.schedule()
         plan = scheduler.kv_cache_manager.begin_step()
         if not (output.num_scheduled_tokens or plan) and not output.preempted_req_ids:
-            raise SchedulerStalledError("requests are unfinished, but schedule() gave no tokens to any of them")
+            raise SchedulerStalledError(
+                "requests are unfinished, but schedule() gave no tokens to any of them"
+            )
         work = work_of(output, plan)
         seconds = self.model.seconds(work)
         self.now = now = before + seconds
         usage = scheduler.kv_cache_manager.usage
         metrics.add_step(seconds, usage, work, len(output.preempted_req_ids))
         if self.is_first:
-            metrics.timeline.add(TimelinePoint(now, len(scheduler.running), len(scheduler.waiting), usage))
+            metrics.timeline.add(
+                TimelinePoint(now, len(scheduler.running), len(scheduler.waiting), usage)
+            )
         counts, needs_sample = output.num_scheduled_tokens, scheduler.needs_sample
         requests = cast("list[SimRequest]", output.scheduled_requests)
-        sampling = [request for request in requests if needs_sample(request, counts[request.request_id])]
+        sampling = [
+            request for request in requests if needs_sample(request, counts[request.request_id])
+        ]
         metrics.add_tokens(sampling, before, now)
         answers: dict[str, Sequence[int]] = dict.fromkeys((r.request_id for r in sampling), TOKEN)
         if self.guesses is not None:
             for request in sampling:
                 answer = self.guesses.answer(request, output.drafts.get(request.request_id, ()))
                 answers[request.request_id] = answer
-                request.name_known_blocks(request.num_tokens + len(answer), scheduler.kv_cache_manager.block_size)
+                request.name_known_blocks(
+                    request.num_tokens + len(answer), scheduler.kv_cache_manager.block_size
+                )
         num_tokens = sum(map(len, answers.values()))
         metrics.num_accepted_tokens += num_tokens - len(sampling)
         self.num_live_tokens += num_tokens

@@ -1,4 +1,6 @@
-"""The reports of simulated runs as a reader sees them: a table, what was simulated, and a line for each request."""
+"""The reports of simulated runs as a reader sees them: a table, what was simulated, and a line for
+each request.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,7 +47,9 @@ def told(about: Mapping[str, Any]) -> Iterator[str]:
     for part in ("arrivals", "steps", "engine"):
         values = (f"{name} {value}" for name, value in about[part].items() if value is not None)
         yield f"{part}: {', '.join(values)}"
-    limits = f"TTFT within {about['slo']['ttft']:g} s, gaps or TPOT within {about['slo']['itl']:g} s"
+    limits = (
+        f"TTFT within {about['slo']['ttft']:g} s, gaps or TPOT within {about['slo']['itl']:g} s"
+    )
     yield f"good: {limits}; quantiles are exact to {100 * about['quantile_error']:g} %"
     yield "run: one, from an empty engine to the last answer; no steady state"
 

@@ -1,4 +1,6 @@
-"""Latencies and goodput: the sketch against sorted values, the definitions on runs small enough to do by hand."""
+"""Latencies and goodput: the sketch against sorted values, the definitions on runs small enough to
+do by hand.
+"""
 
 import math
 from itertools import pairwise
@@ -29,7 +31,9 @@ def test_quantiles_are_within_the_stated_error(values: list[tuple[float, int]], 
     exact = sorted(value for value, times in values for _ in range(times))
     assert sketch.count == len(exact)
     assert sketch.max == exact[-1]
-    assert sketch.quantile(q) == pytest.approx(exact[math.ceil(q * len(exact)) - 1], rel=1.01 * sketch.RELATIVE_ERROR)
+    assert sketch.quantile(q) == pytest.approx(
+        exact[math.ceil(q * len(exact)) - 1], rel=1.01 * sketch.RELATIVE_ERROR
+    )
 
 
 def test_a_sketch_of_nothing_and_of_zero() -> None:
@@ -56,9 +60,12 @@ def exactly(value: float) -> object:
 
 
 def test_latencies_of_two_requests_by_hand() -> None:
-    # Steps end at 1, 2, ...: a (8 prompt tokens, 4 output) computes its prompt in [0, 1). b arrives at 0.5 with 14
-    # tokens: 7 beside a's decode in [1, 2) and 7 in [2, 3), where it gets its only token.
-    report = simulate([TraceRequest(0.0, 8, 4), TraceRequest(0.5, 14, 1)], CONFIG, ONE_SECOND).report
+    # Steps end at 1, 2, ...: a (8 prompt tokens, 4 output) computes its prompt in [0, 1). b arrives
+    # at 0.5 with 14 tokens: 7 beside a's decode in [1, 2) and 7 in [2, 3), where it gets its only
+    # token.
+    report = simulate(
+        [TraceRequest(0.0, 8, 4), TraceRequest(0.5, 14, 1)], CONFIG, ONE_SECOND
+    ).report
     assert (report["requests"], report["steps"], report["makespan"]) == (2, 4, 4.0)
     assert report["ttft"]["p50"] == exactly(1.0)
     assert report["ttft"]["p99"] == exactly(2.5)
@@ -81,13 +88,16 @@ def test_latencies_of_two_requests_by_hand() -> None:
     ],
 )
 def test_goodput_counts_requests_that_keep_both_limits(slo: SLO, good: int) -> None:
-    report = simulate([TraceRequest(0.0, 8, 4), TraceRequest(0.5, 14, 1)], CONFIG, ONE_SECOND, slo=slo).report
+    report = simulate(
+        [TraceRequest(0.0, 8, 4), TraceRequest(0.5, 14, 1)], CONFIG, ONE_SECOND, slo=slo
+    ).report
     assert (report["good_share"], report["goodput"]) == (good / 2, good / 4)
 
 
 @pytest.mark.parametrize(("output_length", "good"), [(101, 1.0), (100, 0.0)])
 def test_one_gap_in_a_hundred_may_be_slow(output_length: int, good: float) -> None:
-    # A second for each token: the prompt of 3 tokens, which waits 0.5 s, makes one gap of the other request 4 s long.
+    # A second for each token: the prompt of 3 tokens, which waits 0.5 s, makes one gap of the other
+    # request 4 s long.
     model = StepTimeModel((0.0, 0, 1.0, 0, 0, 0))
     config = CONFIG | {"max_num_batched_tokens": 4}
     trace = [TraceRequest(0.0, 1, output_length), TraceRequest(10.5, 3, 1)]
@@ -97,7 +107,9 @@ def test_one_gap_in_a_hundred_may_be_slow(output_length: int, good: float) -> No
 
 
 def test_refused_requests_are_counted_and_not_good() -> None:
-    report = simulate([TraceRequest(0.0, 401, 1), TraceRequest(0.0, 4, 1)], CONFIG, ONE_SECOND).report
+    report = simulate(
+        [TraceRequest(0.0, 401, 1), TraceRequest(0.0, 4, 1)], CONFIG, ONE_SECOND
+    ).report
     assert (report["requests"], report["refused"], report["good_share"]) == (1, 1, 0.5)
 
 

@@ -1,4 +1,6 @@
-"""The simulator decides as the engine's loop does, finds the prefixes that an LRU cache would, and forgets nobody."""
+"""The simulator decides as the engine's loop does, finds the prefixes that an LRU cache would, and
+forgets nobody.
+"""
 
 import gc
 import tracemalloc
@@ -67,7 +69,10 @@ def as_scenario(trace: Sequence[TraceRequest], config: dict[str, Any]) -> dict[s
                 "arrival_step": spec.arrival_time,
                 "arrival_time": spec.arrival_time,
                 # A hash id covers all before it, so it alone names the tokens of its part.
-                "prompt": [1000 * spec.hash_ids[i // PER_ID] + i if spec.hash_ids else -index for i in range(length)],
+                "prompt": [
+                    1000 * spec.hash_ids[i // PER_ID] + i if spec.hash_ids else -index
+                    for i in range(length)
+                ],
                 "max_tokens": spec.output_length,
                 "ignore_eos": True,
                 "sample_seed": index,
@@ -80,21 +85,32 @@ def as_scenario(trace: Sequence[TraceRequest], config: dict[str, Any]) -> dict[s
 
 @st.composite
 def traces(draw: st.DrawFn) -> list[TraceRequest]:
-    """Arrivals at whole seconds; a prompt follows one of three chains of hash ids, and leaves it for ids of its own."""
+    """Arrivals at whole seconds; a prompt follows one of three chains of hash ids, and leaves it
+    for ids of its own.
+    """
     time, trace = 0, []
     for index in range(draw(st.integers(1, 10))):
         time += draw(st.sampled_from([0, 0, 0, 1, 5, 60]))
         input_length, shared = draw(st.integers(1, 30)), draw(st.integers(0, 4))
         chain = 10 * draw(st.integers(1, 3))
-        ids = [chain + i if i < shared else 100 + 10 * index + i for i in range(-(-input_length // PER_ID))]
+        ids = [
+            chain + i if i < shared else 100 + 10 * index + i
+            for i in range(-(-input_length // PER_ID))
+        ]
         trace.append(TraceRequest(time, input_length, draw(st.integers(1, 12)), tuple(ids)))
     return trace
 
 
 @pytest.mark.parametrize(
-    "policy", ["v1", *(pytest.param(name, marks=pytest.mark.slow) for name in policy_names() if name != "v1")]
+    "policy",
+    [
+        "v1",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in policy_names() if name != "v1"),
+    ],
 )
-def test_every_decision_is_that_of_the_engines_loop(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_decision_is_that_of_the_engines_loop(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sim_request, "HASH_BLOCK_SIZE", PER_ID)
     config = policy_config(policy, SMALL)
 
@@ -104,7 +120,9 @@ def test_every_decision_is_that_of_the_engines_loop(policy: str, monkeypatch: py
         made: list[Any] = []
         with pytest.MonkeyPatch.context() as patch:
             make = replica.make_scheduler
-            patch.setattr(replica, "make_scheduler", lambda config: made.append(make(config)) or made[-1])
+            patch.setattr(
+                replica, "make_scheduler", lambda config: made.append(make(config)) or made[-1]
+            )
             report = simulate(trace, config, ONE_SECOND).report
         real = run_trace(as_scenario(trace, config))
         assert made[0].seen == [step["sched"] for step in real["steps"]]
@@ -128,16 +146,18 @@ def test_every_decision_is_that_of_the_engines_loop(policy: str, monkeypatch: py
     check()
 
 
-# --- the prefix cache ---------------------------------------------------------------------------------------------
+# --- the prefix cache -----------------------------------------------------------------------------
 
 
 def lru_hits(trace: Sequence[TraceRequest], block_size: int, capacity: int) -> tuple[int, int]:
-    """Prompt tokens that an LRU cache of `capacity` blocks and an infinite one find, one request after the other.
+    """Prompt tokens that an LRU cache of `capacity` blocks and an infinite one find, one request
+    after the other.
 
-    What the pool does then is LRU: a request takes its hits out of the free queue, takes what else it needs from the
-    queue's front, and at its end puts its blocks at the back, tail first, so that within one request the head counts as
-    used last. Its partial block goes to the front: it holds a place while the request runs, and none afterwards. The
-    last token is never looked up, nor is the last output token ever computed.
+    What the pool does then is LRU: a request takes its hits out of the free queue, takes what else
+    it needs from the queue's front, and at its end puts its blocks at the back, tail first, so that
+    within one request the head counts as used last. Its partial block goes to the front: it holds a
+    place while the request runs, and none afterwards. The last token is never looked up, nor is the
+    last output token ever computed.
     """
     cache: OrderedDict[object, None] = OrderedDict()
     seen: set[object] = set()
@@ -151,7 +171,10 @@ def lru_hits(trace: Sequence[TraceRequest], block_size: int, capacity: int) -> t
         findable = names[: (spec.input_length - 1) // block_size]
         num_hits = next((i for i, name in enumerate(findable) if name not in cache), len(findable))
         found += num_hits * block_size
-        found_in_all += next((i for i, name in enumerate(findable) if name not in seen), len(findable)) * block_size
+        found_in_all += (
+            next((i for i, name in enumerate(findable) if name not in seen), len(findable))
+            * block_size
+        )
         for name in names[:num_hits]:
             cache.move_to_end(name)
         needed = -(-num_tokens // block_size) - num_hits
@@ -165,7 +188,9 @@ def lru_hits(trace: Sequence[TraceRequest], block_size: int, capacity: int) -> t
 
 
 def conversations(num_requests: int, seed: int = 0) -> list[TraceRequest]:
-    """Turns of conversations that grow, on four system prompts; 1,000 s apart, so that each ends before the next."""
+    """Turns of conversations that grow, on four system prompts; 1,000 s apart, so that each ends
+    before the next.
+    """
     rng = Random(seed)
     chains: list[list[int]] = [[i] for i in range(4)]
     fresh, trace = 100, []
@@ -178,7 +203,10 @@ def conversations(num_requests: int, seed: int = 0) -> list[TraceRequest]:
         length = HASH_BLOCK_SIZE * len(chain) - rng.choice([0, 1, 17, HASH_BLOCK_SIZE - 1])
         trace.append(
             TraceRequest(
-                1000.0 * index, length, rng.choice([1, 30, 64, 65, 500 if index % 8 == 0 else 40]), tuple(chain)
+                1000.0 * index,
+                length,
+                rng.choice([1, 30, 64, 65, 500 if index % 8 == 0 else 40]),
+                tuple(chain),
             )
         )
         if len(chains) > 24:
@@ -186,11 +214,20 @@ def conversations(num_requests: int, seed: int = 0) -> list[TraceRequest]:
     return trace
 
 
-@pytest.mark.parametrize(("block_size", "num_blocks"), [(512, 30), (512, 60), (128, 200), (64, 20_000)])
+@pytest.mark.parametrize(
+    ("block_size", "num_blocks"), [(512, 30), (512, 60), (128, 200), (64, 20_000)]
+)
 @pytest.mark.slow
-def test_hits_of_requests_one_by_one_are_those_of_an_lru_cache(block_size: int, num_blocks: int) -> None:
+def test_hits_of_requests_one_by_one_are_those_of_an_lru_cache(
+    block_size: int, num_blocks: int
+) -> None:
     trace = conversations(150)
-    config = {"block_size": block_size, "num_blocks": num_blocks, "max_num_seqs": 8, "max_num_batched_tokens": 8192}
+    config = {
+        "block_size": block_size,
+        "num_blocks": num_blocks,
+        "max_num_seqs": 8,
+        "max_num_batched_tokens": 8192,
+    }
     report = simulate(trace, config, StepTimeModel((0.01, 0, 0, 0, 0, 0))).report
     hits, bound = lru_hits(trace, block_size, num_blocks - 1)
     assert report["refused"] == 0
@@ -203,8 +240,15 @@ def test_hits_of_requests_one_by_one_are_those_of_an_lru_cache(block_size: int, 
 
 
 def test_requests_at_once_never_find_more_than_an_infinite_cache() -> None:
-    trace = [spec._replace(arrival_time=spec.arrival_time / 1e4) for spec in conversations(150, seed=1)]
-    config = {"block_size": 128, "num_blocks": 600, "max_num_seqs": 16, "max_num_batched_tokens": 4096}
+    trace = [
+        spec._replace(arrival_time=spec.arrival_time / 1e4) for spec in conversations(150, seed=1)
+    ]
+    config = {
+        "block_size": 128,
+        "num_blocks": 600,
+        "max_num_seqs": 16,
+        "max_num_batched_tokens": 4096,
+    }
     report = simulate(trace, config, StepTimeModel((0.01, 0, 0, 0, 0, 0))).report
     assert 0 < report["prefix_hits"] <= lru_hits(trace, 128, 1 << 30)[1]
 
@@ -215,8 +259,12 @@ def test_names_are_equal_where_prompts_are() -> None:
     assert len(a) == (1200 + 500) // 128
     assert a[:8] == b[:8]
     assert not set(a[8:]) & set(b[8:])
-    assert block_names(2, TraceRequest(0, 1200, 500), 128) == block_names(2, TraceRequest(5, 1200, 500), 128)
-    assert not set(block_names(2, TraceRequest(0, 1200, 500), 128)) & set(block_names(3, TraceRequest(0, 1200, 1), 128))
+    assert block_names(2, TraceRequest(0, 1200, 500), 128) == block_names(
+        2, TraceRequest(5, 1200, 500), 128
+    )
+    assert not set(block_names(2, TraceRequest(0, 1200, 500), 128)) & set(
+        block_names(3, TraceRequest(0, 1200, 1), 128)
+    )
 
 
 def test_a_block_size_that_does_not_divide_a_hash_block_is_refused() -> None:
@@ -225,7 +273,7 @@ def test_a_block_size_that_does_not_divide_a_hash_block_is_refused() -> None:
         simulate([TraceRequest(0, 600, 1, (1, 2))], config, ONE_SECOND)
 
 
-# --- policies, memory, failure ------------------------------------------------------------------------------------
+# --- policies, memory, failure --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", policy_names())
@@ -242,7 +290,10 @@ def test_every_policy_serves_everybody_under_pressure(policy: str, schedulers: l
 def test_swapped_blocks_take_their_time() -> None:
     config = policy_config("v1+swap", SMALL | {"num_blocks": 17, "max_num_seqs": 8})
     trace = list(synthetic(9.0, 60, lognormal_lengths(14, 16, 0.2)))
-    runs = [simulate(trace, config, StepTimeModel((0.1, 0, 0, 0, 0, cost))).report for cost in (0.0, 10.0)]
+    runs = [
+        simulate(trace, config, StepTimeModel((0.1, 0, 0, 0, 0, cost))).report
+        for cost in (0.0, 10.0)
+    ]
     assert runs[0]["copied_blocks"] > 0 < runs[0]["preemptions"]
     assert runs[1]["makespan"] - runs[0]["makespan"] > 5.0 * runs[1]["copied_blocks"] > 0
 
@@ -278,18 +329,23 @@ def test_a_scheduler_that_gets_nowhere_is_named(monkeypatch: pytest.MonkeyPatch)
         simulate([TraceRequest(0, 4, 1)], SMALL, ONE_SECOND)
 
 
-# --- fleets -------------------------------------------------------------------------------------------------------
+# --- fleets ---------------------------------------------------------------------------------------
 
 FLEET = {"block_size": 64, "num_blocks": 400, "max_num_seqs": 16, "max_num_batched_tokens": 2048}
 STEPS = StepTimeModel((0.005, 0, 1e-5, 0, 0, 0))
 
 
 def run_fleet(trace: Sequence[TraceRequest], routing: str, num_replicas: int = 4) -> dict[str, Any]:
-    return simulate(trace, FLEET, STEPS, num_replicas=num_replicas, routing=routing, slo=SLO(1.0, 0.1)).report
+    return simulate(
+        trace, FLEET, STEPS, num_replicas=num_replicas, routing=routing, slo=SLO(1.0, 0.1)
+    ).report
 
 
 def busy_conversations() -> list[TraceRequest]:
-    return [spec._replace(arrival_time=spec.arrival_time / 20_000) for spec in conversations(120, seed=2)]
+    return [
+        spec._replace(arrival_time=spec.arrival_time / 20_000)
+        for spec in conversations(120, seed=2)
+    ]
 
 
 @pytest.mark.parametrize("routing", ROUTINGS)
@@ -303,7 +359,9 @@ def test_a_fleet_serves_everybody_and_one_replica_is_no_fleet(routing: str) -> N
 @pytest.mark.slow
 def test_round_robin_takes_turns(schedulers: list[Any]) -> None:
     run_fleet(busy_conversations(), "round_robin")
-    served = [{int(name) % 4 for step in scheduler.seen for name, _ in step} for scheduler in schedulers]
+    served = [
+        {int(name) % 4 for step in scheduler.seen for name, _ in step} for scheduler in schedulers
+    ]
     assert served == [{0}, {1}, {2}, {3}]
 
 
@@ -336,7 +394,9 @@ def idle_replicas(num_replicas: int) -> list[Replica]:
 
 
 def of_prefix(index: int, num_tokens: int = 1100) -> SimRequest:
-    return SimRequest(index, TraceRequest(0.0, num_tokens, 40, tuple(range(1, num_tokens // 512 + 2))), 64)
+    return SimRequest(
+        index, TraceRequest(0.0, num_tokens, 40, tuple(range(1, num_tokens // 512 + 2))), 64
+    )
 
 
 def of_others(index: int) -> SimRequest:
@@ -391,9 +451,13 @@ def test_a_replica_without_a_cache_gets_a_prompt_whose_prefix_is_busy_elsewhere(
 
 
 @pytest.mark.parametrize("routing", ROUTINGS)
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+)
 def test_no_replica_starves(routing: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Conversations that begin with the same system prompt of one block: one hit must not draw them all together."""
+    """Conversations that begin with the same system prompt of one block: one hit must not draw them
+    all together.
+    """
     served: list[Replica] = []
     route = ROUTINGS[routing]
 
@@ -438,7 +502,10 @@ def test_a_long_prefix_of_all_prompts_leaves_no_replica_unused() -> None:
     assert sum(served) == len(trace)
     assert len(served) == 8
     assert min(served) > 0, served
-    assert reports["prefix_aware"]["prefix_hit_rate"] > 1.05 * reports["round_robin"]["prefix_hit_rate"]
+    assert (
+        reports["prefix_aware"]["prefix_hit_rate"]
+        > 1.05 * reports["round_robin"]["prefix_hit_rate"]
+    )
 
 
 def test_two_replicas_that_share_nothing_are_two_engines() -> None:
@@ -460,22 +527,31 @@ def test_no_replica_and_no_such_routing_are_refused() -> None:
 def test_groups_of_equal_arrivals_join_the_same_step(schedulers: list[Any]) -> None:
     simulate([TraceRequest(float(i // 3), 4, 2) for i in range(6)], SMALL, ONE_SECOND)
     joined = [name for step in schedulers[0].seen for name, n in step if n == 4]
-    assert [len(list(group)) for _, group in groupby(joined, key=lambda name: int(name) // 3)] == [3, 3]
+    assert [len(list(group)) for _, group in groupby(joined, key=lambda name: int(name) // 3)] == [
+        3,
+        3,
+    ]
 
 
-# --- drafts -------------------------------------------------------------------------------------------------------
+# --- drafts ---------------------------------------------------------------------------------------
 
 LARGE = {"block_size": 16, "num_blocks": 4000, "max_num_seqs": 256, "max_num_batched_tokens": 2048}
 
 
-def at_once(num_requests: int, num_output: int, acceptance: float | None, model: StepTimeModel) -> dict[str, Any]:
+def at_once(
+    num_requests: int, num_output: int, acceptance: float | None, model: StepTimeModel
+) -> dict[str, Any]:
     """A report of requests that arrive together, with short prompts."""
     trace = [TraceRequest(0.0, 2, num_output, ())] * num_requests
-    return simulate(trace, {**LARGE, "acceptance": acceptance, "num_speculative_tokens": 4}, model).report
+    return simulate(
+        trace, {**LARGE, "acceptance": acceptance, "num_speculative_tokens": 4}, model
+    ).report
 
 
 def test_drafts_that_are_always_right_give_five_tokens_a_step() -> None:
-    """43 tokens: 1 behind the prompt, 2 with a first draft, then 5 in each of eight steps; without drafts 1 a step."""
+    """43 tokens: 1 behind the prompt, 2 with a first draft, then 5 in each of eight steps; without
+    drafts 1 a step.
+    """
     plain, drafting = (at_once(3, 43, acceptance, ONE_SECOND) for acceptance in (None, 1.0))
     assert (plain["makespan"], drafting["makespan"]) == (43, 10)
     assert plain["output_tokens"] == drafting["output_tokens"] == 3 * 43
@@ -485,7 +561,8 @@ def test_drafts_that_are_always_right_give_five_tokens_a_step() -> None:
 def test_drafts_that_are_never_right_are_soon_left() -> None:
     plain, drafting = (at_once(1, 300, acceptance, ONE_SECOND) for acceptance in (None, 0.0))
     assert plain["makespan"] == drafting["makespan"] == 300
-    assert 0 < drafting["scheduled_tokens"] - plain["scheduled_tokens"] < 30  # with four in each step 1,196
+    # with four in each step 1,196
+    assert 0 < drafting["scheduled_tokens"] - plain["scheduled_tokens"] < 30
 
 
 @pytest.mark.slow
@@ -495,7 +572,10 @@ def test_drafts_pay_for_few_requests_and_lose_under_load() -> None:
     model = StepTimeModel((step, 0, token, 0, 0, 0))
     gains = {}
     for batch in (1, 8, 64, 200):
-        plain, drafting = (at_once(batch, 300, acceptance, model)["output_tokens_per_s"] for acceptance in (None, a))
+        plain, drafting = (
+            at_once(batch, 300, acceptance, model)["output_tokens_per_s"]
+            for acceptance in (None, a)
+        )
         gains[batch] = drafting / plain
         tokens = sum(a**i for i in range(k + 1))
         cost = (step + token * batch * (k + 1)) / (step + token * batch)
@@ -504,12 +584,18 @@ def test_drafts_pay_for_few_requests_and_lose_under_load() -> None:
 
 
 def test_the_prefix_cache_has_no_drafts() -> None:
-    """A victim finds the blocks again that accepted drafts have filled, and no block is published by a draft."""
+    """A victim finds the blocks again that accepted drafts have filled, and no block is published
+    by a draft.
+    """
     trace = [TraceRequest(0.0, 30, 60, ())] * 4
     engine = {**LARGE, "block_size": 4, "num_blocks": 60, "num_speculative_tokens": 4}
     for acceptance in (0.0, 0.6, 1.0):
         cached, computed = (
-            simulate(trace, {**engine, "acceptance": acceptance, "enable_prefix_caching": caching}, ONE_SECOND).report
+            simulate(
+                trace,
+                {**engine, "acceptance": acceptance, "enable_prefix_caching": caching},
+                ONE_SECOND,
+            ).report
             for caching in (True, False)
         )
         assert cached["output_tokens"] == computed["output_tokens"] == 240
@@ -523,5 +609,7 @@ def test_a_probability_is_asked_for() -> None:
 
 
 def test_schedulers_without_drafts_are_refused_by_name() -> None:
-    with pytest.raises(InvalidParameterError, match="speculative needs a scheduler that decides as Scheduler does"):
+    with pytest.raises(
+        InvalidParameterError, match="speculative needs a scheduler that decides as Scheduler does"
+    ):
         simulate([], {**policy_config("sequence_group", LARGE), "acceptance": 0.5}, ONE_SECOND)

@@ -21,7 +21,9 @@ BUNDLED = sorted((Path(step_time.__file__).parent / "calibrations").glob("*.json
 
 def works() -> list[tuple[int, ...]]:
     shapes = product((1, 4, 16), (1, 32, 256), (0, 64, 1024))
-    return [(1, b, b * n, b * (s + n), sum(s + i for i in range(1, n + 1)) * b, 0) for b, n, s in shapes]
+    return [
+        (1, b, b * n, b * (s + n), sum(s + i for i in range(1, n + 1)) * b, 0) for b, n, s in shapes
+    ]
 
 
 def test_work_counts_every_query_and_key() -> None:
@@ -46,13 +48,19 @@ def test_a_fit_finds_the_coefficients_that_made_the_times() -> None:
 
 def test_a_fit_is_the_best_that_is_nowhere_negative() -> None:
     rng = random.Random(0)
-    seconds = [StepTimeModel((4e-3, -1e-4, 4e-5, 4e-7, 0, 0)).seconds(w) * rng.uniform(0.9, 1.1) for w in works()]
+    seconds = [
+        StepTimeModel((4e-3, -1e-4, 4e-5, 4e-7, 0, 0)).seconds(w) * rng.uniform(0.9, 1.1)
+        for w in works()
+    ]
     seconds = [max(value, 1e-3) for value in seconds]
     found = fit(works(), seconds)
 
     def loss(coefficients: tuple[float, ...]) -> float:
         model = StepTimeModel(coefficients)
-        return sum((model.seconds(work) / value - 1) ** 2 for work, value in zip(works(), seconds, strict=True))
+        return sum(
+            (model.seconds(work) / value - 1) ** 2
+            for work, value in zip(works(), seconds, strict=True)
+        )
 
     assert min(found) == 0.0 == found[-1]
     for i, value in enumerate(found):
@@ -64,7 +72,10 @@ def test_a_fit_is_the_best_that_is_nowhere_negative() -> None:
 def test_errors_are_relative_to_what_was_measured() -> None:
     model = StepTimeModel((1.0, 0, 0, 0, 0, 0))
     measured = [1.0, 1.0, 0.5, 2.0, 1.25, 1.0, 1.0, 1.0, 1.0, 1.0]
-    assert relative_errors(model, [(1, 0, 0, 0, 0, 0)] * 10, measured) == {"median": 0.0, "p90": 0.5}
+    assert relative_errors(model, [(1, 0, 0, 0, 0, 0)] * 10, measured) == {
+        "median": 0.0,
+        "p90": 0.5,
+    }
 
 
 def test_the_file_holds_the_model_and_where_it_is_from() -> None:

@@ -20,7 +20,9 @@ class Proposer(Protocol):
     """Guesses the next tokens of requests that have caught up."""
 
     def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
-        """At most num_tokens drafts for the tokens behind those that the request has; often none."""
+        """At most num_tokens drafts for the tokens behind those that the request has; often
+        none.
+        """
 
     def forget(self, request: Request) -> None:
         """The request has ended."""
@@ -29,7 +31,8 @@ class Proposer(Protocol):
 def ngrams(token_ids: Sequence[int], end: int, max_n: int) -> list[int]:
     """Names of the last n of the first `end` tokens, for each n from 1 up to max_n that there is.
 
-    A name is the tokens themselves, packed into one integer behind a 1: equal names mean equal tokens.
+    A name is the tokens themselves, packed into one integer behind a 1: equal names mean equal
+    tokens.
     """
     name, names = 1, []
     for n in range(1, min(max_n, end) + 1):
@@ -39,10 +42,11 @@ def ngrams(token_ids: Sequence[int], end: int, max_n: int) -> list[int]:
 
 
 class NgramProposer:
-    """Prompt lookup: the tokens behind the first place where the last n tokens stand, for the largest n that has one.
+    """Prompt lookup: the tokens behind the first place where the last n tokens stand, for the
+    largest n that has one.
 
-    min_n <= n <= max_n. Source: NgramProposer (vllm/v1/spec_decode/ngram_proposer.py); Saxena 2023, "Prompt Lookup
-    Decoding".
+    min_n <= n <= max_n. Source: NgramProposer (vllm/v1/spec_decode/ngram_proposer.py); Saxena 2023,
+    "Prompt Lookup Decoding".
     """
 
     def __init__(self, min_n: int, max_n: int) -> None:
@@ -68,15 +72,18 @@ class NgramProposer:
 
 
 class SuffixProposer:
-    """The likeliest tokens one by one, by how often each followed the same n tokens, for the largest n that was seen.
+    """The likeliest tokens one by one, by how often each followed the same n tokens, for the
+    largest n that was seen.
 
-    It counts in the texts of all requests with the same cache_salt, in those that have ended, too. It stops where what
-    it would propose is improbable. Source: Oliaro et al. 2024, "SuffixDecoding" (arXiv 2411.04975).
+    It counts in the texts of all requests with the same cache_salt, in those that have ended, too.
+    It stops where what it would propose is improbable. Source: Oliaro et al. 2024, "SuffixDecoding"
+    (arXiv 2411.04975).
     """
 
     def __init__(self, max_n: int) -> None:
         self.max_n = max_n
-        self._counts: dict[tuple[str | None, int], dict[int, int]] = {}  # of what followed (salt, n-gram)
+        # of what followed (salt, n-gram)
+        self._counts: dict[tuple[str | None, int], dict[int, int]] = {}
         self._num_seen: dict[str, int] = {}
 
     def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
@@ -84,7 +91,9 @@ class SuffixProposer:
         tail, drafts, probability = request.all_token_ids[-self.max_n :], list[int](), 1.0
         while len(drafts) < num_tokens:
             names = reversed(ngrams(tail, len(tail), self.max_n))
-            counts = next(filter(None, (self._counts.get((request.cache_salt, name)) for name in names)), None)
+            counts = next(
+                filter(None, (self._counts.get((request.cache_salt, name)) for name in names)), None
+            )
             if counts is None:
                 break
             token_id = max(counts, key=counts.__getitem__)
@@ -113,10 +122,12 @@ class SuffixProposer:
 
 
 class Pace:
-    """How many drafts a request asks for: a share of the most, as large as the share of drafts that were right lately.
+    """How many drafts a request asks for: a share of the most, as large as the share of drafts that
+    were right lately.
 
-    It begins with a single draft. Below LEAST_SHARE it asks for none, and tries one again after 4 steps, then after 8,
-    at most 64, as long as that one is wrong. Drafts behind a wrong one were not tried: they count neither way.
+    It begins with a single draft. Below LEAST_SHARE it asks for none, and tries one again after 4
+    steps, then after 8, at most 64, as long as that one is wrong. Drafts behind a wrong one were
+    not tried: they count neither way.
     """
 
     def __init__(self, most: int) -> None:
@@ -133,7 +144,9 @@ class Pace:
 
     def learn(self, num_drafts: int, num_accepted: int) -> None:
         self._num_right = num_right = DECAY * self._num_right + num_accepted
-        self._num_tried = num_tried = DECAY * self._num_tried + num_accepted + (num_accepted < num_drafts)
+        self._num_tried = num_tried = (
+            DECAY * self._num_tried + num_accepted + (num_accepted < num_drafts)
+        )
         share = num_right / num_tried
         self.length = ceil(self.most * share) if share >= LEAST_SHARE else 0
         self._wait = self._num_steps_to_wait = 0 if self.length else min(2 * self._wait or 4, 64)

@@ -1,9 +1,11 @@
-"""A scheduler whose running requests have drafts: guesses of their next tokens, which one step verifies together.
+"""A scheduler whose running requests have drafts: guesses of their next tokens, which one step
+verifies together.
 
-A request with drafts asks for more tokens, and that is all that the step sees of them. The model says how many were
-right. The counter goes back by the wrong ones, whose slots are written again; what ends a request among accepted drafts
-ends it there. Only tokens that the model has confirmed are published in the prefix cache.
-Source: Scheduler.schedule, update_from_output and update_draft_token_ids in vllm/v1/core/sched/scheduler.py.
+A request with drafts asks for more tokens, and that is all that the step sees of them. The model
+says how many were right. The counter goes back by the wrong ones, whose slots are written again;
+what ends a request among accepted drafts ends it there. Only tokens that the model has confirmed
+are published in the prefix cache. Source: Scheduler.schedule, update_from_output and
+update_draft_token_ids in vllm/v1/core/sched/scheduler.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +29,9 @@ METHODS = ("ngram", "suffix", *WITH_LOOKAHEAD)
 
 @dataclass(slots=True)
 class SpeculationStats:
-    """Counted once for each request and step that verifies drafts. Source: SpecDecodingStats of vLLM."""
+    """Counted once for each request and step that verifies drafts. Source: SpecDecodingStats of
+    vLLM.
+    """
 
     num_drafts_by_accepted: list[int]  # times that 0, 1, ... k drafts were right
     num_draft_tokens: int = 0
@@ -60,10 +64,11 @@ class Deciding:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SpeculativeScheduler(Scheduler):
-    """V1 with drafts. It holds those that wait to be verified; the core sees them in SchedulerOutput.drafts alone.
+    """V1 with drafts. It holds those that wait to be verified; the core sees them in
+    SchedulerOutput.drafts alone.
 
-    Raises InvalidParameterError for an unknown method, or a number of drafts for which the budget of a step has no
-    room.
+    Raises InvalidParameterError for an unknown method, or a number of drafts for which the budget
+    of a step has no room.
     """
 
     pads_admissions: ClassVar[bool] = True
@@ -81,12 +86,18 @@ class SpeculativeScheduler(Scheduler):
         super().__post_init__()
         k, budget = self.num_speculative_tokens, self.max_num_batched_tokens
         if self.speculative not in METHODS:
-            raise InvalidParameterError(f"speculative must be one of {METHODS}, got {shown(self.speculative)}")
+            raise InvalidParameterError(
+                f"speculative must be one of {METHODS}, got {shown(self.speculative)}"
+            )
         num_lookahead = k if self.speculative in WITH_LOOKAHEAD else 0
-        self.num_draft_slots = int(self.speculative == "draft_model")  # rows of the draft model's batch, by request
+        # rows of the draft model's batch, by request
+        self.num_draft_slots = int(self.speculative == "draft_model")
         longest = 1 if self.enable_chunked_prefill else min(self.max_model_len, self.num_slots)
         if not is_int(k, 1) or budget < max(num_lookahead + 1, longest + self.num_draft_slots):
-            limit = f"at least 1 and small beside max_num_batched_tokens {budget} (longest chunk: {longest})"
+            limit = (
+                f"at least 1 and small beside max_num_batched_tokens {budget} (longest chunk: "
+                f"{longest})"
+            )
             raise InvalidParameterError(f"num_speculative_tokens must be {limit}, got {shown(k)}")
         self.kv_cache_manager.num_lookahead_tokens = num_lookahead
         self.proposer: Proposer | None = None  # None: drafts come by update_draft_token_ids() alone
@@ -95,15 +106,18 @@ class SpeculativeScheduler(Scheduler):
         elif self.speculative == "suffix":
             self.proposer = SuffixProposer(self.prompt_lookup_max)
         self.speculation_stats = SpeculationStats([0] * (k + 1))
-        self._drafts: dict[str, Sequence[int]] = {}  # of running requests that have some, until a step verifies them
+        # of running requests that have some, until a step verifies them
+        self._drafts: dict[str, Sequence[int]] = {}
         self._chunks: set[str] = set()  # requests whose last step did not catch up
         self._paces: dict[str, Pace] = {}  # of requests that have asked for drafts
         self._deciding: Deciding | None = None  # while schedule() runs
 
-    # --- one step -------------------------------------------------------------------------------------------------
+    # --- one step ---------------------------------------------------------------------------------
 
     def schedule(self) -> SchedulerOutput:
-        """Decide the next step, and which drafts it verifies. Drafts that the budget has cut off are gone."""
+        """Decide the next step, and which drafts it verifies. Drafts that the budget has cut off
+        are gone.
+        """
         deciding = self._deciding = Deciding()
         output = super().schedule()
         self._deciding = None
@@ -112,16 +126,22 @@ class SpeculativeScheduler(Scheduler):
         if deciding.is_whole and len(output.scheduled_requests) == len(self.running):
             output.drafts, self._drafts = waiting_drafts, {}
             return output
-        for request, n in zip(output.scheduled_requests, output.num_scheduled_tokens.values(), strict=True):
+        for request, n in zip(
+            output.scheduled_requests, output.num_scheduled_tokens.values(), strict=True
+        ):
             num_drafts = request.num_computed_tokens + n - len(request.all_token_ids)
             drafts = waiting_drafts.pop(request.request_id, None)
             if num_drafts > 0:
-                output.drafts[request.request_id] = drafts[:num_drafts] if drafts else [PADDING] * num_drafts
+                output.drafts[request.request_id] = (
+                    drafts[:num_drafts] if drafts else [PADDING] * num_drafts
+                )
             elif num_drafts < 0:
                 chunks.add(request.request_id)
         return output
 
-    def _schedule_running(self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int) -> int:
+    def _schedule_running(
+        self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int
+    ) -> int:
         assert self._deciding is not None
         self._deciding.output = output
         token_budget = super()._schedule_running(requests, output, token_budget)
@@ -129,7 +149,9 @@ class SpeculativeScheduler(Scheduler):
         return token_budget
 
     def _target(self, request: Request) -> int:
-        """Known tokens and drafts. The token behind the last draft must have a place below max_model_len, too."""
+        """Known tokens and drafts. The token behind the last draft must have a place below
+        max_model_len, too.
+        """
         num_tokens = len(request.all_token_ids)
         if drafts := self._drafts.get(request.request_id):
             num_tokens = max(min(num_tokens + len(drafts), request.max_model_len - 1), num_tokens)  # type: ignore[operator]
@@ -138,11 +160,14 @@ class SpeculativeScheduler(Scheduler):
     def _chunk_size(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         """Each request of the step also takes the draft model's rows out of the budget.
 
-        A waiting request that does not fit then is behind by more than any budget, which ends admission.
+        A waiting request that does not fit then is behind by more than any budget, which ends
+        admission.
         """
         deciding = self._deciding
         assert deciding is not None, "only schedule() asks"
-        num_rows = self.num_draft_slots and self.num_draft_slots * (1 + len(deciding.output.scheduled_requests))
+        num_rows = self.num_draft_slots and self.num_draft_slots * (
+            1 + len(deciding.output.scheduled_requests)
+        )
         is_running = request.status is RUNNING
         if is_running and not self.long_prefill_token_threshold:
             end = len(request.all_token_ids) + len(self._drafts.get(request.request_id, ()))
@@ -160,10 +185,12 @@ class SpeculativeScheduler(Scheduler):
         return n if 0 < n <= budget else self.num_slots + 1
 
     def _pads(self, request: Request, num_computed_tokens: int, deciding: "Deciding") -> bool:
-        """Whether a request with one token to compute is admitted as if it had drafts, like the running ones.
+        """Whether a request with one token to compute is admitted as if it had drafts, like the
+        running ones.
 
-        So all requests of a step of decodes have equally many tokens. Not beside a running request that was in a chunk
-        at its last step, and only where so many tokens fit; vLLM 0.33.0 stops or hangs where they never fit.
+        So all requests of a step of decodes have equally many tokens. Not beside a running request
+        that was in a chunk at its last step, and only where so many tokens fit; vLLM 0.33.0 stops
+        or hangs where they never fit.
         """
         size = 1 + self.num_speculative_tokens
         threshold = self.long_prefill_token_threshold if len(self._requests) > 1 else 0
@@ -174,14 +201,20 @@ class SpeculativeScheduler(Scheduler):
             and size <= self.max_num_batched_tokens - self.num_draft_slots
             and not 0 < threshold < size
             and bool(deciding.num_running or num_computed_tokens)
-            and self._chunks.isdisjoint([*deciding.output.num_scheduled_tokens][: deciding.num_running])
+            and self._chunks.isdisjoint(
+                [*deciding.output.num_scheduled_tokens][: deciding.num_running]
+            )
         )
 
-    def _may_admit(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]) -> bool:
+    def _may_admit(
+        self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock]
+    ) -> bool:
         """The first chunk, with padding and lookahead, leaves the watermark free, too."""
         kv = self.kv_cache_manager
         num_spare = self.num_watermark_blocks if self.running else 0
-        num_needed = kv.num_blocks_needed(request, kv.num_slots(request, num_tokens), computed_blocks)
+        num_needed = kv.num_blocks_needed(
+            request, kv.num_slots(request, num_tokens), computed_blocks
+        )
         fits = num_needed + num_spare <= kv.num_free_blocks
         return fits and super()._may_admit(request, num_tokens, computed_blocks)
 
@@ -189,18 +222,23 @@ class SpeculativeScheduler(Scheduler):
         self._drafts.pop(request.request_id, None)
         super()._preempt(request)
 
-    # --- after the step -------------------------------------------------------------------------------------------
+    # --- after the step ---------------------------------------------------------------------------
 
     def update_from_output(
         self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> list[Request]:
-        """Take in accepted drafts and the token behind them; the rest of what was computed is taken back."""
+        """Take in accepted drafts and the token behind them; the rest of what was computed is taken
+        back.
+        """
         rest = output
         if output.drafts:
             sampled_token_ids = dict(sampled_token_ids)
-            rest = SchedulerOutput(output.num_scheduled_tokens, self._take_in_accepted(output, sampled_token_ids))
+            rest = SchedulerOutput(
+                output.num_scheduled_tokens, self._take_in_accepted(output, sampled_token_ids)
+            )
         finished = super().update_from_output(rest, sampled_token_ids)
-        if self.speculative == "eagle":  # whose blocks have names when the token behind them is known
+        # whose blocks have names when the token behind them is known
+        if self.speculative == "eagle":
             for request in self.running:
                 self.kv_cache_manager.cache_blocks(request)
         for request in finished:
@@ -219,10 +257,14 @@ class SpeculativeScheduler(Scheduler):
                 if drafts := proposer.propose(request, pace.next_length()):
                     waiting_drafts[request_id] = drafts
 
-    def _take_in_accepted(self, output: SchedulerOutput, sampled: dict[str, Sequence[int]]) -> list[Request]:
-        """Make accepted drafts tokens of their requests, and the token behind them, too, if none ends its request.
+    def _take_in_accepted(
+        self, output: SchedulerOutput, sampled: dict[str, Sequence[int]]
+    ) -> list[Request]:
+        """Make accepted drafts tokens of their requests, and the token behind them, too, if none
+        ends its request.
 
-        Returns the requests that V1's update has yet to take in, with the last token in `sampled` if that ends them.
+        Returns the requests that V1's update has yet to take in, with the last token in `sampled`
+        if that ends them.
         """
         rest, all_drafts, paces, stats = [], output.drafts, self._paces, self.speculation_stats
         for request in output.scheduled_requests:
@@ -254,11 +296,18 @@ class SpeculativeScheduler(Scheduler):
         return rest
 
     def update_draft_token_ids(self, drafts: Mapping[str, Sequence[int]]) -> None:
-        """New drafts, by request: at most num_speculative_tokens each. A request in a chunk has none."""
+        """New drafts, by request: at most num_speculative_tokens each. A request in a chunk has
+        none.
+        """
         waiting_drafts, requests, chunks = self._drafts, self._requests, self._chunks
         for request_id, token_ids in drafts.items():
             request = requests.get(request_id)
-            if token_ids and request is not None and request.status is RUNNING and request_id not in chunks:
+            if (
+                token_ids
+                and request is not None
+                and request.status is RUNNING
+                and request_id not in chunks
+            ):
                 waiting_drafts[request_id] = token_ids
 
     def finish_request(self, request_id: str, reason: str) -> Request | None:
@@ -276,12 +325,18 @@ class SpeculativeScheduler(Scheduler):
 
 
 def with_drafts(base: type[SchedulerInterface]) -> type[SpeculativeScheduler]:
-    """The scheduler `base` with drafts; V1 alone pads. Raises InvalidParameterError for one that shares too little."""
+    """The scheduler `base` with drafts; V1 alone pads. Raises InvalidParameterError for one that
+    shares too little.
+    """
     if issubclass(base, SpeculativeScheduler):
         return base
     if not issubclass(base, Scheduler) or base.kv_cache_manager_cls is not KVCacheManager:
         raise InvalidParameterError(
             f"speculative needs a scheduler that decides as Scheduler does, got {base.__name__}"
         )
-    mixed = type(f"Speculative{base.__name__}", (SpeculativeScheduler, base), {"pads_admissions": base is Scheduler})
+    mixed = type(
+        f"Speculative{base.__name__}",
+        (SpeculativeScheduler, base),
+        {"pads_admissions": base is Scheduler},
+    )
     return dataclass(eq=False, repr=False, kw_only=True)(mixed)

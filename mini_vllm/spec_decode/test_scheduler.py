@@ -8,7 +8,13 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from labkit.compare.replay import EagleKVCacheManager, find_trace_files, read_traces, replay
 from mini_vllm.errors import InvalidParameterError
@@ -22,14 +28,22 @@ from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
 
 FILES = find_trace_files(Path(__file__).parents[2] / "traces" / "vllm-0.33.0-spec")
 SETTINGS = settings(
-    derandomize=True, database=None, deadline=None, stateful_step_count=40, suppress_health_check=list(HealthCheck)
+    derandomize=True,
+    database=None,
+    deadline=None,
+    stateful_step_count=40,
+    suppress_health_check=list(HealthCheck),
 )
 TRACES = list(itertools.chain(*map(read_traces, FILES)))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_decision_is_vllms(file: Path) -> None:
-    failed = [f"{trace['name']}: {difference}" for trace in read_traces(file) if (difference := replay(trace))]
+    failed = [
+        f"{trace['name']}: {difference}"
+        for trace in read_traces(file)
+        if (difference := replay(trace))
+    ]
     assert not failed, "\n".join(failed)
 
 
@@ -60,7 +74,9 @@ def keep_drafts(self: Any, request: Request) -> None:
 
 
 def to_max_model_len(self: Any, request: Request) -> int:
-    return min(request.num_tokens + len(self._drafts.get(request.request_id, ())), self.max_model_len)
+    return min(
+        request.num_tokens + len(self._drafts.get(request.request_id, ())), self.max_model_len
+    )
 
 
 def first_draft_for_all(self: Any, drafts: dict[str, list[int]]) -> None:
@@ -69,12 +85,15 @@ def first_draft_for_all(self: Any, drafts: dict[str, list[int]]) -> None:
 
 
 RULES: dict[str, dict[str, Any]] = {
-    "no lookahead": {"spoil": lambda self: setattr(self.kv_cache_manager, "num_lookahead_tokens", 0)},
+    "no lookahead": {
+        "spoil": lambda self: setattr(self.kv_cache_manager, "num_lookahead_tokens", 0)
+    },
     "the draft model's rows are free": {"spoil": lambda self: setattr(self, "num_draft_slots", 0)},
     "no padding": {"_pads": lambda self, request, num_computed: False},
     "padding is for a request alone, too": {
         "_pads": lambda self, request, n: (
-            setattr(self, "_num_decided", self._num_decided or -1) or SpeculativeScheduler._pads(self, request, n)
+            setattr(self, "_num_decided", self._num_decided or -1)
+            or SpeculativeScheduler._pads(self, request, n)
         )
     },
     "a chunk has drafts": {"update_draft_token_ids": first_draft_for_all},
@@ -109,17 +128,22 @@ def test_a_broken_rule_of_eagle_is_noticed(method: str, spoilt: Any) -> None:
     assert any(replay(trace, kv_cache_manager_cls=broken) for trace in eagle)
 
 
-# --- without a trace --------------------------------------------------------------------------------------------------
+# --- without a trace ------------------------------------------------------------------------------
 
 
 def make(num_blocks: int = 40, block_size: int = 4, **options: Any) -> SpeculativeScheduler:
     return SpeculativeScheduler(
-        KVCacheManager(num_blocks, block_size), **{"max_num_seqs": 8, "max_num_batched_tokens": 64, **options}
+        KVCacheManager(num_blocks, block_size),
+        **{"max_num_seqs": 8, "max_num_batched_tokens": 64, **options},
     )
 
 
-def add(scheduler: SpeculativeScheduler, name: str, prompt: Sequence[int], **options: Any) -> Request:
-    request = Request(name, prompt, SamplingParams(**{"max_tokens": 30, "ignore_eos": True, **options}))
+def add(
+    scheduler: SpeculativeScheduler, name: str, prompt: Sequence[int], **options: Any
+) -> Request:
+    request = Request(
+        name, prompt, SamplingParams(**{"max_tokens": 30, "ignore_eos": True, **options})
+    )
     scheduler.add_request(request)
     return request
 
@@ -188,7 +212,9 @@ def test_padding_that_never_fits_is_left_out(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("lengths", [(1,), (5, 1, 2, 3)])
-def test_rows_of_a_draft_model_cut_no_prompt_of_prefill_first_that_fits(lengths: Sequence[int]) -> None:
+def test_rows_of_a_draft_model_cut_no_prompt_of_prefill_first_that_fits(
+    lengths: Sequence[int],
+) -> None:
     scheduler = with_drafts(PrefillFirstScheduler)(
         KVCacheManager(12, 4), max_num_seqs=4, max_num_batched_tokens=64, speculative="draft_model"
     )
@@ -202,8 +228,14 @@ def test_rows_of_a_draft_model_cut_no_prompt_of_prefill_first_that_fits(lengths:
     [
         ({"speculative": "medusa"}, "speculative must be one of .*, got 'medusa'"),
         ({"num_speculative_tokens": 0}, "num_speculative_tokens must be at least 1 .* got 0"),
-        ({"speculative": "draft_model", "num_speculative_tokens": 64}, "max_num_batched_tokens 64 .* got 64"),
-        ({"speculative": "draft_model", "enable_chunked_prefill": False, "max_model_len": 64}, "longest chunk: 64"),
+        (
+            {"speculative": "draft_model", "num_speculative_tokens": 64},
+            "max_num_batched_tokens 64 .* got 64",
+        ),
+        (
+            {"speculative": "draft_model", "enable_chunked_prefill": False, "max_model_len": 64},
+            "longest chunk: 64",
+        ),
     ],
 )
 def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
@@ -211,11 +243,13 @@ def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
         make(**options)
 
 
-# --- what holds after every operation ---------------------------------------------------------------------------------
+# --- what holds after every operation -------------------------------------------------------------
 
 
 class DraftWorld:
-    """A scheduler in a pool that is too small, a model that knows the truth, and what was written to each block."""
+    """A scheduler in a pool that is too small, a model that knows the truth, and what was written
+    to each block.
+    """
 
     def __init__(self, method: str, num_blocks: int, budget: int, policy: str) -> None:
         self.kv = (EagleKVCacheManager if method == "eagle" else KVCacheManager)(num_blocks, 4)
@@ -247,14 +281,19 @@ class DraftWorld:
         scheduler, output, sampled = self.scheduler, self.scheduler.schedule(), {}
         self.num_preemptions += len(output.preempted_req_ids)
         for r in output.scheduled_requests:
-            n, drafts = output.num_scheduled_tokens[r.request_id], output.drafts.get(r.request_id, [])
+            n, drafts = (
+                output.num_scheduled_tokens[r.request_id],
+                output.drafts.get(r.request_id, []),
+            )
             tokens = [*r.all_token_ids, *drafts][: r.num_computed_tokens + n]
             for i, block_id in enumerate(self.kv.get_block_ids(r.request_id)):
                 if len(tokens) >= 4 * i + 4 > r.num_computed_tokens:
                     self.contents[block_id] = tuple(tokens[: 4 * i + 4])
             if scheduler.needs_sample(r, n):
                 answer = [self.truth(r, r.num_tokens + i) for i in range(len(drafts) + 1)]
-                num_right = next((i for i, draft in enumerate(drafts) if draft != answer[i]), len(drafts))
+                num_right = next(
+                    (i for i, draft in enumerate(drafts) if draft != answer[i]), len(drafts)
+                )
                 sampled[r.request_id] = answer[: num_right + 1]
         if fails:
             scheduler.fail_step(output)
@@ -265,7 +304,9 @@ class DraftWorld:
     def propose(self, choices: Sequence[Sequence[bool]]) -> None:
         """New drafts for the first running requests; True: a right one, if those before it are."""
         drafts = {
-            r.request_id: [self.truth(r, r.num_tokens + i) if right else 77 for i, right in enumerate(each)]
+            r.request_id: [
+                self.truth(r, r.num_tokens + i) if right else 77 for i, right in enumerate(each)
+            ]
             for r, each in zip(self.scheduler.running, choices, strict=False)
         }
         self.scheduler.update_draft_token_ids(drafts)
@@ -276,16 +317,22 @@ class DraftWorld:
         self.check()
 
     def check(self) -> None:
-        """No draft is returned; none has a part in a hash; and what can be found was written as its hash says."""
+        """No draft is returned; none has a part in a hash; and what can be found was written as its
+        hash says.
+        """
         known = {}
         for r in self.requests:
             start = r.num_prompt_tokens
             assert r.all_token_ids[start:] == r.output_token_ids
-            assert r.output_token_ids == [self.truth(r, start + i) for i in range(len(r.output_token_ids))]
+            assert r.output_token_ids == [
+                self.truth(r, start + i) for i in range(len(r.output_token_ids))
+            ]
             assert len(r.output_token_ids) <= r.max_tokens
             assert r.num_computed_tokens < r.num_tokens or r.is_finished
             assert len(r.block_hashes) <= r.num_tokens // 4
-            known |= {name: tuple(r.all_token_ids[: 4 * i + 4]) for i, name in enumerate(r.block_hashes)}
+            known |= {
+                name: tuple(r.all_token_ids[: 4 * i + 4]) for i, name in enumerate(r.block_hashes)
+            }
         for block in self.kv.block_pool.blocks:
             if block.block_hash is not None:
                 assert self.contents[block.block_id] == known[block.block_hash]
@@ -297,10 +344,15 @@ class DraftWorld:
             self.step()
         assert not self.scheduler.has_unfinished_requests()
         assert self.kv.num_free_blocks == self.kv.num_usable_blocks
-        assert [self.scheduler._drafts, self.scheduler._chunks, self.scheduler._paces] == [{}, set(), {}]
+        assert [self.scheduler._drafts, self.scheduler._chunks, self.scheduler._paces] == [
+            {},
+            set(),
+            {},
+        ]
 
 
-ARRIVALS = st.tuples(st.integers(0, 12), st.integers(1, 16), st.integers(0, 1))  # as DraftWorld.add takes them
+# as DraftWorld.add takes them
+ARRIVALS = st.tuples(st.integers(0, 12), st.integers(1, 16), st.integers(0, 1))
 DRAFTS = ((True, True, True), (True, True), (True, False, True), (False, True), ())
 
 
@@ -315,13 +367,22 @@ class DraftMachine(RuleBasedStateMachine):
         policy=st.sampled_from(("fcfs", "priority")),
         arrivals=st.lists(ARRIVALS, min_size=3, max_size=6),
     )
-    def begin(self, method: str, num_blocks: int, budget: int, policy: str, arrivals: list[tuple[int, ...]]) -> None:
+    def begin(
+        self,
+        method: str,
+        num_blocks: int,
+        budget: int,
+        policy: str,
+        arrivals: list[tuple[int, ...]],
+    ) -> None:
         self.world = DraftWorld(method, num_blocks, budget, policy)
         self.worlds.append(self.world)
         for arrival in arrivals:
             self.world.add(*arrival)
 
-    @precondition(lambda self: len(self.world.scheduler.running) + len(self.world.scheduler.waiting) < 6)
+    @precondition(
+        lambda self: len(self.world.scheduler.running) + len(self.world.scheduler.waiting) < 6
+    )
     @rule(arrival=ARRIVALS)
     def add(self, arrival: tuple[int, ...]) -> None:
         self.world.add(*arrival)

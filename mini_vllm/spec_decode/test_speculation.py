@@ -1,4 +1,6 @@
-"""Drafts through the whole engine: the tokens are those without drafts, whatever proposes, and steps are saved."""
+"""Drafts through the whole engine: the tokens are those without drafts, whatever proposes, and
+steps are saved.
+"""
 
 import itertools
 import random
@@ -14,19 +16,30 @@ from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.spec_decode.proposers import NgramProposer, Pace, SuffixProposer
 
-TEXTS = ["A KV cache block is", "Chunked prefill splits a prompt. Chunked prefill splits", "one two three one two"]
+TEXTS = [
+    "A KV cache block is",
+    "Chunked prefill splits a prompt. Chunked prefill splits",
+    "one two three one two",
+]
 
 
 class Scripted:
-    """Knows the answers, and is right with probability `accuracy`, by a draw of its own for each draft."""
+    """Knows the answers, and is right with probability `accuracy`, by a draw of its own for each
+    draft.
+    """
 
     def __init__(self, answers: dict[Any, list[int]], accuracy: float, seed: int = 0) -> None:
         self.answers, self.accuracy, self.rng = answers, accuracy, random.Random(seed)
 
     def propose(self, request: Request, num_tokens: int) -> list[int]:
         done = len(request.output_token_ids)
-        answer = self.answers[tuple(request.prompt_token_ids), request.choice_index][done : done + num_tokens]
-        return [token_id if self.rng.random() < self.accuracy else (token_id + 1) % 2048 for token_id in answer]
+        answer = self.answers[tuple(request.prompt_token_ids), request.choice_index][
+            done : done + num_tokens
+        ]
+        return [
+            token_id if self.rng.random() < self.accuracy else (token_id + 1) % 2048
+            for token_id in answer
+        ]
 
     def forget(self, request: Request) -> None:
         pass
@@ -46,7 +59,12 @@ def shown(outputs: Sequence[Any]) -> list[Any]:
     """Logits of a batch of another shape differ in the last bits, and so do log-probabilities."""
     return [
         [
-            (c.token_ids, c.text, c.finish_reason, c.logprobs and [next(iter(entry)) for entry in c.logprobs])
+            (
+                c.token_ids,
+                c.text,
+                c.finish_reason,
+                c.logprobs and [next(iter(entry)) for entry in c.logprobs],
+            )
             for c in output.outputs
         ]
         for output in outputs
@@ -61,8 +79,12 @@ def answers_of(outputs: Sequence[Any]) -> dict[Any, list[int]]:
     }
 
 
-def make(proposer: str | float | None, k: int, answers: dict[Any, list[int]], **options: Any) -> LLM:
-    """An engine whose drafts are from a proposer, or right with the probability that stands in its place."""
+def make(
+    proposer: str | float | None, k: int, answers: dict[Any, list[int]], **options: Any
+) -> LLM:
+    """An engine whose drafts are from a proposer, or right with the probability that stands in its
+    place.
+    """
     method = proposer if isinstance(proposer, str | None) else "ngram"
     llm = LLM("tiny", dtype="float32", speculative=method, num_speculative_tokens=k, **options)
     if isinstance(proposer, float):
@@ -71,13 +93,20 @@ def make(proposer: str | float | None, k: int, answers: dict[Any, list[int]], **
     return llm
 
 
-def compare(proposer: str | float, k: int, params: list[SamplingParams], **options: Any) -> tuple[LLM, int]:
-    """The same tokens with and without drafts; returns the engine with drafts, and how many steps were saved."""
+def compare(
+    proposer: str | float, k: int, params: list[SamplingParams], **options: Any
+) -> tuple[LLM, int]:
+    """The same tokens with and without drafts; returns the engine with drafts, and how many steps
+    were saved.
+    """
     plain = LLM("tiny", dtype="float32", **options)
     expected = plain.generate(TEXTS, params)
     llm = make(proposer, k, answers_of(expected), **options)
     assert shown(llm.generate(TEXTS, params)) == shown(expected)
-    assert llm.engine.scheduler.kv_cache_manager.num_free_blocks == llm.engine.kv_cache_plan.num_blocks - 1
+    assert (
+        llm.engine.scheduler.kv_cache_manager.num_free_blocks
+        == llm.engine.kv_cache_plan.num_blocks - 1
+    )
     return llm, plain.engine.core.num_steps - llm.engine.core.num_steps
 
 
@@ -100,7 +129,8 @@ def test_tokens_are_those_without_drafts(proposer: str | float, temperature: flo
         assert stats.num_accepted_tokens == stats.num_draft_tokens
     if proposer == 0.0:
         assert (num_saved, stats.num_accepted_tokens) == (0, 0)
-        assert stats.num_draft_tokens < 4 * 20  # four requests soon stop to try; in 29 steps each could have 116
+        # four requests soon stop to try; in 29 steps each could have 116
+        assert stats.num_draft_tokens < 4 * 20
 
 
 AXES: dict[str, Sequence[Any]] = {
@@ -138,12 +168,16 @@ POINTS = lattice(400)
 @cache
 def without_drafts(temperature: float, stop: tuple[str, ...]) -> list[Any]:
     """What every point of the lattice with these two must give."""
-    return LLM("tiny", dtype="float32", num_kv_blocks=64).generate(TEXTS, sampling(temperature, 24, stop=stop))
+    return LLM("tiny", dtype="float32", num_kv_blocks=64).generate(
+        TEXTS, sampling(temperature, 24, stop=stop)
+    )
 
 
 def check_point(point: dict[str, Any]) -> None:
     options = dict(point)
-    proposer, k, temperature, stop = (options.pop(name) for name in ("proposer", "k", "temperature", "stop"))
+    proposer, k, temperature, stop = (
+        options.pop(name) for name in ("proposer", "k", "temperature", "stop")
+    )
     options["num_kv_blocks"] = 1 + options.pop("num_kv_tokens") // options["block_size"]
     if options["preemption_mode"] == "swap":
         options["num_cpu_blocks"] = 64
@@ -175,18 +209,25 @@ def test_the_lattice() -> None:
 def test_a_grammar_masks_what_follows_each_draft(proposer: str | float) -> None:
     pytest.importorskip("xgrammar")
     common: dict[str, Any] = {"temperature": 0.8, "max_tokens": 40}
-    forms = ({"regex": "(ab ?){4,12}"}, {"json": {"type": "array", "items": {"type": "integer"}, "minItems": 3}}, None)
+    forms = (
+        {"regex": "(ab ?){4,12}"},
+        {"json": {"type": "array", "items": {"type": "integer"}, "minItems": 3}},
+        None,
+    )
     params = [SamplingParams(seed=i, structured=form, **common) for i, form in enumerate(forms)]
     llm, _ = compare(proposer, 4, params, num_kv_blocks=64)
     expected = LLM("tiny", dtype="float32", num_kv_blocks=64).generate(TEXTS, params)
-    assert shown(llm.generate(TEXTS, params)) == shown(expected)  # now all is ready, and "suffix" knows the answers
+    # now all is ready, and "suffix" knows the answers
+    assert shown(llm.generate(TEXTS, params)) == shown(expected)
     stats: Any = llm.engine.scheduler.speculation_stats  # type: ignore[attr-defined]
     assert stats.num_accepted_tokens > 0
     llm.engine.shutdown()
 
 
 def test_a_token_that_a_grammar_rejects_is_the_last_though_drafts_behind_it_were_right() -> None:
-    params = SamplingParams(temperature=0, max_tokens=30, ignore_eos=True, structured={"choice": ["none"]})
+    params = SamplingParams(
+        temperature=0, max_tokens=30, ignore_eos=True, structured={"choice": ["none"]}
+    )
     options: dict[str, Any] = {"num_kv_blocks": 64, "structured_outputs_backend": "automaton"}
     prompt, without = "What is a slot?", LLM("tiny", dtype="float32", **options)
     [expected] = without.generate(prompt, params)
@@ -200,7 +241,8 @@ def test_a_token_that_a_grammar_rejects_is_the_last_though_drafts_behind_it_were
 @pytest.mark.parametrize("scheduler", ["sequence_group", "nano_vllm"])
 def test_a_policy_that_cannot_carry_drafts_is_refused_by_name(scheduler: str) -> None:
     with pytest.raises(
-        InvalidParameterError, match="speculative needs a scheduler that decides as Scheduler does, got"
+        InvalidParameterError,
+        match="speculative needs a scheduler that decides as Scheduler does, got",
     ):
         LLM("tiny", speculative="ngram", scheduler=scheduler)
 
@@ -217,12 +259,13 @@ def test_a_policy_that_cannot_carry_drafts_is_refused_by_name(scheduler: str) ->
 )
 def test_a_bad_option_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(
-        InvalidParameterError, match=list(options)[-1].replace("speculative", "(speculative|draft_model)")
+        InvalidParameterError,
+        match=list(options)[-1].replace("speculative", "(speculative|draft_model)"),
     ):
         LLM("tiny", **options)
 
 
-# --- proposers ------------------------------------------------------------------------------------------------------
+# --- proposers ------------------------------------------------------------------------------------
 
 
 def request_of(token_ids: Sequence[int], name: str = "a", **options: Any) -> Request:

@@ -1,4 +1,5 @@
-"""Structured outputs: what a request writes has the form that it asks for, whatever the model would have written.
+"""Structured outputs: what a request writes has the form that it asks for, whatever the model would
+have written.
 
 In the order of a request:
 
@@ -7,8 +8,8 @@ compiler.py    compiled grammars by their text, and the process that compiles th
 worker.py      that process, which can be killed
 child_process.py  such a process from this side; the one for chat templates is another
 backends.py    xgrammar and llguidance: compiling there, and here a matcher for each request
-automaton.py  masks from an automaton over bytes, in Python: choices where neither of them is installed
-scheduler.py   a request waits for its grammar, gets a mask in each step, and tells it what was sampled
+automaton.py  masks from an automaton over bytes, in Python: choices without either of them
+scheduler.py   a request waits for its grammar, is masked by it, and tells it what was sampled
 """
 
 BACKENDS = ("auto", "xgrammar", "guidance", "automaton")

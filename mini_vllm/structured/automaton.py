@@ -1,9 +1,11 @@
-"""Which tokens an automaton over bytes allows, in Python alone: what `choice` needs where no library is installed.
+"""Which tokens an automaton over bytes allows, in Python alone: what `choice` needs where no
+library is installed.
 
-A grammar speaks of bytes, a model of tokens. An automaton takes one byte at a time: from a state a byte leads to a
-state, or no right text has it there. So a token is allowed if its bytes lead on, one after the other. A trie holds the
-tokens, so the bytes that many of them begin with are tried once.
-Source: Willard and Louf 2023, "Efficient Guided Generation"; the bitmask is that of xgrammar (Dong et al. 2024).
+A grammar speaks of bytes, a model of tokens. An automaton takes one byte at a time: from a state a
+byte leads to a state, or no right text has it there. So a token is allowed if its bytes lead on,
+one after the other. A trie holds the tokens, so the bytes that many of them begin with are tried
+once. Source: Willard and Louf 2023, "Efficient Guided Generation"; the bitmask is that of xgrammar
+(Dong et al. 2024).
 """
 
 from array import array
@@ -56,7 +58,8 @@ class TokenTrie:
     def __init__(self, token_bytes: Sequence[bytes], end_token_ids: Collection[int]) -> None:
         self._num_words = (len(token_bytes) + 31) // 32
         self._end_token_ids = end_token_ids
-        self._root: dict[Any, Any] = {}  # by byte the node behind it; by None the tokens that end here
+        # by byte the node behind it; by None the tokens that end here
+        self._root: dict[Any, Any] = {}
         for token_id, data in enumerate(token_bytes):
             node = self._root
             for byte in data if token_id not in end_token_ids else b"":
@@ -64,7 +67,9 @@ class TokenTrie:
             node.setdefault(None, []).append(token_id)
 
     def mask(self, automaton: ByteAutomaton, state: int) -> Sequence[int]:
-        """The tokens that are allowed in a state, as words of 32 bits: bit i of word w is token 32 w + i."""
+        """The tokens that are allowed in a state, as words of 32 bits: bit i of word w is token 32
+        w + i.
+        """
         row = bytearray(4 * self._num_words)
         allowed = [*self._end_token_ids] if automaton.is_accepting(state) else []
         reached = [(self._root, state)]

@@ -1,9 +1,11 @@
-"""xgrammar, llguidance and, for choices, Python alone: each compiles text into a grammar, and makes matchers of it.
+"""xgrammar, llguidance and, for choices, Python alone: each compiles text into a grammar, and makes
+matchers of it.
 
-compile() runs in the worker, load() in the engine; between them travels text. xgrammar's compiled grammar is written
-out and read again. llguidance cannot write its own out, so the worker tries whether it can be built, and what travels
-is its text: the engine builds it once more, which takes as long as the trial did, and lets other threads run meanwhile.
-Source: vllm/v1/structured_output/backend_xgrammar.py, backend_guidance.py.
+compile() runs in the worker, load() in the engine; between them travels text. xgrammar's compiled
+grammar is written out and read again. llguidance cannot write its own out, so the worker tries
+whether it can be built, and what travels is its text: the engine builds it once more, which takes
+as long as the trial did, and lets other threads run meanwhile. Source:
+vllm/v1/structured_output/backend_xgrammar.py, backend_guidance.py.
 """
 
 import json
@@ -16,12 +18,15 @@ from typing import Any, NamedTuple, Protocol
 from mini_vllm.structured.automaton import ByteAutomaton, Choices, TokenMasks, TokenTrie
 from mini_vllm.structured.scheduler import Grammar, NewGrammar
 
-MAX_WHITESPACE = 20  # characters between two tokens of JSON: a model that likes them would write nothing else
+# characters between two tokens of JSON: a model that likes them would write nothing else
+MAX_WHITESPACE = 20
 PACKAGES = {"xgrammar": "xgrammar", "guidance": "llguidance"}
 
 
 class Vocabulary(NamedTuple):
-    """What the tokens of a model stand for. token_bytes [V]: b"" for one that is no part of a text."""
+    """What the tokens of a model stand for. token_bytes [V]: b"" for one that is no part of a
+    text.
+    """
 
     token_bytes: Sequence[bytes]
     end_token_ids: Sequence[int]
@@ -36,7 +41,9 @@ class Backend(Protocol):
     """One library."""
 
     def compile(self, kind: str, text: str) -> str:
-        """The compiled grammar as text, for load(). Raises an error whose text says what is wrong."""
+        """The compiled grammar as text, for load(). Raises an error whose text says what is
+        wrong.
+        """
 
     def load(self, compiled: str) -> tuple[NewGrammar, int]:
         """What makes matchers at their beginning, and about how many bytes the grammar takes."""
@@ -45,7 +52,10 @@ class Backend(Protocol):
 def try_first_token(grammar: Grammar) -> None:
     """Raises ValueError if no text can begin, or if the library gives up where one does."""
     mask = grammar.mask()
-    first = next((8 * i + (byte & -byte).bit_length() - 1 for i, byte in enumerate(mask or b"\1") if byte), None)
+    first = next(
+        (8 * i + (byte & -byte).bit_length() - 1 for i, byte in enumerate(mask or b"\1") if byte),
+        None,
+    )
     if first is None:
         raise ValueError("it allows no text")
     if mask is not None and not grammar.accept(first):
@@ -64,11 +74,13 @@ def make_backend(name: str, vocabulary: Vocabulary) -> Backend:
     return (XGrammar if name == "xgrammar" else Guidance)(vocabulary)
 
 
-# --- xgrammar -----------------------------------------------------------------------------------------------------
+# --- xgrammar -------------------------------------------------------------------------------------
 
 
 class XGrammar:
-    """xgrammar: all masks of a grammar's states that do not depend on the stack are computed when it is compiled."""
+    """xgrammar: all masks of a grammar's states that do not depend on the stack are computed when
+    it is compiled.
+    """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         import xgrammar
@@ -90,7 +102,9 @@ class XGrammar:
         elif kind == "regex":
             compiled = compiler.compile_regex(text)
         elif kind == "choice":
-            literals = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in json.loads(text))
+            literals = " | ".join(
+                json.dumps(choice, ensure_ascii=False) for choice in json.loads(text)
+            )
             compiled = compiler.compile_grammar(f"root ::= {literals}")
         else:
             compiled = compiler.compile_grammar(text)
@@ -102,7 +116,9 @@ class XGrammar:
         return partial(self._matcher, grammar), int(grammar.memory_size_bytes)
 
     def _matcher(self, grammar: Any) -> "XGrammarMatcher":
-        return XGrammarMatcher(self._xgrammar.GrammarMatcher(grammar), self._end_token_ids, self._num_words)
+        return XGrammarMatcher(
+            self._xgrammar.GrammarMatcher(grammar), self._end_token_ids, self._num_words
+        )
 
 
 class XGrammarMatcher:
@@ -130,11 +146,13 @@ class XGrammarMatcher:
         self.is_terminated = False
 
 
-# --- llguidance ---------------------------------------------------------------------------------------------------
+# --- llguidance -----------------------------------------------------------------------------------
 
 
 class Guidance:
-    """llguidance: a lexer of derivatives and an Earley parser; masks are computed when they are asked for."""
+    """llguidance: a lexer of derivatives and an Earley parser; masks are computed when they are
+    asked for.
+    """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         import llguidance
@@ -152,11 +170,15 @@ class Guidance:
         matcher = self._matcher_cls
         if kind == "json":
             whitespace = rf"[\x20\x0A\x0D\x09]{{0,{MAX_WHITESPACE}}}"
-            grammar = matcher.grammar_from_json_schema(text, overrides={"whitespace_pattern": whitespace})
+            grammar = matcher.grammar_from_json_schema(
+                text, overrides={"whitespace_pattern": whitespace}
+            )
         elif kind == "regex":
             grammar = matcher.grammar_from_regex(text)
         elif kind == "choice":
-            literals = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in json.loads(text))
+            literals = " | ".join(
+                json.dumps(choice, ensure_ascii=False) for choice in json.loads(text)
+            )
             grammar = matcher.grammar_from_lark(f"start: {literals}")
         else:
             grammar = matcher.grammar_from_lark(text)
@@ -178,7 +200,9 @@ class Guidance:
 
 
 class GuidanceMatcher:
-    """A Grammar (scheduler.py). A grammar that grows too complex for llguidance allows nothing any more."""
+    """A Grammar (scheduler.py). A grammar that grows too complex for llguidance allows nothing any
+    more.
+    """
 
     def __init__(self, matcher: Any, end_token_ids: frozenset[int], num_mask_bytes: int) -> None:
         self._matcher = matcher
@@ -187,8 +211,13 @@ class GuidanceMatcher:
         self.is_terminated = False
 
     def mask(self) -> bytes:
-        mask: bytes = self._matcher.compute_bitmask()  # it may have a word more than the vocabulary needs
-        return bytes(self._num_mask_bytes) if self._matcher.is_error() else mask[: self._num_mask_bytes]
+        # it may have a word more than the vocabulary needs
+        mask: bytes = self._matcher.compute_bitmask()
+        return (
+            bytes(self._num_mask_bytes)
+            if self._matcher.is_error()
+            else mask[: self._num_mask_bytes]
+        )
 
     def accept(self, token_id: int) -> bool:
         if self.is_terminated or self._matcher.is_error():
@@ -196,17 +225,21 @@ class GuidanceMatcher:
         if token_id in self._end_token_ids:
             self.is_terminated = bool(self._matcher.is_accepting())
             return self.is_terminated
-        return bool(self._matcher.try_consume_tokens([token_id]) == 1)  # consume_token() would leave it unusable
+        # consume_token() would leave it unusable
+        return bool(self._matcher.try_consume_tokens([token_id]) == 1)
 
     def rollback(self, num_tokens: int) -> None:
-        num_consumed = num_tokens - 1 if self.is_terminated else num_tokens  # the end is no token of the matcher
+        # the end is no token of the matcher
+        num_consumed = num_tokens - 1 if self.is_terminated else num_tokens
         self.is_terminated = False
         if num_consumed:
             self._matcher.rollback(num_consumed)
 
 
 class LongestMatch:
-    """The tokenizer that llguidance asks how a forced text is best written: the longest token each time."""
+    """The tokenizer that llguidance asks how a forced text is best written: the longest token each
+    time.
+    """
 
     bos_token_id = None
 
@@ -230,11 +263,13 @@ class LongestMatch:
         return found
 
 
-# --- Python alone -------------------------------------------------------------------------------------------------
+# --- Python alone ---------------------------------------------------------------------------------
 
 
 class Automaton:
-    """Choices, whose automaton is built in the time that it takes to read them: no process is needed for that."""
+    """Choices, whose automaton is built in the time that it takes to read them: no process is
+    needed for that.
+    """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
@@ -255,7 +290,8 @@ class AutomatonMatcher:
 
     def __init__(self, vocabulary: Vocabulary, automaton: ByteAutomaton, masks: TokenMasks) -> None:
         self._vocabulary, self._automaton, self._masks = vocabulary, automaton, masks
-        self._states: list[int | None] = [automaton.start]  # behind each token; None: behind the end
+        # behind each token; None: behind the end
+        self._states: list[int | None] = [automaton.start]
 
     @property
     def is_terminated(self) -> bool:

@@ -1,7 +1,9 @@
-"""A process that does what may take too long or too much, so that it can be killed: one question in JSON, one answer.
+"""A process that does what may take too long or too much, so that it can be killed: one question in
+JSON, one answer.
 
-It starts with the first question, limits itself, and ends with close(), with this object, or with the process that made
-it, since its stdin is then closed. What crosses is 8 bytes of length and JSON, both ways.
+It starts with the first question, limits itself, and ends with close(), with this object, or with
+the process that made it, since its stdin is then closed. What crosses is 8 bytes of length and
+JSON, both ways.
 """
 
 import json
@@ -20,7 +22,9 @@ WALL_TIMES = 20  # by the clock on the wall a question may take so many times as
 
 
 class ChildProcess:
-    """One process at a time, from this side. Its program gets seconds and bytes as its last two arguments."""
+    """One process at a time, from this side. Its program gets seconds and bytes as its last two
+    arguments.
+    """
 
     program: tuple[str, ...] = ()  # what Python is told to run
 
@@ -30,14 +34,17 @@ class ChildProcess:
         self._stop: weakref.finalize[Any, Any] | None = None
 
     def ask(self, question: bytes) -> Any:
-        """The answer. Raises EOFError that says what has become of the process, or OSError if it does not start."""
+        """The answer. Raises EOFError that says what has become of the process, or OSError if it
+        does not start.
+        """
         process = self._process
         if process is None or process.poll() is not None:
             process = self._start()
         try:
             tell(process, question)
             return hear(process)
-        except BaseException as error:  # its answer, or the rest of it, would be taken for the next one's
+        # its answer, or the rest of it, would be taken for the next one's
+        except BaseException as error:
             self.close()
             if not isinstance(error, OSError | EOFError | ValueError):
                 raise
@@ -53,7 +60,13 @@ class ChildProcess:
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._process = process = subprocess.Popen(
-            [sys.executable, "-P", *self.program, str(self._max_seconds), str(self._max_memory_bytes)],
+            [
+                sys.executable,
+                "-P",
+                *self.program,
+                str(self._max_seconds),
+                str(self._max_memory_bytes),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -90,7 +103,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-# --- what crosses -------------------------------------------------------------------------------------------------
+# --- what crosses ---------------------------------------------------------------------------------
 
 
 def send(pipe: IO[bytes], text: bytes) -> None:
@@ -105,7 +118,7 @@ def receive(pipe: IO[bytes]) -> bytes:
     return pipe.read(LENGTH.unpack(header)[0]) if len(header) == LENGTH.size else b""
 
 
-# --- within the process -------------------------------------------------------------------------------------------
+# --- within the process ---------------------------------------------------------------------------
 
 
 def questions() -> Iterator[Any]:
@@ -116,9 +129,11 @@ def questions() -> Iterator[Any]:
 
 
 def set_timers(seconds: float) -> None:
-    """The system ends the process in so many seconds of the processor, or WALL_TIMES as many by the clock; 0 is never.
+    """The system ends the process in so many seconds of the processor, or WALL_TIMES as many by the
+    clock; 0 is never.
 
-    Its timers do so also inside a single long operation, and also when no process is left that would.
+    Its timers do so also inside a single long operation, and also when no process is left that
+    would.
     """
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, WALL_TIMES * seconds)

@@ -1,10 +1,12 @@
-"""GrammarCompiler: grammars by the text that they were compiled from, and the process that compiles them.
+"""GrammarCompiler: grammars by the text that they were compiled from, and the process that compiles
+them.
 
-A grammar is compiled in a process of its own (worker.py), since a library cannot be stopped within a long call: the
-process has so many seconds of the processor for each grammar and so much memory, and is killed when it takes more.
-A thread here asks it, one grammar after the other, and reads the answer; the thread that steps only looks at futures.
-What was compiled is kept in bounded bytes, those that were used last; so are refusals, or a bad one could be sent again
-and again. Source: StructuredOutputManager in vllm/v1/structured_output/__init__.py, which compiles in threads.
+A grammar is compiled in a process of its own (worker.py), since a library cannot be stopped within
+a long call: the process has so many seconds of the processor for each grammar and so much memory,
+and is killed when it takes more. A thread here asks it, one grammar after the other, and reads the
+answer; the thread that steps only looks at futures. What was compiled is kept in bounded bytes,
+those that were used last; so are refusals, or a bad one could be sent again and again. Source:
+StructuredOutputManager in vllm/v1/structured_output/__init__.py, which compiles in threads.
 """
 
 import json
@@ -22,7 +24,14 @@ from mini_vllm.params import StructuredOutputs
 from mini_vllm.structured.backends import MakeVocabulary, is_installed, make_backend
 from mini_vllm.structured.child_process import ChildProcess, tell
 from mini_vllm.structured.scheduler import NewGrammar
-from mini_vllm.structured.schema import LARGE, check, guidance_would_round, is_lark, measure, xgrammar_would_ignore
+from mini_vllm.structured.schema import (
+    LARGE,
+    check,
+    guidance_would_round,
+    is_lark,
+    measure,
+    xgrammar_would_ignore,
+)
 
 MAX_SECONDS = 5.0
 MAX_MEMORY_BYTES = 2 << 30  # beyond what the process has when it begins
@@ -35,8 +44,9 @@ Outcome = NewGrammar | GrammarError
 class GrammarCompiler:
     """A GrammarSource (scheduler.py). backend: of EngineConfig.structured_outputs_backend.
 
-    make_vocabulary is called once, when a grammar is first asked for; the process starts then, too. Any thread may call
-    it. It ends with close(), with this object, or with the process that made it.
+    make_vocabulary is called once, when a grammar is first asked for; the process starts then, too.
+    Any thread may call it. It ends with close(), with this object, or with the process that made
+    it.
     """
 
     idle_seconds = 0.01
@@ -57,20 +67,25 @@ class GrammarCompiler:
         self._thread: threading.Thread | None = None
 
     def compile(self, wanted: StructuredOutputs) -> "Future[NewGrammar]":
-        """The grammar, now if it was compiled before. Raises GrammarError for what is refused at sight."""
+        """The grammar, now if it was compiled before. Raises GrammarError for what is refused at
+        sight.
+        """
         future: Future[NewGrammar] = Future()
         if (known := self._compiled.get(wanted.key)) is not None:
             fulfil(future, known)
             return future
         check(wanted)
-        if self.backends_for(wanted) == ["automaton"]:  # in no time, and where there is neither process nor thread
+        # in no time, and where there is neither process nor thread
+        if self.backends_for(wanted) == ["automaton"]:
             outcome, num_bytes = compile_with(self._process, wanted, ["automaton"])
             self._compiled.put(wanted.key, outcome, num_bytes)
             fulfil(future, outcome)
             return future
         if self._thread is None:
             self._thread = threading.Thread(
-                target=work, args=(self._jobs, self._process, self._compiled, self.backends_for), daemon=True
+                target=work,
+                args=(self._jobs, self._process, self._compiled, self.backends_for),
+                daemon=True,
             )
             self._thread.start()
             weakref.finalize(self, self._jobs.put, None)
@@ -81,7 +96,9 @@ class GrammarCompiler:
         """The back ends to try, in this order. Raises GrammarError if there is none."""
         kind, text = wanted.key
         if self._backend == "automaton" and kind != "choice":
-            raise GrammarError(f"structured: {kind} needs xgrammar or guidance; automaton takes choice alone")
+            raise GrammarError(
+                f"structured: {kind} needs xgrammar or guidance; automaton takes choice alone"
+            )
         every = ["xgrammar", "guidance", *(["automaton"] if kind == "choice" else [])]
         names = every if self._backend == "auto" else [self._backend]
         unfit = {}
@@ -92,7 +109,8 @@ class GrammarCompiler:
         names = [name for name in names if name not in unfit]
         if self._backend == "auto" and kind == "grammar":
             names = ["guidance" if is_lark(text) else "xgrammar"]
-        elif self._backend == "auto" and (kind == "regex" or sum(measure(wanted)) > LARGE):  # whichever is quick
+        # whichever is quick
+        elif self._backend == "auto" and (kind == "regex" or sum(measure(wanted)) > LARGE):
             names.reverse()
         if not names:
             raise GrammarError(f"structured: json has {' and '.join(unfit.values())}")
@@ -109,7 +127,9 @@ class GrammarCompiler:
 
 
 class BoundedCache:
-    """What came of texts, in bounded bytes: the outcome that was used longest ago goes first. Any thread may call."""
+    """What came of texts, in bounded bytes: the outcome that was used longest ago goes first. Any
+    thread may call.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes, self.num_bytes = max_bytes, 0
@@ -133,7 +153,7 @@ class BoundedCache:
                 self.num_bytes -= self._entries.popitem(last=False)[1][1]
 
 
-# --- the thread ---------------------------------------------------------------------------------------------------
+# --- the thread -----------------------------------------------------------------------------------
 
 
 def work(
@@ -155,45 +175,65 @@ def work(
         del job, wanted, future, outcome
 
 
-def compile_with(process: "CompilerProcess", wanted: StructuredOutputs, names: Sequence[str]) -> tuple[Outcome, int]:
-    """The grammar by the first of these back ends that can compile it, and its bytes; or why none can."""
+def compile_with(
+    process: "CompilerProcess", wanted: StructuredOutputs, names: Sequence[str]
+) -> tuple[Outcome, int]:
+    """The grammar by the first of these back ends that can compile it, and its bytes; or why none
+    can.
+    """
     kind, text = wanted.key
     errors = []
     for name in names:
         try:
             return process.compile(name, kind, text)
-        except Exception as error:  # a thread that ends would let all later requests wait without end
+        # a thread that ends would let all later requests wait without end
+        except Exception as error:
             is_ours = isinstance(error, MiniVllmError)
-            errors.append(f"{name}: {error}" if is_ours else f"{name}: {type(error).__name__}: {str(error)[:200]}")
+            errors.append(
+                f"{name}: {error}"
+                if is_ours
+                else f"{name}: {type(error).__name__}: {str(error)[:200]}"
+            )
     return GrammarError(f"structured: {kind} cannot be compiled ({'; '.join(errors)})"), 0
 
 
 def fulfil(future: "Future[NewGrammar]", outcome: Outcome) -> None:
     """Tell whoever waits."""
     if isinstance(outcome, GrammarError):
-        future.set_exception(GrammarError(str(outcome)))  # one that was raised holds the frames it was raised in
+        # one that was raised holds the frames it was raised in
+        future.set_exception(GrammarError(str(outcome)))
     else:
         future.set_result(outcome)
 
 
-# --- the process --------------------------------------------------------------------------------------------------
+# --- the process ----------------------------------------------------------------------------------
 
 
 class CompilerProcess(ChildProcess):
-    """The process, from this side, and the back ends of this side, which make matchers of what it has compiled."""
+    """The process, from this side, and the back ends of this side, which make matchers of what it
+    has compiled.
+    """
 
     program = ("-m", f"{__package__}.worker")
 
-    def __init__(self, make_vocabulary: MakeVocabulary, max_seconds: float, max_memory_bytes: int) -> None:
+    def __init__(
+        self, make_vocabulary: MakeVocabulary, max_seconds: float, max_memory_bytes: int
+    ) -> None:
         super().__init__(max_seconds, max_memory_bytes)
         self._vocabulary = vocabulary = cache(make_vocabulary)
         self._backend = cache(lambda name: make_backend(name, vocabulary()))
 
     def compile(self, backend: str, kind: str, text: str) -> tuple[NewGrammar, int]:
-        """The grammar and its bytes. Raises GrammarError if it cannot be compiled, or takes too much."""
+        """The grammar and its bytes. Raises GrammarError if it cannot be compiled, or takes too
+        much.
+        """
         try:
             question = {"backend": backend, "kind": kind, "text": text}
-            answer = {"compiled": text} if backend == "automaton" else self.ask(json.dumps(question).encode())
+            answer = (
+                {"compiled": text}
+                if backend == "automaton"
+                else self.ask(json.dumps(question).encode())
+            )
         except (OSError, EOFError) as error:
             raise GrammarError(f"its compilation {error}") from error
         if "spent" in answer:  # what it has left of its memory is in pieces

@@ -1,10 +1,11 @@
-"""Requests with a grammar, under any scheduler: they wait until it is compiled, and are masked by it in each step.
+"""Requests with a grammar, under any scheduler: they wait until it is compiled, and are masked by
+it in each step.
 
-A request whose grammar is not compiled stays in the queue and is passed over, so it holds up none behind it and keeps
-its place. Whatever else a scheduler decides stays as it is: a GrammarGate is a part that it asks. A grammar learns of a
-token when the step is taken in, so a step that has failed spoils none.
-Source: vllm/v1/core/sched/scheduler.py (_handle_blocked_waiting_request, get_grammar_bitmask, update_from_output),
-vllm/v1/structured_output/__init__.py (grammar_bitmask).
+A request whose grammar is not compiled stays in the queue and is passed over, so it holds up none
+behind it and keeps its place. Whatever else a scheduler decides stays as it is: a GrammarGate is a
+part that it asks. A grammar learns of a token when the step is taken in, so a step that has failed
+spoils none. Source: vllm/v1/core/sched/scheduler.py (_handle_blocked_waiting_request,
+get_grammar_bitmask, update_from_output), vllm/v1/structured_output/__init__.py (grammar_bitmask).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +25,9 @@ class Grammar(Protocol):
 
     @property
     def is_terminated(self) -> bool:
-        """Whether the end of the text was accepted: the grammar then accepts nothing more, and masks nothing."""
+        """Whether the end of the text was accepted: the grammar then accepts nothing more, and
+        masks nothing.
+        """
 
     def mask(self) -> Any:
         """Which tokens may come next, as StepInput.masks has them."""
@@ -46,23 +49,29 @@ class GrammarSource(Protocol):
     """How long a step without work may wait for a grammar."""
 
     def compile(self, wanted: StructuredOutputs) -> "Future[NewGrammar]":
-        """Begin to compile; the future may raise GrammarError. Raises a RequestRefusedError for what never could be."""
+        """Begin to compile; the future may raise GrammarError. Raises a RequestRefusedError for
+        what never could be.
+        """
 
 
 class GrammarGate(Part):
-    """Holds back requests whose grammar is not compiled, masks what is sampled, and tells grammars what was.
+    """Holds back requests whose grammar is not compiled, masks what is sampled, and tells grammars
+    what was.
 
-    Requests are passed over where the scheduler admits by _next_admissible(), as V1, prefill_first and nano_vllm do.
-    Any other scheduler admits a request that waits for its grammar, and its first step waits with it.
+    Requests are passed over where the scheduler admits by _next_admissible(), as V1, prefill_first
+    and nano_vllm do. Any other scheduler admits a request that waits for its grammar, and its first
+    step waits with it.
     """
 
     def __init__(self, grammars: GrammarSource) -> None:
         self.grammars = grammars
-        self._compiling: dict[str, Future[NewGrammar]] = {}  # of requests that wait for their grammar
+        # of requests that wait for their grammar
+        self._compiling: dict[str, Future[NewGrammar]] = {}
         self._grammars: dict[str, Grammar] = {}  # of those that have it
-        self._failed: dict[Request, GrammarError] = {}  # of those whose grammar could not be compiled, why
+        # of those whose grammar could not be compiled, why
+        self._failed: dict[Request, GrammarError] = {}
 
-    # --- requests come and go -------------------------------------------------------------------------------------
+    # --- requests come and go ---------------------------------------------------------------------
 
     def add(self, requests: Sequence[Request]) -> None:
         """Begin to compile what they want."""
@@ -78,10 +87,12 @@ class GrammarGate(Part):
         self._grammars.pop(request.request_id, None)
         self._failed.pop(request, None)
 
-    # --- waiting for the grammar ----------------------------------------------------------------------------------
+    # --- waiting for the grammar ------------------------------------------------------------------
 
     def may_admit(self, request: Request) -> bool:
-        """Whether a request has its grammar, or wants none. A compiled one is looked at only here."""
+        """Whether a request has its grammar, or wants none. A compiled one is looked at only
+        here.
+        """
         future = self._compiling.get(request.request_id)
         return future is None or (future.done() and self._begin(request, future))
 
@@ -97,7 +108,9 @@ class GrammarGate(Part):
         return True
 
     def after_schedule(self, step: Step, scheduler: SchedulerInterface) -> None:
-        """Say what the step's samples may be, and which requests wait; those whose grammar is wrong end with it."""
+        """Say what the step's samples may be, and which requests wait; those whose grammar is wrong
+        end with it.
+        """
         output = step.output
         if self._compiling:
             for _, request in sampling(output, scheduler):
@@ -110,18 +123,23 @@ class GrammarGate(Part):
                 wait(self._compiling.values(), self.grammars.idle_seconds, FIRST_COMPLETED)
         if self._grammars:
             output.masks = {
-                request.request_id: self._rows(request, output.drafts.get(parent.request_id, ()), parent, output)
+                request.request_id: self._rows(
+                    request, output.drafts.get(parent.request_id, ()), parent, output
+                )
                 for parent, request in sampling(output, scheduler)
                 if request.request_id in self._grammars
             }
 
-    # --- masks ----------------------------------------------------------------------------------------------------
+    # --- masks ------------------------------------------------------------------------------------
 
-    def _rows(self, request: Request, drafts: Sequence[int], parent: Request, output: SchedulerOutput) -> list[Any]:
-        """A mask for each sample: the next token, and the one behind each draft, as if it were right.
+    def _rows(
+        self, request: Request, drafts: Sequence[int], parent: Request, output: SchedulerOutput
+    ) -> list[Any]:
+        """A mask for each sample: the next token, and the one behind each draft, as if it were
+        right.
 
-        Behind a draft that the grammar does not allow the last mask is repeated, since no token is taken from there;
-        behind one that stands for none (-1) anything is allowed.
+        Behind a draft that the grammar does not allow the last mask is repeated, since no token is
+        taken from there; behind one that stands for none (-1) anything is allowed.
         """
         grammar, num_accepted = self._grammars[request.request_id], 0
         rows = [None if grammar.is_terminated else grammar.mask()]
@@ -139,10 +157,11 @@ class GrammarGate(Part):
             grammar.rollback(num_accepted)
         return rows
 
-    # --- after the step -------------------------------------------------------------------------------------------
+    # --- after the step ---------------------------------------------------------------------------
 
     def before_update(self, step: Step, sampled_token_ids: Mapping[str, Sequence[int]]) -> None:
-        """Tell the grammars what was sampled. A request whose token is not allowed ends with it, and with an error.
+        """Tell the grammars what was sampled. A request whose token is not allowed ends with it,
+        and with an error.
 
         That happens behind the end of a text that does not end the request (ignore_eos).
         """
@@ -161,7 +180,10 @@ class GrammarGate(Part):
 
     def allowed_drafts(self, drafts: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
         """New drafts, by request: those of each up to the first that its grammar does not allow."""
-        return {name: self._allowed(self._grammars.get(name), token_ids) for name, token_ids in drafts.items()}
+        return {
+            name: self._allowed(self._grammars.get(name), token_ids)
+            for name, token_ids in drafts.items()
+        }
 
     @staticmethod
     def _allowed(grammar: Grammar | None, drafts: Sequence[int]) -> Sequence[int]:
@@ -172,8 +194,12 @@ class GrammarGate(Part):
         return allowed
 
 
-def sampling(output: SchedulerOutput, scheduler: SchedulerInterface) -> Iterator[tuple[Request, Request]]:
-    """Each request that samples in a step, in scheduling order, behind the one whose logits it samples from."""
+def sampling(
+    output: SchedulerOutput, scheduler: SchedulerInterface
+) -> Iterator[tuple[Request, Request]]:
+    """Each request that samples in a step, in scheduling order, behind the one whose logits it
+    samples from.
+    """
     for parent in output.scheduled_requests:
         if scheduler.needs_sample(parent, output.num_scheduled_tokens[parent.request_id]):
             for request in (parent, *output.sampling_along.get(parent.request_id, ())):

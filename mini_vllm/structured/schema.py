@@ -1,9 +1,11 @@
-"""What of a wanted form is refused before anything is compiled, and which back end can take the rest exactly.
+"""What of a wanted form is refused before anything is compiled, and which back end can take the
+rest exactly.
 
-xgrammar compiles some schemas into a grammar that allows more than they do: it passes over keywords that it does not
-know. Here are the keywords that it takes exactly, so a schema with more goes to llguidance, which refuses by name
-what it does not know. What a stranger sends is bounded in bytes, depth, alternatives and values.
-Source: has_xgrammar_unsupported_json_features in vllm/v1/structured_output/backend_xgrammar.py.
+xgrammar compiles some schemas into a grammar that allows more than they do: it passes over keywords
+that it does not know. Here are the keywords that it takes exactly, so a schema with more goes to
+llguidance, which refuses by name what it does not know. What a stranger sends is bounded in bytes,
+depth, alternatives and values. Source: has_xgrammar_unsupported_json_features in
+vllm/v1/structured_output/backend_xgrammar.py.
 """
 
 import json
@@ -19,27 +21,31 @@ MAX_BYTES = 1 << 17  # of the schema, the regex, the grammar, or all choices
 MAX_DEPTH = 32  # of schemas within schemas
 MAX_BRANCHES = 1024  # alternatives and properties, all together
 MAX_VALUES = 1024  # of enums, all together, and choices
-LARGE = 256  # alternatives, properties and values, from which on xgrammar takes seconds and llguidance does not
+# alternatives, properties and values, from which on xgrammar takes seconds and llguidance does not
+LARGE = 256
 
 TO_ONE = ("additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then")
 TO_ONE_MORE = ("additionalItems", "unevaluatedItems", "unevaluatedProperties")
 TO_LIST = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
 TO_MAP = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
 SAY_NOTHING = frozenset(
-    "$comment $defs $schema default definitions deprecated description examples readOnly title writeOnly".split()
+    "$comment $defs $schema default definitions deprecated description examples readOnly title "
+    "writeOnly".split()
 )
 ALONE = ("$ref", "anyOf", "const", "enum")  # beside these xgrammar looks at nothing
 OF_TYPE = {
     "object": {"properties", "required", "additionalProperties"},
     "array": {"items", "prefixItems", "minItems", "maxItems"},
-    "string": {"minLength", "maxLength"},  # to its patterns belong texts with a bare quote or backslash
+    # to its patterns belong texts with a bare quote or backslash
+    "string": {"minLength", "maxLength"},
     "integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
     "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
     "boolean": set(),
     "null": set(),
 }
 MAX_INT64 = 2**63 - 1  # xgrammar writes a larger integer as a float
-WRONG_ANYWHERE = ("multiple repeat", "bad escape (end of pattern)")  # what Python's re says of a regex
+# what Python's re says of a regex
+WRONG_ANYWHERE = ("multiple repeat", "bad escape (end of pattern)")
 MAX_EXACT = 10**15  # llguidance reads numbers as floats, which are exact up to here
 JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
@@ -55,12 +61,19 @@ class Size(NamedTuple):
 
 
 def check(wanted: StructuredOutputs) -> None:
-    """Raises GrammarError, with the value and the limit, for what is too large to be compiled at all, or no regex."""
+    """Raises GrammarError, with the value and the limit, for what is too large to be compiled at
+    all, or no regex.
+    """
     kind, text = wanted.key
     if (num_bytes := len(text.encode(errors="replace"))) > MAX_BYTES:
-        raise GrammarError(f"structured: {kind} has {num_bytes:,} bytes, at most {MAX_BYTES:,} are allowed")
+        raise GrammarError(
+            f"structured: {kind} has {num_bytes:,} bytes, at most {MAX_BYTES:,} are allowed"
+        )
     if kind == "choice" and len(wanted.choice or ()) > MAX_VALUES:
-        raise GrammarError(f"structured: choice has {len(wanted.choice or ()):,} texts, at most {MAX_VALUES:,} can be")
+        raise GrammarError(
+            f"structured: choice has {len(wanted.choice or ()):,} texts, at most {MAX_VALUES:,} "
+            "can be"
+        )
     measure(wanted)
     schemas = (schema for schema, _ in schemas_in(json.loads(text))) if kind == "json" else ()
     for regex in (text,) if kind == "regex" else (schema.get("pattern") for schema in schemas):
@@ -68,26 +81,34 @@ def check(wanted: StructuredOutputs) -> None:
 
 
 def measure(wanted: StructuredOutputs) -> Size:
-    """How large a schema is; nothing for another kind. Raises GrammarError at the first limit that it breaks."""
+    """How large a schema is; nothing for another kind. Raises GrammarError at the first limit that
+    it breaks.
+    """
     kind, text = wanted.key
     size = Size()
     for schema, depth in schemas_in(json.loads(text)) if kind == "json" else ():
         lists = [schema.get(name) for name in (*TO_LIST, *TO_MAP)]
         num_branches = sum(len(each) for each in lists if isinstance(each, list | dict))
         num_values = len(schema["enum"]) if isinstance(schema.get("enum"), list) else 0
-        size = Size(max(size.depth, depth), size.num_branches + num_branches, size.num_values + num_values)
+        size = Size(
+            max(size.depth, depth), size.num_branches + num_branches, size.num_values + num_values
+        )
         for what, value, limit in (
             ("levels of schemas", size.depth, MAX_DEPTH),
             ("alternatives and properties", size.num_branches, MAX_BRANCHES),
             ("values in enums", size.num_values, MAX_VALUES),
         ):
             if value > limit:
-                raise GrammarError(f"structured: json has at least {value:,} {what}, at most {limit:,} are allowed")
+                raise GrammarError(
+                    f"structured: json has at least {value:,} {what}, at most {limit:,} are allowed"
+                )
     return size
 
 
 def _check_regex(regex: object) -> None:
-    """Raises GrammarError for what a library would take without a word, though it is no regex: foo**."""
+    """Raises GrammarError for what a library would take without a word, though it is no regex:
+    foo**.
+    """
     with suppress(RecursionError, OverflowError):
         try:
             re.compile(regex if isinstance(regex, str) else "")
@@ -97,7 +118,9 @@ def _check_regex(regex: object) -> None:
 
 
 def schemas_in(schema: Any) -> Iterator[tuple[Schema, int]]:
-    """A schema and those within it, each with its depth. The outer ones come first, so a limit ends the walk early."""
+    """A schema and those within it, each with its depth. The outer ones come first, so a limit ends
+    the walk early.
+    """
     stack = [(schema, 1)]
     while stack:
         found, depth = stack.pop()
@@ -117,16 +140,23 @@ def xgrammar_would_ignore(wanted: StructuredOutputs) -> str | None:
     kind, text = wanted.key
     if kind != "json":
         return None
-    return next((name for schema, _ in schemas_in(json.loads(text)) if (name := _inexact(schema))), None)
+    return next(
+        (name for schema, _ in schemas_in(json.loads(text)) if (name := _inexact(schema))), None
+    )
 
 
 def _inexact(schema: Schema) -> str | None:
-    """The first keyword of one schema, not of those within it, that xgrammar may not take exactly."""
+    """The first keyword of one schema, not of those within it, that xgrammar may not take
+    exactly.
+    """
     names = [name for name in schema if name not in SAY_NOTHING]
     if alone := next((name for name in ALONE if name in schema), None):
         if schema[alone] == []:
             return f"an empty {alone}"
-        if any(isinstance(number, int) and abs(number) > MAX_INT64 for number in numbers_in(json.dumps(schema[alone]))):
+        if any(
+            isinstance(number, int) and abs(number) > MAX_INT64
+            for number in numbers_in(json.dumps(schema[alone]))
+        ):
             return f"{alone} of more than 64 bits"
         beside = [name for name in names if name != alone]
         if beside == ["type"] and alone in ("const", "enum") and _are_of_type(schema, alone):
@@ -150,13 +180,23 @@ def _inexact(schema: Schema) -> str | None:
 def guidance_would_round(wanted: StructuredOutputs) -> str | None:
     """A number of a schema that llguidance may not take exactly; None if it takes all."""
     kind, text = wanted.key
-    return next((str(each) for each in numbers_in(text) if abs(each) > MAX_EXACT), None) if kind == "json" else None
+    return (
+        next((str(each) for each in numbers_in(text) if abs(each) > MAX_EXACT), None)
+        if kind == "json"
+        else None
+    )
 
 
 def numbers_in(text: str) -> list[float]:
     """All numbers of a text of JSON; whatever stands behind forty digits makes none small."""
     found: list[float] = []
-    parse_int, parse_float = lambda digits: found.append(int(digits[:40])), lambda digits: found.append(float(digits))
+
+    def parse_int(digits: str) -> None:
+        found.append(int(digits[:40]))
+
+    def parse_float(digits: str) -> None:
+        found.append(float(digits))
+
     json.loads(text, parse_int=parse_int, parse_float=parse_float)
     return found
 
@@ -170,7 +210,9 @@ def _are_of_type(schema: Schema, name: str) -> bool:
 
 
 def wrong_in(schema: Schema) -> str | None:
-    """The first keyword that has a value which it cannot have, by name; what is not known is not looked at."""
+    """The first keyword that has a value which it cannot have, by name; what is not known is not
+    looked at.
+    """
     for found, _ in schemas_in(schema):
         kinds = found.get("type", [])
         if any(kind not in (*OF_TYPE,) for kind in (kinds if isinstance(kinds, list) else [kinds])):
@@ -184,19 +226,29 @@ def wrong_in(schema: Schema) -> str | None:
 def calls_schema(functions: Sequence[Schema], most: int | None) -> dict[str, Any]:
     """The schema of a list of at least one call, at most so many: {"name": ..., "arguments": ...}.
 
-    What the parameters of a function are is a definition, so that their references to themselves stay true.
+    What the parameters of a function are is a definition, so that their references to themselves
+    stay true.
     """
     calls, definitions = [], {}
     for number, function in enumerate(functions):
         path = f"#/$defs/{number}"
-        parameters = function.get("parameters") or {"type": "object", "properties": {}, "additionalProperties": False}
+        parameters = function.get("parameters") or {
+            "type": "object",
+            "properties": {},
+            "additionalProperties": False,
+        }
         definitions[str(number)] = definition = json.loads(json.dumps(parameters))
         schema: Any
         for schema, _ in schemas_in(definition):
             if re.match("#(/|$)", str(schema.get("$ref"))):
                 schema["$ref"] = path + schema["$ref"][1:]
         properties = {"name": {"const": function["name"]}, "arguments": {"$ref": path}}
-        call = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+        call = {
+            "type": "object",
+            "properties": properties,
+            "required": [*properties],
+            "additionalProperties": False,
+        }
         calls.append(call)
     found = {"type": "array", "items": {"anyOf": calls}, "minItems": 1, "$defs": definitions}
     return found if most is None else found | {"maxItems": most}

@@ -1,4 +1,6 @@
-"""Requests that wait for a grammar: the decisions of vLLM 0.33.0, and what each rule is good for."""
+"""Requests that wait for a grammar: the decisions of vLLM 0.33.0, and what each rule is good
+for.
+"""
 
 import itertools
 from concurrent.futures import Future
@@ -24,7 +26,11 @@ FILES = find_trace_files(TRACES)
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_decision_is_vllms(file: Path) -> None:
-    failed = [f"{trace['name']}: {difference}" for trace in read_traces(file) if (difference := replay(trace))]
+    failed = [
+        f"{trace['name']}: {difference}"
+        for trace in read_traces(file)
+        if (difference := replay(trace))
+    ]
     assert not failed, "\n".join(failed)
 
 
@@ -49,7 +55,10 @@ def rows_of_one_that_forgets(gate: GrammarGate, request: Request, *args: Any) ->
 
 GATE = "mini_vllm.structured.scheduler.GrammarGate"
 RULES: dict[str, tuple[str, Any]] = {  # what is replaced, and by what
-    "it holds up the queue": ("mini_vllm.scheduler.Scheduler._next_admissible", head_if_it_is_ready),
+    "it holds up the queue": (
+        "mini_vllm.scheduler.Scheduler._next_admissible",
+        head_if_it_is_ready,
+    ),
     "it loses its place": ("mini_vllm.scheduler.Scheduler._put_back", put_back_at_the_end),
     "it is admitted without a grammar": (f"{GATE}.may_admit", lambda self, request: True),
     "a chunk has a mask": (
@@ -65,7 +74,9 @@ def broken_by(rule: str) -> list[str]:
     """The traces that notice when one rule is broken."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(*RULES[rule])
-        return [trace["name"] for trace in itertools.chain(*map(read_traces, FILES)) if replay(trace)]
+        return [
+            trace["name"] for trace in itertools.chain(*map(read_traces, FILES)) if replay(trace)
+        ]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -74,7 +85,7 @@ def test_a_broken_rule_is_noticed(rule: str) -> None:
     assert broken_by(rule)
 
 
-# --- without a trace --------------------------------------------------------------------------------------------------
+# --- without a trace ------------------------------------------------------------------------------
 
 
 class Grammars:
@@ -95,7 +106,13 @@ class Grammars:
 
 
 def options_of(name: str) -> dict[str, Any]:
-    sizes = {"num_blocks": 40, "block_size": 4, "max_num_seqs": 4, "max_num_batched_tokens": 64, "scheduler": name}
+    sizes = {
+        "num_blocks": 40,
+        "block_size": 4,
+        "max_num_seqs": 4,
+        "max_num_batched_tokens": 64,
+        "scheduler": name,
+    }
     return sizes | ({"num_cpu_blocks": 9} if name == "sequence_group" else {})
 
 
@@ -107,7 +124,9 @@ def make(name: str = "v1") -> tuple[Any, Grammars]:
 
 def add(scheduler: Any, name: str, grammar: str | None = None, **options: Any) -> Request:
     structured = None if grammar is None else StructuredOutputs(grammar=grammar)
-    params = SamplingParams(**{"max_tokens": 5, "ignore_eos": True, "structured": structured, **options})
+    params = SamplingParams(
+        **{"max_tokens": 5, "ignore_eos": True, "structured": structured, **options}
+    )
     request = Request(name, [7, 8, 9, 10, 11], params, eos_token_ids=[0])
     scheduler.add_request(request)
     return request
@@ -116,7 +135,9 @@ def add(scheduler: Any, name: str, grammar: str | None = None, **options: Any) -
 def step(scheduler: Any) -> tuple[Step, list[Request]]:
     """One step, in which each request samples the token 4."""
     decided = Step.decide(scheduler)
-    return decided, decided.update(scheduler, {name: [4] for name in decided.output.num_scheduled_tokens})
+    return decided, decided.update(
+        scheduler, {name: [4] for name in decided.output.num_scheduled_tokens}
+    )
 
 
 @pytest.mark.parametrize("name", ["v1", "prefill_first", "nano_vllm"])

@@ -1,6 +1,8 @@
-"""What is written has the form that was asked for; what cannot be asked for is refused by name, and ends alone.
+"""What is written has the form that was asked for; what cannot be asked for is refused by name, and
+ends alone.
 
-The bundled model writes nonsense under a mask, so the mask does all the work. Draws are at temperature 1.
+The bundled model writes nonsense under a mask, so the mask does all the work. Draws are at
+temperature 1.
 """
 
 import json
@@ -32,7 +34,13 @@ from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.structured import compiler as compiler_module
 from mini_vllm.structured.compiler import BoundedCache, GrammarCompiler
 from mini_vllm.structured.scheduler import GrammarGate
-from mini_vllm.structured.schema import MAX_BRANCHES, MAX_BYTES, MAX_DEPTH, MAX_VALUES, xgrammar_would_ignore
+from mini_vllm.structured.schema import (
+    MAX_BRANCHES,
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_VALUES,
+    xgrammar_would_ignore,
+)
 
 PROMPT = "A KV block is"
 
@@ -44,7 +52,9 @@ def engines() -> Iterator[Callable[[str], LLM]]:
 
     def get(backend: str) -> LLM:
         if backend not in made:
-            made[backend] = LLM("tiny", device="cpu", num_kv_blocks=2000, structured_outputs_backend=backend)
+            made[backend] = LLM(
+                "tiny", device="cpu", num_kv_blocks=2000, structured_outputs_backend=backend
+            )
         return made[backend]
 
     yield get
@@ -65,7 +75,15 @@ def auto(engines: Callable[[str], LLM]) -> LLM:
 def write(llm: LLM, structured: Any, *, seeds: Sequence[int] = (1, 2), **options: Any) -> list[Any]:
     """One choice for each seed."""
     params = [
-        SamplingParams(**{"temperature": 1.0, "max_tokens": 120, "seed": seed, "structured": structured, **options})
+        SamplingParams(
+            **{
+                "temperature": 1.0,
+                "max_tokens": 120,
+                "seed": seed,
+                "structured": structured,
+                **options,
+            }
+        )
         for seed in seeds
     ]
     return [output.outputs[0] for output in llm.generate([PROMPT] * len(params), params)]
@@ -81,10 +99,19 @@ class Person(pydantic.BaseModel):
 FORMS: dict[str, tuple[Any, Callable[[str], Any]]] = {
     "model": (Person, Person.model_validate_json),
     "schema": ({"json": Person.model_json_schema()}, Person.model_validate_json),
-    "text of a schema": ({"json": json.dumps(Person.model_json_schema())}, Person.model_validate_json),
-    "pattern": ({"json": {"type": "string", "pattern": '^["\\\\\n]{3}$'}}, lambda text: len(json.loads(text)) == 3),
+    "text of a schema": (
+        {"json": json.dumps(Person.model_json_schema())},
+        Person.model_validate_json,
+    ),
+    "pattern": (
+        {"json": {"type": "string", "pattern": '^["\\\\\n]{3}$'}},
+        lambda text: len(json.loads(text)) == 3,
+    ),
     "regex": ({"regex": r"[a-c]{3}-\d{2}(x|yz)?"}, partial(re.fullmatch, r"[a-c]{3}-\d{2}(x|yz)?")),
-    "choice": ({"choice": ['a "b"', "ü\n", "a\\", "a"]}, lambda text: text in ('a "b"', "ü\n", "a\\", "a")),
+    "choice": (
+        {"choice": ['a "b"', "ü\n", "a\\", "a"]},
+        lambda text: text in ('a "b"', "ü\n", "a\\", "a"),
+    ),
 }
 
 
@@ -99,10 +126,14 @@ def test_a_text_has_the_form_that_is_asked_for(llm: LLM, name: str) -> None:
 def test_a_grammar_is_ebnf_or_lark(llm: LLM) -> None:
     lark = {"grammar": 'start: "<" start ">" | /[ab]+/'}
     ebnf = {"grammar": 'root ::= "<" root ">" | [ab]+'}
-    for structured in [lark] if llm.engine.config.structured_outputs_backend == "guidance" else [lark, ebnf]:
+    for structured in (
+        [lark] if llm.engine.config.structured_outputs_backend == "guidance" else [lark, ebnf]
+    ):
         for choice in write(llm, structured):
             assert re.fullmatch(r"<*[ab]+>*", choice.text)
-            assert choice.finish_reason == "length" or choice.text.count("<") == choice.text.count(">")
+            assert choice.finish_reason == "length" or choice.text.count("<") == choice.text.count(
+                ">"
+            )
 
 
 def test_a_json_object_is_an_object(llm: LLM) -> None:
@@ -111,24 +142,40 @@ def test_a_json_object_is_an_object(llm: LLM) -> None:
         assert choice.finish_reason == "length" or isinstance(json.loads(choice.text), dict)
 
 
-# --- schemas --------------------------------------------------------------------------------------------------------
+# --- schemas --------------------------------------------------------------------------------------
 
 
 def random_schema(rng: random.Random, depth: int = 0) -> dict[str, Any]:
-    """A schema whose texts are short, of the keywords of draft 2020-12 that one of the back ends takes."""
+    """A schema whose texts are short, of the keywords of draft 2020-12 that one of the back ends
+    takes.
+    """
     inner = partial(random_schema, rng, depth + 1)
     low = rng.randint(-20, 20)
     kinds: list[Callable[[], dict[str, Any]]] = [
         lambda: {"type": "integer", "minimum": low, "maximum": low + rng.randint(0, 500)},
-        lambda: {"type": "integer", "exclusiveMinimum": low, "exclusiveMaximum": low + rng.randint(3, 90)},
-        lambda: {"type": "integer", "multipleOf": rng.choice((2, 3, 7)), "minimum": 0, "maximum": 300},
+        lambda: {
+            "type": "integer",
+            "exclusiveMinimum": low,
+            "exclusiveMaximum": low + rng.randint(3, 90),
+        },
+        lambda: {
+            "type": "integer",
+            "multipleOf": rng.choice((2, 3, 7)),
+            "minimum": 0,
+            "maximum": 300,
+        },
         lambda: {"type": "number", "minimum": low, "maximum": low + rng.choice((1, 2.5, 30))},
         lambda: {"type": "number", "multipleOf": 0.5, "minimum": low, "maximum": low + 9},
         lambda: {"type": "string", "minLength": rng.randint(0, 2), "maxLength": rng.randint(2, 9)},
-        lambda: {"type": "string", "pattern": rng.choice(("^[a-z]{1,4}$", "^a+b?$", r"^\d{2}:\d{2}$", "^(foo|bar)$"))},
+        lambda: {
+            "type": "string",
+            "pattern": rng.choice(("^[a-z]{1,4}$", "^a+b?$", r"^\d{2}:\d{2}$", "^(foo|bar)$")),
+        },
         lambda: {"type": "string", "format": rng.choice(("date", "uuid", "ipv4", "time"))},
         lambda: {"type": rng.choice(("boolean", "null"))},
-        lambda: {"enum": rng.sample([1, "a", None, True, 2.5, [1], {"b": 0}, "ü"], rng.randint(1, 4))},
+        lambda: {
+            "enum": rng.sample([1, "a", None, True, 2.5, [1], {"b": 0}, "ü"], rng.randint(1, 4))
+        },
         lambda: {"type": "string", "enum": rng.sample(["red", "green", "blue"], 2)},
         lambda: {"const": rng.choice((3, "x", None, [1, 2]))},
         lambda: {"type": ["integer", "null"], "minimum": 0, "maximum": 99},
@@ -137,7 +184,8 @@ def random_schema(rng: random.Random, depth: int = 0) -> dict[str, Any]:
     nested: list[Callable[[], dict[str, Any]]] = [
         lambda: random_object(rng, inner),
         lambda: random_object(rng, inner),
-        lambda: {"type": "array", "items": inner(), "minItems": (n := rng.randint(0, 2)), "maxItems": n + 1},
+        lambda: {"type": "array", "items": inner(), "minItems": (n := rng.randint(0, 2)),
+        "maxItems": n + 1},
         lambda: {"type": "array", "prefixItems": [inner(), inner()], "items": False, "minItems": 2},
         lambda: {"anyOf": [inner(), inner()]},
         lambda: {"allOf": [{"type": "integer", "minimum": low}, {"maximum": low + 9}]},
@@ -149,7 +197,9 @@ def random_schema(rng: random.Random, depth: int = 0) -> dict[str, Any]:
     ]  # fmt: skip
     schema = rng.choice(nested if depth == 0 or (depth < 3 and rng.random() < 0.35) else kinds)()
     if depth == 0:
-        schema["$defs"] = {"point": {"type": "object", "properties": {"x": {"type": "boolean"}}, "required": ["x"]}}
+        schema["$defs"] = {
+            "point": {"type": "object", "properties": {"x": {"type": "boolean"}}, "required": ["x"]}
+        }
         schema["$defs"]["point"]["additionalProperties"] = False
     return schema
 
@@ -158,19 +208,30 @@ def random_object(rng: random.Random, inner: Callable[[], dict[str, Any]]) -> di
     names = rng.sample(["a", "b c", "ü", 'q"', "d", "e"], rng.randint(1, 4))
     required = rng.sample(names, rng.randint(0, len(names)))
     more = {"additionalProperties": False} if rng.random() < 0.9 else {}  # open ones may be long
-    return {"type": "object", "properties": {name: inner() for name in names}, "required": required, **more}
+    return {
+        "type": "object",
+        "properties": {name: inner() for name in names},
+        "required": required,
+        **more,
+    }
 
 
 def not_valid(llm: LLM, numbers: Sequence[int], seeds: int) -> tuple[list[str], int, int]:
-    """What does not validate; how many texts came to their end, and how many schemas were refused."""
+    """What does not validate; how many texts came to their end, and how many schemas were
+    refused.
+    """
     wrong, num_whole, num_refused = [], 0, 0
     schemas = [random_schema(random.Random(number)) for number in numbers]
     jobs = [(schema, seed) for schema in schemas for seed in range(seeds)]
     params = [
-        SamplingParams(temperature=1.0, max_tokens=400, seed=seed, structured=StructuredOutputs(json=schema))
+        SamplingParams(
+            temperature=1.0, max_tokens=400, seed=seed, structured=StructuredOutputs(json=schema)
+        )
         for schema, seed in jobs
     ]
-    for (schema, seed), output in zip(jobs, llm.generate([PROMPT] * len(jobs), params), strict=True):
+    for (schema, seed), output in zip(
+        jobs, llm.generate([PROMPT] * len(jobs), params), strict=True
+    ):
         choice = output.outputs[0]
         num_refused += isinstance(choice.error, GrammarError)
         num_whole += choice.finish_reason == "stop"
@@ -180,7 +241,9 @@ def not_valid(llm: LLM, numbers: Sequence[int], seeds: int) -> tuple[list[str], 
             elif choice.finish_reason == "error" and not isinstance(choice.error, GrammarError):
                 raise choice.error
         except Exception as error:
-            wrong.append(f"{json.dumps(schema)} seed {seed}: {choice.text[:200]!r}: {str(error)[:200]}")
+            wrong.append(
+                f"{json.dumps(schema)} seed {seed}: {choice.text[:200]!r}: {str(error)[:200]}"
+            )
     return wrong, num_whole, num_refused
 
 
@@ -199,16 +262,21 @@ def test_outputs_validate_at_length(llm: LLM) -> None:
     assert num_refused <= 15
 
 
-# --- beside other requests ------------------------------------------------------------------------------------------
+# --- beside other requests ------------------------------------------------------------------------
 
 
 def test_a_request_whose_grammar_fails_ends_alone(auto: LLM) -> None:
-    params = [SamplingParams(temperature=1.0, seed=seed, max_tokens=12, ignore_eos=True) for seed in range(3)]
+    params = [
+        SamplingParams(temperature=1.0, seed=seed, max_tokens=12, ignore_eos=True)
+        for seed in range(3)
+    ]
     expected = [output.outputs[0].token_ids for output in auto.generate([PROMPT] * 3, params)]
     bad = [
         SamplingParams(max_tokens=12, structured={"json": {"not": {"type": "null"}}}),
-        SamplingParams(max_tokens=12, structured={"regex": "ab"}, ignore_eos=True),  # it goes on behind its end
-        SamplingParams(max_tokens=12, structured={"regex": "ab"}, min_tokens=9),  # nothing is left to sample
+        # it goes on behind its end
+        SamplingParams(max_tokens=12, structured={"regex": "ab"}, ignore_eos=True),
+        # nothing is left to sample
+        SamplingParams(max_tokens=12, structured={"regex": "ab"}, min_tokens=9),
     ]
     outputs = [output.outputs[0] for output in auto.generate([PROMPT] * 6, [*bad, *params])]
     assert [choice.finish_reason for choice in outputs] == ["error"] * 3 + ["length"] * 3
@@ -223,7 +291,9 @@ def test_a_request_whose_grammar_fails_ends_alone(auto: LLM) -> None:
 
 
 class Drafting(Scheduler):
-    """Drafts for each running request: its last token once more, then what the tiny model is fond of."""
+    """Drafts for each running request: its last token once more, then what the tiny model is fond
+    of.
+    """
 
     def schedule(self) -> SchedulerOutput:
         self.drafts = {
@@ -247,34 +317,48 @@ class Drafting(Scheduler):
 
 
 @pytest.mark.parametrize(
-    "name", ["drafts", *(pytest.param(name, marks=pytest.mark.slow) for name in ("tight", "choices"))]
+    "name",
+    ["drafts", *(pytest.param(name, marks=pytest.mark.slow) for name in ("tight", "choices"))],
 )
 def test_the_tokens_are_those_of_a_request_alone(auto: LLM, name: str) -> None:
     """Preempted, in chunks, behind drafts, or as one of n choices."""
     structured = [{"regex": r"(aab|ba){4,9}-\d{3}"}, {"json": Person.model_json_schema()}, None]
     params = [
-        SamplingParams(temperature=1.0, seed=i, max_tokens=60, structured=each, n=2 if name == "choices" else 1)
+        SamplingParams(
+            temperature=1.0, seed=i, max_tokens=60, structured=each, n=2 if name == "choices" else 1
+        )
         for i, each in enumerate(structured)
     ]
-    expected = [[c.token_ids for c in auto.generate([PROMPT], [each])[0].outputs] for each in params]
+    expected = [
+        [c.token_ids for c in auto.generate([PROMPT], [each])[0].outputs] for each in params
+    ]
     options: dict[str, Any] = {
         "drafts": {"scheduler_cls": Drafting},
         "tight": {"num_kv_blocks": 24, "max_num_batched_tokens": 4},
         "choices": {"scheduler": "sequence_group"},
     }[name]
     llm = LLM("tiny", device="cpu", **{"num_kv_blocks": 60, "block_size": 4} | options)
-    llm.engine._factory.grammars._compiled = auto.engine._factory.grammars._compiled  # no process of its own
+    # no process of its own
+    llm.engine._factory.grammars._compiled = auto.engine._factory.grammars._compiled
     outputs = llm.generate([PROMPT] * 3, params)
     assert [[c.token_ids for c in output.outputs] for output in outputs] == expected
     if name == "tight":
         assert llm.engine.scheduler.preempted_prefix_cache_stats.requests > 0
 
 
-def test_others_go_on_while_a_grammar_is_compiled(auto: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A grammar that is not there until the other requests have ended, and the steps between hold up none."""
+def test_others_go_on_while_a_grammar_is_compiled(
+    auto: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A grammar that is not there until the other requests have ended, and the steps between hold
+    up none.
+    """
     compiler = auto.engine._factory.grammars
     future: Future[Any] = Future()
-    expected = auto.generate([PROMPT], [SamplingParams(temperature=0, max_tokens=20)])[0].outputs[0].token_ids
+    expected = (
+        auto.generate([PROMPT], [SamplingParams(temperature=0, max_tokens=20)])[0]
+        .outputs[0]
+        .token_ids
+    )
     ready = compiler.compile(StructuredOutputs(regex="[ab]{3}")).result()
     monkeypatch.setattr(compiler, "compile", lambda wanted: future)
     engine, order = auto.engine, []
@@ -292,7 +376,7 @@ def test_others_go_on_while_a_grammar_is_compiled(auto: LLM, monkeypatch: pytest
     assert order[0][1] == expected
 
 
-# --- what is refused ------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -310,7 +394,9 @@ def test_others_go_on_while_a_grammar_is_compiled(auto: LLM, monkeypatch: pytest
         (5, InvalidParameterError, "structured must be StructuredOutputs"),
     ],
 )
-def test_what_is_no_form_is_refused_at_once(structured: Any, error: type[Exception], text: str) -> None:
+def test_what_is_no_form_is_refused_at_once(
+    structured: Any, error: type[Exception], text: str
+) -> None:
     with pytest.raises(error, match=text):
         SamplingParams(structured=structured)
 
@@ -322,24 +408,48 @@ def nested(depth: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("structured", "text"),
     [
-        ({"regex": "a" * (MAX_BYTES + 1)}, f"regex has {MAX_BYTES + 1:,} bytes, at most {MAX_BYTES:,}"),
+        (
+            {"regex": "a" * (MAX_BYTES + 1)},
+            f"regex has {MAX_BYTES + 1:,} bytes, at most {MAX_BYTES:,}",
+        ),
         ({"json": {"enum": [*range(20_000)]}}, f"20,000 values in enums, at most {MAX_VALUES:,}"),
-        ({"choice": [str(i) for i in range(MAX_VALUES + 1)]}, f"choice has {MAX_VALUES + 1:,} texts"),
-        ({"json": nested(MAX_DEPTH + 1)}, f"{MAX_DEPTH + 1} levels of schemas, at most {MAX_DEPTH}"),
-        ({"json": {"anyOf": [{}] * (MAX_BRANCHES + 1)}}, f"alternatives and properties, at most {MAX_BRANCHES:,}"),
+        (
+            {"choice": [str(i) for i in range(MAX_VALUES + 1)]},
+            f"choice has {MAX_VALUES + 1:,} texts",
+        ),
+        (
+            {"json": nested(MAX_DEPTH + 1)},
+            f"{MAX_DEPTH + 1} levels of schemas, at most {MAX_DEPTH}",
+        ),
+        (
+            {"json": {"anyOf": [{}] * (MAX_BRANCHES + 1)}},
+            f"alternatives and properties, at most {MAX_BRANCHES:,}",
+        ),
         ({"regex": "foo**"}, "multiple repeat"),
         ({"regex": "foo\\"}, "bad escape"),
-        ({"json": {"const": 2**63}}, "const of more than 64 bits, which xgrammar would ignore and 9223372036854775808"),
-        ({"json": {"const": 2**53 + 1, "minimum": 0}}, "9007199254740993, which guidance would round"),
+        (
+            {"json": {"const": 2**63}},
+            "const of more than 64 bits, which xgrammar would ignore and 9223372036854775808",
+        ),
+        (
+            {"json": {"const": 2**53 + 1, "minimum": 0}},
+            "9007199254740993, which guidance would round",
+        ),
         ({"json": {"type": "string", "pattern": "foo**"}}, "multiple repeat"),
     ],
 )
-def test_what_is_too_large_or_no_regex_is_refused_before_it_is_compiled(auto: LLM, structured: Any, text: str) -> None:
+def test_what_is_too_large_or_no_regex_is_refused_before_it_is_compiled(
+    auto: LLM, structured: Any, text: str
+) -> None:
     with pytest.raises(GrammarError, match=text):
         auto.generate([PROMPT], [SamplingParams(structured=structured)])
 
 
-MANY_OPTIONAL = {"type": "object", "additionalProperties": False, "properties": {f"p{i}": {} for i in range(800)}}
+MANY_OPTIONAL = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {f"p{i}": {} for i in range(800)},
+}
 
 
 @pytest.mark.parametrize(
@@ -360,7 +470,9 @@ MANY_OPTIONAL = {"type": "object", "additionalProperties": False, "properties": 
         ({"grammar": "root ::= root"}, "it allows no text"),
         ({"grammar": "start: start"}, "it allows no text"),
         pytest.param(
-            {"json": MANY_OPTIONAL}, "guidance: it is too complex for its first token", marks=pytest.mark.nightly
+            {"json": MANY_OPTIONAL},
+            "guidance: it is too complex for its first token",
+            marks=pytest.mark.nightly,
         ),
         pytest.param(
             {"json": {"type": "integer", "minimum": 10**19, "maximum": 10**20}},
@@ -373,7 +485,9 @@ MANY_OPTIONAL = {"type": "object", "additionalProperties": False, "properties": 
         ({"grammar": "start: nothing"}, "nothing"),
     ],
 )
-def test_what_no_library_takes_exactly_is_refused_by_name(auto: LLM, structured: Any, text: str) -> None:
+def test_what_no_library_takes_exactly_is_refused_by_name(
+    auto: LLM, structured: Any, text: str
+) -> None:
     error = auto.generate([PROMPT], [SamplingParams(structured=structured)])[0].outputs[0].error
     assert isinstance(error, GrammarError)
     assert text in str(error)
@@ -394,7 +508,10 @@ def test_what_no_library_takes_exactly_is_refused_by_name(auto: LLM, structured:
         ({"anyOf": []}, "an empty anyOf"),
         ({"enum": [{"a": [-(2**63)]}]}, "enum of more than 64 bits"),
         ({"enum": [2**63 - 1, 1e300]}, None),
-        ({"type": "object", "properties": {"a": {}}, "additionalProperties": True}, "additionalProperties beside"),
+        (
+            {"type": "object", "properties": {"a": {}}, "additionalProperties": True},
+            "additionalProperties beside",
+        ),
         (Person.model_json_schema(), None),
         ({"enum": [1, 2], "type": "integer", "title": "x"}, None),
         ({"type": "object", "properties": {"not": {"type": "null"}}}, None),
@@ -416,12 +533,17 @@ def test_without_the_packages_a_request_is_refused_with_the_line_that_installs_t
     auto: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiler_module, "is_installed", lambda name: False)
-    with pytest.raises(GrammarError, match=r"needs xgrammar or guidance.*pip install -e '\.\[structured\]'"):
+    with pytest.raises(
+        GrammarError, match=r"needs xgrammar or guidance.*pip install -e '\.\[structured\]'"
+    ):
         auto.generate([PROMPT], [SamplingParams(structured={"regex": "never before"})])
-    assert auto.generate([PROMPT], [SamplingParams(max_tokens=2)])[0].outputs[0].finish_reason == "length"
+    assert (
+        auto.generate([PROMPT], [SamplingParams(max_tokens=2)])[0].outputs[0].finish_reason
+        == "length"
+    )
 
 
-# --- the process and the cache --------------------------------------------------------------------------------------
+# --- the process and the cache --------------------------------------------------------------------
 
 
 def make_compiler(**options: Any) -> GrammarCompiler:
@@ -434,7 +556,8 @@ def test_what_takes_too_long_is_killed_and_the_next_one_is_compiled() -> None:
     bomb, good = StructuredOutputs(json=schema), StructuredOutputs(regex="[0-9]")
     with pytest.raises(GrammarError, match=r"its compilation takes more than 0\.02 seconds"):
         compiler.compile(bomb).result()
-    compiler._process._max_seconds = 5.0  # of the process that is started now: a busy machine refuses nothing
+    # of the process that is started now: a busy machine refuses nothing
+    compiler._process._max_seconds = 5.0
     assert compiler.compile(good).result()().accept(20)  # "1"
     again = compiler.compile(bomb)
     assert again.done(), "that it takes too long is remembered"

@@ -1,8 +1,10 @@
-"""The process that compiles grammars: python -m mini_vllm.structured.worker SECONDS BYTES, started by compiler.py.
+"""The process that compiles grammars: python -m mini_vllm.structured.worker SECONDS BYTES, started
+by compiler.py.
 
-The first question is the vocabulary. The system's own timers kill the process when a grammar takes so many seconds of
-the processor (child_process.py). It may take so many bytes beyond what it has after its imports. What a library writes
-to stderr is a warning that the grammar is not what was asked for.
+The first question is the vocabulary. The system's own timers kill the process when a grammar takes
+so many seconds of the processor (child_process.py). It may take so many bytes beyond what it has
+after its imports. What a library writes to stderr is a warning that the grammar is not what was
+asked for.
 """
 
 import json
@@ -44,7 +46,9 @@ class Answers:
         self.backend = cache(lambda name: make_backend(name, vocabulary))
 
     def to(self, question: dict[str, str]) -> dict[str, str]:
-        """{"compiled": text}, or {"error": text}; with "spent" the process should not be asked again."""
+        """{"compiled": text}, or {"error": text}; with "spent" the process should not be asked
+        again.
+        """
         self._warnings.take()
         try:
             compiled = self.backend(question["backend"]).compile(question["kind"], question["text"])

@@ -1,8 +1,9 @@
-"""CacheEngine: the memory of the KV cache, and copies of whole blocks within it and to a pool in main memory.
+"""CacheEngine: the memory of the KV cache, and copies of whole blocks within it and to a pool in
+main memory.
 
-A KV cache manager that swaps or forks names pairs of block ids; the model runner has them copied before it computes.
-Which blocks are whose is the manager's business. Source: CacheEngine in vllm/worker/cache_engine.py of vLLM V0; V1 has
-neither swapping nor forks.
+A KV cache manager that swaps or forks names pairs of block ids; the model runner has them copied
+before it computes. Which blocks are whose is the manager's business. Source: CacheEngine in
+vllm/worker/cache_engine.py of vLLM V0; V1 has neither swapping nor forks.
 """
 
 from collections.abc import Sequence
@@ -16,11 +17,12 @@ from mini_vllm.step import BlockPair, SwapIn, SwapOut
 
 
 class CacheEngine:
-    """Owns per layer K and V, each [num_blocks, *block_shape] on the device, and [num_cpu_blocks, *block_shape] beside.
+    """Owns per layer K and V, each [num_blocks, *block_shape] on the device, and [num_cpu_blocks,
+    *block_shape] beside.
 
-    block_shape: (block_size, num_kv_heads, head_dim). How a block lies in memory is the attention back end's choice,
-    and the same in both pools; its shape hides it. The CPU pool is pinned beside a GPU, so that the copies run at the
-    speed of the bus.
+    block_shape: (block_size, num_kv_heads, head_dim). How a block lies in memory is the attention
+    back end's choice, and the same in both pools; its shape hides it. The CPU pool is pinned beside
+    a GPU, so that the copies run at the speed of the bus.
     """
 
     def __init__(
@@ -37,9 +39,12 @@ class CacheEngine:
         make = partial(make_cache, stride_order=stride_order, dtype=dtype)
         shape, cpu_shape = (num_blocks, *block_shape), (num_cpu_blocks, *block_shape)
         pinned = device.type == "cuda"
-        self.kv_caches = [(make(shape, device=device), make(shape, device=device)) for _ in range(num_layers)]
+        self.kv_caches = [
+            (make(shape, device=device), make(shape, device=device)) for _ in range(num_layers)
+        ]
         self.cpu_caches = [
-            (make(cpu_shape, pin_memory=pinned), make(cpu_shape, pin_memory=pinned)) for _ in range(num_layers)
+            (make(cpu_shape, pin_memory=pinned), make(cpu_shape, pin_memory=pinned))
+            for _ in range(num_layers)
         ]
 
     def swap_out(self, pairs: Sequence[SwapOut]) -> None:
@@ -56,7 +61,9 @@ class CacheEngine:
 
 
 def _copy_blocks(
-    sources: Sequence[tuple[Tensor, Tensor]], targets: Sequence[tuple[Tensor, Tensor]], pairs: Sequence[BlockPair]
+    sources: Sequence[tuple[Tensor, Tensor]],
+    targets: Sequence[tuple[Tensor, Tensor]],
+    pairs: Sequence[BlockPair],
 ) -> None:
     if not pairs:
         return

@@ -1,4 +1,6 @@
-"""How long it takes to copy a block of the KV cache to main memory: what a calibration of the simulator says of it."""
+"""How long it takes to copy a block of the KV cache to main memory: what a calibration of the
+simulator says of it.
+"""
 
 import statistics
 import time

@@ -1,4 +1,6 @@
-"""What a config leaves open about the machine: the device, the dtype, and the memory that is left for the KV cache."""
+"""What a config leaves open about the machine: the device, the dtype, and the memory that is left
+for the KV cache.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,9 @@ def pick_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
-        raise InvalidParameterError(f"device {shown(name)} is asked for, but torch finds no CUDA device")
+        raise InvalidParameterError(
+            f"device {shown(name)} is asked for, but torch finds no CUDA device"
+        )
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise InvalidParameterError(
@@ -27,9 +31,11 @@ def pick_device(name: str) -> torch.device:
 
 
 def pick_dtype(name: str, hf_config: HFConfig, path: Path) -> torch.dtype:
-    """ "auto" is the dtype that the checkpoint's config names, or that of its first weight where it names none.
+    """ "auto" is the dtype that the checkpoint's config names, or that of its first weight where it
+     names none.
 
-    Errors: InvalidParameterError for a name that is no such dtype, UnsupportedModelError for a checkpoint of another.
+    Errors: InvalidParameterError for a name that is no such dtype, UnsupportedModelError for a
+    checkpoint of another.
     """
     chosen: Any = name
     if name == "auto":
@@ -42,7 +48,9 @@ def pick_dtype(name: str, hf_config: HFConfig, path: Path) -> torch.dtype:
     raise kind(f"dtype must be float32, bfloat16 or float16, got {shown(chosen)}")
 
 
-def available_bytes(config: EngineConfig, hf_config: HFConfig, dtype: torch.dtype, device: torch.device) -> int:
+def available_bytes(
+    config: EngineConfig, hf_config: HFConfig, dtype: torch.dtype, device: torch.device
+) -> int:
     """Bytes left for the KV cache."""
     activations = _activation_bytes(config, hf_config, dtype)
     if device.type == "cuda":
@@ -53,13 +61,24 @@ def available_bytes(config: EngineConfig, hf_config: HFConfig, dtype: torch.dtyp
 
 def free_memory(device: torch.device) -> int:
     """Bytes that can be had on a device now."""
-    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else available_host_memory()
+    return (
+        int(torch.cuda.mem_get_info(device)[0])
+        if device.type == "cuda"
+        else available_host_memory()
+    )
 
 
 def _activation_bytes(config: EngineConfig, hf_config: HFConfig, dtype: torch.dtype) -> int:
-    """Peak of one step, estimated: the widest layer's tensors for every token, and the logits in float32, twice."""
+    """Peak of one step, estimated: the widest layer's tensors for every token, and the logits in
+    float32, twice.
+    """
     heads = hf_config.num_attention_heads + 2 * hf_config.num_key_value_heads
-    head_dim = getattr(hf_config, "head_dim", None) or hf_config.hidden_size // hf_config.num_attention_heads
-    per_token = int(4 * hf_config.hidden_size + 3 * hf_config.intermediate_size + 2 * heads * head_dim)
+    head_dim = (
+        getattr(hf_config, "head_dim", None)
+        or hf_config.hidden_size // hf_config.num_attention_heads
+    )
+    per_token = int(
+        4 * hf_config.hidden_size + 3 * hf_config.intermediate_size + 2 * heads * head_dim
+    )
     layer = config.max_num_batched_tokens * per_token * dtype.itemsize
     return layer + 2 * 4 * config.max_num_seqs * int(hf_config.vocab_size)

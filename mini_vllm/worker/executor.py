@@ -1,8 +1,9 @@
-"""Executor: where a step runs. In this process, in another one, or in one process for each rank of a group.
+"""Executor: where a step runs. In this process, in another one, or in one process for each rank of
+a group.
 
-The engine core knows no tensor: it hands a StepInput over and takes a StepOutput, both of which can be pickled.
-Source: Executor in vllm/v1/executor/abstract.py (get_kv_cache_specs, determine_available_memory,
-initialize_from_config, execute_model).
+The engine core knows no tensor: it hands a StepInput over and takes a StepOutput, both of which can
+be pickled. Source: Executor in vllm/v1/executor/abstract.py (get_kv_cache_specs,
+determine_available_memory, initialize_from_config, execute_model).
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class Executor(ABC):
-    """One model, somewhere. The engine calls load(), available_bytes(), allocate(), then execute() once a step."""
+    """One model, somewhere. The engine calls load(), available_bytes(), allocate(), then execute()
+    once a step.
+    """
 
     def __init__(self, config: "EngineConfig") -> None:
         self.config = config
@@ -28,7 +31,9 @@ class Executor(ABC):
 
     @abstractmethod
     def available_bytes(self) -> int:
-        """The memory budget of the KV cache beside the loaded weights: of several ranks the least."""
+        """The memory budget of the KV cache beside the loaded weights: of several ranks the
+        least.
+        """
 
     @abstractmethod
     def allocate(self, plan: "KVCachePlan") -> None:
@@ -36,7 +41,9 @@ class Executor(ABC):
 
     @abstractmethod
     def execute(self, step: StepInput) -> "Future[StepOutput]":
-        """Run a step. What the model raises, the future raises; steps run in the order in which they are given."""
+        """Run a step. What the model raises, the future raises; steps run in the order in which
+        they are given.
+        """
 
     @abstractmethod
     def synchronize(self) -> None:

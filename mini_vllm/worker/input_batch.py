@@ -1,8 +1,10 @@
-"""InputBatch: what the runner remembers of its requests, so that a step needs to bring only what is new.
+"""InputBatch: what the runner remembers of its requests, so that a step needs to bring only what is
+new.
 
-Block tables, sampling rows and, for penalties, tokens live here from the step in which a request is new until the step
-that names it among the finished ones. Laying a step out for the model is arithmetic on what is remembered here.
-Source: InputBatch (vllm/v1/worker/gpu_input_batch.py) and MultiGroupBlockTable (vllm/v1/worker/block_table.py).
+Block tables, sampling rows and, for penalties, tokens live here from the step in which a request is
+new until the step that names it among the finished ones. Laying a step out for the model is
+arithmetic on what is remembered here. Source: InputBatch (vllm/v1/worker/gpu_input_batch.py) and
+MultiGroupBlockTable (vllm/v1/worker/block_table.py).
 """
 
 from collections.abc import Sequence
@@ -32,9 +34,11 @@ class PackedStep(NamedTuple):
 
 
 class BlockTables:
-    """The block tables of one group of layers: one row of a matrix [rows, columns] int32 for each request.
+    """The block tables of one group of layers: one row of a matrix [rows, columns] int32 for each
+    request.
 
-    The matrix is persistent: a step writes the new ids into it and reads the rows of its requests. It can grow.
+    The matrix is persistent: a step writes the new ids into it and reads the rows of its requests.
+    It can grow.
     """
 
     def __init__(self) -> None:
@@ -49,14 +53,18 @@ class BlockTables:
         self._num_blocks[rows] = ends = starts + counts
         self._make_room(0, ends.max())
         places = np.arange(counts.sum()) + np.repeat(starts + counts - counts.cumsum(), counts)
-        self._ids[np.repeat(rows, counts), places] = np.fromiter(chain.from_iterable(tables), np.int32)
+        self._ids[np.repeat(rows, counts), places] = np.fromiter(
+            chain.from_iterable(tables), np.int32
+        )
 
     def clear(self, row: int) -> None:
         if row < len(self._num_blocks):
             self._num_blocks[row] = 0
 
     def gather(self, rows: Sequence[int]) -> tuple[Array, npt.NDArray[np.int64]]:
-        """The tables of these rows, [B, longest of them] int32, and their lengths [B]; what is behind means nothing."""
+        """The tables of these rows, [B, longest of them] int32, and their lengths [B]; what is
+        behind means nothing.
+        """
         num_blocks = self._num_blocks[rows]
         return self._ids[rows, : num_blocks.max(initial=0)], num_blocks
 
@@ -95,7 +103,9 @@ class InputBatch:
         return request_id in self._rows
 
     def update(self, step: StepInput) -> None:
-        """Take in what is new: ended requests, new requests, new block ids, and the tokens that penalties look at."""
+        """Take in what is new: ended requests, new requests, new block ids, and the tokens that
+        penalties look at.
+        """
         if step.forget_all:
             self.clear()
         for request_id in step.finished_req_ids:
@@ -105,15 +115,19 @@ class InputBatch:
             self._add(request_id, sampling_row)
         if step.new_block_ids:
             rows = [self._rows[request_id] for request_id in step.new_block_ids]
-            for group, tables in zip(self.block_tables, zip(*step.new_block_ids.values(), strict=True), strict=True):
+            for group, tables in zip(
+                self.block_tables, zip(*step.new_block_ids.values(), strict=True), strict=True
+            ):
                 group.append(rows, tables)
         if self.token_ids:
             self._extend_tokens(step)
 
     def pack(self, step: StepInput) -> PackedStep:
-        """Lay the chunks of a step end to end. In NumPy, since every step may have hundreds of requests.
+        """Lay the chunks of a step end to end. In NumPy, since every step may have hundreds of
+        requests.
 
-        Raises KeyError for a request that no step has brought, InvalidParameterError for one with too few blocks.
+        Raises KeyError for a request that no step has brought, InvalidParameterError for one with
+        too few blocks.
         """
         rows = [self._rows[request_id] for request_id in step.req_ids]
         num_computed_tokens = np.array(step.num_computed_tokens, np.int64)
@@ -123,23 +137,32 @@ class InputBatch:
             tables, num_blocks = group.gather(rows)
             refuse_too_long(num_blocks, num_computed_tokens + query_lens, self.block_size)
             metadata.append(
-                AttentionMetadata.build(num_computed_tokens, query_lens, tables, self.block_size, self.device)
+                AttentionMetadata.build(
+                    num_computed_tokens, query_lens, tables, self.block_size, self.device
+                )
             )
         sample_rows = np.array(step.sample_rows, np.int64)
         ends = query_lens.cumsum()
         owner = ends.searchsorted(sample_rows, side="right")
         positions = (num_computed_tokens + query_lens - ends)[owner] + sample_rows
         token_ids = np.array(step.token_ids, np.int64)
-        assert token_ids.min(initial=0) >= PADDING, f"token id {token_ids.min()} stands for no token"
+        assert token_ids.min(initial=0) >= PADDING, (
+            f"token id {token_ids.min()} stands for no token"
+        )
         return PackedStep(
-            to_device(token_ids.clip(min=0), self.device),  # padding is computed, and never accepted
+            # padding is computed, and never accepted
+            to_device(token_ids.clip(min=0), self.device),
             metadata,
             to_device(sample_rows, self.device),
             (positions + 1).tolist(),
         )
 
-    def known_token_ids(self, request_ids: Sequence[str], positions: Sequence[int]) -> dict[int, list[int]]:
-        """By index: all tokens before that position, for each request whose penalties look at them."""
+    def known_token_ids(
+        self, request_ids: Sequence[str], positions: Sequence[int]
+    ) -> dict[int, list[int]]:
+        """By index: all tokens before that position, for each request whose penalties look at
+        them.
+        """
         if not self.token_ids:
             return {}
         return {
@@ -165,9 +188,13 @@ class InputBatch:
         self.token_ids.pop(request_id, None)
 
     def _extend_tokens(self, step: StepInput) -> None:
-        """The tokens of this step's chunks: known ones, and drafts, which a later step overwrites if wrong."""
+        """The tokens of this step's chunks: known ones, and drafts, which a later step overwrites
+        if wrong.
+        """
         end = 0
-        for request_id, start, n in zip(step.req_ids, step.num_computed_tokens, step.num_scheduled_tokens, strict=True):
+        for request_id, start, n in zip(
+            step.req_ids, step.num_computed_tokens, step.num_scheduled_tokens, strict=True
+        ):
             end += n
             if request_id in self.token_ids:
                 self.token_ids[request_id][start : start + n] = step.token_ids[end - n : end]

@@ -1,4 +1,6 @@
-"""LocalExecutor: the model in this process. Source: UniProcExecutor in vllm/v1/executor/uniproc_executor.py."""
+"""LocalExecutor: the model in this process. Source: UniProcExecutor in
+vllm/v1/executor/uniproc_executor.py.
+"""
 
 from typing import ClassVar
 
@@ -53,8 +55,12 @@ class LocalExecutor(InProcessExecutor):
         return available_bytes(self.config, self.hf_config, self.dtype, self.device)
 
     def allocate(self, plan: KVCachePlan) -> None:
-        """Make the KV cache. Raises KVCacheTooLargeError if the device or main memory does not have so many bytes."""
-        plan.check(free_memory(self.device), available_host_memory(), is_shared=self.device.type == "cpu")
+        """Make the KV cache. Raises KVCacheTooLargeError if the device or main memory does not have
+        so many bytes.
+        """
+        plan.check(
+            free_memory(self.device), available_host_memory(), is_shared=self.device.type == "cpu"
+        )
         try:
             self.runner = self.runner_cls(
                 self.model,
@@ -68,8 +74,10 @@ class LocalExecutor(InProcessExecutor):
             )
         except (RuntimeError, MemoryError) as error:  # torch knows no class of its own for it
             raise KVCacheTooLargeError(
-                f"{plan.num_blocks} blocks of {plan.bytes_per_block} bytes on {self.device} and {plan.num_cpu_blocks} "
-                f"in main memory cannot be had (num_kv_blocks, num_cpu_blocks, block_size): {str(error)[:200]}"
+                f"{plan.num_blocks} blocks of {plan.bytes_per_block} bytes on {self.device} and "
+                f"{plan.num_cpu_blocks} "
+                "in main memory cannot be had (num_kv_blocks, num_cpu_blocks, block_size): "
+                f"{str(error)[:200]}"
             ) from error
 
     def run(self, step: StepInput) -> StepOutput:
@@ -81,10 +89,23 @@ class LocalExecutor(InProcessExecutor):
 
     def __str__(self) -> str:
         name = fastest(self.device)
-        reason = why_not(name, self.device, self.dtype) if self.config.attention_backend == "auto" else None
+        reason = (
+            why_not(name, self.device, self.dtype)
+            if self.config.attention_backend == "auto"
+            else None
+        )
         slower = f" (not {name}, which is faster: {reason})" if reason else ""
         kind = self.model.quantization
         slow = why_slow(self.device) if kind == "int8" else None
         weights = f", {kind} weights" if kind else ""
-        weights += f" (slow: {slow})" if slow else f" (dequantised to {self.dtype})" if kind == "float8" else ""
-        return f"{self.dtype} on {self.device}{weights}, attention {self.attention_backend.name}{slower}"
+        weights += (
+            f" (slow: {slow})"
+            if slow
+            else f" (dequantised to {self.dtype})"
+            if kind == "float8"
+            else ""
+        )
+        return (
+            f"{self.dtype} on {self.device}{weights}, attention "
+            f"{self.attention_backend.name}{slower}"
+        )

@@ -2,8 +2,9 @@
 
     budget = share of the device - weights - activations      blocks = budget / bytes per block
 
-Called once by the engine, which says the result. Source: determine_available_memory in vllm/v1/worker/gpu_worker.py
-and get_kv_cache_configs in vllm/v1/core/kv_cache_utils.py; vLLM measures the activations, here they are estimated.
+Called once by the engine, which says the result. Source: determine_available_memory in
+vllm/v1/worker/gpu_worker.py and get_kv_cache_configs in vllm/v1/core/kv_cache_utils.py; vLLM
+measures the activations, here they are estimated.
 """
 
 from collections.abc import Callable
@@ -11,17 +12,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError, KVCacheTooSmallError, shown
+from mini_vllm.errors import (
+    InvalidParameterError,
+    KVCacheTooLargeError,
+    KVCacheTooSmallError,
+    shown,
+)
 from mini_vllm.models.config_fields import HFConfig
 from mini_vllm.step import ModelInfo
 
-MAX_CPU_KV_CACHE_BYTES = 4 << 30  # what vLLM's CPU back end takes by default; main memory is shared with other programs
+# what vLLM's CPU back end takes by default; main memory is shared with other programs
+MAX_CPU_KV_CACHE_BYTES = 4 << 30
 SWAP_SPACE_BYTES = 4 << 30  # vLLM V0's default (swap_space); no more than the KV cache itself
 
 
 @dataclass(frozen=True, slots=True)
 class KVCachePlan:
-    """Block 0 is the null block, so num_blocks - 1 hold tokens. max_model_len in tokens, bytes_per_block in bytes."""
+    """Block 0 is the null block, so num_blocks - 1 hold tokens. max_model_len in tokens,
+    bytes_per_block in bytes.
+    """
 
     num_blocks: int
     block_size: int
@@ -49,7 +58,8 @@ class KVCachePlan:
             needed, left = num_blocks * self.bytes_per_block, max(free - taken, 0)
             if needed > left:
                 raise KVCacheTooLargeError(
-                    f"{name} {num_blocks:,} of {self.bytes_per_block:,} bytes (block_size {self.block_size:,}) need "
+                    f"{name} {num_blocks:,} of {self.bytes_per_block:,} bytes (block_size "
+                    f"{self.block_size:,}) need "
                     f"{needed:,} bytes, {left:,} are free"
                 )
             taken += needed if is_shared else 0
@@ -57,7 +67,8 @@ class KVCachePlan:
     def __str__(self) -> str:
         mib = self.num_blocks * self.bytes_per_block / (1 << 20)
         return (
-            f"KV cache: {self.num_blocks - 1:,} blocks x {self.block_size} tokens = {self.num_slots:,} tokens "
+            f"KV cache: {self.num_blocks - 1:,} blocks x {self.block_size} tokens = "
+            f"{self.num_slots:,} tokens "
             f"({mib:,.1f} MiB); max_model_len {self.max_model_len:,}: "
             f"room for {self.num_slots / self.max_model_len:.1f} requests of that length"
             + (f"; {self.num_cpu_blocks:,} blocks to swap to" if self.num_cpu_blocks else "")
@@ -72,17 +83,20 @@ def plan_kv_cache(
     *,
     may_swap: bool = False,
 ) -> KVCachePlan:
-    """Size the KV cache after the weights are loaded. available_bytes is asked only if the config sets no size.
+    """Size the KV cache after the weights are loaded. available_bytes is asked only if the config
+    sets no size.
 
     may_swap: whether the KV cache manager has a use for blocks in main memory.
 
-    Raises InvalidParameterError for a max_model_len beyond the model's, KVCacheTooSmallError for a budget of less than
-    2 blocks.
+    Raises InvalidParameterError for a max_model_len beyond the model's, KVCacheTooSmallError for a
+    budget of less than 2 blocks.
     """
     model_limit = int(hf_config.max_position_embeddings)
     max_model_len = config.max_model_len or model_limit
     if max_model_len > model_limit:
-        raise InvalidParameterError(f"max_model_len {shown(max_model_len)} exceeds the model's {model_limit} positions")
+        raise InvalidParameterError(
+            f"max_model_len {shown(max_model_len)} exceeds the model's {model_limit} positions"
+        )
     per_block = info.bytes_per_token * config.block_size
     if config.num_kv_blocks is not None:
         num_blocks = config.num_kv_blocks
@@ -92,8 +106,10 @@ def plan_kv_cache(
         num_blocks = min(budget // per_block, most_useful)
         if num_blocks < 2:
             raise KVCacheTooSmallError(
-                f"a KV cache of {max(budget, 0):,} bytes holds {max(num_blocks, 0)} blocks of {per_block:,} bytes, at "
-                f"least 2 are needed; raise gpu_memory_utilization ({config.gpu_memory_utilization}) or "
+                f"a KV cache of {max(budget, 0):,} bytes holds {max(num_blocks, 0)} blocks of "
+                f"{per_block:,} bytes, at "
+                "least 2 are needed; raise gpu_memory_utilization "
+                f"({config.gpu_memory_utilization}) or "
                 "kv_cache_memory_bytes"
             )
     max_model_len = min(max_model_len, (num_blocks - 1) * config.block_size)
@@ -104,7 +120,9 @@ def plan_kv_cache(
 
 
 def available_host_memory() -> int:
-    """Bytes of main memory that can be had without swapping; where the system does not say, the cap of the budget."""
+    """Bytes of main memory that can be had without swapping; where the system does not say, the cap
+    of the budget.
+    """
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         for line in meminfo.read_text().splitlines():
@@ -115,4 +133,7 @@ def available_host_memory() -> int:
 
 def host_bytes(config: EngineConfig, activations: int) -> int:
     """Bytes for a KV cache in main memory: of what is free, at most MAX_CPU_KV_CACHE_BYTES."""
-    return min(int(available_host_memory() * config.gpu_memory_utilization) - activations, MAX_CPU_KV_CACHE_BYTES)
+    return min(
+        int(available_host_memory() * config.gpu_memory_utilization) - activations,
+        MAX_CPU_KV_CACHE_BYTES,
+    )

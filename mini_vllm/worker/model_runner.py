@@ -1,9 +1,10 @@
 """The model runner: one StepInput in, one token for every row of logits that is asked for out.
 
-A StepInput says what is new; what the runner has to remember of its requests is in its InputBatch. The runner lays the
-chunks end to end in one varlen batch, in which prefill chunks and decodes lie side by side, runs the model over the
-paged KV cache and samples. It owns the KV cache's memory; which blocks are whose is the scheduler's business.
-Source: vllm/v1/worker/gpu_model_runner.py (_update_states, _prepare_inputs, execute_model).
+A StepInput says what is new; what the runner has to remember of its requests is in its InputBatch.
+The runner lays the chunks end to end in one varlen batch, in which prefill chunks and decodes lie
+side by side, runs the model over the paged KV cache and samples. It owns the KV cache's memory;
+which blocks are whose is the scheduler's business. Source: vllm/v1/worker/gpu_model_runner.py
+(_update_states, _prepare_inputs, execute_model).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,13 +22,18 @@ from mini_vllm.worker.cache_engine import CacheEngine
 from mini_vllm.worker.input_batch import InputBatch, PackedStep
 from mini_vllm.worker.sampler import Sampler, gather_logprobs
 
-# For each byte of a mask the most that its 8 logits may be. A minimum takes a tenth of the time of masked_fill_.
-CAPS = torch.tensor([[torch.inf if byte >> bit & 1 else -torch.inf for bit in range(8)] for byte in range(256)])
+# For each byte of a mask the most that its 8 logits may be. A minimum takes a tenth of the time of
+# masked_fill_.
+CAPS = torch.tensor(
+    [[torch.inf if byte >> bit & 1 else -torch.inf for bit in range(8)] for byte in range(256)]
+)
 PROMPT_ROWS = 64  # of logits, for the log-probabilities of a prompt
 
 
 class ModelRunner:
-    """Owns the model and, in its CacheEngine, the KV cache and the CPU pool of num_cpu_blocks blocks beside it."""
+    """Owns the model and, in its CacheEngine, the KV cache and the CPU pool of num_cpu_blocks
+    blocks beside it.
+    """
 
     def __init__(
         self,
@@ -41,7 +47,9 @@ class ModelRunner:
         num_cpu_blocks: int = 0,
         layer_groups: Sequence[int] = (),
     ) -> None:
-        """layer_groups: the group of each layer, whose block tables it uses; () is one group for all."""
+        """layer_groups: the group of each layer, whose block tables it uses; () is one group for
+        all.
+        """
         self.model = model
         self.attention_backend = attention_backend
         self.block_size = block_size
@@ -62,13 +70,17 @@ class ModelRunner:
 
     @torch.inference_mode()
     def execute(self, step: StepInput) -> StepOutput:
-        """Take in what is new, move blocks, compute every chunk, and sample from the rows that are asked for.
+        """Take in what is new, move blocks, compute every chunk, and sample from the rows that are
+        asked for.
 
-        KVPlan.connector is for an executor with a worker side of that connector, which does the work and takes it out
-        of the plan. Raises ConnectorMissingError if it is still there, before anything has changed.
+        KVPlan.connector is for an executor with a worker side of that connector, which does the
+        work and takes it out of the plan. Raises ConnectorMissingError if it is still there, before
+        anything has changed.
         """
         if step.kv.connector is not None:
-            raise ConnectorMissingError(f"nobody here carries out {step.kv.connector!r}, which a KV connector asks for")
+            raise ConnectorMissingError(
+                f"nobody here carries out {step.kv.connector!r}, which a KV connector asks for"
+            )
         self.batch.update(step)
         self.cache_engine.swap_out(step.kv.swap_out)
         self.cache_engine.swap_in(step.kv.swap_in)
@@ -79,9 +91,15 @@ class ModelRunner:
         return self._sample_from(step, packed, self._forward(packed))
 
     def _forward(self, packed: PackedStep) -> Tensor:
-        """The final hidden states [T, hidden_size] of a packed step. A subclass may replay what it has recorded."""
+        """The final hidden states [T, hidden_size] of a packed step. A subclass may replay what it
+        has recorded.
+        """
         attend = PagedAttention(
-            self.attention_backend, self.kv_caches, packed.metadata, self.model.attention_specs, self.layer_groups
+            self.attention_backend,
+            self.kv_caches,
+            packed.metadata,
+            self.model.attention_specs,
+            self.layer_groups,
         )
         return self.model.forward(packed.input_ids, packed.metadata[0].positions, attend)
 
@@ -93,12 +111,18 @@ class ModelRunner:
         logits = self.model.compute_logits(hidden[packed.sample_rows])
         if step.masks:
             apply_masks(logits, step.sample_req_ids, step.masks)
-        return replace(accept(step, self._sample(step, packed, logits)), prompt_logprobs=prompt_logprobs)
+        return replace(
+            accept(step, self._sample(step, packed, logits)), prompt_logprobs=prompt_logprobs
+        )
 
     def _prompt_logprobs(self, step: StepInput, hidden: Tensor) -> dict[str, PromptLogprobs]:
-        """How likely the tokens of prompts are. So many rows of logits at a time that a long prompt needs little."""
+        """How likely the tokens of prompts are. So many rows of logits at a time that a long prompt
+        needs little.
+        """
         found, row = {}, 0
-        for request_id, start, n in zip(step.req_ids, step.num_computed_tokens, step.num_scheduled_tokens, strict=True):
+        for request_id, start, n in zip(
+            step.req_ids, step.num_computed_tokens, step.num_scheduled_tokens, strict=True
+        ):
             targets, logprobs = step.prompt_targets.get(request_id, ()), []
             for i in range(0, len(targets), PROMPT_ROWS):
                 part = targets[i : i + PROMPT_ROWS]
@@ -111,23 +135,37 @@ class ModelRunner:
             row += n
         return found
 
-    def _sample(self, step: StepInput, packed: PackedStep, logits: Tensor) -> list[SampledToken | str]:
+    def _sample(
+        self, step: StepInput, packed: PackedStep, logits: Tensor
+    ) -> list[SampledToken | str]:
         rows = [self.batch.sampling_rows[request_id] for request_id in step.sample_req_ids]
         known_token_ids = self.batch.known_token_ids(step.sample_req_ids, packed.sample_positions)
         return self.sampler.sample_each(logits, rows, packed.sample_positions, known_token_ids)
 
 
-def apply_masks(logits: Tensor, req_ids: Sequence[str], masks: Mapping[str, Sequence[bytes | None]]) -> None:
-    """Set to -inf, in place, in rows of logits [S, V] what the masks of StepInput leave out. req_ids [S]: whose rows.
+def apply_masks(
+    logits: Tensor, req_ids: Sequence[str], masks: Mapping[str, Sequence[bytes | None]]
+) -> None:
+    """Set to -inf, in place, in rows of logits [S, V] what the masks of StepInput leave out.
+    req_ids [S]: whose rows.
 
     A mask has at least V bits. Source: apply_grammar_bitmask in vllm/v1/structured_output/utils.py.
     """
     upcoming = {request_id: iter(rows) for request_id, rows in masks.items()}
-    found = [(i, next(upcoming[request_id])) for i, request_id in enumerate(req_ids) if request_id in upcoming]
-    rows, packed = [i for i, mask in found if mask is not None], [mask for _, mask in found if mask is not None]
+    found = [
+        (i, next(upcoming[request_id]))
+        for i, request_id in enumerate(req_ids)
+        if request_id in upcoming
+    ]
+    rows = [i for i, mask in found if mask is not None]
+    packed = [mask for _, mask in found if mask is not None]
     if rows:
-        packed_bytes = torch.frombuffer(bytearray(b"".join(packed)), dtype=torch.uint8).to(logits.device).int()
-        caps = CAPS.to(logits.device, logits.dtype).index_select(0, packed_bytes).view(len(rows), -1)
+        packed_bytes = (
+            torch.frombuffer(bytearray(b"".join(packed)), dtype=torch.uint8).to(logits.device).int()
+        )
+        caps = (
+            CAPS.to(logits.device, logits.dtype).index_select(0, packed_bytes).view(len(rows), -1)
+        )
         allowed = logits if len(rows) == len(logits) else logits[rows]
         torch.minimum(allowed, caps[:, : logits.shape[1]], out=allowed)
         if allowed is not logits:

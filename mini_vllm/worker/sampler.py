@@ -1,11 +1,12 @@
 """From logits to tokens: one row of logits, one token.
 
-What: penalties, temperature, min_p, top_k, top_p, then a draw, in vLLM's order; the raw log-probabilities beside it.
-Why like this: the noise is a function of (seed, choice, position, token id) and of nothing else. There is no generator
-whose state a neighbour could advance, so a request draws the same tokens alone or in any batch, preempted or not.
-Invariant: the caller's logits are never written to, and only rows that ask for a thing pay for it: a greedy batch is a
-single max. Called by the model runner, once a step.
-Source: vllm/v1/sample/sampler.py; Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (SplitMix64).
+What: penalties, temperature, min_p, top_k, top_p, then a draw, in vLLM's order; the raw
+log-probabilities beside it. Why like this: the noise is a function of (seed, choice, position,
+token id) and of nothing else. There is no generator whose state a neighbour could advance, so a
+request draws the same tokens alone or in any batch, preempted or not. Invariant: the caller's
+logits are never written to, and only rows that ask for a thing pay for it: a greedy batch is a
+single max. Called by the model runner, once a step. Source: vllm/v1/sample/sampler.py; Steele, Lea
+and Flood, "Fast Splittable Pseudorandom Number Generators" (SplitMix64).
 """
 
 from collections import Counter, defaultdict
@@ -23,7 +24,8 @@ MIX_2 = 0x94D049BB133111EB - (1 << 64)
 FIRST_GUESS = 256  # a nucleus is rarely larger
 CACHE_TOKENS = 1 << 18  # draw so many tokens at a time on a CPU: the temporaries stay in its cache
 
-KnownTokens = Mapping[int, Sequence[int]]  # by row: all tokens before it, for rows whose penalties look at them
+# by row: all tokens before it, for rows whose penalties look at them
+KnownTokens = Mapping[int, Sequence[int]]
 
 
 class Sampler:
@@ -31,9 +33,14 @@ class Sampler:
 
     @torch.inference_mode()
     def __call__(
-        self, logits: Tensor, rows: Sequence[SamplingRow], positions: Sequence[int], known_token_ids: KnownTokens
+        self,
+        logits: Tensor,
+        rows: Sequence[SamplingRow],
+        positions: Sequence[int],
+        known_token_ids: KnownTokens,
     ) -> list[SampledToken]:
-        """Sample a token from each row of logits [S, V], any floating dtype; the arithmetic is float32.
+        """Sample a token from each row of logits [S, V], any floating dtype; the arithmetic is
+        float32.
 
         positions [S]: the index that the token will have in its sequence. known_token_ids: by row,
         all tokens before it, for each row with penalties.
@@ -47,12 +54,20 @@ class Sampler:
             chosen, places = [rows[i] for i in indices], [positions[i] for i in indices]
             part = logits if len(chosen) == len(rows) else logits[indices]
             if is_changed:
-                known = {n: known_token_ids[i] for n, i in enumerate(indices) if rows[i].params.has_penalties}
+                known = {
+                    n: known_token_ids[i]
+                    for n, i in enumerate(indices)
+                    if rows[i].params.has_penalties
+                }
                 part = process_logits(part, chosen, places)
                 penalise(part, chosen, known)
             peaks, tokens = part.max(-1)
-            if not bool(peaks.isfinite().all()):  # a maximum tells it all: NaN passes on, -inf is that of -inf only
-                bad |= {i: _reason(logits[i], rows[i], peak) for i, peak in zip(indices, peaks, strict=True)}
+            # a maximum tells it all: NaN passes on, -inf is that of -inf only
+            if not bool(peaks.isfinite().all()):
+                bad |= {
+                    i: _reason(logits[i], rows[i], peak)
+                    for i, peak in zip(indices, peaks, strict=True)
+                }
                 continue
             if not is_greedy:
                 tokens = self.draw(part, peaks, chosen, places)
@@ -63,16 +78,26 @@ class Sampler:
         logprobs = gather_logprobs(logits, token_ids, [row.params.logprobs for row in rows])
         return [SampledToken(token_id, logprobs.get(i)) for i, token_id in enumerate(token_ids)]
 
-    def draw(self, logits: Tensor, peaks: Tensor, rows: Sequence[SamplingRow], positions: Sequence[int]) -> Tensor:
-        """Token ids [R]. peaks [R] are the maxima of logits [R, V]. A subclass may draw otherwise."""
+    def draw(
+        self, logits: Tensor, peaks: Tensor, rows: Sequence[SamplingRow], positions: Sequence[int]
+    ) -> Tensor:
+        """Token ids [R]. peaks [R] are the maxima of logits [R, V]. A subclass may draw
+        otherwise.
+        """
         return race(candidates(logits, peaks, rows), keys_of(rows, positions, logits.device))
 
     def sample_each(
-        self, logits: Tensor, rows: Sequence[SamplingRow], positions: Sequence[int], known_token_ids: KnownTokens
+        self,
+        logits: Tensor,
+        rows: Sequence[SamplingRow],
+        positions: Sequence[int],
+        known_token_ids: KnownTokens,
     ) -> list[SampledToken | str]:
-        """As a call, but a row from which no token can be sampled gives the reason and leaves the rest their tokens.
+        """As a call, but a row from which no token can be sampled gives the reason and leaves the
+        rest their tokens.
 
-        The noise of a row depends on nothing but the row, so the rest get the tokens that they would have got.
+        The noise of a row depends on nothing but the row, so the rest get the tokens that they
+        would have got.
         """
         try:
             return list(self(logits, rows, positions, known_token_ids))
@@ -80,12 +105,21 @@ class Sampler:
             bad = error.rows
         good = [i for i in range(len(rows)) if i not in bad]
         known = {place: known_token_ids[i] for place, i in enumerate(good) if i in known_token_ids}
-        tokens = iter(self(logits[good], [rows[i] for i in good], [positions[i] for i in good], known) if good else ())
-        return [f"token {positions[i]}: {bad[i]}" if i in bad else next(tokens) for i in range(len(rows))]
+        tokens = iter(
+            self(logits[good], [rows[i] for i in good], [positions[i] for i in good], known)
+            if good
+            else ()
+        )
+        return [
+            f"token {positions[i]}: {bad[i]}" if i in bad else next(tokens)
+            for i in range(len(rows))
+        ]
 
 
 def groups_of(rows: Sequence[SamplingRow]) -> dict[tuple[bool, bool], list[int]]:
-    """Indices of rows that are sampled alike, by whether they are greedy and whether their logits change."""
+    """Indices of rows that are sampled alike, by whether they are greedy and whether their logits
+    change.
+    """
     groups: defaultdict[tuple[bool, bool], list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
         groups[row.is_greedy, row.params.changes_logits].append(i)
@@ -93,22 +127,29 @@ def groups_of(rows: Sequence[SamplingRow]) -> dict[tuple[bool, bool], list[int]]
 
 
 def _reason(logits: Tensor, row: SamplingRow, peak: Tensor) -> str:
-    """Why no token can be sampled from logits [V] whose penalised maximum is peak; "" if one can."""
+    """Why no token can be sampled from logits [V] whose penalised maximum is peak; "" if one
+    can.
+    """
     if bool(peak.isfinite()):
         return ""
     params = row.params
     cause = f"the largest logit is {logits.max().item()}"
     if bool(logits.max().isfinite()):
-        penalties = {name: getattr(params, f"{name}_penalty") for name in ("repetition", "frequency", "presence")}
+        penalties = {
+            name: getattr(params, f"{name}_penalty")
+            for name in ("repetition", "frequency", "presence")
+        }
         cause = ", ".join(f"{name}_penalty {value}" for name, value in penalties.items())
         cause = f"with {cause} the largest logit becomes {peak.item()}"
     return f"{cause}, it must be finite"
 
 
 def process_logits(logits: Tensor, rows: Sequence[SamplingRow], positions: Sequence[int]) -> Tensor:
-    """A float32 copy of logits [R, V], in which each row is changed as its own request asks (vLLM: LogitsProcessor).
+    """A float32 copy of logits [R, V], in which each row is changed as its own request asks (vLLM:
+    LogitsProcessor).
 
-    What is done depends on the request and the position alone: nothing here has a state that a failed step could spoil.
+    What is done depends on the request and the position alone: nothing here has a state that a
+    failed step could spoil.
     """
     logits = logits.to(torch.float32, copy=True)
     for scores, row, position in zip(logits, rows, positions, strict=True):
@@ -125,10 +166,11 @@ def process_logits(logits: Tensor, rows: Sequence[SamplingRow], positions: Seque
 
 
 def penalise(logits: Tensor, rows: Sequence[SamplingRow], token_ids: KnownTokens) -> None:
-    """Repetition, frequency and presence penalties in rows of logits [R, V], in place (vLLM: apply_penalties).
+    """Repetition, frequency and presence penalties in rows of logits [R, V], in place (vLLM:
+    apply_penalties).
 
-    token_ids: by row, the tokens so far. Repetition looks at the prompt and the output, the other two at the output
-    only. Only seen tokens are touched.
+    token_ids: by row, the tokens so far. Repetition looks at the prompt and the output, the other
+    two at the output only. Only seen tokens are touched.
     """
     for n, tokens in token_ids.items():
         scores, row = logits[n], rows[n]
@@ -137,18 +179,22 @@ def penalise(logits: Tensor, rows: Sequence[SamplingRow], token_ids: KnownTokens
         seen = torch.tensor([*counts, *prompt - counts.keys()], dtype=torch.int64).to(logits.device)
         penalty, values = row.params.repetition_penalty, scores[seen]
         scores[seen] = torch.where(values > 0, values / penalty, values * penalty)
-        output, times = seen[: len(counts)], torch.tensor(list(counts.values()), dtype=torch.float32).to(logits.device)
+        output = seen[: len(counts)]
+        times = torch.tensor(list(counts.values()), dtype=torch.float32).to(logits.device)
         scores[output] -= row.params.frequency_penalty * times
         scores[output] -= row.params.presence_penalty
 
 
-# --- the candidates -----------------------------------------------------------------------------------------------
+# --- the candidates -------------------------------------------------------------------------------
 
 
 def candidates(logits: Tensor, peaks: Tensor, rows: Sequence[SamplingRow]) -> Tensor:
-    """Scores [R, V], -inf for what is no candidate: temperature, min_p, top_k, top_p. peaks [R]: the rows' maxima."""
+    """Scores [R, V], -inf for what is no candidate: temperature, min_p, top_k, top_p. peaks [R]:
+    the rows' maxima.
+    """
     params, vocab_size = [row.params for row in rows], logits.shape[1]
-    scores = logits.float() - peaks.float().unsqueeze(1)  # the peak at 0: no temperature can overflow it
+    # the peak at 0: no temperature can overflow it
+    scores = logits.float() - peaks.float().unsqueeze(1)
     scores /= torch.tensor([p.temperature for p in params], device=logits.device).unsqueeze(1)
     restrict(scores, [p.min_p for p in params], 0, _keep_min_p)
     restrict(scores, [p.top_k if p.top_k < vocab_size else 0 for p in params], 0, _keep_top_k)
@@ -158,14 +204,22 @@ def candidates(logits: Tensor, peaks: Tensor, rows: Sequence[SamplingRow]) -> Te
 
 def keys_of(rows: Sequence[SamplingRow], positions: Sequence[int], device: torch.device) -> Tensor:
     """The keys [R] of the noise for the tokens at these positions."""
-    return torch.tensor([row.key(position) for row, position in zip(rows, positions, strict=True)], device=device)
+    return torch.tensor(
+        [row.key(position) for row, position in zip(rows, positions, strict=True)], device=device
+    )
 
 
-def restrict(scores: Tensor, limits: Sequence[float], off: float, keep: Callable[[Tensor, Tensor], Tensor]) -> None:
-    """Set to -inf, in place, what keep(scores [r, V], limits [r, 1]) leaves out, in the rows whose limit is not off."""
+def restrict(
+    scores: Tensor, limits: Sequence[float], off: float, keep: Callable[[Tensor, Tensor], Tensor]
+) -> None:
+    """Set to -inf, in place, what keep(scores [r, V], limits [r, 1]) leaves out, in the rows whose
+    limit is not off.
+    """
     rows = [i for i, limit in enumerate(limits) if limit != off]
     if rows:
-        limit = torch.tensor([limits[i] for i in rows], dtype=torch.float64, device=scores.device).unsqueeze(1)
+        limit = torch.tensor(
+            [limits[i] for i in rows], dtype=torch.float64, device=scores.device
+        ).unsqueeze(1)
         part = scores[rows]
         scores[rows] = part.masked_fill_(~keep(part, limit), -torch.inf)
 
@@ -182,7 +236,9 @@ def _keep_top_k(scores: Tensor, top_k: Tensor) -> Tensor:
 
 
 def _keep_top_p(scores: Tensor, top_p: Tensor) -> Tensor:
-    """The smallest set of the most likely tokens whose mass reaches p; among equals the lower token ids."""
+    """The smallest set of the most likely tokens whose mass reaches p; among equals the lower token
+    ids.
+    """
     peak_probability = scores.softmax(-1).amax(-1, keepdim=True)
     guess = min(FIRST_GUESS, scores.shape[1])
     while True:  # sort no more than the nucleus and the token after it
@@ -195,34 +251,41 @@ def _keep_top_p(scores: Tensor, top_p: Tensor) -> Tensor:
     edge = values.gather(1, num_kept - 1)
     kept = scores >= edge
     surplus = (values >= edge).sum(-1, keepdim=True) - num_kept
-    for i in surplus.flatten().nonzero().flatten().tolist():  # equals of the edge that p has no room for
+    # equals of the edge that p has no room for
+    for i in surplus.flatten().nonzero().flatten().tolist():
         num_at_edge = int((values[i] == edge[i]).sum() - surplus[i])
         kept[i, (scores[i] == edge[i]).nonzero().flatten()[num_at_edge:]] = False
     return kept
 
 
-# --- the race -----------------------------------------------------------------------------------------------------
+# --- the race -------------------------------------------------------------------------------------
 
 
 def race(scores: Tensor, keys: Tensor) -> Tensor:
-    """Token ids [R] drawn with probability softmax(scores [R, V]): the first arrival of exponential clocks.
+    """Token ids [R] drawn with probability softmax(scores [R, V]): the first arrival of exponential
+    clocks.
 
-    Token i rings after E_i / p_i; that one of them rings first has probability p_i. In logarithms it is the Gumbel-max
-    trick, argmax(score - log E), which needs neither a normalised distribution nor a cumulative sum.
+    Token i rings after E_i / p_i; that one of them rings first has probability p_i. In logarithms
+    it is the Gumbel-max trick, argmax(score - log E), which needs neither a normalised distribution
+    nor a cumulative sum.
     """
     num_rows, vocab_size = scores.shape
     at_once = max(1, CACHE_TOKENS // vocab_size) if scores.device.type == "cpu" else num_rows
     winners = [
         (part - torch.log1p(-uniforms(part_keys, vocab_size)).neg_().log_()).argmax(-1)
-        for part, part_keys in zip(torch.split(scores, at_once), torch.split(keys, at_once), strict=True)
+        for part, part_keys in zip(
+            torch.split(scores, at_once), torch.split(keys, at_once), strict=True
+        )
     ]
     return torch.cat(winners)
 
 
 def uniforms(keys: Tensor, vocab_size: int) -> Tensor:
-    """One float32 in (0, 1) per key and token, [R, V]: token i is draw i of the SplitMix64 stream that starts at keys.
+    """One float32 in (0, 1) per key and token, [R, V]: token i is draw i of the SplitMix64 stream
+    that starts at keys.
 
-    Small values keep all 53 bits of precision: they win the race, and a coarse grid would give ties to low token ids.
+    Small values keep all 53 bits of precision: they win the race, and a coarse grid would give ties
+    to low token ids.
     """
     z = torch.arange(1, vocab_size + 1, device=keys.device) * GOLDEN_GAMMA + keys.unsqueeze(1)
     z = (z ^ _shift_right(z, 30)).mul_(MIX_1)
@@ -236,16 +299,17 @@ def _shift_right(z: Tensor, n: int) -> Tensor:
     return (z >> n).bitwise_and_((1 << (64 - n)) - 1)
 
 
-# --- log-probabilities --------------------------------------------------------------------------------------------
+# --- log-probabilities ----------------------------------------------------------------------------
 
 
 def gather_logprobs(
     logits: Tensor, token_ids: Sequence[int], num_logprobs: Sequence[int | None]
 ) -> dict[int, dict[int, Logprob]]:
-    """For each row with a number: the sampled token and the number most likely ones, from the raw logits.
+    """For each row with a number: the sampled token and the number most likely ones, from the raw
+    logits.
 
-    A token among these has its place as rank; a sampled one outside has the count of tokens at least as likely
-    (vLLM: Sampler.gather_logprobs).
+    A token among these has its place as rank; a sampled one outside has the count of tokens at
+    least as likely (vLLM: Sampler.gather_logprobs).
     """
     rows = [i for i, k in enumerate(num_logprobs) if k is not None]
     if not rows:
@@ -256,7 +320,9 @@ def gather_logprobs(
     ranks = (logprobs >= sampled).sum(-1).tolist()
     top = logprobs.topk(min(max(k for k in num_logprobs if k is not None), logits.shape[1]))
     gathered = {}
-    for n, (i, ids, values) in enumerate(zip(rows, top.indices.tolist(), top.values.tolist(), strict=True)):
+    for n, (i, ids, values) in enumerate(
+        zip(rows, top.indices.tolist(), top.values.tolist(), strict=True)
+    ):
         gathered[i] = {token_ids[i]: Logprob(own[n], ranks[n])}
         best = zip(ids[: num_logprobs[i]], values, range(1, len(ids) + 1), strict=False)
         gathered[i].update({token_id: Logprob(value, rank) for token_id, value, rank in best})

@@ -1,4 +1,6 @@
-"""What lies on a device: in which dtype a checkpoint is computed, and blocks that move to the main memory and back."""
+"""What lies on a device: in which dtype a checkpoint is computed, and blocks that move to the main
+memory and back.
+"""
 
 import json
 import shutil
@@ -28,11 +30,15 @@ def model(checkpoint: Path, tmp_path: Path) -> Path:
 
 def set_weights(path: Path, dtype: torch.dtype) -> None:
     tensors = load_file(path / "model.safetensors")
-    save_file({name: tensor.to(dtype) for name, tensor in tensors.items()}, path / "model.safetensors")
+    save_file(
+        {name: tensor.to(dtype) for name, tensor in tensors.items()}, path / "model.safetensors"
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_the_dtype_is_that_of_the_weights_where_the_config_names_none(model: Path, dtype: torch.dtype) -> None:
+def test_the_dtype_is_that_of_the_weights_where_the_config_names_none(
+    model: Path, dtype: torch.dtype
+) -> None:
     set_weights(model, dtype)
     assert pick_dtype("auto", load_hf_config(model), model) == dtype
     assert transformers.AutoModelForCausalLM.from_pretrained(model).dtype == dtype
@@ -48,7 +54,10 @@ def test_the_dtype_of_the_config_comes_before_that_of_the_weights(checkpoint: Pa
 def test_dtypes_that_nothing_computes_in_are_refused(model: Path) -> None:
     set_weights(model, torch.float64)
     config = load_hf_config(model)
-    with pytest.raises(UnsupportedModelError, match=r"dtype must be float32, bfloat16 or float16, got torch\.float64"):
+    with pytest.raises(
+        UnsupportedModelError,
+        match=r"dtype must be float32, bfloat16 or float16, got torch\.float64",
+    ):
         pick_dtype("auto", config, model)
     for name in ("int8", "float64", "nn", "", "x" * 1000):
         with pytest.raises(InvalidParameterError, match="dtype must be float32") as error:
@@ -56,14 +65,18 @@ def test_dtypes_that_nothing_computes_in_are_refused(model: Path) -> None:
         assert len(str(error.value)) < 300
 
 
-# --- blocks that move -------------------------------------------------------------------------------------------------
+# --- blocks that move -----------------------------------------------------------------------------
 
 SHAPE = (2, 1, 3)  # block_size, num_kv_heads, head_dim
 
 
 def make_engine(dtype: torch.dtype = torch.float32) -> CacheEngine:
-    """Two layers, five blocks and three CPU blocks; block i of layer l holds 10 * l + i in K, minus that in V."""
-    engine = CacheEngine(2, SHAPE, num_blocks=5, num_cpu_blocks=3, dtype=dtype, device=torch.device("cpu"))
+    """Two layers, five blocks and three CPU blocks; block i of layer l holds 10 * l + i in K, minus
+    that in V.
+    """
+    engine = CacheEngine(
+        2, SHAPE, num_blocks=5, num_cpu_blocks=3, dtype=dtype, device=torch.device("cpu")
+    )
     for layer, (key, value) in enumerate(engine.kv_caches):
         for block in range(5):
             key[block], value[block] = 10 * layer + block, -(10 * layer + block)

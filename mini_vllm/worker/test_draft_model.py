@@ -1,4 +1,6 @@
-"""A draft model beside its target: the same greedy tokens, and at a temperature the same distribution."""
+"""A draft model beside its target: the same greedy tokens, and at a temperature the same
+distribution.
+"""
 
 import json
 import shutil
@@ -22,7 +24,11 @@ from mini_vllm.worker.draft_model import DraftSampler, Proposals, RejectionSampl
 from mini_vllm.worker.executor import Executor  # noqa: E402
 from mini_vllm.worker.sampler import candidates  # noqa: E402
 
-TEXTS = ["A KV cache block is", "Chunked prefill splits a prompt. Chunked prefill splits", "one two three one two"]
+TEXTS = [
+    "A KV cache block is",
+    "Chunked prefill splits a prompt. Chunked prefill splits",
+    "one two three one two",
+]
 
 
 DRAFT = "tiny-draft"  # often right, and often not
@@ -35,7 +41,9 @@ def make(draft: str | None, k: int = 4, **options: Any) -> LLM:
 
 
 def tokens(llm: LLM, params: Sequence[SamplingParams]) -> list[Any]:
-    return [[(c.token_ids, c.text) for c in output.outputs] for output in llm.generate(TEXTS, params)]
+    return [
+        [(c.token_ids, c.text) for c in output.outputs] for output in llm.generate(TEXTS, params)
+    ]
 
 
 TIGHT = {"num_kv_blocks": 32, "block_size": 4}
@@ -50,7 +58,10 @@ CASES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize(
     "options",
-    [pytest.param(each, marks=[] if i == 1 else pytest.mark.slow, id=str(i)) for i, each in enumerate(CASES)],
+    [
+        pytest.param(each, marks=[] if i == 1 else pytest.mark.slow, id=str(i))
+        for i, each in enumerate(CASES)
+    ],
 )
 def test_greedy_tokens_are_those_of_the_target_alone(options: dict[str, Any]) -> None:
     """Chunks, preemption, swapping, choices, penalties, and the end of the longest length."""
@@ -65,7 +76,10 @@ def test_greedy_tokens_are_those_of_the_target_alone(options: dict[str, Any]) ->
     stats: Any = llm.engine.scheduler.speculation_stats  # type: ignore[attr-defined]
     assert 0 < stats.num_accepted_tokens < stats.num_draft_tokens
     assert llm.engine.core.num_steps < plain.engine.core.num_steps
-    assert llm.engine.scheduler.kv_cache_manager.num_free_blocks == llm.engine.kv_cache_plan.num_blocks - 1
+    assert (
+        llm.engine.scheduler.kv_cache_manager.num_free_blocks
+        == llm.engine.kv_cache_plan.num_blocks - 1
+    )
     executor: Any = llm.engine.executor
     assert not executor._drafts
     assert not executor._lengths
@@ -74,19 +88,30 @@ def test_greedy_tokens_are_those_of_the_target_alone(options: dict[str, Any]) ->
 @pytest.mark.nightly
 @pytest.mark.parametrize("method", ["draft_model", "ngram"])
 def test_greedy_tokens_are_those_of_transformers(method: str) -> None:
-    """Assisted generation and prompt lookup, on the same checkpoints; at last a question that was answered before."""
+    """Assisted generation and prompt lookup, on the same checkpoints; at last a question that was
+    answered before.
+    """
     from transformers import AutoModelForCausalLM
 
     def load(name: str) -> Any:
         return AutoModelForCausalLM.from_pretrained(resolve_model(name), dtype=torch.float32).eval()
 
-    drafts = {"assistant_model": load(DRAFT)} if method == "draft_model" else {"prompt_lookup_num_tokens": 4}
+    drafts = (
+        {"assistant_model": load(DRAFT)}
+        if method == "draft_model"
+        else {"prompt_lookup_num_tokens": 4}
+    )
     target, llm = load("tiny"), LLM("tiny", dtype="float32", speculative=method, num_kv_blocks=64)
-    chat, params = [{"role": "user", "content": "What is a KV block?"}], SamplingParams(temperature=0, max_tokens=40)
+    chat, params = (
+        [{"role": "user", "content": "What is a KV block?"}],
+        SamplingParams(temperature=0, max_tokens=40),
+    )
     answer = llm.chat(chat, params)[0].outputs[0].text
     again = llm.apply_chat_template([*chat, {"role": "assistant", "content": answer}, *chat])
     for prompt in (*map(llm.engine.tokenize, TEXTS), again):
-        found = target.generate(torch.tensor([prompt]), max_new_tokens=40, do_sample=False, **drafts)[0]
+        found = target.generate(
+            torch.tensor([prompt]), max_new_tokens=40, do_sample=False, **drafts
+        )[0]
         assert found.tolist() == prompt + llm.generate([prompt], params)[0].outputs[0].token_ids
     stats: Any = llm.engine.scheduler.speculation_stats  # type: ignore[attr-defined]
     assert stats.num_accepted_tokens > 20
@@ -97,7 +122,14 @@ def test_the_bundled_model_has_a_draft_model_of_its_own() -> None:
     assert sum(file.stat().st_size for file in resolve_model(DRAFT).iterdir()) < 1_000_000
     llm = LLM("tiny", dtype="float32", speculative="draft_model", num_kv_blocks=200)
     assert llm.engine.config.draft_model == DRAFT
-    names = ("a KV block", "a token budget", "preemption", "chunked prefill", "a block table", "an n-gram")
+    names = (
+        "a KV block",
+        "a token budget",
+        "preemption",
+        "chunked prefill",
+        "a block table",
+        "an n-gram",
+    )
     chats = [[{"role": "user", "content": f"What is {name}?"}] for name in names]
     llm.chat(chats, SamplingParams(temperature=0, max_tokens=100))
     stats: Any = llm.engine.scheduler.speculation_stats  # type: ignore[attr-defined]
@@ -106,10 +138,13 @@ def test_the_bundled_model_has_a_draft_model_of_its_own() -> None:
 
 @pytest.mark.parametrize("temperature", [pytest.param(0.0, marks=pytest.mark.slow), 0.9])
 def test_a_draft_model_like_its_target_is_always_right(temperature: float) -> None:
-    """Its K and V are right behind hits, chunks and accepted drafts: else some draft would differ."""
+    """Its K and V are right behind hits, chunks and accepted drafts: else some draft would
+    differ.
+    """
     llm = make("tiny", block_size=4, max_num_batched_tokens=40)
     params = [
-        SamplingParams(temperature=temperature, seed=i, max_tokens=50, ignore_eos=True, top_p=0.95) for i in (1, 2, 3)
+        SamplingParams(temperature=temperature, seed=i, max_tokens=50, ignore_eos=True, top_p=0.95)
+        for i in (1, 2, 3)
     ]
     for _ in range(2):  # the second time the prompts are found in the prefix cache
         llm.generate(TEXTS, params)
@@ -120,7 +155,10 @@ def test_a_draft_model_like_its_target_is_always_right(temperature: float) -> No
 
 @pytest.mark.slow
 def test_the_same_seeds_give_the_same_tokens_again() -> None:
-    params = [SamplingParams(temperature=1.0, seed=i, max_tokens=20, ignore_eos=True, logprobs=1) for i in range(3)]
+    params = [
+        SamplingParams(temperature=1.0, seed=i, max_tokens=20, ignore_eos=True, logprobs=1)
+        for i in range(3)
+    ]
     assert tokens(make(DRAFT), params) == tokens(make(DRAFT), params)
 
 
@@ -128,12 +166,15 @@ def test_log_probabilities_are_those_of_the_token_that_was_taken() -> None:
     params = SamplingParams(temperature=1.0, seed=3, max_tokens=30, ignore_eos=True, logprobs=0)
     choice = make(DRAFT).generate(TEXTS[0], params)[0].outputs[0]
     assert choice.logprobs is not None
-    assert [list(entry) for entry in choice.logprobs] == [[token_id] for token_id in choice.token_ids]
+    assert [list(entry) for entry in choice.logprobs] == [
+        [token_id] for token_id in choice.token_ids
+    ]
 
 
 def test_other_tokens_are_refused(checkpoint: Path, tmp_path: Path) -> None:
     with pytest.raises(
-        InvalidParameterError, match=r"draft_model must have the tokenizer of the model: .* has 96 tokens"
+        InvalidParameterError,
+        match=r"draft_model must have the tokenizer of the model: .* has 96 tokens",
     ):
         make(str(checkpoint))
     shutil.copytree(resolve_model(DRAFT), tmp_path / "other")
@@ -151,11 +192,13 @@ def test_another_executor_is_refused_by_name() -> None:
     class Elsewhere(Executor):
         pass
 
-    with pytest.raises(InvalidParameterError, match="draft_model needs LocalExecutor, got Elsewhere"):
+    with pytest.raises(
+        InvalidParameterError, match="draft_model needs LocalExecutor, got Elsewhere"
+    ):
         LLM("tiny", speculative="draft_model", draft_model=DRAFT, executor_cls=Elsewhere)
 
 
-# --- rejection sampling ---------------------------------------------------------------------------------------------
+# --- rejection sampling ---------------------------------------------------------------------------
 
 
 def p_value(counts: Any, expected: Any) -> float:
@@ -164,11 +207,17 @@ def p_value(counts: Any, expected: Any) -> float:
     assert counts[~possible].sum() == 0
     statistic = ((counts - expected)[possible] ** 2 / expected[possible]).sum()
     freedom = int(possible.sum()) - 1
-    return float(torch.special.gammaincc(torch.tensor(freedom / 2).double(), (statistic / 2).double()))
+    return float(
+        torch.special.gammaincc(torch.tensor(freedom / 2).double(), (statistic / 2).double())
+    )
 
 
-def draw_with_drafts(params: SamplingParams, target: Any, drafter: Any, num_draws: int) -> tuple[Any, Any, float]:
-    """Counts of tokens, how many are expected, and the share of accepted drafts; each draw has a seed of its own."""
+def draw_with_drafts(
+    params: SamplingParams, target: Any, drafter: Any, num_draws: int
+) -> tuple[Any, Any, float]:
+    """Counts of tokens, how many are expected, and the share of accepted drafts; each draw has a
+    seed of its own.
+    """
     counts, num_accepted, size = torch.zeros(len(target)).double(), 0, 20_000
     for start in range(0, num_draws, size):
         rows = [SamplingRow(params, seed) for seed in range(start, min(start + size, num_draws))]
@@ -195,7 +244,11 @@ DISTRIBUTIONS: dict[str, dict[str, Any]] = {
     "min_p": {"temperature": 1.0, "min_p": 0.1},
     "all": {"temperature": 1.2, "top_k": 6, "top_p": 0.95, "min_p": 0.02},
 }
-DRAFTERS = {"like": LOGITS * 0.7 + 0.1, "reversed": LOGITS.flip(0), "certain": torch.tensor([0.0, 9.0] + [0.0] * 6)}
+DRAFTERS = {
+    "like": LOGITS * 0.7 + 0.1,
+    "reversed": LOGITS.flip(0),
+    "certain": torch.tensor([0.0, 9.0] + [0.0] * 6),
+}
 
 
 @pytest.mark.parametrize(
@@ -210,9 +263,13 @@ def test_tokens_have_the_distribution_of_the_target(name: str, drafter: str) -> 
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("name", "drafter"), [("hot", "reversed"), ("all", "like"), ("top_p", "certain")])
+@pytest.mark.parametrize(
+    ("name", "drafter"), [("hot", "reversed"), ("all", "like"), ("top_p", "certain")]
+)
 def test_a_million_tokens_have_the_distribution_of_the_target(name: str, drafter: str) -> None:
-    counts, expected, _ = draw_with_drafts(SamplingParams(**DISTRIBUTIONS[name]), LOGITS, DRAFTERS[drafter], 1_000_000)
+    counts, expected, _ = draw_with_drafts(
+        SamplingParams(**DISTRIBUTIONS[name]), LOGITS, DRAFTERS[drafter], 1_000_000
+    )
     assert p_value(counts, expected) > 0.001
 
 
@@ -226,17 +283,29 @@ def test_the_share_of_accepted_drafts_is_what_the_distributions_share() -> None:
 
 
 @pytest.mark.nightly
-def test_sequences_have_the_distribution_of_the_target_alone(checkpoint: Path, tmp_path: Path) -> None:
-    """Three tokens of an alphabet of three, through the whole engine, with and without another random model."""
+def test_sequences_have_the_distribution_of_the_target_alone(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    """Three tokens of an alphabet of three, through the whole engine, with and without another
+    random model.
+    """
     shutil.copytree(checkpoint, tmp_path / "other")
     file = tmp_path / "other" / "model.safetensors"
     save_file({name: weight.flip(0).contiguous() for name, weight in load_file(file).items()}, file)
     options: dict[str, Any] = {"speculative": "draft_model", "draft_model": str(tmp_path / "other")}
     counts = []
     for each in ({}, options):
-        llm = LLM(str(checkpoint), dtype="float32", num_speculative_tokens=2, num_kv_blocks=2000, **each)
+        llm = LLM(
+            str(checkpoint), dtype="float32", num_speculative_tokens=2, num_kv_blocks=2000, **each
+        )
         params = [
-            SamplingParams(temperature=0.5, seed=i, max_tokens=3, ignore_eos=True, allowed_token_ids=(11, 12, 40))
+            SamplingParams(
+                temperature=0.5,
+                seed=i,
+                max_tokens=3,
+                ignore_eos=True,
+                allowed_token_ids=(11, 12, 40),
+            )
             for i in range(2000)
         ]
         outputs = llm.generate([[5, 6, 7]] * 2000, params)
@@ -247,4 +316,6 @@ def test_sequences_have_the_distribution_of_the_target_alone(checkpoint: Path, t
     table = torch.tensor([[each[name] for name in names] for each in counts]).double()
     expected = table.sum(0, keepdim=True) / 2
     statistic = ((table - expected) ** 2 / expected).sum()
-    assert torch.special.gammaincc(torch.tensor((len(names) - 1) / 2).double(), statistic / 2) > 0.001
+    assert (
+        torch.special.gammaincc(torch.tensor((len(names) - 1) / 2).double(), statistic / 2) > 0.001
+    )

@@ -1,8 +1,9 @@
 """Law 1: scheduling changes time and memory, never a token.
 
-Every combination of chunk size, token budget, block size, prefix caching, forced preemption, batch mix, n, policy and
-aborts of other requests must give the tokens of generate_plainly(): a loop with one request, no batch, no cache and no
-scheduler. float32 on a CPU, so the comparison is exact, token for token.
+Every combination of chunk size, token budget, block size, prefix caching, forced preemption, batch
+mix, n, policy and aborts of other requests must give the tokens of generate_plainly(): a loop with
+one request, no batch, no cache and no scheduler. float32 on a CPU, so the comparison is exact,
+token for token.
 """
 
 import itertools
@@ -29,7 +30,8 @@ EOS = 7  # of the checkpoint fixture
 NUM_COMBINATIONS = 520
 NUM_SLICES = 26  # of 20: so that test workers share the load
 
-SHARED = [11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]  # 13 tokens: ends inside a block of every size but 1
+# 13 tokens: ends inside a block of every size but 1
+SHARED = [11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]
 PROMPTS = {
     "long": [*SHARED, *range(30, 53)],
     "shared": [*SHARED, 60, 61],
@@ -42,17 +44,23 @@ PARAMS = {
     "long": SamplingParams(temperature=0, max_tokens=9, ignore_eos=True),
     "shared": SamplingParams(temperature=1.0, seed=5, max_tokens=12, top_k=40, n=3),
     "again": SamplingParams(temperature=0.8, seed=-1, max_tokens=6, top_p=0.9),
-    "short": SamplingParams(temperature=0, max_tokens=17, repetition_penalty=1.3, frequency_penalty=0.5),
-    "block": SamplingParams(temperature=1.2, seed=2**40, max_tokens=14, min_p=0.01, presence_penalty=0.7),
+    "short": SamplingParams(
+        temperature=0, max_tokens=17, repetition_penalty=1.3, frequency_penalty=0.5
+    ),
+    "block": SamplingParams(
+        temperature=1.2, seed=2**40, max_tokens=14, min_p=0.01, presence_penalty=0.7
+    ),
     "other": SamplingParams(temperature=0, max_tokens=10, stop_token_ids=(3, 4, 5), n=2),
 }
 
 
-# --- the plain loop -----------------------------------------------------------------------------------------------
+# --- the plain loop -------------------------------------------------------------------------------
 
 
 class DenseAttention:
-    """Causal attention of one request over the tokens at hand, scale head_dim**-0.5: no cache, no pages."""
+    """Causal attention of one request over the tokens at hand, scale head_dim**-0.5: no cache, no
+    pages.
+    """
 
     def __call__(
         self,
@@ -64,18 +72,24 @@ class DenseAttention:
     ) -> torch.Tensor:
         query, key = apply_rotary(query, rotation), apply_rotary(key, rotation)
         q, k, v = (x.transpose(0, 1)[None] for x in (query, key, value))
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[0].transpose(0, 1)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[
+            0
+        ].transpose(0, 1)
 
 
 @torch.inference_mode()
-def generate_plainly(model: DecoderModel, prompt: list[int], params: SamplingParams, choice_index: int) -> list[int]:
+def generate_plainly(
+    model: DecoderModel, prompt: list[int], params: SamplingParams, choice_index: int
+) -> list[int]:
     """Compute the whole sequence again for every token."""
     tokens, output = list(prompt), []
     stop = {*params.stop_token_ids, *(() if params.ignore_eos else (EOS,))}
     while len(output) < params.max_tokens:
         hidden = model.forward(torch.tensor(tokens), torch.arange(len(tokens)), DenseAttention())  # type: ignore[arg-type]
         row = SamplingRow(params, params.seed or 0, choice_index, len(prompt))
-        token = Sampler()(model.compute_logits(hidden[-1:]), [row], [len(tokens)], {0: tokens})[0].token_id
+        token = Sampler()(model.compute_logits(hidden[-1:]), [row], [len(tokens)], {0: tokens})[
+            0
+        ].token_id
         tokens.append(token)
         output.append(token)
         if token in stop:
@@ -85,14 +99,18 @@ def generate_plainly(model: DecoderModel, prompt: list[int], params: SamplingPar
 
 @pytest.fixture(scope="module")
 def expected(checkpoint: Path) -> dict[str, list[list[int]]]:
-    model = load_model(checkpoint, load_hf_config(checkpoint), dtype=torch.float32, device=torch.device("cpu"))
+    model = load_model(
+        checkpoint, load_hf_config(checkpoint), dtype=torch.float32, device=torch.device("cpu")
+    )
     return {
-        name: [generate_plainly(model, prompt, PARAMS[name], index) for index in range(PARAMS[name].n)]
+        name: [
+            generate_plainly(model, prompt, PARAMS[name], index) for index in range(PARAMS[name].n)
+        ]
         for name, prompt in PROMPTS.items()
     }
 
 
-# --- the lattice --------------------------------------------------------------------------------------------------
+# --- the lattice ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -126,7 +144,9 @@ AXES: dict[str, tuple[Any, ...]] = {
 
 
 def combinations() -> list[Combination]:
-    """A seeded sample of the full product; every pair of values of two axes occurs (asserted below)."""
+    """A seeded sample of the full product; every pair of values of two axes occurs (asserted
+    below).
+    """
     rng = random.Random(0)
     drawn: dict[Combination, None] = {}
     while len(drawn) < NUM_COMBINATIONS:
@@ -141,8 +161,12 @@ def test_the_lattice_covers_every_pair_of_values() -> None:
         assert seen == set(itertools.product(AXES[a], AXES[b])), (a, b)
 
 
-def run_combination(checkpoint: Path, c: Combination) -> tuple[dict[str, list[list[int]]], LLMEngine, str]:
-    """Token ids by request name and choice. Requests arrive as c.arrivals says; one is aborted on its way."""
+def run_combination(
+    checkpoint: Path, c: Combination
+) -> tuple[dict[str, list[list[int]]], LLMEngine, str]:
+    """Token ids by request name and choice. Requests arrive as c.arrivals says; one is aborted on
+    its way.
+    """
     engine = LLMEngine(
         EngineConfig(
             str(checkpoint),
@@ -157,10 +181,13 @@ def run_combination(checkpoint: Path, c: Combination) -> tuple[dict[str, list[li
             hash_function=c.hash_function,
         )
     )
-    engine.executor.runner.kv_caches[0][0].fill_(torch.nan)  # nothing that was not written may be read
+    # nothing that was not written may be read
+    engine.executor.runner.kv_caches[0][0].fill_(torch.nan)
     engine.executor.runner.kv_caches[1][1].fill_(torch.nan)
     names = list(PROMPTS) if c.arrivals != "reversed" else list(reversed(PROMPTS))
-    arrivals = [(3 * i if c.arrivals == "staggered" else 0, name, name) for i, name in enumerate(names)]
+    arrivals = [
+        (3 * i if c.arrivals == "staggered" else 0, name, name) for i, name in enumerate(names)
+    ]
     if c.arrivals == "twice":  # the same prompts later, over a warm cache
         arrivals += [(12 + i, f"{name}/2", name) for i, name in enumerate(names)]
     results: dict[str, list[list[int]]] = {}
@@ -178,11 +205,16 @@ def run_combination(checkpoint: Path, c: Combination) -> tuple[dict[str, list[li
     return results, engine, c.abort
 
 
-SLICES = [pytest.param(part, marks=pytest.mark.nightly if part else pytest.mark.slow) for part in range(NUM_SLICES)]
+SLICES = [
+    pytest.param(part, marks=pytest.mark.nightly if part else pytest.mark.slow)
+    for part in range(NUM_SLICES)
+]
 
 
 @pytest.mark.parametrize("part", SLICES)
-def test_no_schedule_changes_a_token(checkpoint: Path, expected: dict[str, list[list[int]]], part: int) -> None:
+def test_no_schedule_changes_a_token(
+    checkpoint: Path, expected: dict[str, list[list[int]]], part: int
+) -> None:
     num_preemptions = 0
     for c in combinations()[part::NUM_SLICES]:
         results, engine, aborted = run_combination(checkpoint, c)

@@ -1,4 +1,6 @@
-"""What the runner remembers: after any history of steps the same batch as if every step had sent everything."""
+"""What the runner remembers: after any history of steps the same batch as if every step had sent
+everything.
+"""
 
 import contextlib
 import random
@@ -16,7 +18,15 @@ from mini_vllm.params import SamplingParams
 from mini_vllm.policies.registry import SCHEDULERS, make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerInterface
-from mini_vllm.step import Chunk, ModelInfo, Sample, SampledToken, SamplingRow, StepInput, StepOutput
+from mini_vllm.step import (
+    Chunk,
+    ModelInfo,
+    Sample,
+    SampledToken,
+    SamplingRow,
+    StepInput,
+    StepOutput,
+)
 from mini_vllm.worker.chunks import chunks_of
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.input_batch import InputBatch
@@ -38,10 +48,16 @@ def take(batch: InputBatch, step: StepInput):
 
 
 def test_a_history_of_deltas_packs_like_whole_tables() -> None:
-    """A random walk: requests come, grow, are sent again after a preemption, and end; ids are used again."""
+    """A random walk: requests come, grow, are sent again after a preemption, and end; ids are used
+    again.
+    """
     ours, theirs = Pipe()
     for seed in range(20):
-        rng, batch, block_size = random.Random(seed), make_batch(block_size=1 + seed % 5), 1 + seed % 5
+        rng, batch, block_size = (
+            random.Random(seed),
+            make_batch(block_size=1 + seed % 5),
+            1 + seed % 5,
+        )
         tables: dict[str, list[int]] = {}
         lens: dict[str, int] = {}
         finished: list[str] = []
@@ -50,13 +66,20 @@ def test_a_history_of_deltas_packs_like_whole_tables() -> None:
             for name in rng.sample("abcdefghijklmnop", rng.randint(1, 12)):
                 if name in tables and rng.random() < 0.1:
                     del tables[name]
-                    finished += [name] * rng.randint(0, 1)  # ended, and the id is used again; or only preempted
+                    # ended, and the id is used again; or only preempted
+                    finished += [name] * rng.randint(0, 1)
                 is_new = name not in tables
                 if is_new:
-                    tables[name], lens[name], new_rows[name] = [], rng.randint(0, 9), SamplingRow(PLAIN)
+                    tables[name], lens[name], new_rows[name] = (
+                        [],
+                        rng.randint(0, 9),
+                        SamplingRow(PLAIN),
+                    )
                 n = rng.choice((1, 1, 3, 7))
                 needed = -(-(lens[name] + n) // block_size) - len(tables[name])
-                new = tuple(rng.randrange(1, 10_000) for _ in range(needed + (is_new and rng.randint(0, 2))))
+                new = tuple(
+                    rng.randrange(1, 10_000) for _ in range(needed + (is_new and rng.randint(0, 2)))
+                )
                 tables[name] += new
                 rows = sorted(rng.sample(range(n), rng.randint(0, n)))
                 token_ids = tuple(rng.randrange(100) for _ in range(n))
@@ -68,13 +91,18 @@ def test_a_history_of_deltas_packs_like_whole_tables() -> None:
             packed = take(batch, theirs.recv())
             finished = []
             whole = AttentionMetadata.pack(
-                [PackedRequest(tables[c.request_id], c.num_computed_tokens, len(c.token_ids)) for c in chunks],
+                [
+                    PackedRequest(tables[c.request_id], c.num_computed_tokens, len(c.token_ids))
+                    for c in chunks
+                ],
                 block_size,
                 CPU,
             )
             for name in ("positions", "slot_mapping", "query_start_loc", "seq_lens"):
                 assert torch.equal(getattr(packed.metadata[0], name), getattr(whole, name)), name
-            assert packed.input_ids.tolist() == [token_id for c in chunks for token_id in c.token_ids]
+            assert packed.input_ids.tolist() == [
+                token_id for c in chunks for token_id in c.token_ids
+            ]
             positions = packed.metadata[0].positions[packed.sample_rows] + 1
             assert packed.sample_positions == positions.tolist()
             assert len(packed.sample_positions) == sum(len(c.samples) for c in chunks)
@@ -97,7 +125,11 @@ def test_drafts_that_were_wrong_are_not_penalised() -> None:
     row = SamplingRow(PENALISED, num_prompt_tokens=1, token_ids=(1,))
     samples = (Sample("a", 0), Sample("a", 1), Sample("a", 2))
     packed = take(batch, StepInput.of([Chunk("a", (1, 70, 71), 0, ((1,),), samples)], {"a": row}))
-    assert batch.known_token_ids(["a"] * 3, packed.sample_positions) == {0: [1], 1: [1, 70], 2: [1, 70, 71]}
+    assert batch.known_token_ids(["a"] * 3, packed.sample_positions) == {
+        0: [1],
+        1: [1, 70],
+        2: [1, 70, 71],
+    }
     packed = take(batch, StepInput.of([Chunk("a", (2,), 1, (), (Sample("a", 0),))]))
     assert batch.known_token_ids(["a"], packed.sample_positions) == {0: [1, 2]}
 
@@ -140,16 +172,26 @@ def test_a_table_that_is_too_short_is_refused() -> None:
     """Else the rest would be read from block 0, or from what an earlier request left in the row."""
     batch = make_batch(block_size=4)
     rows = {"long": SamplingRow(PLAIN), "short": SamplingRow(PLAIN)}
-    take(batch, StepInput.of([Chunk("long", (1,) * 20, 0, ((1, 2, 3, 4, 5),)), Chunk("short", (1,), 0, ((6,),))], rows))
-    with pytest.raises(InvalidParameterError, match="1 blocks have room for 4 tokens, its sequence has 5"):
+    take(
+        batch,
+        StepInput.of(
+            [Chunk("long", (1,) * 20, 0, ((1, 2, 3, 4, 5),)), Chunk("short", (1,), 0, ((6,),))],
+            rows,
+        ),
+    )
+    with pytest.raises(
+        InvalidParameterError, match="1 blocks have room for 4 tokens, its sequence has 5"
+    ):
         take(batch, StepInput.of([Chunk("long", (1,), 19), Chunk("short", (1,), 4)]))
 
 
-# --- behind every scheduler -----------------------------------------------------------------------------------------
+# --- behind every scheduler -----------------------------------------------------------------------
 
 
 class CheckingExecutor(Executor):
-    """No model: every step is checked against the scheduler's own tables, and answered with a hash of the position."""
+    """No model: every step is checked against the scheduler's own tables, and answered with a hash
+    of the position.
+    """
 
     def __init__(self, scheduler: SchedulerInterface, rng: random.Random) -> None:
         self.scheduler = scheduler
@@ -187,13 +229,21 @@ class CheckingExecutor(Executor):
             end = chunk.num_computed_tokens + len(chunk.token_ids)
             assert tokens[chunk.num_computed_tokens : end] == list(chunk.token_ids)
         packed = self.batch.pack(step) if step.req_ids else None
-        known = self.batch.known_token_ids(step.sample_req_ids, packed.sample_positions) if packed else {}
+        known = (
+            self.batch.known_token_ids(step.sample_req_ids, packed.sample_positions)
+            if packed
+            else {}
+        )
         for i, request_id in enumerate(step.sample_req_ids):
             request = requests[request_id]
-            assert known.get(i) == (request.all_token_ids if request.sampling_params.has_penalties else None)
+            assert known.get(i) == (
+                request.all_token_ids if request.sampling_params.has_penalties else None
+            )
         future: Future[StepOutput] = Future()
         future.set_result(
-            StepOutput({name: [SampledToken(self.rng.randrange(50), None)] for name in step.sample_req_ids})
+            StepOutput(
+                {name: [SampledToken(self.rng.randrange(50), None)] for name in step.sample_req_ids}
+            )
         )
         return future
 
@@ -208,16 +258,23 @@ VARIANTS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize(
     "options",
-    [pytest.param(each, marks=() if each in (VARIANTS[0], VARIANTS[-1]) else pytest.mark.slow) for each in VARIANTS],
+    [
+        pytest.param(each, marks=() if each in (VARIANTS[0], VARIANTS[-1]) else pytest.mark.slow)
+        for each in VARIANTS
+    ],
     ids=lambda options: "-".join(map(str, options.values())),
 )
 def test_the_runner_knows_what_the_scheduler_knows(options: dict[str, Any]) -> None:
-    """Random arrivals, aborts, choices, preemptions and steps that raise: the runner's tables are the scheduler's."""
+    """Random arrivals, aborts, choices, preemptions and steps that raise: the runner's tables are
+    the scheduler's.
+    """
     num_preempted = 0
     for seed in range(5):
         rng = random.Random(seed)
-        config = {"num_blocks": rng.randint(12, 30), "block_size": rng.choice((1, 2, 4)), "max_num_seqs": 6,
-                  "max_num_batched_tokens": rng.choice((8, 20, 64)), "max_model_len": 24, **options}  # fmt: skip
+        config = {"num_blocks": rng.randint(12, 30), "block_size": rng.choice((1, 2, 4)),
+        "max_num_seqs": 6,
+                  "max_num_batched_tokens": rng.choice((8, 20, 64)), "max_model_len": 24,
+                  **options}  # fmt: skip
         scheduler = make_scheduler(config)
         core = RecoveringCore(scheduler, executor := CheckingExecutor(scheduler, rng))
         names: list[str] = []
@@ -228,7 +285,10 @@ def test_the_runner_knows_what_the_scheduler_knows(options: dict[str, Any]) -> N
                 params = SamplingParams(max_tokens=rng.randint(1, 9), ignore_eos=True, n=n,
                                         presence_penalty=rng.choice((0.0, 1.0)))  # fmt: skip
                 prompt = [rng.randrange(4) for _ in range(rng.randint(1, 10))]
-                group = [Request(f"{step}-{i}", prompt, params, choice_index=i, arrival_time=step) for i in range(n)]
+                group = [
+                    Request(f"{step}-{i}", prompt, params, choice_index=i, arrival_time=step)
+                    for i in range(n)
+                ]
                 with contextlib.suppress(RequestRefusedError):
                     core.add(group)
                     names += [request.request_id for request in group]
@@ -236,15 +296,25 @@ def test_the_runner_knows_what_the_scheduler_knows(options: dict[str, Any]) -> N
                 core.finish([rng.choice(names)], "abort")
             if core.has_unfinished_requests():
                 begun = core.begin_step()
-                if names and rng.random() < 0.2:  # between the halves; the id may be used again at once
+                # between the halves; the id may be used again at once
+                if names and rng.random() < 0.2:
                     gone = rng.choice(names)
                     core.finish([gone], "abort")
                     if rng.random() < 0.5:
-                        core.add([Request(gone, [1, 2, 3], SamplingParams(max_tokens=3), arrival_time=step)])
+                        core.add(
+                            [
+                                Request(
+                                    gone, [1, 2, 3], SamplingParams(max_tokens=3), arrival_time=step
+                                )
+                            ]
+                        )
                 if error := begun.future.exception():
                     core.fail_step(begun, error)
                 else:
-                    assert all(delta.request_id != gone for delta in core.finish_step(begun, begun.future.result()))
+                    assert all(
+                        delta.request_id != gone
+                        for delta in core.finish_step(begun, begun.future.result())
+                    )
             num_preempted += any(request.num_preemptions for request in scheduler.waiting)
         executor.may_fail = False
         for _ in range(2000):
@@ -254,6 +324,8 @@ def test_the_runner_knows_what_the_scheduler_knows(options: dict[str, Any]) -> N
         assert not core.has_unfinished_requests()
         view = core.runner_view
         assert not view._known
-        executor.batch.update(StepInput(finished_req_ids=tuple(view._finished_req_ids), forget_all=view.forget_all))
+        executor.batch.update(
+            StepInput(finished_req_ids=tuple(view._finished_req_ids), forget_all=view.forget_all)
+        )
         assert not executor.batch.sampling_rows, "the runner remembers nobody who has finished"
     assert num_preempted

@@ -1,6 +1,8 @@
-"""Biases, allowed tokens, shortest lengths and the prompt's log-probabilities, through the whole engine.
+"""Biases, allowed tokens, shortest lengths and the prompt's log-probabilities, through the whole
+engine.
 
-The bundled model in float32 beside transformers' own; each request alone, in a crowd, in chunks and preempted.
+The bundled model in float32 beside transformers' own; each request alone, in a crowd, in chunks and
+preempted.
 """
 
 import dataclasses
@@ -15,12 +17,16 @@ from mini_vllm.errors import TokenIdOutOfRangeError
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.models.checkpoint import resolve_model
 
-TEXT = "A KV block is a fixed-size piece of the KV cache that holds the keys and values of some tokens"
+TEXT = (
+    "A KV block is a fixed-size piece of the KV cache that holds the keys and values of some tokens"
+)
 GREEDY = SamplingParams(temperature=0, max_tokens=12)
 
 
 def make_llm(**options: Any) -> LLM:
-    return LLM("tiny", device="cpu", dtype="float32", **{"num_kv_blocks": 200, "block_size": 4, **options})
+    return LLM(
+        "tiny", device="cpu", dtype="float32", **{"num_kv_blocks": 200, "block_size": 4, **options}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +52,9 @@ def test_a_bias_forces_and_forbids_a_token(llm: LLM) -> None:
 
 
 def test_a_bias_adds_to_the_logits(llm: LLM, hf: Any) -> None:
-    """Of two tokens, the one that is behind by d wins with a bias above d and loses with one below."""
+    """Of two tokens, the one that is behind by d wins with a bias above d and loses with one
+    below.
+    """
     ids = llm.engine.tokenize(TEXT)
     with torch.inference_mode():
         best, second = hf(torch.tensor([ids])).logits[0, -1].topk(2)
@@ -59,7 +67,9 @@ def test_a_bias_adds_to_the_logits(llm: LLM, hf: Any) -> None:
 @pytest.mark.parametrize("temperature", [0.0, 1.5])
 def test_only_allowed_tokens_are_sampled(llm: LLM, temperature: float) -> None:
     allowed = (5, 900, 901)
-    params = SamplingParams(temperature=temperature, max_tokens=30, allowed_token_ids=allowed, seed=3, ignore_eos=True)
+    params = SamplingParams(
+        temperature=temperature, max_tokens=30, allowed_token_ids=allowed, seed=3, ignore_eos=True
+    )
     found = tokens(llm, params)
     assert len(found) == 30
     assert set(found) <= set(allowed)
@@ -71,7 +81,9 @@ def test_no_token_ends_a_text_before_min_tokens(llm: LLM) -> None:
     assert tokens(llm, SamplingParams(**wish)) == [eos]
     found = tokens(llm, SamplingParams(**wish, min_tokens=5))
     assert (found.index(eos), len(found)) == (5, 6)
-    params = SamplingParams(**{**wish, "logit_bias": ((77, 50.0),)}, stop_token_ids=(77,), min_tokens=3)
+    params = SamplingParams(
+        **{**wish, "logit_bias": ((77, 50.0),)}, stop_token_ids=(77,), min_tokens=3
+    )
     assert tokens(llm, params).index(77) == 3
 
 
@@ -82,7 +94,9 @@ def test_a_row_is_changed_as_its_own_request_asks_also_in_a_crowd(llm: LLM) -> N
         dataclasses.replace(GREEDY, logit_bias=((77, 4.0), (78, -9.0))),
         SamplingParams(max_tokens=12, seed=1, allowed_token_ids=tuple(range(300, 400))),
         SamplingParams(max_tokens=12, seed=2, min_tokens=12, repetition_penalty=1.3),
-        SamplingParams(max_tokens=12, seed=2, logit_bias=((9, 3.0),), presence_penalty=1.0, logprobs=2),
+        SamplingParams(
+            max_tokens=12, seed=2, logit_bias=((9, 3.0),), presence_penalty=1.0, logprobs=2
+        ),
     ] * 3
     alone = [tokens(llm, params) for params in crowd]
     for other in (llm, make_llm(max_num_batched_tokens=7), make_llm(num_kv_blocks=40)):
@@ -90,7 +104,7 @@ def test_a_row_is_changed_as_its_own_request_asks_also_in_a_crowd(llm: LLM) -> N
         assert [output.outputs[0].token_ids for output in together] == alone
 
 
-# --- the prompt's log-probabilities -----------------------------------------------------------------------------------
+# --- the prompt's log-probabilities ---------------------------------------------------------------
 
 
 def check_prompt_logprobs(output: RequestOutput, hf: Any, k: int) -> None:
@@ -111,7 +125,10 @@ def check_prompt_logprobs(output: RequestOutput, hf: Any, k: int) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"max_num_batched_tokens": 5}, *(pytest.param(o, marks=pytest.mark.slow) for o in ({}, {"max_num_seqs": 2}))],
+    [
+        {"max_num_batched_tokens": 5},
+        *(pytest.param(o, marks=pytest.mark.slow) for o in ({}, {"max_num_seqs": 2})),
+    ],
     ids=str,
 )
 def test_prompt_logprobs_are_those_of_transformers(options: dict[str, Any], hf: Any) -> None:
@@ -119,7 +136,9 @@ def test_prompt_logprobs_are_those_of_transformers(options: dict[str, Any], hf: 
     asked = dataclasses.replace(GREEDY, prompt_logprobs=3, max_tokens=2)
     texts = [TEXT, "What is a KV block?", TEXT + " and more"]
     llm.generate(texts, GREEDY)  # their blocks are cached, and must not be used
-    outputs = llm.generate([*texts, TEXT], [asked, GREEDY, asked, dataclasses.replace(asked, n=2, seed=1)])
+    outputs = llm.generate(
+        [*texts, TEXT], [asked, GREEDY, asked, dataclasses.replace(asked, n=2, seed=1)]
+    )
     for output in (outputs[0], outputs[2], outputs[3]):
         check_prompt_logprobs(output, hf, 3)
     assert outputs[1].prompt_logprobs is None

@@ -1,4 +1,5 @@
-"""Trials of the seams of runner and models: what a later feature needs fits beside them as they are.
+"""Trials of the seams of runner and models: what a later feature needs fits beside them as they
+are.
 
 As in test_seams.py, a trial is the smallest thing that uses a seam, and no feature.
 """
@@ -45,7 +46,9 @@ PARAMS = [
 ]
 
 
-def answers(executor_cls: Callable[[EngineConfig], Executor], model: str = "tiny", **options: Any) -> Any:
+def answers(
+    executor_cls: Callable[[EngineConfig], Executor], model: str = "tiny", **options: Any
+) -> Any:
     """Tokens of chunked prefills, decodes and preemptions on a tight cache."""
     config = EngineConfig(model, **{**SIZES, "max_num_batched_tokens": 16, **options})
     engine = LLMEngine(config, executor_cls=executor_cls)  # type: ignore[arg-type]
@@ -53,13 +56,15 @@ def answers(executor_cls: Callable[[EngineConfig], Executor], model: str = "tiny
         engine.add_request(str(i), list(range(20 + 3 * i, 32 + 2 * i)), params)
     done = {}
     while engine.has_unfinished_requests():
-        done |= {o.request_id: [c.token_ids for c in o.outputs] for o in engine.step() if o.finished}
+        done |= {
+            o.request_id: [c.token_ids for c in o.outputs] for o in engine.step() if o.finished
+        }
     assert engine.scheduler.preempted_prefix_cache_stats.requests > 0
     engine.executor.shutdown()
     return done
 
 
-# --- two shards in two threads, glued by a communicator ---------------------------------------------------------------
+# --- two shards in two threads, glued by a communicator -------------------------------------------
 
 
 class Meeting:
@@ -89,7 +94,9 @@ class TwoShards(InProcessExecutor):
 
     def load(self) -> ModelInfo:
         self.meeting, self.threads = Meeting(2), ThreadPoolExecutor(2)
-        self.ranks = [LocalExecutor(self.config, Shard(i, 2, Member(self.meeting, i))) for i in range(2)]
+        self.ranks = [
+            LocalExecutor(self.config, Shard(i, 2, Member(self.meeting, i))) for i in range(2)
+        ]
         return self.both("load")
 
     def both(self, name: str, *arguments: Any) -> Any:
@@ -106,7 +113,8 @@ class TwoShards(InProcessExecutor):
     def run(self, step: StepInput) -> StepOutput:
         self.meeting.num_sums = 0
         output: StepOutput = self.both("run", step)
-        assert self.meeting.num_sums in (0, 2 * len(self.ranks[0].model.layers))  # behind attention and behind the MLP
+        # behind attention and behind the MLP
+        assert self.meeting.num_sums in (0, 2 * len(self.ranks[0].model.layers))
         return output
 
     def shutdown(self) -> None:
@@ -130,11 +138,13 @@ def test_two_shards_give_the_tokens_of_the_whole() -> None:
     assert bytes_per_token[0] * 2 == bytes_per_token[1]
 
 
-# --- a forward that is recorded once and replayed ---------------------------------------------------------------------
+# --- a forward that is recorded once and replayed -------------------------------------------------
 
 
 class Recorded(TorchDispatchMode):
-    """Runs the operators that it has seen again, on the very tensors that they ran on, as a CUDA graph does."""
+    """Runs the operators that it has seen again, on the very tensors that they ran on, as a CUDA
+    graph does.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,7 +181,12 @@ class StaticBackend(TorchBackend):
         return (metadata, spec) if self.is_recording else super().plan(metadata, spec)
 
     def write_kv(
-        self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
+        self,
+        key: Tensor,
+        value: Tensor,
+        key_cache: Tensor,
+        value_cache: Tensor,
+        metadata: AttentionMetadata,
     ) -> None:
         for cache, new in ((key_cache, key), (value_cache, value)):
             cache.view(-1, *cache.shape[2:]).index_copy_(0, metadata.slot_mapping, new)
@@ -191,7 +206,9 @@ class StaticBackend(TorchBackend):
 
 
 class ReplayingRunner(ModelRunner):
-    """Steps of decodes alone are recorded by their number of requests; their inputs lie in buffers that stay."""
+    """Steps of decodes alone are recorded by their number of requests; their inputs lie in buffers
+    that stay.
+    """
 
     num_replays = 0
 
@@ -204,7 +221,9 @@ class ReplayingRunner(ModelRunner):
         if n not in recorded:
             tables = torch.zeros(n, len(self.kv_caches[0][0]), dtype=torch.int32)
             static = replace(
-                metadata, **{name: getattr(metadata, name).clone() for name in DYNAMIC}, block_tables=tables
+                metadata,
+                **{name: getattr(metadata, name).clone() for name in DYNAMIC},
+                block_tables=tables,
             )
             recorded[n] = [Recorded(), packed.input_ids.clone(), static, None]
         graph, input_ids, static, hidden = recorded[n]
@@ -215,7 +234,9 @@ class ReplayingRunner(ModelRunner):
         if hidden is None:
             backend.is_recording = True  # type: ignore[attr-defined]
             with graph:
-                attend = PagedAttention(backend, self.kv_caches, [static], self.model.attention_specs)
+                attend = PagedAttention(
+                    backend, self.kv_caches, [static], self.model.attention_specs
+                )
                 recorded[n][3] = self.model.forward(input_ids, static.positions, attend)
             backend.is_recording = False  # type: ignore[attr-defined]
         else:
@@ -237,29 +258,37 @@ class ReplayingExecutor(LocalExecutor):
 
 
 @pytest.mark.slow
-def test_a_recorded_forward_that_is_replayed_gives_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(norm_c, "takes", lambda x: False)  # a recorder of operators does not see a kernel in C
+def test_a_recorded_forward_that_is_replayed_gives_the_same_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # a recorder of operators does not see a kernel in C
+    monkeypatch.setattr(norm_c, "takes", lambda x: False)
     assert answers(ReplayingExecutor) == answers(LocalExecutor)
     assert ReplayingRunner.num_replays > 20
 
 
-# --- a mixture of experts in the place of the MLP ---------------------------------------------------------------------
+# --- a mixture of experts in the place of the MLP -------------------------------------------------
 
 
 class SparseMLP(nn.Module):
-    """The sum of the likeliest experts' outputs, weighted; all ranks add up once, behind the sum."""
+    """The sum of the likeliest experts' outputs, weighted; all ranks add up once, behind the
+    sum.
+    """
 
     def __init__(self, config: Any, loader: WeightLoader) -> None:
         super().__init__()
         self.config, hidden, inner = config, config.hidden_size, config.moe_intermediate_size
         self.gate = Linear(loader, {"gate": config.num_experts}, hidden)
         self.experts = nn.ModuleList(
-            GatedMLP(loader.at(f"experts.{e}"), hidden, inner, reduce=False) for e in range(config.num_experts)
+            GatedMLP(loader.at(f"experts.{e}"), hidden, inner, reduce=False)
+            for e in range(config.num_experts)
         )
         self.communicator = loader.shard.communicator
 
     def forward(self, x: Tensor) -> Tensor:
-        weights, chosen = self.gate(x).softmax(-1, dtype=torch.float32).topk(self.config.num_experts_per_tok, -1)
+        weights, chosen = (
+            self.gate(x).softmax(-1, dtype=torch.float32).topk(self.config.num_experts_per_tok, -1)
+        )
         if self.config.norm_topk_prob:
             weights = weights / weights.sum(-1, keepdim=True)
         output = torch.zeros_like(x)
@@ -274,24 +303,45 @@ class Qwen3MoeForCausalLM(Qwen3ForCausalLM):
         return SparseMLP(config, loader)
 
 
-def test_a_mixture_of_experts_gives_the_tokens_of_transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mixture_of_experts_gives_the_tokens_of_transformers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = f"{__name__}:Qwen3MoeForCausalLM"
     monkeypatch.setattr(config_fields, "MODELS", {**config_fields.MODELS, "qwen3_moe": place})
     monkeypatch.setattr("mini_vllm.models.registry.MODELS", config_fields.MODELS)
     torch.manual_seed(0)
-    sizes = {"vocab_size": 131, "hidden_size": 48, "intermediate_size": 72, "moe_intermediate_size": 24}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "num_hidden_layers": 2}
-    experts = {"num_experts": 8, "num_experts_per_tok": 2, "norm_topk_prob": True, "initializer_range": 0.15}
+    sizes = {
+        "vocab_size": 131,
+        "hidden_size": 48,
+        "intermediate_size": 72,
+        "moe_intermediate_size": 24,
+    }
+    heads = {
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "num_hidden_layers": 2,
+    }
+    experts = {
+        "num_experts": 8,
+        "num_experts_per_tok": 2,
+        "norm_topk_prob": True,
+        "initializer_range": 0.15,
+    }
     config = transformers.Qwen3MoeConfig(**sizes, **heads, **experts, max_position_embeddings=256)
     expected = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     expected.save_pretrained(tmp_path)
     prompts = np.random.default_rng(0).integers(0, 131, (4, 9)).tolist()
     engine = LLMEngine(EngineConfig(str(tmp_path), **SIZES))
     for i, prompt in enumerate(prompts):
-        engine.add_request(str(i), prompt, SamplingParams(temperature=0, max_tokens=8, ignore_eos=True))
+        engine.add_request(
+            str(i), prompt, SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
+        )
     done: dict[str, Any] = {}
     while engine.has_unfinished_requests():
         done |= {o.request_id: o.outputs[0].token_ids for o in engine.step() if o.finished}
     for i, prompt in enumerate(prompts):
-        greedy = expected.generate(torch.tensor([prompt]), max_new_tokens=8, min_new_tokens=8, do_sample=False)
+        greedy = expected.generate(
+            torch.tensor([prompt]), max_new_tokens=8, min_new_tokens=8, do_sample=False
+        )
         assert list(done[str(i)]) == greedy[0, len(prompt) :].tolist()

@@ -21,7 +21,9 @@ PINNED_UNIFORMS = [0.0390157550573349, 0.8255380392074585, 0.16706633567810059]
 
 
 class Row(NamedTuple):
-    """A row of a step: how it is sampled, the index of the token in its sequence, and the tokens before it."""
+    """A row of a step: how it is sampled, the index of the token in its sequence, and the tokens
+    before it.
+    """
 
     how: SamplingRow
     position: int
@@ -66,7 +68,7 @@ def softmax(x):
     return e / e.sum()
 
 
-# --- which tokens may be drawn ------------------------------------------------------------------------------------
+# --- which tokens may be drawn --------------------------------------------------------------------
 
 
 def oracle_support(logits, temperature, min_p, top_k, top_p):
@@ -108,8 +110,11 @@ def test_trap_53_the_support_is_the_oracles_on_3000_random_rows():
     found = support(torch.from_numpy(logits), temperature, min_p, top_k, top_p)
     for i in range(num_rows):
         wanted = [temperature[i], min_p[i], top_k[i], top_p[i]]
-        if found[i] != oracle_support(logits[i], *wanted):  # then the mass is p but for float32's rounding
-            near = [oracle_support(logits[i], *wanted[:3], top_p[i] + error) for error in (-1e-6, 1e-6)]
+        # then the mass is p but for float32's rounding
+        if found[i] != oracle_support(logits[i], *wanted):
+            near = [
+                oracle_support(logits[i], *wanted[:3], top_p[i] + error) for error in (-1e-6, 1e-6)
+            ]
             assert found[i] in near, (i, wanted)
 
 
@@ -152,13 +157,14 @@ def test_min_p_is_relative_to_the_most_likely():
     assert set(draws(np.log([0.5, 0.26, 0.24, 1e-9]), 500, min_p=0.5)) == {0, 1}
 
 
-# --- greedy -------------------------------------------------------------------------------------------------------
+# --- greedy ---------------------------------------------------------------------------------------
 
 
 def test_trap_53_greedy_is_the_first_maximum_on_10_000_random_rows():
     logits = torch.randn(10_000, 40, generator=torch.Generator().manual_seed(2)).to(torch.bfloat16)
     found = sample(logits, [make_row(temperature=0)] * 10_000)
-    assert found == np.argmax(logits.double().numpy(), axis=1).tolist()  # numpy: the first of equals
+    # numpy: the first of equals
+    assert found == np.argmax(logits.double().numpy(), axis=1).tolist()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
@@ -192,7 +198,7 @@ def test_the_callers_logits_are_never_written_to():
     assert torch.equal(logits, before)
 
 
-# --- the noise ----------------------------------------------------------------------------------------------------
+# --- the noise ------------------------------------------------------------------------------------
 
 
 def test_uniforms_are_strictly_inside_0_and_1_and_uniform():
@@ -216,13 +222,16 @@ def test_neighbours_are_independent(varied):
     keys = [make_row(**{"position" if varied == "token" else varied: i}).key for i in range(400)]
     u = uniforms(torch.tensor(keys), 1000).numpy()
     pairs = (u[:, :-1], u[:, 1:]) if varied == "token" else (u[:-1], u[1:])
-    counts, _, _ = np.histogram2d(*(part.ravel() for part in pairs), bins=10, range=[[0, 1], [0, 1]])
+    counts, _, _ = np.histogram2d(
+        *(part.ravel() for part in pairs), bins=10, range=[[0, 1], [0, 1]]
+    )
     assert abs(chi_square_z(counts, np.full((10, 10), 0.01))) < 3.5
     assert abs(np.corrcoef(*(part.ravel() for part in pairs))[0, 1]) < 0.006
 
 
 @pytest.mark.parametrize(
-    "varied", ["position", *(pytest.param(v, marks=pytest.mark.slow) for v in ("seed", "choice_index"))]
+    "varied",
+    ["position", *(pytest.param(v, marks=pytest.mark.slow) for v in ("seed", "choice_index"))],
 )
 def test_draws_follow_the_distribution_along_each_key(varied):
     rng = np.random.default_rng(5)
@@ -239,15 +248,21 @@ def test_draws_follow_the_distribution_along_each_key(varied):
 @pytest.mark.slow
 def test_a_large_flat_vocabulary_is_drawn_evenly():
     vocab_size, n = 20_000, 1500
-    tokens = race(torch.zeros(n, vocab_size), torch.tensor([make_row(i).key for i in range(n)])).numpy()
+    tokens = race(
+        torch.zeros(n, vocab_size), torch.tensor([make_row(i).key for i in range(n)])
+    ).numpy()
     counts = np.bincount(tokens // 1000, minlength=20)
     assert abs(chi_square_z(counts, np.full(20, 0.05))) < 3
 
 
 def test_the_noise_is_pinned():
-    """It is a contract: seeds that people wrote down give the same tokens in the next release, on every device."""
+    """It is a contract: seeds that people wrote down give the same tokens in the next release, on
+    every device.
+    """
     assert make_row(7, seed=42, choice_index=1).key == PINNED_KEY
-    assert uniforms(torch.tensor([PINNED_KEY]), 3)[0].tolist() == pytest.approx(PINNED_UNIFORMS, rel=1e-7)
+    assert uniforms(torch.tensor([PINNED_KEY]), 3)[0].tolist() == pytest.approx(
+        PINNED_UNIFORMS, rel=1e-7
+    )
 
 
 def splitmix64(state):
@@ -283,7 +298,20 @@ def test_even_the_extreme_draws_are_inside_0_and_1():
 
 
 def test_any_int_is_a_seed_and_each_is_its_own():
-    seeds = [0, 1, -1, 2**31, 2**63, -(2**63), 2**64 - 1, 2**64, -(2**64), 10**40, -(10**40), 1 << 20_000]
+    seeds = [
+        0,
+        1,
+        -1,
+        2**31,
+        2**63,
+        -(2**63),
+        2**64 - 1,
+        2**64,
+        -(2**64),
+        10**40,
+        -(10**40),
+        1 << 20_000,
+    ]
     logits = torch.zeros(len(seeds), 100_000)
     rows = [make_row(1, seed=seed) for seed in seeds]
     assert len(set(sample(logits, rows))) == len(seeds)
@@ -291,7 +319,9 @@ def test_any_int_is_a_seed_and_each_is_its_own():
 
 def test_the_key_does_not_confuse_its_parts():
     parts = [(1, 23, 4), (12, 3, 4), (1, 2, 34), (-1, 23, 4), (4, 23, 1)]
-    keys = {SamplingRow(SamplingParams(), seed, index).key(position) for seed, index, position in parts}
+    keys = {
+        SamplingRow(SamplingParams(), seed, index).key(position) for seed, index, position in parts
+    }
     assert len(keys) == len(parts)
 
 
@@ -306,7 +336,7 @@ def test_no_global_random_state_is_read_or_moved():
     assert torch.equal(torch.get_rng_state(), state)
 
 
-# --- the company a row keeps --------------------------------------------------------------------------------------
+# --- the company a row keeps ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("vocab_size", [50, 1000, 33_333])
@@ -319,7 +349,12 @@ def test_trap_50_seed_alone_and_in_a_batch_of_64(vocab_size):
         {"top_k": 20},
         {"top_p": 0.9, "temperature": 0.7},
         {"min_p": 0.02, "top_k": 40, "top_p": 0.8},
-        {"repetition_penalty": 1.3, "frequency_penalty": 0.5, "prompt": range(30), "output": [1, 1, 2]},
+        {
+            "repetition_penalty": 1.3,
+            "frequency_penalty": 0.5,
+            "prompt": range(30),
+            "output": [1, 1, 2],
+        },
         {"logprobs": 3},
     ]
     rows = [make_row(i, seed=i % 5, **choices[i % len(choices)]) for i in range(64)]
@@ -331,10 +366,14 @@ def test_trap_50_seed_alone_and_in_a_batch_of_64(vocab_size):
 
 
 def test_trap_52_the_position_and_only_the_position_moves_the_draw():
-    """After a preemption the request comes back at the same position: same draw. The next position: another one."""
+    """After a preemption the request comes back at the same position: same draw. The next position:
+    another one.
+    """
     logits = torch.zeros(1, 10_000)
     by_position = [sample(logits, [make_row(position, seed=11)])[0] for position in range(50)]
-    assert [sample(logits, [make_row(position, seed=11)])[0] for position in range(50)] == by_position
+    assert [
+        sample(logits, [make_row(position, seed=11)])[0] for position in range(50)
+    ] == by_position
     assert len(set(by_position)) > 45
 
 
@@ -343,15 +382,22 @@ def test_choices_of_one_request_differ():
     assert len(set(sample(torch.zeros(50, 10_000), rows))) > 45
 
 
-# --- penalties ----------------------------------------------------------------------------------------------------
+# --- penalties ------------------------------------------------------------------------------------
 
 
 def test_penalties_are_the_plain_formula():
     rng = np.random.default_rng(8)
     for trial in range(100):
         logits = rng.normal(0, 2, 30).astype(np.float32)
-        prompt, output = rng.integers(0, 30, rng.integers(0, 9)), rng.integers(0, 30, rng.integers(0, 9))
-        repetition, frequency, presence = rng.choice([0.5, 1.0, 1.7]), rng.choice([-2, 0, 0.4]), rng.choice([-1, 0, 2])
+        prompt, output = (
+            rng.integers(0, 30, rng.integers(0, 9)),
+            rng.integers(0, 30, rng.integers(0, 9)),
+        )
+        repetition, frequency, presence = (
+            rng.choice([0.5, 1.0, 1.7]),
+            rng.choice([-2, 0, 0.4]),
+            rng.choice([-1, 0, 2]),
+        )
         wanted = logits.astype(np.float64)
         for t in range(30):
             if t in prompt or t in output:
@@ -378,22 +424,27 @@ def test_penalties_change_what_is_drawn_and_only_in_their_row():
     rows = [
         make_row(temperature=0),
         make_row(temperature=0, repetition_penalty=2.0, prompt=[0]),
-        make_row(temperature=0, presence_penalty=2.0, prompt=[0], output=[1]),  # the prompt does not count
+        # the prompt does not count
+        make_row(temperature=0, presence_penalty=2.0, prompt=[0], output=[1]),
     ]
     assert sample(logits, rows) == [0, 1, 0]
-    assert sample(logits[:1], [make_row(temperature=0, frequency_penalty=0.3, output=[0, 0])]) == [1]
+    assert sample(logits[:1], [make_row(temperature=0, frequency_penalty=0.3, output=[0, 0])]) == [
+        1
+    ]
     counts = np.bincount(draws(logits[0], 5000, presence_penalty=1.0, output=[0]), minlength=3)
     assert abs(chi_square_z(counts, softmax(np.array([2.0, 2.5, 0.0])))) < 3
 
 
-# --- log-probabilities --------------------------------------------------------------------------------------------
+# --- log-probabilities ----------------------------------------------------------------------------
 
 
 def test_logprobs_are_of_the_raw_logits_with_ranks():
     rng = np.random.default_rng(9)
     logits = rng.normal(0, 2, (300, 40)).astype(np.float32)
     rows = [
-        make_row(i, logprobs=(None, 0, 1, 5)[i % 4], temperature=3.0, repetition_penalty=1.5, output=[1])
+        make_row(
+            i, logprobs=(None, 0, 1, 5)[i % 4], temperature=3.0, repetition_penalty=1.5, output=[1]
+        )
         for i in range(300)
     ]
     for i, (token_id, logprobs) in enumerate(run_sampler(torch.from_numpy(logits), rows)):
@@ -413,7 +464,10 @@ def test_logprobs_are_of_the_raw_logits_with_ranks():
 def test_logprobs_may_ask_for_more_than_the_vocabulary():
     (token,) = run_sampler(torch.tensor([[0.0, 1.0]]), [make_row(temperature=0, logprobs=9)])
     p = softmax(np.array([0.0, 1.0]))
-    assert token.logprobs == {1: Logprob(pytest.approx(np.log(p[1])), 1), 0: Logprob(pytest.approx(np.log(p[0])), 2)}
+    assert token.logprobs == {
+        1: Logprob(pytest.approx(np.log(p[1])), 1),
+        0: Logprob(pytest.approx(np.log(p[0])), 2),
+    }
 
 
 def test_the_rank_outside_the_best_counts_ties():
@@ -426,11 +480,13 @@ def test_the_rank_outside_the_best_counts_ties():
     pytest.fail("the unlikely token was never drawn")
 
 
-# --- refusals -----------------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bad", [math.nan, INF, "all -inf"])
-@pytest.mark.parametrize("params", [{"temperature": 0}, {}, {"top_p": 0.5, "top_k": 3}, {"frequency_penalty": 1.0}])
+@pytest.mark.parametrize(
+    "params", [{"temperature": 0}, {}, {"top_p": 0.5, "top_k": 3}, {"frequency_penalty": 1.0}]
+)
 def test_trap_53_a_row_without_a_token_is_an_error_that_names_it(bad, params):
     logits = torch.zeros(4, 10)
     logits[2, 3 if bad != "all -inf" else slice(None)] = -INF if bad == "all -inf" else bad

@@ -1,7 +1,8 @@
 """Trials of the seams: what a later feature needs fits beside the core as it is.
 
-A trial is 20 to 60 lines and no feature. It builds the smallest thing that uses a seam, runs it at random, and asserts
-that what the seam is for has happened. Each section is one trial and stands alone; another one is appended below.
+A trial is 20 to 60 lines and no feature. It builds the smallest thing that uses a seam, runs it at
+random, and asserts that what the seam is for has happened. Each section is one trial and stands
+alone; another one is appended below.
 """
 
 import itertools
@@ -35,12 +36,16 @@ VOCABULARY = 50
 
 
 class Contents:
-    """What the slots of a pool hold: for each the tokens up to its own, and the group of layers that wrote it."""
+    """What the slots of a pool hold: for each the tokens up to its own, and the group of layers
+    that wrote it.
+    """
 
     def __init__(self) -> None:
         self.slots: dict[tuple[int, int], Any] = {}
 
-    def write(self, kv: KVCacheManager, request: Request, token_ids: Sequence[int], group: int = 0) -> None:
+    def write(
+        self, kv: KVCacheManager, request: Request, token_ids: Sequence[int], group: int = 0
+    ) -> None:
         """Compute token_ids, which follow the computed ones."""
         size, table = kv.block_size, kv.get_block_ids(request.request_id)
         known = [*request.all_token_ids[: request.num_computed_tokens], *token_ids]
@@ -48,11 +53,16 @@ class Contents:
             assert table[i // size] != 0, "the null block is never written"
             self.slots[table[i // size], i % size] = (group, *known[: i + 1])
 
-    def check(self, kv: KVCacheManager, request: Request, start: int, end: int, group: int = 0) -> None:
+    def check(
+        self, kv: KVCacheManager, request: Request, start: int, end: int, group: int = 0
+    ) -> None:
         """Read the slots [start, end) of a request."""
         size, table = kv.block_size, kv.get_block_ids(request.request_id)
         for i in range(max(start, 0), end):
-            assert self.slots[table[i // size], i % size] == (group, *request.all_token_ids[: i + 1])
+            assert self.slots[table[i // size], i % size] == (
+                group,
+                *request.all_token_ids[: i + 1],
+            )
 
 
 def add_random_requests(scheduler: Scheduler, rng: random.Random, max_tokens: int) -> list[Request]:
@@ -67,11 +77,14 @@ def add_random_requests(scheduler: Scheduler, rng: random.Random, max_tokens: in
     return requests
 
 
-# --- groups of layers: full attention and a sliding window in one pool, under the Scheduler as it is ------------------
+# --- groups of layers: full attention and a sliding window in one pool, under the Scheduler as it
+# is
 
 
 class WindowManager(KVCacheManager):
-    """A group whose layers see `window` tokens: blocks that no later token sees become the null block."""
+    """A group whose layers see `window` tokens: blocks that no later token sees become the null
+    block.
+    """
 
     window = 8
 
@@ -97,12 +110,16 @@ class WindowManager(KVCacheManager):
 
 
 class HybridManager(KVCacheManager):
-    """Two managers in one pool; what it calls computed_blocks is a pair of lists, which no scheduler looks into."""
+    """Two managers in one pool; what it calls computed_blocks is a pair of lists, which no
+    scheduler looks into.
+    """
 
     def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
         super().__init__(num_blocks, block_size, **options)
         self.full = KVCacheManager(num_blocks, block_size, pool=self.block_pool, group=0, **options)
-        self.window = WindowManager(num_blocks, block_size, pool=self.block_pool, group=1, **options)
+        self.window = WindowManager(
+            num_blocks, block_size, pool=self.block_pool, group=1, **options
+        )
         self.groups = (self.full, self.window)
 
     def get_computed_blocks(self, request: Request) -> tuple[list[Any], int]:
@@ -110,9 +127,14 @@ class HybridManager(KVCacheManager):
         tail = self.window.longest_hit(request, len(blocks))
         return ([(blocks[: len(tail)], tail)] if tail else []), len(tail) * self.block_size
 
-    def num_blocks_needed(self, request: Request, num_tokens: int, computed_blocks: Sequence[Any] = ()) -> int:
+    def num_blocks_needed(
+        self, request: Request, num_tokens: int, computed_blocks: Sequence[Any] = ()
+    ) -> int:
         parts = computed_blocks[0] if computed_blocks else ((), ())
-        return sum(g.num_blocks_needed(request, num_tokens, part) for g, part in zip(self.groups, parts, strict=True))
+        return sum(
+            g.num_blocks_needed(request, num_tokens, part)
+            for g, part in zip(self.groups, parts, strict=True)
+        )
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[Any] = ()
@@ -138,14 +160,17 @@ class HybridManager(KVCacheManager):
         windows = [spec.sliding_window for spec in kv_specs]
         if {*windows} != {None, WindowManager.window}:
             raise InvalidParameterError(
-                f"HybridManager needs layers with and without a window of {WindowManager.window}, got {windows}"
+                f"HybridManager needs layers with and without a window of {WindowManager.window}, "
+                f"got {windows}"
             )
         return tuple(int(window is not None) for window in windows)
 
     def get_num_blocks(self, request_id: str) -> tuple[int, ...]:
         return tuple(n for group in self.groups for n in group.get_num_blocks(request_id))
 
-    def get_block_tables(self, request_id: str, num_known: Sequence[int] = (0, 0)) -> tuple[tuple[int, ...], ...]:
+    def get_block_tables(
+        self, request_id: str, num_known: Sequence[int] = (0, 0)
+    ) -> tuple[tuple[int, ...], ...]:
         return tuple(
             table
             for group, n in zip(self.groups, num_known, strict=True)
@@ -154,11 +179,15 @@ class HybridManager(KVCacheManager):
 
 
 def check_conservation(kv: HybridManager, requests: Sequence[Request]) -> None:
-    """Each block is free or in as many tables as it is held; the null block is held by the pool, too."""
+    """Each block is free or in as many tables as it is held; the null block is held by the pool,
+    too.
+    """
     tables = [table for request in requests for table in kv.get_block_tables(request.request_id)]
     held = Counter(block_id for table in tables for block_id in table)
     held[0] += 1
-    assert [block.ref_cnt for block in kv.block_pool.blocks] == [held[i] for i in range(kv.num_blocks)]
+    assert [block.ref_cnt for block in kv.block_pool.blocks] == [
+        held[i] for i in range(kv.num_blocks)
+    ]
     assert sorted(kv.free_block_ids()) == [i for i in range(kv.num_blocks) if not held[i]]
 
 
@@ -170,7 +199,11 @@ def test_two_groups_of_layers_share_a_pool() -> None:
         kv, contents = HybridManager(rng.randint(20, 36), 4), Contents()
         budget = rng.choice((5, 16, 64))
         scheduler = Scheduler(
-            kv, max_num_seqs=4, max_num_batched_tokens=budget, max_model_len=36, reserve_full_sequence=False
+            kv,
+            max_num_seqs=4,
+            max_num_batched_tokens=budget,
+            max_model_len=36,
+            reserve_full_sequence=False,
         )
         requests = add_random_requests(scheduler, rng, max_tokens=12)
         for _ in range(3000):
@@ -179,22 +212,40 @@ def test_two_groups_of_layers_share_a_pool() -> None:
             output = scheduler.schedule()
             check_conservation(kv, requests)
             ends = {
-                r: r.num_computed_tokens + output.num_scheduled_tokens[r.request_id] for r in output.scheduled_requests
+                r: r.num_computed_tokens + output.num_scheduled_tokens[r.request_id]
+                for r in output.scheduled_requests
             }
             for group, manager in enumerate(kv.groups):
                 for request, end in ends.items():
-                    contents.write(manager, request, request.all_token_ids[request.num_computed_tokens : end], group)
+                    contents.write(
+                        manager,
+                        request,
+                        request.all_token_ids[request.num_computed_tokens : end],
+                        group,
+                    )
                     seen["null blocks"] += kv.get_block_tables(request.request_id)[group].count(0)
             for request, end in ends.items():
                 contents.check(kv.full, request, 0, end)
-                contents.check(kv.window, request, request.num_computed_tokens - kv.window.window + 1, end, group=1)
-            sampled = {r.request_id: [rng.randrange(VOCABULARY)] for r, end in ends.items() if end == r.num_tokens}
+                contents.check(
+                    kv.window,
+                    request,
+                    request.num_computed_tokens - kv.window.window + 1,
+                    end,
+                    group=1,
+                )
+            sampled = {
+                r.request_id: [rng.randrange(VOCABULARY)]
+                for r, end in ends.items()
+                if end == r.num_tokens
+            }
             scheduler.update_from_output(output, sampled)
             check_conservation(kv, requests)
             seen["preemptions"] += len(output.preempted_req_ids)
         assert all(request.is_finished for request in requests)
         assert kv.num_free_blocks == kv.num_usable_blocks
-        seen["hits"] += scheduler.prefix_cache_stats.hits + scheduler.preempted_prefix_cache_stats.hits
+        seen["hits"] += (
+            scheduler.prefix_cache_stats.hits + scheduler.preempted_prefix_cache_stats.hits
+        )
     assert min(seen[name] for name in ("hits", "preemptions", "null blocks")) > 100, seen
 
 
@@ -205,8 +256,10 @@ def hybrid_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(5)
     path = tmp_path_factory.mktemp("hybrid-qwen3")
     config = transformers.Qwen3Config(
-        vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=8, max_position_embeddings=128, initializer_range=0.3, eos_token_id=7,
+        vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, max_position_embeddings=128, initializer_range=0.3,
+        eos_token_id=7,
         use_sliding_window=True, sliding_window=WindowManager.window,
         layer_types=["sliding_attention", "full_attention"] * 2,
     )  # fmt: skip
@@ -217,7 +270,9 @@ def hybrid_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_groups_of_layers_through_the_whole_engine(
     hybrid_checkpoint: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The tokens of transformers, with chunks, shared prefixes and preemptions, and no block behind the window."""
+    """The tokens of transformers, with chunks, shared prefixes and preemptions, and no block behind
+    the window.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -225,10 +280,13 @@ def test_two_groups_of_layers_through_the_whole_engine(
 
     rng = random.Random(1)
     shared = [rng.randrange(10, 96) for _ in range(24)]
-    prompts = [shared[:n] + [rng.randrange(10, 96) for _ in range(5)] for n in (24, 24, 0, 9, 24, 16)]
+    prompts = [
+        shared[:n] + [rng.randrange(10, 96) for _ in range(5)] for n in (24, 24, 0, 9, 24, 16)
+    ]
     params = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
     llm = LLM(
-        str(hybrid_checkpoint), dtype="float32", block_size=4, num_kv_blocks=60, max_num_batched_tokens=16,
+        str(hybrid_checkpoint), dtype="float32", block_size=4, num_kv_blocks=60,
+        max_num_batched_tokens=16,
         max_model_len=64, kv_cache_manager_cls=HybridManager,
     )  # fmt: skip
     found = [llm.generate(prompts, params) for _ in range(2)]
@@ -248,11 +306,14 @@ def test_two_groups_of_layers_through_the_whole_engine(
 def test_a_model_without_the_groups_is_refused_by_name() -> None:
     from mini_vllm import LLM
 
-    with pytest.raises(InvalidParameterError, match="HybridManager needs layers with and without a window of 8, got"):
+    with pytest.raises(
+        InvalidParameterError,
+        match="HybridManager needs layers with and without a window of 8, got",
+    ):
         LLM("tiny", kv_cache_manager_cls=HybridManager)
 
 
-# --- drafts: a proposer that is right in two of three cases -----------------------------------------------------------
+# --- drafts: a proposer that is right in two of three cases ---------------------------------------
 
 
 class DraftingScheduler(Scheduler):
@@ -271,13 +332,16 @@ class DraftingScheduler(Scheduler):
             return request.num_tokens
         num_drafts = len(self.drafts.get(request.request_id, ()))
         assert request.max_model_len is not None
-        return min(request.num_tokens + num_drafts, max(request.max_model_len - 1, request.num_tokens))
+        return min(
+            request.num_tokens + num_drafts, max(request.max_model_len - 1, request.num_tokens)
+        )
 
     def update_from_output(
         self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> list[Request]:
         for request in output.scheduled_requests:
-            if token_ids := sampled_token_ids.get(request.request_id):  # accepted drafts and one more; the rest is lost
+            # accepted drafts and one more; the rest is lost
+            if token_ids := sampled_token_ids.get(request.request_id):
                 num_counted = request.num_tokens - request.num_computed_tokens + len(token_ids) - 1
                 output.num_scheduled_tokens[request.request_id] = num_counted
         finished = super().update_from_output(output, sampled_token_ids)
@@ -291,7 +355,9 @@ def run_with_drafts(seed: int, accuracy: float) -> tuple[list[list[int]], int, i
     """Outputs, steps and accepted drafts of a random run; an accuracy of 0 proposes nothing."""
     rng, proposer = random.Random(seed), random.Random(seed)
     kv, contents = KVCacheManager(rng.randint(14, 40), 4), Contents()
-    scheduler = DraftingScheduler(kv, max_num_seqs=4, max_num_batched_tokens=rng.choice((6, 16, 64)), max_model_len=40)
+    scheduler = DraftingScheduler(
+        kv, max_num_seqs=4, max_num_batched_tokens=rng.choice((6, 16, 64)), max_model_len=40
+    )
     scheduler.drafts, scheduler.publishes_at_once = {}, seed % 2 == 0
     kv.num_lookahead_tokens = seed % 3 if accuracy else 0
     requests = add_random_requests(scheduler, rng, max_tokens=14)
@@ -306,23 +372,34 @@ def run_with_drafts(seed: int, accuracy: float) -> tuple[list[list[int]], int, i
             drafts = scheduler.drafts.get(r.request_id, [])[: max(end - r.num_tokens, 0)]
             contents.write(kv, r, [*r.all_token_ids, *drafts][r.num_computed_tokens : end])
             if scheduler.needs_sample(r, output.num_scheduled_tokens[r.request_id]):
-                truth = [fake_token(int(r.request_id), r.num_tokens + i, VOCABULARY) for i in range(len(drafts) + 1)]
+                truth = [
+                    fake_token(int(r.request_id), r.num_tokens + i, VOCABULARY)
+                    for i in range(len(drafts) + 1)
+                ]
                 n = next((i for i, draft in enumerate(drafts) if draft != truth[i]), len(drafts))
                 sampled[r.request_id], num_accepted = truth[: n + 1], num_accepted + n
             published = [block.block_hash is not None for block in kv._tables[r.request_id]]
-            num_full = min(end, r.num_tokens) // 4  # every full block of known tokens, and nothing behind it
+            # every full block of known tokens, and nothing behind it
+            num_full = min(end, r.num_tokens) // 4
             assert published == [i < num_full for i in range(len(published))]
         for r in output.scheduled_requests:
             contents.check(kv, r, 0, r.num_computed_tokens)
         scheduler.update_from_output(output, sampled)
         for r in output.scheduled_requests:
-            names.update({name: tuple(r.all_token_ids[: i * 4 + 4]) for i, name in enumerate(kv._block_hashes(r))})
+            names.update(
+                {
+                    name: tuple(r.all_token_ids[: i * 4 + 4])
+                    for i, name in enumerate(kv._block_hashes(r))
+                }
+            )
         for block in kv.block_pool.blocks:  # no block is found under a name that is not its content
             if block.block_hash is not None:
                 assert contents.slots[block.block_id, 3] == (0, *names[block.block_hash])
         scheduler.drafts = {
             r.request_id: [
-                fake_token(int(r.request_id), r.num_tokens + i, VOCABULARY) if proposer.random() < accuracy else -1
+                fake_token(int(r.request_id), r.num_tokens + i, VOCABULARY)
+                if proposer.random() < accuracy
+                else -1
                 for i in range(3)
             ]
             for r in scheduler.running
@@ -344,11 +421,13 @@ def test_drafts_change_no_token_and_save_steps() -> None:
     assert num_steps["accepted"] > 1000
 
 
-# --- drafts through the whole engine: what followed the last token when it was seen before ---------------------------
+# --- drafts through the whole engine: what followed the last token when it was seen before --------
 
 
 class NgramDrafts(DraftingScheduler):
-    """Proposes in schedule(). right_up_to: how much of a proposal is left as it is; the rest is made wrong."""
+    """Proposes in schedule(). right_up_to: how much of a proposal is left as it is; the rest is
+    made wrong.
+    """
 
     right_up_to = 3
     num_accepted = num_proposed = 0
@@ -385,18 +464,25 @@ SLOW_DRAFTS = [
     ("v1", 0.0, 3),
     ("swap", 1.0, 3),
 ]
-DRAFTS = itertools.product(("v1", "priority", "prefill_first", "warm_first", "swap"), (0.0, 1.0), (3, 1, 0))
+DRAFTS = itertools.product(
+    ("v1", "priority", "prefill_first", "warm_first", "swap"), (0.0, 1.0), (3, 1, 0)
+)
 MARKS = {each: pytest.mark.slow if each in SLOW_DRAFTS else pytest.mark.nightly for each in DRAFTS}
 
 
 @pytest.mark.parametrize(
     ("name", "temperature", "right_up_to"),
-    [pytest.param(*each, marks=[] if each in QUICK_DRAFTS else mark) for each, mark in MARKS.items()],
+    [
+        pytest.param(*each, marks=[] if each in QUICK_DRAFTS else mark)
+        for each, mark in MARKS.items()
+    ],
 )
 def test_drafts_give_the_tokens_of_the_engine_without_drafts(
     name: str, temperature: float, right_up_to: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Chunks, shared prefixes, penalties, log-probabilities, choices and preemptions, on the bundled model."""
+    """Chunks, shared prefixes, penalties, log-probabilities, choices and preemptions, on the
+    bundled model.
+    """
     from mini_vllm import LLM
     from mini_vllm.policies.registry import SCHEDULERS, get_scheduler_cls
 
@@ -405,7 +491,14 @@ def test_drafts_give_the_tokens_of_the_engine_without_drafts(
     drafting = type("Drafting", (NgramDrafts, base), {"right_up_to": right_up_to})
     results = []
     for scheduler_cls in (base, drafting):
-        llm = LLM("tiny", dtype="float32", num_kv_blocks=36, block_size=4, scheduler_cls=scheduler_cls, **options)
+        llm = LLM(
+            "tiny",
+            dtype="float32",
+            num_kv_blocks=36,
+            block_size=4,
+            scheduler_cls=scheduler_cls,
+            **options,
+        )
         texts = [
             "A KV cache block is",
             "Chunked prefill splits a prompt. Chunked prefill splits",
@@ -413,12 +506,23 @@ def test_drafts_give_the_tokens_of_the_engine_without_drafts(
         ]
         params = [
             SamplingParams(temperature=temperature, seed=7, max_tokens=60, ignore_eos=True),
-            SamplingParams(temperature=temperature, seed=8, max_tokens=50, ignore_eos=True, presence_penalty=0.3),
-            SamplingParams(temperature=temperature, seed=9, max_tokens=40, ignore_eos=True, n=2, logprobs=2),
+            SamplingParams(
+                temperature=temperature,
+                seed=8,
+                max_tokens=50,
+                ignore_eos=True,
+                presence_penalty=0.3,
+            ),
+            SamplingParams(
+                temperature=temperature, seed=9, max_tokens=40, ignore_eos=True, n=2, logprobs=2
+            ),
         ]
         outputs = llm.generate(texts, params)
         results.append(
-            [[(c.token_ids, c.text, c.logprobs and [*map(list, c.logprobs)]) for c in o.outputs] for o in outputs]
+            [
+                [(c.token_ids, c.text, c.logprobs and [*map(list, c.logprobs)]) for c in o.outputs]
+                for o in outputs
+            ]
         )
         assert llm.engine.scheduler.kv_cache_manager.num_free_blocks == 35
         assert llm.engine.scheduler.preempted_prefix_cache_stats.requests > 0
@@ -431,11 +535,13 @@ def test_drafts_give_the_tokens_of_the_engine_without_drafts(
 SWAP = {"preemption_mode": "swap", "num_cpu_blocks": 40}
 
 
-# --- a mask that differs from step to step ------------------------------------------------------------------------
+# --- a mask that differs from step to step --------------------------------------------------------
 
 
 class DictatingScheduler(Scheduler):
-    """What a request writes is dictated to it, token by token; the mask of a step allows that token alone."""
+    """What a request writes is dictated to it, token by token; the mask of a step allows that token
+    alone.
+    """
 
     dictated: Mapping[str, Sequence[int]] = {}
 
@@ -451,12 +557,20 @@ class DictatingScheduler(Scheduler):
 
 @pytest.mark.parametrize("temperature", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
 def test_a_mask_in_each_step_says_what_a_request_writes(temperature: float) -> None:
-    """Chunks, preemptions and choices; requests without a mask write what they would have written."""
+    """Chunks, preemptions and choices; requests without a mask write what they would have
+    written.
+    """
     from mini_vllm import LLM
 
     rng = random.Random(5)
-    texts = ["A KV cache block is", "Chunked prefill splits a prompt. Chunked prefill splits", "one two three one two"]
-    params = SamplingParams(temperature=temperature, seed=3, max_tokens=40, ignore_eos=True, logprobs=1)
+    texts = [
+        "A KV cache block is",
+        "Chunked prefill splits a prompt. Chunked prefill splits",
+        "one two three one two",
+    ]
+    params = SamplingParams(
+        temperature=temperature, seed=3, max_tokens=40, ignore_eos=True, logprobs=1
+    )
     sizes = {"num_kv_blocks": 32, "block_size": 4, "max_num_batched_tokens": 8}
     expected = LLM("tiny", dtype="float32", **sizes).generate(texts, params)
     dictated = {f"llm-{i}": [rng.randrange(3, 2048) for _ in range(40)] for i in (0, 2)}
@@ -469,7 +583,8 @@ def test_a_mask_in_each_step_says_what_a_request_writes(temperature: float) -> N
         assert choice.token_ids == dictated[f"llm-{i}"]
         assert choice.logprobs is not None
         assert all(
-            entry[token_id].logprob == 0 for entry, token_id in zip(choice.logprobs, choice.token_ids, strict=True)
+            entry[token_id].logprob == 0
+            for entry, token_id in zip(choice.logprobs, choice.token_ids, strict=True)
         )
     assert llm.engine.scheduler.preempted_prefix_cache_stats.requests > 0
 
@@ -490,11 +605,13 @@ def test_a_mask_that_allows_nothing_ends_its_request_alone() -> None:
     assert "the largest logit is -inf" in str(bad.outputs[0].error)
 
 
-# --- an executor in another process -------------------------------------------------------------------------------
+# --- an executor in another process ---------------------------------------------------------------
 
 
 class ProcessExecutor(Executor):
-    """LocalExecutor in a child process. Everything that crosses the pipe is pickled, as it would be between ranks."""
+    """LocalExecutor in a child process. Everything that crosses the pipe is pickled, as it would be
+    between ranks.
+    """
 
     def load(self) -> ModelInfo:
         context = multiprocessing.get_context("spawn")
@@ -552,17 +669,23 @@ def test_steps_in_another_process_give_the_same_tokens(checkpoint: Path) -> None
     from mini_vllm.engine.llm_engine import LLMEngine
     from mini_vllm.worker.local_executor import LocalExecutor
 
-    config = EngineConfig(str(checkpoint), dtype="float32", block_size=4, num_kv_blocks=14, max_num_batched_tokens=16)
+    config = EngineConfig(
+        str(checkpoint), dtype="float32", block_size=4, num_kv_blocks=14, max_num_batched_tokens=16
+    )
     outputs, num_preemptions = [], []
     for executor_cls in (LocalExecutor, ProcessExecutor):
         engine = LLMEngine(config, executor_cls=executor_cls)
-        for i, options in enumerate(({"temperature": 0}, {"seed": 5}, {"n": 2, "seed": 1}, {"frequency_penalty": 0.5})):
+        for i, options in enumerate(
+            ({"temperature": 0}, {"seed": 5}, {"n": 2, "seed": 1}, {"frequency_penalty": 0.5})
+        ):
             params = SamplingParams(max_tokens=12, ignore_eos=True, **options)
             engine.add_request(str(i), list(range(20 + 3 * i, 32 + 2 * i)), params)
         engine.add_request("gone", [1, 2, 3], SamplingParams(max_tokens=50))
         done = {}
         while engine.has_unfinished_requests():
-            done |= {o.request_id: [c.token_ids for c in o.outputs] for o in engine.step() if o.finished}
+            done |= {
+                o.request_id: [c.token_ids for c in o.outputs] for o in engine.step() if o.finished
+            }
             engine.abort("gone")
         outputs.append(done)
         num_preemptions.append(engine.scheduler.preempted_prefix_cache_stats.requests)
@@ -571,12 +694,14 @@ def test_steps_in_another_process_give_the_same_tokens(checkpoint: Path) -> None
     assert num_preemptions[0] == num_preemptions[1] > 0
 
 
-# --- a manager that gives blocks back while a request runs ------------------------------------------------------------
+# --- a manager that gives blocks back while a request runs ----------------------------------------
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class WindowKVCacheManager(KVCacheManager):
-    """Holds the blocks of the last `window` tokens and of those to compute, so a request may outgrow the pool."""
+    """Holds the blocks of the last `window` tokens and of those to compute, so a request may
+    outgrow the pool.
+    """
 
     window: int = 8
     enable_prefix_caching: bool = False
@@ -591,7 +716,9 @@ class WindowKVCacheManager(KVCacheManager):
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
     ) -> list[KVCacheBlock] | None:
         table, null = self._tables.get(request.request_id, []), self.block_pool.null_block
-        for i in range(min(max(request.num_computed_tokens - self.window, 0) // self.block_size, len(table))):
+        for i in range(
+            min(max(request.num_computed_tokens - self.window, 0) // self.block_size, len(table))
+        ):
             if table[i] is not null:
                 self.block_pool.free_blocks([table[i]])
                 table[i] = null
@@ -604,7 +731,9 @@ class WindowKVCacheManager(KVCacheManager):
 
 
 def test_a_prompt_longer_than_the_pool_is_admitted_if_its_manager_says_so() -> None:
-    """60 tokens in 6 blocks of 4. The check of the whole sequence and that of a chunk are two questions."""
+    """60 tokens in 6 blocks of 4. The check of the whole sequence and that of a chunk are two
+    questions.
+    """
 
     class WithoutCap(WindowKVCacheManager):
         num_tokens_reserved = KVCacheManager.num_tokens_reserved

@@ -1,9 +1,11 @@
-"""Hundreds of requests on a model, and among them some whose logits are no numbers, by their own fault or the model's.
+"""Hundreds of requests on a model, and among them some whose logits are no numbers, by their own
+fault or the model's.
 
-The model is the random one of conftest.py, in which one embedding is no number, so that prompts and texts with that
-token are poison. Other requests have a penalty that overflows, or the logits of one of their tokens are replaced. Now
-and then a layer raises. A request at fault ends with an error that names it, and the token or the penalty. All other
-requests have the tokens of a clean run, and so has whoever comes later with the same prefix.
+The model is the random one of conftest.py, in which one embedding is no number, so that prompts and
+texts with that token are poison. Other requests have a penalty that overflows, or the logits of one
+of their tokens are replaced. Now and then a layer raises. A request at fault ends with an error
+that names it, and the token or the penalty. All other requests have the tokens of a clean run, and
+so has whoever comes later with the same prefix.
 """
 
 import math
@@ -73,8 +75,14 @@ def random_specs(rng: random.Random, num_specs: int) -> list[Spec]:
     stems = [[rng.randrange(90) for _ in range(16)] for _ in range(3)]
     specs = []
     for seed in range(num_specs):
-        prompt = rng.choice(stems)[: rng.choice((4, 8, 16))] + [rng.randrange(90) for _ in range(rng.randint(1, 5))]
-        options: dict[str, Any] = {"max_tokens": rng.randint(1, 12), "seed": seed, "n": rng.choice((1, 1, 2))}
+        prompt = rng.choice(stems)[: rng.choice((4, 8, 16))] + [
+            rng.randrange(90) for _ in range(rng.randint(1, 5))
+        ]
+        options: dict[str, Any] = {
+            "max_tokens": rng.randint(1, 12),
+            "seed": seed,
+            "n": rng.choice((1, 1, 2)),
+        }
         options |= {"temperature": rng.choice((0, 1.0)), "ignore_eos": rng.random() < 0.7}
         options["logprobs"] = rng.choice((None, None, 2))
         options["repetition_penalty"] = rng.choice((1.0, 1.0, 1.0, 1.2))
@@ -112,7 +120,9 @@ class Faults:
         return raise_or_run
 
     def replace_logits(self, step: Any, packed: Any, logits: torch.Tensor) -> Any:
-        for i, (request_id, position) in enumerate(zip(step.sample_req_ids, packed.sample_positions, strict=True)):
+        for i, (request_id, position) in enumerate(
+            zip(step.sample_req_ids, packed.sample_positions, strict=True)
+        ):
             row = self.runner.batch.sampling_rows[request_id]
             spec = self.specs[row.seed]
             if row.choice_index == 0 and spec.bad_at == position - len(spec.prompt):
@@ -131,7 +141,9 @@ def first_bad(spec: Spec, choice: CompletionOutput) -> int | None:
     return min(bad, default=None)
 
 
-def check(spec: Spec, clean: list[CompletionOutput], choices: list[CompletionOutput], seen: Counter[str]) -> None:
+def check(
+    spec: Spec, clean: list[CompletionOutput], choices: list[CompletionOutput], seen: Counter[str]
+) -> None:
     for wanted, choice in zip(clean, choices, strict=True):
         at = first_bad(spec, wanted)
         if spec.has_bad_penalty or at is not None:
@@ -146,12 +158,21 @@ def check(spec: Spec, clean: list[CompletionOutput], choices: list[CompletionOut
                 assert choice.token_ids == wanted.token_ids[:at]
                 seen["NaN in the prompt" if NAN_TOKEN in spec.prompt else "logits"] += 1
         else:
-            assert (choice.token_ids, choice.finish_reason) == (wanted.token_ids, wanted.finish_reason), spec
+            assert (choice.token_ids, choice.finish_reason) == (
+                wanted.token_ids,
+                wanted.finish_reason,
+            ), spec
             assert (choice.logprobs is None) == (spec.params.logprobs is None)
             seen["healthy"] += 1
 
 
-def run(llm: LLM, faults: Faults, specs: list[Spec], clean: list[list[CompletionOutput]], seen: Counter[str]) -> None:
+def run(
+    llm: LLM,
+    faults: Faults,
+    specs: list[Spec],
+    clean: list[list[CompletionOutput]],
+    seen: Counter[str],
+) -> None:
     """generate() in batches, and a stream beside it."""
     rng = faults.rng
     order = list(range(len(specs)))
@@ -161,7 +182,11 @@ def run(llm: LLM, faults: Faults, specs: list[Spec], clean: list[list[Completion
         first, *batch = [order.pop() for _ in range(min(len(order), rng.randint(2, 7)))]
         stream = llm.stream(specs[first].prompt, specs[first].params)
         pieces = [next(stream)]
-        outputs = llm.generate([specs[i].prompt for i in batch], [specs[i].params for i in batch]) if batch else []
+        outputs = (
+            llm.generate([specs[i].prompt for i in batch], [specs[i].params for i in batch])
+            if batch
+            else []
+        )
         pieces += stream
         for i, output in zip(batch, outputs, strict=True):
             check(specs[i], clean[i], output.outputs, seen)
@@ -169,7 +194,9 @@ def run(llm: LLM, faults: Faults, specs: list[Spec], clean: list[list[Completion
             deltas = [c for piece in pieces for c in piece.outputs if c.index == wanted.index]
             at = first_bad(specs[first], wanted)
             if at is None and not specs[first].has_bad_penalty:
-                assert [token_id for delta in deltas for token_id in delta.token_ids] == wanted.token_ids
+                assert [
+                    token_id for delta in deltas for token_id in delta.token_ids
+                ] == wanted.token_ids
             else:
                 assert deltas[-1].finish_reason == "error"
         assert_idle(llm.engine)
@@ -179,8 +206,13 @@ def run(llm: LLM, faults: Faults, specs: list[Spec], clean: list[list[Completion
 def soak(checkpoint: Path, variant: str, num_specs: int, seed: int) -> Counter[str]:
     rng, seen = random.Random(seed), Counter[str]()
     specs = random_specs(rng, num_specs)
-    harmless = [replace(s.params, repetition_penalty=max(s.params.repetition_penalty, 1.0)) for s in specs]
-    clean = [each.outputs for each in make_llm(checkpoint, variant).generate([s.prompt for s in specs], harmless)]
+    harmless = [
+        replace(s.params, repetition_penalty=max(s.params.repetition_penalty, 1.0)) for s in specs
+    ]
+    clean = [
+        each.outputs
+        for each in make_llm(checkpoint, variant).generate([s.prompt for s in specs], harmless)
+    ]
     llm = make_llm(checkpoint, variant)
     faults = Faults(llm, specs, rng, seen)
     with torch.no_grad():
@@ -195,15 +227,23 @@ def soak(checkpoint: Path, variant: str, num_specs: int, seed: int) -> Counter[s
 
 
 @pytest.mark.parametrize(
-    "variant", [pytest.param(name, marks=() if name == "v1" else pytest.mark.nightly) for name in VARIANTS]
+    "variant",
+    [pytest.param(name, marks=() if name == "v1" else pytest.mark.nightly) for name in VARIANTS],
 )
 @pytest.mark.parametrize("num_specs", [24, pytest.param(a_sixth(300), marks=pytest.mark.slow)])
-def test_requests_whose_logits_are_no_numbers_spoil_nobody(checkpoint: Path, variant: str, num_specs: int) -> None:
+def test_requests_whose_logits_are_no_numbers_spoil_nobody(
+    checkpoint: Path, variant: str, num_specs: int
+) -> None:
     seen = soak(checkpoint, variant, num_specs, seed=1)
     assert seen["healthy"] > num_specs
     assert seen["logits"] > num_specs / 8
     if num_specs >= 100:
-        kinds = ["penalty", "NaN in the prompt", "layer raised", *(f"logits {value}" for value in VALUES)]
+        kinds = [
+            "penalty",
+            "NaN in the prompt",
+            "layer raised",
+            *(f"logits {value}" for value in VALUES),
+        ]
         assert not [kind for kind in kinds if seen[kind] < num_specs // 30]
 
 
@@ -215,13 +255,19 @@ def test_bad_logits_in_bfloat16_end_their_own_choice_alone(checkpoint: Path, var
     specs = [spec for spec in random_specs(rng, 40) if not spec.has_bad_penalty]
     for i, spec in enumerate(specs):
         params = replace(spec.params, seed=i, ignore_eos=True)
-        specs[i] = replace(spec, params=params, bad_at=i % 5 if i % 2 else None, value=VALUES[i // 2 % 3])
+        specs[i] = replace(
+            spec, params=params, bad_at=i % 5 if i % 2 else None, value=VALUES[i // 2 % 3]
+        )
     llm = make_llm(checkpoint, variant, dtype="bfloat16")
     Faults(llm, specs, rng, seen).rate = 0.02
     outputs = llm.generate([spec.prompt for spec in specs], [spec.params for spec in specs])
     for spec, output in zip(specs, outputs, strict=True):
         for choice in output.outputs:
-            is_bad = choice.index == 0 and spec.bad_at is not None and spec.bad_at < spec.params.max_tokens
+            is_bad = (
+                choice.index == 0
+                and spec.bad_at is not None
+                and spec.bad_at < spec.params.max_tokens
+            )
             assert choice.finish_reason == ("error" if is_bad else "length")
             assert len(choice.token_ids) == (spec.bad_at if is_bad else spec.params.max_tokens)
             assert choice.logprobs is None or len(choice.logprobs) == len(choice.token_ids)

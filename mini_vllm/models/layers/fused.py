@@ -1,10 +1,12 @@
-"""Elementwise work between the matrix products: torch's operators, or one kernel, in Triton on a GPU and in C on a CPU.
+"""Elementwise work between the matrix products: torch's operators, or one kernel, in Triton on a
+GPU and in C on a CPU.
 
-A GPU spends more on launching small kernels, and on writing and rereading what they pass on, than on their arithmetic.
-So what lies between two matrix products is fused into one kernel there: residual add with RMSNorm, SiLU with the
-product. On a CPU the norm is, which took 8 % of a decode step. Where Triton or a compiler is missing the torch form
-runs; all compute the same up to float32 rounding of sums. (Rotation is fused with the cache write, see
-attention/write_kv.py.) vLLM: fused_add_rms_norm, silu_and_mul.
+A GPU spends more on launching small kernels, and on writing and rereading what they pass on, than
+on their arithmetic. So what lies between two matrix products is fused into one kernel there:
+residual add with RMSNorm, SiLU with the product. On a CPU the norm is, which took 8 % of a decode
+step. Where Triton or a compiler is missing the torch form runs; all compute the same up to float32
+rounding of sums. (Rotation is fused with the cache write, see attention/write_kv.py.) vLLM:
+fused_add_rms_norm, silu_and_mul.
 """
 
 from importlib.util import find_spec
@@ -19,10 +21,11 @@ HAS_TRITON = find_spec("triton") is not None
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """RMSNorm (Zhang and Sennrich 2019) over the last dimension of x [..., size], weight [size]: same shape and dtype.
+    """RMSNorm (Zhang and Sennrich 2019) over the last dimension of x [..., size], weight [size]:
+    same shape and dtype.
 
-    Normalised in float32, rounded to x's dtype, then multiplied by the weight, as transformers does and the reference
-    results of checkpoints were made.
+    Normalised in float32, rounded to x's dtype, then multiplied by the weight, as transformers does
+    and the reference results of checkpoints were made.
     """
     if on_gpu(x):
         from mini_vllm.models.layers import fused_triton
@@ -32,7 +35,8 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """(rms_norm(residual + x), residual + x) for x and residual [T, size], the sum rounded to their dtype.
+    """(rms_norm(residual + x), residual + x) for x and residual [T, size], the sum rounded to their
+    dtype.
 
     Either argument's memory may be reused for a result.
     """

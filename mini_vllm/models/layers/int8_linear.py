@@ -31,7 +31,9 @@ def load_kernels() -> ctypes.CDLL | str:
 
 
 def why_slow(device: torch.device) -> str | None:
-    """What keeps the kernel from serving int8 weights on the device; builds the library if there is none yet."""
+    """What keeps the kernel from serving int8 weights on the device; builds the library if there is
+    none yet.
+    """
     if device.type != "cpu":
         return "no kernel reads them there: they save memory and no time"
     kernels = load_kernels()
@@ -39,7 +41,8 @@ def why_slow(device: torch.device) -> str | None:
 
 
 def int8_linear(kernels: ctypes.CDLL, x: Tensor, values: Tensor, scale: Tensor) -> Tensor:
-    """x [T, K] times values [N, K] int8, transposed, and scale [N] float32: [T, N] in the dtype of x.
+    """x [T, K] times values [N, K] int8, transposed, and scale [N] float32: [T, N] in the dtype of
+    x.
 
     All on the CPU; K is a multiple of STEP.
     """

@@ -1,8 +1,8 @@
 """A linear layer that may stand for several.
 
-Projections that share an input (q, k and v; gate and up) are stacked into one matrix when they are loaded, so that one
-large matrix product replaces two or three small ones. shard.py tells which layers are cut in which way. vLLM:
-QKVParallelLinear, MergedColumnParallelLinear, RowParallelLinear.
+Projections that share an input (q, k and v; gate and up) are stacked into one matrix when they are
+loaded, so that one large matrix product replaces two or three small ones. shard.py tells which
+layers are cut in which way. vLLM: QKVParallelLinear, MergedColumnParallelLinear, RowParallelLinear.
 """
 
 import os
@@ -17,17 +17,20 @@ from mini_vllm.models.layers.quantization import Int8Weight
 from mini_vllm.models.shard import ALONE
 from mini_vllm.models.weights import WeightLoader
 
-# oneDNN and torch keep 1,024 products that they have prepared, each for one number of rows. Steps have every number, so
-# a server grew by gigabytes; 64 of each are as fast. The two read this at the first product.
+# oneDNN and torch keep 1,024 products that they have prepared, each for one number of rows. Steps
+# have every number, so a server grew by gigabytes; 64 of each are as fast. The two read this at the
+# first product.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
-# Large tensors lie in pages of 2 MiB where the system has them, so weights and keys take fewer lookups of pages: the
-# products of one row took 7 % less. torch reads this when it makes its first tensor.
+# Large tensors lie in pages of 2 MiB where the system has them, so weights and keys take fewer
+# lookups of pages: the products of one row took 7 % less. torch reads this when it makes its first
+# tensor.
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 
 class Linear(nn.Module):
-    """y = x W^T + b, where W is the stack of the checkpoint's matrices `name`.weight of `out_features` rows each.
+    """y = x W^T + b, where W is the stack of the checkpoint's matrices `name`.weight of
+    `out_features` rows each.
 
     out_features and in_features are those of the whole layer, of which every shard holds all.
     """
@@ -35,16 +38,25 @@ class Linear(nn.Module):
     cut: ClassVar[int | None] = None  # the dimension in which the shards cut each weight
 
     def __init__(
-        self, loader: WeightLoader, out_features: Mapping[str, int], in_features: int, *, bias: bool = False
+        self,
+        loader: WeightLoader,
+        out_features: Mapping[str, int],
+        in_features: int,
+        *,
+        bias: bool = False,
     ) -> None:
         super().__init__()
         weights = {f"{name}.weight": (rows, in_features) for name, rows in out_features.items()}
         self.weight = load_weight(loader, weights, self.cut)
         self.bias = self.load_bias(loader, out_features) if bias else None
 
-    def load_bias(self, loader: WeightLoader, out_features: Mapping[str, int]) -> nn.Parameter | None:
+    def load_bias(
+        self, loader: WeightLoader, out_features: Mapping[str, int]
+    ) -> nn.Parameter | None:
         """The stack of the checkpoint's vectors `name`.bias."""
-        return loader.load({f"{name}.bias": (rows,) for name, rows in out_features.items()}, self.cut)
+        return loader.load(
+            {f"{name}.bias": (rows,) for name, rows in out_features.items()}, self.cut
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """[T, in_features] to [T, sum of out_features], of which a shard may hold a part."""
@@ -58,9 +70,11 @@ class ColumnParallelLinear(Linear):
 
 
 class RowParallelLinear(Linear):
-    """Each shard takes its part of the input, W is cut by columns: the sum of all shards' outputs is the output.
+    """Each shard takes its part of the input, W is cut by columns: the sum of all shards' outputs
+    is the output.
 
-    reduce: whether forward() adds the outputs up. A layer that sums several of these adds up once, behind the sum.
+    reduce: whether forward() adds the outputs up. A layer that sums several of these adds up once,
+    behind the sum.
     """
 
     cut = 1
@@ -81,7 +95,9 @@ class RowParallelLinear(Linear):
         """[T, this shard's part of in_features] to [T, sum of out_features]."""
         return self.communicator.all_reduce(super().forward(x))
 
-    def load_bias(self, loader: WeightLoader, out_features: Mapping[str, int]) -> nn.Parameter | None:
+    def load_bias(
+        self, loader: WeightLoader, out_features: Mapping[str, int]
+    ) -> nn.Parameter | None:
         """The whole bias on rank 0, none on the other ranks: in the sum it must count once."""
         bias = loader.load({f"{name}.bias": (rows,) for name, rows in out_features.items()})
         return bias if loader.shard.rank == 0 else None
@@ -90,7 +106,9 @@ class RowParallelLinear(Linear):
 def load_weight(
     loader: WeightLoader, parts: Mapping[str, tuple[int, ...]], cut: int | None = None
 ) -> Tensor | Int8Weight:
-    """The stack of the named weights as `linear` takes it, from a checkpoint that has them plainly or quantised."""
+    """The stack of the named weights as `linear` takes it, from a checkpoint that has them plainly
+    or quantised.
+    """
     stored = loader.load_stored(parts, cut)
     if stored is None:
         return pack_weight(loader.load(parts, cut), loader.quantization)
@@ -101,11 +119,12 @@ def load_weight(
 
 
 def pack_weight(weight: Tensor, quantization: str | None = None) -> Tensor | Int8Weight:
-    """The weight as `linear` takes it best: for bfloat16 on a CPU a copy in the tiled layout of oneDNN, else itself.
+    """The weight as `linear` takes it best: for bfloat16 on a CPU a copy in the tiled layout of
+    oneDNN, else itself.
 
-    quantization: "int8" makes an Int8Weight of it instead. A matrix product on a CPU reads its weight in tiles. A plain
-    weight is rearranged into them again in every call, which for a few tokens costs as much as the product (vLLM:
-    dispatch_cpu_unquantized_gemm).
+    quantization: "int8" makes an Int8Weight of it instead. A matrix product on a CPU reads its
+    weight in tiles. A plain weight is rearranged into them again in every call, which for a few
+    tokens costs as much as the product (vLLM: dispatch_cpu_unquantized_gemm).
     """
     if quantization == "int8":
         return Int8Weight.quantize(weight)

@@ -8,7 +8,9 @@ from mini_vllm.models.weights import WeightLoader
 
 
 class GatedMLP(nn.Module):
-    """down(silu(gate(x)) * up(x)), with gate and up in one matrix product. reduce: as in RowParallelLinear."""
+    """down(silu(gate(x)) * up(x)), with gate and up in one matrix product. reduce: as in
+    RowParallelLinear.
+    """
 
     def __init__(
         self,
@@ -23,7 +25,9 @@ class GatedMLP(nn.Module):
         gate_up = {"gate_proj": intermediate_size, "up_proj": intermediate_size}
         self.gate_up_proj = ColumnParallelLinear(loader, gate_up, hidden_size, bias=bias)
         down = {"down_proj": hidden_size}
-        self.down_proj = RowParallelLinear(loader, down, intermediate_size, bias=bias, reduce=reduce)
+        self.down_proj = RowParallelLinear(
+            loader, down, intermediate_size, bias=bias, reduce=reduce
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """[T, hidden_size] to the same shape."""

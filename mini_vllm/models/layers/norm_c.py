@@ -29,21 +29,37 @@ class NormStruct(ctypes.Structure):
 def find_kernel(dtype: torch.dtype) -> Any:
     """The function for this dtype; None where there is none, or no compiler."""
     library = find_library(SOURCE)
-    return None if isinstance(library, str) or dtype not in DTYPES else library[f"rms_norm_{DTYPES[dtype]}"]
+    return (
+        None
+        if isinstance(library, str) or dtype not in DTYPES
+        else library[f"rms_norm_{DTYPES[dtype]}"]
+    )
 
 
 def takes(x: Tensor) -> bool:
-    """Whether the kernel can run on x: on a CPU that has a compiler, all numbers of a token side by side."""
+    """Whether the kernel can run on x: on a CPU that has a compiler, all numbers of a token side by
+    side.
+    """
     if x.device.type != "cpu" or find_kernel(x.dtype) is None:
         return False
-    return x.ndim in (2, 3) and x.stride(-1) == 1 and x.stride(-2) == (x.shape[-1] if x.ndim == 3 else x.stride(0))
+    return (
+        x.ndim in (2, 3)
+        and x.stride(-1) == 1
+        and x.stride(-2) == (x.shape[-1] if x.ndim == 3 else x.stride(0))
+    )
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None) -> Tensor:
-    """The norm of x [T, size] or [T, heads, size], or of residual + x; residual, contiguous, becomes this sum."""
+    """The norm of x [T, size] or [T, heads, size], or of residual + x; residual, contiguous,
+    becomes this sum.
+    """
     output = torch.empty(x.shape, dtype=x.dtype)
-    pointers = (None if tensor is None else tensor.data_ptr() for tensor in (output, residual, x, weight))
+    pointers = (
+        None if tensor is None else tensor.data_ptr() for tensor in (output, residual, x, weight)
+    )
     rows = x.shape[1] if x.ndim == 3 else 1
-    call = NormStruct(*pointers, len(x), rows, x.shape[-1], x.stride(0), torch.get_num_threads(), eps)
+    call = NormStruct(
+        *pointers, len(x), rows, x.shape[-1], x.stride(0), torch.get_num_threads(), eps
+    )
     find_kernel(x.dtype)(ctypes.byref(call))
     return output

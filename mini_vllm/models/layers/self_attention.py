@@ -1,4 +1,6 @@
-"""The attention block of a decoder layer: project, rotate, attend over the paged cache, project back."""
+"""The attention block of a decoder layer: project, rotate, attend over the paged cache, project
+back.
+"""
 
 from dataclasses import dataclass
 
@@ -12,7 +14,8 @@ from mini_vllm.models.weights import WeightLoader
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """Grouped-query attention in four numbers: num_heads query heads share num_kv_heads heads of keys and values.
+    """Grouped-query attention in four numbers: num_heads query heads share num_kv_heads heads of
+    keys and values.
 
     These are the numbers of the whole model; a shard has its part of the heads.
     """
@@ -24,7 +27,8 @@ class AttentionShape:
 
 
 class SelfAttention(nn.Module):
-    """Causal self-attention with rotary positions. What differs between the models are its keyword arguments.
+    """Causal self-attention with rotary positions. What differs between the models are its keyword
+    arguments.
 
     spec: how this shard of the layer attends, for the back end that plans the step.
     qk_norm_eps: normalise each query and key head before it is turned (Qwen3); None leaves it out.
@@ -53,7 +57,8 @@ class SelfAttention(nn.Module):
             sliding_window=sliding_window,
             dtype=loader.dtype,
         )
-        self.heads = [self.spec.num_heads, self.spec.num_kv_heads, self.spec.num_kv_heads]  # of q, k and v
+        # of q, k and v
+        self.heads = [self.spec.num_heads, self.spec.num_kv_heads, self.spec.num_kv_heads]
         q_size, kv_size = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
         qkv = {"q_proj": q_size, "k_proj": kv_size, "v_proj": kv_size}
         self.qkv_proj = ColumnParallelLinear(loader, qkv, shape.hidden_size, bias=qkv_bias)
@@ -64,7 +69,9 @@ class SelfAttention(nn.Module):
             self.k_norm = RMSNorm(loader.at("k_norm"), shape.head_dim, qk_norm_eps)
 
     def forward(self, hidden: Tensor, rotation: Rotation, attend: PagedAttention) -> Tensor:
-        """hidden [T, hidden_size] to the same shape; `attend` also turns queries and keys, and stores keys, values."""
+        """hidden [T, hidden_size] to the same shape; `attend` also turns queries and keys, and
+        stores keys, values.
+        """
         heads = self.qkv_proj(hidden).unflatten(-1, (-1, self.head_dim))
         query, key, value = heads.split(self.heads, dim=1)
         if self.q_norm is not None and self.k_norm is not None:

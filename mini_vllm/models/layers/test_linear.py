@@ -18,10 +18,15 @@ from mini_vllm.native import c_compiler
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_a_packed_weight_gives_the_product_of_the_plain_one(num_rows: int, has_bias: bool) -> None:
     generator = torch.Generator().manual_seed(0)
-    weight, x = torch.randn(70, 40, generator=generator), torch.randn(num_rows, 40, generator=generator)
+    weight, x = (
+        torch.randn(70, 40, generator=generator),
+        torch.randn(num_rows, 40, generator=generator),
+    )
     bias = torch.randn(70, generator=generator).bfloat16() if has_bias else None
     product = linear(x.bfloat16(), pack_weight(weight.bfloat16()), bias)
-    expected = F.linear(x.bfloat16().double(), weight.bfloat16().double(), None if bias is None else bias.double())
+    expected = F.linear(
+        x.bfloat16().double(), weight.bfloat16().double(), None if bias is None else bias.double()
+    )
     assert product.dtype == torch.bfloat16
     torch.testing.assert_close(product.double(), expected, atol=0.05, rtol=0.01)
 
@@ -51,13 +56,17 @@ print(resident() - warm)
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads the resident memory from Linux")
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="reads the resident memory from Linux"
+)
 def test_memory_does_not_grow_with_the_number_of_sizes_of_a_step() -> None:
-    growth = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True).stdout
+    growth = subprocess.run(
+        [sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True
+    ).stdout
     assert int(growth) < 100 << 20
 
 
-# --- weights in eight bits --------------------------------------------------------------------------------------------
+# --- weights in eight bits ------------------------------------------------------------------------
 
 KERNELS = int8_linear.load_kernels()
 NEEDS_C = pytest.mark.skipif(isinstance(KERNELS, str), reason=str(KERNELS))
@@ -80,7 +89,9 @@ def check(weight: Tensor, x: Tensor) -> None:
     for each in (None, bias):
         product = linear(x, packed, each)
         assert product.dtype == x.dtype
-        expected = F.linear(x.double(), dequantized(packed), None if each is None else each.double())
+        expected = F.linear(
+            x.double(), dequantized(packed), None if each is None else each.double()
+        )
         tolerance = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}[x.dtype]
         torch.testing.assert_close(product.double(), expected, atol=tolerance, rtol=tolerance / 8)
 
@@ -113,9 +124,12 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
-    "num_rows", [0, 1, 3, 97, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4, 7, 96, 257))]
+    "num_rows",
+    [0, 1, 3, 97, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4, 7, 96, 257))],
 )
-@pytest.mark.parametrize("size", [(64, 128), (70, 192), (1, 64), (131, 70), (TILE + 3, 64)], ids=str)
+@pytest.mark.parametrize(
+    "size", [(64, 128), (70, 192), (1, 64), (131, 70), (TILE + 3, 64)], ids=str
+)
 def test_the_product_is_that_of_the_dequantised_weight(
     dtype: torch.dtype, num_rows: int, size: tuple[int, int]
 ) -> None:
@@ -138,7 +152,9 @@ def test_a_row_that_is_no_number_spoils_no_other(dtype: torch.dtype) -> None:
 
 @pytest.mark.slow
 @NEEDS_C
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the names of the processors are those of x86")
+@pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="the names of the processors are those of x86"
+)
 @pytest.mark.parametrize("machine", ["x86-64", "haswell"])
 def test_vectors_of_other_widths_compute_the_same(
     machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -161,5 +177,7 @@ def test_the_structure_has_the_fields_of_the_c_file() -> None:
     """By name and in order: ctypes cannot know."""
     text = int8_linear.SOURCE.read_text(encoding="utf-8")
     body = text[: text.index("} Linear;")].rpartition("typedef struct {")[2]
-    declared = [word.split()[-1].lstrip("*") for word in body.replace(";", ",").split(",") if word.strip()]
+    declared = [
+        word.split()[-1].lstrip("*") for word in body.replace(";", ",").split(",") if word.strip()
+    ]
     assert [field for field, _ in int8_linear.LinearStruct._fields_] == declared

@@ -11,13 +11,19 @@ EPS = 1e-6
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 SHAPES = [(0, 64), (1, 1024), (40, 1024), (9, 33), (3, 16, 128), (2, 5, 24), (1, 8, 3)]
 
-pytestmark = pytest.mark.skipif(norm_c.find_kernel(torch.float32) is None, reason="needs a C compiler")
+pytestmark = pytest.mark.skipif(
+    norm_c.find_kernel(torch.float32) is None, reason="needs a C compiler"
+)
 
 
 def assert_close(found: Tensor, expected: Tensor) -> None:
-    """Equal, but for the order of a sum in float32: in 16 bits that may round one number in a thousand otherwise."""
+    """Equal, but for the order of a sum in float32: in 16 bits that may round one number in a
+    thousand otherwise.
+    """
     exact = found.dtype == torch.float32
-    torch.testing.assert_close(found, expected, rtol=1e-6 if exact else 1e-2, atol=1e-6 if exact else 1e-3)
+    torch.testing.assert_close(
+        found, expected, rtol=1e-6 if exact else 1e-2, atol=1e-6 if exact else 1e-3
+    )
     assert exact or (found != expected).sum() <= 1 + found.numel() // 1000
 
 
@@ -41,7 +47,11 @@ def test_the_heads_of_a_wider_product(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(1, 1024), (40, 1024), (9, 33)], ids=str)
 def test_the_residual_comes_first(shape: tuple[int, int], dtype: torch.dtype) -> None:
-    x, residual, weight = torch.randn(shape).to(dtype), torch.randn(shape).to(dtype), torch.randn(shape[1]).to(dtype)
+    x, residual, weight = (
+        torch.randn(shape).to(dtype),
+        torch.randn(shape).to(dtype),
+        torch.randn(shape[1]).to(dtype),
+    )
     expected = residual + x
     found, summed = add_rms_norm(x, residual, weight, EPS)
     assert torch.equal(summed, expected)
@@ -57,7 +67,9 @@ def test_a_row_that_is_no_number_spoils_no_other() -> None:
     assert torch.equal(found[[0, 2]], expected[[0, 2]])
 
 
-@pytest.mark.parametrize("x", [torch.ones(4, 6).T, torch.ones(2, 3, 8).transpose(0, 1), torch.ones(8)], ids=str)
+@pytest.mark.parametrize(
+    "x", [torch.ones(4, 6).T, torch.ones(2, 3, 8).transpose(0, 1), torch.ones(8)], ids=str
+)
 def test_other_layouts_go_to_torch(x: Tensor) -> None:
     assert not norm_c.takes(x)
     weight = torch.ones(x.shape[-1])

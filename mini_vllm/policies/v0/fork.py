@@ -1,10 +1,11 @@
 """Forks: two requests with one past, and copy-on-write when their futures part.
 
-A child begins with its parent's block table: every block in it is held once more and stored once. A full block is
-never written again, so it stays shared. The last block may be partial. A request that writes into it while another one
-holds it takes a block of its own, and the runner copies what is there (KVPlan.copy). The last holder writes in place.
-Source: fork and append_slots of BlockSpaceManager in vLLM V0 (vllm/core/block_manager.py), section 4.4 of the
-PagedAttention paper (Kwon et al., 2023). V1 has no forks: there n > 1 meets in the prefix cache, in full blocks only.
+A child begins with its parent's block table: every block in it is held once more and stored once. A
+full block is never written again, so it stays shared. The last block may be partial. A request that
+writes into it while another one holds it takes a block of its own, and the runner copies what is
+there (KVPlan.copy). The last holder writes in place. Source: fork and append_slots of
+BlockSpaceManager in vLLM V0 (vllm/core/block_manager.py), section 4.4 of the PagedAttention paper
+(Kwon et al., 2023). V1 has no forks: there n > 1 meets in the prefix cache, in full blocks only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,35 +33,50 @@ class ForkingKVCacheManager(KVCacheManager):
         child.block_hashes = list(parent.block_hashes)
 
     def take_copies(self) -> list[BlockPair]:
-        """The copies, (block, block), that the tables rely on since the last call: for the coming step to make."""
+        """The copies, (block, block), that the tables rely on since the last call: for the coming
+        step to make.
+        """
         copies, self._copies = self._copies, []
         return copies
 
     def begin_step(self) -> KVPlan:
-        """The copies of the step, and the requests whose tables name a copy instead of what they named before."""
+        """The copies of the step, and the requests whose tables name a copy instead of what they
+        named before.
+        """
         copies = self.take_copies()
         new = {self.block_pool.blocks[block_id] for _, block_id in copies}
-        rewritten = tuple(name for name, table in self._tables.items() if new and not new.isdisjoint(table))
+        rewritten = tuple(
+            name for name, table in self._tables.items() if new and not new.isdisjoint(table)
+        )
         return KVPlan(copy=tuple(copies), rewritten_req_ids=rewritten)
 
-    def num_blocks_needed(self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()) -> int:
-        """Copy on write counts too: one block more for each shared block that the tokens are written into."""
+    def num_blocks_needed(
+        self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
+    ) -> int:
+        """Copy on write counts too: one block more for each shared block that the tokens are
+        written into.
+        """
         num_copies = len(self._shared_blocks(request, num_tokens))
         return super().num_blocks_needed(request, num_tokens, computed_blocks) + num_copies
 
     def num_blocks_to_append(self, requests: Sequence[Request]) -> int:
-        """How many free blocks it takes for every one of these requests to compute one token more. Changes nothing.
+        """How many free blocks it takes for every one of these requests to compute one token more.
+        Changes nothing.
 
-        They are fewer than the sum of num_blocks_needed: of the requests that share a block, the last one writes in
-        place. All requests that share a partial block have to be among them.
+        They are fewer than the sum of num_blocks_needed: of the requests that share a block, the
+        last one writes in place. All requests that share a partial block have to be among them.
         """
         partial = [request for request in requests if request.num_computed_tokens % self.block_size]
-        return len(requests) - len({self._tables[request.request_id][-1].block_id for request in partial})
+        return len(requests) - len(
+            {self._tables[request.request_id][-1].block_id for request in partial}
+        )
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
     ) -> list[KVCacheBlock] | None:
-        """Copy on write: a shared block is replaced by a private copy before this step writes into it."""
+        """Copy on write: a shared block is replaced by a private copy before this step writes into
+        it.
+        """
         num_tokens = request.num_computed_tokens + num_new_tokens
         shared = self._shared_blocks(request, num_tokens)
         if shared:
@@ -74,11 +90,14 @@ class ForkingKVCacheManager(KVCacheManager):
         return super().allocate_slots(request, num_new_tokens, computed_blocks)
 
     def computed_prefix(self, request: Request, num_tokens: int) -> list[KVCacheBlock]:
-        """The blocks of the request that are full of its first num_tokens tokens, for another with the same ones."""
+        """The blocks of the request that are full of its first num_tokens tokens, for another with
+        the same ones.
+        """
         return self._tables.get(request.request_id, [])[: num_tokens // self.block_size]
 
     def rebuild(self, tables: Mapping[str, Sequence[int]]) -> None:
-        """Give requests that hold nothing tables of new blocks, shared as the numbers in `tables` are: one block each.
+        """Give requests that hold nothing tables of new blocks, shared as the numbers in `tables`
+        are: one block each.
 
         Raises ValueError, with nothing changed, if too few are free.
         """
@@ -96,4 +115,8 @@ class ForkingKVCacheManager(KVCacheManager):
         """Which blocks of the table would be written while other requests hold them, as indices."""
         table = self._tables.get(request.request_id, ())
         end = min(-(-num_tokens // self.block_size), len(table))
-        return [i for i in range(request.num_computed_tokens // self.block_size, end) if table[i].ref_cnt > 1]
+        return [
+            i
+            for i in range(request.num_computed_tokens // self.block_size, end)
+            if table[i].ref_cnt > 1
+        ]

@@ -1,4 +1,5 @@
-"""The KV cache of groups: sequences fork, and a group that is preempted may lie in main memory until it is back.
+"""The KV cache of groups: sequences fork, and a group that is preempted may lie in main memory
+until it is back.
 
 A block that several sequences of a group share is copied once, and shared again when it comes back.
 Source: swap_out and swap_in of BlockSpaceManager in vLLM V0 (vllm/core/block_manager.py).
@@ -17,10 +18,11 @@ from mini_vllm.step import CpuBlockId, KVPlan, SwapIn
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GroupKVCacheManager(ForkingKVCacheManager):
-    """A ForkingKVCacheManager with num_cpu_blocks blocks of main memory for the groups that are preempted.
+    """A ForkingKVCacheManager with num_cpu_blocks blocks of main memory for the groups that are
+    preempted.
 
-    The CPU blocks of a request are free as soon as it is back or has ended. So no request is brought back in a step
-    before which another one was stored: copies out come first.
+    The CPU blocks of a request are free as soon as it is back or has ended. So no request is
+    brought back in a step before which another one was stored: copies out come first.
     """
 
     num_cpu_blocks: int = 0
@@ -29,7 +31,8 @@ class GroupKVCacheManager(ForkingKVCacheManager):
     def __post_init__(self, pool: BlockPool | None, group: int) -> None:
         super().__post_init__(pool, group)
         self.cpu_pool = HostMemoryPool(self.num_cpu_blocks)
-        self._swap_out: dict[CpuBlockId, int] = {}  # to block; a CPU block that was given up may be taken again
+        # to block; a CPU block that was given up may be taken again
+        self._swap_out: dict[CpuBlockId, int] = {}
         self._swap_in: dict[SwapIn, None] = {}
 
     def begin_step(self) -> KVPlan:
@@ -45,8 +48,12 @@ class GroupKVCacheManager(ForkingKVCacheManager):
         self.cpu_pool.free(request.request_id)
 
     def store(self, requests: Sequence[Request]) -> bool:
-        """Move the tables of a group to the pool; False, with nothing changed, if they do not all fit there."""
-        tables = {request.request_id: self.get_block_ids(request.request_id) for request in requests}
+        """Move the tables of a group to the pool; False, with nothing changed, if they do not all
+        fit there.
+        """
+        tables = {
+            request.request_id: self.get_block_ids(request.request_id) for request in requests
+        }
         if len(set(chain(*tables.values()))) > self.cpu_pool.num_free_blocks:
             return False
         places: dict[int, CpuBlockId] = {}
@@ -59,7 +66,8 @@ class GroupKVCacheManager(ForkingKVCacheManager):
         return True
 
     def num_blocks_to_restore(self, requests: Sequence[Request]) -> int:
-        """How many free blocks V0 wants to bring a stored group back: its own, and one for each sequence to go on.
+        """How many free blocks V0 wants to bring a stored group back: its own, and one for each
+        sequence to go on.
 
         A sequence whose last block has room for its next token goes on without a new one.
         """
@@ -67,8 +75,15 @@ class GroupKVCacheManager(ForkingKVCacheManager):
         return len(set(chain(*tables))) + len(requests)
 
     def restore(self, requests: Sequence[Request]) -> None:
-        """Bring a stored group back, into new blocks. Raises ValueError, with nothing changed, if too few are free."""
-        self.rebuild({request.request_id: self.cpu_pool.get_block_ids(request.request_id) for request in requests})
+        """Bring a stored group back, into new blocks. Raises ValueError, with nothing changed, if
+        too few are free.
+        """
+        self.rebuild(
+            {
+                request.request_id: self.cpu_pool.get_block_ids(request.request_id)
+                for request in requests
+            }
+        )
         for request in requests:
             pairs = self.cpu_pool.fetch(request.request_id, self.get_block_ids(request.request_id))
             self._swap_in.update(dict.fromkeys(pairs))

@@ -1,6 +1,8 @@
-"""What happens to groups between two decisions of V0's scheduler: they wait, are preempted, fork and end.
+"""What happens to groups between two decisions of V0's scheduler: they wait, are preempted, fork
+and end.
 
-Source: Scheduler._preempt, _swap_out and free_finished_seq_groups in vllm/core/scheduler.py (vLLM 0.5.5).
+Source: Scheduler._preempt, _swap_out and free_finished_seq_groups in vllm/core/scheduler.py (vLLM
+0.5.5).
 """
 
 from bisect import insort
@@ -31,14 +33,18 @@ class GroupScheduler(SchedulerInterface):
         super().__post_init__()
         if not isinstance(self.kv_cache_manager, GroupKVCacheManager):
             name = type(self.kv_cache_manager).__name__
-            raise InvalidParameterError(f"sequence_group needs a KV cache manager that forks groups, got {name}")
+            raise InvalidParameterError(
+                f"sequence_group needs a KV cache manager that forks groups, got {name}"
+            )
         self._groups: dict[str, SequenceGroup] = {}  # of every live request
         self._swapped_out: list[SequenceGroup] = []  # since the last step was decided
 
-    # --- preemption -----------------------------------------------------------------------------------------------
+    # --- preemption -------------------------------------------------------------------------------
 
     def _preempt_group(self, group: SequenceGroup, may_swap: bool = True) -> None:
-        """Take a running group's blocks. Several sequences are swapped, if there is room; else computed again."""
+        """Take a running group's blocks. Several sequences are swapped, if there is room; else
+        computed again.
+        """
         requests = group.requests
         self.running = [request for request in self.running if request not in requests]
         for request in requests:
@@ -52,8 +58,12 @@ class GroupScheduler(SchedulerInterface):
         self._enqueue_group(group)
 
     def _store(self, group: SequenceGroup) -> bool:
-        """Move several sequences in step to main memory; False, with nothing changed, if that cannot be."""
-        in_step = all(request.num_tokens - request.num_computed_tokens == 1 for request in group.sequences)
+        """Move several sequences in step to main memory; False, with nothing changed, if that
+        cannot be.
+        """
+        in_step = all(
+            request.num_tokens - request.num_computed_tokens == 1 for request in group.sequences
+        )
         return len(group.sequences) > 1 and in_step and self.kv_cache_manager.store(group.sequences)
 
     def _reset(self, group: SequenceGroup) -> None:
@@ -71,22 +81,28 @@ class GroupScheduler(SchedulerInterface):
             self.waiting.append(request)
 
     def _enqueue_group(self, group: SequenceGroup) -> None:
-        """Put a preempted group back: first, but behind the swapped ones, even if it is swapped itself."""
+        """Put a preempted group back: first, but behind the swapped ones, even if it is swapped
+        itself.
+        """
         if self.policy == "priority":
             for request in group.requests:
                 insort(self.waiting, request, key=self._order)
             return
-        swapped = takewhile(lambda request: self._groups[request.request_id].is_swapped, self.waiting)
+        swapped = takewhile(
+            lambda request: self._groups[request.request_id].is_swapped, self.waiting
+        )
         place = len(list(swapped))
         for request in reversed(group.requests):
             self.waiting.insert(place, request)
 
     def _order(self, request: Request) -> tuple[bool, tuple[int, float, str]]:
-        """Sort key of the waiting queue under the priority policy: swapped first, a group in one place."""
+        """Sort key of the waiting queue under the priority policy: swapped first, a group in one
+        place.
+        """
         group = self._groups[request.request_id]
         return not group.is_swapped, group.urgency
 
-    # --- after the step -------------------------------------------------------------------------------------------
+    # --- after the step ---------------------------------------------------------------------------
 
     @staticmethod
     def needs_sample(request: Request, num_scheduled: int) -> bool:
@@ -100,7 +116,8 @@ class GroupScheduler(SchedulerInterface):
         assert isinstance(output, GroupSchedulerOutput)
         finished: list[Request] = []
         for request, n in self._fork_computed(output):
-            if request.status is not RequestStatus.RUNNING:  # finished from outside while the model ran
+            # finished from outside while the model ran
+            if request.status is not RequestStatus.RUNNING:
                 continue
             request.num_computed_tokens += n
             for token_id in sampled_token_ids.get(request.request_id, ()):
@@ -113,14 +130,16 @@ class GroupScheduler(SchedulerInterface):
             self.kv_cache_manager.free(request)
             del self._requests[request.request_id]
         if finished:
-            self.running = [request for request in self.running if request.status is RequestStatus.RUNNING]
+            self.running = [
+                request for request in self.running if request.status is RequestStatus.RUNNING
+            ]
         return finished
 
     def _fork_computed(self, output: GroupSchedulerOutput) -> list[tuple[Request, int]]:
         """The requests that computed, and how much each.
 
-        Those that waited for a prompt fork before its first token is appended. From then on they have computed it too,
-        and get a token of their own.
+        Those that waited for a prompt fork before its first token is appended. From then on they
+        have computed it too, and get a token of their own.
         """
         computed: list[tuple[Request, int]] = []
         for request in output.scheduled_requests:
@@ -141,11 +160,15 @@ class GroupScheduler(SchedulerInterface):
         return computed
 
     def fail_step(self, output: SchedulerOutput) -> None:
-        """Undo a step that raised: a group that was in it, or was swapped by it, computes everything again."""
+        """Undo a step that raised: a group that was in it, or was swapped by it, computes
+        everything again.
+        """
         assert isinstance(output, GroupSchedulerOutput)
         for request in output.scheduled_requests:
             if request.is_finished:
-                self.kv_cache_manager.withdraw(request, output.num_scheduled_tokens[request.request_id])
+                self.kv_cache_manager.withdraw(
+                    request, output.num_scheduled_tokens[request.request_id]
+                )
         for group in output.swapped_out:
             if group.is_swapped:
                 for request in group.requests:

@@ -1,6 +1,7 @@
 """Forks and copy-on-write: nobody ever reads what another one wrote over a past they share.
 
-ForkWorld holds the manager against a model of the content of every slot; a copy happens when the manager asks for it.
+ForkWorld holds the manager against a model of the content of every slot; a copy happens when the
+manager asks for it.
 """
 
 from collections.abc import Sequence
@@ -22,8 +23,12 @@ def make_request(request_id: str, prompt: Sequence[int]) -> Request:
 
 
 class ForkWorld:
-    def __init__(self, num_blocks: int = 12, block_size: int = 3, enable_prefix_caching: bool = True) -> None:
-        self.kv = ForkingKVCacheManager(num_blocks, block_size, enable_prefix_caching=enable_prefix_caching)
+    def __init__(
+        self, num_blocks: int = 12, block_size: int = 3, enable_prefix_caching: bool = True
+    ) -> None:
+        self.kv = ForkingKVCacheManager(
+            num_blocks, block_size, enable_prefix_caching=enable_prefix_caching
+        )
         self.cache = Cache(self.kv)
         self.live: list[Request] = []
         self.num_requests = 0
@@ -33,7 +38,9 @@ class ForkWorld:
         return make_request(str(self.num_requests), prompt)
 
     def compute(self, request: Request, n: int, written: bool = True) -> bool:
-        """Allocate and compute n tokens; written: False is a step that fails. Returns whether there was room."""
+        """Allocate and compute n tokens; written: False is a step that fails. Returns whether there
+        was room.
+        """
         kv, pool = self.kv, self.kv.block_pool
         before, table = snapshot(pool), kv.get_block_ids(request.request_id)
         start, size = request.num_computed_tokens, kv.block_size
@@ -42,7 +49,11 @@ class ForkWorld:
         new = kv.allocate_slots(request, n)
         assert (new is None) == (num_needed > len(before[0]))
         if new is None:
-            assert (snapshot(pool), kv.get_block_ids(request.request_id), kv.begin_step().copy) == (before, table, ())
+            assert (snapshot(pool), kv.get_block_ids(request.request_id), kv.begin_step().copy) == (
+                before,
+                table,
+                (),
+            )
             return False
         assert kv.num_free_blocks == len(before[0]) - num_needed, "the copies are counted"
         after = kv.get_block_ids(request.request_id)
@@ -52,9 +63,9 @@ class ForkWorld:
         copies = list(plan.copy)
         assert [(a, b) for a, b in zip(table, after, strict=False) if a != b] == copies
         assert request.request_id in plan.rewritten_req_ids or not copies
-        assert all(pool.blocks[a].ref_cnt and pool.blocks[a].block_hash is None for a, _ in copies), (
-            "only a partial one"
-        )
+        assert all(
+            pool.blocks[a].ref_cnt and pool.blocks[a].block_hash is None for a, _ in copies
+        ), "only a partial one"
         for source, target in copies:
             for offset in range(size):
                 self.cache.slots[target, offset] = self.cache.slots.get((source, offset))  # type: ignore[assignment]
@@ -87,12 +98,16 @@ class ForkWorld:
             child.num_computed_tokens = parent.num_computed_tokens
             num_free = self.kv.num_free_blocks
             self.kv.fork(parent, child)
-            assert self.kv.get_block_ids(child.request_id) == self.kv.get_block_ids(parent.request_id)
+            assert self.kv.get_block_ids(child.request_id) == self.kv.get_block_ids(
+                parent.request_id
+            )
             assert self.kv.num_free_blocks == num_free, "a fork costs no block"
             self.live.append(child)
 
     def append_all(self, choice: int) -> None:
-        """Every request that shares blocks with one request decodes at once: what num_blocks_to_append counts for."""
+        """Every request that shares blocks with one request decodes at once: what
+        num_blocks_to_append counts for.
+        """
         if not self.live:
             return
         first = set(self.kv.get_block_ids(self.live[choice % len(self.live)].request_id))
@@ -119,15 +134,22 @@ class ForkWorld:
 
     def move(self, choices: Sequence[int]) -> None:
         """Out to somewhere else, and back into other blocks that are shared as before."""
-        chosen = list({id(r): r for c in choices if self.live for r in [self.live[c % len(self.live)]]}.values())
+        chosen = list(
+            {
+                id(r): r for c in choices if self.live for r in [self.live[c % len(self.live)]]
+            }.values()
+        )
         tables = {r.request_id: self.kv.get_block_ids(r.request_id) for r in chosen}
         content = {
-            b: [self.cache.slots.get((b, i)) for i in range(self.kv.block_size)] for t in tables.values() for b in t
+            b: [self.cache.slots.get((b, i)) for i in range(self.kv.block_size)]
+            for t in tables.values()
+            for b in t
         }
         for request in chosen:
             self.kv.free(request)
         before = snapshot(self.kv.block_pool)
-        if len(content) > self.kv.num_free_blocks:  # other requests hold what these shared with them
+        # other requests hold what these shared with them
+        if len(content) > self.kv.num_free_blocks:
             with pytest.raises(ValueError, match="are free"):
                 self.kv.rebuild(tables)
             assert snapshot(self.kv.block_pool) == before
@@ -136,13 +158,17 @@ class ForkWorld:
         self.kv.rebuild(tables)
         assert self.kv.num_free_blocks == len(before[0]) - len(content)
         for request in chosen:
-            for old, new in zip(tables[request.request_id], self.kv.get_block_ids(request.request_id), strict=True):
+            for old, new in zip(
+                tables[request.request_id], self.kv.get_block_ids(request.request_id), strict=True
+            ):
                 for i, each in enumerate(content[old]):
                     self.cache.slots[new, i] = each  # type: ignore[assignment]
 
     def check(self) -> None:
         kv, size = self.kv, self.kv.block_size
-        check_pool(kv.block_pool, [[block.block_id for block in table] for table in kv._tables.values()])
+        check_pool(
+            kv.block_pool, [[block.block_id for block in table] for table in kv._tables.values()]
+        )
         assert set(kv._tables) == {request.request_id for request in self.live}
         for request in self.live:
             table = kv.get_block_ids(request.request_id)
@@ -166,7 +192,11 @@ class ForkMachine(RuleBasedStateMachine):
         self.world.add(prompt)
         self.world.check()
 
-    @rule(choice=CHOICES, tokens=st.lists(TOKENS, min_size=1, max_size=5), written=st.sampled_from((True, True, False)))
+    @rule(
+        choice=CHOICES,
+        tokens=st.lists(TOKENS, min_size=1, max_size=5),
+        written=st.sampled_from((True, True, False)),
+    )
     def grow(self, choice: int, tokens: list[int], written: bool) -> None:
         self.world.grow(choice, tokens, written)
         self.world.check()

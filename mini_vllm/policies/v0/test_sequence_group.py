@@ -1,7 +1,8 @@
 """The rules of vLLM V0's scheduler, and the three laws under forks, copy-on-write and swapping.
 
-GroupWorld drives the scheduler with a model of what every slot of every block holds, on the device and in main memory.
-Its checks are what the rules allow, not a copy of them. The numbers of laws are those of test_core_properties.py.
+GroupWorld drives the scheduler with a model of what every slot of every block holds, on the device
+and in main memory. Its checks are what the rules allow, not a copy of them. The numbers of laws are
+those of test_core_properties.py.
 """
 
 import random
@@ -17,7 +18,12 @@ import torch
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.recovery import RecoveringCore
-from mini_vllm.errors import DuplicateRequestError, GroupTooLargeError, InvalidParameterError, PromptTooLongError
+from mini_vllm.errors import (
+    DuplicateRequestError,
+    GroupTooLargeError,
+    InvalidParameterError,
+    PromptTooLongError,
+)
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import run_trace
@@ -74,7 +80,10 @@ def next_token(token_ids: Sequence[int], choice: int) -> int:
 def expected_output(request: Request) -> list[int]:
     outputs: list[int] = []
     assert request.max_model_len is not None
-    while len(outputs) < request.max_tokens and request.num_prompt_tokens + len(outputs) < request.max_model_len:
+    while (
+        len(outputs) < request.max_tokens
+        and request.num_prompt_tokens + len(outputs) < request.max_model_len
+    ):
         outputs.append(next_token(request.prompt_token_ids + outputs, choice_of(request)))
         if outputs[-1] in request.stop_token_ids:
             break
@@ -108,7 +117,15 @@ class GroupWorld:
 
     # operations
 
-    def add(self, prompt: Sequence[int], salt: str | None, n: int, max_tokens: int, priority: int, eos: bool) -> None:
+    def add(
+        self,
+        prompt: Sequence[int],
+        salt: str | None,
+        n: int,
+        max_tokens: int,
+        priority: int,
+        eos: bool,
+    ) -> None:
         requests = [
             Request(
                 f"{i}_{self.num_groups}",
@@ -139,7 +156,11 @@ class GroupWorld:
         self.scheduler.update_from_output(output, sampled)
         for request_id, request in list(self.live.items()):
             assert request.is_finished == (request_id not in self.scheduler._requests)
-            assert request.output_token_ids == expected_output(request)[: len(request.output_token_ids)]  # (28)
+            # (28)
+            assert (
+                request.output_token_ids
+                == expected_output(request)[: len(request.output_token_ids)]
+            )
             if request.is_finished:
                 assert request.output_token_ids == expected_output(request)  # (30)
                 del self.live[request_id]
@@ -153,7 +174,8 @@ class GroupWorld:
         self.scheduler.fail_step(output)
         for request in output.scheduled_requests:
             if not request.is_finished:
-                assert (request.status, request.num_computed_tokens) == (RequestStatus.PREEMPTED, 0)  # (33)
+                # (33)
+                assert (request.status, request.num_computed_tokens) == (RequestStatus.PREEMPTED, 0)
         assert not any(group.is_swapped for group in output.swapped_out)
         self.scheduler.fail_step(output)  # twice undoes it once
         self.kv.end_step(None)
@@ -164,7 +186,12 @@ class GroupWorld:
             request_id = list(self.live)[choice % len(self.live)]
             self.scheduler.abort_request(request_id)
             assert self.live.pop(request_id).finish_reason == "abort"
-            assert self.kv.get_block_ids(request_id) == self.kv.cpu_pool.get_block_ids(request_id) == []  # (32)
+            # (32)
+            assert (
+                self.kv.get_block_ids(request_id)
+                == self.kv.cpu_pool.get_block_ids(request_id)
+                == []
+            )
 
     def preempt(self, choice: int) -> None:
         """From outside, as tests of the engine do."""
@@ -181,7 +208,13 @@ class GroupWorld:
             self.step()
         assert not self.live  # (25)
         scheduler, space = self.scheduler, self.kv.cpu_pool
-        maps = scheduler._requests, scheduler._groups, self.kv._tables, space._tables, +space._ref_cnt
+        maps = (
+            scheduler._requests,
+            scheduler._groups,
+            self.kv._tables,
+            space._tables,
+            +space._ref_cnt,
+        )
         assert not any((*maps, scheduler.waiting, scheduler.running))  # (34)
         assert sorted(self.kv.free_block_ids()) == list(range(1, self.kv.num_blocks))  # (34)
         assert sorted(space._free) == list(range(space.num_blocks))
@@ -198,7 +231,8 @@ class GroupWorld:
         ready = [
             r
             for r in running
-            if r.num_tokens - r.num_computed_tokens == 1 and r.num_computed_tokens >= r.num_prefill_tokens
+            if r.num_tokens - r.num_computed_tokens == 1
+            and r.num_computed_tokens >= r.num_prefill_tokens
         ]
         pending = bool(self.kv._swap_out)
         output = scheduler.schedule()
@@ -222,7 +256,9 @@ class GroupWorld:
             assert entered == came_back, "swapped groups come before waiting ones"
         scheduled = output.scheduled_requests
         in_cache = [
-            r for r in entered if len(self.group(r).sequences) > 1 and r.num_tokens - r.num_computed_tokens == 1
+            r
+            for r in entered
+            if len(self.group(r).sequences) > 1 and r.num_tokens - r.num_computed_tokens == 1
         ]
         decoding = [r for r in (*ready, *came_back, *in_cache) if not self.group(r).unforked]
         if any(r in decoding for r in scheduled):
@@ -232,7 +268,9 @@ class GroupWorld:
             assert all(r in came_back or r in in_cache for r in entered)
             for request in scheduled:
                 group = self.group(request)
-                assert [r for r in scheduled if self.group(r) is group] == group.sequences, "a group decodes in step"
+                assert [r for r in scheduled if self.group(r) is group] == group.sequences, (
+                    "a group decodes in step"
+                )
             if not was_swapped and not preempted and scheduler.waiting:
                 self.check_head_does_not_fit(ready)
         self.check_victims(preempted, running, waiting)
@@ -248,7 +286,9 @@ class GroupWorld:
         return output
 
     def check_head_does_not_fit(self, ready: Sequence[Request]) -> None:
-        """A decode step though a group waits: there was no room for it before it, so there is none after it."""
+        """A decode step though a group waits: there was no room for it before it, so there is none
+        after it.
+        """
         group = self.group(self.scheduler.waiting[0])
         places = self.options.max_num_seqs - len(self.scheduler.running)
         first = group.sequences[0]
@@ -257,7 +297,9 @@ class GroupWorld:
         if len(group.sequences) == 1:
             assert len(group.requests) > places or num_blocks + spare > self.kv.num_free_blocks
 
-    def check_victims(self, preempted: list[Request], running: list[Request], waiting: list[Request]) -> None:
+    def check_victims(
+        self, preempted: list[Request], running: list[Request], waiting: list[Request]
+    ) -> None:
         scheduler = self.scheduler
         groups = list(dict.fromkeys(self.group(r) for r in running))
         if self.options.policy == "priority":
@@ -288,7 +330,8 @@ class GroupWorld:
             moved = {(b, i): sources.get((a, i)) for a, b in pairs for i in range(size)}
             targets.update(moved)
         chunks = [
-            (r, r.num_computed_tokens, output.num_scheduled_tokens[r.request_id]) for r in output.scheduled_requests
+            (r, r.num_computed_tokens, output.num_scheduled_tokens[r.request_id])
+            for r in output.scheduled_requests
         ]
         written: set[tuple[int, int]] = set()
         for request, start, n in chunks:
@@ -310,15 +353,29 @@ class GroupWorld:
 
     def check(self) -> None:
         scheduler, kv, space = self.scheduler, self.kv, self.kv.cpu_pool
-        check_pool(kv.block_pool, [[block.block_id for block in table] for table in kv._tables.values()])  # (2, 3)
+        # (2, 3)
+        check_pool(
+            kv.block_pool, [[block.block_id for block in table] for table in kv._tables.values()]
+        )
         held = Counter(i for table in space._tables.values() for i in table)
         assert held == +space._ref_cnt
-        assert sorted((*held, *space._free)) == list(range(space.num_blocks)), "CPU blocks are held or free"
+        assert sorted((*held, *space._free)) == list(range(space.num_blocks)), (
+            "CPU blocks are held or free"
+        )
         places = [*scheduler.waiting, *scheduler.running]
-        assert sorted(r.request_id for r in places) == sorted(scheduler._requests) == sorted(scheduler._groups)  # (23)
+        # (23)
+        assert (
+            sorted(r.request_id for r in places)
+            == sorted(scheduler._requests)
+            == sorted(scheduler._groups)
+        )
         groups = [self.group(r) for r in places]
-        assert [g for i, g in enumerate(groups) if not i or g is not groups[i - 1]] == list(dict.fromkeys(groups))
-        assert [r for g in dict.fromkeys(groups) for r in g.requests] == places, "a group stands together"
+        assert [g for i, g in enumerate(groups) if not i or g is not groups[i - 1]] == list(
+            dict.fromkeys(groups)
+        )
+        assert [r for g in dict.fromkeys(groups) for r in g.requests] == places, (
+            "a group stands together"
+        )
         flags = [self.group(r).is_swapped for r in scheduler.waiting]
         assert flags == sorted(flags, reverse=True), "swapped ones stand first"
         for request in places:
@@ -327,12 +384,16 @@ class GroupWorld:
             assert (status is RequestStatus.RUNNING) == (request in scheduler.running)  # (23)
             assert (request.request_id in space) == group.is_swapped
             has_table = request.request_id in kv._tables
-            assert not has_table or (status is RequestStatus.RUNNING and request not in group.unforked)
+            assert not has_table or (
+                status is RequestStatus.RUNNING and request not in group.unforked
+            )
             assert request.num_computed_tokens == 0 or has_table or group.is_swapped
 
 
 def drive(rng: random.Random, num_operations: int, **fixed: Any) -> GroupWorld:
-    world = GroupWorld(Options(**({name: rng.choice(values) for name, values in DOMAINS.items()} | fixed)))
+    world = GroupWorld(
+        Options(**({name: rng.choice(values) for name, values in DOMAINS.items()} | fixed))
+    )
     for _ in range(num_operations):
         operation = rng.random()
         aborts = [rng.randrange(8) for _ in range(rng.choice((0, 0, 0, 0, 1, 2)))]
@@ -363,8 +424,15 @@ def test_laws_of_the_scheduler() -> None:
 def test_laws_hold_in_crowded_worlds_and_everything_occurs_there(policy: str) -> None:
     seen: Counter[str] = Counter()
     for seed in range(40):
-        crowded = {"num_blocks": 14, "num_cpu_blocks": 60, "max_num_seqs": 6, "max_num_batched_tokens": 20}
-        seen += drive(random.Random(seed), 60, policy=policy, block_size=2, watermark=0.0, **crowded).seen
+        crowded = {
+            "num_blocks": 14,
+            "num_cpu_blocks": 60,
+            "max_num_seqs": 6,
+            "max_num_batched_tokens": 20,
+        }
+        seen += drive(
+            random.Random(seed), 60, policy=policy, block_size=2, watermark=0.0, **crowded
+        ).seen
     counts = {name: seen[name] for name in ("swap out", "swap in", "recompute", "copy", "fork")}
     assert min(counts.values()) >= 10, counts
 
@@ -379,16 +447,27 @@ def test_laws_hold_for_long() -> None:
             raise AssertionError(f"drive(random.Random({seed}), 100) breaks a law") from error
 
 
-# --- the rules, one a test --------------------------------------------------------------------------------------------
+# --- the rules, one a test ------------------------------------------------------------------------
 
 
-def make_scheduler(num_blocks: int = 100, block_size: int = 4, **options: Any) -> SequenceGroupScheduler:
-    caching, num_cpu_blocks = options.pop("enable_prefix_caching", False), options.pop("num_cpu_blocks", 50)
-    kv = GroupKVCacheManager(num_blocks, block_size, enable_prefix_caching=caching, num_cpu_blocks=num_cpu_blocks)
-    return SequenceGroupScheduler(kv, **({"max_num_seqs": 16, "max_num_batched_tokens": 100} | options))
+def make_scheduler(
+    num_blocks: int = 100, block_size: int = 4, **options: Any
+) -> SequenceGroupScheduler:
+    caching, num_cpu_blocks = (
+        options.pop("enable_prefix_caching", False),
+        options.pop("num_cpu_blocks", 50),
+    )
+    kv = GroupKVCacheManager(
+        num_blocks, block_size, enable_prefix_caching=caching, num_cpu_blocks=num_cpu_blocks
+    )
+    return SequenceGroupScheduler(
+        kv, **({"max_num_seqs": 16, "max_num_batched_tokens": 100} | options)
+    )
 
 
-def make_group(name: str, num_prompt_tokens: int, n: int = 1, max_tokens: int = 20) -> list[Request]:
+def make_group(
+    name: str, num_prompt_tokens: int, n: int = 1, max_tokens: int = 20
+) -> list[Request]:
     base = 1000 * sum(ord(c) for c in name)
     prompt = range(base, base + num_prompt_tokens)
     return [Request(f"{i}_{name}", prompt, SamplingParams(max_tokens=max_tokens)) for i in range(n)]
@@ -446,7 +525,9 @@ def test_one_sequence_computes_the_prompt_and_the_others_fork() -> None:
 
 
 def test_sharing_saves_blocks_against_requests_on_their_own() -> None:
-    """8 choices of a prompt of 62 tokens, 10 tokens each, blocks of 4: 15 + 8 * 3 blocks are held, not 8 * 18."""
+    """8 choices of a prompt of 62 tokens, 10 tokens each, blocks of 4: 15 + 8 * 3 blocks are held,
+    not 8 * 18.
+    """
     held = {}
     for together in (True, False):
         scheduler = make_scheduler(num_blocks=200, max_num_batched_tokens=600)
@@ -493,7 +574,9 @@ def test_a_group_of_several_is_swapped_and_comes_back_before_those_who_wait() ->
     assert before, "there is room only when a is done"
     assert sorted(output.num_scheduled_tokens) == ["0_b", "1_b"]
     assert plan.swap_in
-    assert [r.num_computed_tokens for r in b] == [n + 1 for n in num_computed], "nothing is computed again"
+    assert [r.num_computed_tokens for r in b] == [n + 1 for n in num_computed], (
+        "nothing is computed again"
+    )
     assert scheduler.kv_cache_manager.cpu_pool.num_free_blocks == 50
 
 
@@ -520,7 +603,9 @@ def test_without_room_in_main_memory_a_group_is_computed_again_and_decodes_in_st
     while b[0].num_computed_tokens == 0:
         output = step(scheduler)
     kv, n = scheduler.kv_cache_manager, b[0].num_tokens
-    assert output.num_scheduled_tokens == {"0_b": n - 1, "1_b": n - 1 - 8}, "the full blocks of the prompt are shared"
+    assert output.num_scheduled_tokens == {"0_b": n - 1, "1_b": n - 1 - 8}, (
+        "the full blocks of the prompt are shared"
+    )
     assert kv.get_block_ids("0_b")[:2] == kv.get_block_ids("1_b")[:2]
     assert step(scheduler).num_scheduled_tokens == {"0_b": 1, "1_b": 1}
 
@@ -540,7 +625,9 @@ def test_the_next_choice_takes_over_a_prompt_that_is_aborted_while_the_model_run
 
 
 def test_who_shares_what_a_failed_step_was_to_write_is_reset_too() -> None:
-    """It computes nothing in that step itself, and the one it leans on is aborted while the model runs."""
+    """It computes nothing in that step itself, and the one it leans on is aborted while the model
+    runs.
+    """
     scheduler = make_scheduler(num_blocks=20, block_size=1, num_cpu_blocks=0)
     group = make_group("a", 6, n=2, max_tokens=4)
     scheduler.add_group(group)
@@ -556,7 +643,9 @@ def test_who_shares_what_a_failed_step_was_to_write_is_reset_too() -> None:
 
 
 def test_who_found_in_the_cache_what_a_failed_step_was_to_write_is_reset_too() -> None:
-    scheduler = make_scheduler(num_blocks=40, block_size=1, num_cpu_blocks=0, enable_prefix_caching=True)
+    scheduler = make_scheduler(
+        num_blocks=40, block_size=1, num_cpu_blocks=0, enable_prefix_caching=True
+    )
     group = make_group("a", 6, n=2, max_tokens=4)
     alone = Request("0_alone", group[0].prompt_token_ids, SamplingParams(max_tokens=4))
     scheduler.add_request(alone)
@@ -580,7 +669,10 @@ def test_who_found_in_the_cache_what_a_failed_step_was_to_write_is_reset_too() -
     [
         ({"max_num_seqs": 2}, "need 3 places, there are 2"),
         ({"max_num_batched_tokens": 2}, "need 3 tokens a step, there are 2"),
-        ({"num_blocks": 18}, "3 sequences of up to 25 computed tokens need 19 blocks, there are 17"),
+        (
+            {"num_blocks": 18},
+            "3 sequences of up to 25 computed tokens need 19 blocks, there are 17",
+        ),
     ],
 )
 def test_a_group_that_never_fits_is_refused(options: dict[str, int], message: str) -> None:
@@ -622,19 +714,30 @@ def test_a_trace_names_copies_swaps_and_forks() -> None:
     assert [len(trace["outputs"][name]) for name in "ab"] == [18, 18]
 
 
-# --- on the model -----------------------------------------------------------------------------------------------------
+# --- on the model ---------------------------------------------------------------------------------
 
 PROMPT = [5, 9, 20, 31, 42, 53, 64, 75, 86, 11, 22, 33, 44, 55, 66, 77, 88, 10, 21, 32, 43]
 MIX = {
     "a": (PROMPT, SamplingParams(temperature=0, max_tokens=16, ignore_eos=True)),
-    "b": (PROMPT[:13], SamplingParams(temperature=1.0, seed=5, max_tokens=14, n=4, ignore_eos=True)),
-    "c": ([70], SamplingParams(temperature=0.8, seed=-1, max_tokens=12, n=2, repetition_penalty=1.3)),
+    "b": (
+        PROMPT[:13],
+        SamplingParams(temperature=1.0, seed=5, max_tokens=14, n=4, ignore_eos=True),
+    ),
+    "c": (
+        [70],
+        SamplingParams(temperature=0.8, seed=-1, max_tokens=12, n=2, repetition_penalty=1.3),
+    ),
     "d": (PROMPT[5:], SamplingParams(temperature=1.2, seed=9, max_tokens=9, top_p=0.9)),
 }
 
 
 def make_engine(model: Path, **config: Any) -> LLMEngine:
-    options = {"dtype": "float32", "block_size": 4, "num_kv_blocks": 200, "scheduler": "sequence_group"} | config
+    options = {
+        "dtype": "float32",
+        "block_size": 4,
+        "num_kv_blocks": 200,
+        "scheduler": "sequence_group",
+    } | config
     engine = LLMEngine(EngineConfig(str(model), **options), core_cls=RecoveringCore)
     for caches in engine.executor.runner.kv_caches:
         for cache in caches:
@@ -642,8 +745,12 @@ def make_engine(model: Path, **config: Any) -> LLMEngine:
     return engine
 
 
-def finish(engine: LLMEngine, aborts: dict[int, str] | None = None, fail_at: int = -1) -> tuple[Any, Counter[str]]:
-    """Token ids by request and choice, and the sums of the steps' statistics. aborts: choices by step."""
+def finish(
+    engine: LLMEngine, aborts: dict[int, str] | None = None, fail_at: int = -1
+) -> tuple[Any, Counter[str]]:
+    """Token ids by request and choice, and the sums of the steps' statistics. aborts: choices by
+    step.
+    """
     for request_id, (prompt, params) in MIX.items():
         engine.add_request(request_id, prompt, params)
     done: dict[str, RequestOutput] = {}
@@ -667,12 +774,16 @@ def finish(engine: LLMEngine, aborts: dict[int, str] | None = None, fail_at: int
     assert isinstance(kv, GroupKVCacheManager)
     assert kv.num_free_blocks == kv.num_usable_blocks
     assert kv.cpu_pool.num_free_blocks == kv.num_cpu_blocks
-    return {name: [choice.token_ids for choice in output.outputs] for name, output in done.items()}, sums
+    return {
+        name: [choice.token_ids for choice in output.outputs] for name, output in done.items()
+    }, sums
 
 
 @pytest.fixture(scope="module")
 def expected(checkpoint: Path) -> Any:
-    engine = LLMEngine(EngineConfig(str(checkpoint), dtype="float32", block_size=4, num_kv_blocks=200))
+    engine = LLMEngine(
+        EngineConfig(str(checkpoint), dtype="float32", block_size=4, num_kv_blocks=200)
+    )
     for request_id, (prompt, params) in MIX.items():
         engine.add_request(request_id, prompt, params)
     done = {}
@@ -688,24 +799,40 @@ def test_no_swap_copy_or_fork_changes_a_token_of_v1(
     checkpoint: Path, expected: Any, num_blocks: int, num_cpu_blocks: int, caching: bool
 ) -> None:
     engine = make_engine(
-        checkpoint, num_kv_blocks=num_blocks, num_cpu_blocks=num_cpu_blocks, enable_prefix_caching=caching
+        checkpoint,
+        num_kv_blocks=num_blocks,
+        num_cpu_blocks=num_cpu_blocks,
+        enable_prefix_caching=caching,
     )
     tokens, sums = finish(engine)
     assert tokens == expected
     assert sums["num_copied_blocks"] > 0
     if num_blocks == 24:
         assert sums["num_preempted_reqs"] > 0
-        assert bool(sums["num_swapped_out_blocks"]) == bool(sums["num_swapped_in_blocks"]) == bool(num_cpu_blocks)
+        assert (
+            bool(sums["num_swapped_out_blocks"])
+            == bool(sums["num_swapped_in_blocks"])
+            == bool(num_cpu_blocks)
+        )
 
 
 @pytest.mark.parametrize("fail_at", range(1, 24, 4))
 def test_a_step_that_raises_changes_no_token(checkpoint: Path, expected: Any, fail_at: int) -> None:
-    assert finish(make_engine(checkpoint, num_kv_blocks=24, num_cpu_blocks=60), fail_at=fail_at)[0] == expected
+    assert (
+        finish(make_engine(checkpoint, num_kv_blocks=24, num_cpu_blocks=60), fail_at=fail_at)[0]
+        == expected
+    )
 
 
-@pytest.mark.parametrize(("at", "choice"), [(0, "0_b"), (1, "0_b"), (1, "2_b"), (2, "0_c"), (9, "2_b")])
-def test_the_other_choices_go_on_when_one_is_aborted(checkpoint: Path, expected: Any, at: int, choice: str) -> None:
-    tokens, _ = finish(make_engine(checkpoint, num_kv_blocks=24, num_cpu_blocks=60), aborts={at: choice})
+@pytest.mark.parametrize(
+    ("at", "choice"), [(0, "0_b"), (1, "0_b"), (1, "2_b"), (2, "0_c"), (9, "2_b")]
+)
+def test_the_other_choices_go_on_when_one_is_aborted(
+    checkpoint: Path, expected: Any, at: int, choice: str
+) -> None:
+    tokens, _ = finish(
+        make_engine(checkpoint, num_kv_blocks=24, num_cpu_blocks=60), aborts={at: choice}
+    )
     index, name = int(choice[0]), choice[2]
     for each, choices in expected.items():
         for i, token_ids in enumerate(choices):

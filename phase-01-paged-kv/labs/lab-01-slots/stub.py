@@ -12,8 +12,10 @@ def to_slots(
     positions: npt.NDArray[np.int64],
     block_size: int,
 ) -> npt.NDArray[np.int64]:
-    """The slot of each token: requests[t] says whose row of block_tables [B, max_blocks], positions[t] where in it.
+    """The slot of each token: requests[t] says whose row of block_tables [B, max_blocks],
+    positions[t] where in it.
 
-    A slot is block_id * block_size + offset. Source: BlockTable.compute_slot_mapping in vllm/v1/worker/block_table.py.
+    A slot is block_id * block_size + offset. Source: BlockTable.compute_slot_mapping in
+    vllm/v1/worker/block_table.py.
     """
     todo("01.1")

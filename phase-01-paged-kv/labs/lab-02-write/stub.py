@@ -11,7 +11,14 @@ class ReferenceBackend(ReferenceReferenceBackend):
     """What is not defined here is the reference's."""
 
     def write_kv(
-        self, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, metadata: AttentionMetadata
+        self,
+        key: Tensor,
+        value: Tensor,
+        key_cache: Tensor,
+        value_cache: Tensor,
+        metadata: AttentionMetadata,
     ) -> None:
-        """Store row t of key and value in slot slot_mapping[t]. The slot -1 is padding: that row is stored nowhere."""
+        """Store row t of key and value in slot slot_mapping[t]. The slot -1 is padding: that row is
+        stored nowhere.
+        """
         todo("01.2")

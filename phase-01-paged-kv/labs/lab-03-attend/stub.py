@@ -11,7 +11,9 @@ class OnlineSoftmax(ReferenceOnlineSoftmax):
     """What is not defined here is the reference's."""
 
     def add(self, scores: Tensor, values: Tensor) -> None:
-        """Take in scores [num_kv_heads, group_size, n] of n keys, n >= 1, and their values [n, num_kv_heads, D]."""
+        """Take in scores [num_kv_heads, group_size, n] of n keys, n >= 1, and their values [n,
+        num_kv_heads, D].
+        """
         todo("01.3")
 
     def result(self) -> Tensor:
@@ -28,5 +30,7 @@ def attend_one(
     end: int,
     scale: float,
 ) -> Tensor:
-    """One query [num_heads, head_dim] over positions [begin, end) of its sequence: [num_heads, head_dim]."""
+    """One query [num_heads, head_dim] over positions [begin, end) of its sequence: [num_heads,
+    head_dim].
+    """
     todo("01.3")

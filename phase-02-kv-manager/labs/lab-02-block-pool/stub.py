@@ -10,7 +10,9 @@ class BlockPool(ReferenceBlockPool):
     """What is not defined here is the reference's."""
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
-        """Take fresh blocks from the front of the queue; what they held is evicted from the prefix cache."""
+        """Take fresh blocks from the front of the queue; what they held is evicted from the prefix
+        cache.
+        """
         todo("02.2")
 
     def touch(self, blocks: Iterable[KVCacheBlock]) -> None:
@@ -20,7 +22,8 @@ class BlockPool(ReferenceBlockPool):
     def free_blocks(self, table: Sequence[KVCacheBlock]) -> None:
         """Let go of a block table, given in the table's order.
 
-        A block without a hash cannot be found: it goes to the front of the queue. A cached one goes to the
-        back, the table's tail before its head: a prefix is evicted after what was built on it.
+        A block without a hash cannot be found: it goes to the front of the queue. A cached one goes
+        to the back, the table's tail before its head: a prefix is evicted after what was built on
+        it.
         """
         todo("02.2")

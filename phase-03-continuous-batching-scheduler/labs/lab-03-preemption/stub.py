@@ -9,9 +9,13 @@ class Scheduler(ReferenceScheduler):
     """What is not defined here is the reference's."""
 
     def _preempt(self, request: Request) -> None:
-        """Take back everything but the tokens; the request will compute them again (preemption by recompute)."""
+        """Take back everything but the tokens; the request will compute them again (preemption by
+        recompute).
+        """
         todo("03.3")
 
     def _pop_victim(self) -> Request:
-        """Take the request that gives way out of running, and return it. Which one it is depends on the policy."""
+        """Take the request that gives way out of running, and return it. Which one it is depends on
+        the policy.
+        """
         todo("03.3")

@@ -14,8 +14,10 @@ class Scheduler(ReferenceScheduler):
     def update_from_output(
         self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> list[Request]:
-        """Advance the counters by what was computed, append what was sampled; returns who finished, in step order.
+        """Advance the counters by what was computed, append what was sampled; returns who finished,
+        in step order.
 
-        vLLM advances num_computed_tokens in schedule() already; in a synchronous engine the decisions are the same.
+        vLLM advances num_computed_tokens in schedule() already; in a synchronous engine the
+        decisions are the same.
         """
         todo("03.4")

@@ -16,7 +16,8 @@ class StatsRecorder(ReferenceStatsRecorder):
         todo("03.9")
 
     def record(self, output: SchedulerOutput, plan: KVPlan) -> SchedulerStats:
-        """The figures of the step that schedule() has just decided. Call it once a step, in O(batch size).
+        """The figures of the step that schedule() has just decided. Call it once a step, in O(batch
+        size).
 
         plan: the copies that the KV cache manager asks of the step.
         """
@@ -24,11 +25,13 @@ class StatsRecorder(ReferenceStatsRecorder):
 
 
 class CachingMetrics:
-    """The hit rate of the prefix cache over the most recent requests: what it does now, not since the beginning.
+    """The hit rate of the prefix cache over the most recent requests: what it does now, not since
+    the beginning.
 
-    stats: counters that only grow, such as Scheduler.prefix_cache_stats; what they hold already is left out. The window
-    is the most recent steps that looked anything up, as many as have together at most max_recent_requests requests; the
-    last of them is in it however large it is. Source: CachingMetrics in vllm/v1/metrics/stats.py.
+    stats: counters that only grow, such as Scheduler.prefix_cache_stats; what they hold already is
+    left out. The window is the most recent steps that looked anything up, as many as have together
+    at most max_recent_requests requests; the last of them is in it however large it is. Source:
+    CachingMetrics in vllm/v1/metrics/stats.py.
     """
 
     def __init__(self, stats: PrefixCacheStats, max_recent_requests: int = 1000) -> None:
@@ -40,5 +43,7 @@ class CachingMetrics:
 
     @property
     def hit_rate(self) -> float:
-        """The share of the tokens looked up in the window that was found, in [0, 1]; 0 while nothing was looked up."""
+        """The share of the tokens looked up in the window that was found, in [0, 1]; 0 while
+        nothing was looked up.
+        """
         todo("03.9")

@@ -49,19 +49,27 @@ class OffloadingKVCacheManager(ReferenceOffloadingKVCacheManager):
     """What is not defined here is the reference's."""
 
     def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
-        """The blocks of the longest cached prefix; how many tokens need no computing: theirs and the loadable ones."""
+        """The blocks of the longest cached prefix; how many tokens need no computing: theirs and
+        the loadable ones.
+        """
         todo("03.10")
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
     ) -> list[KVCacheBlock] | None:
-        """On admission, what the connector has behind the computed blocks gets slots too, and is loaded there."""
+        """On admission, what the connector has behind the computed blocks gets slots too, and is
+        loaded there.
+        """
         todo("03.10")
 
     def free(self, request: Request) -> None:
-        """Save what a preempted request has computed, if that is the cheaper way; what has ended is forgotten."""
+        """Save what a preempted request has computed, if that is the cheaper way; what has ended is
+        forgotten.
+        """
         todo("03.10")
 
     def end_step(self, result: KVResult | None) -> None:
-        """What a failed step was to load was published, and whether it arrived is unknown: no lookup may find it."""
+        """What a failed step was to load was published, and whether it arrived is unknown: no
+        lookup may find it.
+        """
         todo("03.10")

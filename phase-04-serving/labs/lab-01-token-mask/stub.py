@@ -14,7 +14,9 @@ class TokenTrie:
         todo("04.1")
 
     def mask(self, automaton: ByteAutomaton, state: int) -> Sequence[int]:
-        """The tokens that are allowed in a state, as words of 32 bits: bit i of word w is token 32 w + i."""
+        """The tokens that are allowed in a state, as words of 32 bits: bit i of word w is token 32
+        w + i.
+        """
         todo("04.1")
 
 

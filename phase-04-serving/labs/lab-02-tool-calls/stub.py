@@ -13,8 +13,9 @@ from mini_vllm.frontend.assistant_parser import AssistantDelta, CALL, END_CALL, 
 class HermesParser:
     """Parses text with calls among it: feed() each piece, and finish() with the last one.
 
-    A call is <tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>. It is given out when it is whole, in
-    OpenAI's shape; one that is malformed is text. Source: hermes_tool_parser.py in vllm/tool_parsers.
+    A call is <tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>. It is given out when it
+    is whole, in OpenAI's shape; one that is malformed is text. Source: hermes_tool_parser.py in
+    vllm/tool_parsers.
     """
 
     is_parallel = True  # False where the request wants one call: what comes after it is text

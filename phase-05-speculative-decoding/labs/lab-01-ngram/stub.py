@@ -7,10 +7,11 @@ from mini_vllm.request import Request
 
 
 class NgramProposer:
-    """Prompt lookup: the tokens behind the first place where the last n tokens stand, for the largest n that has one.
+    """Prompt lookup: the tokens behind the first place where the last n tokens stand, for the
+    largest n that has one.
 
-    min_n <= n <= max_n. Source: NgramProposer (vllm/v1/spec_decode/ngram_proposer.py); Saxena 2023, "Prompt Lookup
-    Decoding".
+    min_n <= n <= max_n. Source: NgramProposer (vllm/v1/spec_decode/ngram_proposer.py); Saxena 2023,
+    "Prompt Lookup Decoding".
     """
 
     def __init__(self, min_n: int, max_n: int) -> None:

@@ -15,7 +15,9 @@ class KVCacheManager(ReferenceKVCacheManager):
     """What is not defined here is the reference's."""
 
     def num_slots(self, request: Request, num_tokens: int) -> int:
-        """How many slots the first num_tokens tokens take and the lookahead behind them, which is cut at the limits."""
+        """How many slots the first num_tokens tokens take and the lookahead behind them, which is
+        cut at the limits.
+        """
         todo("05.4")
 
 
@@ -23,23 +25,31 @@ class SpeculativeScheduler(ReferenceSpeculativeScheduler):
     """What is not defined here is the reference's."""
 
     def update_draft_token_ids(self, drafts: Mapping[str, Sequence[int]]) -> None:
-        """New drafts, by request: at most num_speculative_tokens each. A request in a chunk has none."""
+        """New drafts, by request: at most num_speculative_tokens each. A request in a chunk has
+        none.
+        """
         todo("05.4")
 
     def _preempt(self, request: Request) -> None:
         todo("05.4")
 
-    def _take_in_accepted(self, output: SchedulerOutput, sampled: dict[str, Sequence[int]]) -> list[Request]:
-        """Make accepted drafts tokens of their requests, and the token behind them, too, if none ends its request.
+    def _take_in_accepted(
+        self, output: SchedulerOutput, sampled: dict[str, Sequence[int]]
+    ) -> list[Request]:
+        """Make accepted drafts tokens of their requests, and the token behind them, too, if none
+        ends its request.
 
-        Returns the requests that V1's update has yet to take in, with the last token in `sampled` if that ends them.
+        Returns the requests that V1's update has yet to take in, with the last token in `sampled`
+        if that ends them.
         """
         todo("05.4")
 
 
 @dataclass(slots=True)
 class SpeculationStats:
-    """Counted once for each request and step that verifies drafts. Source: SpecDecodingStats of vLLM."""
+    """Counted once for each request and step that verifies drafts. Source: SpecDecodingStats of
+    vLLM.
+    """
 
     num_drafts_by_accepted: list[int]  # times that 0, 1, ... k drafts were right
     num_draft_tokens: int = 0
