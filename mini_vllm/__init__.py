@@ -1,7 +1,16 @@
 """mini_vllm: a small, readable LLM inference engine.
 
-The names below are loaded when they are first used: importing the core (mini_vllm.scheduler and
-what it imports) needs nothing but the standard library.
+Its files and folders are rings, from within. README.md says what each of them does.
+
+    heart     request step block_hash block_pool kv_cache scheduler_interface scheduler
+              engine.core engine.runner_view
+    step      engine worker light attention native models
+    text      config params errors frontend
+    features  policies offload spec_decode structured
+    product   serving cli observe load simulator
+
+The names below are loaded when they are first used: importing the heart needs nothing but the
+standard library.
 """
 
 from importlib import import_module

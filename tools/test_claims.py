@@ -2,16 +2,18 @@
 
 A number on these pages has to be part of a CLAIM, a sentence in which the names stand for what is computed from the
 repository. A number that no claim has is refused, so a new one cannot be added unchecked. Lab ids, phases and the
-arguments of example commands are looked up instead. CITATION.cff and docs/measured.md have some of the same claims; the
-other figures of docs/measured.md come from the reports (test_book.py). No torch: what needs it is read as text.
+arguments of example commands are looked up instead. The rings that README and the package draw are compared, too.
+CITATION.cff and docs/measured.md have some of the same claims; the other figures of docs/measured.md come from the
+reports (test_book.py). What needs torch is read as text; it is imported only to see whether that was read rightly.
 """
 
 import ast
 import json
 import re
 import subprocess
+import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -24,15 +26,35 @@ from mini_vllm.policies.registry import SCHEDULERS
 from tools.check_size import HEART, ROOT, measure_package
 from tools.mutation import planted_bugs, planted_kernel_bugs
 
+PACKAGE = ROOT / "mini_vllm"
 README, INDEX, MEASURED = ROOT / "README.md", ROOT / "docs/index.md", ROOT / "docs/measured.md"
 PAGES = (README, INDEX)  # on which every number is checked
 LABS = tuple(labs())
 ALSO = (MEASURED, ROOT / "CITATION.cff")  # which have some of the claims
+RINGS = {  # from within: the files, and the folders with what other rings have not of them
+    "heart": HEART,
+    "step": ("engine", "worker", "light", "attention", "native", "models"),
+    "text": ("config.py", "params.py", "errors.py", "frontend"),
+    "features": ("policies", "offload", "spec_decode", "structured"),
+    "product": ("serving", "cli", "observe", "load", "simulator"),
+}
+STEP = ("worker/model_runner.py", "attention/reference.py", "models/qwen3.py")  # of the bundled model
+ROADS = {  # where each starts; imports are followed from there
+    "numpy": (*HEART, "light/numpy_executor.py"),
+    "torch": (*HEART, *STEP),
+    "text": (*HEART, *STEP, "worker/local_executor.py", "engine/llm.py"),
+}
 ABOUT = 0.03  # how far a number may be off that follows the word "about"
 
 CLAIMS = (
     "{core_files} files with {core_lines} source lines",
-    "{core_files} files decide a step, with {core_lines} source lines. The whole package has about {package_lines}.",
+    "{core_files} files decide a step, with {core_lines} source lines. {step_files} files with {step_lines} more "
+    "compute it: the model runner, plain attention and the bundled model, with all that they import. "
+    "The whole package has about {package_lines}.",
+    "| a step is decided | the heart alone | {core_files} | {core_lines} |",
+    "`light/numpy_executor.py` | {numpy_files} | {numpy_lines} |",
+    "`models/qwen3.py` | {torch_files} | {torch_lines} |",
+    "`engine/llm.py` | {text_files} | {text_lines} |",
     "{traces} runs of the scheduler of vLLM {vllm} were recorded, and {traces} of {traces} are replayed: {equal} are "
     "equal step for step. {apart} are kept apart",
     "{equal} of {traces} recorded runs of vLLM {vllm}'s scheduler come out the same here, step for step. In the other "
@@ -86,10 +108,62 @@ def keys_of(file: str, name: str) -> list[str]:
     raise KeyError(f"{file} has no {name}")
 
 
+def file_of(module: str) -> str | None:
+    """The file of a module of the package, as measure_package() names it; None for what is no module."""
+    place = PACKAGE.joinpath(*module.split(".")[1:])
+    for path in (place / "__init__.py", place.with_suffix(".py")):
+        if path.is_file():
+            return path.relative_to(PACKAGE).as_posix()
+    return None
+
+
+def module_of(file: str) -> str:
+    return ".".join(["mini_vllm", *Path(file).with_suffix("").parts]).removesuffix(".__init__")
+
+
+def imports_of(node: ast.AST) -> Iterator[str]:
+    """The names of the package that are imported when the module is loaded, and not for types alone."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ImportFrom):
+            yield from (f"{child.module}.{alias.name}" for alias in child.names)
+            yield str(child.module)
+        elif isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        elif isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            yield from imports_of(ast.Module(child.orelse, []))
+        elif not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from imports_of(child)
+
+
+@cache
+def loaded_with(*files: str) -> frozenset[str]:
+    """These files of the package and all that is loaded with them: what they import, and the folders' own modules."""
+    found: set[str] = set()
+    names = {module_of(file) for file in files}
+    while names:
+        name = names.pop()
+        file = file_of(name) if name.partition(".")[0] == "mini_vllm" else None
+        if file is not None and file not in found:
+            found.add(file)
+            names |= {*imports_of(ast.parse(read(PACKAGE / file))), name.rpartition(".")[0]}
+    return frozenset(found)
+
+
+@cache
+def sizes() -> dict[str, int]:
+    """Source lines of the files of the package that have any."""
+    return {file.path: file.num_lines for file in measure_package(PACKAGE) if file.num_lines}
+
+
+def length(name: str, files: Iterable[str]) -> dict[str, int]:
+    """How many files there are that have source lines, and how many lines."""
+    lines = [sizes()[file] for file in files if file in sizes()]
+    return {f"{name}_files": len(lines), f"{name}_lines": sum(lines)}
+
+
 @cache
 def facts() -> dict[str, str | float]:
     """What is so, by the names that CLAIMS use: numbers, and versions as text."""
-    sizes = {file.path: file.num_lines for file in measure_package(ROOT / "mini_vllm")}
     traces = [trace for file in find_trace_files(ROOT / "traces" / f"vllm-{VLLM}") for trace in read_traces(file)]
     num_apart = sum(bool(trace.get("kv_violations")) for trace in traces)  # test_vllm_parity.py says what holds of them
     by_phase = {lab.id[:2]: [each for each in LABS if each.id[:2] == lab.id[:2]] for lab in LABS}
@@ -115,9 +189,10 @@ def facts() -> dict[str, str | float]:
     assert torch
     assert licence
     return {
-        "core_files": len(HEART),
-        "core_lines": sum(sizes[name] for name in HEART),
-        "package_lines": sum(sizes.values()),
+        **length("core", HEART),
+        **length("step", loaded_with(*STEP) - {*HEART}),
+        **{key: number for name, files in ROADS.items() for key, number in length(name, loaded_with(*files)).items()},
+        "package_lines": sum(sizes().values()),
         "traces": len(traces),
         "equal": len(traces) - num_apart,
         "apart": num_apart,
@@ -286,16 +361,63 @@ def test_kernels_are_compiled_for_the_named_gpus() -> None:
 # --- where things are -----------------------------------------------------------------------------------------------
 
 
+def drawn_tree() -> list[str]:
+    return [line[4:] for line in section(README, "Where things are").splitlines() if line.startswith("    ")]
+
+
+def places_of(line: str) -> list[str]:
+    """The files and folders that a line of the tree names, before two spaces."""
+    return re.split(r" {2,}", line.strip())[0].split()
+
+
+def test_readme_and_the_package_draw_the_rings() -> None:
+    drawn: dict[str, list[str]] = {}
+    for line in drawn_tree():
+        if match := re.match(r"  ([A-Z]+): ", line):
+            ring = drawn.setdefault(match[1].lower(), [])
+        elif line.startswith("    "):
+            ring += [place.rstrip("/") for place in places_of(line)]
+    drawn["step"].remove("models/tiny")  # the model itself
+    assert {name: sorted(places) for name, places in drawn.items()} == {
+        name: sorted(places) for name, places in RINGS.items()
+    }
+    lines = (ast.get_docstring(ast.parse(read(PACKAGE / "__init__.py"))) or "").splitlines()
+    text = " ".join(line.strip() for line in lines if line.startswith("    "))
+    said = re.split(rf"\s*\b({'|'.join(RINGS)})\b  +", text)
+    assert dict(zip(said[1::2], map(str.split, said[2::2]), strict=True)) == {
+        name: [place.removesuffix(".py").replace("/", ".") for place in places] for name, places in RINGS.items()
+    }
+
+
+def test_each_file_and_folder_is_in_one_ring() -> None:
+    rings = [place for places in RINGS.values() for place in places]
+    assert len(rings) == len({*rings})
+    entries = {path.name for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    wanted = {name for name in entries if not name.startswith(("test_", "__"))}
+    assert wanted == {place for place in rings if "/" not in place}
+
+
+@pytest.mark.parametrize(
+    "road", [pytest.param(name, marks=() if name == "numpy" else pytest.mark.slow) for name in ROADS]
+)
+def test_what_a_road_counts_is_what_is_loaded(road: str) -> None:
+    if road != "numpy":
+        pytest.importorskip("torch")
+    modules = ", ".join(module_of(file) for file in ROADS[road])
+    code = f"import sys, {modules}\nprint(*(name for name in sys.modules if name.startswith('mini_vllm')))"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert {file_of(name) for name in loaded.stdout.split()} == loaded_with(*ROADS[road])
+
+
 def test_the_tree_has_what_is_there() -> None:
-    tree = [line[4:] for line in section(README, "Where things are").splitlines() if line.startswith("    ")]
-    assert all(len(line) <= 120 - 4 for line in tree)
+    tree = drawn_tree()
+    assert all(len(line) <= 100 - 4 for line in tree)
     named: set[str] = set()
     for line in tree:
-        places = re.split(r" {2,}", line.strip())[0].split()
-        named |= {f"mini_vllm/{place}" if line.startswith("  ") else place for place in places}
+        if not re.match(r"  [A-Z]+: ", line):
+            named |= {f"mini_vllm/{place}" if line.startswith("  ") else place for place in places_of(line)}
     for place in named:
         assert next(ROOT.glob(place.rstrip("/")), None) or place == "mini_vllm/test_*.py", f"{place} is not there"
-    assert {f"mini_vllm/{name.partition('/')[0] + '/' if '/' in name else name}" for name in HEART} <= named
     if not (ROOT / ".git").exists():
         pytest.skip("which files belong to the repository is known in a clone only")
     files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
