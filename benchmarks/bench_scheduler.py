@@ -83,9 +83,10 @@ class Ours:
 
     def __init__(self) -> None:
         sys.path.insert(0, str(ROOT))
-        from mini_vllm import policies, request
+        from mini_vllm import request
+        from mini_vllm.policies import registry
 
-        self.policies, self.request = policies, request
+        self.policies, self.request = registry, request
 
     def start(self, c: dict[str, Any]) -> None:
         """Make a new scheduler."""
