@@ -8,6 +8,7 @@ list when it crosses no longer.
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,6 +78,7 @@ def room_of(path: Path) -> str:
     return parts[0] if len(parts) > 1 else "."
 
 
+@cache
 def read(package: Path) -> dict[Path, ast.Module]:
     paths = [path.relative_to(package) for path in sorted(package.rglob("*.py"))]
     wanted = [path for path in paths if not path.name.startswith(("test_", "conftest"))]

@@ -60,6 +60,7 @@ class Api:
         self.is_draining = False
         self._last_created = 0
         self._started = int(time.time())
+        self._document = openapi_document(ENDPOINTS)
 
     def routes(self) -> list[Route]:
         """A route for each path."""
@@ -121,7 +122,7 @@ class Api:
 
     async def openapi(self, request: HttpRequest) -> Response:
         """What this server takes and gives, as an OpenAPI document."""
-        return JsonResponse(openapi_document(ENDPOINTS))
+        return JsonResponse(self._document)
 
     async def engine_steps(self, request: HttpRequest) -> Response:
         """The engine's steps as a stream of events, as long as the client listens and the engine

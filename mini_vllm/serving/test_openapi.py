@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -22,6 +23,7 @@ from mini_vllm.serving.routes import ENDPOINTS
 QUESTION = [{"role": "user", "content": "What is a KV block?"}]
 
 
+@cache
 def validator(name: str) -> Draft202012Validator:
     document = openapi_document(ENDPOINTS)
     return Draft202012Validator(

@@ -191,6 +191,7 @@ def test_a_citation_is_read() -> None:
 # --- how it is written --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_text_keeps_the_rules_that_can_be_looked_for() -> None:
     assert list(check.wrong_in_style()) == []
 
