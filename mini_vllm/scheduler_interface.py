@@ -199,6 +199,7 @@ class SchedulerInterface(ABC):
     """
 
     kv_cache_manager_cls: ClassVar[type[KVCacheManager]] = KVCacheManager
+    policies: ClassVar[Sequence[str]] = ("fcfs", "priority")
 
     kv_cache_manager: KVCacheManager = field(metadata=PART)
     _: KW_ONLY
@@ -222,10 +223,9 @@ class SchedulerInterface(ABC):
         self.num_slots = kv.max_tokens_alone()
         given, most_tokens = cast(int | None, self.max_model_len), self.num_slots + 1
         self.max_model_len = most_tokens if given is None else min(given, most_tokens)
-        if self.policy not in ("fcfs", "priority"):
-            raise InvalidParameterError(
-                f"policy must be 'fcfs' or 'priority', got {shown(self.policy)}"
-            )
+        if self.policy not in self.policies:
+            known = " or ".join(map(repr, self.policies))
+            raise InvalidParameterError(f"policy must be {known}, got {shown(self.policy)}")
         if self.max_num_seqs < 1 or self.max_num_batched_tokens < 1:
             limits = (
                 f"max_num_seqs {self.max_num_seqs}, max_num_batched_tokens "

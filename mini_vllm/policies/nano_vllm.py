@@ -146,6 +146,7 @@ class NanoVllmScheduler(PrefillFirstScheduler):
     """
 
     kv_cache_manager_cls = NanoVllmKVCacheManager
+    policies = ("fcfs",)
 
     nano_vllm: str = NEWEST
     """Which version."""
@@ -153,10 +154,6 @@ class NanoVllmScheduler(PrefillFirstScheduler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.policy == "priority":
-            raise InvalidParameterError(
-                "nano_vllm serves in order of arrival: policy must be 'fcfs', got 'priority'"
-            )
         if getattr(self.kv_cache_manager, "nano_vllm", None) != self.nano_vllm:
             name = type(self.kv_cache_manager).__name__
             raise InvalidParameterError(

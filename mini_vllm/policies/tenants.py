@@ -181,13 +181,10 @@ class TenantScheduler(Scheduler):
     """
 
     kv_cache_manager_cls: ClassVar[type[KVCacheManager]] = TenantKVCacheManager
+    policies = ("fcfs",)  # no order across tenants
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.policy == "priority":
-            raise InvalidParameterError(
-                "tenants have an order of their own: policy must be 'fcfs', got 'priority'"
-            )
         self.waiting: TenantQueue = TenantQueue()  # type: ignore[assignment]
         self._preempted: Sequence[str] = ()  # in this step
 

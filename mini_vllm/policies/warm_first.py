@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from mini_vllm.errors import InvalidParameterError
 from mini_vllm.policies.prefill_first import in_prefill
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
@@ -52,12 +51,10 @@ class WarmFirstScheduler(Scheduler):
     Raises InvalidParameterError for policy "priority": the score is the order.
     """
 
+    policies = ("fcfs",)  # the score is the order
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.policy == "priority":
-            raise InvalidParameterError(
-                "warm_first has an order of its own: policy must be 'fcfs', got 'priority'"
-            )
         self._step = 0
         # request id -> the step in which it last got tokens, or began to wait
         self._since: dict[str, int] = {}

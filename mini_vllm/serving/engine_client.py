@@ -5,13 +5,11 @@ Source: vllm/v1/engine/core_client.py.
 """
 
 import multiprocessing
-import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -85,10 +83,9 @@ class ProcessClient:
         context = multiprocessing.get_context("spawn")
         commands, self._writer = context.Pipe(duplex=False)
         self._reader, events = context.Pipe(duplex=False)
-        options = {**asdict(config), "model": os.fspath(config.model)}
-        self._process: SpawnProcess = context.Process(
+        self._process = context.Process(
             target=_engine_main,
-            args=(options, commands, events),
+            args=(asdict(config), commands, events),
             name="mini-vllm engine",
             daemon=True,
         )

@@ -19,14 +19,12 @@ import msgspec
 import torch
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine.core import EngineCore
-from mini_vllm.engine.core_factory import CoreFactory
+from mini_vllm.engine.core_factory import CoreFactory, EngineClasses
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import GrammarError, MiniVllmError, shown
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsListener
 from mini_vllm.observe.step_plan import StepPlan
-from mini_vllm.policies.registry import Classes
 from mini_vllm.policies.tenants import TenantScheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import Step
@@ -77,19 +75,21 @@ class EngineLoop:
         self,
         config: EngineConfig,
         clock: Callable[[], float] = time.monotonic,
-        core_cls: type[EngineCore] = RecoveringCore,
-        **classes: Unpack[Classes],
+        **classes: Unpack[EngineClasses],
     ) -> None:
-        self._factory = factory = CoreFactory(config, core_cls=core_cls, **classes)
+        classes.setdefault("core_cls", RecoveringCore)
+        self._factory = factory = CoreFactory(config, **classes)
         self.clock = clock
         self.core = factory.make()
         self._stats = StatsListener(self.core.scheduler)
         self._planner = Planner(clock)
         self.core.listeners = [self._stats, self._planner]
         scheduler = self.core.scheduler
-        facts = [f"{config.model}: {factory.executor}", str(factory.kv_cache_plan)]
         self.ready = Ready(
-            factory.model_info.vocab_size, scheduler.max_model_len, scheduler.num_slots, facts
+            factory.model_info.vocab_size,
+            scheduler.max_model_len,
+            scheduler.num_slots,
+            [f"{config.model}: {factory.executor}", str(factory.kv_cache_plan)],
         )
 
     def run(self, take: Take, send: Send) -> None:

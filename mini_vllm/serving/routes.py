@@ -170,17 +170,17 @@ class Api:
         reader = self.engine.input_processor
         with refusals("prompt" if asked.messages is None else "messages"):
             if asked.messages is None:
-                special = asked.add_special_tokens
-                read = asyncio.to_thread(
-                    reader.tokenize, asked.prompt or "", add_special_tokens=special
+                tokens = await asyncio.to_thread(
+                    reader.tokenize,
+                    asked.prompt or "",
+                    add_special_tokens=asked.add_special_tokens,
                 )
             else:
-                messages = [message.for_template() for message in asked.messages]
-                prompted = asked.add_generation_prompt
-                read = asyncio.to_thread(
-                    reader.apply_chat_template, messages, add_generation_prompt=prompted
+                tokens = await asyncio.to_thread(
+                    reader.apply_chat_template,
+                    [message.for_template() for message in asked.messages],
+                    add_generation_prompt=asked.add_generation_prompt,
                 )
-            tokens = await read
         found: Tokens = {
             "count": len(tokens),
             "max_model_len": reader.limits.max_model_len,
