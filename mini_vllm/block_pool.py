@@ -32,8 +32,9 @@ class KVCacheBlock:
 
 
 class FreeKVCacheBlockQueue:
-    """Free blocks, next to be taken first. BlockPool.free_blocks decides the order, and not the
-    queue.
+    """Free blocks, next to be taken first.
+
+    BlockPool.free_blocks decides the order, and not the queue.
     """
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
@@ -48,8 +49,9 @@ class FreeKVCacheBlockQueue:
         self.append_n(blocks)
 
     def popleft_n(self, num_blocks: int) -> list[KVCacheBlock]:
-        """Take the first num_blocks blocks. Raises ValueError, and takes none, if there are
-        fewer.
+        """Take the first num_blocks blocks.
+
+        Raises ValueError, and takes none, if there are fewer.
         """
         if num_blocks > self.num_free_blocks:
             raise ValueError(f"cannot take {num_blocks} blocks, {self.num_free_blocks} are free")
@@ -117,8 +119,9 @@ class FreeKVCacheBlockQueue:
 
 
 class BlockPool:
-    """Owns num_blocks blocks. Block 0 is the null block: a padding address that is never handed
-    out.
+    """Owns num_blocks blocks.
+
+    Block 0 is the null block: a padding address that is never handed out.
     """
 
     def __init__(self, num_blocks: int) -> None:

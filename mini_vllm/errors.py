@@ -152,8 +152,9 @@ class GrammarError(RequestRefusedError, RequestFailedError):
 
 
 class EngineDeadError(MiniVllmError, RuntimeError):
-    """The engine has stopped at an error, or its request was dropped with it. LLMEngine.reset()
-    begins again.
+    """The engine has stopped at an error, or its request was dropped with it.
+
+    LLMEngine.reset() begins again.
     """
 
 
@@ -243,8 +244,9 @@ class Params:
 
 
 def plain(value: Any) -> Any:
-    """A number (a bool is none) as Python's own int or float: numpy's, or of a subclass. Anything
-    else as it is.
+    """A number (a bool is none) as Python's own int or float: numpy's, or of a subclass.
+
+    Anything else as it is.
     """
     is_real = isinstance(value, Integral) or (
         isinstance(value, Real) and not isinstance(value, Rational)

@@ -143,8 +143,9 @@ class KVCacheManager:
         return max(num_tokens, min(num_tokens + self.num_lookahead_tokens, limit))
 
     def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
-        """Find the longest cached prefix: its blocks and how many tokens they hold. Changes
-        nothing.
+        """Find the longest cached prefix: its blocks and how many tokens they hold.
+
+        Changes nothing.
 
         At most num_tokens - 1 tokens, rounded down to blocks: the last token is always computed,
         since its logits are needed. So a prompt that is cached to the last token still computes its
@@ -164,6 +165,7 @@ class KVCacheManager:
         self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
     ) -> int:
         """How many free blocks it takes to give the request slots for its first num_tokens tokens.
+
         Changes nothing.
 
         A computed block that no request holds counts: it lies in the free queue and would leave it.
@@ -190,8 +192,9 @@ class KVCacheManager:
         computed_blocks is what get_computed_blocks found, for a request that is being admitted: its
         counter is still 0. The table then reads, in blocks:
 
-            [0, computed)  shared, content known     [computed, table)  held already     [table,
-                           needed)  new
+            [0, computed)       shared, content known
+            [computed, table)   held already
+            [table, needed)     new
 
         Returns the new blocks (without the shared ones), or None, with nothing changed, if too few
         are free.
@@ -248,7 +251,7 @@ class KVCacheManager:
         for block_hash in request.block_hashes[start // self.block_size : end // self.block_size]:
             self.block_pool.uncache_hash(block_hash)
 
-    # --- for managers that know more places than the blocks of the device -------------------------
+    # --- what a step needs, and a manager that knows more places than the blocks of the device ----
 
     def begin_step(self) -> KVPlan:
         """What has to happen to the KV cache before the step that schedule() has just decided
@@ -262,17 +265,22 @@ class KVCacheManager:
         """
 
     def exchange_notes(self, notes: Any) -> Any:
-        """Take notes of one step in exchange for those that are here; None: those of a step that is
-        not decided yet.
+        """Hand out what was noted of one step, and go on with the notes of another.
 
-        What end_step() needs of the step that begin_step() has begun is in them. So another one may
-        be decided before.
+        notes: what an earlier call has handed out; None begins a step that is not decided yet.
+        The notes are what end_step() needs of the step that begin_step() has begun. So another step
+        may be decided before this one ends:
+
+            first = exchange_notes(None)        after begin_step(): ready for the next one
+            second = exchange_notes(first)      before end_step() of the first
+            exchange_notes(second)              behind it
         """
         return None
 
     def max_tokens_alone(self) -> int:
-        """How many tokens of one request fit, if it is alone. Its last token needs no slot, and
-        does not count.
+        """How many tokens of one request fit, if it is alone.
+
+        Its last token needs no slot, and does not count.
         """
         return self.num_usable_blocks * self.block_size
 
@@ -281,6 +289,8 @@ class KVCacheManager:
         prefix cache.
         """
         return 0
+
+    # --- the prefix cache -------------------------------------------------------------------------
 
     def reset_prefix_cache(self) -> bool:
         """Forget all cached content; refused (False) while any block is held."""
@@ -315,8 +325,9 @@ class KVCacheManager:
             self._num_published[request_id] = max(start, len(hashes))
 
     def _block_hashes(self, request: Request) -> list[Hashable]:
-        """The hashes of the request's full blocks. They depend on its tokens alone, so it remembers
-        them.
+        """The hashes of the request's full blocks.
+
+        They depend on its tokens alone, so it remembers them.
         """
         hashes, size = request.block_hashes, self.block_size
         for i in range(len(hashes), request.num_tokens // size):

@@ -26,8 +26,9 @@ OUTPUT_KINDS = ("cumulative", "delta", "final_only")
 
 @dataclass(frozen=True, slots=True)
 class StructuredOutputs(Params):
-    """What form a text has to have; one of the fields is given. Whether it can be compiled is found
-    out later.
+    """What form a text has to have; one of the fields is given.
+
+    Whether it can be compiled is found out later.
 
     Raises InvalidParameterError if none or several are given, or one is of the wrong kind.
     Source: StructuredOutputsParams in vllm/sampling_params.py.
@@ -113,8 +114,9 @@ def as_structured(given: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams(Params):
-    """How to turn logits into tokens, and when to stop. Frozen, validated; the same limits for
-    every way in.
+    """How to turn logits into tokens, and when to stop.
+
+    Frozen, validated; the same limits for every way in.
 
     Raises InvalidParameterError naming the value and its limit, UnknownParameterError for an
     unknown keyword. Source: vllm/sampling_params.py, OpenAI's completion API.

@@ -31,8 +31,9 @@ FINISH_REASONS = tuple(status.value for status in RequestStatus if status not in
 
 
 class Request:
-    """One prompt on its way to one output. Owned by the scheduler from add_request until it is
-    finished.
+    """One prompt on its way to one output.
+
+    Owned by the scheduler from add_request until it is finished.
 
     What a step changes: the tokens, num_computed_tokens, status and two counts. Always
     0 <= num_computed_tokens <= num_tokens = num_prompt_tokens + len(output_token_ids).

@@ -49,8 +49,9 @@ class Scheduler(SchedulerInterface):
     # --- one step ---------------------------------------------------------------------------------
 
     def schedule(self) -> SchedulerOutput:
-        """Decide the next step. Running first; no request is admitted in a step that had to
-        preempt.
+        """Decide the next step.
+
+        Running first; no request is admitted in a step that had to preempt.
         """
         output = SchedulerOutput()
         token_budget = self._schedule_running(
@@ -110,7 +111,7 @@ class Scheduler(SchedulerInterface):
             ):
                 break
             token_budget -= n
-        self._put_back()
+        self._put_back(output)
 
     def _try_admit(
         self,
@@ -121,6 +122,7 @@ class Scheduler(SchedulerInterface):
         computed_blocks: Sequence[KVCacheBlock],
     ) -> bool:
         """Admit a request with its first chunk, if it may come in and there are blocks for it.
+
         False: no change.
         """
         if not self._may_admit(request, num_computed_tokens + num_new_tokens, computed_blocks):
@@ -132,20 +134,23 @@ class Scheduler(SchedulerInterface):
         return True
 
     def _target(self, request: Request) -> int:
-        """The length that a request has to catch up with. A scheduler that speculates adds the
-        request's drafts.
+        """The length that a request has to catch up with.
+
+        A scheduler that speculates adds the request's drafts.
         """
         return request.num_tokens
 
     def _next_waiting(self) -> Request | None:
-        """The request that may be admitted next: the head of waiting. A subclass may pass over
-        some.
+        """The request that may be admitted next: the head of waiting.
+
+        A subclass may pass over some.
         """
         return self.waiting[0] if self.waiting else None
 
     def _next_admissible(self) -> Request | None:
-        """The next request that no part holds back. Those before it are set aside while this step
-        admits.
+        """The next request that no part holds back.
+
+        Those before it are set aside while this step admits.
         """
         while (request := self._next_waiting()) is not None:
             if all(part.may_admit(request) for part in self.parts):
@@ -154,8 +159,9 @@ class Scheduler(SchedulerInterface):
             self._set_aside.append(request)
         return request
 
-    def _put_back(self) -> None:
+    def _put_back(self, output: SchedulerOutput) -> None:
         """What was set aside stands in front of the queue again, in its old order."""
+        output.blocked.update((request.request_id, "a part") for request in self._set_aside)
         self.waiting.extendleft(reversed(self._set_aside))
         self._set_aside = []
 
@@ -216,8 +222,9 @@ class Scheduler(SchedulerInterface):
         request.num_computed_tokens = num_computed_tokens
 
     def _pop_victim(self) -> Request:
-        """Take the request that gives way out of running, and return it. Which one it is depends on
-        the policy.
+        """Take the request that gives way out of running, and return it.
+
+        Which one it is depends on the policy.
         """
         if self.policy == "fcfs":
             return self.running.pop()
@@ -239,8 +246,9 @@ class Scheduler(SchedulerInterface):
         self._enqueue(request)
 
     def _enqueue(self, request: Request) -> None:
-        """Put a newcomer or a victim into its place in waiting. Which one it is depends on the
-        policy.
+        """Put a newcomer or a victim into its place in waiting.
+
+        Which one it is depends on the policy.
         """
         if self.policy == "priority":
             insort(self.waiting, request, key=urgency)
@@ -253,8 +261,9 @@ class Scheduler(SchedulerInterface):
 
     @staticmethod
     def needs_sample(request: Request, num_scheduled: int) -> bool:
-        """Whether this step catches up, so that its last logits predict a new token. An inner
-        chunk's do not.
+        """Whether this step catches up, so that its last logits predict a new token.
+
+        An inner chunk's do not.
         """
         return request.num_computed_tokens + num_scheduled >= request.num_tokens
 

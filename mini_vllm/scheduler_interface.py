@@ -28,8 +28,9 @@ from mini_vllm.step import KVPlan, KVResult, StepOutput
 
 @dataclass(slots=True)
 class SchedulerOutput:
-    """What one step computes. Dictionary and list are in scheduling order, and every count is at
-    least 1.
+    """What one step computes.
+
+    num_scheduled_tokens and scheduled_requests are in scheduling order; each count is at least 1.
     """
 
     num_scheduled_tokens: dict[str, int] = field(default_factory=dict)
@@ -53,8 +54,9 @@ class SchedulerOutput:
 
     @property
     def has_work(self) -> bool:
-        """Whether the runner has anything to compute. What it has to copy is said by the KV cache
-        manager's plan.
+        """Whether the runner has anything to compute.
+
+        What it has to copy is said by the KV cache manager's plan.
         """
         return bool(self.num_scheduled_tokens)
 
@@ -74,8 +76,9 @@ class SchedulerOutput:
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """One step from its decision to its end. What belongs to it alone is here, since several may be
-    in flight.
+    """One step from its decision to its end.
+
+    What belongs to it alone is here, since several may be in flight.
 
     Steps end in the order in which they were decided; those that are undone, in the opposite order.
     """
@@ -104,14 +107,13 @@ class Step:
 
     @property
     def requests(self) -> Iterator[Request]:
-        """All that compute or sample in the step, in scheduling order, and then those that sample
-        along.
-        """
+        """All that compute in the step, in scheduling order; then those that only sample."""
         return chain(self.output.scheduled_requests, *self.output.sampling_along.values())
 
-    def end(self, request: Request, error: RequestFailedError, num_tokens: int = 0) -> None:
-        """A part ends the request with this step: it takes so many of the tokens that the step
-        sampled for it.
+    def end(self, request: Request, error: RequestFailedError, num_tokens: int = 1) -> None:
+        """A part ends the request with this step.
+
+        If the step samples for it, the request still takes the first num_tokens tokens, at least 1.
         """
         request.end_after(len(request.output_token_ids) + num_tokens, RequestStatus.FINISHED_ERROR)
         self.errors[request] = error
@@ -123,9 +125,7 @@ class Step:
         kv.exchange_notes(coming)
 
     def undo(self, scheduler: "SchedulerInterface") -> None:
-        """The step failed: its requests are tried again, and nothing that it published can be
-        found.
-        """
+        """The step failed: its requests are tried again, and what it published is withdrawn."""
         kv = scheduler.kv_cache_manager
         coming = kv.exchange_notes(self.kv_notes)
         scheduler.fail_step(self.output)
@@ -145,18 +145,15 @@ class Step:
         for part in scheduler.parts:
             for request in finished:
                 part.ended(request)
-        for request in sorted(self.errors, key=lambda request: request.request_id):
-            if (
-                not request.is_finished
-                and scheduler.finish_request(request.request_id, "error") is request
-            ):
+        for request in self.errors:
+            if not request.is_finished:
+                scheduler.finish_request(request.request_id, "error")
                 finished.append(request)
         return finished
 
 
 class Part:
-    """A feature that a scheduler knows nothing of: it is asked at these places, and changes no
-    decision elsewhere.
+    """A feature that no scheduler knows: it is asked at these places and changes nothing else.
 
     A part may refuse a request, hold one back in the queue, say what a step's samples may be, and
     end one.
@@ -166,19 +163,23 @@ class Part:
         """These come, together. Raises a RequestRefusedError; then none is queued."""
 
     def may_admit(self, request: Request) -> bool:
-        """Whether a waiting request may be admitted now. If not, it is passed over, and keeps its
-        place.
+        """Whether a waiting request may be admitted now.
+
+        If not, it is passed over, and keeps its place.
         """
         return True
 
     def after_schedule(self, step: Step, scheduler: "SchedulerInterface") -> None:
-        """The step is decided, and nothing is computed yet. The part may set the output's masks and
-        end requests.
+        """The step is decided, and nothing is computed yet.
+
+        The part may set the output's masks, say in output.blocked what a request waits for, and
+        end requests by step.end().
         """
 
     def before_update(self, step: Step, sampled_token_ids: Mapping[str, Sequence[int]]) -> None:
-        """The step went well, and the scheduler has not seen its tokens. The part may end
-        requests.
+        """The step went well, and the scheduler has not seen its tokens.
+
+        The part may end requests.
         """
 
     def ended(self, request: Request) -> None:
@@ -259,8 +260,9 @@ class SchedulerInterface(ABC):
     # --- requests come and go ---------------------------------------------------------------------
 
     def add_request(self, request: Request) -> None:
-        """Queue a request. One that would outgrow the pool alone has its max_model_len lowered to
-        what fits.
+        """Queue a request.
+
+        One that would outgrow the pool alone has its max_model_len lowered to what fits.
 
         Raises DuplicateRequestError, or PromptTooLongError for a prompt that could never be
         computed.
@@ -300,8 +302,9 @@ class SchedulerInterface(ABC):
             )
 
     def finish_request(self, request_id: str, reason: str) -> Request | None:
-        """End a request from outside: "stop" (a stop string), "length", "abort" or "error". Unknown
-        ids are ignored.
+        """End a request from outside: "stop" (a stop string), "length", "abort" or "error".
+
+        Unknown ids are ignored.
 
         Returns the request that has ended, if there was one. Call it between steps, or between
         execution and update_from_output: that token is then dropped.

@@ -206,8 +206,9 @@ class StepInput:
     def of(
         cls, chunks: Iterable[Chunk], new_rows: Mapping[str, SamplingRow] | None = None, **rest: Any
     ) -> "StepInput":
-        """The step of these chunks. A chunk of a request that is not in new_rows goes on with what
-        the runner has.
+        """The step of these chunks.
+
+        A chunk of a request that is not in new_rows goes on with what the runner has.
         """
         chunks = tuple(chunks)
         ends = accumulate((len(chunk.token_ids) for chunk in chunks), initial=0)
@@ -245,8 +246,9 @@ class StepOutput:
 
 
 class LayerKVSpec(NamedTuple):
-    """What one layer asks of the KV cache. Source: AttentionSpec in
-    vllm/v1/kv_cache_interface.py.
+    """What one layer asks of the KV cache.
+
+    Source: AttentionSpec in vllm/v1/kv_cache_interface.py.
     """
 
     num_kv_heads: int

@@ -14,11 +14,17 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.errors import DuplicateRequestError, InvalidParameterError, PromptTooLongError
+from mini_vllm.errors import (
+    DuplicateRequestError,
+    InvalidParameterError,
+    PromptTooLongError,
+    RequestFailedError,
+)
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import FINISH_REASONS, Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.scheduler_interface import Part, SchedulerInterface, Step
 
 BLOCK = 4  # block size of all schedulers below, unless they say otherwise
 VOCABULARY = 1000
@@ -1262,6 +1268,62 @@ def test_limits_themselves_are_allowed() -> None:
 def test_trap_62_an_option_that_does_not_exist_is_refused() -> None:
     with pytest.raises(TypeError, match="max_num_batch_tokens"):
         make_scheduler(max_num_batch_tokens=100)
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+class Doorkeeper(Part):
+    """Lets in what it is told to, and ends what it is told to."""
+
+    def __init__(self) -> None:
+        self.admitted: set[str] = set()
+        self.ending: dict[str, int] = {}
+        self.told: list[tuple[str, ...]] = []
+
+    def add(self, requests: Sequence[Request]) -> None:
+        self.told.append(("add", *(request.request_id for request in requests)))
+
+    def may_admit(self, request: Request) -> bool:
+        return request.request_id in self.admitted
+
+    def after_schedule(self, step: Step, scheduler: SchedulerInterface) -> None:
+        for request in scheduler.requests:
+            if request.request_id in self.ending:
+                num_tokens = self.ending[request.request_id]
+                step.end(request, RequestFailedError("no more"), num_tokens)
+
+    def ended(self, request: Request) -> None:
+        self.told.append(("ended", request.request_id))
+
+
+def test_a_part_holds_requests_back_and_they_keep_their_places() -> None:
+    scheduler, part = make_scheduler(), Doorkeeper()
+    scheduler.attach(part)
+    add(scheduler, *(make_request(name, 5) for name in "abcd"))
+    part.admitted = {"b", "d"}
+    output = Step.decide(scheduler).output
+    assert list(output.num_scheduled_tokens) == ["b", "d"]
+    assert output.blocked == {"a": "a part", "c": "a part"}
+    assert [request.request_id for request in scheduler.waiting] == ["a", "c"]
+    scheduler.abort_request("a")
+    assert part.told == [*(("add", name) for name in "abcd"), ("ended", "a")]
+
+
+def test_a_part_ends_a_request_in_its_place_of_the_step_or_out_of_the_queue() -> None:
+    scheduler, part = make_scheduler(), Doorkeeper()
+    scheduler.attach(part)
+    requests = [make_request(name, 5) for name in "abc"]
+    add(scheduler, *requests)
+    part.admitted, part.ending = {"a", "b"}, {"a": 1, "c": 1}
+    step = Step.decide(scheduler)
+    finished = step.update(scheduler, {"a": [7], "b": [7]})
+    assert [request.request_id for request in finished] == ["a", "c"]
+    assert [request.finish_reason for request in requests] == ["error", None, "error"]
+    assert [request.output_token_ids for request in requests] == [[7], [7], []]
+    assert {request.request_id for request in step.errors} == {"a", "c"}
+    assert part.told[-2:] == [("ended", "a"), ("ended", "c")]
+    assert scheduler.kv_cache_manager.get_block_ids("a") == []
 
 
 # --- determinism ----------------------------------------------------------------------------------

@@ -55,8 +55,9 @@ class AttentionBackend(ABC):
         value_cache: Tensor,
         metadata: AttentionMetadata,
     ) -> None:
-        """Store key and value [T, num_kv_heads, head_dim] at the batch's slots. A slot of -1 stores
-        nothing.
+        """Store key and value [T, num_kv_heads, head_dim] at the batch's slots.
+
+        A slot of -1 stores nothing.
         """
 
     @abstractmethod
@@ -79,8 +80,9 @@ class AttentionBackend(ABC):
         cache: KVCache,
         metadata: AttentionMetadata,
     ) -> Tensor:
-        """Turn query and key, store the turned key and value; returns the turned query. A rung may
-        do it in one go.
+        """Turn query and key, store the turned key and value; returns the turned query.
+
+        A rung may do it in one go.
         """
         self.write_kv(apply_rotary(key, rotation), value, *cache, metadata)
         return apply_rotary(query, rotation)

@@ -113,8 +113,9 @@ class CBackend(AttentionBackend):
         self._kernel = cache(find_kernel)
 
     def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> CPlan:
-        """Cut the batch into tiles. Keys come to a tile in any number, so a span begins where it
-        must.
+        """Cut the batch into tiles.
+
+        Keys come to a tile in any number, so a span begins where it must.
         """
         queries = max(1, ROWS // spec.group_size)
         tiles = make_tiles(

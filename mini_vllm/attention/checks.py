@@ -86,8 +86,9 @@ def check_layer(
 
 
 def check_slots(key_cache: Tensor, metadata: AttentionMetadata) -> None:
-    """Every slot is -1 or in the cache, every block id that is read is in the cache. Waits for the
-    device.
+    """Every slot is -1 or in the cache, every block id that is read is in the cache.
+
+    Waits for the device.
     """
     num_blocks, block_size = key_cache.shape[:2]
     for token, slot in enumerate(metadata.slot_mapping.tolist()):

@@ -29,8 +29,9 @@ MAX_HEAD_DIM = 256
 
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:
-    """How a layer attends. Layers that are alike share a plan of each step, so the specs are
-    compared and hashed.
+    """How a layer attends.
+
+    Layers that are alike share a plan of each step, so the specs are compared and hashed.
 
     A query at position p sees the keys at positions [0, p], or (p - sliding_window, p]. Scores are
     scale * query . key. Query head h reads KV head h // (num_heads // num_kv_heads). dtype is that
@@ -199,8 +200,9 @@ def ragged(lengths: Array) -> tuple[Array, Array]:
 
 
 def to_device(array: npt.NDArray[np.int32] | npt.NDArray[np.int64], device: torch.device) -> Tensor:
-    """A fresh array as a tensor on the device. From pinned memory the host need not wait for the
-    copy.
+    """A fresh array as a tensor on the device.
+
+    From pinned memory the host need not wait for the copy.
     """
     tensor = torch.from_numpy(array)
     if device.type == "cpu":

@@ -234,8 +234,9 @@ def attend_keys(
 
 @triton.jit
 def is_visible(keys, positions, WINDOW: tl.constexpr):
-    """Which keys [BLOCK_N] each row [BLOCK_M] sees. A key behind the end lies behind the position
-    of every row, too.
+    """Which keys [BLOCK_N] each row [BLOCK_M] sees.
+
+    A key behind the end lies behind the position of every row, too.
     """
     visible = keys[None, :] <= positions[:, None]
     if WINDOW > 0:

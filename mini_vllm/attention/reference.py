@@ -64,8 +64,9 @@ class ReferenceBackend(AttentionBackend):
         value_cache: Tensor,
         metadata: AttentionMetadata,
     ) -> None:
-        """Store row t of key and value in slot slot_mapping[t]. The slot -1 is padding: that row is
-        stored nowhere.
+        """Store row t of key and value in slot slot_mapping[t].
+
+        The slot -1 is padding: that row is stored nowhere.
         """
         for token, slot in enumerate(metadata.slot_mapping.tolist()):
             if slot >= 0:

@@ -31,8 +31,9 @@ MIN_ROWS = 16  # of a matrix product on a GPU
 def tile_shapes(
     head_dim: int, group_size: int, dtype: torch.dtype, generation: int
 ) -> tuple[TileShape, TileShape]:
-    """The tiles for short requests and for chunks. They depend on model and GPU, never on the
-    batch: see tiles.py.
+    """The tiles for short requests and for chunks.
+
+    They depend on model and GPU, never on the batch: see tiles.py.
     """
     width = max(64, triton.next_power_of_2(head_dim))
     rows = max(MIN_ROWS, triton.next_power_of_2(group_size))

@@ -62,8 +62,9 @@ class Arrivals:
     length_scale: float = option(1.0, "Of --trace: lengths so many times as long.")
 
     def requests(self) -> list[TraceRequest]:
-        """All of them. Raises InvalidParameterError if they are too many, or their prompts too long
-        together.
+        """All of them.
+
+        Raises InvalidParameterError if they are too many, or their prompts too long together.
         """
         requests = list(self._from_trace(self.trace) if self.trace else self._from_rate())
         if len(requests) > MAX_PROMPTS:
@@ -215,8 +216,9 @@ def check_outputs(out: Path | None, plot: Path | None) -> None:
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[], object]]:
-    """A bar on stderr; nothing where stderr is no terminal. It gives what to call for each request
-    that ends.
+    """A bar on stderr; nothing where stderr is no terminal.
+
+    It gives what to call for each request that ends.
     """
     screen = console(stderr=True)
     columns = (TextColumn("requests"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

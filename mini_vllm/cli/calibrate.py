@@ -110,8 +110,9 @@ def make_grid(engine: "LLMEngine", max_batch: int) -> list[Point]:
 def fit_runs(
     engine: "LLMEngine", runs: list[list[Steps]], *, note: str, clock: Clock
 ) -> StepTimeModel:
-    """Fit to rounds over one grid. The time of a step is the median over the rounds, which all take
-    the same steps.
+    """Fit to rounds over one grid.
+
+    The time of a step is the median over the rounds, which all take the same steps.
     """
     fitted: list[tuple[Work, float]] = []
     held_out: list[tuple[Work, float]] = []

@@ -58,8 +58,9 @@ def chat(
 
 
 def read_lines() -> Iterator[str]:
-    """The user's lines until the end of the input. Ctrl-C only drops the line that was being
-    typed.
+    """The user's lines until the end of the input.
+
+    Ctrl-C only drops the line that was being typed.
     """
     with suppress(ImportError):  # Windows has none
         import readline  # noqa: F401  (gives input() a history and an editor)

@@ -159,8 +159,9 @@ def _option(name: str, kind: Any, default: Any, text: str) -> Parameter:
 
 
 def read_stdin(*, line: bool = False) -> str | None:
-    """All of stdin, or its next line; None at its end. Raises InvalidParameterError for more than a
-    prompt can be.
+    """All of stdin, or its next line; None at its end.
+
+    Raises InvalidParameterError for more than a prompt can be.
 
     A byte that is not UTF-8 is kept as Python keeps it in arguments, for check_text.
     """

@@ -27,8 +27,9 @@ class Tenant(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_keys_file(path: Path) -> tuple[dict[str, str], dict[str, int]]:
-    """By tenant the sha256 of its key, and its quota if it has one. Raises InvalidParameterError,
-    without a key.
+    """By tenant the sha256 of its key, and its quota if it has one.
+
+    Raises InvalidParameterError, without a key.
     """
     try:
         tenants = msgspec.toml.decode(read_text(path, 1 << 20), type=dict[Name, Tenant])

@@ -82,8 +82,9 @@ class Arrivals:
             raise InvalidParameterError("simulate: give a trace or --poisson, and not both")
 
     def requests(self, share: float = 1.0) -> Iterator[TraceRequest]:
-        """The arrivals, at this share of the rate that is asked for. Raises
-        InvalidParameterError.
+        """The arrivals, at this share of the rate that is asked for.
+
+        Raises InvalidParameterError.
         """
         return scale_rate(self._unscaled(), share * self.rate_scale)
 
@@ -127,8 +128,9 @@ class Engines:
     routing: str = option("round_robin", ROUTING_HELP)
 
     def config(self, model: StepTimeModel) -> dict[str, Any]:
-        """One engine of the calibration, with what is given in its place. Raises
-        InvalidParameterError.
+        """One engine of the calibration, with what is given in its place.
+
+        Raises InvalidParameterError.
         """
         given = {
             "block_size": self.block_size,

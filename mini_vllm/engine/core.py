@@ -45,17 +45,14 @@ class EngineCore:
         self.num_steps = 0
         self.is_dead = False  # a call that changes the scheduler has raised
         self.in_flight: deque[Step] = deque()  # begun and not ended, the oldest first
-        self._ended: set[str] = set()  # since listeners were told what came of a step
+        self._ended: set[str] = set()  # requests that were ended since a step has ended
 
     # --- requests come and go ---------------------------------------------------------------------
 
     def add(self, requests: Sequence[Request]) -> None:
         """Queue a request, or the choices of one prompt. A RequestRefusedError is of them all."""
         with self.changes("add"):
-            if len(requests) == 1:
-                self.scheduler.add_request(requests[0])
-            else:
-                self.scheduler.add_group(requests)
+            self.scheduler.add_group(requests)
 
     def finish(self, request_ids: Iterable[str], reason: str) -> None:
         """End requests from outside, also while a step is in flight. Their blocks are free at once.
@@ -88,8 +85,9 @@ class EngineCore:
     def begin_step(self) -> Step:
         """Decide a step and hand it to the executor. finish_step() or fail_step() has to follow.
 
-        Another step may be begun before, if the scheduler can decide it without what comes of this
-        one. Raises SchedulerStalledError if the scheduler has work but schedules none.
+        Another step may be begun before, by a scheduler that decides it without what comes of this
+        one. Scheduler is none: its counters move in update_from_output(). Raises
+        SchedulerStalledError if the scheduler has work but schedules none.
         """
         with self.changes("step"):
             self.num_steps += 1
@@ -103,7 +101,7 @@ class EngineCore:
             if step_input is not None:
                 step.future = self._execute(step_input)
                 return step
-            is_stalled = not output.preempted_req_ids and not output.blocked
+            is_stalled = not (output.preempted_req_ids or output.blocked or step.errors)
             if is_stalled and self.scheduler.has_unfinished_requests():
                 raise SchedulerStalledError(
                     "requests are unfinished, but schedule() gave no tokens to any of them"
@@ -144,7 +142,8 @@ class EngineCore:
             for request in finished:
                 self.runner_view.forget(request.request_id)
                 starts.setdefault(request, 0)
-            ended = self._ended = set()  # a listener may abort requests, and use their ids again
+            # A listener may abort requests, and use their ids again: finish() notes it here.
+            ended = self._ended = set()
             self._tell("after_update", step, token_ids, [*finished, *failed])
             errors = {
                 request: str(error) for request, error in step.errors.items() if request.is_finished
@@ -179,7 +178,7 @@ class EngineCore:
         """
         self.scheduler.finish_request(request.request_id, "error")
         self.runner_view.forget(request.request_id)
-        request.num_computed_tokens = 0
+        request.num_computed_tokens = 0  # so that all of its content is withdrawn
         self.scheduler.kv_cache_manager.withdraw(request, request.num_tokens)
 
     # --- those who watch, and errors --------------------------------------------------------------
@@ -190,8 +189,9 @@ class EngineCore:
 
     @contextmanager
     def changes(self, what: str) -> Iterator[None]:
-        """Around what changes the scheduler. What raises in it kills the core, except for the
-        refusal of a request.
+        """Around what changes the scheduler.
+
+        What raises in it kills the core, except for the refusal of a request.
         """
         if self.is_dead:
             raise EngineDeadError(

@@ -91,8 +91,9 @@ class CoreFactory:
         logger.info("%s", plan)
 
     def make(self) -> EngineCore:
-        """A scheduler, a KV cache manager and a core without requests. An earlier core must not be
-        used again.
+        """A scheduler, a KV cache manager and a core without requests.
+
+        An earlier core must not be used again.
         """
         sizes = {
             name: getattr(self.kv_cache_plan, name)

@@ -34,8 +34,9 @@ from mini_vllm.worker.executor import Executor
 
 
 class LLM:
-    """An engine for offline use. A prompt is a string or a list of token ids; **config are
-    EngineConfig's fields.
+    """An engine for offline use.
+
+    A prompt is a string or a list of token ids; **config are EngineConfig's fields.
 
     What a step raises is raised by the call that made the step, and all requests in flight are
     dropped. The first Ctrl-C ends a call after the step, a second one at once. Afterwards the next
@@ -94,8 +95,9 @@ class LLM:
         use_progress: bool | None = None,
         **template_options: Any,
     ) -> list[RequestOutput]:
-        """Answer one conversation or many. A message is {"role": ..., "content": ...}; the template
-        is the model's.
+        """Answer one conversation or many.
+
+        A message is {"role": ..., "content": ...}; the template is the model's.
 
         The message of each choice is one, too: a conversation goes on behind it. tools: in OpenAI's
         shape, or functions with type hints and docstrings. tool_choice, parallel_tool_calls: see
@@ -116,8 +118,9 @@ class LLM:
     def stream(
         self, prompt: Prompt, sampling_params: SamplingParams | None = None
     ) -> Iterator[RequestOutput]:
-        """Complete one prompt; every yield carries only what is new. Closing the iterator aborts
-        the request.
+        """Complete one prompt; every yield carries only what is new.
+
+        Closing the iterator aborts the request.
         """
         request_ids: list[str] = []
         # of several steps, if another caller has stepped, too
@@ -243,8 +246,9 @@ class LLM:
                 self._drop(request_ids)
 
     def _drop(self, request_ids: Sequence[str]) -> None:
-        """Stop waiting for requests; those that are not finished are aborted. A dead engine drops
-        all that it has.
+        """Stop waiting for requests; those that are not finished are aborted.
+
+        A dead engine drops all that it has.
         """
         self._revive()
         for request_id in request_ids:

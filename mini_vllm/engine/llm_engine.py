@@ -175,8 +175,9 @@ class LLMEngine:
 
     @one_thread
     def abort(self, request_id: str) -> None:
-        """Drop a request and all its choices; its blocks are free at once. Unknown ids are
-        ignored.
+        """Drop a request and all its choices; its blocks are free at once.
+
+        Unknown ids are ignored.
         """
         check_request_id(request_id)
         self.core.finish(self.output_processor.get_child_ids(request_id), "abort")
@@ -187,8 +188,9 @@ class LLMEngine:
         return self.core.has_unfinished_requests()
 
     def refuse_other_threads(self, what: str) -> None:
-        """Raises EngineBusyError if another thread is at work here. `what` is what the caller wants
-        to do.
+        """Raises EngineBusyError if another thread is at work here.
+
+        `what` is what the caller wants to do.
         """
         if not self.lock.acquire(blocking=False):
             raise EngineBusyError(
@@ -199,8 +201,9 @@ class LLMEngine:
         self.lock.release()
 
     def shutdown(self) -> None:
-        """Give back what the executor holds, such as processes. Call it when no request is in
-        flight.
+        """Give back what the executor holds, such as processes.
+
+        Call it when no request is in flight.
         """
         self._factory.shutdown()
 
@@ -208,8 +211,9 @@ class LLMEngine:
 
     @one_thread
     def step(self) -> list[RequestOutput]:
-        """One iteration. Returns, with all their text so far, the requests that got a token or
-        finished.
+        """One iteration.
+
+        Returns, with all their text so far, the requests that got a token or finished.
 
         What the scheduler, a manager or the model raises is raised; then reset() begins again.
         Raises SchedulerStalledError if the scheduler has work but schedules none.

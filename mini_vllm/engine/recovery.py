@@ -62,8 +62,9 @@ class RecoveringCore(EngineCore):
         return deltas
 
     def fail_step(self, step: Step, error: Exception) -> list[TokenDelta]:
-        """Undo the step and those begun after it. Requests that failed by themselves end; all, if
-        none is the cause.
+        """Undo the step and those begun after it.
+
+        Requests that failed by themselves end; all, if none is the cause.
         """
         failed = error.failed if isinstance(error, FailedByThemselvesError) else {}
         logger.warning(

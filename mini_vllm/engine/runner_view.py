@@ -11,7 +11,7 @@ from mini_vllm.scheduler_interface import SchedulerInterface, SchedulerOutput
 from mini_vllm.step import BlockTable, KVPlan, SamplingRow, StepInput
 
 # preemptions at the time, blocks in each group; (): send everything again
-KnownTable = tuple[int, ...]
+Known = tuple[int, ...]
 
 
 class RunnerView:
@@ -22,7 +22,7 @@ class RunnerView:
     def __init__(self, scheduler: SchedulerInterface) -> None:
         self.scheduler = scheduler
         self.forget_all = False
-        self._known: dict[str, KnownTable] = {}
+        self._known: dict[str, Known] = {}
         self._finished_req_ids: list[str] = []  # that the runner knows, and has not been told of
 
     def reset(self) -> None:
@@ -37,8 +37,9 @@ class RunnerView:
             self._finished_req_ids.append(request_id)
 
     def make_step_input(self, output: SchedulerOutput, plan: KVPlan) -> StepInput:
-        """Freeze what is new in this step. Called for hundreds of requests in every step: no object
-        for each.
+        """Freeze what is new in this step.
+
+        Called for hundreds of requests in every step: no object for each.
         """
         for request_id in plan.rewritten_req_ids:
             if request_id in self._known:
@@ -58,9 +59,9 @@ class RunnerView:
             ):
                 end = start + output.num_scheduled_tokens[request_id]
                 prompt_targets[request_id] = tuple(request.prompt_token_ids[start + 1 : end + 1])
-            table = (request.num_preemptions, *get_num_blocks(request_id))
-            if self._known.get(request_id) != table:
-                new_block_ids[request_id] = self._take_new_blocks(request, table, new_rows)
+            now = (request.num_preemptions, *get_num_blocks(request_id))
+            if self._known.get(request_id) != now:
+                new_block_ids[request_id] = self._take_new_blocks(request, now, new_rows)
         for forks in output.sampling_along.values():
             for fork in forks:
                 new_rows[fork.request_id] = make_sampling_row(fork)
@@ -122,16 +123,16 @@ class RunnerView:
         return token_ids, sample_req_ids, sample_rows
 
     def _take_new_blocks(
-        self, request: Request, table: KnownTable, new_rows: dict[str, SamplingRow]
+        self, request: Request, now: Known, new_rows: dict[str, SamplingRow]
     ) -> tuple[BlockTable, ...]:
         """What the runner does not have of a request's tables; of a request that it does not know,
         its row, too.
         """
         old = self._known.get(request.request_id)
-        if not old or old[0] != table[0]:
+        if not old or old[0] != now[0]:
             new_rows[request.request_id] = make_sampling_row(request)
-            old = (0,) * len(table)
-        self._known[request.request_id] = table
+            old = (0,) * len(now)
+        self._known[request.request_id] = now
         return self.scheduler.kv_cache_manager.get_block_tables(request.request_id, old[1:])
 
 

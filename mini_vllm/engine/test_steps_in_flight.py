@@ -24,7 +24,7 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.engine.runner_view import RunnerView
 from mini_vllm.engine.test_recovery import ShadowExecutor
-from mini_vllm.errors import GrammarError
+from mini_vllm.errors import GrammarError, RequestFailedError
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsListener
 from mini_vllm.observe.step_plan import StepPlan
@@ -33,7 +33,7 @@ from mini_vllm.params import SamplingParams, StructuredOutputs
 from mini_vllm.policies.registry import get_scheduler_cls
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler
-from mini_vllm.scheduler_interface import SchedulerInterface, SchedulerOutput, Step
+from mini_vllm.scheduler_interface import Part, SchedulerInterface, SchedulerOutput, Step
 from mini_vllm.spec_decode.scheduler import with_drafts
 from mini_vllm.step import KVPlan, StepInput, StepOutput
 from mini_vllm.structured.scheduler import GrammarGate, NewGrammar
@@ -334,6 +334,29 @@ def test_drafts_are_verified_by_the_step_that_has_them() -> None:
             core.step()
         assert [request.output_token_ids for request in requests] == [[5] * 12] * 3
         assert getattr(core.scheduler, "speculation_stats").num_accepted_tokens > 12  # noqa: B009
+
+
+def test_a_step_in_which_all_are_held_back_or_ended_is_no_stall() -> None:
+    class Doorkeeper(Part):
+        is_open = False
+
+        def may_admit(self, request: Request) -> bool:
+            return self.is_open
+
+        def after_schedule(self, step: Step, scheduler: SchedulerInterface) -> None:
+            if not self.is_open:
+                for request in [each for each in scheduler.requests if each.request_id == "b"]:
+                    step.end(request, RequestFailedError("no more"))
+
+    core, part = core_of(Scheduler, EngineCore), Doorkeeper()
+    core.scheduler.parts = (part,)
+    for name in "ab":
+        core.add([request_of(name, [5] * 9, 2)])
+    (delta,) = core.step()
+    assert (delta.request_id, delta.finish_reason, delta.error) == ("b", "error", "no more")
+    assert core.step() == []
+    part.is_open = True
+    assert [delta.request_id for delta in core.step()] == ["a"]
 
 
 # --- one step ahead -------------------------------------------------------------------------------

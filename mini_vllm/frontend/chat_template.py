@@ -40,8 +40,9 @@ NOT_HERE = (
 
 
 class ChatTemplateRenderer(ChildProcess):
-    """Renders conversations with a tokenizer's chat template. Any thread may call it; conversations
-    take turns.
+    """Renders conversations with a tokenizer's chat template.
+
+    Any thread may call it; conversations take turns.
 
     max_seconds, max_memory_bytes: what one conversation may take. Its process starts with the first
     one.
@@ -148,8 +149,9 @@ class ChatTemplateRenderer(ChildProcess):
 
 
 def as_conversations(messages: object) -> list[Any]:
-    """One conversation or several, as a list of them. Raises ChatTemplateError for what is no
-    list.
+    """One conversation or several, as a list of them.
+
+    Raises ChatTemplateError for what is no list.
     """
     if not isinstance(messages, list | tuple):
         raise ChatTemplateError(f"messages must be a list of mappings, got {shown(messages)}")
@@ -159,8 +161,9 @@ def as_conversations(messages: object) -> list[Any]:
 
 
 def check_messages(messages: object) -> list[dict[str, Any]]:
-    """A copy of a conversation, without what is None. Raises ChatTemplateError naming the message
-    and what is wrong.
+    """A copy of a conversation, without what is None.
+
+    Raises ChatTemplateError naming the message and what is wrong.
     """
     if not isinstance(messages, list | tuple) or not messages:
         raise ChatTemplateError(
@@ -230,8 +233,9 @@ def _to_json(question: dict[str, Any]) -> bytes:
 
 
 def as_schemas(tools: Any) -> list[Any] | None:
-    """Tools as a template knows them. Raises ChatTemplateError for what is no list of JSON schemas
-    and functions.
+    """Tools as a template knows them.
+
+    Raises ChatTemplateError for what is no list of JSON schemas and functions.
     """
     if tools is not None and not isinstance(tools, list | tuple):
         raise ChatTemplateError(f"tools must be None or a list, got {shown(tools)}")

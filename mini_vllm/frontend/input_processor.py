@@ -42,8 +42,9 @@ Message = Mapping[str, Any]
 
 
 class ModelLimits(NamedTuple):
-    """What the front must know of a model and its KV cache, which may be in another process. In
-    tokens.
+    """What the front must know of a model and its KV cache, which may be in another process.
+
+    In tokens.
     """
 
     vocab_size: int
@@ -109,8 +110,9 @@ class InputProcessor:
         return check_token_ids(request_id, "prompt", token_ids, self.limits.vocab_size)
 
     def tokenize(self, prompt: Prompt, *, add_special_tokens: bool = True) -> list[int]:
-        """Token ids of a prompt; token ids pass as they are. A text that can never fit is refused
-        before it is read.
+        """Token ids of a prompt; token ids pass as they are.
+
+        A text that can never fit is refused before it is read.
         """
         given = as_prompt(prompt)
         if not isinstance(given, str):
@@ -134,8 +136,9 @@ class InputProcessor:
         check_token_ids(name, name, token_ids, self.limits.vocab_size)
 
     def detokenize(self, token_ids: Sequence[int]) -> str:
-        """The text of token ids, special tokens included. Raises TokenIdOutOfRangeError,
-        TokenizerMissingError.
+        """The text of token ids, special tokens included.
+
+        Raises TokenIdOutOfRangeError, TokenizerMissingError.
         """
         ids = check_token_ids("detokenize", "tokens", token_ids, self.limits.vocab_size)
         if self.text_reader is None:

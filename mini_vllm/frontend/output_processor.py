@@ -78,8 +78,9 @@ class RequestOutput:
 
     @staticmethod
     def joined(deltas: "Sequence[RequestOutput]") -> "RequestOutput":
-        """Deltas of one request that followed each other, as one. A whole output, which is the only
-        one, stays.
+        """Deltas of one request that followed each other, as one.
+
+        A whole output, which is the only one, stays.
         """
         if len(deltas) == 1:
             return deltas[0]
@@ -108,8 +109,9 @@ OnOutput = Callable[[RequestOutput], None]
 
 
 class IncrementalDetokenizer:
-    """Decodes a growing sequence of tokens at a bounded cost per token. Without a tokenizer the
-    text stays "".
+    """Decodes a growing sequence of tokens at a bounded cost per token.
+
+    Without a tokenizer the text stays "".
 
     The output's tokens lie in three stretches; only the last two are ever decoded:
 
@@ -147,8 +149,9 @@ class IncrementalDetokenizer:
         return None if self._tokenizer is None else self._append_text(self._decode_next(token_id))
 
     def flush(self) -> str | None:
-        """The request is finished: show what was held back. Returns a stop string if that completes
-        one.
+        """The request is finished: show what was held back.
+
+        Returns a stop string if that completes one.
         """
         stop_string = self._append_text(self._settle(len(self._pending))) if self._pending else None
         self._show(self._held)
@@ -292,8 +295,9 @@ def find_borders(pattern: str) -> list[int]:
 
 @dataclass(slots=True)
 class _Choice:
-    """All that a choice has produced, and how much of it the last output has told. The lists grow
-    at their ends.
+    """All that a choice has produced, and how much of it the last output has told.
+
+    The lists grow at their ends.
     """
 
     index: int
@@ -430,8 +434,10 @@ class OutputProcessor:
         self._parents.update(dict.fromkeys(child_ids, state))
 
     def process(self, deltas: Sequence[TokenDelta]) -> tuple[list[RequestOutput], list[str]]:
-        """Take in what a step brought. Returns what callers are to see of the requests that
-        changed, and the stopped child requests.
+        """Take in what a step brought.
+
+        Returns what callers are to see of the requests that changed, and the stopped child
+        requests.
 
         These are the ids of the children that have ended here, but not in the scheduler, where the
         engine ends them: by a stop string, or with an error, since no text can be made of their
@@ -479,8 +485,9 @@ class OutputProcessor:
         return [output for output in outputs.values() if output is not None], stopped
 
     def abort(self, request_id: str) -> list[str]:
-        """Forget a request. Choices that are not finished end with reason "abort", and on_output is
-        told so.
+        """Forget a request.
+
+        Choices that are not finished end with reason "abort", and on_output is told so.
 
         Returns the child request ids of these choices, which have to be ended in the scheduler.
         Unknown ids: [].
@@ -533,8 +540,9 @@ class OutputProcessor:
                 choice.stop_reason = last if last in state.params.stop_token_ids else None
 
     def _take(self, choice: _Choice, delta: TokenDelta) -> str | None:
-        """Add tokens to a choice, in order. A stop string ends it, whatever follows in the delta,
-        and is returned.
+        """Add tokens to a choice, in order.
+
+        A stop string ends it, whatever follows in the delta, and is returned.
         """
         detokenizer = choice.detokenizer
         for number, token in enumerate(delta.tokens, start=1):

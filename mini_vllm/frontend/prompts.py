@@ -37,16 +37,18 @@ def as_batch(prompts: object) -> list[Prompt]:
 
 
 def as_prompt(prompt: object) -> Prompt:
-    """One prompt. Raises InvalidPromptError for anything else; check_token_ids looks at the ids
-    themselves.
+    """One prompt.
+
+    Raises InvalidPromptError for anything else; check_token_ids looks at the ids themselves.
     """
     given: Prompt = _as_sequence("prompt", prompt)
     return given
 
 
 def one_each(sampling_params: object, num_prompts: int) -> list[SamplingParams]:
-    """The parameters of each prompt. Raises InvalidParameterError unless they are one for all, or
-    one for each.
+    """The parameters of each prompt.
+
+    Raises InvalidParameterError unless they are one for all, or one for each.
     """
     if isinstance(sampling_params, SamplingParams):
         return [sampling_params] * num_prompts

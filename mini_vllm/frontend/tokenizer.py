@@ -20,8 +20,9 @@ SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's sign for a space
 
 
 class Tokenizer(Protocol):
-    """A reader of a checkpoint's tokenizer.json. What has these four methods can take the place of
-    transformers'.
+    """A reader of a checkpoint's tokenizer.json.
+
+    What has these four methods can take the place of transformers'.
     """
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
@@ -42,8 +43,9 @@ class Tokenizer(Protocol):
 
 
 class HFTokenizer:
-    """The Tokenizer that transformers reads. The table of bytes is filled as tokens are asked
-    for.
+    """The Tokenizer that transformers reads.
+
+    The table of bytes is filled as tokens are asked for.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -106,8 +108,9 @@ class TokenNames:
         return b"" if is_hidden else self.all_bytes(token_id)
 
     def text(self, token_id: int) -> str:
-        """A name that no other token has: of a part of a character, the bytes. OpenAI writes them
-        so, too.
+        """A name that no other token has: of a part of a character, the bytes.
+
+        OpenAI writes them so, too.
         """
         data = self.all_bytes(token_id)
         try:
@@ -121,8 +124,9 @@ class TokenNames:
 
 
 class TextOffset:
-    """Where in a text each token begins, in characters. A part of a character begins where its
-    character does.
+    """Where in a text each token begins, in characters.
+
+    A part of a character begins where its character does.
     """
 
     def __init__(self) -> None:

@@ -85,8 +85,9 @@ class ToolUse(Params):
         return calls_schema(functions, 1 if is_one else None)
 
     def constrain(self, params: SamplingParams) -> SamplingParams:
-        """The same for a text that has to call. Raises InvalidParameterError if it has to have
-        another form, too.
+        """The same for a text that has to call.
+
+        Raises InvalidParameterError if it has to have another form, too.
         """
         schema = self.forced_schema()
         if schema is None:

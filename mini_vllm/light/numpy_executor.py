@@ -68,8 +68,9 @@ class NumpyExecutor(InProcessExecutor):
         )
 
     def allocate(self, plan: KVCachePlan) -> None:
-        """Make the KV cache. Raises KVCacheTooLargeError if main memory does not have so many
-        bytes.
+        """Make the KV cache.
+
+        Raises KVCacheTooLargeError if main memory does not have so many bytes.
         """
         if any(plan.layer_groups):
             raise InvalidParameterError(

@@ -96,8 +96,9 @@ def parse_base_url(url: str) -> str:
 
 
 class Client:
-    """HTTP/1.1 to one server. It opens as many connections as requests are in flight, and uses them
-    again.
+    """HTTP/1.1 to one server.
+
+    It opens as many connections as requests are in flight, and uses them again.
     """
 
     def __init__(self, base_url: str, api_key: str | None = None) -> None:
@@ -191,8 +192,9 @@ class Api:
 
 
 class Stream:
-    """Reads the answer to one request into its record. As for vLLM's client, a chunk with choices
-    is a token.
+    """Reads the answer to one request into its record.
+
+    As for vLLM's client, a chunk with choices is a token.
 
     Server-sent events come in pieces of any size. OpenAI's are one line of data each.
     """

@@ -109,8 +109,9 @@ async def get_ready(
 
 
 async def _find_model(client: Client, name: str | None) -> tuple[str, int | None]:
-    """The model and its context, if the server tells it. A server that lists no models needs a
-    name.
+    """The model and its context, if the server tells it.
+
+    A server that lists no models needs a name.
     """
     answer = await client.ask("GET", "/v1/models")
     where = f"{client.base_url}/v1/models"
@@ -144,8 +145,9 @@ def text_of(words: Sequence[str]) -> str:
 def bodies(
     requests: Sequence[TraceRequest], ready: Ready, *, seed: int, length_scale: float = 1.0
 ) -> list[bytes]:
-    """The bodies of all requests, made before the run. Equal hash ids are equal words. Raises
-    InvalidParameterError.
+    """The bodies of all requests, made before the run.
+
+    Equal hash ids are equal words. Raises InvalidParameterError.
     """
     limit = ready.max_model_len
     words_per_block = max(round(HASH_BLOCK_SIZE * length_scale / ready.word_count.per_word), 1)

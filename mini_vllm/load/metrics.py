@@ -103,8 +103,9 @@ class Record:
 
 
 def parse_goodput(texts: Sequence[str]) -> dict[str, float]:
-    """Limits in seconds of "ttft:200 tpot:50 e2el:2000", in milliseconds. Raises
-    InvalidParameterError.
+    """Limits in seconds of "ttft:200 tpot:50 e2el:2000", in milliseconds.
+
+    Raises InvalidParameterError.
     """
     limits: dict[str, float] = {}
     for text in " ".join(texts).split():
@@ -129,8 +130,9 @@ def time_per_output_token(first: float, last: float, num_tokens: int) -> float |
 
 
 def keeps(request: object, limits: Mapping[str, float]) -> bool:
-    """Whether latencies of a request are within their limits, in seconds, by their names. None
-    keeps any limit.
+    """Whether latencies of a request are within their limits, in seconds, by their names.
+
+    None keeps any limit.
     """
     return all((getattr(request, name) or 0.0) <= limit for name, limit in limits.items())
 

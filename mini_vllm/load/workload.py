@@ -33,8 +33,9 @@ Lengths = Callable[[random.Random], tuple[int, int]]
 
 
 class TraceRequest(NamedTuple):
-    """One arrival. A request always generates a token, so an output_length of 0 in a file counts as
-    1.
+    """One arrival.
+
+    A request always generates a token, so an output_length of 0 in a file counts as 1.
     """
 
     arrival_time: float  # seconds since the beginning: of a file, its first arrival
@@ -45,8 +46,9 @@ class TraceRequest(NamedTuple):
 
 
 def read_azure(lines: Iterable[str]) -> Iterator[TraceRequest]:
-    """Requests of an Azure CSV. Raises InvalidParameterError that names the line for anything
-    else.
+    """Requests of an Azure CSV.
+
+    Raises InvalidParameterError that names the line for anything else.
     """
     rows = _rows(lines)
     header = tuple(next(rows, (1, ()))[1])
@@ -73,8 +75,9 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def read_mooncake(lines: Iterable[str]) -> Iterator[TraceRequest]:
-    """Requests of a Mooncake JSONL. Raises InvalidParameterError that names the line for anything
-    else.
+    """Requests of a Mooncake JSONL.
+
+    Raises InvalidParameterError that names the line for anything else.
     """
 
     def parse(line: str) -> tuple[float, int, int, tuple[int, ...]]:
@@ -114,8 +117,9 @@ FORMATS: dict[str, Callable[[Iterable[str]], Iterator[TraceRequest]]] = {
 
 
 def read_file(path: Path, format: str = "auto") -> Iterator[TraceRequest]:
-    """The requests of a trace file, read as they are asked for. Raises InvalidParameterError that
-    names the line.
+    """The requests of a trace file, read as they are asked for.
+
+    Raises InvalidParameterError that names the line.
     """
     is_empty = True
     try:
@@ -229,8 +233,9 @@ def lognormal_lengths(input_mean: float, output_mean: float, cv: float = 0.0) ->
 
 
 def scale_rate(trace: Iterable[TraceRequest], factor: float) -> Iterator[TraceRequest]:
-    """The same requests, `factor` times as fast. Raises InvalidParameterError for a factor that is
-    not above 0.
+    """The same requests, `factor` times as fast.
+
+    Raises InvalidParameterError for a factor that is not above 0.
     """
     if not 1 / MAX_RATE <= factor <= MAX_RATE:
         limits = f"in [{1 / MAX_RATE:g}, {MAX_RATE:g}]"

@@ -25,8 +25,9 @@ from mini_vllm.params import SamplingParams
 
 
 class HFConfig(Protocol):
-    """A config.json as it is read: transformers' PretrainedConfig, or its plain fields. Any other
-    may be absent.
+    """A config.json as it is read: transformers' PretrainedConfig, or its plain fields.
+
+    Any other may be absent.
     """
 
     architectures: list[str] | None
@@ -201,8 +202,9 @@ def check_generation_config(file: Path, raw: Mapping[str, Any]) -> None:
 def check_only(
     place: str, raw: Mapping[str, object], only: Mapping[str, tuple[object, ...]]
 ) -> None:
-    """Errors: UnsupportedModelError naming place, field, value and what is supported. An absent
-    field is null.
+    """Errors: UnsupportedModelError naming place, field, value and what is supported.
+
+    An absent field is null.
     """
     for field, allowed in only.items():
         value = raw.get(field)
@@ -214,8 +216,9 @@ def check_only(
 
 
 def check_values(file: Path, raw: Mapping[str, object], rules: Mapping[str, Rule]) -> None:
-    """Errors: CorruptCheckpointError naming file, field, value and what is allowed. Absent fields
-    are no error.
+    """Errors: CorruptCheckpointError naming file, field, value and what is allowed.
+
+    Absent fields are no error.
     """
     for field, rule in rules.items():
         if field in raw and not rule.holds(raw[field]):

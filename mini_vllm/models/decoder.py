@@ -175,8 +175,9 @@ class DecoderModel(nn.Module):
 
 
 def shape_of(config: HFConfig) -> AttentionShape:
-    """The attention of all layers. Errors: UnsupportedModelError for heads, or types of layers,
-    that do not fit.
+    """The attention of all layers.
+
+    Errors: UnsupportedModelError for heads, or types of layers, that do not fit.
     """
     num_heads = config.num_attention_heads
     num_kv_heads = getattr(config, "num_key_value_heads", None) or num_heads

@@ -9,8 +9,9 @@ from mini_vllm.models.decoder import DecoderModel
 
 
 class MistralForCausalLM(DecoderModel):
-    """The same window, or none, in every layer; with layer_types (Ministral), in those it names. No
-    biases.
+    """The same window, or none, in every layer; with layer_types (Ministral), in those it names.
+
+    No biases.
 
     sliding_window counts the token itself: with 4096, it sees itself and 4095 before it.
     """

@@ -59,8 +59,9 @@ def load_model(
 
 
 def class_of(hf_config: HFConfig) -> type[DecoderModel]:
-    """The class that config.json names. Errors: UnsupportedModelError if there is none, or
-    model_type says another.
+    """The class that config.json names.
+
+    Errors: UnsupportedModelError if there is none, or model_type says another.
     """
     architectures = hf_config.architectures or ["(none given)"]
     places = {place.partition(":")[2]: place for place in MODELS.values()}

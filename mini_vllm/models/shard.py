@@ -34,8 +34,9 @@ ALONE = Communicator()
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Part `rank` of `size` equal ones. Errors: InvalidParameterError for a rank that is not in [0,
-    size).
+    """Part `rank` of `size` equal ones.
+
+    Errors: InvalidParameterError for a rank that is not in [0, size).
     """
 
     rank: int = 0

@@ -121,8 +121,9 @@ class Checkpoint:
         self._taken.update(name for name in self._source if name.endswith(suffix))
 
     def finish(self) -> None:
-        """Close the files. Errors: WeightsMismatchError naming every tensor that is missing,
-        misshapen or left over.
+        """Close the files.
+
+        Errors: WeightsMismatchError naming every tensor that is missing, misshapen or left over.
         """
         problems = self._problems + [
             f"left over {bare(name)}" for name in sorted(self._source.keys() - self._taken)

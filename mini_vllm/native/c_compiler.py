@@ -45,8 +45,9 @@ class CannotBuildError(Exception):
 
 @cache
 def find_library(source: Path, *defines: str) -> ctypes.CDLL | str:
-    """The library, or why there is none. Looked for once a process: a compiler does not come while
-    an engine runs.
+    """The library, or why there is none.
+
+    Looked for once a process: a compiler does not come while an engine runs.
     """
     try:
         return load_library(source, *defines)

@@ -25,8 +25,9 @@ def printable(text: object) -> str:
 
 
 def check_text(name: str, text: str) -> None:
-    """Refuse what came from outside and is not UTF-8. Raises InvalidParameterError that names the
-    first such byte.
+    """Refuse what came from outside and is not UTF-8.
+
+    Raises InvalidParameterError that names the first such byte.
     """
     try:
         text.encode()
@@ -38,8 +39,9 @@ def check_text(name: str, text: str) -> None:
 
 
 def read_text(path: Path, limit: int = MAX_FILE_BYTES) -> str:
-    """A UTF-8 file, with or without a byte order mark. Raises InvalidParameterError for a longer
-    one or none.
+    """A UTF-8 file, with or without a byte order mark.
+
+    Raises InvalidParameterError for a longer one or none.
     """
     try:
         with path.open("rb") as file:
@@ -54,8 +56,9 @@ def read_text(path: Path, limit: int = MAX_FILE_BYTES) -> str:
 
 
 def read_lines(path: Path, limit: int = MAX_LINE) -> Iterator[str]:
-    """The lines of such a file, as they are asked for. Raises InvalidParameterError for a line that
-    is too long.
+    """The lines of such a file, as they are asked for.
+
+    Raises InvalidParameterError for a line that is too long.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

@@ -18,8 +18,9 @@ from mini_vllm.step import KVPlan
 
 @dataclass(frozen=True, slots=True)
 class SchedulerStats:
-    """One step, as it stands after schedule(). Counts of requests, tokens and blocks;
-    kv_cache_usage is in [0, 1].
+    """One step, as it stands after schedule().
+
+    Counts of requests, tokens and blocks; kv_cache_usage is in [0, 1].
     """
 
     num_running_reqs: int
@@ -46,8 +47,9 @@ class StatsRecorder:
         self._queries, self._hits = self._prefix_cache_totals()
 
     def record(self, output: SchedulerOutput, plan: KVPlan) -> SchedulerStats:
-        """The figures of the step that schedule() has just decided. Call it once a step, in O(batch
-        size).
+        """The figures of the step that schedule() has just decided.
+
+        Call it once a step, in O(batch size).
 
         plan: the copies that the KV cache manager asks of the step.
         """

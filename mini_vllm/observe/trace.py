@@ -403,8 +403,9 @@ class ScenarioRun:
 def run_trace(
     scenario: Mapping[str, Any], *, max_steps: int = 100_000, **classes: Unpack[Classes]
 ) -> Record:
-    """Run a whole scenario. A scheduler that gets nowhere is stopped after max_steps with a
-    RuntimeError.
+    """Run a whole scenario.
+
+    A scheduler that gets nowhere is stopped after max_steps with a RuntimeError.
     """
     run = ScenarioRun(scenario, **classes)
     for _ in range(max_steps):

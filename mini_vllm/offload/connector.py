@@ -35,8 +35,9 @@ class KVConnector(ABC):
 
     @abstractmethod
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> Lookup:
-        """How many tokens it has behind the first num_computed_tokens. At least one token is left
-        to compute.
+        """How many tokens it has behind the first num_computed_tokens.
+
+        At least one token is left to compute.
 
         It may be asked in every step and for every waiting request. A connector that has to fetch
         the tokens from afar begins to do so when it is asked for the first time; otherwise nothing
@@ -60,8 +61,9 @@ class KVConnector(ABC):
 
     @abstractmethod
     def request_finished(self, request: Request) -> None:
-        """The request will not come back: nothing is kept or saved for it. Its load is made: it may
-        be shared.
+        """The request will not come back: nothing is kept or saved for it.
+
+        Its load is made: it may be shared.
         """
 
     @abstractmethod

@@ -13,9 +13,10 @@ class PreemptionCost(Params):
     """What one preemption costs, in seconds, for a context of n tokens whose K and V are in the
     cache.
 
-        recompute(n) = n * seconds_per_token + n^2 / 2 * seconds_per_pair       linear layers,
-                                                                                causal attention
-        swap(n) = 2 * (seconds_per_copy + n * bytes_per_token / bandwidth)      out and back
+        recompute(n) = n * seconds_per_token + n^2 / 2 * seconds_per_pair
+        swap(n) = 2 * (seconds_per_copy + n * bytes_per_token / bandwidth)
+
+    The two terms of recompute are the linear layers and causal attention; swap goes out and back.
 
     The default is Llama-3.1-8B in bfloat16 on an H100 SXM. To compute, at half of the 989 TFLOP/s
     of its data sheet: 2 FLOP for each of the 7.5e9 weights of the layers, 15 GFLOP, are 30 us a

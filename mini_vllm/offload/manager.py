@@ -49,8 +49,9 @@ class OffloadingKVCacheManager(KVCacheManager):
 
     The table of a request that is admitted again then reads, in tokens:
 
-        [0, hit)  shared, found on the device     [hit, loaded)  new blocks, loaded     [loaded,
-                  ...)  to compute
+        [0, hit)        shared, found on the device
+        [hit, loaded)   new blocks, loaded
+        [loaded, ...)   to compute
 
     A request that a failed step preempts is computed again, unless it was just coming back. Raises
     InvalidParameterError for another mode, or a pool of less than 0 blocks.
@@ -122,8 +123,9 @@ class OffloadingKVCacheManager(KVCacheManager):
         return load.end - load.start if load else 0
 
     def is_ready(self, request: Request) -> bool:
-        """Whether the request may be admitted. False: tokens of it are on their way to the
-        connector.
+        """Whether the request may be admitted.
+
+        False: tokens of it are on their way to the connector.
         """
         _, num_hit = super().get_computed_blocks(request)
         return self.connector.get_num_new_matched_tokens(request, num_hit).is_ready

@@ -46,8 +46,9 @@ FIRST, NEWEST = "first", "newest"
 
 
 class NanoVllmBlockPool(BlockPool):
-    """Free blocks stand in the order in which they were freed. Of blocks with equal content one can
-    be found.
+    """Free blocks stand in the order in which they were freed.
+
+    Of blocks with equal content one can be found.
     """
 
     def __init__(self, num_blocks: int, *, head_first: bool) -> None:
@@ -73,8 +74,9 @@ class NanoVllmBlockPool(BlockPool):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NanoVllmKVCacheManager(KVCacheManager):
-    """nano-vllm's BlockManager. Raises InvalidParameterError for a version that is neither "first"
-    nor "newest".
+    """nano-vllm's BlockManager.
+
+    Raises InvalidParameterError for a version that is neither "first" nor "newest".
     """
 
     nano_vllm: str = NEWEST
@@ -141,8 +143,9 @@ class NanoVllmKVCacheManager(KVCacheManager):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NanoVllmScheduler(PrefillFirstScheduler):
-    """nano-vllm's Scheduler. Raises InvalidParameterError for a KV cache manager of another
-    version.
+    """nano-vllm's Scheduler.
+
+    Raises InvalidParameterError for a KV cache manager of another version.
     """
 
     kv_cache_manager_cls = NanoVllmKVCacheManager

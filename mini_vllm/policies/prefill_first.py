@@ -36,8 +36,9 @@ def in_prefill(request: Request) -> bool:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PrefillFirstScheduler(Scheduler):
-    """Two queues, two kinds of step. Blocks, watermark, places, victims and the order of waiting
-    are those of V1.
+    """Two queues, two kinds of step.
+
+    Blocks, watermark, places, victims and the order of waiting are those of V1.
 
     A prefill step first continues what an earlier one had to cut. Then it admits from the front of
     waiting as many as fit whole into the budget. Only the first request of a step is cut by the
@@ -67,8 +68,9 @@ class PrefillFirstScheduler(Scheduler):
         return output
 
     def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
-        """Admit from the front of waiting what fits whole. The first that does not fit stays there,
-        and ends it.
+        """Admit from the front of waiting what fits whole.
+
+        The first that does not fit stays there, and ends it.
         """
         while token_budget > 0 and self._has_place(output) and (request := self._next_admissible()):
             computed_blocks, num_computed = self.kv_cache_manager.get_computed_blocks(request)
@@ -86,17 +88,19 @@ class PrefillFirstScheduler(Scheduler):
             if not self._try_admit(output, request, n, num_computed, computed_blocks):
                 break
             token_budget -= n + (num_hits if self.charge_cached_tokens else 0)
-        self._put_back()
+        self._put_back(output)
 
     def _has_place(self, output: SchedulerOutput) -> bool:
-        """Whether one more request may be in this step. Here a place is taken as long as a request
-        runs.
+        """Whether one more request may be in this step.
+
+        Here a place is taken as long as a request runs.
         """
         return len(self.running) < self.max_num_seqs
 
     def _hits_must_fit(self) -> bool:
-        """Whether the hits of a request have to fit into the budget, too. Here they have to if they
-        are charged.
+        """Whether the hits of a request have to fit into the budget, too.
+
+        Here they have to if they are charged.
         """
         return self.charge_cached_tokens
 

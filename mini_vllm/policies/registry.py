@@ -65,8 +65,9 @@ def options_of(cls: type) -> dict[str, Field[Any]]:
 
 
 def check_option(option: Field[Any], value: object) -> None:
-    """Raise InvalidParameterError for a value that is not of the field's type. None will do where
-    it is the default.
+    """Raise InvalidParameterError for a value that is not of the field's type.
+
+    None will do where it is the default.
     """
     members = get_args(option.type) if isinstance(option.type, UnionType) else (option.type,)
     kinds = [get_origin(kind) or kind for kind in members]

@@ -30,8 +30,9 @@ MOST_PREEMPTIONS = 8  # of a request for the sake of other tenants: so each one 
 
 
 def salt_of(tenant: str, cache_salt: str | None) -> str:
-    """The cache_salt of a tenant's request, which may bring one of its own. The tenant's name has
-    no slash.
+    """The cache_salt of a tenant's request, which may bring one of its own.
+
+    The tenant's name has no slash.
     """
     return f"{tenant}/{cache_salt or ''}"
 
@@ -65,8 +66,9 @@ class TenantBlockPool(BlockPool):
             self.uncache_block(block)
 
     def trim(self, num_blocks: Counter[str]) -> None:
-        """Forget so many blocks of each tenant, the coldest first, if no request holds them. They
-        are taken next.
+        """Forget so many blocks of each tenant, the coldest first, if no request holds them.
+
+        They are taken next.
         """
         free = self.free_queue.block_ids() if any(num_blocks.values()) else ()
         for block in (self.blocks[block_id] for block_id in free):
@@ -176,8 +178,9 @@ class TenantQueue:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TenantScheduler(Scheduler):
-    """V1, fair between tenants. Raises InvalidParameterError for policy "priority", an order across
-    tenants.
+    """V1, fair between tenants.
+
+    Raises InvalidParameterError for policy "priority", an order across tenants.
     """
 
     kv_cache_manager_cls: ClassVar[type[KVCacheManager]] = TenantKVCacheManager
@@ -235,8 +238,9 @@ class TenantScheduler(Scheduler):
         return dict.fromkeys(self.waiting.served, max(share, 1))
 
     def _chunk_size(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
-        """At most what is left of the tenant's share, from which it is taken. A decode goes on in
-        any case.
+        """At most what is left of the tenant's share, from which it is taken.
+
+        A decode goes on in any case.
         """
         tenant, shares = tenant_of(request.cache_salt), self.waiting.shares
         if self.enable_chunked_prefill:
@@ -246,8 +250,10 @@ class TenantScheduler(Scheduler):
         return n
 
     def _schedule_waiting(self, output: SchedulerOutput, token_budget: int) -> None:
-        """Admit. If there is no room for the next request, a running one may give way first, and
-        waits until later.
+        """Admit.
+
+        If there is no room for the next request, a running one may give way first, and waits until
+        later.
         """
         self._preempted, request = output.preempted_req_ids, self._next_admissible()
         if request is not None and self._may_displace(request, token_budget):

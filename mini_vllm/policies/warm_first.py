@@ -39,8 +39,9 @@ def score(age: int, warmth: float, *, is_decode: bool = False) -> float:
 
 @dataclass(eq=False, repr=False)
 class WarmFirstScheduler(Scheduler):
-    """Requests are served by score. Among equals, running ones come before waiting ones, and
-    resumed before new ones.
+    """Requests are served by score.
+
+    Among equals, running ones come before waiting ones, and resumed before new ones.
 
     A running request gets tokens at least once in PATIENCE + max_num_seqs steps. New requests are
     admitted in order of arrival. A preempted one keeps its place, so running and resumed ones

@@ -35,8 +35,9 @@ def event(data: Mapping[str, object]) -> bytes:
 
 
 class Answer:
-    """What all answers have in common: the head, and the count of tokens. One for each HTTP
-    request.
+    """What all answers have in common: the head, and the count of tokens.
+
+    One for each HTTP request.
     """
 
     kind = ""

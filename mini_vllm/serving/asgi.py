@@ -41,8 +41,9 @@ MAX_BODY_BYTES = 8 << 20
 
 
 async def read_json(request: HttpRequest, max_entries: int) -> Any:
-    """The body of a request. Raises ApiError for one that is too large, no JSON, or nested too
-    deeply.
+    """The body of a request.
+
+    Raises ApiError for one that is too large, no JSON, or nested too deeply.
 
     max_entries: of a list or an object among its fields; what has more is not looked at, since that
     takes time in which no other client is served.
@@ -81,8 +82,9 @@ class JsonResponse(Response):
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events, each sent when it is there. CancelOnDisconnect hears whether the client
-    leaves.
+    """Server-sent events, each sent when it is there.
+
+    CancelOnDisconnect hears whether the client leaves.
     """
 
     media_type = "text/event-stream"
@@ -165,8 +167,9 @@ def refusals(param: str) -> Iterator[None]:
 
 
 async def on_error(request: HttpRequest, error: Exception) -> Response:
-    """The answer to a request that was refused, or at which the server has failed. A client that
-    has left gets none.
+    """The answer to a request that was refused, or at which the server has failed.
+
+    A client that has left gets none.
     """
     if isinstance(error, ClientDisconnect):
         raise error

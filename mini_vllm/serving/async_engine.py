@@ -181,8 +181,9 @@ class AsyncEngine:
         stream: Stream,
         options: dict[str, Any],
     ) -> list[str]:
-        """Check, register and send a request, or raise and change nothing. Returns the ids of its
-        choices.
+        """Check, register and send a request, or raise and change nothing.
+
+        Returns the ids of its choices.
         """
         if self.is_dead:
             raise EngineDeadError(f"the engine has stopped: {self.why_dead}")
@@ -291,8 +292,9 @@ class AsyncEngine:
 
 
 def make_input_processor(config: EngineConfig) -> "InputProcessor":
-    """One that does not know the model's limits yet. Its import takes seconds, in which the engine
-    loads the model.
+    """One that does not know the model's limits yet.
+
+    Its import takes seconds, in which the engine loads the model.
     """
     from mini_vllm.frontend.input_processor import InputProcessor, ModelLimits
 

@@ -118,8 +118,9 @@ class EngineLoop:
             self._factory.shutdown()
 
     def _obey(self, command: Add | Finish) -> list[TokenDelta]:
-        """Do it. The deltas say which requests were refused; the front has checked them, so there
-        are few.
+        """Do it.
+
+        The deltas say which requests were refused; the front has checked them, so there are few.
         """
         if isinstance(command, Finish):
             self.core.finish(command.request_ids, command.reason)

@@ -56,8 +56,9 @@ class Generation:
         yield b"data: [DONE]\n\n"
 
     async def _outputs(self) -> AsyncGenerator[tuple[int, RequestOutput]]:
-        """The outputs of all prompts as they come, each with the number of its prompt. An error is
-        raised.
+        """The outputs of all prompts as they come, each with the number of its prompt.
+
+        An error is raised.
         """
         if len(self.jobs) == 1:
             async with aclosing(self._outputs_of(self.answer.id, *self.jobs[0])) as outputs:
@@ -112,8 +113,9 @@ async def within(
     queue_timeout: float | None,
     request_timeout: float | None,
 ) -> AsyncGenerator[RequestOutput]:
-    """The same outputs. Raises QueueTimeoutError if the first takes too long, RequestTimeoutError
-    if all do.
+    """The same outputs.
+
+    Raises QueueTimeoutError if the first takes too long, RequestTimeoutError if all do.
     """
     loop = asyncio.get_running_loop()
     end = None if request_timeout is None else loop.time() + request_timeout

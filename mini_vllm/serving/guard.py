@@ -87,8 +87,9 @@ class Guard:
 
 
 class AllowedOrigins:
-    """Tells browsers that pages of these origins may call and read. Other pages are told
-    nothing.
+    """Tells browsers that pages of these origins may call and read.
+
+    Other pages are told nothing.
     """
 
     def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:

@@ -36,8 +36,9 @@ REQUEST_ID = re.compile(r"(?:(\d+)_)?[a-z]+-(\w{6})\w*(-\d+)?")
 
 
 async def page(request: HttpRequest) -> Response:
-    """The page. Its policy has the hashes of its style and its script, so the browser runs no other
-    ones.
+    """The page.
+
+    Its policy has the hashes of its style and its script, so the browser runs no other ones.
     """
     text = PAGE.read_text(encoding="utf-8")
     allowed = "".join(f"; {tag}-src {hash_of(tag, text)}" for tag in ("script", "style"))

@@ -60,8 +60,9 @@ class Flight:
 
 
 class ServerMetrics:
-    """The figures of one server. Its event loop calls it. speculation: nothing yet, or None without
-    drafts.
+    """The figures of one server.
+
+    Its event loop calls it. speculation: nothing yet, or None without drafts.
     """
 
     def __init__(self, model_name: str, speculation: SpeculationStats | None = None) -> None:

@@ -198,6 +198,7 @@ class SharedRequest(ModelRequest):
 
     def form(self) -> tuple[str, dict[str, Any]] | None:
         """The field that says which form the text has to have, and StructuredOutputs' options.
+
         None: any form.
 
         Raises ApiError if there are several, or a json_schema is missing or has no use.
@@ -339,8 +340,9 @@ class CompletionRequest(SharedRequest):
 
 
 class TokenizeRequest(ModelRequest):
-    """The body of POST /tokenize: a text or a conversation. Source: vllm's
-    TokenizeCompletionRequest.
+    """The body of POST /tokenize: a text or a conversation.
+
+    Source: vllm's TokenizeCompletionRequest.
     """
 
     prompt: str | None = None
@@ -357,8 +359,9 @@ class DetokenizeRequest(ModelRequest):
 
 
 def parse(kind: type[ModelRequest], body: object) -> Any:
-    """The body of a request as one of these. Raises ApiError that names the field, the value and
-    the limit.
+    """The body of a request as one of these.
+
+    Raises ApiError that names the field, the value and the limit.
     """
     try:
         request = kind.model_validate(body)

@@ -87,8 +87,9 @@ class Api:
         return Route(path, endpoint, methods=["POST" if body else "GET"])
 
     async def _asked(self, request: HttpRequest, kind: type[ModelRequest]) -> Any:
-        """What a client asks for. Raises ApiError while nothing can be answered, and for what is no
-        such request.
+        """What a client asks for.
+
+        Raises ApiError while nothing can be answered, and for what is no such request.
         """
         self._check_ready()
         limits = self.engine.input_processor.limits
@@ -141,8 +142,9 @@ class Api:
     # --- what is ----------------------------------------------------------------------------------
 
     async def health(self) -> Health | Response:
-        """Whether the server can answer. It gives 503 while it loads, when it drains, and when the
-        engine is dead.
+        """Whether the server can answer.
+
+        It gives 503 while it loads, when it drains, and when the engine is dead.
         """
         try:
             self._check_ready()

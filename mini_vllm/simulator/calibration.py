@@ -41,8 +41,9 @@ def load_calibration(name: str) -> StepTimeModel:
 
 
 def engine_config(model: StepTimeModel, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The engine of the calibration, with what is given in its place. Raises InvalidParameterError
-    for a gap.
+    """The engine of the calibration, with what is given in its place.
+
+    Raises InvalidParameterError for a gap.
     """
     engine = model.about.get("engine", {})
     if not isinstance(engine, dict):

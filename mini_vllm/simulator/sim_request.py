@@ -39,8 +39,9 @@ def block_names(index: int, spec: TraceRequest, block_size: int) -> list[int]:
 
 
 class SimRequest(Request):
-    """A request with the lengths of a trace's. One byte stands for a token, since its value does
-    not matter.
+    """A request with the lengths of a trace's.
+
+    One byte stands for a token, since its value does not matter.
     """
 
     __slots__ = ("first_token_time", "last_token_time", "longest_gaps", "names")

@@ -33,8 +33,9 @@ Work = tuple[int, ...]  # the counts of one step, in the order of FEATURES
 
 
 def work_of(output: SchedulerOutput, plan: KVPlan) -> Work:
-    """The counts of a step. Call it after schedule() and begin_step(), and before
-    update_from_output().
+    """The counts of a step.
+
+    Call it after schedule() and begin_step(), and before update_from_output().
     """
     num_tokens = context = pairs = 0
     counts = output.num_scheduled_tokens

@@ -29,8 +29,9 @@ METHODS = ("ngram", "suffix", *WITH_LOOKAHEAD)
 
 @dataclass(slots=True)
 class SpeculationStats:
-    """Counted once for each request and step that verifies drafts. Source: SpecDecodingStats of
-    vLLM.
+    """Counted once for each request and step that verifies drafts.
+
+    Source: SpecDecodingStats of vLLM.
     """
 
     num_drafts_by_accepted: list[int]  # times that 0, 1, ... k drafts were right
@@ -64,8 +65,9 @@ class Deciding:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SpeculativeScheduler(Scheduler):
-    """V1 with drafts. It holds those that wait to be verified; the core sees them in
-    SchedulerOutput.drafts alone.
+    """V1 with drafts.
+
+    It holds those that wait to be verified; the core sees them in SchedulerOutput.drafts alone.
 
     Raises InvalidParameterError for an unknown method, or a number of drafts for which the budget
     of a step has no room.
@@ -115,8 +117,9 @@ class SpeculativeScheduler(Scheduler):
     # --- one step ---------------------------------------------------------------------------------
 
     def schedule(self) -> SchedulerOutput:
-        """Decide the next step, and which drafts it verifies. Drafts that the budget has cut off
-        are gone.
+        """Decide the next step, and which drafts it verifies.
+
+        Drafts that the budget has cut off are gone.
         """
         deciding = self._deciding = Deciding()
         output = super().schedule()
@@ -149,8 +152,9 @@ class SpeculativeScheduler(Scheduler):
         return token_budget
 
     def _target(self, request: Request) -> int:
-        """Known tokens and drafts. The token behind the last draft must have a place below
-        max_model_len, too.
+        """Known tokens and drafts.
+
+        The token behind the last draft must have a place below max_model_len, too.
         """
         num_tokens = len(request.all_token_ids)
         if drafts := self._drafts.get(request.request_id):
@@ -296,8 +300,9 @@ class SpeculativeScheduler(Scheduler):
         return rest
 
     def update_draft_token_ids(self, drafts: Mapping[str, Sequence[int]]) -> None:
-        """New drafts, by request: at most num_speculative_tokens each. A request in a chunk has
-        none.
+        """New drafts, by request: at most num_speculative_tokens each.
+
+        A request in a chunk has none.
         """
         waiting_drafts, requests, chunks = self._drafts, self._requests, self._chunks
         for request_id, token_ids in drafts.items():
@@ -325,8 +330,9 @@ class SpeculativeScheduler(Scheduler):
 
 
 def with_drafts(base: type[SchedulerInterface]) -> type[SpeculativeScheduler]:
-    """The scheduler `base` with drafts; V1 alone pads. Raises InvalidParameterError for one that
-    shares too little.
+    """The scheduler `base` with drafts; V1 alone pads.
+
+    Raises InvalidParameterError for one that shares too little.
     """
     if issubclass(base, SpeculativeScheduler):
         return base

@@ -41,8 +41,9 @@ class Backend(Protocol):
     """One library."""
 
     def compile(self, kind: str, text: str) -> str:
-        """The compiled grammar as text, for load(). Raises an error whose text says what is
-        wrong.
+        """The compiled grammar as text, for load().
+
+        Raises an error whose text says what is wrong.
         """
 
     def load(self, compiled: str) -> tuple[NewGrammar, int]:
@@ -200,8 +201,9 @@ class Guidance:
 
 
 class GuidanceMatcher:
-    """A Grammar (scheduler.py). A grammar that grows too complex for llguidance allows nothing any
-    more.
+    """A Grammar (scheduler.py).
+
+    A grammar that grows too complex for llguidance allows nothing any more.
     """
 
     def __init__(self, matcher: Any, end_token_ids: frozenset[int], num_mask_bytes: int) -> None:

@@ -22,8 +22,9 @@ WALL_TIMES = 20  # by the clock on the wall a question may take so many times as
 
 
 class ChildProcess:
-    """One process at a time, from this side. Its program gets seconds and bytes as its last two
-    arguments.
+    """One process at a time, from this side.
+
+    Its program gets seconds and bytes as its last two arguments.
     """
 
     program: tuple[str, ...] = ()  # what Python is told to run
@@ -34,8 +35,9 @@ class ChildProcess:
         self._stop: weakref.finalize[Any, Any] | None = None
 
     def ask(self, question: bytes) -> Any:
-        """The answer. Raises EOFError that says what has become of the process, or OSError if it
-        does not start.
+        """The answer.
+
+        Raises EOFError that says what has become of the process, or OSError if it does not start.
         """
         process = self._process
         if process is None or process.poll() is not None:

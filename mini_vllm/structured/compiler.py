@@ -67,8 +67,9 @@ class GrammarCompiler:
         self._thread: threading.Thread | None = None
 
     def compile(self, wanted: StructuredOutputs) -> "Future[NewGrammar]":
-        """The grammar, now if it was compiled before. Raises GrammarError for what is refused at
-        sight.
+        """The grammar, now if it was compiled before.
+
+        Raises GrammarError for what is refused at sight.
         """
         future: Future[NewGrammar] = Future()
         if (known := self._compiled.get(wanted.key)) is not None:
@@ -127,8 +128,9 @@ class GrammarCompiler:
 
 
 class BoundedCache:
-    """What came of texts, in bounded bytes: the outcome that was used longest ago goes first. Any
-    thread may call.
+    """What came of texts, in bounded bytes: the outcome that was used longest ago goes first.
+
+    Any thread may call.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -224,8 +226,9 @@ class CompilerProcess(ChildProcess):
         self._backend = cache(lambda name: make_backend(name, vocabulary()))
 
     def compile(self, backend: str, kind: str, text: str) -> tuple[NewGrammar, int]:
-        """The grammar and its bytes. Raises GrammarError if it cannot be compiled, or takes too
-        much.
+        """The grammar and its bytes.
+
+        Raises GrammarError if it cannot be compiled, or takes too much.
         """
         try:
             question = {"backend": backend, "kind": kind, "text": text}

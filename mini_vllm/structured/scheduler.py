@@ -49,8 +49,9 @@ class GrammarSource(Protocol):
     """How long a step without work may wait for a grammar."""
 
     def compile(self, wanted: StructuredOutputs) -> "Future[NewGrammar]":
-        """Begin to compile; the future may raise GrammarError. Raises a RequestRefusedError for
-        what never could be.
+        """Begin to compile; the future may raise GrammarError.
+
+        Raises a RequestRefusedError for what never could be.
         """
 
 
@@ -90,8 +91,9 @@ class GrammarGate(Part):
     # --- waiting for the grammar ------------------------------------------------------------------
 
     def may_admit(self, request: Request) -> bool:
-        """Whether a request has its grammar, or wants none. A compiled one is looked at only
-        here.
+        """Whether a request has its grammar, or wants none.
+
+        A compiled one is looked at only here.
         """
         future = self._compiling.get(request.request_id)
         return future is None or (future.done() and self._begin(request, future))
@@ -117,8 +119,8 @@ class GrammarGate(Part):
                 if (future := self._compiling.get(request.request_id)) is not None:
                     self._begin(request, future)  # the scheduler has admitted it without asking
             output.blocked = dict.fromkeys(self._compiling, "grammar")
-            for request, error in self._failed.items():
-                step.end(request, error)
+            for request in sorted(self._failed, key=lambda request: request.request_id):
+                step.end(request, self._failed[request])
             if not output.num_scheduled_tokens and self.grammars.idle_seconds and not self._failed:
                 wait(self._compiling.values(), self.grammars.idle_seconds, FIRST_COMPLETED)
         if self._grammars:
@@ -160,8 +162,9 @@ class GrammarGate(Part):
     # --- after the step ---------------------------------------------------------------------------
 
     def before_update(self, step: Step, sampled_token_ids: Mapping[str, Sequence[int]]) -> None:
-        """Tell the grammars what was sampled. A request whose token is not allowed ends with it,
-        and with an error.
+        """Tell the grammars what was sampled.
+
+        A request whose token is not allowed ends with it, and with an error.
 
         That happens behind the end of a text that does not end the request (ignore_eos).
         """

@@ -81,8 +81,9 @@ def check(wanted: StructuredOutputs) -> None:
 
 
 def measure(wanted: StructuredOutputs) -> Size:
-    """How large a schema is; nothing for another kind. Raises GrammarError at the first limit that
-    it breaks.
+    """How large a schema is; nothing for another kind.
+
+    Raises GrammarError at the first limit that it breaks.
     """
     kind, text = wanted.key
     size = Size()
@@ -118,8 +119,9 @@ def _check_regex(regex: object) -> None:
 
 
 def schemas_in(schema: Any) -> Iterator[tuple[Schema, int]]:
-    """A schema and those within it, each with its depth. The outer ones come first, so a limit ends
-    the walk early.
+    """A schema and those within it, each with its depth.
+
+    The outer ones come first, so a limit ends the walk early.
     """
     stack = [(schema, 1)]
     while stack:

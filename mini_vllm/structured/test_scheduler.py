@@ -39,7 +39,7 @@ def head_if_it_is_ready(scheduler: Scheduler) -> Request | None:
     return request if request and all(part.may_admit(request) for part in scheduler.parts) else None
 
 
-def put_back_at_the_end(scheduler: Scheduler) -> None:
+def put_back_at_the_end(scheduler: Scheduler, output: SchedulerOutput) -> None:
     scheduler.waiting.extend(scheduler._set_aside)
     scheduler._set_aside.clear()
 

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 class Executor(ABC):
-    """One model, somewhere. The engine calls load(), available_bytes(), allocate(), then execute()
-    once a step.
+    """One model, somewhere.
+
+    The engine calls load(), available_bytes(), allocate(), then execute() once a step.
     """
 
     def __init__(self, config: "EngineConfig") -> None:
@@ -41,8 +42,9 @@ class Executor(ABC):
 
     @abstractmethod
     def execute(self, step: StepInput) -> "Future[StepOutput]":
-        """Run a step. What the model raises, the future raises; steps run in the order in which
-        they are given.
+        """Run a step.
+
+        What the model raises, the future raises; steps run in the order in which they are given.
         """
 
     @abstractmethod

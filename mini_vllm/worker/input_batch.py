@@ -123,8 +123,9 @@ class InputBatch:
             self._extend_tokens(step)
 
     def pack(self, step: StepInput) -> PackedStep:
-        """Lay the chunks of a step end to end. In NumPy, since every step may have hundreds of
-        requests.
+        """Lay the chunks of a step end to end.
+
+        In NumPy, since every step may have hundreds of requests.
 
         Raises KeyError for a request that no step has brought, InvalidParameterError for one with
         too few blocks.

@@ -55,8 +55,9 @@ class LocalExecutor(InProcessExecutor):
         return available_bytes(self.config, self.hf_config, self.dtype, self.device)
 
     def allocate(self, plan: KVCachePlan) -> None:
-        """Make the KV cache. Raises KVCacheTooLargeError if the device or main memory does not have
-        so many bytes.
+        """Make the KV cache.
+
+        Raises KVCacheTooLargeError if the device or main memory does not have so many bytes.
         """
         plan.check(
             free_memory(self.device), available_host_memory(), is_shared=self.device.type == "cpu"

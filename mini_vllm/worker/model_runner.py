@@ -91,8 +91,9 @@ class ModelRunner:
         return self._sample_from(step, packed, self._forward(packed))
 
     def _forward(self, packed: PackedStep) -> Tensor:
-        """The final hidden states [T, hidden_size] of a packed step. A subclass may replay what it
-        has recorded.
+        """The final hidden states [T, hidden_size] of a packed step.
+
+        A subclass may replay what it has recorded.
         """
         attend = PagedAttention(
             self.attention_backend,
@@ -116,8 +117,9 @@ class ModelRunner:
         )
 
     def _prompt_logprobs(self, step: StepInput, hidden: Tensor) -> dict[str, PromptLogprobs]:
-        """How likely the tokens of prompts are. So many rows of logits at a time that a long prompt
-        needs little.
+        """How likely the tokens of prompts are.
+
+        So many rows of logits at a time that a long prompt needs little.
         """
         found, row = {}, 0
         for request_id, start, n in zip(

@@ -81,8 +81,9 @@ class Sampler:
     def draw(
         self, logits: Tensor, peaks: Tensor, rows: Sequence[SamplingRow], positions: Sequence[int]
     ) -> Tensor:
-        """Token ids [R]. peaks [R] are the maxima of logits [R, V]. A subclass may draw
-        otherwise.
+        """Token ids [R]. peaks [R] are the maxima of logits [R, V].
+
+        A subclass may draw otherwise.
         """
         return race(candidates(logits, peaks, rows), keys_of(rows, positions, logits.device))
 

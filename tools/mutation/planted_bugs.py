@@ -55,8 +55,8 @@ BUGS = [  # name of the tests, module, what stands there, the bug
     (
         "trap_20",
         "scheduler",
-        "token_budget -= n\n        self._put_back()",
-        "token_budget -= n + num_computed\n        self._put_back()",
+        "token_budget -= n\n        self._put_back(output)",
+        "token_budget -= n + num_computed\n        self._put_back(output)",
     ),
     ("trap_20", "scheduler", "request.num_computed_tokens = num_computed_tokens", "request.num_computed_tokens = 0"),
     (

@@ -23,7 +23,8 @@ class RMSNorm(nn.Module):
         return rms_norm(x, self.weight, self.eps)
 
     def add(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
-        """The norm of residual + x, and residual + x; all [T, size]. Neither argument may be used
-        afterwards.
+        """The norm of residual + x, and residual + x; all [T, size].
+
+        Neither argument may be used afterwards.
         """
         return add_rms_norm(x, residual, self.weight, self.eps)

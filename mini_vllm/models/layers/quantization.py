@@ -40,8 +40,9 @@ class Int8Weight(nn.Module):
 
     @classmethod
     def quantize(cls, weight: Tensor) -> "Int8Weight":
-        """The nearest integers. A row's largest weight is 127 steps, so each weight moves by half a
-        step at most.
+        """The nearest integers.
+
+        A row's largest weight is 127 steps, so each weight moves by half a step at most.
 
         The scale of a bfloat16 weight is a bfloat16 number, which torch's operator wants. It is
         rounded before anything is divided by it, so that adds no error.

@@ -27,8 +27,9 @@ LLAMA3_NUMBERS = (
 
 
 class RotaryEmbedding:
-    """Angles from positions. They are computed once a step for its T tokens, so no table bounds the
-    model's length.
+    """Angles from positions.
+
+    They are computed once a step for its T tokens, so no table bounds the model's length.
     """
 
     def __init__(self, hf_config: HFConfig, head_dim: int, device: torch.device) -> None:

@@ -27,8 +27,9 @@ class AttentionShape:
 
 
 class SelfAttention(nn.Module):
-    """Causal self-attention with rotary positions. What differs between the models are its keyword
-    arguments.
+    """Causal self-attention with rotary positions.
+
+    What differs between the models are its keyword arguments.
 
     spec: how this shard of the layer attends, for the back end that plans the step.
     qk_norm_eps: normalise each query and key head before it is turned (Qwen3); None leaves it out.

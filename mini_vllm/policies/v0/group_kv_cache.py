@@ -75,8 +75,9 @@ class GroupKVCacheManager(ForkingKVCacheManager):
         return len(set(chain(*tables))) + len(requests)
 
     def restore(self, requests: Sequence[Request]) -> None:
-        """Bring a stored group back, into new blocks. Raises ValueError, with nothing changed, if
-        too few are free.
+        """Bring a stored group back, into new blocks.
+
+        Raises ValueError, with nothing changed, if too few are free.
         """
         self.rebuild(
             {

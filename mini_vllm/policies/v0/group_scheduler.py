@@ -42,8 +42,9 @@ class GroupScheduler(SchedulerInterface):
     # --- preemption -------------------------------------------------------------------------------
 
     def _preempt_group(self, group: SequenceGroup, may_swap: bool = True) -> None:
-        """Take a running group's blocks. Several sequences are swapped, if there is room; else
-        computed again.
+        """Take a running group's blocks.
+
+        Several sequences are swapped, if there is room; else computed again.
         """
         requests = group.requests
         self.running = [request for request in self.running if request not in requests]

@@ -13,8 +13,9 @@ from mini_vllm.scheduler import SchedulerOutput, urgency
 
 
 class SequenceGroup:
-    """What one prompt asks for. Sequences have a past of their own; unforked ones wait for the
-    prompt's logits.
+    """What one prompt asks for.
+
+    Sequences have a past of their own; unforked ones wait for the prompt's logits.
     """
 
     def __init__(self, requests: Sequence[Request]) -> None:

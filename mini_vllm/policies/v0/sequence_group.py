@@ -122,8 +122,9 @@ class SequenceGroupScheduler(GroupScheduler):
                 )
 
     def finish_request(self, request_id: str, reason: str) -> Request | None:
-        """End one sequence of a group. If it is the one that computes the prompt, the next one
-        takes over.
+        """End one sequence of a group.
+
+        If it is the one that computes the prompt, the next one takes over.
         """
         request = self._requests.get(request_id)
         if request is not None and reason in FINISH_REASONS:
@@ -133,8 +134,9 @@ class SequenceGroupScheduler(GroupScheduler):
     # --- one step ---------------------------------------------------------------------------------
 
     def schedule(self) -> GroupSchedulerOutput:
-        """Decide the next step. It has prefills only, if there are any; else decodes, then groups
-        that come back.
+        """Decide the next step.
+
+        It has prefills only, if there are any; else decodes, then groups that come back.
         """
         output = GroupSchedulerOutput()
         budget = SchedulingBudget(
@@ -229,8 +231,9 @@ class SequenceGroupScheduler(GroupScheduler):
         return n == num_missing
 
     def _find_computed_blocks(self, group: SequenceGroup, request: Request) -> list[KVCacheBlock]:
-        """The longest cached prefix. All but the first of a group find at least the prompt's full
-        blocks.
+        """The longest cached prefix.
+
+        All but the first of a group find at least the prompt's full blocks.
         """
         hits, _ = self.kv_cache_manager.get_computed_blocks(request)
         shared: list[KVCacheBlock] = []
@@ -263,8 +266,9 @@ class SequenceGroupScheduler(GroupScheduler):
                 output.sampling_along[request.request_id] = list(group.unforked)
 
     def _schedule_decodes(self, budget: SchedulingBudget, output: GroupSchedulerOutput) -> None:
-        """Give every running sequence one token. A group that finds no blocks preempts from the
-        tail.
+        """Give every running sequence one token.
+
+        A group that finds no blocks preempts from the tail.
         """
         queue = deque(dict.fromkeys(self._groups[request.request_id] for request in self.running))
         if self.policy == "priority":
@@ -280,8 +284,9 @@ class SequenceGroupScheduler(GroupScheduler):
             self._append_slots(group, budget, output)
 
     def _may_append(self, group: SequenceGroup) -> bool:
-        """V0 wants a free block for each sequence, used or not. A group that is alone wants those
-        that it will use.
+        """V0 wants a free block for each sequence, used or not.
+
+        A group that is alone wants those that it will use.
         """
         kv, num_needed = self.kv_cache_manager, len(group.sequences)
         if len(self.running) == len(group.requests):
@@ -305,8 +310,9 @@ class SequenceGroupScheduler(GroupScheduler):
             self._append_slots(group, budget, output)
 
     def _may_restore(self, group: SequenceGroup, budget: SchedulingBudget) -> bool:
-        """Whether the group has places, and blocks to go on. A group that is alone has them, by
-        _check_group().
+        """Whether the group has places, and blocks to go on.
+
+        A group that is alone has them, by _check_group().
         """
         kv, n = self.kv_cache_manager, len(group.sequences)
         num_needed = kv.num_blocks_to_restore(group.sequences) + self.num_watermark_blocks

@@ -18,7 +18,8 @@ class ReferenceBackend(ReferenceReferenceBackend):
         value_cache: Tensor,
         metadata: AttentionMetadata,
     ) -> None:
-        """Store row t of key and value in slot slot_mapping[t]. The slot -1 is padding: that row is
-        stored nowhere.
+        """Store row t of key and value in slot slot_mapping[t].
+
+        The slot -1 is padding: that row is stored nowhere.
         """
         todo("01.2")

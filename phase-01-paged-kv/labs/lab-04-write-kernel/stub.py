@@ -11,8 +11,9 @@ def write_kv_kernel(
     key_ptr, value_ptr, key_cache_ptr, value_cache_ptr, slot_mapping_ptr, key_stride, value_stride,
     ROW: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Scatter one token's key and value, all KV heads of it, to its slot. A negative slot is
-    padding: nothing happens.
+    """Scatter one token's key and value, all KV heads of it, to its slot.
+
+    A negative slot is padding: nothing happens.
 
     Grid (T,): one program a token; BLOCK is the power of two that holds its ROW = num_kv_heads *
     head_dim numbers. key, value [T, num_kv_heads, head_dim], any float dtype, rows key_stride and

@@ -7,16 +7,18 @@ from mini_vllm.block_pool import KVCacheBlock
 
 
 class FreeKVCacheBlockQueue:
-    """Free blocks, next to be taken first. BlockPool.free_blocks decides the order, and not the
-    queue.
+    """Free blocks, next to be taken first.
+
+    BlockPool.free_blocks decides the order, and not the queue.
     """
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         todo("02.1")
 
     def popleft_n(self, num_blocks: int) -> list[KVCacheBlock]:
-        """Take the first num_blocks blocks. Raises ValueError, and takes none, if there are
-        fewer.
+        """Take the first num_blocks blocks.
+
+        Raises ValueError, and takes none, if there are fewer.
         """
         todo("02.1")
 

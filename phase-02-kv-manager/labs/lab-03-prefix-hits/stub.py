@@ -12,14 +12,16 @@ class KVCacheManager(ReferenceKVCacheManager):
     """What is not defined here is the reference's."""
 
     def _block_hashes(self, request: Request) -> list[Hashable]:
-        """The hashes of the request's full blocks. They depend on its tokens alone, so it remembers
-        them.
+        """The hashes of the request's full blocks.
+
+        They depend on its tokens alone, so it remembers them.
         """
         todo("02.3")
 
     def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
-        """Find the longest cached prefix: its blocks and how many tokens they hold. Changes
-        nothing.
+        """Find the longest cached prefix: its blocks and how many tokens they hold.
+
+        Changes nothing.
 
         At most num_tokens - 1 tokens, rounded down to blocks: the last token is always computed,
         since its logits are needed. So a prompt that is cached to the last token still computes its

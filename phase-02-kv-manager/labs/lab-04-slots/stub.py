@@ -15,6 +15,7 @@ class KVCacheManager(ReferenceKVCacheManager):
         self, request: Request, num_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
     ) -> int:
         """How many free blocks it takes to give the request slots for its first num_tokens tokens.
+
         Changes nothing.
 
         A computed block that no request holds counts: it lies in the free queue and would leave it.
@@ -29,8 +30,9 @@ class KVCacheManager(ReferenceKVCacheManager):
         computed_blocks is what get_computed_blocks found, for a request that is being admitted: its
         counter is still 0. The table then reads, in blocks:
 
-            [0, computed)  shared, content known     [computed, table)  held already     [table,
-                           needed)  new
+            [0, computed)       shared, content known
+            [computed, table)   held already
+            [table, needed)     new
 
         Returns the new blocks (without the shared ones), or None, with nothing changed, if too few
         are free.

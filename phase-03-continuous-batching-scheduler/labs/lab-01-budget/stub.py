@@ -16,7 +16,8 @@ class Scheduler(ReferenceScheduler):
 
     @staticmethod
     def needs_sample(request: Request, num_scheduled: int) -> bool:
-        """Whether this step catches up, so that its last logits predict a new token. An inner
-        chunk's do not.
+        """Whether this step catches up, so that its last logits predict a new token.
+
+        An inner chunk's do not.
         """
         todo("03.1")

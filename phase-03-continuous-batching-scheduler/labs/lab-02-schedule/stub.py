@@ -13,7 +13,8 @@ class Scheduler(ReferenceScheduler):
     """What is not defined here is the reference's."""
 
     def schedule(self) -> SchedulerOutput:
-        """Decide the next step. Running first; no request is admitted in a step that had to
-        preempt.
+        """Decide the next step.
+
+        Running first; no request is admitted in a step that had to preempt.
         """
         todo("03.2")

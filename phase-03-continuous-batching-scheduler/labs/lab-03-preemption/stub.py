@@ -15,7 +15,8 @@ class Scheduler(ReferenceScheduler):
         todo("03.3")
 
     def _pop_victim(self) -> Request:
-        """Take the request that gives way out of running, and return it. Which one it is depends on
-        the policy.
+        """Take the request that gives way out of running, and return it.
+
+        Which one it is depends on the policy.
         """
         todo("03.3")

@@ -14,13 +14,15 @@ class Scheduler(ReferenceScheduler):
     """What is not defined here is the reference's."""
 
     def _enqueue(self, request: Request) -> None:
-        """Put a newcomer or a victim into its place in waiting. Which one it is depends on the
-        policy.
+        """Put a newcomer or a victim into its place in waiting.
+
+        Which one it is depends on the policy.
         """
         todo("03.5")
 
     def _pop_victim(self) -> Request:
-        """Take the request that gives way out of running, and return it. Which one it is depends on
-        the policy.
+        """Take the request that gives way out of running, and return it.
+
+        Which one it is depends on the policy.
         """
         todo("03.5")

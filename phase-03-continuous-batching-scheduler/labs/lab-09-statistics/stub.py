@@ -16,8 +16,9 @@ class StatsRecorder(ReferenceStatsRecorder):
         todo("03.9")
 
     def record(self, output: SchedulerOutput, plan: KVPlan) -> SchedulerStats:
-        """The figures of the step that schedule() has just decided. Call it once a step, in O(batch
-        size).
+        """The figures of the step that schedule() has just decided.
+
+        Call it once a step, in O(batch size).
 
         plan: the copies that the KV cache manager asks of the step.
         """

@@ -26,6 +26,7 @@ class ForkingKVCacheManager(ReferenceForkingKVCacheManager):
 
     def num_blocks_to_append(self, requests: Sequence[Request]) -> int:
         """How many free blocks it takes for every one of these requests to compute one token more.
+
         Changes nothing.
 
         They are fewer than the sum of num_blocks_needed: of the requests that share a block, the

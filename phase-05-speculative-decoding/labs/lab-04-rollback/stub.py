@@ -25,8 +25,9 @@ class SpeculativeScheduler(ReferenceSpeculativeScheduler):
     """What is not defined here is the reference's."""
 
     def update_draft_token_ids(self, drafts: Mapping[str, Sequence[int]]) -> None:
-        """New drafts, by request: at most num_speculative_tokens each. A request in a chunk has
-        none.
+        """New drafts, by request: at most num_speculative_tokens each.
+
+        A request in a chunk has none.
         """
         todo("05.4")
 
@@ -47,8 +48,9 @@ class SpeculativeScheduler(ReferenceSpeculativeScheduler):
 
 @dataclass(slots=True)
 class SpeculationStats:
-    """Counted once for each request and step that verifies drafts. Source: SpecDecodingStats of
-    vLLM.
+    """Counted once for each request and step that verifies drafts.
+
+    Source: SpecDecodingStats of vLLM.
     """
 
     num_drafts_by_accepted: list[int]  # times that 0, 1, ... k drafts were right
