@@ -347,7 +347,10 @@ class SchedulerInterface(ABC):
     @staticmethod
     @abstractmethod
     def needs_sample(request: Request, num_scheduled: int) -> bool:
-        """Whether a step with so many tokens of the request is to sample from its last logits."""
+        """Whether a step with so many tokens of the request is to sample from its last logits.
+
+        num_scheduled: of those that the request has. Drafts behind them do not count.
+        """
 
     @abstractmethod
     def update_from_output(

@@ -12,10 +12,10 @@ import ast
 import builtins
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from labkit.labs.catalog import LabkitError
@@ -173,6 +173,36 @@ class Several:
     def __get__(self, instance: Any, cls: type) -> Any:
         value = self.values.get(sys._getframe(1).f_globals.get("__name__", ""), self.latest)
         return bound(value, instance, cls)
+
+
+def give_helpers_names_of_their_own(module: ModuleType, own: OwnClass, slots: Collection[str], ending: str) -> None:
+    """Rename a method that has a name of the reference's by accident: it is no slot, and is called in another way.
+
+    Under the reference's name the engine would call it, or a subclass of the engine's would be called in its place.
+    """
+    new = {}
+    for name, value in own.attributes.items():
+        theirs = inspect.getattr_static(own.reference, name, None)
+        is_method = inspect.isfunction(value) and inspect.isfunction(theirs) and not name.startswith("__")
+        if name in slots or not is_method:
+            continue
+        if not accepts(call_of(value, is_method=True), call_of(theirs, is_method=True)):
+            new[name] = f"{name}_{ending}"
+    if new:
+        values = [*own.attributes.values(), *vars(module).values()]
+        plain = [getattr(value, "__func__", getattr(value, "fget", value)) for value in values]
+        for function in filter(inspect.isfunction, plain):
+            if function.__module__ == module.__name__:
+                function.__code__ = renamed(function.__code__, new)
+        own.attributes = {new.get(name, name): value for name, value in own.attributes.items()}
+
+
+def renamed(code: CodeType, new: Mapping[str, str]) -> CodeType:
+    """The code with other names for attributes, in the functions within it, too."""
+    return code.replace(
+        co_names=tuple(new.get(name, name) for name in code.co_names),
+        co_consts=tuple(renamed(each, new) if isinstance(each, CodeType) else each for each in code.co_consts),
+    )
 
 
 def accepts(mine: inspect.Signature, theirs: inspect.Signature) -> bool:

@@ -22,7 +22,15 @@ from typing import Any
 from labkit.grade.watchdog import LabHang, watchdog
 from labkit.labs import source
 from labkit.labs.catalog import Lab, LabkitError, Slot
-from labkit.labs.classes import NOTHING, OwnClass, Several, accepts, call_of, rename
+from labkit.labs.classes import (
+    NOTHING,
+    OwnClass,
+    Several,
+    accepts,
+    call_of,
+    give_helpers_names_of_their_own,
+    rename,
+)
 from labkit.testing.words import LabTodo
 
 _numbers = itertools.count()
@@ -58,6 +66,9 @@ class Part:
             owner: self._own_class(owner, tree) for owner in dict.fromkeys(map(owner_of, lab.slots)) if owner[1]
         }
         self.replacements = [(slot, self._take(slot)) for slot in lab.slots]
+        for owner, own in self.classes.items():
+            slots = {slot.name for slot in lab.slots if owner_of(slot) == owner}
+            give_helpers_names_of_their_own(self.module, own, slots, f"of_lab_{lab.id.replace('.', '_')}")
         rename(self.module, list(self.classes.values()))
         self.tests = tests_of(file, vars(self.module)) if lab.is_break_it else {}
         self.text = (source.read(file) if text is None else text) if self.tests else ""

@@ -199,7 +199,8 @@ class World:
         told = written(output)
         kv.begin_step()
         for request in output.scheduled_requests:
-            if self.scheduler.needs_sample(request, output.num_scheduled_tokens[request.request_id]):
+            behind = request.num_tokens - request.num_computed_tokens  # what is scheduled beyond it is drafts
+            if self.scheduler.needs_sample(request, min(output.num_scheduled_tokens[request.request_id], behind)):
                 start, count = request.num_tokens, tokens[len(sampled) % len(tokens)]
                 sampled[request.request_id] = [token_of(start + i) for i in range(count)]
         kv.end_step(KVResult())

@@ -104,9 +104,10 @@ class RunnerView:
             output.scheduled_requests, output.num_scheduled_tokens.values(), strict=True
         ):
             request_id, start = request.request_id, request.num_computed_tokens
-            token_ids += request.all_token_ids[start : start + n]
+            known = request.all_token_ids[start : start + n]
+            token_ids += known
             end += n
-            if not needs_sample(request, n):
+            if not needs_sample(request, len(known)):  # drafts behind them are no tokens yet
                 continue
             if drafts and len(token_ids) < end:
                 first = len(token_ids) - 1  # the row of its last token; those of its drafts follow

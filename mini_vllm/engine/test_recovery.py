@@ -34,6 +34,7 @@ from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.spec_decode.verify import accept
 from mini_vllm.step import (
     BlockTable,
     LayerKVSpec,
@@ -106,8 +107,7 @@ class ShadowExecutor(Executor):
                 block_id = tables[chunk.request_id][position // size]
                 assert block_id != 0
                 self.write(block_id * size + position % size, (position, token_id))
-        tokens: dict[str, list[SampledToken]] = {}
-        errors: dict[str, str] = {}
+        sampled: list[SampledToken | str] = []
         for chunk in chunks_of(step):
             for sample in chunk.samples:
                 length = chunk.num_computed_tokens + sample.row + 1
@@ -115,11 +115,9 @@ class ShadowExecutor(Executor):
                 read = [self.slots[table[i // size] * size + i % size] for i in range(length)]
                 row = self.batch.sampling_rows[sample.request_id]
                 known = self.batch.known_token_ids([sample.request_id], [length])
-                if error := self.refuse(sample.request_id, length, row.num_prompt_tokens):
-                    errors[sample.request_id] = error
-                else:
-                    tokens[sample.request_id] = [self.sample((read, known), row)]
-        return StepOutput(tokens, errors=errors)
+                refused = self.refuse(sample.request_id, length, row.num_prompt_tokens)
+                sampled.append(refused or self.sample((read, known), row))
+        return accept(step, sampled)
 
     def write(self, slot: int, value: tuple[int, int]) -> None:
         self.slots[slot] = value

@@ -21,6 +21,7 @@ from mini_vllm.policies.registry import VLLM_NAMES, Classes, describe, make_sche
 from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import SchedulerInterface, SchedulerOutput, Step
 from mini_vllm.step import KVResult
+from mini_vllm.structured.scheduler import sampling
 
 TRACE_SCHEMA_VERSION = 1
 SCHEDULER_OPTIONS = (  # that a trace names whatever they are, if the scheduler has them
@@ -321,9 +322,7 @@ class ScenarioRun:
         scheduler, output = self.scheduler, step.output
         sampled = {
             request.request_id: self._sample(request, output.drafts.get(request.request_id, ()))
-            for scheduled in output.scheduled_requests
-            if scheduler.needs_sample(scheduled, output.num_scheduled_tokens[scheduled.request_id])
-            for request in (scheduled, *output.sampling_along.get(scheduled.request_id, ()))
+            for _, request in sampling(output, scheduler)
         }
         aborted = self._abort("during")
         step.end_kv(scheduler.kv_cache_manager, KVResult())

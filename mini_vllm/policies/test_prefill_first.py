@@ -448,7 +448,8 @@ class DecodesWantABlock(NanoVllmKVCacheManager):
         return super().allocate_slots(*args)
 
     def _cache_blocks(self, request: Request, start: int, end: int) -> None:
-        self._unpublished[request.request_id] = request, start, end
+        table = self._tables[request.request_id]
+        self._unpublished[request.request_id] = request, table, start, end
 
 
 class PublishesAtOnce(NanoVllmKVCacheManager):
@@ -462,7 +463,8 @@ class PublishesLate(NanoVllmKVCacheManager):
     """a block can be found after the step"""
 
     def _cache_blocks(self, request: Request, start: int, end: int) -> None:
-        self._unpublished[request.request_id] = request, start, end
+        table = self._tables[request.request_id]
+        self._unpublished[request.request_id] = request, table, start, end
 
     def end_step(self, result: Any) -> None:
         for request, start, end in self._unpublished.values():

@@ -22,6 +22,7 @@ from mini_vllm.simulator.sim_request import SimRequest
 from mini_vllm.simulator.step_time import StepTimeModel, work_of
 from mini_vllm.spec_decode.scheduler import with_drafts
 from mini_vllm.step import KVResult
+from mini_vllm.structured.scheduler import sampling
 
 TOKEN = b"\0"  # what every sampled_token_ids holds
 
@@ -115,22 +116,18 @@ class Replica:
             metrics.timeline.add(
                 TimelinePoint(now, len(scheduler.running), len(scheduler.waiting), usage)
             )
-        counts, needs_sample = output.num_scheduled_tokens, scheduler.needs_sample
-        requests = cast("list[SimRequest]", output.scheduled_requests)
-        sampling = [
-            request for request in requests if needs_sample(request, counts[request.request_id])
-        ]
-        metrics.add_tokens(sampling, before, now)
-        answers: dict[str, Sequence[int]] = dict.fromkeys((r.request_id for r in sampling), TOKEN)
+        samples = [cast("SimRequest", parent) for parent, _ in sampling(output, scheduler)]
+        metrics.add_tokens(samples, before, now)
+        answers: dict[str, Sequence[int]] = dict.fromkeys((r.request_id for r in samples), TOKEN)
         if self.guesses is not None:
-            for request in sampling:
+            for request in samples:
                 answer = self.guesses.answer(request, output.drafts.get(request.request_id, ()))
                 answers[request.request_id] = answer
                 request.name_known_blocks(
                     request.num_tokens + len(answer), scheduler.kv_cache_manager.block_size
                 )
         num_tokens = sum(map(len, answers.values()))
-        metrics.num_accepted_tokens += num_tokens - len(sampling)
+        metrics.num_accepted_tokens += num_tokens - len(samples)
         self.num_live_tokens += num_tokens
         scheduler.kv_cache_manager.end_step(KVResult())
         for finished in scheduler.update_from_output(output, answers):

@@ -204,6 +204,8 @@ def sampling(
     samples from.
     """
     for parent in output.scheduled_requests:
-        if scheduler.needs_sample(parent, output.num_scheduled_tokens[parent.request_id]):
+        num_behind = parent.num_tokens - parent.num_computed_tokens  # beyond it are drafts
+        num_known = min(output.num_scheduled_tokens[parent.request_id], num_behind)
+        if scheduler.needs_sample(parent, num_known):
             for request in (parent, *output.sampling_along.get(parent.request_id, ())):
                 yield parent, request
