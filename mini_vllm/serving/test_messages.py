@@ -6,14 +6,19 @@ from typing import Any, get_type_hints
 import msgspec
 import pytest
 
+from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core import EngineCore
+from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import GrammarError, RequestFailedError
 from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
+from mini_vllm.scheduler import Scheduler
+from mini_vllm.scheduler_interface import Step
 from mini_vllm.serving import messages
 from mini_vllm.serving.answers import Answer, Json, event
-from mini_vllm.serving.messages import Event, Message, StepDone
+from mini_vllm.serving.engine_process import EngineLoop
+from mini_vllm.serving.messages import Add, Command, Event, Message, StepDone, Stop
 from mini_vllm.step import Logprob, PromptLogprobs, SampledToken, StepOutput, TokenDelta
 
 ROW = {7: Logprob(-0.5, 1), 3: Logprob(float("-inf"), 9)}
@@ -72,3 +77,33 @@ def test_a_token_has_four_shapes_between_the_runner_and_a_client() -> None:
     assert StepDone in structs
     for struct in structs:
         assert len({*struct.__struct_fields__} & {*TokenDelta._fields}) <= 1, struct
+
+
+def test_a_loop_runs_on_the_classes_that_it_is_given() -> None:
+    """Another core and another scheduler, from a command to its tokens."""
+
+    class Counting(RecoveringCore):
+        num_begun = 0
+
+        def begin_step(self) -> Step:
+            Counting.num_begun += 1
+            return super().begin_step()
+
+    class LastComeFirstServed(Scheduler):
+        def _enqueue(self, request: Request) -> None:
+            self.waiting.appendleft(request)
+
+    config = EngineConfig("tiny", device="cpu", dtype="float32", num_kv_blocks=40, max_num_seqs=1)
+    loop = EngineLoop(config, core_cls=Counting, scheduler_cls=LastComeFirstServed)
+    requests = [Request(name, [5, 6, 7], SamplingParams(max_tokens=2, seed=1)) for name in "ab"]
+    commands: list[list[Command]] = [[Add.of([request]) for request in requests]]
+    sent: list[Event] = []
+
+    def take(wait: bool) -> list[Command]:
+        return commands.pop(0) if commands else [Stop()] if wait else []
+
+    loop.run(take, sent.append)
+    deltas = [delta for event in sent if isinstance(event, StepDone) for delta in event.deltas]
+    assert [delta.request_id for delta in deltas] == ["b", "b", "a", "a"]
+    assert Counting.num_begun == 4
+    assert type(loop.core.scheduler) is LastComeFirstServed
