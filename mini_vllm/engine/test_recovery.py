@@ -107,7 +107,8 @@ class ShadowExecutor(Executor):
                 block_id = tables[chunk.request_id][position // size]
                 assert block_id != 0
                 self.write(block_id * size + position % size, (position, token_id))
-        sampled: list[SampledToken | str] = []
+        sampled: dict[tuple[str, int], SampledToken | str] = {}  # by request and row of the step
+        first = 0
         for chunk in chunks_of(step):
             for sample in chunk.samples:
                 length = chunk.num_computed_tokens + sample.row + 1
@@ -116,8 +117,11 @@ class ShadowExecutor(Executor):
                 row = self.batch.sampling_rows[sample.request_id]
                 known = self.batch.known_token_ids([sample.request_id], [length])
                 refused = self.refuse(sample.request_id, length, row.num_prompt_tokens)
-                sampled.append(refused or self.sample((read, known), row))
-        return accept(step, sampled)
+                token = refused or self.sample((read, known), row)
+                sampled[sample.request_id, first + sample.row] = token
+            first += len(chunk.token_ids)
+        places = zip(step.sample_req_ids, step.sample_rows, strict=True)
+        return accept(step, [sampled[place] for place in places])
 
     def write(self, slot: int, value: tuple[int, int]) -> None:
         self.slots[slot] = value
