@@ -52,6 +52,16 @@ LONGER = {  # functions that may have more tokens, each with its own limit
     "attention/triton_simple.py attend_row_kernel": 590,  # all that a learner writes in lab 01.5 is one function
 }
 MAX_CLASS_LINES = 200
+NOT_A_MODEL = (
+    "models/__init__.py",
+    "models/registry.py",
+    "models/byte_level_bpe.py",
+    "models/checkpoint.py",
+    "models/layers/",
+)
+MAX_MODEL_TOKENS = 1_500  # of one file that makes a model
+SHORT_FUNCTION = 40
+MIN_SHARE_OF_SHORT_FUNCTIONS = 0.95
 
 NOT_CODE = {
     tokenize.COMMENT,
@@ -189,7 +199,14 @@ def broken_limits(files: list[FileSize], num_entries: int = 0) -> list[str]:
             broken.append(f"the room {room} has {num_lines} lines of other languages, the limit is {limit}")
     if num_entries > MAX_ENTRIES:
         broken.append(f"the package has {num_entries} entries, the limit is {MAX_ENTRIES}")
+    if (share := share_of_short_functions(files)) < MIN_SHARE_OF_SHORT_FUNCTIONS:
+        broken.append(
+            f"{share:.1%} of the functions have at most {SHORT_FUNCTION} lines, {MIN_SHARE_OF_SHORT_FUNCTIONS:.0%} must"
+        )
     for file in files:
+        is_model = file.path.startswith("models/") and not file.path.startswith(NOT_A_MODEL)
+        if is_model and file.num_tokens > MAX_MODEL_TOKENS:
+            broken.append(f"{file.path} has {file.num_tokens} tokens, the limit of a model is {MAX_MODEL_TOKENS}")
         for scope in file.scopes:
             limit = LONGER.get(f"{file.path} {scope.name}", MAX_FUNCTION)
             if not scope.is_class and scope.num_tokens > limit:
@@ -197,6 +214,12 @@ def broken_limits(files: list[FileSize], num_entries: int = 0) -> list[str]:
             if scope.is_class and scope.num_lines > MAX_CLASS_LINES:
                 broken.append(f"{file.path}: {scope.name} has {scope.num_lines} lines, the limit is {MAX_CLASS_LINES}")
     return broken
+
+
+def share_of_short_functions(files: list[FileSize]) -> float:
+    """The share of functions that are at most SHORT_FUNCTION lines long; 1.0 when there is none."""
+    sizes = [scope.num_lines for file in files for scope in file.scopes if not scope.is_class]
+    return sum(size <= SHORT_FUNCTION for size in sizes) / len(sizes) if sizes else 1.0
 
 
 def print_table(files: list[FileSize], num_entries: int) -> None:

@@ -9,6 +9,7 @@ from tools.check_size import (
     MAX_CLASS_LINES,
     MAX_FUNCTION,
     MAX_HEART,
+    MAX_MODEL_TOKENS,
     MAX_OTHER_LINES,
     MAX_TOKENS,
     FileSize,
@@ -92,7 +93,7 @@ def test_other_languages_count_in_lines(tmp_path: Path) -> None:
 
 
 def of_room(room: str, num_tokens: int) -> FileSize:
-    return FileSize("a.py" if room == "." else f"{room}/a.py", num_tokens, 1, [])
+    return FileSize("a.py" if room == "." else f"{room}/layers/a.py", num_tokens, 1, [])
 
 
 @pytest.mark.parametrize(
@@ -106,6 +107,16 @@ def of_room(room: str, num_tokens: int) -> FileSize:
         *(
             ([of_room(room, limit)], [of_room(room, limit + 1)], f"the room {room} has {limit + 1} tokens")
             for room, limit in MAX_TOKENS.items()
+        ),
+        (
+            [FileSize("models/m.py", MAX_MODEL_TOKENS, 1, [])],
+            [FileSize("models/m.py", MAX_MODEL_TOKENS + 1, 1, [])],
+            f"models/m.py has {MAX_MODEL_TOKENS + 1} tokens",
+        ),
+        (
+            [FileSize("a.py", 9, 1, [ScopeSize(f"f{i}", 9, 41 if i == 0 else 40) for i in range(20)])],
+            [FileSize("a.py", 9, 1, [ScopeSize(f"f{i}", 9, 41 if i == 0 else 40) for i in range(19)])],
+            "94.7% of the functions",
         ),
         ([], [of_room("more", 1)], "the room more has 1 tokens, the limit is 0"),
         (
