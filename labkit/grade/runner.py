@@ -6,6 +6,7 @@ The tests are the same files; what they need of pytest, labkit has. Each runs un
 import inspect
 import json
 import os
+import platform
 import time
 import warnings
 from collections import defaultdict
@@ -82,7 +83,9 @@ def why_not_graded(lab: Lab) -> str | None:
     """What this machine lacks for the lab, in one sentence; None when it can be graded."""
     missing = [package for package in lab.packages if find_spec(package) is None]
     if missing:
-        return f"lab {lab.id} needs {' and '.join(missing)} (see the README's table of installs): not graded here"
+        if "triton" in missing and platform.system() != "Linux":
+            return f"lab {lab.id} needs triton, which has wheels for Linux only: not graded here"
+        return f"lab {lab.id} needs {' and '.join(missing)} (pip install -e '.[engine]'): not graded here"
     if C_COMPILER in lab.needs:
         from mini_vllm.native.c_compiler import find_compiler
 
