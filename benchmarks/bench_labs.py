@@ -31,7 +31,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
 
 from bench_scheduler import ROOT, machine
 
-from labkit.cli.commands import WATCH_SHARE
+from labkit.cli.watching import WATCH_SHARE
 from labkit.labs.catalog import Lab, find_lab, labs
 from labkit.labs.source import render_solution
 

@@ -155,19 +155,22 @@ def outcome_of(error: BaseException) -> str:
 def nearest_first(results: Sequence[Result]) -> list[Result]:
     """What is red, in the order in which it is to be read: first the test that is nearest to the rule that is broken.
 
-    A test may say that it is nearest. Else a broken rule spoils all cases of its own test, and a few of one that only
-    meets it. Tests that search or illustrate come last: they meet every rule. If all is red, the first test is first.
+    A test that waits for a part that is not written comes last. A test may say that it is nearest. Else a broken rule
+    spoils all cases of its own test, and a few of one that only meets it. Tests that search or illustrate come behind
+    these: they meet every rule. If all is red, the order is that of the lab.
     """
     cases: dict[str, list[bool]] = defaultdict(list)
     for result in results:
         cases[result.test.partition("[")[0]].append(bool(result.message))
 
-    def distance(result: Result) -> tuple[bool, bool, float]:
+    def distance(result: Result) -> tuple[bool, bool, bool, float]:
         red, concept = cases[result.test.partition("[")[0]], result.concept
-        return not concept.nearest, concept.searches or concept.illustrates, -sum(red) / len(red)
+        is_far = concept.searches or concept.illustrates
+        return result.outcome == TODO, not concept.nearest, is_far, -sum(red) / len(red)
 
     found = [result for result in results if result.message]
-    return found if len(found) == len(results) else sorted(found, key=distance)
+    all_red = len(found) == len(results)
+    return sorted(found, key=(lambda result: result.outcome == TODO) if all_red else distance)
 
 
 def is_begun(lab: Lab, file: Path) -> bool:
@@ -189,8 +192,10 @@ def one_line(lab: Lab, results: Sequence[Result], file: Path | None = None) -> s
         state = f"the file cannot be graded; the lab has {len(results)} tests"
     elif all(result.outcome == TODO for result in results) and not (file and is_begun(lab, file)):
         state = f"0 of {len(results)}, not begun"
-    elif any(result.outcome == TODO for result in results):
+    elif num_waiting := sum(result.outcome == TODO for result in results):
         state = f"{green} of {len(results)} green, begun"
+        if num_waiting < len(results):
+            state += f"; {num_waiting} wait for what is not written"
     else:
         state = f"{green} of {len(results)} green"
     line = f"{lab.id}  {lab.title:42} {state}"
