@@ -111,7 +111,7 @@ def test_summary_and_included_parts_are_up_to_date() -> None:
 @pytest.mark.parametrize(
     ("marker", "word"),
     [
-        ("include: README.md | you want | install |", "constraints.txt"),
+        ("include: README.md | phase | you write | needs |", "PyTorch"),
         ("labs: 03.1 02", "| together |"),
         ("message: 03.2 newcomers_first", "expected"),
     ],
