@@ -168,17 +168,22 @@ def is_green(results: Sequence[Result]) -> bool:
 
 def hint(lab: str, level: int | None) -> int:
     """The next hint, or that of a level."""
-    chosen = find_lab(lab)
-    seen = progress.read().get(lab, {}).get("hints", 0)
-    level = level or min(seen + 1, 3)
-    sections = (chosen.folder / "hints.md").read_text(encoding="utf-8").split("\n## ")[1:]
-    if len(sections) < level:
-        raise LabkitError(f"lab {lab} has {len(sections)} hints, not {level}.")
-    progress.record(lab, hints=max(seen, level))
-    print(f"Hint {level} of 3 ({LEVELS[level - 1]})\n\n" + sections[level - 1].partition("\n")[2].strip())
+    level = show_hint(find_lab(lab), level)
     more = f"lab hint {lab} gives the next one" if level < 3 else f"lab diff {lab} --give-up shows the reference"
     print(f"\nThen: lab watch {lab}; {more}.")
     return 0
+
+
+def show_hint(lab: Lab, level: int | None = None) -> int:
+    """Print the next hint, or that of a level. Returns its level. Errors: LabkitError for a level that is not there."""
+    seen = progress.read().get(lab.id, {}).get("hints", 0)
+    level = level or min(seen + 1, 3)
+    sections = (lab.folder / "hints.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    if len(sections) < level:
+        raise LabkitError(f"lab {lab.id} has {len(sections)} hints, not {level}.")
+    progress.record(lab.id, hints=max(seen, level))
+    print(f"Hint {level} of 3 ({LEVELS[level - 1]})\n\n" + sections[level - 1].partition("\n")[2].strip())
+    return level
 
 
 def evidence(lab: str, case: str | None) -> int:

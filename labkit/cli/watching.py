@@ -14,7 +14,7 @@ from importlib.util import find_spec
 
 from labkit.cli import commands
 from labkit.grade import isolated
-from labkit.grade.runner import Result, why_not_graded
+from labkit.grade.runner import PASSED, TODO, Result, why_not_graded
 from labkit.labs import progress
 from labkit.labs.catalog import Lab, LabkitError, find_lab, labs
 
@@ -113,9 +113,10 @@ def grade_again(lab: Lab, grader: isolated.Grader) -> list[Result]:
 
 
 def tell(lab: Lab, results: list[Result]) -> None:
-    """The first message, the count, and which function is next."""
+    """The first message, the count, and which function is next if what is written is green."""
     commands.show(results, lab, lab.mine)
-    if name := commands.first_unwritten(lab):
+    written = all(result.outcome in (PASSED, TODO) for result in results)
+    if written and (name := commands.first_unwritten(lab)):
         print(f"Write {name} next.", flush=True)
 
 
@@ -132,7 +133,7 @@ def obey(lab: Lab, key: str) -> bool:
         return True
     try:
         if key == "h":
-            commands.hint(lab.id, None)
+            commands.show_hint(lab)
         elif key == "d":
             commands.diff(lab.id)
     except LabkitError as refusal:
