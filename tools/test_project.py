@@ -4,7 +4,9 @@ import json
 import re
 import subprocess
 import tomllib
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -82,3 +84,16 @@ def test_an_issue_form_asks_for_what_it_needs(file: Path) -> None:
         assert field["attributes"]["label"]
         assert field["type"] != "dropdown" or all(isinstance(each, str) for each in field["attributes"]["options"])
     assert any(field.get("validations", {}).get("required") for field in form["body"])
+
+
+def test_without_the_tools_pytest_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = spec_from_file_location("root_conftest", ROOT / "conftest.py")
+    assert spec
+    assert spec.loader
+    conftest = module_from_spec(spec)
+    spec.loader.exec_module(conftest)
+    monkeypatch.setattr(conftest, "find_spec", lambda name: None)
+    source = pytest.Config.ArgsSource
+    with pytest.raises(pytest.UsageError, match="`make test` installs"):
+        conftest.pytest_configure(SimpleNamespace(args_source=source.TESTPATHS))
+    conftest.pytest_configure(SimpleNamespace(args_source=source.ARGS))  # the labs are graded
