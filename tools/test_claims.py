@@ -240,8 +240,9 @@ def rows(text: str) -> list[list[str]]:
 
 
 def plain(text: str) -> str:
-    """A page as one line, without its figure, what is no text, and the numbers that are names or arguments."""
-    text = re.sub(r"<!-- figure: .*?<!-- /figure -->|<!--.*?-->|<[^>]*>", " ", text, flags=re.DOTALL)
+    """A page as one line, without figures and excerpts, what is no text, and the numbers that are names or arguments."""
+    made = r"<!-- (figure|excerpt): .*?<!-- /\1 -->"
+    text = re.sub(rf"{made}|<!--.*?-->|<[^>]*>", " ", text, flags=re.DOTALL)
     text = re.sub(r"\]\([^)]*\)|https?://[^\s`]*|[*\[\]]", "", text)
     for label in (LAB, PHASE, ARGUMENT):
         text = label.sub("", text)
