@@ -240,7 +240,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def plain(text: str) -> str:
-    """A page as one line, without figures and excerpts, what is no text, and the numbers that are names or arguments."""
+    """A page as one line, without figures and excerpts, what is no text, and numbers that are names or arguments."""
     made = r"<!-- (figure|excerpt): .*?<!-- /\1 -->"
     text = re.sub(rf"{made}|<!--.*?-->|<[^>]*>", " ", text, flags=re.DOTALL)
     text = re.sub(r"\]\([^)]*\)|https?://[^\s`]*|[*\[\]]", "", text)
