@@ -77,6 +77,7 @@ class Watcher:
         self.text = self.file.read_text(encoding="utf-8")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "labkit.cli", "watch", lab.id],
+            stdin=subprocess.DEVNULL,  # no terminal: it goes on by itself
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=root,

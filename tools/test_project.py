@@ -65,6 +65,16 @@ def test_the_distribution_is_installed_from_the_clone() -> None:
     assert set(PROJECT["scripts"]) == {"mini-vllm", "lab"}
 
 
+def test_after_the_demo_the_first_lab_can_be_watched() -> None:
+    recipe = read("Makefile").partition("$(LIGHT): ")[2].partition("\n\n")[0]
+    assert "-e '.[labs]'" in recipe
+    brought = [re.split(r"[^\w-]", each)[0] for each in PROJECT["optional-dependencies"]["labs"]]
+    assert {"pytest", "watchfiles"} <= {*brought}
+    readme = read("README.md").partition("\n## Begin\n")[2]
+    steps = [readme.index(f"\n    {step} ") for step in ("make demo", "lab watch 03.1", "lab diff 03.1", "lab run 03")]
+    assert steps == sorted(steps)
+
+
 def test_the_dev_container_runs_the_demo() -> None:
     container = json.loads(read(".devcontainer/devcontainer.json"))
     assert container["postCreateCommand"] == "make demo"
