@@ -56,6 +56,7 @@ RECITED = "Continuous batching forms the batch anew"  # in the glossary
 ROOMS = ("mini_vllm", "labkit", "tools")  # whose docstrings and comments are read
 
 VLLM_URL = re.compile(r"(?:\[(?P<text>[^\[\]]*)\]\()?https?://(?P<url>[\w.]*(?:github|vllm)[\w.]*/[^\s)>\"']*)")
+UNLINKED = re.compile(r"`(?P<symbol>[\w.]+)` of `(?P<path>(?!mini_vllm|labkit|tools)\w+(?:/\w+)+)\.py`")
 AT_PIN = f"github.com/vllm-project/vllm/blob/v{VLLM}/"
 
 
@@ -194,11 +195,15 @@ def link(page: Path, target: Path) -> str:
 
 
 class Citation(NamedTuple):
-    """A link to a definition in vLLM's source."""
+    """A definition in vLLM's source that a page names; line: None where there is no link."""
 
     module: str
     symbol: str
-    line: int
+    line: int | None
+
+
+def module_of(path: str) -> str:
+    return path.removesuffix("/__init__").replace("/", ".")
 
 
 def citations(text: str) -> Iterator[Citation | str]:
@@ -217,8 +222,9 @@ def citations(text: str) -> Iterator[Citation | str]:
         elif not (words.startswith("`") and words.endswith("`") and line.isdecimal() and path.endswith(".py")):
             yield f"[{words}]({url}): cite as [`symbol`]({AT_PIN}PATH.py#LINE)"
         else:
-            module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-            yield Citation(module, words.strip("`"), int(line))
+            yield Citation(module_of(path.removesuffix(".py")), words.strip("`"), int(line))
+    for match in UNLINKED.finditer(text):
+        yield Citation(module_of("vllm/" + match["path"]), match["symbol"], None)
 
 
 def wrong_citations() -> Iterator[str]:
@@ -232,7 +238,7 @@ def wrong_citations() -> Iterator[str]:
                 yield f"{name_of(page)}: {found.module} is not in symbols.json; tools/index_vllm.py adds what is cited"
             elif found.symbol not in index[found.module]:
                 yield f"{name_of(page)}: {found.module} of vLLM {VLLM} has no `{found.symbol}`"
-            elif (line := index[found.module][found.symbol]) != found.line:
+            elif found.line not in (None, line := index[found.module][found.symbol]):
                 yield f"{name_of(page)}: `{found.symbol}` of {found.module} is at line {line}, not {found.line}"
 
 
@@ -248,10 +254,6 @@ def cited_files() -> Iterator[tuple[Path, re.Match[str]]]:
                 plain = " ".join(text.split())
                 if not OF_V0.search(plain):
                     yield from ((file, match) for match in SOURCE.finditer(plain))
-
-
-def module_of(path: str) -> str:
-    return path.removesuffix("/__init__").replace("/", ".")
 
 
 def wrong_sources() -> Iterator[str]:
