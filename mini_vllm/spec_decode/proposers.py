@@ -80,8 +80,8 @@ class LastNgramProposer(NgramProposer):
     """Prompt lookup by the last place instead of the first, with as many drafts as are asked for.
 
     The last token of the text stands for each draft that the text does not give. A model runner
-    whose steps all have one shape needs a full row of drafts; padding is verified, and mostly
-    rejected. Source: NgramGPUSpeculator (vllm/v1/worker/gpu/spec_decode/ngram/speculator.py).
+    whose steps all have one shape needs a full row of drafts. Padding is verified like any draft.
+    Source: NgramGPUSpeculator (vllm/v1/worker/gpu/spec_decode/ngram/speculator.py).
     """
 
     def propose(self, request: Request, num_tokens: int) -> Sequence[int]:

@@ -271,10 +271,6 @@ BLOCKS = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.|\|) )")  # paragraphs, items
 RELIES = re.compile(r"<!-- vllm: (\w+) -->")
 
 
-def names_relied_on(text: str) -> set[str]:
-    return set(RELIES.findall(text))
-
-
 def wrong_defaults(text: str, defaults: dict[str, Any]) -> Iterator[str]:
     """Paragraphs that do not say what vLLM does by default.
 
@@ -301,7 +297,9 @@ def stale_defaults() -> Iterator[str]:
     relied = set()
     for page in [*pages(), ROOT / "README.md"]:
         text = page.read_text(encoding="utf-8")
-        relied |= names_relied_on(text)
+        relied |= set(RELIES.findall(text))
+        if re.search(r"^\s*<!-- vllm: ", text, re.MULTILINE):
+            yield f"{name_of(page)}: a line that begins with <!-- vllm: --> ends its paragraph on a code host"
         yield from (f"{name_of(page)}: {wrong}" for wrong in wrong_defaults(text, defaults))
     yield from (f"no page has <!-- vllm: {name} -->" for name in defaults if name not in relied)
 
