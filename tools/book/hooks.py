@@ -243,8 +243,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     base = posixpath.dirname(uri)
     if uri == "index.md":
         page.meta["hide"] = ["navigation", "toc"]
-        line = f"```text\ngit clone {config.repo_url}\n```" if config.repo_url else ""
-        markdown = markdown.replace("<!-- clone -->", line)
+    line = f"```text\ngit clone {config.repo_url}\n```" if config.repo_url else ""
+    markdown = markdown.replace("<!-- clone -->", line)
     if heading := HEADING.search(markdown):
         page.meta["title"] = heading[1].replace("`", "")  # in the nav three pages are "Guide"
     for lab in labs():
