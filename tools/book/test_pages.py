@@ -118,6 +118,11 @@ def test_a_fork_names_its_repository_in_one_place(url: str) -> None:
         assert ("git clone " in text) == (f"git clone {url}\n" in text) == bool(url), page.name
 
 
+def test_pages_of_the_start_say_what_readers_call_them() -> None:
+    said = [re.findall(r"^<!-- search: (.+?) -->$", read(DOCS / uri), re.M | re.S) for _, uri in check.nav()["Start"]]
+    assert all(len(comments) == 1 for comments in said)
+
+
 # --- plain Markdown ---------------------------------------------------------------------------------------------------
 
 
@@ -160,7 +165,7 @@ def test_the_families_are_those_of_the_table_of_models() -> None:
 def test_the_memory_of_a_model_follows_from_its_sizes() -> None:
     """Two bytes a parameter; a key and a value of 8 heads of 128 in each layer."""
     sizes = {row[0]: row[1:] for row in rows(section(DOCS / "calculators.md", "Where the numbers are from"))}
-    table = rows(section(MODEL, "Does it fit?"))[:4]
+    table = rows(section(MODEL, "Does it fit into the memory?"))[:4]
     assert len(table) == 4
     for name, weights, token, context in table:
         layers, parameters = int(sizes[name][0]), float(sizes[name][5])
@@ -225,7 +230,7 @@ def test_the_options_of_the_page_are_those_of_the_command() -> None:
     text = section(VLLM, "From `vllm serve` to `mini-vllm serve`")
     same = text.partition("These have another name")[0]
     ours = " ".join(row[1] for row in rows(text))
-    found = set(re.findall(r"--[a-z][a-z-]+", same + ours + section(MODEL, "Does it fit?")))
+    found = set(re.findall(r"--[a-z][a-z-]+", same + ours + section(MODEL, "Does it fit into the memory?")))
     assert len(found) > 20
     assert found <= options_of_serve()
 
