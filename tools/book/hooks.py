@@ -32,6 +32,7 @@ from tools.book.pictures import PICTURES
 
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "tools" / "book" / "web" / "dist"  # made by `npm run build` in tools/book/web
+PURGECSS = WEB.parent / "node_modules" / "purgecss"
 KATEX = WEB.parent / "node_modules" / "katex"
 BUNDLED_MODEL = ROOT / "mini_vllm" / "models" / "tiny"
 ROOMS_OF_A_PAGE = (
@@ -363,8 +364,10 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 def on_post_build(config: MkDocsConfig) -> None:
     """The index of the search, which is loaded when a reader types: address, title, text, kind, and what readers say.
 
-    The theme loads its own with every page, so that is empty.
+    The theme loads its own with every page, so that is empty. Its style sheets lose what no page uses.
     """
+    if PURGECSS.exists():
+        subprocess.run(["node", str(WEB.parent / "purge.mjs"), config.site_dir], check=True)
     file = Path(config.site_dir, "search", "search_index.json")
     index = json.loads(file.read_text(encoding="utf-8"))
     [start] = config.nav[0].values()
