@@ -33,7 +33,7 @@ LIBRARY, MAP = ROOT / "docs/library.md", ROOT / "docs/where-things-are.md"
 BACKENDS, FAMILY = ROOT / "docs/api/engine.md", ROOT / "docs/api/schedulers.md"
 PAGES = (README, INDEX, LIBRARY, MAP)  # on which every number is checked
 LABS = tuple(labs())
-ALSO = (MEASURED, BACKENDS, ROOT / "docs/install.md", ROOT / "CITATION.cff")  # which have some of the claims
+ALSO = (MEASURED, BACKENDS, *(ROOT / name for name in ("docs/install.md", "docs/vllm.md", "CITATION.cff")))  # have some
 RINGS = {  # from within: the files, and the folders with what other rings have not of them
     "heart": HEART,
     "step": ("engine", "worker", "light", "attention", "native", "models"),
@@ -68,7 +68,10 @@ CLAIMS = (
     "On {equal} of the {traces} recorded traces the scheduler makes the decisions of vLLM {vllm}'s V1 scheduler with "
     "`async_scheduling=False`, step for step. On the other {apart}",
     "{labs} labs in {phases} phases",
-    "{labs} labs lead from",
+    "{apart} runs in which vLLM reads what was never written",
+    "In step {quirk_preempted} `B` is given a chunk",
+    "`B` comes back in step {quirk_resumed} with {quirk_found} tokens from the prefix cache. It has computed "
+    "{quirk_computed} of them.",
     "the labs of {light_phases} of the {phases} phases need Python alone",
     "a weekend or {weeks} weeks",
     "Python {python} or newer",
@@ -183,6 +186,8 @@ def facts() -> dict[str, str | float]:
     )
     figure = json.loads(read(ROOT / "docs/figures/first-run.json"))
     prompts = {request["id"]: len(request["prompt"]) for request in figure["requests"]}
+    quirk = json.loads(read(ROOT / "docs/figures/quirk-005.json"))
+    resumed = next(step for step in quirk["steps"] if "resumed" in step)
     project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]
     node = json.loads(read(ROOT / "tools/book/web/package.json"))["engines"]["node"]
     torch = re.search(r"^torch==(.*)$", read(ROOT / "constraints.txt"), re.MULTILINE)
@@ -224,6 +229,10 @@ def facts() -> dict[str, str | float]:
         "figure_budget": figure["config"]["max_num_batched_tokens"],
         "figure_prompt": prompts["a"],
         "figure_chunks": sum(step["computed"].get("a", prompts["a"]) < prompts["a"] for step in figure["steps"]),
+        "quirk_preempted": next(step["step"] for step in quirk["steps"] if step.get("preempted") == ["B"]),
+        "quirk_resumed": resumed["step"],
+        "quirk_found": dict(resumed["resumed"])["B"],
+        "quirk_computed": quirk["kv_violations"][0]["pos"],
         "figure_hit": next(hit for step in figure["steps"] for name, hit in step.get("new", ()) if name == "b"),
     }
 
