@@ -213,6 +213,23 @@ def test_a_sentence_names_who_acts() -> None:
     assert list(check.badly_written("It ends. Who runs holds blocks. Who asks?")) == ["Who runs holds blocks."]
 
 
+@pytest.mark.parametrize(
+    ("text", "runs_together"),
+    [
+        ("A step. 1. It decides. 2. It computes.", True),
+        ("1.\nIt decides. 2.\n`It` computes.", True),
+        ("A step: - it decides. - it computes.", True),
+        ("A step has two parts:\n- it decides\n- it computes", True),
+        ("The client leaves during step\n8. So step 9 computes nothing.", True),
+        ("A step has two parts:\n\n1. It decides.\n2. It computes.\n\n- One\n- Two", False),
+        ("1. It takes step 8. Step 9\n   waits.\n2. It takes 3. 4 are left.", False),
+        ("```\n1. a 2. b\n```\nOf 7 - 2 - 1 blocks 4 are free.", False),
+    ],
+)
+def test_a_list_that_runs_together_is_found(text: str, runs_together: bool) -> None:
+    assert bool(list(check.lists_that_run_together(text))) is runs_together
+
+
 # --- cells --------------------------------------------------------------------------------------------------------
 
 
