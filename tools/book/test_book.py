@@ -152,6 +152,28 @@ def test_figures_that_were_measured_stand_in_a_report() -> None:
             assert float(said.replace(",", "")) in {round(value, decimals) for value in values}, (said, section[:40])
 
 
+def tables(text: str) -> Iterator[list[list[str]]]:
+    """The tables of a page, head first, as cells."""
+    for table in re.findall(r"(?:^\|.*\n)+", FENCE.sub("", text + "\n"), re.MULTILINE):
+        rows = [re.split(r"(?<!\\)\|", line.strip()[1:-1]) for line in table.splitlines()]
+        yield [[cell.strip() for cell in row] for row in rows if not set("".join(row)) <= set(" :-")]
+
+
+UNIT = r"\b[µm]?s\b|%|[/(]|MB|tokens|requests|steps|running|perplexity|times|slots"
+
+
+@pytest.mark.parametrize("name", ["measured.md", "phase-01-paged-kv/step-cost.md"])
+def test_columns_of_figures_have_units_and_names_of_their_own(name: str) -> None:
+    """A unit stands with the name of a column, or of all columns with the name of the first one."""
+    for head, *rows in tables(read(DOCS / name)):
+        assert len(set(head)) == len(head), head
+        for column, *cells in list(zip(head, *rows, strict=True))[1:]:
+            if any(re.fullmatch(r"[\d.,]+( (to|±) [\d.,]+)?", cell) for cell in cells):
+                assert re.search(
+                    UNIT, f"{head[0]} {column}" if re.search(r"\b[µm]?s\b|/s|a second", head[0]) else column
+                ), head
+
+
 def test_recorded_traces_are_counted_right() -> None:
     num_traces = sum(len(read_traces(file)) for file in find_trace_files(ROOT / "traces" / "vllm-0.33.0"))
     for page in PAGES:
@@ -189,6 +211,11 @@ def test_a_citation_is_read() -> None:
 
 
 # --- how it is written --------------------------------------------------------------------------------------------
+
+
+def test_the_last_page_has_every_lab() -> None:
+    links = set(re.findall(r"\]\(\.\./([^)]+)/contract\.md\)", read(DOCS / "closing.md")))
+    assert {lab.folder.relative_to(ROOT).as_posix() for lab in labs()} <= links
 
 
 @pytest.mark.slow
