@@ -544,7 +544,8 @@ def write_report(args: argparse.Namespace, report: Turn, minutes: float) -> str:
 
 def engine_table(turns: dict[str, list[Turn]]) -> list[str]:
     lines = [
-        "| engine | output, tok/s | range, tok/s | times transformers' continuous batching | CPU per output token, ms |",
+        "| engine | output, tok/s | range, tok/s | times transformers' continuous batching "
+        "| CPU per output token, ms |",
         "|---|---|---|---|---|",
     ]
     for name, each in turns.items():
