@@ -87,7 +87,8 @@ def main() -> None:
         "",
         "Shares of the slots, averaged over the first nine tenths of the steps, and how many requests run at once.",
         "",
-        "| each request holds | slots with a token, % | reserved, % | wasted, % | stranded, % | free, % | requests running | steps |",
+        "| each request holds | slots with a token, % | reserved, % | wasted, % | stranded, % | free, % "
+        "| requests running | steps |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for scheme, (memory, reserve) in schemes().items():
