@@ -159,6 +159,17 @@ def tables(text: str) -> Iterator[list[list[str]]]:
         yield [[cell.strip() for cell in row] for row in rows if not set("".join(row)) <= set(" :-")]
 
 
+IN_TEX = r"^```.*?^```|<!-- include.*?<!-- /include -->|\$\$.*?\$\$|\$[^$\n]*\$|`[^`\n]*`|<summary>.*?</summary>"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != check.GLOSSARY], ids=name_of)
+def test_formulas_are_tex(page: Path) -> None:
+    """Not products, fractions and powers in letters. A summary is HTML, and the bundled model recites the glossary."""
+    text = re.sub(IN_TEX, "", read(page), flags=re.MULTILINE | re.DOTALL)
+    letters = r"\b(?:min|max|int)\([^)]|\d x [\d(]|\b(?:[a-zA-Z]|\d+) [/+] [a-zA-Z]\b(?! )|\w[²³⁰¹⁴-⁹ᵏⁿ]|\*[a-zA-Z]\* ="
+    assert not re.search(letters, text), re.search(letters, text)
+
+
 UNIT = r"\b[µm]?s\b|%|[/(]|MB|tokens|requests|steps|running|perplexity|times|slots"
 
 
