@@ -220,7 +220,9 @@ def test_a_scheduler_that_computes_past_its_tokens_is_told(
             return min(num_new_tokens + too_many, token_budget)
 
     llm = LLM("tiny", executor_cls=executor_cls, scheduler_cls=Beyond, num_kv_blocks=40)
-    with pytest.raises(InvalidParameterError, match=rf"schedule\(\) gave {5 + too_many} .* only 5 "):
+    with pytest.raises(
+        InvalidParameterError, match=rf"schedule\(\) gave {5 + too_many} .* only 5 "
+    ):
         llm.generate([[1, 2, 3, 4, 5]], GREEDY)
 
 

@@ -240,8 +240,9 @@ def section_of(lab: Lab) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links that leave docs/ get their place in the site; the pages of a lab get the way back to its chapter. A lab that a
-    page grades is written in its editor, not in a file.
+    """Links that leave docs/ get their place in the site; the pages of a lab get the way back to its chapter.
+
+    A lab that a page grades is written in its editor, not in a file.
     """
     uri = page.file.src_uri
     base = posixpath.dirname(uri)
@@ -297,7 +298,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     """A term of the glossary says what it means. A picture is drawn in the page, for a desk and for a phone,
     when it comes near: a chapter has a thousand elements of them.
 
-    A number and its unit stay in one line. In a table a long name may break after a dot or a slash, and on a phone between its words, too.
+    A number and its unit stay in one line. In a table a long name may break after a dot or a slash, and on a phone
+    between its words, too.
     """
 
     def explained(term: re.Match[str]) -> str:

@@ -79,7 +79,14 @@ print("hello")
 </div>
 """,
     "load.md": '# Load\n\n<div class="calculator" data-calculator="load" markdown="1">\n\nSteady states.\n\n</div>\n',
-    "formula.md": "# Formula\n\nA half is $\\frac12$, a slot $b B + p \\bmod B_i^{2 + 1}$.\n\n$$\nl = \\sum_i e^{s_i - m}\n$$\n",
+    "formula.md": """# Formula
+
+A half is $\\frac12$, a slot $b B + p \\bmod B_i^{2 + 1}$.
+
+$$
+l = \\sum_i e^{s_i - m}
+$$
+""",
 }
 
 
