@@ -1,4 +1,4 @@
-"""Messages of the grader in the words of a page, where the learner has an editor and buttons, no file and no command."""
+"""Messages of the grader in the words of a page, where the learner has an editor and buttons: no file, no command."""
 
 import re
 

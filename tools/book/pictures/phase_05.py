@@ -75,8 +75,8 @@ def step_with_drafts(narrow: bool = False) -> Drawing:
     title = "A step of vLLM's engine with drafts"
     description = (
         "schedule names the drafts that the step verifies. execute_model computes d + 1 rows for d drafts. "
-        "sample_tokens verifies them. New: propose_draft_token_ids makes the next drafts. update_from_output takes in what "
-        "was accepted. New: update_draft_token_ids keeps the drafts for the next step."
+        "sample_tokens verifies them. New: propose_draft_token_ids makes the next drafts. update_from_output takes in "
+        "what was accepted. New: update_draft_token_ids keeps the drafts for the next step."
     )
     boxes = {
         (0, 0): ("schedule", "names the drafts", "of each request"),
