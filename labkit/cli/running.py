@@ -7,6 +7,7 @@ Without torch the bundled model runs in NumPy.
 
 import json
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from typing import Any
 
 from rich.console import Console
@@ -18,7 +19,7 @@ from labkit.labs import progress
 from labkit.labs.catalog import C_COMPILER, Lab, LabkitError, find_lab, labs, phases
 from labkit.labs.graft import Part, grafted
 from labkit.labs.implementations import part_of
-from labkit.labs.together import Reasons, by_reason
+from labkit.labs.together import Reasons, by_reason, why_it_stopped
 from mini_vllm.errors import shown
 from mini_vllm.observe.files import check_text
 from mini_vllm.observe.listener import StepListener
@@ -75,7 +76,12 @@ def run(phase: str, prompt: str | None, mine: str) -> int:
             f"The engine did not come back; it was at {hang.where or 'a line of the reference'}."
         ) from None
     except Exception as error:
-        raise LabkitError(f"The engine stopped: {type(error).__name__}: {error}") from error
+
+        def again() -> None:
+            with watchdog(SECONDS):
+                run_model(Console(file=StringIO()), prompt, attention_backend=backend, **options)
+
+        raise LabkitError(why_it_stopped(error, parts, again)) from error
     deciding = [part for part in parts if behaviour.decides(part)]
     if "scheduler" in options:
         deciding = [part for part in deciding if behaviour.scheduler_of([part]) == options["scheduler"]]

@@ -29,6 +29,7 @@ from labkit.labs.classes import (
     accepts,
     call_of,
     give_helpers_names_of_their_own,
+    heirs_of,
     rename,
 )
 from labkit.testing.words import LabTodo
@@ -230,10 +231,20 @@ def grafted(parts: Sequence[Part]) -> Iterator[None]:
                         value = Several(dict(values), value) if len(values) > 1 else value
                     own.below[name] = vars(own.reference).get(name, NOTHING)
                     replace_attribute(own.reference, name, with_options(name, value, own), undo)
+                    if name == "__init__":
+                        graft_constructor(value, own, undo)
             for slot, mine in part.replacements:
                 if not slot.owner:
                     replace_everywhere(slot, mine, undo)
         yield
+
+
+def graft_constructor(value: Any, own: OwnClass, undo: ExitStack) -> None:
+    """Let the engine's subclasses have the learner's __init__, too, where they do not call that of the class above."""
+    undo.callback(setattr, own, "constructors", dict(own.constructors))
+    for heir in heirs_of(own.reference):
+        own.constructors[heir] = vars(heir)["__init__"]
+        replace_attribute(heir, "__init__", value, undo)
 
 
 def with_options(name: str, value: Any, own: OwnClass) -> Any:

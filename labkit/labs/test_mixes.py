@@ -303,3 +303,17 @@ def test_hits_are_counted_where_an_outline_leaves_it_out() -> None:
             found.append(([request.num_cached_tokens for request in requests], scheduler.prefix_cache_stats))
     assert found[0] == found[1]
     assert found[0][0] == [0, 4, 4]
+
+
+@pytest.mark.slow
+def test_lab_run_names_the_part_that_stops_the_engine(run: Callable[..., str]) -> None:
+    """An error far from the part, one that passes its lines, and one that two parts make together."""
+    parts = solved("03.1", "03.3", "03.4")
+    keeps_the_blocks = seeded_bugs(find_lab("03.4"))["keeps_the_blocks"].code
+    raising = parts["03.4"].replace("        gone = []\n", '        gone = [{}["a key"]]\n')
+    assert raising != parts["03.4"]
+    for broken, line in ((raising, 'mine.py:16: gone = [{}["a key"]]'), (keeps_the_blocks, "")):
+        with pytest.raises(LabkitError, match="The engine stopped") as stopped:
+            run(parts | {"03.4": broken})
+        assert line in str(stopped.value)
+        assert "in place of yours of 03.4 it runs to its end" in str(stopped.value)

@@ -18,8 +18,9 @@ In a page, this script writes what stands between
 
 --check writes nothing. Exit status 1 if something is stale (with --check), if a page is in no nav, if a row of a table
 has more or fewer cells than the head of its table, if the text breaks a rule of docs/writing.md that can be looked for,
-or if a link into vLLM is not [`symbol`](...blob/v0.33.0/PATH#LINE) as traces/vllm-0.33.0/symbols.json has it
-(tools/index_vllm.py).
+if a link into vLLM is not [`symbol`](...blob/v0.33.0/PATH#LINE) as traces/vllm-0.33.0/symbols.json has it, if a
+docstring names a file or a symbol of vLLM that is not there, or if a paragraph that ends with <!-- vllm: NAME --> says
+something else than traces/vllm-0.33.0/defaults.json does (both by tools/index_vllm.py).
 """
 
 import ast
@@ -39,7 +40,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from labkit.labs.catalog import C_COMPILER, SYMBOLS, VLLM, Lab, LabkitError, labs  # noqa: E402
+from labkit.labs.catalog import C_COMPILER, DEFAULTS, SYMBOLS, VLLM, Lab, LabkitError, labs  # noqa: E402
 from labkit.prove.report import read_messages  # noqa: E402
 
 DOCS = ROOT / "docs"
@@ -57,6 +58,7 @@ RECITED = "Continuous batching forms the batch anew"  # in the glossary
 ROOMS = ("mini_vllm", "labkit", "tools")  # whose docstrings and comments are read
 
 VLLM_URL = re.compile(r"(?:\[(?P<text>[^\[\]]*)\]\()?https?://(?P<url>[\w.]*(?:github|vllm)[\w.]*/[^\s)>\"']*)")
+UNLINKED = re.compile(r"`(?P<symbol>[\w.]+)` of `(?P<path>(?!mini_vllm|labkit|tools)\w+(?:/\w+)+)\.py`")
 AT_PIN = f"github.com/vllm-project/vllm/blob/v{VLLM}/"
 
 
@@ -195,11 +197,15 @@ def link(page: Path, target: Path) -> str:
 
 
 class Citation(NamedTuple):
-    """A link to a definition in vLLM's source."""
+    """A definition in vLLM's source that a page names; line: None where there is no link."""
 
     module: str
     symbol: str
-    line: int
+    line: int | None
+
+
+def module_of(path: str) -> str:
+    return path.removesuffix("/__init__").replace("/", ".")
 
 
 def citations(text: str) -> Iterator[Citation | str]:
@@ -218,8 +224,9 @@ def citations(text: str) -> Iterator[Citation | str]:
         elif not (words.startswith("`") and words.endswith("`") and line.isdecimal() and path.endswith(".py")):
             yield f"[{words}]({url}): cite as [`symbol`]({AT_PIN}PATH.py#LINE)"
         else:
-            module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-            yield Citation(module, words.strip("`"), int(line))
+            yield Citation(module_of(path.removesuffix(".py")), words.strip("`"), int(line))
+    for match in UNLINKED.finditer(text):
+        yield Citation(module_of("vllm/" + match["path"]), match["symbol"], None)
 
 
 def wrong_citations() -> Iterator[str]:
@@ -233,8 +240,70 @@ def wrong_citations() -> Iterator[str]:
                 yield f"{name_of(page)}: {found.module} is not in symbols.json; tools/index_vllm.py adds what is cited"
             elif found.symbol not in index[found.module]:
                 yield f"{name_of(page)}: {found.module} of vLLM {VLLM} has no `{found.symbol}`"
-            elif (line := index[found.module][found.symbol]) != found.line:
+            elif found.line not in (None, line := index[found.module][found.symbol]):
                 yield f"{name_of(page)}: `{found.symbol}` of {found.module} is at line {line}, not {found.line}"
+
+
+SOURCE = re.compile(r"(?:(?P<symbol>\w+(?:\.\w+)*)(?: in |,? \())?(?<![\w/.-])(?P<path>vllm/[\w/]+)(?P<is_file>\.py)?")
+OF_V0 = re.compile(r"\bV0\b|0\.5\.5")  # whose files are not in the wheel
+
+
+def cited_files() -> Iterator[tuple[Path, re.Match[str]]]:
+    """What docstrings and comments name of vLLM's source."""
+    for room in ROOMS:
+        for file in sorted((ROOT / room).rglob("*.py")):
+            for text in docstrings_and_comments(file.read_text(encoding="utf-8")):
+                plain = " ".join(text.split())
+                if not OF_V0.search(plain):
+                    yield from ((file, match) for match in SOURCE.finditer(plain))
+
+
+def wrong_sources() -> Iterator[str]:
+    """Files and symbols of vLLM that docstrings name, and that are not there."""
+    index: dict[str, dict[str, int]] = json.loads(SYMBOLS.read_text(encoding="utf-8"))
+    for file, found in cited_files():
+        module, symbol = module_of(found["path"]), found["symbol"]
+        if module not in index:
+            yield f"{name_of(file)}: {found['path']} is not in symbols.json; tools/index_vllm.py adds what is cited"
+        elif found["is_file"] and symbol and not any(f".{name}".endswith(f".{symbol}") for name in index[module]):
+            yield f"{name_of(file)}: {module} of vLLM {VLLM} has no {symbol}"
+
+
+BLOCKS = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.|\|) )")  # paragraphs, items of lists and rows of tables
+RELIES = re.compile(r"<!-- vllm: (\w+) -->")
+
+
+def wrong_defaults(text: str, defaults: dict[str, Any]) -> Iterator[str]:
+    """Paragraphs that do not say what vLLM does by default.
+
+    A paragraph has the value as a word, or of several values the first ones, at least two, as code and in their order.
+    """
+    for block in BLOCKS.split(text):
+        for name in RELIES.findall(block):
+            plain, value = " ".join(RELIES.sub("", block).split()), defaults.get(name)
+            code = re.findall(r"`([^`]+)`", plain)
+            if isinstance(value, list):
+                said = list(dict.fromkeys(word for word in code if word in value))
+                holds = len(said) >= min(2, len(value)) and said == value[: len(said)]
+            else:
+                holds = re.search(rf"(?<![\w.]){re.escape(str(value))}(?!\w|\.\w)", plain) is not None
+            if name not in defaults:
+                yield f"defaults.json has no {name}: {plain[:80]}"
+            elif not holds:
+                yield f"vLLM {VLLM} has {name} {value}, and this says something else: {plain[:80]}"
+
+
+def stale_defaults() -> Iterator[str]:
+    """Those of all pages and of README, and what no paragraph says."""
+    defaults: dict[str, Any] = json.loads(DEFAULTS.read_text(encoding="utf-8"))
+    relied = set()
+    for page in [*pages(), ROOT / "README.md"]:
+        text = page.read_text(encoding="utf-8")
+        relied |= set(RELIES.findall(text))
+        if re.search(r"^\s*<!-- vllm: ", text, re.MULTILINE):
+            yield f"{name_of(page)}: a line that begins with <!-- vllm: --> ends its paragraph on a code host"
+        yield from (f"{name_of(page)}: {wrong}" for wrong in wrong_defaults(text, defaults))
+    yield from (f"no page has <!-- vllm: {name} -->" for name in defaults if name not in relied)
 
 
 # --- how it is written --------------------------------------------------------------------------------------------
@@ -365,7 +434,8 @@ def main() -> int:
         print(f"{name_of(file)}: {'stale' if only_check else 'written'}")
         if not only_check:
             file.write_text(text, encoding="utf-8")
-    wrong = [*wrong_in_nav(), *wrong_tables(), *wrong_citations(), *wrong_in_style()]
+    of_vllm = [*wrong_citations(), *wrong_sources(), *stale_defaults()]
+    wrong = [*wrong_in_nav(), *wrong_tables(), *of_vllm, *wrong_in_style()]
     print(*wrong, sep="\n", end="\n" if wrong else "")
     return int(bool(wrong or (changed and only_check)))
 

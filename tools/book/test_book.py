@@ -199,6 +199,72 @@ def test_citations_of_vllm_are_right() -> None:
     assert list(check.wrong_citations()) == []
 
 
+def test_docstrings_name_sources_of_vllm_that_exist() -> None:
+    assert list(check.wrong_sources()) == []
+    assert len({match["path"] for _, match in check.cited_files()}) > 40
+
+
+@pytest.mark.parametrize(
+    ("text", "symbol", "path"),
+    [
+        ("Source: Request.is_finished in vllm/v1/request.py.", "Request.is_finished", "vllm/v1/request"),
+        ("It blends (check_stop (vllm/v1/core/sched/utils.py)).", "check_stop", "vllm/v1/core/sched/utils"),
+        ("Source: vllm/v1/spec_decode; Leviathan.", None, "vllm/v1/spec_decode"),
+    ],
+)
+def test_a_source_is_a_symbol_and_a_file(text: str, symbol: str | None, path: str) -> None:
+    (found,) = check.SOURCE.finditer(text)
+    assert (found["symbol"], found["path"]) == (symbol, path)
+    assert not check.SOURCE.search("mini_vllm/request.py and nano-vllm/engine.py")
+
+
+def test_pages_say_what_vllm_runs_by_default() -> None:
+    assert list(check.stale_defaults()) == []
+
+
+DEFAULTS = {"backends": ["FLASH", "INFER", "TRITON"], "limit": 128, "share": 0.9, "is_on": True}
+
+
+@pytest.mark.parametrize(
+    "holds",
+    [
+        "First `FLASH`, then `INFER`. <!-- vllm: backends -->",
+        "`FLASH`, `INFER`, and `TRITON`; `FLASH` is the first. <!-- vllm: backends -->",
+        "| size | 128, likewise <!-- vllm: limit --> |\n| share | 0.9 <!-- vllm: share --> |",
+        "It is at\n128. <!-- vllm: limit -->\n\n- True <!-- vllm: is_on -->",
+        "No key: `INFER`, then `FLASH`.",
+    ],
+)
+def test_a_paragraph_that_says_what_is_so(holds: str) -> None:
+    assert list(check.wrong_defaults(holds, DEFAULTS)) == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "First `INFER`, then `FLASH`. <!-- vllm: backends -->",
+        "First `FLASH`, then `TRITON`. <!-- vllm: backends -->",
+        "`FLASH` alone. <!-- vllm: backends -->",
+        "First `FLASH`.\n\nThen `INFER`. <!-- vllm: backends -->",
+        "| size | 1280 <!-- vllm: limit --> |",
+        "| size | 64 <!-- vllm: limit --> |\n| share | 128 |",
+        "A share of 0.95. <!-- vllm: share -->",
+        "It is 128. <!-- vllm: no_such_name -->",
+    ],
+)
+def test_a_paragraph_that_no_longer_holds(broken: str) -> None:
+    assert len(list(check.wrong_defaults(broken, DEFAULTS))) == 1
+
+
+def test_each_default_that_changes_makes_a_page_red() -> None:
+    """Whatever vLLM's next release changes: the paragraph that says it is found."""
+    now = json.loads(check.DEFAULTS.read_text(encoding="utf-8"))
+    texts = [page.read_text(encoding="utf-8") for page in PAGES]
+    for name, value in now.items():
+        changed = now | {name: value[::-1] if isinstance(value, list) else "something else"}
+        assert [wrong for text in texts for wrong in check.wrong_defaults(text, changed)], name
+
+
 @pytest.mark.parametrize(
     "link",
     [
