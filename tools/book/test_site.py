@@ -270,6 +270,14 @@ def test_formulas_are_set_in_the_pages_themselves(site: Path, pages: list[str]) 
     assert numbers[CHAPTERS[4]] > 1
 
 
+def test_a_number_and_its_unit_stay_in_one_line(site: Path, pages: list[str]) -> None:
+    for page in pages:
+        text = re.sub(
+            r"<(pre|code|svg|script)\b.*?</\1>|<[^>]*>", "", (site / page).read_text("utf-8"), flags=re.DOTALL
+        )
+        assert not re.search(r"\d[ \n](%|GB|GiB|ms|µs)(?!\w)", text), page
+
+
 def test_a_source_link_leads_to_numbered_lines(visit: Any) -> None:
     shown = visit(viewport=DESK).go(CHAPTERS[2])
     shown.locator("main a[href$='py/mini_vllm/scheduler.py']").first.click()
