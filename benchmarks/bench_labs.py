@@ -56,7 +56,7 @@ Not here are 01.4 and 01.5, whose kernels are interpreted.
 
 Again: `python benchmarks/bench_labs.py --write`
 
-| lab | a part: median s | p95 s | processor s | all: median s | p95 s | processor s |
+| lab | a part: median, s | a part: p95, s | a part: processor, s | all: median, s | all: p95, s | all: processor, s |
 |---|---:|---:|---:|---:|---:|---:|"""
 
 

@@ -30,6 +30,7 @@ import re
 import sys
 import tokenize
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from posixpath import relpath
 from typing import Any, NamedTuple
@@ -51,6 +52,7 @@ MARKED = re.compile(
 WORDS_A_MINUTE = 150  # of a page that is read to be understood
 
 NOT_PROSE = re.compile(r"^```.*?^```|<!-- (?:message|include).*?<!-- /|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+ITEM = re.compile(r"^[ >]*(?:[-*+] |(?=\d+[.)]\s))", re.MULTILINE)  # where an item of a list begins; its number stays
 GLOSSARY = DOCS / "glossary.md"  # the bundled model has learnt it word for word
 RECITED = "Continuous batching forms the batch anew"  # in the glossary
 ROOMS = ("mini_vllm", "labkit", "tools")  # whose docstrings and comments are read
@@ -378,6 +380,23 @@ def wrong_tables() -> Iterator[str]:
         yield from (f"{name_of(page)}: a broken row: {row[:80]}" for row in broken_rows(page.read_text("utf-8")))
 
 
+def lists_that_run_together(text: str) -> Iterator[str]:
+    """Items that a reader sees as running text: numbers that follow each other in one paragraph, and a list that begins
+    in the line below a paragraph, where Markdown sees no list. A line that begins with a number looks like one."""
+    for paragraph in re.split(r"\n\s*\n", NOT_PROSE.sub("``", text)):
+        begun = ITEM.match(paragraph)
+        if not begun and (item := ITEM.search(paragraph)):
+            yield paragraph[item.start() :].strip().partition("\n")[0]
+        for item in ITEM.split(paragraph):
+            words = " ".join(item.split())
+            numbers = [int(number) for number in re.findall(r"(?:^|(?<=[.:;!?)`] ))(\d+)[.)] ", words)]
+            if (
+                any(after == before + 1 for before, after in pairwise(numbers))
+                or len(re.findall(r"[.:;] - ", words)) > 1
+            ):
+                yield words
+
+
 def prose() -> Iterator[tuple[Path, str]]:
     """Pages, contracts and hints."""
     files = [*pages(), ROOT / "README.md", *ROOT.glob("phase-*/README.md"), *ROOT.glob("phase-*/labs/*/*.md")]
@@ -401,6 +420,8 @@ def wrong_in_style() -> Iterator[str]:
     words = banned_words()
     for file, text in [*prose(), *strings()]:
         yield from (f"{name_of(file)}: see docs/writing.md: {sentence}" for sentence in badly_written(text))
+    for file, text in prose():
+        yield from (f"{name_of(file)}: a list runs together: {item[:80]}" for item in lists_that_run_together(text))
     code = [(file, file.read_text(encoding="utf-8")) for room in ROOMS for file in (ROOT / room).rglob("*.py")]
     comments = [(file, text) for file, source in code for text in docstrings_and_comments(source)]
     for file, text in [*prose(), *comments]:

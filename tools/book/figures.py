@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 from mini_vllm.observe.timeline import render_timeline  # noqa: E402
 from mini_vllm.observe.trace import run_trace  # noqa: E402
+from mini_vllm.spec_decode.scheduler import SpeculativeScheduler  # noqa: E402
 
 TRACES = ROOT / "docs" / "figures"
 FIGURE = re.compile(r"<!-- figure: (?P<name>[\w-]+) -->\n.*?<!-- /figure -->", re.DOTALL)
@@ -50,7 +51,8 @@ def trace_of(name: str) -> dict[str, Any]:
     if "recorded_in" in recorded:
         return {**decided_by_vllm(recorded), **{field: recorded[field] for field in ("caption", "recorded_in")}}
     scenario = {field: recorded[field] for field in SCENARIO if field in recorded}
-    trace = {**run_trace({"name": name, **scenario}), "caption": recorded["caption"]}
+    classes = {"scheduler_cls": SpeculativeScheduler} if recorded["config"].get("speculative") else {}
+    trace = {**run_trace({"name": name, **scenario}, **classes), "caption": recorded["caption"]}
     if "times" not in recorded:
         return trace
     if decisions_of(recorded) != decisions_of(trace):

@@ -152,6 +152,41 @@ def test_figures_that_were_measured_stand_in_a_report() -> None:
             assert float(said.replace(",", "")) in {round(value, decimals) for value in values}, (said, section[:40])
 
 
+def tables(text: str) -> Iterator[list[list[str]]]:
+    """The tables of a page, head first, as cells."""
+    for table in re.findall(r"(?:^\|.*\n)+", FENCE.sub("", text + "\n"), re.MULTILINE):
+        rows = [re.split(r"(?<!\\)\|", line.strip()[1:-1]) for line in table.splitlines()]
+        yield [[cell.strip() for cell in row] for row in rows if not set("".join(row)) <= set(" :-")]
+
+
+FORMULA = r"\$\$.*?\$\$|\$[^$\n]*(?:\n[^$\n]+)?\$"
+NO_LETTERS = rf"^```.*?^```|<!-- include.*?<!-- /include -->|{FORMULA}|`[^`\n]*`|<summary>.*?</summary>"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != check.GLOSSARY], ids=name_of)
+def test_formulas_are_tex(page: Path) -> None:
+    """Not products, fractions and powers in letters. A summary is HTML, and the bundled model recites the glossary."""
+    text = re.sub(NO_LETTERS, "", read(page), flags=re.MULTILINE | re.DOTALL)
+    calls, products = r"\b(?:min|max|int)\([^)]|\b[pq]\(x\)", r"\d x [\d(]|\b(?:[a-zA-Z]|\d+) [/+] [a-zA-Z]\b"
+    in_letters = re.search(rf"{calls}|{products}|\w[²³⁰¹⁴-⁹ᵏⁿ]|\*[a-zA-Z]\* =", text)
+    assert not in_letters, in_letters
+
+
+UNIT = r"\b[µm]?s\b|%|[/(]|MB|tokens|requests|steps|running|perplexity|times|slots"
+
+
+@pytest.mark.parametrize("name", ["measured.md", "phase-01-paged-kv/step-cost.md"])
+def test_columns_of_figures_have_units_and_names_of_their_own(name: str) -> None:
+    """A unit stands with the name of a column, or of all columns with the name of the first one."""
+    for head, *rows in tables(read(DOCS / name)):
+        assert len(set(head)) == len(head), head
+        for column, *cells in list(zip(head, *rows, strict=True))[1:]:
+            if any(re.fullmatch(r"[\d.,]+( (to|±) [\d.,]+)?", cell) for cell in cells):
+                assert re.search(
+                    UNIT, f"{head[0]} {column}" if re.search(r"\b[µm]?s\b|/s|a second", head[0]) else column
+                ), head
+
+
 def test_recorded_traces_are_counted_right() -> None:
     num_traces = sum(len(read_traces(file)) for file in find_trace_files(ROOT / "traces" / "vllm-0.33.0"))
     for page in PAGES:
@@ -257,6 +292,11 @@ def test_a_citation_is_read() -> None:
 # --- how it is written --------------------------------------------------------------------------------------------
 
 
+def test_the_last_page_has_every_lab() -> None:
+    links = set(re.findall(r"\]\(\.\./([^)]+)/contract\.md\)", read(DOCS / "closing.md")))
+    assert {lab.folder.relative_to(ROOT).as_posix() for lab in labs()} <= links
+
+
 @pytest.mark.slow
 def test_the_text_keeps_the_rules_that_can_be_looked_for() -> None:
     assert list(check.wrong_in_style()) == []
@@ -277,6 +317,23 @@ def test_docstrings_and_comments_are_read_and_other_strings_are_not() -> None:
 
 def test_a_sentence_names_who_acts() -> None:
     assert list(check.badly_written("It ends. Who runs holds blocks. Who asks?")) == ["Who runs holds blocks."]
+
+
+@pytest.mark.parametrize(
+    ("text", "runs_together"),
+    [
+        ("A step. 1. It decides. 2. It computes.", True),
+        ("1.\nIt decides. 2.\n`It` computes.", True),
+        ("A step: - it decides. - it computes.", True),
+        ("A step has two parts:\n- it decides\n- it computes", True),
+        ("The client leaves during step\n8. So step 9 computes nothing.", True),
+        ("A step has two parts:\n\n1. It decides.\n2. It computes.\n\n- One\n- Two", False),
+        ("1. It takes step 8. Step 9\n   waits.\n2. It takes 3. 4 are left.", False),
+        ("```\n1. a 2. b\n```\nOf 7 - 2 - 1 blocks 4 are free.", False),
+    ],
+)
+def test_a_list_that_runs_together_is_found(text: str, runs_together: bool) -> None:
+    assert bool(list(check.lists_that_run_together(text))) is runs_together
 
 
 # --- cells --------------------------------------------------------------------------------------------------------
