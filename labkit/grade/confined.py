@@ -7,7 +7,8 @@ Code that runs here can do whatever the process can, so four things stand in its
 - forbid() refuses what no answer needs: to look at the frames of a caller, to search the memory, to call C, to start
   or end processes, to write outside one folder for scratch, to run text as code.
 - changed(), after each test, finds what the file has put into the place of a function of labkit, of the tests, of the
-  engine or of the standard library. The parts of a lab are put there by labkit alone.
+  engine or of the standard library, and what it put back (labkit.grade.intact). The parts of a lab are put there by
+  labkit alone. hide() lets no import find the tests, nor what grades them.
 - What is not told did not pass.
 """
 
@@ -48,9 +49,11 @@ HIDDEN = ("labkit.grade", "labkit.labs", "labkit.compare", "labkit.prove")
 GRAPHS = ("tb_frame", "gi_frame", "cr_frame", "ag_frame")  # attributes that lead to frames
 LOOK = "look at the code that runs it"
 PROCESSES, TEXT = "start processes", "run text as code"
+SETS = ("object.__setattr__", "object.__delattr__")
 BY_FILE = {  # audit events (docs.python.org/3/library/audit_events.html) that a learner's file may not cause
     **dict.fromkeys(("sys._getframe", "sys._current_frames", "sys._current_exceptions", "sys.settrace"), LOOK),
     **dict.fromkeys(("sys.setprofile", "sys.monitoring.register_callback", "object.__getattr__"), LOOK),
+    **dict.fromkeys(SETS, "change what is not its own"),
     **dict.fromkeys(("exec", "compile", "marshal.loads", "code.__new__"), TEXT),
     **dict.fromkeys(("subprocess", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.spawn"), PROCESSES),
     **dict.fromkeys(("os.system", "os.startfile"), PROCESSES),
@@ -217,6 +220,8 @@ def forbid(scratch: Path, trusted: Sequence[Path]) -> None:
         return None
 
     def why_not(event: str, arguments: tuple[Any, ...]) -> str | None:
+        if event == "sys._getframe" and arguments[0].f_code in own:
+            return None
         if event == "open":
             path, _, flags = arguments
             if flags & WRITES and is_outside(path):
@@ -226,17 +231,15 @@ def forbid(scratch: Path, trusted: Sequence[Path]) -> None:
             return "change files outside its own folder" if any(map(is_outside, arguments[:2])) else None
         if event in SEARCHES:
             return LOOK
-        if event in ("object.__setattr__", "object.__delattr__"):
-            return why_not_set(arguments[0], arguments[1], get_frame().f_back.f_back.f_code.co_filename)
-        if event == "exec" and arguments[0].co_filename in engine:
+        if event == "exec" and getattr(arguments[0], "co_filename", "") in engine:
             return "load a module of the engine again"
         what = BY_FILE.get(event) or BY_FILE.get(event.partition(".")[0])
         if what is None or (event == "object.__getattr__" and arguments[1] not in GRAPHS):
             return None
-        if event == "sys._getframe" and arguments[0].f_code in own:
-            return None
         caller: Any = get_frame()
         caller = caller.f_back.f_back
+        if event in SETS:
+            return why_not_set(arguments[0], arguments[1], caller.f_code.co_filename)
         module = caller.f_globals.get("__name__", "").partition(".")[0]
         if event in RUNS_TEXT and module in MAKES_FUNCTIONS and is_standard(caller.f_code.co_filename):
             return None

@@ -3,7 +3,7 @@
 A file can put something else into the place of a comparison while it is called, and put the comparison back before the
 grader looks. CPython gives a dictionary another number at each change (PEP 509), and modules and classes keep their
 names in dictionaries. So the number tells of a change that was taken back, whatever made it: a call, an object that
-dies, a thread. A Python without these numbers (CPython 3.14, PyPy) sees only what is still changed.
+dies, a thread. A Python without these numbers (has_numbers() asks) sees only what is still changed.
 """
 
 import builtins

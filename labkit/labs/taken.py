@@ -13,6 +13,7 @@ from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from labkit.labs.catalog import Lab, LabkitError, Slot
+from labkit.labs.classes import Original, Super
 
 MOST_VALUES = 20_000  # that are looked through; a file may hold large tables
 WRAPPERS = {  # where what is wrapped stands
@@ -95,6 +96,8 @@ def is_of(value: Any, slot: Slot, file: str) -> bool:
 def held_by(value: Any, module: ModuleType) -> Iterator[Any]:
     """What stands in a value of the learner's: of what is another module's, nothing."""
     kind = type(value)
+    if kind in (Original, Super):  # what labkit.labs.graft puts there
+        return
     if kind in WRAPPERS:
         for name in WRAPPERS[kind]:
             try:
