@@ -4,7 +4,10 @@ All are wrong answers to lab 05.5. What they change stands as it was before the 
 it back, or a thread, a finaliser, the garbage collector. By day three of them are tried.
 """
 
+import os
 import re
+import subprocess
+import sys
 import textwrap
 from collections.abc import Collection
 from pathlib import Path
@@ -15,7 +18,7 @@ import pytest
 from labkit.grade import isolated
 from labkit.grade.intact import has_numbers
 from labkit.grade.runner import PASSED
-from labkit.labs.catalog import LabkitError, find_lab
+from labkit.labs.catalog import ROOT, LabkitError, find_lab
 from labkit.labs.graft import Part
 from labkit.labs.implementations import other_ways
 from labkit.labs.source import render_solution
@@ -172,6 +175,24 @@ def test_what_changes_the_grader_for_a_while_is_red(name: str, tmp_path: Path) -
     messages = red_of(case.text, tmp_path)
     assert len(messages) > 15
     assert re.search(case.says, "\n".join(messages)), messages[0]
+
+
+@pytest.mark.slow
+def test_pytest_does_not_let_a_file_into_its_process(tmp_path: Path) -> None:
+    """Neither when it is loaded nor in a test."""
+    isolated.copy_lab(LAB, checkout := tmp_path / "checkout")
+    for name in ("conftest.py", "pyproject.toml"):
+        (checkout / name).symlink_to(ROOT / name)
+    top = "print(sys.modules.get('pytest'), file=sys.stderr)"
+    (checkout / LAB.typed).write_text(Forgery(*CHECK, "", top=top).text)
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", str(Path(LAB.typed).parent)]
+    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    run = subprocess.run(command, cwd=checkout, capture_output=True, text=True, env=environment)
+    assert run.returncode == 1
+    assert "0 of 23 green" in run.stdout
+    assert "changes labkit.testing" in run.stdout
+    assert "None" in run.stderr
+    assert "module" not in run.stderr
 
 
 # --- the reference's answer under another name ------------------------------------------------------------------------
