@@ -27,6 +27,7 @@ from labkit.labs import source
 from labkit.labs.catalog import C_COMPILER, TRACES, Lab, LabkitError
 from labkit.labs.graft import Part, grafted, load, namespace, ungrafted
 from labkit.labs.together import Yours, account, with_company
+from labkit.testing import draw
 from labkit.testing.words import Concept, expand
 
 FILES_THAT_WARN = r"triton|numpy"
@@ -207,8 +208,6 @@ def namespace_of(lab: Lab, part: Part | None = None) -> SimpleNamespace:
 
     part: the learner's tests in a break-it lab, which become lab.suite.
     """
-    from labkit.testing import draw
-
     names = namespace(lab.modules)
     names.draw = SimpleNamespace(blocks=draw.blocks, queue=draw.queue, scheduler=draw.scheduler, timeline=draw.timeline)
     names.drive = draw.drive
