@@ -226,7 +226,7 @@ def pytest_runtest_makereport(
     elif call.excinfo is not None:
         error = call.excinfo.value
         part = grading.parts.get(lab.id)
-        message = explain(error, concept, lab, part if isinstance(part, Part) else None)
+        message = explain(error, concept, lab, part if isinstance(part, Part) else None, item.name)
         outcome = outcome_of(error)
         if isinstance(error, Told):
             message, outcome = error.result.message, error.result.outcome

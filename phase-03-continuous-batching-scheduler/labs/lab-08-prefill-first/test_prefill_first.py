@@ -711,7 +711,7 @@ def plan_any(rng):
     if rng.random() < (0.5 if cuts else 0.1):
         limits["charge_cached_tokens"] = True
     calls = [("PrefillFirstScheduler", limits)]
-    worlds = rng.choice((("",), ("",), ("", "other.")))
+    worlds = rng.choice((("",), ("",), ("", "other_")))
     for _ in range(rng.randint(10, 30)):
         which, name, kind = rng.choice(worlds), rng.choice("abc"), rng.random()
         if kind < 0.35:
@@ -753,7 +753,8 @@ def plan_crowd(rng):
 def play_any(lab, calls):
     """add_request has an id, the length of the prompt, how many of its tokens all have in common, and max_tokens."""
     for call, *arguments in calls:
-        which, _, name = call.rpartition(".")
+        name = call.removeprefix("other_")
+        which = call.removesuffix(name)
         if name == "PrefillFirstScheduler":
             worlds, limits = {}, arguments[0]
             continue
