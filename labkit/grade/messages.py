@@ -52,7 +52,8 @@ def describe(error: BaseException, file: Path | None, calls: Sequence[str] = ())
             if text and not (title == "after" and calls and error.before):  # there is no room for all three
                 lines += [f"  {title}", *shorten(text, num_state_lines)]
         what = f"{error.what}: {error.call}" if hasattr(error, "call") else error.what
-        return [*lines, f"  {what}", f"    expected  {clip(error.expected)}", f"    got       {clip(error.got)}"]
+        expected, got = clip_both(error.expected, error.got)
+        return [*lines, f"  {what}", f"    expected  {expected}", f"    got       {got}"]
     if isinstance(error, AssertionError):
         said = clip(str(error) or "an assertion of the test does not hold", 400)
         return [*([f"  the call  {call}"] if call else []), f"  {said}"]
@@ -89,6 +90,16 @@ def shorten(state: str, most: int, keep_the_end: bool = False) -> list[str]:
 def clip(text: str, width: int = 100) -> str:
     text = " ".join(text.split())
     return text if len(text) <= width else text[: width - 3].rpartition(" ")[0] + " ..."
+
+
+def clip_both(expected: str, got: str) -> tuple[str, str]:
+    """Both, clipped so that a difference stays in sight."""
+    pair = clip(expected), clip(got)
+    if pair[0] != pair[1] or expected == got:
+        return pair
+    start = next(i for i in range(len(expected) + 1) if expected[: i + 1] != got[: i + 1])
+    start = expected.rfind(" ", 0, max(start - 20, 0)) + 1
+    return "... " + clip(expected[start:]), "... " + clip(got[start:])
 
 
 def find_todo(error: BaseException) -> LabTodo | None:

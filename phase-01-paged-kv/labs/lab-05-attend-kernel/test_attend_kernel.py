@@ -299,7 +299,8 @@ def test_what_is_passed_stays(lab):
     see = check(batch.draw)
     batch.attend(lab, query, scale=0.5)
     for name, tensor, old in zip(("queries", "keys", "values"), (query, *batch.caches), before):
-        see.true(f"the {name} are what they were before the launch", tensor.tolist() == old)
+        is_old = tensor.tolist() == old
+        see.true(f"the {name} are what they were before the launch", is_old, "the launch has changed them")
 
 
 @concept("NaN in one KV head stays there: the query heads of other KV heads do not see it.", invariant="I3")

@@ -88,7 +88,7 @@ def test_behind_a_wrong_one(lab, case):
     watched.learn(1, 1)
     watched.learn(num_drafts, num_accepted)
     about = range(share - 4, share + 4)
-    see.true(f"whether next_length() is from {about[0]} to {about[-1]}", watched.next_length() in about)
+    see.between("next_length()", watched.next_length(), about[0], about[-1])
 
 
 @concept("What was seen long ago hardly counts: a request that goes bad is noticed within some steps.", invariant="I1")
@@ -144,7 +144,7 @@ def test_a_success(lab):
     until_none(watched)
     waits(watched, 3)
     watched.learn(1, 1)
-    see.true("whether it asks for more than one draft after a right one", watched.next_length() > 1)
+    see.between("next_length() after a right draft", watched.next_length(), least=2)
     until_none(watched)
     see("steps without drafts before the next try (one was over)", waits(watched, 1)[0][0], equals=3)
 
