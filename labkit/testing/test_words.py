@@ -8,6 +8,7 @@ import pytest
 
 from labkit.grade.messages import clip_both
 from labkit.labs.catalog import labs
+from labkit.prove.laws import says_nothing
 from labkit.testing.words import LabFailure, check, where_they_differ
 
 FILES = [file for lab in labs() for file in lab.folder.glob("test_*.py")]
@@ -91,3 +92,9 @@ def test_no_lab_compares_numbers_to_yes(file: Path) -> None:
         for node in ast.walk(call.args[1]):
             if isinstance(node, ast.Compare):
                 assert all(isinstance(each, ast.Is | ast.IsNot) for each in node.ops), where
+
+
+def test_the_proof_refuses_a_message_that_shows_no_difference() -> None:
+    for expected, got, is_empty in (("1 2 ...", "1 2 ...", True), ("yes", "no", True), ("yes", "None", False)):
+        assert says_nothing(f"Idea\n\n  what\n    expected  {expected}\n    got       {got}\n  next") is is_empty
+    assert not says_nothing("TODO  05.5")

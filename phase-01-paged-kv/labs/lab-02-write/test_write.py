@@ -68,7 +68,7 @@ class Layer:
             what = f"{name} of row {row}, in block {block} at offset {offset}"
             wanted, found = new[row].contiguous(), cache[block, offset]
             if same_bits(found, wanted):
-                self.see.compared()
+                self.see(what, True, equals=True)
                 continue
             if str(found.tolist()) == str(wanted.tolist()):
                 what, dtype = f"bits of the {what}", BITS[found.element_size()]

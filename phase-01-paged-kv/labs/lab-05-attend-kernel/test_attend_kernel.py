@@ -122,9 +122,11 @@ class Batch:
     def expect(self, see, what, got, expected, bound=1e-5):
         """Within `bound` of the largest result; float32 rounds each of a hundred operations by at most 6e-8 of it."""
         see(f"rows of {what}", len(got), equals=len(expected))
-        error = (got.cpu().double() - expected).abs().max()
-        if not error <= bound * expected.abs().max():
-            see.fail(what, shown(expected), shown(got))
+        is_wrong = ~((got.cpu().double() - expected).abs() <= bound * expected.abs().max())
+        if is_wrong.any():
+            *row, column = is_wrong.nonzero()[0].tolist()
+            wanted, found = (each[tuple(row)][column:] for each in (expected, got.cpu()))
+            see.fail(f"{what}, from {[*row, column]} on", shown(wanted), shown(found))
 
     def expect_means(self, lab, means, **options):
         """A query of zeros gives each position the same weight: a row is the mean of the positions that it sees."""

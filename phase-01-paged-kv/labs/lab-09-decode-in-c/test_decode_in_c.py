@@ -95,8 +95,11 @@ class Batch:
         for seq, rows in enumerate(output):
             for head, got in enumerate(rows):
                 wanted = self.wanted(seq, head)
-                if not all(abs(a - b) <= 1e-5 * largest for a, b in zip(got, wanted, strict=True)):
-                    see.fail(f"sequence {seq}, head {head}", shown(wanted), shown(got))
+                pairs = enumerate(zip(got, wanted, strict=True))
+                first = next((i for i, (a, b) in pairs if not abs(a - b) <= 1e-5 * largest), None)
+                if first is not None:
+                    what = f"sequence {seq}, head {head}, from number {first} on"
+                    see.fail(what, shown(wanted[first:]), shown(got[first:]))
 
     def draw(self):
         lines = [f"blocks of {self.block_size}, {self.num_heads} heads over {self.num_kv_heads} KV heads"]
