@@ -31,7 +31,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
 
 from bench_scheduler import ROOT, machine
 
-from labkit.cli.commands import WATCH_SHARE
+from labkit.cli.watching import WATCH_SHARE
 from labkit.labs.catalog import Lab, find_lab, labs
 from labkit.labs.source import render_solution
 
@@ -77,6 +77,7 @@ class Watcher:
         self.text = self.file.read_text(encoding="utf-8")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "labkit.cli", "watch", lab.id],
+            stdin=subprocess.DEVNULL,  # no terminal: it goes on by itself
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=root,

@@ -23,7 +23,9 @@ def explain(error: BaseException, concept: Concept, lab: Lab, part: Part | None)
         return str(error)
     file = part.file if part else None
     if todo := find_todo(error):
+        frames = [frame for frame, _ in traceback.walk_tb(todo.__traceback__) if is_in(frame, file)]
         where = f"{short(lab, file)}" if file else "the stub"
+        where = f"{frames[-1].f_code.co_qualname} in {where}" if frames else where
         return f"TODO  {todo.lab_id} {lab.title}: {where} is not written yet.\nIdea  {concept.idea}"
     law = getattr(error, "invariant", "") or concept.invariant
     lines = [concept.idea, f"{law}  {lab.invariants.get(law, '')}", ""]

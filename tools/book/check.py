@@ -4,14 +4,14 @@ docs/SUMMARY.md      the nav of mkdocs.yml as mdBook reads it
 
 In a page, this script writes what stands between
 
-    <!-- include: proof/report.md -->                   a file, without its title; with words behind the name only the
-    <!-- /include -->                                   paragraph or table of it that has these words
+    <!-- include: proof/report.md -->                   a file, without its title (what is no Markdown as code); with
+    <!-- /include -->                                   words behind the name only the paragraph or table with them
 
     <!-- labs: docs/phase-03-.../guide.md 03.1 03 -->   pages, labs and phases as a table, with minutes and their sum
     <!-- /labs -->
 
-    <!-- every: lab -->                                 all labs, with their section, contract and hints
-    <!-- /every -->
+    <!-- every: lab -->                                 all labs, with their section, contract and hints; with "phase"
+    <!-- /every -->                                     all phases, with the minutes of their labs and of their pages
 
     <!-- message: 03.2 newcomers_first -->              what a learner reads for a seeded bug
     <!-- /message -->
@@ -40,7 +40,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from labkit.labs.catalog import C_COMPILER, DEFAULTS, SYMBOLS, VLLM, Lab, LabkitError, labs  # noqa: E402
+from labkit.labs.catalog import C_COMPILER, DEFAULTS, SYMBOLS, VLLM, Lab, LabkitError, labs, phases  # noqa: E402
 from labkit.prove.report import read_messages  # noqa: E402
 
 DOCS = ROOT / "docs"
@@ -118,7 +118,7 @@ def mend(page: Path, text: str) -> str:
         if kind == "include":
             body = included(*what.split(maxsplit=1))
         elif kind == "every":
-            body = every_lab(page)
+            body = {"lab": every_lab, "phase": every_phase}[what](page)
         else:
             body = table_of(page, what.split()) if kind == "labs" else message_of(*what.split())
         return f"<!-- {kind}: {what} -->\n\n{body}\n\n<!-- /{kind} -->"
@@ -129,6 +129,8 @@ def mend(page: Path, text: str) -> str:
 def included(file: str, words: str = "") -> str:
     """A file without its title, or its one paragraph that has these words."""
     paragraphs = (ROOT / file).read_text(encoding="utf-8").strip().split("\n\n")
+    if not file.endswith(".md"):
+        return f"```{Path(file).name.lower()}\n" + "\n\n".join(paragraphs) + "\n```"
     if not words:
         return "\n\n".join(paragraphs[1:] if paragraphs[0].startswith("# ") else paragraphs)
     found = [paragraph for paragraph in paragraphs if words in paragraph]
@@ -181,6 +183,26 @@ def every_lab(page: Path) -> str:
         title = f"[{lab.id} {lab.title}]({link(page, ROOT / section)}#{anchor})"
         rows.append(f"| {title} | {lab.minutes} | {needs_of(lab)} | {links} |")
     return "\n".join(rows)
+
+
+def every_phase(page: Path) -> str:
+    """The phases with the minutes of their labs, and of the pages that the nav has of them."""
+    rows = ["| phase | labs | minutes of labs | minutes to read | together |", "|---|---:|---:|---:|---:|"]
+    total = [0, 0, 0, 0]
+    for phase in phases():
+        guide = ROOT / phase.labs[0].chapter.partition("#")[0]
+        of_nav = [DOCS / uri for entries in nav().values() for _, uri in entries]
+        reading = sum(minutes_to_read(each) for each in of_nav if each.parent == guide.parent)
+        writing = sum(lab.minutes for lab in phase.labs)
+        numbers = [len(phase.labs), writing, reading, writing + reading]
+        total = [old + new for old, new in zip(total, numbers, strict=True)]
+        name = title_of(guide).partition(":")
+        rows.append(row(f"[{name[0]}]({link(page, guide)}): {name[2].strip()}", numbers))
+    return "\n".join([*rows, row("together", total)])
+
+
+def row(title: str, numbers: list[int]) -> str:
+    return f"| {title} | " + " | ".join(f"{number:,}" for number in numbers) + " |"
 
 
 def minutes_to_read(page: Path) -> int:

@@ -3,7 +3,8 @@
 A chapter links to a file of the repository as it does on a code host, by its relative path. In the site, contracts and
 hints of the labs are pages with a way back to their chapter. Python files that a page links to lie under py/ as they
 are, and tools/book/web shows them with numbered lines. A link to a file that is not there is a warning, hence an error
-of the strict build.
+of the strict build. `<!-- search: words, other words -->` below a title says what readers call what the page has, and
+a search finds the page by these words.
 """
 
 import ast
@@ -31,6 +32,7 @@ from tools.book.pictures import PICTURES
 
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "tools" / "book" / "web" / "dist"  # made by `npm run build` in tools/book/web
+PURGECSS = WEB.parent / "node_modules" / "purgecss"
 KATEX = WEB.parent / "node_modules" / "katex"
 BUNDLED_MODEL = ROOT / "mini_vllm" / "models" / "tiny"
 ROOMS_OF_A_PAGE = (
@@ -49,6 +51,7 @@ COMMANDS = re.compile(r"^```console( no-run)?$", re.MULTILINE)  # for Pygments, 
 LINK = re.compile(r"\]\((?P<path>(?:\.\./)+[\w./-]+)(?P<anchor>#[\w-]+)?\)")
 TERM = re.compile(r'<a href="(?P<link>(?:[\w./-]*/)?glossary\.(?:md|html)#(?P<anchor>[\w-]+))">')
 PICTURE = re.compile(r'<img alt="(?P<alt>[^"]*)" src="(?P<path>[^":]+)\.svg"[^>]*>')
+SEARCHED_AS = re.compile(r"^<!-- search: (.+?) -->$", re.MULTILINE | re.DOTALL)
 TASK = re.compile(r"\bin\s+`(?P<folder>phase-[\w-]+/labs/[\w-]+)/mine\.py`")
 HEADING = re.compile(r"^# (.+)$", re.MULTILINE)
 ENTRY = re.compile(r"^### (?P<term>.+)\n(?:<!-- .* -->\n)?\n(?P<text>.+)", re.MULTILINE)
@@ -60,10 +63,11 @@ KINDS = {  # of pages, by a part of their paths; how much counts what a search f
     "serving.html": ("Guide", 1.3),
     "glossary": ("Glossary", 0.9),
     "api/": ("API", 0.6),
-    **dict.fromkeys(("measured.html", "tests.html"), ("Results", 0.6)),
+    **dict.fromkeys(("measured.html", "tests.html"), ("Results", 0.9)),
     **dict.fromkeys(("benchmarks/", "tools/", "traces/"), ("Records", 0.4)),
     "": ("Course", 1.0),
 }
+START = ("Start", 1.6)  # the pages of the first part of the nav, which newcomers look for
 FORMULA = re.compile(
     r'(?P<begin><(?P<tag>span|div) class="arithmatex")>\s*\\[(\[](?P<tex>.*?)\\[)\]]\s*</(?P=tag)>', re.DOTALL
 )
@@ -248,8 +252,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     base = posixpath.dirname(uri)
     if uri == "index.md":
         page.meta["hide"] = ["navigation", "toc"]
-        line = f"```text\ngit clone {config.repo_url}\n```" if config.repo_url else ""
-        markdown = markdown.replace("<!-- clone -->", line)
+    line = f"```text\ngit clone {config.repo_url}\n```" if config.repo_url else ""
+    markdown = markdown.replace("<!-- clone -->", line)
     if heading := HEADING.search(markdown):
         page.meta["title"] = heading[1].replace("`", "")  # in the nav three pages are "Guide"
     here = {lab.folder for lab in labs_of_pages()}
@@ -372,17 +376,39 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """The index of the search, which is loaded when a reader types. The theme loads its own with every page, so that is
-    empty."""
+    """The index of the search, which is loaded when a reader types: address, title, text, kind, and what readers say.
+
+    The theme loads its own with every page, so that is empty. Its style sheets lose what no page uses.
+    """
+    if PURGECSS.exists():
+        subprocess.run(["node", str(WEB.parent / "purge.mjs"), config.site_dir], check=True)
     file = Path(config.site_dir, "search", "search_index.json")
     index = json.loads(file.read_text(encoding="utf-8"))
+    [start] = config.nav[0].values()
+    of_start = {uri if isinstance(uri, str) else next(iter(uri.values())) for uri in start}
     sections = [
-        [section["location"], plain(section["title"]), plain(section["text"]), kind_of(section["location"])]
+        [
+            *(section["location"], plain(section["title"]), plain(section["text"])),
+            START[0] if page_of(section["location"]) in of_start else kind_of(section["location"]),
+            said_of(section["location"]),
+        ]
         for section in index["docs"]
     ]
-    found = {"kinds": dict(KINDS.values()), "sections": sections}
+    found = {"kinds": dict([*KINDS.values(), START]), "sections": sections}
     Path(config.site_dir, "assets", "search.json").write_text(json.dumps(found, ensure_ascii=False), encoding="utf-8")
     file.write_text(json.dumps(index | {"docs": []}), encoding="utf-8")
+
+
+def page_of(location: str) -> str:
+    """The Markdown file of a section, from docs/."""
+    return location.partition("#")[0].removesuffix(".html") + ".md"
+
+
+def said_of(location: str) -> str:
+    """What readers say for what a page has: its `<!-- search: words, words -->`; "" for a section of it."""
+    page = ROOT / "docs" / page_of(location)
+    said = SEARCHED_AS.search(page.read_text(encoding="utf-8")) if "#" not in location and page.is_file() else None
+    return " ".join(said[1].split()) if said else ""
 
 
 def kind_of(location: str) -> str:

@@ -111,7 +111,7 @@ def test_summary_and_included_parts_are_up_to_date() -> None:
 @pytest.mark.parametrize(
     ("marker", "word"),
     [
-        ("include: README.md | you want | install |", "constraints.txt"),
+        ("include: README.md | phase | you write | needs |", "PyTorch"),
         ("labs: 03.1 02", "| together |"),
         ("message: 03.2 newcomers_first", "expected"),
     ],
@@ -479,6 +479,31 @@ def test_a_chapter_lists_its_labs_with_their_minutes(chapter: Path) -> None:
 @pytest.mark.parametrize("lab", list(labs()), ids=lambda lab: lab.id)
 def test_a_section_has_the_minutes_of_its_lab(lab: Lab) -> None:
     assert set(re.findall(r"(\d+)\s+minutes", section_of(lab))) <= {str(lab.minutes)}
+
+
+@pytest.mark.parametrize("readme", sorted(ROOT.glob("phase-*/README.md")), ids=name_of)
+def test_the_hours_of_a_phase_are_the_minutes_of_its_labs(readme: Path) -> None:
+    """Each "03.2 ... (60)" is what the lab takes, and "about six and a half hours" is the sum of those in order."""
+    text, lab_id = " ".join(read(readme).split()), ""
+    for named, minutes in re.findall(r"\b(\d\d\.\d+)\b|\((\d+)(?: minutes)?\)", text):
+        lab_id = named or lab_id
+        assert not minutes or int(minutes) == find_lab(lab_id).minutes, lab_id
+    in_order = {*re.findall(r"\b\d\d\.\d+\b", text.partition("For afterwards")[0])}
+    words = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+    for hours, half in re.findall(rf"about ({'|'.join(words)})( and a half)? hours", text):
+        said = 60 * (words.index(hours) + 1) + 30 * bool(half)
+        assert abs(said - sum(find_lab(each).minutes for each in in_order)) <= 15
+
+
+def test_the_hours_of_a_path_are_the_sum_of_its_table() -> None:
+    paths = read(DOCS / "how-to-use.md").partition("\n## For teachers")[0].split("\n## ")[1:]
+    assert len(paths) == 4
+    for path in paths:
+        (hours,) = re.findall(r"about (\d+) hours", path)
+        each = [int(minutes) for minutes in re.findall(r"^\| together \| (\d+) \|", path, re.MULTILINE)]
+        assert abs(60 * int(hours) - sum(each)) <= 30, path.partition("\n")[0]
+        for week in each if "an hour a day" in path else ():
+            assert week <= 7 * 66, "a week of about an hour a day"
 
 
 def test_the_steps_of_a_mini_build_have_the_minutes_of_the_labs() -> None:
