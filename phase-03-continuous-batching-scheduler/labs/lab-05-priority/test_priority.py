@@ -178,8 +178,8 @@ def test_equal_neighbours_stay(lab):
     see("who waits without r4", " ".join(names(scheduler.waiting)), equals="r2 r5 r1 r0 r3 r6")
     scheduler._preempt(scheduler._pop_victim())
     see("who waits with a victim", " ".join(names(scheduler.waiting)), equals="r2 r5 r1 r0 r3 r6 r9")
-    is_deque, kind = hasattr(scheduler.waiting, "popleft"), type(scheduler.waiting).__name__
-    see.true("waiting still is a deque, whose head others take with popleft()", is_deque, f"a {kind}")
+    is_deque, kind = hasattr(scheduler.waiting, "popleft"), type(scheduler.waiting)
+    see.true("waiting still is a deque, whose head others take with popleft()", is_deque, repr(kind))
     see("the most that waiting holds, maxlen", getattr(scheduler.waiting, "maxlen", None), equals=None)
 
 
