@@ -373,7 +373,7 @@ def test_a_chat_on_a_learners_parts_shows_where_they_part_from_the_reference(pag
     form.beside.get_by_text("decide otherwise than the reference, first in step 1.").wait_for()
     yours, reference = form.beside.locator("pre").inner_text().splitlines()
     assert yours.startswith("yours      sched [['ann', 16]]")
-    assert reference.startswith("reference  sched [['question', 1], ['ann', 15]]")
+    assert reference.startswith("reference  sched [['chat', 1], ['ann', 15]]")
     figures = form.beside.locator("kv-timeline")
     assert figures.evaluate_all("(figures) => figures.map((figure) => figure.step)") == [1, 1]
     page.evaluate("(text) => (localStorage['mini_vllm lab 03.2'] = text)", schedule)
