@@ -8,7 +8,8 @@ lab evidence ID [CASE]    what an engine with a bug left behind, in a lab of deb
 lab diff ID               what the contract names, yours beside the reference's: after a pass or with --give-up
                           --all: all of both files; --side-by-side: in two columns
                           --html FILE: also a page on which the decisions of both step together
-lab run PHASE             the engine answers six questions on your code; lab run 03.8: on the scheduler of that lab
+lab run PHASE             the engine answers on your code; 05: with and without drafts; 04: masks and a stream;
+                          01: also the time of your kernel in C; 03.8: on the scheduler of that lab
 lab reset ID              a new file from the stub; yours is kept as a backup
 lab adopt ID              move what you wrote into stub.py to mine.py, and restore the stub
 lab update [ID]           merge what a newer release changed in a stub into your file

@@ -107,19 +107,21 @@ def serve() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for typed, text in order["files"].items():
         (lab.root / typed).write_bytes(text.encode())
-    scratch = Path(tempfile.gettempdir())
+    scratch, changes = Path(tempfile.gettempdir()), "mine.py changes {}, which is no part of this lab."
     with effort(order["share"]), limits(*most):
         changed = picture([lab.folder], with_engine=not lab.is_break_it)
         forbid(scratch, [lab.root / name for name in OURS] + list(lab.folder.glob("test_*")))
         tell("begin", -1)
         try:
-            part = Part(lab, lab.mine)
+            part, refused = Part(lab, lab.mine), ""
+        except LabkitError as error:
+            refused = str(error)
         except BaseException as error:
-            text = str(error) if isinstance(error, LabkitError) else f"mine.py: {type(error).__name__} while it is read"
-            tell("refused", escaped(text))
-            leave(0)
+            refused = f"mine.py: {type(error).__name__} while it is read"
         if place := changed():
-            tell("refused", escaped(f"mine.py changes {place}, which is no part of this lab."))
+            refused = changes.format(place)
+        if refused:
+            tell("refused", escaped(refused))
             leave(0)
         for number in order["tests"]:
             tell("begin", number)
@@ -130,7 +132,7 @@ def serve() -> None:
                 outcome, message, took = outcome_of(error), explain(error, tests[number].concept, lab, part), 0.0
                 said = ""
             if place := changed():
-                outcome, message = FAILED, f"mine.py changes {place}, which is no part of this lab."
+                outcome, message = FAILED, changes.format(place)
             elif outcome == PASSED and (slot := find_borrowed(part.module, lab)):
                 outcome, message = FAILED, str(is_borrowed(part.file.name, slot.qualname, lab))
             hung |= outcome == HANG

@@ -233,7 +233,7 @@ def pytest_runtest_makereport(
             item.name,
             concept,
             outcome_of(error),
-            explain(error, concept, lab, part),
+            explain(error, concept, lab, part, item.name),
             report.duration,
             account(part),
         )

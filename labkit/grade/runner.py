@@ -142,7 +142,7 @@ def run_test(lab: Lab, parts: Sequence[Part], test: Test, seconds: float | None 
         raise
     except BaseException as error:
         outcome = outcome_of(error)
-        message = explain(error, test.concept, lab, part)
+        message = explain(error, test.concept, lab, part, test.name)
     return Result(lab.id, test.name, test.concept, outcome, message, time.process_time() - start, account(part))
 
 

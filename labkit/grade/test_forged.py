@@ -257,7 +257,7 @@ def test_a_borrowed_function_is_told(lab_id: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", AGAIN)
 def test_the_engine_is_not_loaded_a_second_time(name: str, tmp_path: Path) -> None:
     text = f"import mini_vllm.spec_decode.proposers as P\n{AGAIN[name]}\n{HANDS_ON}"
-    assert "may not load a module of the engine again" in "\n".join(red_of(text, tmp_path))
+    assert re.search("may not load a module of the engine again|changes mini_vllm", "\n".join(red_of(text, tmp_path)))
 
 
 @pytest.mark.parametrize("lab_id", ["01.6", "02.1", "02.4", "03.2", "03.13", "04.1", "04.2", "05.1", "05.2", "05.5"])
