@@ -99,7 +99,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     shutil.copy(ROOT / "docs" / "calculators.md", docs)
     for name, text in PAGES.items():
         (docs / name).write_text(text, encoding="utf-8")
-    nav = [*PAGES, "calculators.md"]
+    nav = [{"Start": [*PAGES, "calculators.md"]}]
     options = {"docs_dir": str(docs), "site_dir": str(built), "nav": nav}
     commands.build(config.load_config(str(ROOT / "mkdocs.yml"), **options))
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(built))) as server:
