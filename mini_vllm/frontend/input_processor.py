@@ -2,7 +2,7 @@
 checked.
 
 Called by a Front and by a server, also in a process that has no model: it knows of the model what
-is said to it. Source: vllm/v1/engine/input_processor.py (Processor).
+is said to it. Source: InputProcessor in vllm/v1/engine/input_processor.py.
 """
 
 import logging
