@@ -149,7 +149,7 @@ def test_what_cannot_be_compiled_is_a_400_that_names_the_field(
     assert (error.value.param, text in error.value.message) == (param, True), error.value
 
 
-def test_a_form_ends_where_it_is_complete_and_alone(live: LiveServer, client: openai.OpenAI) -> None:
+def test_a_form_ends_where_it_is_complete(live: LiveServer, client: openai.OpenAI) -> None:
     """Also under ignore_eos. The request beside it gets its tokens."""
     plain = {"max_tokens": 40, "extra_body": {"ignore_eos": True}}
     expected = ask(client, **plain).choices[0].message.content
