@@ -80,10 +80,10 @@ class Conversation:
         suffix = "" if self.num_questions == 1 else f"-{self.num_questions}"
         with grafted(self.parts):
             try:
-                self._add("question" + suffix, asked, MOST_TOKENS)
+                self._add("chat" + suffix, asked, MOST_TOKENS)
                 for name, question in self.company.items():
                     self._add(name + suffix, [{"role": "user", "content": question}], MOST_TOKENS_OF_COMPANY)
-                yield from map(json.dumps, self._steps("question" + suffix))
+                yield from map(json.dumps, self._steps("chat" + suffix))
             except GeneratorExit:
                 with suppress(Exception):  # of a part; the next question finds it again
                     self._abort()

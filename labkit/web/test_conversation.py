@@ -99,7 +99,7 @@ def test_an_answer_that_is_stopped_frees_its_blocks_and_the_conversation_goes_on
     assert conversation.engine.scheduler.kv_cache_manager.num_free_blocks == 48
     said = answer(conversation, [*QUESTION, {"role": "assistant", "content": "A"}, *QUESTION])
     assert said["num_tokens"] > 10
-    assert json.loads(conversation.trace())["aborts"] == [{"id": "question", "step": 1, "phase": "before"}]
+    assert json.loads(conversation.trace())["aborts"] == [{"id": "chat", "step": 1, "phase": "before"}]
 
 
 def test_a_conversation_that_is_too_long_is_refused() -> None:

@@ -208,7 +208,7 @@ li { display: flex; align-items: center; gap: 5px; & .cell { --cell: 20px; font-
 
 .scroll { overflow: auto; max-height: 420px; container-type: inline-size }
 .sheet { position: relative; width: max-content; font: 12px/24px ${MONO}; cursor: pointer;
-  --label: min(var(--longest) * 1ch + 18px, 170px, 30cqw);
+  --label: min(var(--longest) * 1ch + 18px, 170px, 34cqw);
   --cell: clamp(var(--widest) * 1ch + 8px, (100cqw - var(--label) - 1px) / var(--steps), 44px) }
 .row { display: flex; height: 24px; width: calc(var(--label) + var(--steps) * var(--cell)); content-visibility: auto }
 .label { position: sticky; left: 0; z-index: 1; box-sizing: border-box; width: var(--label); padding: 0 6px 0 11px;

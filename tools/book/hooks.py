@@ -79,7 +79,7 @@ DESCRIPTION = 160  # characters
 CELL = re.compile(r"<t[dh]\b.*?</t[dh]>", re.DOTALL)
 NAME = re.compile(r"(?<=<code>)[^<]+")
 DOT = re.compile(r"(?<=[./])(?=\w)")
-UNITS = re.compile(r"<(pre|code|svg)\b.*?</\1>|(?<=\d)\s(?=(?:%|[kMG]i?B|[µm]s|GB/s)(?!\w))", re.DOTALL)
+UNITS = re.compile(r"<(pre|code|svg)\b.*?</\1>|(?<=\d)((?:</span>)*)\s(?=(?:%|[kMG]i?B|[µm]s|GB/s)(?!\w))", re.DOTALL)
 SEAM = re.compile(r"(?<=[^\W_]_)(?=\w)|(?<=[a-z])(?=[A-Z])")
 OF_A_LAB = {"contract.md": "Contract", "hints.md": "Hints"}
 WHY_NOT_HERE = {  # what a lab needs, and why no page grades it
@@ -331,7 +331,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     html = html.replace('title="Link to this section"', 'aria-label="Link to this section"')
     html = html.replace('<div class="kv-timeline"', '<div class="kv-timeline" data-search-exclude')
     html = PICTURE.sub(drawn, set_formulas(html))
-    html = UNITS.sub(lambda found: found[0] if found[1] else "\N{NO-BREAK SPACE}", html)
+    html = UNITS.sub(lambda found: found[0] if found[1] else found[2] + "\N{NO-BREAK SPACE}", html)
     html = TERM.sub(lambda term: explained(term) if term["anchor"] in definitions() else term[0], html)
     return CELL.sub(lambda cell: NAME.sub(breakable, cell[0]), html)
 

@@ -99,7 +99,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     shutil.copy(ROOT / "docs" / "calculators.md", docs)
     for name, text in PAGES.items():
         (docs / name).write_text(text, encoding="utf-8")
-    nav = [*PAGES, "calculators.md"]
+    nav = [{"Start": [*PAGES, "calculators.md"]}]
     options = {"docs_dir": str(docs), "site_dir": str(built), "nav": nav}
     commands.build(config.load_config(str(ROOT / "mkdocs.yml"), **options))
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(built))) as server:
@@ -373,7 +373,7 @@ def test_a_chat_on_a_learners_parts_shows_where_they_part_from_the_reference(pag
     form.beside.get_by_text("decide otherwise than the reference, first in step 1.").wait_for()
     yours, reference = form.beside.locator("pre").inner_text().splitlines()
     assert yours.startswith("yours      sched [['ann', 16]]")
-    assert reference.startswith("reference  sched [['question', 1], ['ann', 15]]")
+    assert reference.startswith("reference  sched [['chat', 1], ['ann', 15]]")
     figures = form.beside.locator("kv-timeline")
     assert figures.evaluate_all("(figures) => figures.map((figure) => figure.step)") == [1, 1]
     page.evaluate("(text) => (localStorage['mini_vllm lab 03.2'] = text)", schedule)

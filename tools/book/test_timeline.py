@@ -659,7 +659,7 @@ def test_what_a_trace_says_is_text(tab: Any, tmp_path: Path) -> None:
     figure = open_file(tab, tmp_path / "page.html", Figure(trace, nasty))
     assert figure.locator("figcaption").inner_text() == nasty
     assert figure.locator(".say").inner_text() == f"Step 0: {nasty} computes 3 prompt tokens; b arrives and waits."
-    assert figure.locator(".label").all_inner_texts() == ["step", nasty, "b", "≤ 3 tokens", "≤ 1 blocks"]
+    assert figure.locator(".label").all_inner_texts() == ["step", nasty, "b", "≤ 3 tokens", "≤ 2 blocks"]
     assert figure.locator("img").count() == 0
 
 
