@@ -124,6 +124,8 @@ class ChatAnswer(Answer):
         super().__init__(*args)
         asked: ChatCompletionRequest = args[3]
         self._num_top = asked.top_logprobs or 0
+        # a forced function is what was asked for: the text has only stopped, as OpenAI says
+        self._is_named = isinstance(asked.tool_choice, Mapping)
         self._form = form
         self._parsers: dict[int, AssistantParser] = {}  # by choice
 
@@ -141,11 +143,8 @@ class ChatAnswer(Answer):
         return self._around({"delta": delta | new.as_json(is_text=parser.is_text)}, parser, choice)
 
     def _around(self, text: Json, parser: AssistantParser, choice: CompletionOutput) -> Json:
-        reason = (
-            "tool_calls"
-            if parser.num_calls and choice.finish_reason == "stop"
-            else choice.finish_reason
-        )
+        calls = parser.num_calls and parser.is_whole and not self._is_named
+        reason = "tool_calls" if calls and choice.finish_reason == "stop" else choice.finish_reason
         return (
             {"index": choice.index}
             | text
