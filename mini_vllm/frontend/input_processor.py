@@ -75,12 +75,17 @@ class InputProcessor:
             None if self.tokenizer is None else reader_of(self.tokenizer)
         )
         self.generation_config = load_generation_config(path)
-        self.eos_token_ids = find_eos_token_ids(
-            self.generation_config, load_hf_config(path), self.tokenizer, limits.vocab_size
-        )
+        self._hf_config = load_hf_config(path)
         self._text_bound = TextBound(self.tokenizer)
         self._chat_templates = ChatTemplateRenderer(self.tokenizer)
         self._parsers = config.tool_call_parser, config.reasoning_parser
+
+    @cached_property
+    def eos_token_ids(self) -> frozenset[int]:
+        """All ids that end a text. A server learns of the model's vocabulary after this object."""
+        return find_eos_token_ids(
+            self.generation_config, self._hf_config, self.tokenizer, self.limits.vocab_size
+        )
 
     @cached_property
     def assistant_form(self) -> AssistantForm:
