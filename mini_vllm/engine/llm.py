@@ -110,6 +110,7 @@ class LLM:
         form_of = self.engine.input_processor.form_of
         pairs = zip(prompts, params, strict=True)
         forms = [form_of(prompt, use, each) for prompt, each in pairs]
+        params = [form.constrain(each) for form, each in zip(forms, params, strict=True)]
         outputs = self.generate(prompts, params, use_progress=use_progress)
         for output, form in zip(outputs, forms, strict=True):
             for index, choice in enumerate(output.outputs):

@@ -30,6 +30,7 @@ from mini_vllm.frontend.prompts import (
     check_token_ids,
 )
 from mini_vllm.frontend.tokenizer import Tokenizer, reader_of
+from mini_vllm.frontend.tool_calls import TAGS
 from mini_vllm.frontend.tool_calls.form import THINK, UNKNOWN, AssistantForm, find_form
 from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.models.checkpoint import (
@@ -97,7 +98,14 @@ class InputProcessor:
                 "reads: chats with tools are refused unless a call is forced (tool_choice), or "
                 "tool_call_parser names a form, or 'none' for text"
             )
-        return form
+        reader = self.text_reader
+        tag = (
+            []
+            if reader is None
+            else reader.encode(TAGS.get(form.calls, ""), add_special_tokens=False)
+        )
+        is_hidden = reader is not None and any(map(reader.is_special, tag))
+        return form._replace(skip_special_tokens=not is_hidden)
 
     def read(self, request_id: str, prompt: Prompt, params: SamplingParams) -> list[int]:
         """The token ids of a request's prompt, when all that the request asks for is possible.
@@ -198,7 +206,8 @@ class InputProcessor:
         """
         if use.forced_schema() is not None:
             return AssistantForm("json")
-        calls = self.assistant_form.calls if use.tools and use.tool_choice != "none" else "none"
+        own = self.assistant_form
+        calls = own.calls if use.tools and use.tool_choice != "none" else "none"
         if calls == UNKNOWN:
             raise InvalidParameterError(
                 f"chat: tools cannot be used with tool_choice 'auto': no parser reads the calls "
@@ -206,15 +215,16 @@ class InputProcessor:
                 f"a function, or tool_call_parser to a form, or to 'none' for calls as text"
             )
         # a grammar knows no reasoning
-        may_think = self.assistant_form.thinks and params.structured is None
+        may_think = own.thinks and params.structured is None
         is_thinking = may_think and self.detokenize(prompt[-8:]).rstrip().endswith(THINK)
         is_parallel = use.parallel_tool_calls is not False
-        return self.assistant_form._replace(
+        return own._replace(
             calls=calls,
             is_thinking=is_thinking,
             names=use.names,
             is_parallel=is_parallel,
             parameters=use.parameters,
+            skip_special_tokens=calls == "none" or own.skip_special_tokens,
         )
 
     def default_sampling_params(self, **others: Any) -> SamplingParams:

@@ -127,6 +127,7 @@ class ChatAnswer(Answer):
         # a forced function is what was asked for: the text has only stopped, as OpenAI says
         self._is_named = isinstance(asked.tool_choice, Mapping)
         self._form = form
+        self._names = TokenNames(args[4], skip_special_tokens=form.skip_special_tokens)
         self._parsers: dict[int, AssistantParser] = {}  # by choice
 
     def _choice(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:

@@ -212,7 +212,7 @@ class Api:
             params = use.constrain(params)
             form = await asyncio.to_thread(reader.form_of, prompt, use, params)
         answer = ChatAnswer(form, *self._head("chatcmpl"), asked, self._tokenizer)
-        return await self._respond(answer, [(prompt, params)], asked)
+        return await self._respond(answer, [(prompt, form.constrain(params))], asked)
 
     async def completions(self, asked: CompletionRequest) -> Completion | EventStream:
         """Complete texts or token ids."""

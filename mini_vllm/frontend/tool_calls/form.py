@@ -8,10 +8,12 @@ vocabulary have to do.
 
 import json
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mini_vllm.errors import ChatTemplateError
 from mini_vllm.frontend.tool_calls import PARSERS, TAGS
+from mini_vllm.params import SamplingParams
 
 THINK, END_THINK = "<think>", "</think>"
 UNKNOWN = "unknown"
@@ -30,6 +32,11 @@ class AssistantForm(NamedTuple):
     names: Collection[str] = ()  # of the tools: other JSON is no call where no tag says so
     is_parallel: bool = True  # False: the calls behind the first one are left out
     parameters: Mapping[str, Any] = {}  # of the tools, by name: JSON schemas
+    skip_special_tokens: bool = True  # False: the tag of a call is one
+
+    def constrain(self, params: SamplingParams) -> SamplingParams:
+        """The same for a text in which the tags of calls are to be seen."""
+        return params if self.skip_special_tokens else replace(params, skip_special_tokens=False)
 
 
 def find_form(
