@@ -25,7 +25,7 @@ PARSERS: Mapping[str, Callable[[Any], HermesParser]] = {
     "xlam": JsonCallParser,
     "json": JsonCallParser,  # which a grammar has forced
 }
-TAGS = {
+TAGS: Mapping[str, str] = {
     "hermes": hermes.CALL,
     "qwen3_coder": hermes.CALL,
     "mistral": mistral.TOOL_CALLS,

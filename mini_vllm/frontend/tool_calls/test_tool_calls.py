@@ -7,12 +7,20 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer, models
+from transformers import PreTrainedTokenizerFast
 
-from mini_vllm.errors import ChatTemplateError
+from mini_vllm.config import EngineConfig
+from mini_vllm.errors import ChatTemplateError, InvalidParameterError
 from mini_vllm.frontend.assistant_parser import AssistantForm, find_form
 from mini_vllm.frontend.chat_template import ChatTemplateRenderer
+from mini_vllm.frontend.input_processor import InputProcessor, ModelLimits
+from mini_vllm.frontend.output_processor import IncrementalDetokenizer, StopStrings
 from mini_vllm.frontend.test_assistant_parser import read, steps_of
-from mini_vllm.frontend.tool_calls import PARSERS
+from mini_vllm.frontend.tokenizer import HFTokenizer
+from mini_vllm.frontend.tool_calls import PARSERS, TAGS
+from mini_vllm.frontend.tools import ToolUse
+from mini_vllm.params import SamplingParams
 
 SCHEMA = {
     "properties": {
@@ -257,3 +265,80 @@ def test_arguments_are_text_where_a_template_joins_them_to_text(
         assert shown == text
     with pytest.raises(ChatTemplateError, match="no list"):
         renderer.render(messages, chat_template="{{ raise_exception('no list') }}")
+
+
+# --- what is refused, and what is seen ------------------------------------------------------------
+
+UNKNOWN_TEMPLATE = TURNS.replace("CALL", WRITTEN["unknown"])
+BLIND_TEMPLATE = "{# tools #}{% for m in messages %}{{ m.content }}{% endfor %}"
+TOOLS: Any = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+USER = [{"role": "user", "content": "x"}]
+
+
+@pytest.fixture
+def reader() -> InputProcessor:
+    return InputProcessor(EngineConfig("tiny"), ModelLimits(512, 2048, 2048))
+
+
+def test_an_unknown_form_is_told_once_and_refused_where_a_call_may_come(
+    reader: InputProcessor, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert reader.tokenizer is not None
+    reader.tokenizer.chat_template = UNKNOWN_TEMPLATE
+    prompt = reader.apply_chat_template(USER, tools=TOOLS)
+    named = {"type": "function", "function": {"name": "f"}}
+    for choice in (None, "auto"):
+        with pytest.raises(InvalidParameterError, match="no parser reads the calls that the chat"):
+            reader.form_of(prompt, ToolUse(TOOLS, choice), SamplingParams())
+    uses = [ToolUse(TOOLS, "required"), ToolUse(TOOLS, named), ToolUse(TOOLS, "none"), ToolUse()]
+    forms = [reader.form_of(prompt, use, SamplingParams()).calls for use in uses]
+    assert forms == ["json", "json", "none", "none"]
+    assert sum("no parser reads" in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("option", ["none", "pythonic"])
+def test_an_option_goes_before_what_the_template_writes(option: str) -> None:
+    reader = InputProcessor(
+        EngineConfig("tiny", tool_call_parser=option), ModelLimits(512, 2048, 2048)
+    )
+    assert reader.tokenizer is not None
+    reader.tokenizer.chat_template = UNKNOWN_TEMPLATE
+    assert reader.form_of([1], ToolUse(TOOLS), SamplingParams()).calls == option
+
+
+def test_tools_that_do_not_reach_the_prompt_are_refused(reader: InputProcessor) -> None:
+    assert reader.tokenizer is not None
+    reader.tokenizer.chat_template = BLIND_TEMPLATE
+    assert reader.apply_chat_template(USER)
+    with pytest.raises(InvalidParameterError, match="tools cannot be used: the chat template of"):
+        reader.apply_chat_template(USER, tools=TOOLS)
+    needs = SHOWN.replace("or []", "") + BLIND_TEMPLATE  # it fails without tools
+    assert reader.apply_chat_template(USER, tools=TOOLS, chat_template=needs)
+
+
+def test_a_tag_that_is_a_special_token_is_seen(
+    reader: InputProcessor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TAGS, "hermes", "<|im_start|>")  # type: ignore[arg-type]
+    assert reader.text_reader is not None
+    prompt = reader.tokenize("x")
+    form = reader.form_of(prompt, ToolUse(TOOLS), SamplingParams())
+    assert not form.constrain(SamplingParams()).skip_special_tokens
+    form = reader.form_of(prompt, ToolUse(), SamplingParams())
+    assert form.constrain(SamplingParams()).skip_special_tokens
+    ids = reader.tokenize("a<|im_start|>b")
+    for skips, text in ((True, "ab"), (False, "a<|im_start|>b")):
+        stop = StopStrings((), ())
+        made = IncrementalDetokenizer(reader.text_reader, stop, skip_special_tokens=skips)
+        assert [made.append(token_id) for token_id in ids] == [None] * len(ids)
+        assert "".join(made.pieces) == text
+
+
+def test_what_decode_hides_is_a_special_token() -> None:
+    """Also where tokenizer.json alone says so."""
+    made = Tokenizer(models.BPE(vocab={"a": 0, "b": 1}, merges=[]))
+    made.add_tokens([AddedToken("[X]", special=True), AddedToken("<y>", special=False)])
+    reader = HFTokenizer(PreTrainedTokenizerFast(tokenizer_object=made))
+    for token_id in range(4):
+        text = reader.decode([token_id], skip_special_tokens=True)
+        assert reader.is_special(token_id) == (text == "")
