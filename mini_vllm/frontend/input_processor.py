@@ -2,7 +2,7 @@
 checked.
 
 Called by a Front and by a server, also in a process that has no model: it knows of the model what
-is said to it. Source: vllm/v1/engine/input_processor.py (Processor).
+is said to it. Source: InputProcessor in vllm/v1/engine/input_processor.py.
 """
 
 import logging
@@ -30,8 +30,7 @@ from mini_vllm.frontend.prompts import (
     check_token_ids,
 )
 from mini_vllm.frontend.tokenizer import Tokenizer, reader_of
-from mini_vllm.frontend.tool_calls import TAGS
-from mini_vllm.frontend.tool_calls.form import THINK, UNKNOWN, AssistantForm, find_form
+from mini_vllm.frontend.tool_calls.form import THINK, UNKNOWN, AssistantForm, find_form, hides_tag
 from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.models.checkpoint import (
     load_generation_config,
@@ -70,23 +69,16 @@ class InputProcessor:
     def __init__(self, config: EngineConfig, limits: ModelLimits) -> None:
         path = resolve_model(config.model)
         self.model = config.model
-        self.limits = limits
         self.tokenizer = load_tokenizer(path)
         self.text_reader: Tokenizer | None = (
             None if self.tokenizer is None else reader_of(self.tokenizer)
         )
         self.generation_config = load_generation_config(path)
         self._hf_config = load_hf_config(path)
+        self.limits = limits
         self._text_bound = TextBound(self.tokenizer)
         self._chat_templates = ChatTemplateRenderer(self.tokenizer)
         self._parsers = config.tool_call_parser, config.reasoning_parser
-
-    @cached_property
-    def eos_token_ids(self) -> frozenset[int]:
-        """All ids that end a text. A server learns of the model's vocabulary after this object."""
-        return find_eos_token_ids(
-            self.generation_config, self._hf_config, self.tokenizer, self.limits.vocab_size
-        )
 
     @cached_property
     def assistant_form(self) -> AssistantForm:
@@ -98,14 +90,20 @@ class InputProcessor:
                 "reads: chats with tools are refused unless a call is forced (tool_choice), or "
                 "tool_call_parser names a form, or 'none' for text"
             )
-        reader = self.text_reader
-        tag = (
-            []
-            if reader is None
-            else reader.encode(TAGS.get(form.calls, ""), add_special_tokens=False)
+        hides = hides_tag(form.calls, self.text_reader)
+        return form._replace(skip_special_tokens=not hides)
+
+    @property
+    def limits(self) -> ModelLimits:
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: ModelLimits) -> None:
+        """A front is made before the process that has the model says what it has."""
+        self._limits = limits
+        self.eos_token_ids = find_eos_token_ids(
+            self.generation_config, self._hf_config, self.tokenizer, limits.vocab_size
         )
-        is_hidden = reader is not None and any(map(reader.is_special, tag))
-        return form._replace(skip_special_tokens=not is_hidden)
 
     def read(self, request_id: str, prompt: Prompt, params: SamplingParams) -> list[int]:
         """The token ids of a request's prompt, when all that the request asks for is possible.
@@ -256,6 +254,7 @@ def find_eos_token_ids(
     ids = set(found if isinstance(found, list | tuple) else [found])
     ids.add(getattr(tokenizer, "eos_token_id", None))
     ids.discard(None)
-    if beyond := sorted(token_id for token_id in ids if token_id >= vocab_size):
+    beyond = sorted(token_id for token_id in ids if token_id >= vocab_size)
+    if beyond and vocab_size:
         logger.warning(f"eos_token_id {beyond} is left out: the model has {vocab_size} tokens")
     return frozenset(ids.difference(beyond))

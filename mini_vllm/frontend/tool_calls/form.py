@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mini_vllm.errors import ChatTemplateError
+from mini_vllm.frontend.tokenizer import Tokenizer
 from mini_vllm.frontend.tool_calls import PARSERS, TAGS
 from mini_vllm.params import SamplingParams
 
@@ -58,6 +59,14 @@ def find_form(
         calls = tried or find_by_tags(template, shown)
     thinks = reasoning_parser == "think" or (reasoning_parser == "auto" and THINK in shown)
     return AssistantForm(calls, thinks)
+
+
+def hides_tag(calls: str, reader: Tokenizer | None) -> bool:
+    """Whether a text without special tokens lacks the tag of calls."""
+    tag = TAGS.get(calls)
+    if tag is None or reader is None:
+        return False
+    return any(map(reader.is_special, reader.encode(tag, add_special_tokens=False)))
 
 
 def find_by_tags(template: str, shown: str) -> str:
