@@ -8,7 +8,7 @@
     </function>
     </tool_call>
 
-Source: qwen3.py in vllm/parser.
+Source: qwen3_engine_tool_parser.py in vllm/tool_parsers.
 """
 
 import json
