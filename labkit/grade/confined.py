@@ -102,7 +102,10 @@ def serve() -> None:
     limit()
     with watchdog():  # its thread begins before the picture is taken
         pass
-    order = json.loads(orders.readline())
+    line = orders.readline()
+    if not line:  # who made this process has gone
+        leave(0)
+    order = json.loads(line)
     hung, most = order["hung"], order["limits"]
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for typed, text in order["files"].items():

@@ -267,6 +267,7 @@ def wrong_citations() -> Iterator[str]:
 
 
 SOURCE = re.compile(r"(?:(?P<symbol>\w+(?:\.\w+)*)(?: in |,? \())?(?<![\w/.-])(?P<path>vllm/[\w/]+)(?P<is_file>\.py)?")
+OF_VLLM = re.compile(r"(?<![\w/.-])vllm/")
 OF_V0 = re.compile(r"\bV0\b|0\.5\.5")  # whose files are not in the wheel
 
 
@@ -274,9 +275,10 @@ def cited_files() -> Iterator[tuple[Path, re.Match[str]]]:
     """What docstrings and comments name of vLLM's source."""
     for room in ROOMS:
         for file in sorted((ROOT / room).rglob("*.py")):
-            for text in docstrings_and_comments(file.read_text(encoding="utf-8")):
+            source = file.read_text(encoding="utf-8")
+            for text in docstrings_and_comments(source) if OF_VLLM.search(source) else ():
                 plain = " ".join(text.split())
-                if not OF_V0.search(plain):
+                if OF_VLLM.search(plain) and not OF_V0.search(plain):
                     yield from ((file, match) for match in SOURCE.finditer(plain))
 
 
