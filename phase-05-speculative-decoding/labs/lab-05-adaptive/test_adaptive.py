@@ -67,6 +67,9 @@ def waits(watched, num_tries):
     one_of_four=(5, [(4, 1)] * 6, 3),
     a_few_wrong=(8, [(8, 8), (8, 3), (6, 0)], 7),
     just_one=(1, [(1, 1), (1, 0)], 1),
+    of_a_million=(10**6, [(1, 1), (4, 0)], 459_460),
+    of_many_right=(10**6, [(1000, 1000), (1000, 999)], 999_460),
+    all_of_a_million=(10**6, [(1, 1), (10**6, 10**6)], 10**6),
 )
 def test_the_share(lab, case):
     most, learnt, expected = case
@@ -156,28 +159,77 @@ def test_a_try_is_due(lab):
     see("lengths of the next six steps; three of them end the wait of four", lengths, equals=[0, 0, 0, 1, 1, 1])
 
 
+@concept("What is learnt within a wait counts at once: a success ends the wait, a failure begins the next one.",
+         invariant="I6", illustrates=True)  # fmt: skip
+@cases(
+    failure_at_once=([0, "-"], [0] * 8 + [1, 1]),
+    failure_at_the_end=([0, 0, 0, 0, "-"], [0] * 8 + [1, 1]),
+    two_failures=([0, "-", 0, "-"], [0] * 16 + [1, 1]),
+    failure_after_a_longer_wait=([*[0] * 4, 1, "-", *[0] * 5, "-"], [0] * 16 + [1, 1]),
+    success_at_once=(["+"], [55, 55]),
+    success_in_the_middle=([0, 0, "+"], [55, 55]),
+    success_then_failures=([0, "+", *"----"], [0] * 4 + [1, 1]),
+)
+def test_within_a_wait(lab, case):
+    """The first draft is wrong, so that a wait of 4 begins. Then + is a right draft, - a wrong one, a number a step."""
+    story, expected = case
+    watched = Watched(lab, 100)
+    see = check(watched.drawn)
+    fail(watched)
+    for event in story:
+        if isinstance(event, int):
+            see("next_length()", watched.next_length(), equals=event)
+        else:
+            watched.learn(1, int(event == "+"))
+    got = [watched.next_length() for _ in expected]
+    see("lengths of the next steps", got, equals=expected)
+
+
+@concept("Before anything is learnt the length is 1, in each step.", invariant="I2", illustrates=True)
+@cases(of_1=1, of_4=4, of_100=100)
+def test_before_the_first(lab, case):
+    watched = Watched(lab, case)
+    see = check(watched.drawn)
+    see("lengths of the first 200 steps", [watched.next_length() for _ in range(200)], equals=[1] * 200)
+    fail(watched)
+    got = [watched.next_length() for _ in range(6)]
+    see("lengths of the next six steps, after a wrong draft", got, equals=[0, 0, 0, 0, 1, 1])
+
+
+@concept("Each request has a pace of its own.", invariant="I1", illustrates=True)
+def test_two_paces(lab):
+    one, other = Watched(lab, 4), Watched(lab, 4)
+    see = check(lambda: f"{one.drawn()}\n{other.drawn()}")
+    one.learn(1, 1)
+    other.learn(1, 0)
+    lengths = [(one.next_length(), other.next_length()) for _ in range(6)]
+    see("lengths of both", lengths, equals=[(4, 0), (4, 0), (4, 0), (4, 0), (4, 1), (4, 1)])
+
+
 def plan(rng):
-    """Steps of a request whose drafts are right with a probability that changes."""
-    calls, accuracy = [("pace", rng.choice((1, 2, 3, 4, 5, 8)))], rng.random()
+    """Steps of a request whose drafts are right with a probability that changes, and drafts of an earlier step."""
+    most, accuracy = rng.choice((1, 2, 3, 4, 5, 7, 97, 99_991)), rng.random()
+    calls = [("Pace", most)]
     for _ in range(rng.randint(5, 120)):
         if rng.random() < 0.05:
             accuracy = rng.choice((0.0, 0.1, 0.5, 0.9, 1.0))
-        draws = [rng.random() < accuracy for _ in range(8)]
-        calls.append(("step", rng.choice((8, 8, 8, 1, 0)), draws.index(False) if False in draws else 8))
-    return calls
+        calls += [("next_length",)] * rng.choice((0, 1, 1, 1, 1, 2, 9))
+        num_drafts = rng.randint(1, min(most, 8))
+        draws = [rng.random() < accuracy for _ in range(num_drafts)]
+        calls.append(("learn", num_drafts, draws.index(False) if False in draws else num_drafts))
+    return calls + [("next_length",)] * 70
 
 
 def play(lab, calls):
     watched = None
     for name, *arguments in calls:
-        if name == "pace":
+        if name == "Pace":
             watched = Watched(lab, *arguments)
-            continue
-        most_found, num_right = arguments
-        length = watched.next_length()
-        yield "I2" if length > 1 else "I3", "next_length()", length, watched.drawn()
-        if num_drafts := min(length, most_found):
-            watched.learn(num_drafts, min(num_drafts, num_right))
+        elif name == "learn":
+            watched.learn(*arguments)
+        else:
+            length = watched.next_length()
+            yield "I2" if length > 1 else "I3", "next_length()", length, watched.drawn()
 
 
 @concept("Whatever was right and wrong, the pace asks for the drafts that its rules say.", invariant="I2",
