@@ -12,30 +12,35 @@ import ast
 import builtins
 import inspect
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
+from pkgutil import resolve_name
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from labkit.labs.catalog import LabkitError
+from mini_vllm.policies.registry import SCHEDULERS, SWAPPING
 
 NOTHING = object()  # stands for an attribute that is not there
 MACHINERY = {"_abc_impl", "__annotate__", "__annotate_func__", "__init_subclass__", "__class_getitem__"}
+SPECULATING = "mini_vllm.spec_decode.scheduler:SpeculativeScheduler"
 METHODS = (FunctionType, staticmethod, classmethod, property)
 
 
 class OwnClass:
     """The learner's class of a name, with the bases that are the learner's, too.
 
-    below: what the reference's class had in place of an attribute before it was grafted. Errors: LabkitError for what
-    cannot be grafted, and why.
+    below: what the reference's class had in place of an attribute before it was grafted; constructors: the __init__
+    that its heirs had. Errors: LabkitError for what cannot be grafted, and why.
     """
 
     def __init__(self, file: Path, tree: ast.Module, cls: type, reference: type) -> None:
         self.cls, self.reference = cls, reference
         self.own = [each for each in cls.__mro__ if each not in reference.__mro__]
         self.below: dict[str, Any] = {}
+        self.constructors: dict[type, Any] = {}
         self.answer: set[str] = set()  # what super() passes over in the reference's class
         self.attributes: dict[str, Any] = {}
         for each in reversed(self.own):
@@ -54,21 +59,48 @@ class OwnClass:
                     f"of the reference's class: ask for {cls.__name__}."
                 )
 
-    def look_up(self, cls: object, name: str) -> Any:
-        """What stands behind `cls` in the order of the bases, as it would if nothing of this part were grafted."""
+    def look_up(self, cls: object, name: str, kind: type) -> Any:
+        """What stands behind `cls` in the order of the bases, as it would if nothing of this part were grafted.
+
+        kind: the class of the object for which it is looked up.
+        """
         mro = self.cls.__mro__
         for each in mro[mro.index(cls) + 1 :]:
             if each is self.reference:
-                found = NOTHING if name in self.answer else self.beneath(name)
+                found = NOTHING if name in self.answer else self.beneath(name, kind)
             else:
                 found = vars(each).get(name, NOTHING)
             if found is not NOTHING:
                 return found
         return NOTHING
 
-    def beneath(self, name: str) -> Any:
-        """An attribute of the reference's class without this part."""
+    def beneath(self, name: str, kind: type | None = None) -> Any:
+        """An attribute of the reference's class without this part; of an heir of that class its own constructor."""
+        kinds: Sequence[type] = kind.__mro__ if kind and name == "__init__" else ()
+        for each in kinds:
+            if each in self.constructors:
+                return self.constructors[each]
         return self.below[name] if name in self.below else vars(self.reference).get(name, NOTHING)
+
+    def construct(self, instance: Any, *arguments: Any, **options: Any) -> None:
+        """The reference's __init__ as a learner calls it by its class: that of the object's own class."""
+        self.beneath("__init__", type(instance))(instance, *arguments, **options)
+
+
+def heirs_of(reference: type) -> Iterator[type]:
+    """The engine's subclasses whose __init__ was made of their fields, and so does not call that of the class above."""
+    for path in (*SCHEDULERS.values(), SWAPPING, SPECULATING):
+        resolve_name(path)
+    yield from heirs_loaded(reference)
+
+
+def heirs_loaded(cls: type) -> Iterator[type]:
+    each: type
+    for each in cls.__subclasses__():
+        made = vars(each).get("__init__")
+        if is_dataclass(each) and made is not None and made.__code__.co_filename == "<string>":
+            yield each
+        yield from heirs_loaded(each)
 
 
 @cache
@@ -110,6 +142,8 @@ class Original:
         own: OwnClass = object.__getattribute__(self, "_own")
         if name in own.answer:
             raise LabkitError(f"{own.reference.__name__}.{name} is the reference's answer to this lab.")
+        if name == "__init__" and own.constructors:
+            return own.construct
         found = own.beneath(name)
         return getattr(own.reference, name) if found is NOTHING else bound(found, None, own.reference)
 
@@ -152,10 +186,11 @@ class Above:
 
     def __getattribute__(self, name: str) -> Any:
         own, cls, instance = object.__getattribute__(self, "_seen")
-        found = own.look_up(cls, name)
+        kind = instance if isinstance(instance, type) else type(instance)
+        found = own.look_up(cls, name, kind)
         if found is NOTHING:
             raise AttributeError(f"'super' object has no attribute {name!r}")
-        return bound(found, None, instance) if isinstance(instance, type) else bound(found, instance, type(instance))
+        return bound(found, None, instance) if kind is instance else bound(found, instance, kind)
 
 
 def bound(value: Any, instance: Any, cls: type) -> Any:

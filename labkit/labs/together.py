@@ -102,6 +102,23 @@ def who_is_to_blame(part: Part, again: Callable[[], object]) -> str:
     return "; ".join(said)
 
 
+def why_it_stopped(error: Exception, parts: Sequence[Part], again: Callable[[], object]) -> str:
+    """What stopped an engine that runs on these parts, the learner's line on the way, and which part must go.
+
+    again: runs the engine once more on what is grafted then; raises if it stops.
+    """
+    said = [f"The engine stopped: {type(error).__name__}: {clip(str(error))}"]
+    said += [f"  {part.lab.id}, {line}" for part in parts if (line := learners_line(error, part.file))]
+    blamed = [part.lab.id for part in parts if is_green([each for each in parts if each is not part], again)]
+    if blamed:
+        said.append(f"With the reference's in place of yours of {' or '.join(blamed)} it runs to its end.")
+    elif is_green([], again):
+        said.append("No single part of yours is to blame: it stops whichever of them is the reference's.")
+    else:
+        said.append("It stops on the reference alone, too: none of yours is to blame.")
+    return "\n".join(said)
+
+
 def is_green(parts: Sequence[Part], again: Callable[[], object]) -> bool:
     """Whether nothing goes wrong on these parts alone."""
     with ungrafted(), grafted(parts):

@@ -127,7 +127,9 @@ def load_vocabulary(model: str, vocab_size: int) -> Vocabulary:
         raise TokenizerMissingError(f"{model} has no tokenizer: structured outputs need one")
     reader = reader_of(tokenizer)
     texts = [b"" if reader.is_special(i) else reader.token_bytes(i) for i in range(vocab_size)]
-    ends = find_eos_token_ids(load_generation_config(path), load_hf_config(path), tokenizer)
+    ends = find_eos_token_ids(
+        load_generation_config(path), load_hf_config(path), tokenizer, vocab_size
+    )
     return Vocabulary(texts, sorted(ends))
 
 

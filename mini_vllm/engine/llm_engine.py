@@ -21,6 +21,7 @@ from mini_vllm.frontend.input_processor import InputProcessor, Message, ModelLim
 from mini_vllm.frontend.output_processor import OnOutput, OutputProcessor, RequestOutput
 from mini_vllm.frontend.prompts import Prompt, check_request_id
 from mini_vllm.observe.listener import StepListener
+from mini_vllm.observe.request_times import RequestTimes
 from mini_vllm.observe.stats import SchedulerStats, StatsListener
 from mini_vllm.params import SamplingParams
 from mini_vllm.scheduler_interface import SchedulerInterface
@@ -88,8 +89,8 @@ class LLMEngine:
 
     def _begin(self, core: EngineCore, listeners: Sequence[StepListener] = ()) -> None:
         """Go on with a core that has no requests."""
-        self._stats = StatsListener(core.scheduler)
-        core.listeners = [self._stats, *listeners]
+        self._stats, self._times = StatsListener(core.scheduler), RequestTimes(self.clock)
+        core.listeners = [self._stats, self._times, *listeners]
         self._front.forget_all()
         self._is_stepping = False
         self.core = core
@@ -103,7 +104,7 @@ class LLMEngine:
         """
         self._begin(
             self._factory.make(),
-            [listener for listener in self.listeners if listener is not self._stats],
+            [each for each in self.listeners if each not in (self._stats, self._times)],
         )
 
     @property
@@ -224,11 +225,8 @@ class LLMEngine:
             )
         self._is_stepping = True
         try:
-            deltas = self.core.step()
-            now = self.clock()
-            outputs, stopped = self.output_processor.process(
-                [delta._replace(time=now) for delta in deltas]
-            )
+            deltas = self._times.stamped(self.core.step())
+            outputs, stopped = self.output_processor.process(deltas)
             self.core.finish(stopped, "stop")
             return outputs
         except Exception:

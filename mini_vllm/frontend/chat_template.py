@@ -179,20 +179,10 @@ def check_messages(messages: object) -> list[dict[str, Any]]:
             raise ChatTemplateError(
                 f"messages[{number}]: role must be a string, got {shown(message.get('role'))}"
             )
-        is_parts = isinstance(content, list | tuple) and all(
-            isinstance(part, Mapping) for part in content
-        )
-        if (
-            not isinstance(content, str)
-            and not is_parts
-            and not (content is None and copy.get("tool_calls"))
-        ):
-            got = shown(message.get("content"))
-            raise ChatTemplateError(
-                f"messages[{number}]: content must be a string or a list of parts, got {got}"
-            )
-        if isinstance(content, str):
-            check_text(f"messages[{number}]: content", content)
+        if content is not None or not copy.get("tool_calls"):
+            what = f"messages[{number}]: content"
+            copy["content"] = _text_of(what, message.get("content"))
+            check_text(what, copy["content"])
         reasoning = next(
             (copy[name] for name in ("reasoning_content", "thinking", "reasoning") if name in copy),
             None,
@@ -203,6 +193,23 @@ def check_messages(messages: object) -> list[dict[str, Any]]:
             copy["tool_calls"] = [_for_template(call) for call in copy["tool_calls"]]
         copies.append(copy)
     return copies
+
+
+def _text_of(what: str, content: Any) -> str:
+    """A content as one text: parts are lines, as vLLM joins them for templates that take texts."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list | tuple) or not all(
+        isinstance(part, Mapping) for part in content
+    ):
+        raise ChatTemplateError(f"{what} must be a string or a list of parts, got {shown(content)}")
+    for part in content:
+        if part.get("type", "text") != "text" or not isinstance(part.get("text"), str):
+            raise ChatTemplateError(
+                f"{what} may have parts of text alone, like {{'type': 'text', 'text': 'Hello'}}, "
+                f"got {shown(dict(part))}"
+            )
+    return "\n".join(part["text"] for part in content)
 
 
 def _for_template(call: Any) -> Any:

@@ -2,13 +2,15 @@
 
 LLMEngine adds what comes in to the core that it owns, AsyncEngine sends it to another process. What
 a request must be is decided here for both, in the same order and with the same errors.
-Source: add_request of vllm/v1/engine/llm_engine.py and of async_llm.py, Processor.process_inputs.
+Source: add_request of vllm/v1/engine/llm_engine.py and of async_llm.py,
+InputProcessor.process_inputs.
 """
 
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from mini_vllm.errors import DuplicateRequestError, UnknownParameterError, shown
 from mini_vllm.frontend.output_processor import OnOutput, OutputProcessor
@@ -88,10 +90,11 @@ class Front:
         options["eos_token_ids"] = self.input_processor.eos_token_ids
         if params.seed is None:
             params = replace(params, seed=self._seeds.getrandbits(64))
-        # all of it is computed, so no cached block may serve
+        if params.structured is not None and params.ignore_eos:
+            params = replace(params, ignore_eos=False)  # nothing can follow the end of a form
+        # All of it is computed, so no cached block may serve: its salt never comes again.
         if params.prompt_logprobs is not None:
-            salt = f"{options.get('cache_salt') or ''}/prompt_logprobs of {request_id}"
-            options["cache_salt"] = salt
+            options["cache_salt"] = f"{options.get('cache_salt') or ''}/{uuid4().hex}"
         arrival_time = options["arrival_time"]
         rest = replace(params, prompt_logprobs=None)  # the first choice tells them for all
         requests = []

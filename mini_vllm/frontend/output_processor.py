@@ -23,6 +23,8 @@ from mini_vllm.step import Logprob, PromptLogprobs, TokenDelta
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # tokens that may wait for the rest of a character; UTF-8 needs at most 3 bytes of patience
 MAX_PENDING = 8
+# of the prompt; vLLM: INITIAL_INCREMENTAL_DETOKENIZATION_OFFSET
+PROMPT_CONTEXT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +123,9 @@ class IncrementalDetokenizer:
     The context, the tokens that were settled last, is decoded along because the text of a token
     depends on the one before it (SentencePiece drops the very first space). Joined, the text is
     decode(all tokens, skip_special_tokens=True). A byte-fallback decoder can void whole characters
-    by an invalid byte later in the same run; what was shown is then not taken back. The prompt is
-    not part of the text's context. (The DecodeStream of tokenizers is not used: it holds back bytes
-    that are no character for as long as nothing else follows.)
+    by an invalid byte later in the same run; what was shown is then not taken back. The first
+    context is the end of the prompt. (The DecodeStream of tokenizers is not used: it holds back
+    bytes that are no character for as long as nothing else follows.)
 
     Of the decoded text nothing is looked at again. What may be the beginning of a stop string is
     held back:
@@ -131,14 +133,32 @@ class IncrementalDetokenizer:
         [ pieces: shown ............................. | held )
     """
 
-    def __init__(self, tokenizer: Tokenizer | None, stop: "StopStrings") -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer | None,
+        stop: "StopStrings",
+        prompt_token_ids: Sequence[int] = (),
+        min_tokens: int = 0,
+    ) -> None:
+        """min_tokens: a stop string ends no text that has fewer tokens."""
         self._tokenizer = tokenizer
         self._stop = stop
-        self._context: list[int] = []
-        self._context_text = ""
+        self._num_unstoppable = min_tokens
+        self._begin_behind(prompt_token_ids)
         self._pending: list[int] = []
         self.pieces: list[str] = []  # what may be shown now; it only ever grows at its end
         self._held = ""  # decoded, and perhaps the beginning of a stop string
+
+    def _begin_behind(self, prompt_token_ids: Sequence[int]) -> None:
+        """Let the context be the end of the prompt, with whole characters at both of its ends."""
+        for num_tokens in range(PROMPT_CONTEXT, PROMPT_CONTEXT + MAX_PENDING):
+            self._context = list(prompt_token_ids[-num_tokens:])
+            self._context_text = self._decode(self._context)
+            if not self._context_text.endswith(REPLACEMENT):
+                return
+        while self._context_text.endswith(REPLACEMENT):  # the prompt ends within a character
+            self._context.pop()
+            self._context_text = self._decode(self._context)
 
     def append(self, token_id: int) -> str | None:
         """Decode a new token; returns the stop string that has just ended the text, or None.
@@ -146,7 +166,11 @@ class IncrementalDetokenizer:
         A token that ends the request (EOS, a stop token) has no text and is not appended. After a
         stop string the detokenizer is done: call neither append nor flush.
         """
-        return None if self._tokenizer is None else self._append_text(self._decode_next(token_id))
+        if self._tokenizer is None:
+            return None
+        stop_string = self._append_text(self._decode_next(token_id))
+        self._num_unstoppable -= 1
+        return stop_string
 
     def flush(self) -> str | None:
         """The request is finished: show what was held back.
@@ -213,7 +237,7 @@ class IncrementalDetokenizer:
     def _append_text(self, new_text: str) -> str | None:
         """Add decoded text. A stop string in it cuts the text before itself and is returned."""
         text, num_seen = self._held + new_text, len(self._held)
-        found = self._stop.find(new_text)
+        found = self._stop.find(new_text, may_end=self._num_unstoppable <= 0)
         num_shown = (
             len(text) - self._stop.num_begun
             if found is None
@@ -252,9 +276,10 @@ class StopStrings:
         # characters at the end of the text that may be the beginning of a stop string
         self.num_begun = 0
 
-    def find(self, new_text: str) -> Found | None:
+    def find(self, new_text: str, *, may_end: bool = True) -> Found | None:
         """The stop string that new_text completes. Its text is then over: do not call again.
 
+        Where the text may not end yet, none counts that is complete in new_text.
         Of several, the one that is complete first counts; of those complete at the same character,
         the first in the list (vLLM: check_stop_strings). So the text does not depend on how it was
         cut into tokens.
@@ -265,7 +290,9 @@ class StopStrings:
             for i, stop_string in enumerate(self._stop):
                 matched = extend(stop_string, self._borders[i], self._matched[i], character)
                 if matched == len(stop_string):
-                    return Found(stop_string, end)
+                    if may_end:
+                        return Found(stop_string, end)
+                    matched = self._borders[i][-1]
                 self._matched[i] = matched
         self.num_begun = max(self._matched)
         return None
@@ -424,12 +451,19 @@ class OutputProcessor:
         params = first.sampling_params
         choices, borders = {}, [find_borders(stop) for stop in params.stop]
         for index, child_id in enumerate(child_ids):
-            detokenizer = IncrementalDetokenizer(self.tokenizer, StopStrings(params.stop, borders))
+            detokenizer = IncrementalDetokenizer(
+                self.tokenizer,
+                StopStrings(params.stop, borders),
+                first.prompt_token_ids,
+                params.min_tokens,
+            )
             choices[child_id] = _Choice(index, detokenizer, None if params.logprobs is None else [])
         metrics = RequestMetrics(first.arrival_time)
         state = _RequestState(
             request_id, prompt, first.prompt_token_ids, choices, params, on_output, metrics
         )
+        if params.prompt_logprobs is not None:
+            state.prompt_logprobs = [None]
         self._requests[request_id] = state
         self._parents.update(dict.fromkeys(child_ids, state))
 
@@ -509,8 +543,7 @@ class OutputProcessor:
         """Put them in their place: a request that was preempted computes some of its prompt
         again.
         """
-        if state.prompt_logprobs is None:
-            state.prompt_logprobs = [None]
+        assert state.prompt_logprobs is not None
         state.prompt_logprobs[found.start :] = [
             self._with_text(logprobs) for logprobs in found.logprobs
         ]

@@ -20,7 +20,7 @@ from mini_vllm.errors import (
     TokenizerMissingError,
     UnknownParameterError,
 )
-from mini_vllm.frontend.chat_template import ChatTemplateRenderer, as_conversations
+from mini_vllm.frontend.chat_template import ChatTemplateRenderer, as_conversations, check_messages
 from mini_vllm.structured.child_process import LENGTH
 
 transformers = pytest.importorskip("transformers")
@@ -299,6 +299,14 @@ BAD_MESSAGES = {
         [{"role": "user", "content": ["x"]}],
         "content must be a string or a list of parts",
     ),
+    "a picture": (
+        [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
+        "may have parts of text alone, like .* got {.*'type': 'image_url'",
+    ),
+    "a part without its text": (
+        [{"role": "user", "content": [{"type": "text"}]}],
+        "may have parts of text alone",
+    ),
     "10 MB": ([{"role": "user", "content": "x" * 10**7}], "the limit is 8388608"),
     "a lone surrogate": (
         [{"role": "user", "content": "x\ud800"}],
@@ -435,3 +443,11 @@ def test_the_process_ends_with_the_one_that_started_it(end, template):
         check=False,
     )
     wait_for_the_end_of(int(done.stdout))
+
+
+@pytest.mark.parametrize("text_of_part", [{"type": "text", "text": "b"}, {"text": "b"}])
+def test_parts_of_text_are_lines(text_of_part) -> None:
+    parts = [{"type": "text", "text": "a"}, text_of_part]
+    (message,) = check_messages([{"role": "user", "content": parts}])
+    assert message == {"role": "user", "content": "a\nb"}
+    assert isinstance(parts, list)

@@ -162,6 +162,27 @@ def test_trap_34_chunks_join_to_decode_all(tokenizer, text):
     assert texts[-1] == decode(tokenizer, token_ids)
 
 
+@by_tokenizer
+@pytest.mark.parametrize(
+    "text", ["Hello world is", "a", " a ", "日本", "the\nthe", "the the the the the"]
+)
+def test_the_text_goes_on_where_the_prompt_ends(tokenizer, text):
+    """Prompt and output together are the text of all tokens, wherever the prompt ends."""
+    token_ids = tokenizer.encode(text + " the a the", add_special_tokens=False)
+    reader, num_cut = HFTokenizer(tokenizer), 0
+    for num_prompt in range(1, len(token_ids)):
+        prompt = decode(tokenizer, token_ids[:num_prompt])
+        detokenizer = IncrementalDetokenizer(reader, StopStrings((), ()), token_ids[:num_prompt])
+        for token_id in token_ids[num_prompt:]:
+            detokenizer.append(token_id)
+        detokenizer.flush()
+        if prompt.endswith("\N{REPLACEMENT CHARACTER}"):  # within a character
+            num_cut += 1
+            continue
+        assert prompt + "".join(detokenizer.pieces) == decode(tokenizer, token_ids)
+    assert num_cut < len(token_ids) - 1
+
+
 def test_trap_34_no_text_ends_in_half_a_character():
     text = "a👍é日"
     texts, _ = run(BYTES, in_bytes(text), flush=False)
@@ -245,6 +266,36 @@ def test_invalid_runs_of_a_byte_fallback_only_ever_grow(data):
     texts, _ = run(tokenizer, [tokenizer.convert_tokens_to_ids(f"<0x{byte:02X}>") for byte in data])
     assert_grows(texts)
     assert bool(texts[-1]) == bool(data)
+
+
+@pytest.mark.parametrize(
+    ("min_tokens", "stop", "expected"),
+    [
+        *[(n, ("ab",), "x") for n in (0, 2)],
+        (3, ("ab",), "xaby"),
+        (5, ("ab",), "xaby"),
+        (6, ("ab",), "xabyab"),
+        (3, ("by", "y"), "xa"),
+        (3, ("y",), "xab"),
+        (4, ("by", "a"), "xaby"),
+        (3, ("xaby",), ""),
+    ],
+)
+def test_a_stop_string_ends_no_text_before_min_tokens(min_tokens, stop, expected):
+    """The token that completes it is one more than min_tokens, as in vLLM."""
+    (request,) = start(processor := OutputProcessor(READER), stop=stop, min_tokens=min_tokens)
+    texts, reasons = [], []
+    for token_id in in_bytes("xabyab"):
+        outputs, _ = processor.process(
+            [TokenDelta(request.request_id, [SampledToken(token_id, None)])]
+        )
+        texts += [output.outputs[0].text for output in outputs]
+        reasons += [output.outputs[0].finish_reason for output in outputs]
+    ended = [text for text, reason in zip(texts, reasons, strict=True) if reason]
+    if expected == "xabyab":
+        assert ended == []
+    else:
+        assert ended == [expected]
 
 
 @given(

@@ -467,8 +467,9 @@ class PublishesLate(NanoVllmKVCacheManager):
         self._unpublished[request.request_id] = request, table, start, end
 
     def end_step(self, result: Any) -> None:
-        for request, start, end in self._unpublished.values():
-            KVCacheManager._cache_blocks(self, request, start, end)
+        for request, table, start, end in self._unpublished.values():
+            if self._tables.get(request.request_id) is table:
+                KVCacheManager._cache_blocks(self, request, start, end)
         self._unpublished.clear()
 
 

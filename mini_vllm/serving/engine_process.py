@@ -23,10 +23,10 @@ from mini_vllm.engine.core_factory import CoreFactory, EngineClasses
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import GrammarError, MiniVllmError, shown
 from mini_vllm.observe.listener import StepListener
+from mini_vllm.observe.request_times import RequestTimes
 from mini_vllm.observe.stats import StatsListener
 from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.policies.tenants import TenantScheduler
-from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import Step
 from mini_vllm.serving.messages import Add, Command, Died, Event, Finish, Ready, StepDone, Stop
 from mini_vllm.step import TokenDelta
@@ -39,30 +39,18 @@ Send = Callable[[Event], None]
 
 
 class Planner(StepListener):
-    """Notes when a request was scheduled for the first time, and what the step computed that ended
-    last (plan).
-    """
+    """Notes what the step computed that ended last (plan)."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self.plan: StepPlan | None = None
-        # unfinished requests: first scheduled when, preempted how often
-        self.seen: dict[str, tuple[float, int]] = {}
         self._num_steps = 0
 
     def after_schedule(self, step: Step) -> None:
-        now = self._clock()
-        for request in step.output.scheduled_requests:
-            scheduled_time, _ = self.seen.get(request.request_id, (now, 0))
-            self.seen[request.request_id] = scheduled_time, request.num_preemptions
         self._num_steps += 1
         step.notes[self] = StepPlan.of(self._num_steps, step.output)
 
     def after_update(self, step: Step, *args: Any, **kwargs: Any) -> None:
         self.plan = step.notes.get(self)
-
-    def after_finish(self, request: Request) -> None:
-        self.seen.pop(request.request_id, None)
 
 
 class EngineLoop:
@@ -82,8 +70,8 @@ class EngineLoop:
         self.clock = clock
         self.core = factory.make()
         self._stats = StatsListener(self.core.scheduler)
-        self._planner = Planner(clock)
-        self.core.listeners = [self._stats, self._planner]
+        self._planner, self._times = Planner(), RequestTimes(clock)
+        self.core.listeners = [self._stats, self._planner, self._times]
         scheduler = self.core.scheduler
         self.ready = Ready(
             factory.model_info.vocab_size,
@@ -103,7 +91,7 @@ class EngineLoop:
                         return
                     refused += self._obey(command)
                 if self.core.has_unfinished_requests():
-                    deltas = [self._with_times(delta) for delta in self.core.step()]
+                    deltas = self._times.stamped(self.core.step())
                     send(self._state([*refused, *deltas], self._stats.last, self._planner.plan))
                 else:
                     send(self._state(refused, None, None))
@@ -132,16 +120,6 @@ class EngineLoop:
             refused = TokenDelta("", [], "error", 0, str(error), is_refused, time=self.clock())
             return [refused._replace(request_id=name) for name in command.request_ids]
         return []
-
-    def _with_times(self, delta: TokenDelta) -> TokenDelta:
-        seen = self._planner.seen
-        scheduled_time, num_preemptions = seen.get(delta.request_id, (None, 0))
-        if delta.finish_reason is not None:
-            seen.pop(delta.request_id, None)
-        now = self.clock()
-        return delta._replace(
-            time=now, scheduled_time=scheduled_time, num_preemptions=num_preemptions
-        )
 
     def _state(self, deltas: list[TokenDelta], stats: Any, plan: StepPlan | None) -> StepDone:
         scheduler = self.core.scheduler

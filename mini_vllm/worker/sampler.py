@@ -11,11 +11,12 @@ and Flood, "Fast Splittable Pseudorandom Number Generators" (SplitMix64).
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from mini_vllm.errors import InvalidLogitsError
+from mini_vllm.errors import InvalidLogitsError, shown
 from mini_vllm.step import Logprob, SampledToken, SamplingRow
 
 GOLDEN_GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)  # SplitMix64's constants, as signed 64-bit integers
@@ -136,12 +137,15 @@ def _reason(logits: Tensor, row: SamplingRow, peak: Tensor) -> str:
     params = row.params
     cause = f"the largest logit is {logits.max().item()}"
     if bool(logits.max().isfinite()):
-        penalties = {
-            name: getattr(params, f"{name}_penalty")
-            for name in ("repetition", "frequency", "presence")
+        neutral: dict[str, Any] = {
+            "repetition_penalty": 1.0,
+            "frequency_penalty": 0.0,
+            "presence_penalty": 0.0,
         }
-        cause = ", ".join(f"{name}_penalty {value}" for name, value in penalties.items())
-        cause = f"with {cause} the largest logit becomes {peak.item()}"
+        neutral |= {"allowed_token_ids": None, "logit_bias": (), "min_tokens": 0}
+        given = {name: getattr(params, name) for name in neutral}
+        acting = [f"{name} {shown(it)}" for name, it in given.items() if it != neutral[name]]
+        cause = f"with {', '.join(acting)} the largest logit becomes {peak.item()}"
     return f"{cause}, it must be finite"
 
 
@@ -160,10 +164,18 @@ def process_logits(logits: Tensor, rows: Sequence[SamplingRow], positions: Seque
             forbidden[list(params.allowed_token_ids)] = False
             scores.masked_fill_(forbidden, -torch.inf)
         if position - row.num_prompt_tokens < params.min_tokens:
-            scores[list(row.ending_token_ids)] = -torch.inf
+            going_on = scores.index_fill(0, ending_of(row, scores), -torch.inf)
+            # a form that is complete allows nothing but its end
+            if bool(going_on.max() > -torch.inf):
+                scores.copy_(going_on)
         for token_id, bias in params.logit_bias:
             scores[token_id] += bias
     return logits
+
+
+def ending_of(row: SamplingRow, scores: Tensor) -> Tensor:
+    """The ids that would end the request of a row, on the device of its scores."""
+    return torch.tensor(row.ending_token_ids, dtype=torch.int64, device=scores.device)
 
 
 def penalise(logits: Tensor, rows: Sequence[SamplingRow], token_ids: KnownTokens) -> None:

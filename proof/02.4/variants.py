@@ -35,7 +35,8 @@ class KVCacheManager(ReferenceKVCacheManager):
             old = self._tables.get(request.request_id, [])
             self._tables[request.request_id] = [*old, *computed_blocks, *new]
         if self.enable_prefix_caching:
-            self._cache_blocks(request, start // self.block_size, end // self.block_size)
+            known = min(end, request.num_tokens)
+            self._cache_blocks(request, start // self.block_size, known // self.block_size)
         return new
 
     def _cache_blocks(self, request: Request, start: int, end: int) -> None:
@@ -96,7 +97,7 @@ class KVCacheManager(ReferenceKVCacheManager):
         if table:
             self._tables[request.request_id] = table
         if self.enable_prefix_caching:
-            for position in range(first, end):
+            for position in range(first, min(end, request.num_tokens)):
                 if (position + 1) % self.block_size == 0:
                     self._publish(request, position // self.block_size)
         return new
@@ -193,7 +194,7 @@ class KVCacheManager(ReferenceKVCacheManager):
             table[len(table) :] = chain(computed_blocks, new)
         if self.enable_prefix_caching:
             i = computed // size
-            while (i + 1) * size <= computed + num_new_tokens:
+            while (i + 1) * size <= min(computed + num_new_tokens, request.num_tokens):
                 pool.cache_block(self._tables[request.request_id][i], self._block_hashes(request)[i])
                 i += 1
         return new

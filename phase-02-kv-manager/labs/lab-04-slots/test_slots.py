@@ -585,6 +585,32 @@ def test_an_id_comes_again(lab, case):
         kv.free(a)
 
 
+@concept("Slots may be asked for guesses behind the known tokens: a block with one in it gets no name.", invariant="I4")
+@cases(
+    in_the_last_block=(4, 5, 2, 4),
+    over_its_edge=(4, 7, 3, 4),
+    blocks_of_guesses=(4, 5, 12, 4),
+    of_1=(1, 3, 4, 3),
+    behind_full_blocks=(3, 9, 1, 9),
+)
+def test_guesses(lab, case):
+    size, num_known, num_guesses, expected = case
+    kv, a = lab.KVCacheManager(24, size), make(lab, TEXT[:num_known])
+    see = check(lab.draw.blocks, kv, "a")
+    allocate(kv, a, num_known + num_guesses)
+    what = f"{num_known} known tokens and {num_guesses} guesses, block size {size}"
+    see(f"blocks in the table, of {what}", len(kv.get_block_ids("a")), equals=-(-(num_known + num_guesses) // size))
+    see(f"tokens that are found, of {what}", found(lab, kv, TEXT), equals=expected)
+    got = []
+    for length in range(num_known, num_known + 2 * size):
+        a.num_computed_tokens = length
+        a.append_output_token(ord(TEXT[length]))
+        allocate(kv, a, 1)
+        got.append(found(lab, kv, TEXT))
+    expected = [length // size * size for length in range(num_known + 1, num_known + 2 * size + 1)]
+    see("tokens that are found after each further token; all guesses were wrong", got, equals=expected)
+
+
 @concept("Two managers know nothing of each other.", invariant="I4", illustrates=True)
 def test_two_managers(lab):
     one, two = lab.KVCacheManager(8, 2), lab.KVCacheManager(8, 2)

@@ -294,7 +294,8 @@ def call_with(inside):
 def test_a_long_message(lab, case):
     see, short, long = check(), scaled(1500), scaled(12000, 6000)
     fast = in_proportion(lab, lambda length: [*case(length), ""], short, long)
-    see.true(f"whether {long} characters, one a piece, cost about {long // short} times as much as {short}", fast)
+    what = f"processor time of {long} characters, one a piece, beside {short}"
+    see.true(what, fast, "more", f"at most {2 * long // short} times as much")
 
 
 @concept("A piece may be the whole message: it costs as much as its characters cost one by one.", invariant="I8",
@@ -308,7 +309,8 @@ def test_a_long_piece(lab, case):
     text_of, most = case
     see, short, long = check(), scaled(most // 8), scaled(most, most // 2)
     fast = in_proportion(lab, lambda length: [text_of(length)], short, long)
-    see.true(f"whether {long} characters in one piece cost about {long // short} times as much as {short}", fast)
+    what = f"processor time of {long} characters in one piece, beside {short}"
+    see.true(what, fast, "more", f"at most {2 * long // short} times as much")
 
 
 def in_proportion(lab, pieces_of, short, long):

@@ -239,7 +239,7 @@ def test_far_away(lab, case):
     drafts = [*lab.NgramProposer(2, 2).propose(request, 50_000)]
     rest = request.all_token_ids[case + 2 :]
     see("number of drafts, at most 50,000, with n = 2", len(drafts), equals=len(rest))
-    see.true("whether they are what follows", drafts == rest)
+    see("drafts", drafts, equals=rest)
 
 
 @concept("A text of twice the length costs about twice as much, whatever stands in it.", invariant="I6")
@@ -263,7 +263,8 @@ def test_a_long_text(lab, case):
     short, long = scaled(2400), scaled(19200, 9600)
     see = check()
     fast = any(seconds(long) < 2 * (long / short) * seconds(short) + 0.005 for _ in range(3))
-    see.true(f"whether a text of {long} tokens costs about {long // short} times as much as one of {short}", fast)
+    what = f"processor time of a text of {long} tokens, beside one of {short}"
+    see.true(what, fast, "more", f"at most {2 * long // short} times as much")
 
 
 @concept("A text that has grown costs no more than a text of its length.", invariant="I6", illustrates=True)
@@ -282,7 +283,8 @@ def test_a_text_that_grows(lab, case):
     short, long = scaled(1200), scaled(9600, 4800)
     see = check()
     fast = any(seconds(long) < 2 * (long / short) * seconds(short) + 0.005 for _ in range(3))
-    see.true(f"whether five calls at {long} tokens cost about {long // short} times as much as at {short}", fast)
+    what = f"processor time of five calls at {long} tokens, beside five at {short}"
+    see.true(what, fast, "more", f"at most {2 * long // short} times as much")
 
 
 def plan(rng):

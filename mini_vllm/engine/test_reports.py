@@ -1,0 +1,124 @@
+"""What users of other engines reported, on the bundled model: the right value of each."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from mini_vllm import LLM, SamplingParams
+from mini_vllm.models import checkpoint
+
+FOLDER = Path(checkpoint.__file__).parent / "tiny"
+GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
+
+
+@pytest.fixture(scope="module")
+def llm() -> LLM:
+    options: dict[str, Any] = {"num_kv_blocks": 200, "structured_outputs_backend": "automaton"}
+    return LLM("tiny", device="cpu", dtype="float32", block_size=4, **options)
+
+
+def run(llm: LLM, request_id: str, prompt: list[int], params: SamplingParams) -> Any:
+    llm.engine.add_request(request_id, prompt, params)
+    output = None
+    while llm.engine.has_unfinished_requests():
+        output = (llm.engine.step() or [output])[-1]
+    return output
+
+
+def test_prompt_logprobs_are_there_when_an_id_comes_again(llm: LLM) -> None:
+    """vllm#23697, #42245: a second request under a name finds nothing that the first has left."""
+    params = replace(GREEDY, prompt_logprobs=0)
+    first, again = (run(llm, "a", [*range(20, 40)], params) for _ in range(2))
+    assert [output.num_cached_tokens for output in (first, again)] == [0, 0]
+    assert first.prompt_logprobs == again.prompt_logprobs
+    assert [list(row or ()) for row in again.prompt_logprobs] == [[], *([i] for i in range(21, 40))]
+
+
+def test_a_prompt_of_one_token_has_a_row(llm: LLM) -> None:
+    for output_kind in ("cumulative", "final_only", "delta"):
+        params = replace(GREEDY, prompt_logprobs=1, output_kind=output_kind, max_tokens=1)
+        assert run(llm, "a", [20], params).prompt_logprobs == [None]
+    assert run(llm, "a", [20], GREEDY).prompt_logprobs is None
+
+
+def test_ids_that_the_model_does_not_have_end_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(FOLDER, folder)
+    file = folder / "generation_config.json"
+    config = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(config | {"eos_token_id": [7, 5000]}))
+    options: dict[str, Any] = {"device": "cpu", "structured_outputs_backend": "automaton"}
+    llm = LLM(str(folder), num_kv_blocks=60, **options)
+    assert "eos_token_id [5000] is left out: the model has 2048 tokens" in caplog.text
+    params = SamplingParams(temperature=0, max_tokens=8, min_tokens=4)
+    (output,) = llm.generate([[20, 21, 22]], params)
+    assert len(output.outputs[0].token_ids) >= 4
+    (output,) = llm.generate([[20]], replace(params, structured={"choice": ["a"]}, min_tokens=0))
+    assert output.outputs[0].text == "a"
+
+
+@pytest.mark.parametrize("end", [{"ignore_eos": True}, {"min_tokens": 10}])
+@pytest.mark.parametrize(
+    ("backend", "form"),
+    [
+        ("automaton", {"choice": ["ab"]}),
+        pytest.param("auto", {"regex": "ab"}, marks=pytest.mark.slow),
+        pytest.param("auto", {"json": {"enum": ["ab"]}}, marks=pytest.mark.slow),
+    ],
+)
+def test_a_form_ends_where_it_is_complete(
+    llm: LLM, backend: str, form: dict[str, Any], end: dict[str, Any]
+) -> None:
+    """vllm#53665: neither min_tokens nor ignore_eos asks for what the form does not have."""
+    if backend != "automaton":
+        llm = LLM("tiny", device="cpu", num_kv_blocks=20)
+    params = SamplingParams(temperature=0, max_tokens=20, structured=form, **end)
+    (output,) = llm.generate("What is a KV block?", params)
+    choice = output.outputs[0]
+    assert choice.finish_reason == "stop", choice.error
+    assert choice.text in ("ab", '"ab"')
+
+
+@pytest.mark.slow
+def test_min_tokens_hold_where_a_form_goes_on() -> None:
+    llm = LLM("tiny", device="cpu", num_kv_blocks=20)
+    params = SamplingParams(max_tokens=30, min_tokens=6, structured={"regex": "[ab]*"}, seed=1)
+    (output,) = llm.generate("What is a KV block?", params)
+    assert len(output.outputs[0].token_ids) >= 6
+
+
+def test_a_message_names_the_causes_that_act(llm: LLM) -> None:
+    params = replace(GREEDY, allowed_token_ids=[7], presence_penalty=1.0)
+    (output,) = llm.generate([[20, 21]], replace(params, structured={"choice": ["ab"]}))
+    message = str(output.outputs[0].error)
+    assert "with presence_penalty 1.0, allowed_token_ids (7,) the largest logit" in message
+    assert "repetition_penalty" not in message
+
+
+def test_a_library_call_tells_when_things_happened() -> None:
+    llm = LLM("tiny", device="cpu", num_kv_blocks=14, block_size=4, max_num_seqs=4)
+    prompts = [[*range(start, start + 12)] for start in (20, 40, 60)]
+    outputs = llm.generate(prompts, replace(GREEDY, max_tokens=20))
+    assert sum(output.metrics.num_preemptions for output in outputs) > 0
+    for output in outputs:
+        metrics = output.metrics
+        times = (metrics.arrival_time, metrics.scheduled_time, metrics.first_token_time)
+        assert None not in times
+        assert [*times] == sorted(times)  # type: ignore[type-var]
+
+
+def test_parts_of_a_message_are_the_text_that_a_server_makes_of_them(llm: LLM) -> None:
+    parts = [{"type": "text", "text": "What is"}, {"type": "text", "text": "a KV block?"}]
+    of_parts, of_text = (
+        llm.apply_chat_template([{"role": "user", "content": content}])
+        for content in (parts, "What is\na KV block?")
+    )
+    assert of_parts == of_text
