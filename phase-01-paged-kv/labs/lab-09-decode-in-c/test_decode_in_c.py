@@ -40,7 +40,7 @@ class Batch:
         try:
             return self.call_with(NO_BLOCK)
         except LabFailure as failure:
-            is_wild = "wild address" in failure.got
+            is_wild = "wild address" in str(failure)
             if not is_wild or attempt(LabFailure, self.call_with, self.first_block + self.spare) == "LabFailure":
                 raise
             what = f"columns of the block table's rows, {self.columns} in each, that are read"
