@@ -13,8 +13,9 @@ from the seeded bugs and the other correct ways of the phase's labs, as proof/ve
     I1 = ["02.2:free_forgets", ...]        the law of the break-it lab's contract that these break
 
 An entry may also be a table {scheduler = "warm_first", ...}: that scheduler of the family, with its options; with a bug
-of some lab if it has a key bug = "03.11:never_copies". Among the correct ones that is a bug which the laws allow. Tests
-get the scheduler from make_scheduler(...), to which they give the sizes.
+of some lab if it has a key bug = "03.11:never_copies". Among the correct ones that is a bug which the laws allow, and
+it may stand alone: {bug = "03.1:half_for_prompts"}. Tests get a scheduler of the family from make_scheduler(...), to
+which they give the sizes.
 
 A correct version is named correct_1, ..., a buggy one I1_1, ...: by its law, and not by what is wrong with it.
 """
@@ -71,7 +72,7 @@ def versions_of(lab: Lab) -> Iterator[Version]:
         for number, entry in enumerate(entries, start=1):
             name = f"{prefix}_{number}"
             if isinstance(entry, dict):
-                yield scheduler_of_the_family(name, entry)
+                yield scheduler_of_the_family(name, entry) if "scheduler" in entry else allowed_bug(name, entry["bug"])
                 continue
             answer = find_answer(answers, entry)
             at_fault = ", ".join(slot.qualname for slot in answer.lab.slots)
@@ -100,6 +101,12 @@ def scheduler_of_the_family(name: str, entry: Mapping[str, Any]) -> Version:
     if name.startswith("correct"):
         mistake = f"a mistake that is none against these laws: {bug.story}"
     return Version(name, bug.lab.id, f"{what}, with {mistake}", bug.code, config)
+
+
+def allowed_bug(name: str, entry: str) -> Version:
+    """A correct version that is a bug of some lab, and none against the laws that are tested here."""
+    bug = find_answer(seeded_bugs, entry)
+    return Version(name, bug.lab.id, f"a freedom that these laws leave: {bug.story}", bug.code)
 
 
 def pack(versions: Iterable[Version]) -> str:

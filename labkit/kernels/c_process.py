@@ -23,6 +23,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 2  # of the processor, for one call
 STACK = 1 << 20  # bytes: a kernel that keeps a number for each position needs more
+MEMORY = 3 << 20  # bytes: the stack, and what the kernel may allocate
 PAGE = mmap.PAGESIZE
 ARRAYS = ("output", "query", "key_cache", "value_cache", "block_tables", "seq_lens")
 SIZES = ("num_seqs", "num_heads", "num_kv_heads", "head_dim", "block_size", "max_blocks")
@@ -127,9 +128,13 @@ def seconds_of(call: Callable[[], object]) -> float:
 
 
 def limit(seconds: int) -> None:
-    """Bounds for the calls. seconds: of the processor."""
+    """Bounds for the calls; that of the memory where the system says how much there is. seconds: of the processor."""
     import resource
 
+    with suppress(FileNotFoundError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)  # what this process has freed is not the kernel's
+        num_bytes = PAGE * int(Path("/proc/self/statm").read_text().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (num_bytes + MEMORY, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for what, most in (
         (resource.RLIMIT_CPU, math.ceil(time.process_time()) + seconds),

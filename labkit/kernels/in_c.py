@@ -53,22 +53,23 @@ void decode(const Decode *d) {
     for (int64_t row = 0; row < d->num_seqs * d->num_heads; row++) {
         int64_t seq = row / d->num_heads, kv_head = row % d->num_heads / group_size;
         const float *query = d->query + row * d->head_dim;
-        float *sum = d->output + row * d->head_dim, maximum = -INFINITY, normaliser = 0;
+        double sum[d->head_dim], maximum = -INFINITY, normaliser = 0;  // float would round once for each position
         for (int64_t c = 0; c < d->head_dim; c++) sum[c] = 0;
         for (int64_t position = 0; position < d->seq_lens[seq]; position++) {
             int64_t block = d->block_tables[seq * d->max_blocks + position / d->block_size];
             int64_t slot = (block * d->num_kv_heads + kv_head) * d->block_size + position % d->block_size;
             const float *key = d->key_cache + slot * d->head_dim, *value = d->value_cache + slot * d->head_dim;
-            float score = 0;
-            for (int64_t c = 0; c < d->head_dim; c++) score += query[c] * key[c];
+            double score = 0;
+            for (int64_t c = 0; c < d->head_dim; c++) score += (double)query[c] * key[c];
             score *= d->scale;
-            float largest = score > maximum ? score : maximum;
+            double largest = score > maximum ? score : maximum;
             float factor = expf(maximum - largest), weight = expf(score - largest);
             for (int64_t c = 0; c < d->head_dim; c++) sum[c] = sum[c] * factor + weight * value[c];
             normaliser = normaliser * factor + weight;
             maximum = largest;
         }
-        for (int64_t c = 0; c < d->head_dim && normaliser > 0; c++) sum[c] /= normaliser;
+        for (int64_t c = 0; c < d->head_dim; c++)
+            d->output[row * d->head_dim + c] = normaliser > 0 ? sum[c] / normaliser : 0;
     }
 }
 """

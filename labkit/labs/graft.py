@@ -68,6 +68,7 @@ class Part:
             else:
                 refuse_reaching(tree, file, lab)
         self.unwritten = source.unwritten(tree)
+        self._given = source.attributes_given(tree)
         self.module = load_in_time(file, text) if is_learners else load(file, text)
         self.refuse_borrowing()
         self.classes = {
@@ -101,7 +102,7 @@ class Part:
             raise LabkitError(self._lacks(slot.qualname))
         if slot.qualname in self.unwritten and type(mine).__module__.startswith("triton"):
             return Unwritten(self.lab.id)
-        compare_signatures(self.file, slot, mine, reference_of(slot))
+        compare_signatures(self.file, slot, mine, reference_of(slot), self._given)
         return mine
 
     def refuse_borrowing(self) -> None:
@@ -192,14 +193,18 @@ def reference_of(slot: Slot) -> Any:
     return vars(reference_owner(slot))[slot.name]
 
 
-def compare_signatures(file: Path, slot: Slot, mine: Any, reference: Any) -> None:
-    """A call that suits the reference must suit the learner's. Errors: LabkitError."""
+def compare_signatures(file: Path, slot: Slot, mine: Any, reference: Any, given: Collection[str]) -> None:
+    """A call that suits the reference must suit the learner's. Errors: LabkitError.
+
+    given: attributes that objects get when they are made. Such a one may be what a method of the reference is.
+    """
     pairs = [(slot.qualname, mine, reference)]
     if isinstance(reference, type):
         names = [name for name, value in vars(reference).items() if callable(value) and not source.is_private(name)]
         pairs = [
             (f"{slot.qualname}.{name}", inspect.getattr_static(mine, name, None), vars(reference)[name])
             for name in names
+            if name not in given or hasattr(mine, name)
         ]
     for name, own, theirs in pairs:
         compare_calls(file, name, own, theirs, is_method=bool(slot.owner) or isinstance(reference, type))

@@ -320,6 +320,11 @@ def unwritten(tree: ast.Module) -> set[str]:
     return found
 
 
+def attributes_given(tree: ast.Module) -> set[str]:
+    """The attributes that the file assigns to objects: `self.mask = ...`."""
+    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+
+
 def functions_of(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):

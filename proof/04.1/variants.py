@@ -88,3 +88,38 @@ class TokenMasks:
     def mask(self, state: int) -> Sequence[int]:
         found = self.known.get(state)
         return self.known.setdefault(state, self.trie.mask(self.automaton, state)) if found is None else found
+
+
+# === masks_by_attribute
+"""No tree: the state behind each beginning is remembered. The method mask is an attribute that each object gets."""
+
+from collections.abc import Callable, Collection, Sequence
+
+from mini_vllm.structured.automaton import ByteAutomaton
+
+
+class TokenTrie:
+    def __init__(self, token_bytes: Sequence[bytes], end_token_ids: Collection[int]) -> None:
+        self.token_bytes, self.ends = token_bytes, frozenset(end_token_ids)
+
+    def mask(self, automaton: ByteAutomaton, state: int) -> Sequence[int]:
+        behind: dict[bytes, int | None] = {b"": state}
+        words = [0] * -(-len(self.token_bytes) // 32)
+        accepts = automaton.is_accepting(state)
+        for token_id, data in enumerate(self.token_bytes):
+            for end in range(1, len(data) + 1 if token_id not in self.ends else 0):
+                before = behind[data[: end - 1]]
+                if data[:end] not in behind:
+                    behind[data[:end]] = None if before is None else automaton.next_state(before, data[end - 1])
+            if accepts if token_id in self.ends else data and behind[data] is not None:
+                words[token_id // 32] |= 1 << token_id % 32
+        return tuple(word - (word >> 31 << 32) for word in words)
+
+
+class TokenMasks:
+    def __init__(self, trie: TokenTrie, automaton: ByteAutomaton) -> None:
+        class Memory(dict[int, Sequence[int]]):
+            def __missing__(self, state: int) -> Sequence[int]:
+                return self.setdefault(state, trie.mask(automaton, state))
+
+        self.mask: Callable[[int], Sequence[int]] = Memory().__getitem__

@@ -254,6 +254,26 @@ def test_what_is_inside(lab, case):
     see(what, shown(got), equals=shown(torch.tensor([mean, mean])))
 
 
+@concept("What the query sees shows, however quiet it is: 0 times infinity is NaN.", invariant="I5", illustrates=True)
+@cases(
+    a_little_quiet=(20.0, math.inf), quiet=(150.0, math.inf), very_quiet=(1000.0, -math.inf), nan=(1000.0, math.nan),
+    quiet_nan=(20.0, math.nan),
+)  # fmt: skip
+def test_quiet_values(lab, case):
+    """The scores of one block, the first or a later one, are far below the largest. One of its values is no number."""
+    below, number = case
+    for position in (0, 5, 8):
+        sequence = Sequence([1, 2, 4], 9, 3)
+        sequence.keys[:] = 0.0
+        first = position // 3 * 3
+        sequence.keys[first : first + 3, :, 0] = -below
+        sequence.values[position] = number
+        see = check(sequence.draw, 0, 9)
+        got = sequence.attend(lab, torch.tensor([[1.0, 0.0]]), 0, 9, 1.0)
+        what = f"whether the result is finite; the value of position {position} is {number}, its score {below:g} below"
+        see(what, bool(got.isfinite().any()), equals=False)
+
+
 @concept("Query, caches and table are read, not changed.", invariant="I6")
 @cases(float32=torch.float32, bfloat16=torch.bfloat16)
 def test_what_is_passed_stays(lab, case):

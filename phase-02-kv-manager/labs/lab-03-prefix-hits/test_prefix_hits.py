@@ -151,6 +151,27 @@ def test_token_0(lab):
     see("blocks and tokens that b finds", hit(kv, b), equals=([1, 2], 4))
 
 
+@concept("Where a token 0 stands counts: it is no padding and no hole.", invariant="I1", illustrates=True)
+@cases(
+    at_a_beginning=([5, 0, 7, 8, 9], [0, 5, 7, 8, 9], 0),
+    behind_one_that_ends_in_it=([5, 0, 0, 8, 9], [5, 0, 8, 0, 9], 2),
+    at_both_ends=([0, 5, 5, 0, 9], [0, 5, 0, 5, 9], 2),
+    all_but_one=([0, 0, 0, 5, 9], [0, 0, 5, 0, 9], 2),
+    of_the_first=([0, 7, 8, 9, 1], [7, 0, 8, 9, 1], 0),
+    minus_1=([5, -1, 7, 8, 9], [-1, 5, 7, 8, 9], 0),
+    true_is_1=([1, 0, 7, 8, 9], [0, 1, 7, 8, 9], 0),
+    equal=([0, 5, 0, 7, 9], [0, 5, 0, 7, 1], 4),
+)
+def test_holes(lab, case):
+    ours, theirs, num_found = case
+    for hash_function in ("exact", "sha256"):
+        kv = lab.KVCacheManager(8, 2, hash_function=hash_function)
+        a, b = make(lab, ours), make(lab, theirs, name="b")
+        see = check(picture, a, b)
+        publish(kv, a)
+        see(f"tokens that b finds, block size 2, hash function {hash_function}", hit(kv, b)[1], equals=num_found)
+
+
 @concept("A name is made of the name before it and of the tokens of its own block, no others.", invariant="I2")
 @cases(exact="exact", sha256="sha256", numbers="numbers from 0", truths="False, then True")
 def test_what_a_name_is_made_of(lab, case):
@@ -448,11 +469,11 @@ def test_a_long_prompt(lab):
 def plan_looks(rng):
     """A manager, and requests that begin alike, whose ids are used again; they grow, are published and evicted."""
     calls = [("KVCacheManager", rng.choice((1, 2, 3)), rng.random() < 0.9, rng.choice(("exact", "sha256")))]
-    begin = "".join(rng.choices("ab\u0161", k=10))
+    begin = "".join(rng.choices("ab\u0161\0", k=10))
     alive = ""
     for _ in range(rng.randint(4, 14)):
         call = rng.choice(("request", "request", "append", "publish", "publish", "hold", "evict"))
-        own = "".join(rng.choices("ab", k=rng.randint(0, 2)))
+        own = "".join(rng.choices("ab\0", k=rng.randint(0, 3)))
         if call == "request" or len(alive) < 2:
             name, text = rng.choice("rst"), (begin[: rng.choice((0, 1, 4, 6, 9, 10))] + own) or "a"
             calls.append(("request", name, text, rng.choice((None, None, None, "None", "", "x", "x"))))

@@ -1,6 +1,6 @@
 """Lab 04.1: which tokens may come next, from an automaton over bytes."""
 
-from labkit import cases, check, concept, walk
+from labkit import cases, check, concept, scaled, walk
 
 END = "<end>"  # in these tests: its bytes count for nothing
 
@@ -13,14 +13,38 @@ class Automaton:
     def __init__(self, rows, accepting):
         self.rows = [{byte: to for chars, to in row.items() for byte in chars.encode("latin-1")} for row in rows]
         self.accepting = accepting
-        self.num_asked = 0
+        self.num_asked = self.num_asked_for_ends = 0
 
     def next_state(self, state, byte):
         self.num_asked += 1
         return self.rows[state].get(byte)
 
     def is_accepting(self, state):
+        self.num_asked_for_ends += 1
         return state in self.accepting
+
+
+class Chain:
+    """From each state the digit 1 leads to the next one, and every second one is accepting. It counts what it is asked.
+
+    States are step apart, from start on, and each is an int of its own, as a state that was computed is.
+    """
+
+    def __init__(self, length, start=0, step=1):
+        self.length, self.start, self.step = length, start, step
+        self.num_asked = self.num_asked_for_ends = 0
+
+    def state(self, number):
+        return int(str(self.start + self.step * number))
+
+    def next_state(self, state, byte):
+        self.num_asked += 1
+        number = (state - self.start) // self.step
+        return self.state(number + 1) if byte == ord("1") and number + 1 < self.length else None
+
+    def is_accepting(self, state):
+        self.num_asked_for_ends += 1
+        return (state - self.start) // self.step % 2 == 1
 
 
 DIGITS = "0123456789"
@@ -28,12 +52,13 @@ NUMBER = ([{DIGITS: 1}, {DIGITS: 1}], {1})  # 0 nothing yet, 1 behind a digit
 LIST = ([{"[": 1}, {DIGITS: 2, "]": 3}, {DIGITS: 2, ",": 4, "]": 3}, {}, {DIGITS: 2}], {3})  # [], [7], [7,10]
 YES_NO = ([{'"': 1}, {"y": 2, "n": 4}, {"e": 3}, {"s": 5}, {"o": 5}, {'"': 6}, {}], {6})  # "yes" and "no", quoted
 ACCENT = ([{"\xc3": 1, "e": 2}, {"\xa9": 2}, {}], {2})  # e, or é, which has two bytes
+EDGES = ([{"\0": 1, "\xff": 0}, {"\xff": 0}], {0})  # the smallest and the largest byte, and back to state 0
 FIGURE = ['"', "y", "n", "es", "yes", 'no"', "o", '"y', "KV"]
 
 
-def trie_of(lab, tokens):
-    """Tokens are texts of one byte a character."""
-    ends = [token_id for token_id, text in enumerate(tokens) if text == END]
+def trie_of(lab, tokens, kind=list):
+    """Tokens are texts of one byte a character. kind: of the collection of those that end a text."""
+    ends = kind(token_id for token_id, text in enumerate(tokens) if text == END)
     return lab.TokenTrie([text.encode("latin-1") for text in tokens], ends)
 
 
@@ -82,6 +107,9 @@ def see_tokens(see, where, tokens, token_ids, texts):
     of_the_figure=(YES_NO, FIGURE, 1, ["y", "n", "yes", 'no"']),
     half_a_character=(ACCENT, ["e", "\xc3", "\xc3\xa9", "\xa9", "\xc3e"], 0, ["e", "\xc3", "\xc3\xa9"]),
     the_other_half=(ACCENT, ["e", "\xc3", "\xc3\xa9", "\xa9"], 1, ["\xa9"]),
+    bytes_0_and_255=(EDGES, ["\0", "\xff", "\0\xff", "\0\0", "\xff\0", "\x01"], 0, ["\0", "\xff", "\0\xff", "\xff\0"]),
+    back_to_state_0=(EDGES, ["\xff", "\0\xff", "\xff\xff", "\0"], 1, ["\xff", "\xff\xff"]),
+    long_tokens=(NUMBER, ["1" * 300, "1" * 299 + "x", "1" * 256, "x" * 300], 0, ["1" * 300, "1" * 256]),
 )  # fmt: skip
 def test_which_tokens_lead_on(lab, case):
     automaton, tokens, state, texts = case
@@ -153,6 +181,36 @@ def test_words(lab, case):
     see("whether they are ints", [isinstance(word, int) for word in got], equals=[True] * len(words))
 
 
+@concept("The end is known by its number: another token may have the same bytes.", invariant="I3", illustrates=True)
+@cases(too_early=(0, [1, 3]), may_end=(1, [0, 1, 2, 3]))
+def test_bytes_of_the_end(lab, case):
+    state, token_ids = case
+    tokens = [b"1", b"1", b"", b"12"]
+    see = check(lambda: f"state {state} of numbers; tokens {tokens}, of which 0 and 2 end a text")
+    for kind in (list, tuple, frozenset):
+        words = lab.TokenTrie(tokens, kind([0, 2])).mask(Automaton(*NUMBER), state)
+        see(f"tokens that are allowed, ends {kind([0, 2])}", allowed(words, 4), equals=token_ids)
+
+
+@concept(
+    "A vocabulary is as large as it is: token 65,536 is another one than token 0.", invariant="I4", illustrates=True
+)
+def test_a_large_vocabulary(lab):
+    size = scaled(70_001, 66_000)
+    token_ids = [0, 255, 256, 32_767, 32_768, 65_535, 65_536, size - 2, size - 1]
+    see = check(
+        lambda: f"state 1 of numbers; {size:,} tokens 'x', but {token_ids[:-1]} are '1', and the last one ends a text"
+    )
+    data = [b"x"] * size
+    for token_id in token_ids[:-1]:
+        data[token_id] = b"1"
+    words = lab.TokenTrie(data, [size - 1]).mask(Automaton(*NUMBER), 1)
+    see("number of words", len(words), equals=-(-size // 32))
+    numbers = [number for number, word in enumerate(words) if word]
+    got = [32 * number + bit for number in numbers for bit in range(32) if words[number] >> bit & 1]
+    see("tokens that are allowed", got, equals=token_ids)
+
+
 LONG = ["1" * length for length in range(1, 61)]
 
 
@@ -165,6 +223,8 @@ LONG = ["1" * length for length in range(1, 61)]
     none_leads_on=(["x" + text for text in LONG], 0, 1),
     dead_in_the_middle=(["1x" + text for text in LONG], 0, 2),
     two_branches=(["1" + text for text in ("23", "24", "x5", "x6", "x7")], 0, 5),
+    in_any_order=(["12", "3", "1x", "31", "123", "x", "32", "1", "12x", "311", "xx", "124"], 0, 12),
+    the_last_is_the_first=([*LONG[::-1], *LONG], 0, 60),
 )
 def test_how_often_the_automaton_is_asked(lab, case):
     tokens, state, most = case
@@ -180,26 +240,74 @@ def test_how_often_the_automaton_is_asked(lab, case):
 
 @concept("The mask of a state is computed once for an automaton, and is that of no other automaton.", invariant="I6")
 def test_masks_are_remembered(lab):
-    tokens = ["1", "[", "[1", "x"]
-    trie = trie_of(lab, tokens)
+    tokens = ["1", "[", "[1", "x", "y"]
+    trie, backwards = trie_of(lab, tokens), trie_of(lab, tokens[::-1])
     number, lists = Automaton(*NUMBER), Automaton(*LIST)
     masks_of = {"numbers": lab.TokenMasks(trie, number), "lists": lab.TokenMasks(trie, lists)}
-    see = check(lambda: f"tokens   {tokens}")
+    masks_of["lists, other vocabulary"] = lab.TokenMasks(backwards, lists)
+    see = check(lambda: f"tokens   {tokens}, in the other vocabulary {tokens[::-1]}")
+    given = []
     for name, state, texts in (
         ("numbers", 0, ["1"]),
         ("lists", 0, ["[", "[1"]),
+        ("lists, other vocabulary", 0, ["[1", "["]),
         ("numbers", 1, ["1"]),
         ("lists", 1, ["1"]),
         ("lists", 3, []),
         ("numbers", 0, ["1"]),
         ("lists", 0, ["[", "[1"]),
     ):
-        words = masks_of[name].mask(state)
-        see_tokens(see, f"in state {state} of {name}", tokens, allowed(words, len(tokens)), texts)
-    number.num_asked = lists.num_asked = 0
-    for name, state in (("numbers", 0), ("numbers", 1), ("lists", 3), ("lists", 0)):
-        masks_of[name].mask(state)
-    see("calls of next_state() for masks that are known", number.num_asked + lists.num_asked, equals=0)
+        order = tokens[::-1] if "other" in name else tokens
+        given.append((name, state, order, masks_of[name].mask(state), texts))
+        see_tokens(see, f"in state {state} of {name}", order, allowed(given[-1][3], len(order)), texts)
+    for name, state, order, words, texts in given:
+        where = f"in state {state} of {name}, looked at after the next masks"
+        see_tokens(see, where, order, allowed(words, len(order)), texts)
+
+
+@concept("A mask is computed on the first call for its state, no earlier, and never again, however many there are.",
+         invariant="I6")  # fmt: skip
+@cases(
+    from_0_on=(0, 1, 20_000), below_0=(-3, 1, 7), far_apart=(2**40, 2**33, 300),
+    around_2_to_31=(2**31 - 150, 1, 300),
+)  # fmt: skip
+def test_asked_once(lab, case):
+    start, step, length = case
+    length = scaled(length, min(length, 5_000))
+    chain = Chain(length, start, step)
+    see = check(
+        lambda: f"{length:,} states {start}, {start + step}, ..., each with a way to the next by 1; one token '1'"
+    )
+    masks = lab.TokenMasks(trie_of(lab, ["1"]), chain)
+    see("queries before the first mask is asked for", chain.num_asked + chain.num_asked_for_ends, equals=0)
+    masks.mask(chain.state(0))
+    see("calls of next_state() for the first mask", chain.num_asked, equals=1)
+    for first in (True, False):
+        chain.num_asked = chain.num_asked_for_ends = 0
+        for number in range(length):
+            words = masks.mask(chain.state(number))
+            if words[0] != (number + 1 < length):
+                see(f"mask({chain.state(number)})", list(words), equals=[int(number + 1 < length)])
+        if not first:
+            what = f"queries for {length:,} masks that are known"
+            see(what, chain.num_asked + chain.num_asked_for_ends, equals=0)
+
+
+@concept("What is remembered goes with its automaton: the next one may lie at the same place in memory.",
+         invariant="I6")  # fmt: skip
+def test_an_automaton_after_another(lab):
+    tokens = ["1", "[", "[1", "x"]
+    trie = trie_of(lab, tokens)
+    see = check(lambda: f"tokens   {tokens}; a hundred automata of numbers are dropped, and a hundred of lists come")
+    for name, automaton, texts in (
+        ("numbers", NUMBER, ["1"]),
+        ("lists", LIST, ["[", "[1"]),
+        ("numbers", NUMBER, ["1"]),
+    ):
+        for other in [Automaton(*automaton) for _ in range(100)]:
+            words = lab.TokenMasks(trie, other).mask(0)
+            see_tokens(see, f"in state 0 of {name}", tokens, allowed(words, len(tokens)), texts)
+        del other
 
 
 def plan(rng):
@@ -218,13 +326,13 @@ def play(lab, calls):
     for name, *arguments in calls:
         if name == "vocabulary":
             tokens, rows, accepting = arguments
-            masks = lab.TokenMasks(trie_of(lab, tokens), Automaton(rows, set(accepting)))
+            masks = lab.TokenMasks(trie_of(lab, tokens, set), Automaton(rows, set(accepting)))
         else:
             words = masks.mask(arguments[0])
             drawn = picture(rows, accepting, tokens, arguments[0])
             texts = {token_id: tokens[token_id] for token_id in allowed(words, len(tokens))}
             yield "I1", "tokens that lack in the mask, and tokens that are too many", texts, drawn
-            yield "I4", "number of words", len(words), drawn
+            yield "I4", "words", list(words), drawn
 
 
 @concept("Whatever the automaton and the vocabulary are, the mask has exactly the tokens that lead on.",

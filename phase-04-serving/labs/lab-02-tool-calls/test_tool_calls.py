@@ -7,6 +7,7 @@ from labkit import cases, check, concept, processor_seconds, scaled, walk
 F = '{"name": "f", "arguments": {"a": 1}}'
 NO_CALL = '{"name": "f", "arguments": {"a": 1}'  # a bracket is missing
 CALLED = ("f", {"a": 1})
+CALLED_AND_B = ("b", [CALLED])
 
 
 def tag(text):
@@ -63,12 +64,21 @@ def test_text(lab, case):
     spaces=(f" \n{F}\t\r\n", "f", {"a": 1}),
     other_order=('{"arguments": {"b": [{"name": "x"}]}, "name": "g"}', "g", {"b": [{"name": "x"}]}),
     more_keys=('{"id": 7, "name": "f", "arguments": {"a": null}}', "f", {"a": None}),
+    numbers=('{"name": "f", "arguments": {"a": 12345678901234567890, "b": -0.5E+2, "c": 1e-7}}', "f",
+             {"a": 12345678901234567890, "b": -50.0, "c": 1e-7}),
     close_together=('{"name":"f","arguments":{"x":-1.5e3,"y":[true,{}]}}', "f", {"x": -1500.0, "y": [True, {}]}),
     not_ascii=('{"name": "f", "arguments": {"a": "é日👍"}}', "f", {"a": "é日👍"}),
     words=('{"name": "f", "arguments": {"a b": "c  d"}}', "f", {"a b": "c  d"}),
     none=('{"name": "now"}', "now", {}),
     empty=('{"name": "now", "arguments": {}}', "now", {}),
     null=('{"name": "now", "arguments": null}', "now", {}),
+    a_name_of_space=('{"name": " ", "arguments": {"": 0}}', " ", {"": 0}),
+    falsy_values=('{"name": "0", "arguments": {"a": 0, "b": "", "c": [], "d": {}, "e": false}}', "0",
+                  {"a": 0, "b": "", "c": [], "d": {}, "e": False}),
+    deep=('{"name": "f", "arguments": {"a": ' + "[" * 90 + "]" * 90 + "}}", "f",
+          {"a": json.loads("[" * 90 + "]" * 90)}),
+    long=('{"name": "f", "arguments": {"a": "' + "b" * 70_000 + '"}}', "f", {"a": "b" * 70_000}),
+    much_space=(" " * 5_000 + F + "\n" * 5_000, "f", {"a": 1}),
 )  # fmt: skip
 def test_a_call(lab, case):
     text, name, arguments = case
@@ -98,6 +108,36 @@ def test_several_calls(lab):
     see("different ids of the six calls in two messages like this", len(set(ids)), equals=6)
 
 
+@concept("However many calls and messages there are, each call has its number and an id of its own.", invariant="I2",
+         illustrates=True)  # fmt: skip
+def test_many_calls(lab):
+    num_calls, num_messages, ids = 300, scaled(10, 3), []
+    see = check(lambda: f"{num_messages} messages of {num_calls} calls")
+    for _ in range(num_messages):
+        calls = [call for delta in deltas_of(lab, [tag('{"name": "g"}') * num_calls]) for call in delta.tool_calls]
+        see("indices", [call["index"] for call in calls], equals=[*range(num_calls)])
+        ids += [call["id"] for call in calls]
+    see("different ids", len(set(ids)), equals=num_calls * num_messages)
+    short = [deltas_of(lab, [tag(F)])[0].tool_calls[0]["id"] for _ in range(100)]
+    see("different ids of 100 messages of one call", len(set(short)), equals=100)
+
+
+@concept("A parser has one message: two that are read in turn know nothing of each other.", invariant="I5",
+         illustrates=True)  # fmt: skip
+def test_two_messages_in_turn(lab):
+    one, other = f"a {tag(F)} b", f"{tag(NO_CALL)} <tool"
+    see = check(picture, [one, other])
+    parsers, texts, calls = [lab.HermesParser() for _ in range(2)], ["", ""], [[], []]
+    for i in range(max(len(one), len(other)) + 1):
+        for which, text in enumerate((one, other)):
+            delta = parsers[which].feed(text[i : i + 1]) if i < len(text) else None
+            delta = parsers[which].finish() if i == len(text) else delta
+            texts[which] += delta.content if delta else ""
+            calls[which] += [call["function"]["name"] for call in delta.tool_calls] if delta else []
+    see("texts", texts, equals=["ab", other])
+    see("calls", calls, equals=[["f"], []])
+
+
 @concept("What stands in a string is no tag and no bracket.", invariant="I3")
 @cases(
     closing=('{"a": "}"}', {"a": "}"}),
@@ -106,6 +146,8 @@ def test_several_calls(lab):
     tag=('{"a": "<tool_call>"}', {"a": "<tool_call>"}),
     quote=('{"a": "\\"}"}', {"a": '"}'}),
     backslash=('{"a": "\\\\"}', {"a": "\\"}),
+    by_number=('{"a": "\\u0022}\\u005c"}', {"a": '"}\\'}),
+    many_backslashes=('{"a": "' + "\\\\" * 40 + '\\"}"}', {"a": "\\" * 40 + '"}'}),
     both=('{"a": "\\\\\\"}{"}', {"a": '\\"}{'}),
     in_a_key=('{"}\\"": {"{": 1}}', {'}"': {"{": 1}}),
 )  # fmt: skip
@@ -119,7 +161,15 @@ BAD = {
     "empty_name": '{"name": ""}', "a_bracket_too_few": NO_CALL, "a_bracket_too_many": F + "}",
     "two_objects": f"{F} {F}", "comma": '{"name": "f",}', "other_quotes": "{'name': 'f'}",
     "arguments_are_text": '{"name": "f", "arguments": "{}"}',
-    "arguments_are_a_list": '{"name": "f", "arguments": [1]}', "no_value": '{"name": "f", "arguments": {"a":}}',
+    "arguments_are_a_list": '{"name": "f", "arguments": [1]}',
+    "arguments_are_no_list": '{"name": "f", "arguments": []}',
+    "arguments_are_no_text": '{"name": "f", "arguments": ""}', "arguments_are_0": '{"name": "f", "arguments": 0}',
+    "arguments_are_false": '{"name": "f", "arguments": false}',
+    "arguments_are_true": '{"name": "f", "arguments": true}',
+    "a_number_of_0": '{"name": 0}', "no_name_at_all": '{"name": null, "arguments": {}}', "true": '{"name": true}',
+    "a_list_of_a_name": '{"name": ["f"]}', "arguments_alone": '{"arguments": {"name": "f"}}', "in_a_list": f"[{F}]",
+    "another_space": f"\xa0{F}", "another_space_behind": f"{F}\x0b", "another_space_inside": '{"name":\xa0"f"}',
+    "no_value": '{"name": "f", "arguments": {"a":}}',
     "wrong_bracket": '{"name": "f", "arguments": {]}', "line_in_a_string": '{"name": "a\nb"}', "word": '{"name": f}',
 }  # fmt: skip
 
@@ -181,6 +231,11 @@ def test_cuts(lab, case):
     no_object=(["<tool_call>", " \n", "y", "es"], ["", "", "<tool_call> \ny", "es"]),
     no_json=(["<tool_call>{", '"a": ', "<", "b>", "{"], ["", "", '<tool_call>{"a":', " <b>", "{"]),
     no_name=(["<tool_call>{", "}", "."], ["", "<tool_call>{}", "."]),
+    space=(["a ", " ", "\n", "b ", "<", "b"], ["a", "", "", "  \nb", "", " <b"]),
+    space_behind_a_call=([tag(F), " ", "\n", "b", " "], [CALLED, "", "", "b", ""]),
+    a_call_and_text=(["a", tag(F)[:-1], "> b ", "c"], ["a", "", CALLED_AND_B, " c"]),
+    in_an_end_tag=(["<tool_call>", F + "</tool_", "<", "x"], ["", "", f"<tool_call>{F}</tool_", "<x"]),
+    a_number_is_no_word=(['<tool_call>{"a": 1', "x", "2"], ["", '<tool_call>{"a": 1x', "2"]),
     no_end=(["<tool_call>", F, "</", "b", "<"], ["", "", "", f"<tool_call>{F}</b", ""]),
 )  # fmt: skip
 def test_at_once(lab, case):
@@ -190,9 +245,9 @@ def test_at_once(lab, case):
     for number, (piece, given) in enumerate(zip(pieces, expected), start=1):
         delta = parser.feed(piece)
         calls = [(call["function"]["name"], data_of(call["function"]["arguments"])) for call in delta.tool_calls]
-        is_call = isinstance(given, tuple)
-        see(f"text that piece {number}, {piece!r}, brings", delta.content, equals="" if is_call else given)
-        see(f"calls that piece {number}, {piece!r}, brings", calls, equals=[given] if is_call else [])
+        text, wanted = ("", [given]) if given is CALLED else given if isinstance(given, tuple) else (given, [])
+        see(f"text that piece {number}, {piece!r}, brings", delta.content, equals=text)
+        see(f"calls that piece {number}, {piece!r}, brings", calls, equals=wanted)
 
 
 @concept("What was held back comes out in the end.", invariant="I7")
@@ -211,23 +266,61 @@ def test_the_end(lab, case):
         expect(lab, pieces, content, [CALLED] * num_calls)
 
 
+def call_with(inside):
+    return f'<tool_call>{{"name": "f", "arguments": {{"a": {inside}}}}}</tool_call>'
+
+
 @concept("A message of twice the length costs about twice as much, whatever stands in it.", invariant="I8")
 @cases(
-    a_long_call=lambda n: '<tool_call>{"name": "f", "arguments": {"a": "' + "b" * n + '"}}</tool_call>',
+    a_long_call=lambda n: call_with('"' + "b" * n + '"'),
     deep_commas=lambda n: '<tool_call>{"name": "f", "arguments": {"a": [' + "1," * (n // 2),
     tags=lambda n: "<tool_call>{" * (n // 12),
     spaces=lambda n: " " * n,
-)
+    words=lambda n: "ab " * (n // 3),
+    almost_tags=lambda n: "<tool_<" * (n // 7),
+    many_objects=lambda n: call_with("[" + "{}," * (n // 3) + "{}]"),
+    many_objects_without_end=lambda n: call_with("[" + "{}," * (n // 3)),
+    many_lists=lambda n: call_with("[" + "[]," * (n // 3) + "{}]"),
+    many_strings=lambda n: call_with("[" + '"b",' * (n // 4) + "1]"),
+    many_escapes=lambda n: call_with('"' + '\\\\' * (n // 2) + '"'),
+    many_quotes=lambda n: call_with('"' + '\\"' * (n // 2) + '"'),
+    space_in_a_call=lambda n: "<tool_call>" + " " * n + F + "</tool_call>",
+    space_behind_an_object=lambda n: "<tool_call>" + F + " " * n + "</tool_call>",
+    space_in_an_object=lambda n: call_with(" " * n + "1"),
+    many_calls=lambda n: tag('{"name": "g"}') * (n // 37),
+    many_malformed_calls=lambda n: tag("f") * (n // 24),
+    space_and_words_behind_a_call=lambda n: tag(F) + " " * n + "b",
+)  # fmt: skip
 def test_a_long_message(lab, case):
-    def seconds(length):
-        text = case(length)
-        return min(processor_seconds(lambda: deltas_of(lab, [*text, ""])) for _ in range(2))
-
-    short, long = scaled(1500), scaled(12000, 6000)
-    see = check()
-    fast = seconds(long) < 2 * (long / short) * seconds(short) + 0.01
+    see, short, long = check(), scaled(1500), scaled(12000, 6000)
+    fast = in_proportion(lab, lambda length: [*case(length), ""], short, long)
     what = f"processor time of {long} characters, one a piece, beside {short}"
     see.true(what, fast, "more", f"at most {2 * long // short} times as much")
+
+
+@concept("A piece may be the whole message: it costs as much as its characters cost one by one.", invariant="I8",
+         illustrates=True)  # fmt: skip
+@cases(
+    words=(lambda n: "ab " * (n // 3), 160_000),
+    a_long_call=(lambda n: call_with('"' + "b" * n + '"'), 48_000),
+    many_calls=(lambda n: tag('{"name": "g"}') * (n // 37), 48_000),
+)
+def test_a_long_piece(lab, case):
+    text_of, most = case
+    see, short, long = check(), scaled(most // 8), scaled(most, most // 2)
+    fast = in_proportion(lab, lambda length: [text_of(length)], short, long)
+    what = f"processor time of {long} characters in one piece, beside {short}"
+    see.true(what, fast, "more", f"at most {2 * long // short} times as much")
+
+
+def in_proportion(lab, pieces_of, short, long):
+    """Whether the longer message costs about as many times more as it is longer."""
+
+    def seconds(length):
+        pieces = pieces_of(length)
+        return processor_seconds(lambda: deltas_of(lab, pieces))
+
+    return any(seconds(long) < 2 * (long / short) * seconds(short) + 0.01 for _ in range(3))
 
 
 BLOCKS = (

@@ -1,6 +1,36 @@
 """Lab 05.1: drafts from the text of the request itself."""
 
+from random import Random
+
 from labkit import cases, check, concept, processor_seconds, scaled, walk
+
+
+BASES = (
+    10,
+    31,
+    32,
+    33,
+    37,
+    53,
+    101,
+    127,
+    128,
+    131,
+    256,
+    257,
+    263,
+    512,
+    911,
+    997,
+    1000,
+    1009,
+    1024,
+    4096,
+    10_007,
+    32_000,
+)
+BASES += (32_768, 50_257, 65_521, 65_536, 65_537, 65_599, 100_000, 100_003, 100_256, 128_256, 131_071, 131_072, 151_643)
+BASES += (151_936, 152_064, 199_999, 200_003, 262_144, 500_000, 524_287, 524_288, 999_983, 10**6, 1_000_003)
 
 
 def make(lab, text, name="a"):
@@ -50,6 +80,7 @@ def test_what_followed(lab, case):
     one_is_allowed=(1, 1, "cxyzabc", "xyza"),
     of_five=(2, 5, "bcdexabcdeyabcde", "yabc"),
     min_is_max=(3, 3, "bcxabcyabc", "yabc"),
+    of_150=(2, 150, "yz" + "a" * 148 + "bx" + "za" + "a" * 148 + "b" + "cdef" + "za" + "a" * 148 + "b", "cdef"),
 )
 def test_the_longest_match(lab, case):
     min_n, max_n, text, expected = case
@@ -79,6 +110,7 @@ def test_the_first_place(lab, case):
     a_shorter_one_then=(2, 3, "bcxdabc", "x"),
     the_shortest_then=(1, 3, "cxyzabc", "x"),
     longer_than_the_text=(1, 9, "aba", "b"),
+    far_longer_than_the_text=(1, 5_000, "cxyzabc", "x"),
     only_the_end=(3, 3, "abcde", ""),
     all_of_the_text=(2, 2, "ab", ""),
     equal=(2, 2, "aaaa", "a"),
@@ -94,7 +126,10 @@ def test_the_end_is_no_place(lab, case):
 
 
 @concept("There are as many drafts as were asked for, or as many as the text still has.", invariant="I4")
-@cases(none=(0, ""), one=(1, "c"), three=(3, "cda"), just_all=(4, "cdab"), too_many=(9, "cdab"))
+@cases(
+    none=(0, ""), one=(1, "c"), three=(3, "cda"), just_all=(4, "cdab"), too_many=(9, "cdab"),
+    far_too_many=(10**6, "cdab"),
+)  # fmt: skip
 def test_how_many(lab, case):
     num_tokens, expected = case
     request = make(lab, "abcdab")
@@ -136,6 +171,13 @@ def test_each_request_for_itself(lab):
     zero_within_others=([7, 0, 2**16, 0, 0, 5, 6, 0, 0], [5, 6]),
     zeros=([0, 0, 4, 0, 0], [4, 0]),
     largest=([2**20 - 1, 0, 4, 2**20 - 1, 0], [4, 2**20 - 1]),
+    surrogates=([0xD800, 0xDFFF, 4, 0xD800, 0xDFFF], [4, 0xD800]),
+    equal_low_bits=([token for bit in range(8, 20) for token in (5 + 2**bit, 6)] + [5, 6], []),
+    the_other_way_round=([6, 5, 9, 5, 6], []),
+    equal_sums=([token for i in range(5) for token in (i, 11 - i, 20 + i)] + [5, 6], []),
+    equal_differences=([1, 2, 30, 3, 4, 31, 6, 7, 32, 5, 6], []),
+    sums_by_weight=([token for base in BASES for token in (6, 3 + base)] + [7, 3], []),
+    sums_by_weight_backwards=([token for base in BASES for token in (3 + base, 6)] + [3, 7], []),
 )
 def test_whole_tokens(lab, case):
     text, expected = case
@@ -157,17 +199,91 @@ def test_nothing_changes(lab):
     see("text, prompt and output", [len(part) for part in parts], equals=[5, 5, 0])
 
 
+@concept("A match is where all tokens are equal: that two n-grams have one hash is not enough.", invariant="I1",
+         illustrates=True)  # fmt: skip
+def test_equal_hashes(lab):
+    """Of 100,000 pairs some have the same hash in Python, if it is cut to 32 bits."""
+    rng, places, found = Random(2), {}, []
+    for _ in range(100_000):
+        pair = rng.randrange(2**20), rng.randrange(2**20)
+        other = places.setdefault(hash(pair) % 2**32, pair)
+        found += [(*other, *pair)] if other != pair else []
+    see = check(lambda: "two pairs of tokens with the same hash")
+    for first, second, *last in found or [(1, 2, 3, 4)]:
+        request = make(lab, [first, second, 7, *last])
+        drafts = list(lab.NgramProposer(2, 2).propose(request, 4))
+        see(f"drafts of {request.all_token_ids}, with n = 2", drafts, equals=[])
+
+
+@concept("Tokens that are all different have no match, however many there are.", invariant="I1", illustrates=True)
+def test_no_match_by_chance(lab):
+    numbers = Random(5).sample(range(2**20), 3000)
+    request, proposer = make(lab, numbers[:2700]), lab.NgramProposer(1, 4)
+    see = check(lambda: "up to 3,000 tokens drawn below 2**20, no two of them equal")
+    for number in numbers[2700 : 2700 + scaled(300)]:
+        request.append_output_token(number)
+        drafts = list(proposer.propose(request, 4))
+        if drafts:
+            see(f"drafts at {len(request.all_token_ids)} tokens, with min_n 1 and max_n 4", drafts, equals=[])
+    see("drafts, with min_n 1 and max_n 4", list(proposer.propose(request, 4)), equals=[])
+
+
+@concept("A match may lie anywhere in a text, however far from its end, and the drafts go on to the end.",
+         invariant="I1", illustrates=True)  # fmt: skip
+@cases(at_the_beginning=0, in_the_middle=20_000, near_the_end=39_000)
+def test_far_away(lab, case):
+    text, match = [*range(100, 40_100)], [90_001, 90_002]
+    text[case : case + 2] = match
+    request = make(lab, [*text, *(token + len(text) - 40_000 for token in match)])  # equal, and other objects
+    see = check(lambda: f"40,000 tokens, {match} at place {case:,}, then {match} again")
+    drafts = [*lab.NgramProposer(2, 2).propose(request, 50_000)]
+    rest = request.all_token_ids[case + 2 :]
+    see("number of drafts, at most 50,000, with n = 2", len(drafts), equals=len(rest))
+    see("drafts", drafts, equals=rest)
+
+
 @concept("A text of twice the length costs about twice as much, whatever stands in it.", invariant="I6")
-@cases(equal=lambda i: 7, pairs=lambda i: i % 2, all_different=lambda i: i, nearly_equal=lambda i: 7 + i // 1000)
+@cases(
+    equal=lambda i, n: 7,
+    pairs=lambda i, n: i % 2,
+    all_different=lambda i, n: i,
+    nearly_equal=lambda i, n: 7 + i // 1000,
+    equal_but_the_last=lambda i, n: 7 + (i == n - 1),
+    equal_but_the_last_three=lambda i, n: 7 + (i >= n - 3),
+    equal_but_the_middle=lambda i, n: 7 + (i == n // 2),
+    periods=lambda i, n: i % 50,
+    halves=lambda i, n: i % (n // 2 + 1),
+    almost_matches=lambda i, n: 7 if i % 4 else 8 + i * (i < n - 4),
+)
 def test_a_long_text(lab, case):
     def seconds(length):
-        request = make(lab, [case(i) for i in range(length)])
-        return min(processor_seconds(lambda: lab.NgramProposer(2, 4).propose(request, 4)) for _ in range(3))
+        request = make(lab, [case(i, length) for i in range(length)])
+        return processor_seconds(lambda: lab.NgramProposer(2, 4).propose(request, 4))
 
-    short, long = scaled(300), scaled(2400, 1200)
+    short, long = scaled(2400), scaled(19200, 9600)
     see = check()
-    fast = seconds(long) < 2 * (long / short) * seconds(short) + 0.005
+    fast = any(seconds(long) < 2 * (long / short) * seconds(short) + 0.005 for _ in range(3))
     what = f"processor time of a text of {long} tokens, beside one of {short}"
+    see.true(what, fast, "more", f"at most {2 * long // short} times as much")
+
+
+@concept("A text that has grown costs no more than a text of its length.", invariant="I6", illustrates=True)
+@cases(equal=lambda i: 7, all_different=lambda i: i, periods=lambda i: i % 50)
+def test_a_text_that_grows(lab, case):
+    def seconds(length):
+        request, proposer = make(lab, [case(i) for i in range(length)]), lab.NgramProposer(2, 4)
+
+        def calls():
+            for i in range(length, length + 5):
+                request.append_output_token(case(i))
+                proposer.propose(request, 4)
+
+        return processor_seconds(calls)
+
+    short, long = scaled(1200), scaled(9600, 4800)
+    see = check()
+    fast = any(seconds(long) < 2 * (long / short) * seconds(short) + 0.005 for _ in range(3))
+    what = f"processor time of five calls at {long} tokens, beside five at {short}"
     see.true(what, fast, "more", f"at most {2 * long // short} times as much")
 
 

@@ -72,6 +72,8 @@ def test_behind_a_wrong_draft(lab, case):
     a_prompt_between=([("a", [7, 8], 1), ("p", [1, 2, 3], 4), ("b", [3, 4], 1)], [5, 1, 4, 6], {"a": [5], "b": [4, 6]}),
     a_prompt_ends=([("p", [1, 2, 3], 3), ("a", [7, 8, 9], 1)], [9, 8, 9, 4], {"p": [9], "a": [8, 9, 4]}),
     known_before_the_drafts=([("a", [1, 2, 7, 8, 9], 3)], [8, 9, 4], {"a": [8, 9, 4]}),
+    an_empty_id=([("", [7, 8, 9], 1), ("a", [3], 1)], [8, 5, 4, 6], {"": [8, 5], "a": [6]}),
+    ids_that_are_numbers=([("0", [7, 8], 1), ("00", [3, 4], 1)], [5, 1, 4, 6], {"0": [5], "00": [4, 6]}),
 )
 def test_each_request_for_itself(lab, case):
     chunks, entries, expected = case
@@ -117,6 +119,8 @@ def test_errors(lab, case):
     wrong=([7, 8, 9], [0, 9, 4], [0]),
     a_wrong_draft=([7, 0, 9], [5, 9, 4], [5]),
     far_numbers=([7, 151_936, 9], [151_936, 9, 4], [151_936, 9, 4]),
+    equal_low_bits=([7, 8, 9], [8 + 2**16, 9, 4], [8 + 2**16]),
+    beyond_32_bits=([7, 8, 9], [8 + 2**32, 9, 4], [8 + 2**32]),
 )
 def test_token_0(lab, case):
     computed, entries, expected = case
@@ -125,11 +129,29 @@ def test_token_0(lab, case):
     see(f"tokens of a, drafts {computed[1:]}", outcome(lab, step, entries)[0], equals={"a": expected})
 
 
+@concept("Any number of drafts and of requests is verified in the same way.", invariant="I1", illustrates=True)
+@cases(one_long_run=(1, 1000), many_requests=(300, 3))
+def test_sizes(lab, case):
+    """The drafts of request i are right up to the i-th one, or all of them where it has fewer."""
+    num_requests, num_drafts = case
+    truth = [300 + place for place in range(num_drafts + 1)]
+    wrong = {i: i % (num_drafts + 1) or num_drafts for i in range(num_requests)}
+    chunks = [(str(i), [7, *truth[: wrong[i]], *[5] * (num_drafts - wrong[i])], 1) for i in range(num_requests)]
+    see = check(lambda: f"{num_requests} requests, {num_drafts} drafts each")
+    entries = [int(str(token)) for _ in range(num_requests) for token in truth]  # equal, and other objects
+    got = outcome(lab, step_of(lab, *chunks), entries)[0]
+    see("requests that get tokens", len(got), equals=num_requests)
+    for i in range(num_requests):
+        if got[str(i)] != truth[: wrong[i] + 1]:
+            see(f"number of tokens of request {i}", len(got[str(i)]), equals=wrong[i] + 1)
+            see(f"tokens of request {i}", got[str(i)], equals=truth[: wrong[i] + 1])
+
+
 @concept("The tokens are those that were sampled, with their log-probabilities; step and samples stay.", invariant="I5")
 def test_as_they_were_sampled(lab):
     step = step_of(lab, ("a", [7, 8, 9], 1))
     sampled = [lab.SampledToken(token, {token: token / 10}) for token in (8, 9, 4)]
-    given = list(sampled)
+    given, before = list(sampled), repr(step)
     see = check(picture, step, [8, 9, 4])
     output = lab.accept(step, sampled)
     see(
@@ -144,6 +166,9 @@ def test_as_they_were_sampled(lab):
     )
     see("how many were given", len(sampled), equals=3)
     see("those that were given", [token.token_id for token in sampled], equals=[token.token_id for token in given])
+    see("the step", repr(step), equals=before)
+    again = lab.accept(step, sampled).tokens
+    see("tokens of a, if the same step is verified again", [token.token_id for token in again["a"]], equals=[8, 9, 4])
     see("an empty step", outcome(lab, lab.StepInput(), []), equals=({}, {}))
 
 

@@ -28,6 +28,9 @@ def picture(p, q, draft, coin):
     liked_more=(P, Q, 1, 0.999),
     liked_as_much=([0.25, 0.5, 0.25], [0.25, 0.25, 0.5], 0, 0.999),
     a_little_less=([0.45, 0.55], [0.5, 0.5], 0, 0.89),
+    a_thousandth_less=([0.5 - 2**-11, 0.5 + 2**-11], [0.5, 0.5], 0, 1 - 2**-9),
+    a_little_below=([0.5 - 2**-15, 0.5 + 2**-15], [0.5, 0.5], 0, 1 - 2**-14 - 2**-20),
+    one_token=([1.0], [1.0], 0, 0.999),
     a_billionth=([4e-10, 0.6, 0.4], [1e-9, 0.4, 0.6], 0, 0.39),
     far_less=([4e-31, 0.6, 0.4], [1e-30, 0.4, 0.6], 0, 0.39),
 )
@@ -46,6 +49,12 @@ def test_taken(lab, case):
     impossible_for_the_target=([0.0, 0.7, 0.3], [0.5, 0.3, 0.2], 0, 0.001, [0.0, 0.8, 0.2]),
     one_is_left=([0.0, 1.0], [1.0, 0.0], 0, 0.5, [0.0, 1.0]),
     a_billionth=([4e-10, 0.5, 0.5], [1e-9, 0.6, 0.4], 0, 0.41, [0.0, 0.0, 1.0]),
+    just_the_ratio=([0.25, 0.75], [0.5, 0.5], 0, 0.5, [0.0, 1.0]),
+    a_thousandth_less=([0.5 - 2**-11, 0.5 + 2**-11], [0.5, 0.5], 0, 1 - 2**-12, [0.0, 1.0]),
+    a_little_less=([0.5 - 2**-15, 0.5 + 2**-15], [0.5, 0.5], 0, 1 - 2**-16, [0.0, 1.0]),
+    a_little_above=([0.5 - 2**-15, 0.5 + 2**-15], [0.5, 0.5], 0, 1 - 2**-14 + 2**-20, [0.0, 1.0]),
+    least_of_all=([0.5 - 2**-17, 0.5 + 2**-17], [0.5, 0.5], 0, 1 - 2**-20, [0.0, 1.0]),
+    an_unlikely_rest=([0.999, 0.001, 0.0], [0.99995, 0.0, 0.00005], 0, 0.9995, [0.0, 1.0, 0.0]),
 )
 def test_the_rest(lab, case):
     p, q, draft, coin, expected = case
@@ -102,6 +111,21 @@ def test_nothing_is_left(lab, case):
     see("whether all weights are finite, and none is negative", is_sound, equals=True)
     tokens = [row.nonzero().flatten().tolist() for row in weights]
     see("the tokens of each row that have a weight", tokens, equals=[[0], [len(case) - 1]])
+
+
+@concept("A step has any number of rows, and a vocabulary any number of tokens.", invariant="I5", illustrates=True)
+@cases(no_row=(0, 3), many_rows=(3000, 2), one_token=(2, 1), many_tokens=(2, 300_000))
+def test_sizes(lab, case):
+    """p is all on the last token, q on the last two, or on the only one; drafts alternate between them."""
+    rows, tokens = case
+    p, q = torch.zeros(rows, tokens), torch.zeros(rows, tokens)
+    p[:, -1], q[:, -2:] = 1.0, 1 / min(tokens, 2)
+    drafts = (tokens - 1 - torch.arange(rows) % min(tokens, 2)).unsqueeze(1)
+    see = check(lambda: f"{rows:,} rows, {tokens:,} tokens")
+    weights = lab.rejection_weights(p, q, drafts, torch.full((rows, 1), 0.75))
+    see("shape of the weights", list(weights.shape), equals=[rows, tokens])
+    see("rows in which a token but the last has a weight", int((weights[:, :-1] != 0).any(-1).sum()), equals=0)
+    see("rows in which the last token has a weight", int((weights[:, -1] > 0).sum()), equals=rows)
 
 
 @concept("Each row has its own draft, coin and distributions.", invariant="I5")

@@ -5,11 +5,11 @@ from labkit import cases, check, concept, walk
 K = 4  # most drafts of a request
 
 
-def make(lab, *, blocks=64, block_size=4, budget=64, **options):
+def make(lab, *, blocks=64, block_size=4, budget=64, k=K, **options):
     """A scheduler with so many usable blocks; drafts come from the test alone."""
     manager = lab.KVCacheManager(blocks + 1, block_size)
     scheduler = lab.SpeculativeScheduler(
-        manager, max_num_seqs=4, max_num_batched_tokens=budget, num_speculative_tokens=K, **options
+        manager, max_num_seqs=4, max_num_batched_tokens=budget, num_speculative_tokens=k, **options
     )
     scheduler.proposer = None
     return scheduler
@@ -128,6 +128,43 @@ def test_the_end(lab, case):
     see("output of b", other.output_token_ids, equals=[says(3)])
 
 
+@concept("Requests that end in one step end in its order, whether they had drafts or not.", invariant="I2",
+         illustrates=True)  # fmt: skip
+@cases(
+    drafts_first={"a": "rr", "b": "", "c": ""}, drafts_last={"a": "", "b": "", "c": "rr"},
+    drafts_around={"a": "rr", "b": "", "c": "rrrr"}, drafts_within={"a": "", "b": "rw", "c": ""},
+)  # fmt: skip
+def test_order_of_the_ends(lab, case):
+    scheduler = make(lab)
+    requests = {name: add(lab, scheduler, name, 5, max_tokens=2) for name in case}
+    step(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    scheduler.update_draft_token_ids({name: drafts_of(requests[name], pattern) for name, pattern in case.items()})
+    _, finished = step(scheduler)
+    see("the requests that finished", [request.request_id for request in finished], equals=["a", "b", "c"])
+
+
+@concept("Token 0 is a token, -1 as a draft is one that is never right.", invariant="I6", illustrates=True)
+@cases(
+    zeros_are_right=([0, 0, 0], [0, 0, 0, 5], None, [0, 0, 0, 5], [1, 3, 3]),
+    zero_is_wrong=([0, 0], [5], None, [5], [1, 2, 0]),
+    zero_ends_it=([0, 0, 0], [0, 0, 0, 5], 0, [0], [1, 3, 3]),
+    no_token=([-1, -1, -1, -1], [5], None, [5], [1, 4, 0]),
+    no_token_behind_a_right_one=([9, -1, -1], [9, 5], None, [9, 5], [1, 3, 1]),
+)  # fmt: skip
+def test_token_0_and_no_token(lab, case):
+    drafts, sampled, stop, expected, counts = case
+    scheduler, request = begin(lab, eos_token_ids=[] if stop is None else [stop])
+    see = check(lab.draw.scheduler, scheduler)
+    scheduler.update_draft_token_ids({"a": drafts})
+    output = scheduler.schedule()
+    see("drafts of the step", list(output.drafts["a"]), equals=drafts)
+    scheduler.update_from_output(output, {"a": list(sampled)})
+    see(f"output of a, drafts {drafts}, sampled {sampled}", request.output_token_ids, equals=[says(5), *expected])
+    see("times, drafts, right ones", counted(scheduler)[:3], equals=counts)
+    see("whether a has ended", request.is_finished, equals=stop is not None)
+
+
 @concept("A request that was ended while the model ran has left the engine: nothing of it changes.", invariant="I2")
 def test_ended_meanwhile(lab):
     scheduler, request = begin(lab)
@@ -203,6 +240,27 @@ def test_whose_drafts(lab):
     see("the next step, in which the drafts of c had to wait", step(scheduler)[0][1], equals={"c": those_of_c})
 
 
+@concept("Drafts wait until a step verifies them, or until there are newer ones for their request.", invariant="I4",
+         illustrates=True)  # fmt: skip
+def test_drafts_that_wait(lab):
+    scheduler = make(lab, budget=9)
+    a, b, c = (add(lab, scheduler, name, 3) for name in "abc")
+    step(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    scheduler.update_draft_token_ids({each.request_id: drafts_of(each, "rrrr") for each in (a, b, c)})
+    first = drafts_of(c, "rrrr")
+    see("a budget of 9 for three requests with four drafts each", step(scheduler)[0][0], equals={"a": 5, "b": 4})
+    scheduler.update_draft_token_ids({"a": drafts_of(a, "w")})
+    output = scheduler.schedule()
+    see("drafts of c, after drafts of a came", list(output.drafts["c"]), equals=first)
+    scheduler.update_from_output(output, compute(scheduler, output))
+    scheduler.update_draft_token_ids({each.request_id: drafts_of(each, "rrrr") for each in (a, b, c)})
+    newer = drafts_of(c, "rw")
+    scheduler.update_draft_token_ids({"c": newer})
+    step(scheduler)
+    see("drafts of c, after newer ones came", list(step(scheduler)[0][1]["c"]), equals=newer)
+
+
 @concept("A draft model writes ahead of the target, but never past the end of the request or of the pool.",
          invariant="I5")  # fmt: skip
 @cases(
@@ -214,13 +272,21 @@ def test_whose_drafts(lab):
     at_the_pool=(10, None, 10, 10),
     the_smaller_limit=(12, 11, 10, 11),
     more_than_fits=(8, 9, 10, 10),
+    blocks_of_4=(10, None, 37, 40, 4),
+    blocks_of_4_and_the_longest=(10, 39, 37, 39, 4),
+    blocks_of_16=(3, None, 40, 44, 16),
+    no_lookahead=(40, None, 10, 10, 1, 0),
+    far_ahead=(40_000, None, 10, 5_010, 1, 5_000),
+    no_token=(40, None, 0, 4),
 )
 def test_lookahead(lab, case):
-    blocks, max_model_len, num_tokens, expected = case
-    manager = lab.KVCacheManager(blocks + 1, 1)
-    manager.num_lookahead_tokens = 4
+    blocks, max_model_len, num_tokens, expected, size, num_lookahead = (*case, *(1, 4)[len(case) - 4 :])
+    manager = lab.KVCacheManager(blocks + 1, size)
+    manager.num_lookahead_tokens = num_lookahead
     request = make_request(lab, "a", 5, max_model_len=max_model_len)
-    see = check(lambda: f"{blocks} usable blocks of 1, 4 lookahead tokens, max_model_len {max_model_len}")
+    see = check(
+        lambda: f"{blocks} usable blocks of {size}, {num_lookahead} lookahead tokens, max_model_len {max_model_len}"
+    )
     see(f"num_slots(request, {num_tokens})", manager.num_slots(request, num_tokens), equals=expected)
 
 
@@ -243,9 +309,53 @@ def test_statistics(lab, case):
     see(what, counted(scheduler), equals=expected)
 
 
-class AlwaysWrong:
+@concept("There are as many counts as drafts may be right, whatever k is.", invariant="I6", illustrates=True)
+@cases(
+    one=([3, 2], 5, [2]),
+    two=([0, 0, 7], 14, [7, 7]),
+    nine=([1, 0, 2, 0, 0, 0, 0, 0, 0, 3], 50, [5, 5, 3, 3, 3, 3, 3, 3, 3]),
+    nothing_yet=([0] * 41, 0, [0] * 40),
+)
+def test_numbers_of_the_statistics(lab, case):
+    counts, num_drafts, by_position = case
+    stats = lab.SpeculationStats(list(counts), num_drafts)
+    see = check(lambda: f"num_drafts_by_accepted {counts}")
+    see("num_drafts", stats.num_drafts, equals=sum(counts))
+    see("num_draft_tokens", stats.num_draft_tokens, equals=num_drafts)
+    see("num_accepted_tokens", stats.num_accepted_tokens, equals=sum(by_position))
+    see("num_accepted_tokens_per_pos", list(stats.num_accepted_tokens_per_pos), equals=by_position)
+    see("num_drafts_by_accepted", list(stats.num_drafts_by_accepted), equals=counts)
+
+
+@concept("Each number of drafts is verified, counted and rolled back in the same way.", invariant="I6",
+         illustrates=True)  # fmt: skip
+@cases(
+    one_right=(1, "r"), one_wrong=(1, "w"), nine=(9, "rrrrrrrrr"), five_of_nine=(9, "rrrrrwwww"), many=(40, "r" * 40)
+)
+def test_other_numbers_of_drafts(lab, case):
+    k, pattern = case
+    scheduler = make(lab, k=k)
+    request = add(lab, scheduler, "a", 5, max_tokens=60)
+    step(scheduler)
+    see = check(lab.draw.scheduler, scheduler)
+    scheduler.update_draft_token_ids({"a": drafts_of(request, pattern)})
+    step(scheduler)
+    num_right = len(pattern) - len(pattern.lstrip("r"))
+    see("computed and known tokens", [request.num_computed_tokens, request.num_tokens], [6 + num_right, 7 + num_right])
+    by_position = [1] * num_right + [0] * (k - num_right)
+    see("what was counted", counted(scheduler), equals=[1, len(pattern), num_right, *by_position])
+    see("num_drafts_by_accepted", list(scheduler.speculation_stats.num_drafts_by_accepted),
+        equals=[int(i == num_right) for i in range(k + 1)])  # fmt: skip
+
+
+class Drafts:
+    """A proposer whose first drafts are right, so many of them."""
+
+    def __init__(self, num_right):
+        self.num_right = num_right
+
     def propose(self, request, num_tokens):
-        return [7] * num_tokens
+        return drafts_of(request, "r" * min(self.num_right, num_tokens) + "w" * (num_tokens - self.num_right))
 
     def forget(self, request):
         pass
@@ -253,14 +363,21 @@ class AlwaysWrong:
 
 @concept("The pace of a request hears how many drafts were right, and asks for fewer when they are not.",
          invariant="I6", illustrates=True)  # fmt: skip
-def test_the_pace_hears_of_it(lab):
+@cases(
+    all_wrong=(0, [1, 0, 0, 0, 0, 1]),
+    all_right=(9, [1, 4, 4, 4, 4, 4]),
+    one_right=(1, [1, 4, 3, 3, 3, 3]),
+    two_right=(2, [1, 4, 3, 3, 3, 3]),
+)
+def test_the_pace_hears_of_it(lab, case):
+    num_right, expected = case
     scheduler = make(lab)
-    scheduler.proposer = AlwaysWrong()
+    scheduler.proposer = Drafts(num_right)
     add(lab, scheduler, "a", 5)
     see = check(lab.draw.scheduler, scheduler)
     step(scheduler)
     lengths = [len(step(scheduler)[0][1].get("a", ())) for _ in range(6)]
-    see("drafts of six steps, all of them wrong", lengths, equals=[1, 0, 0, 0, 0, 1])
+    see(f"drafts of six steps, of which {num_right} are right at most", lengths, equals=expected)
 
 
 def plan(rng):

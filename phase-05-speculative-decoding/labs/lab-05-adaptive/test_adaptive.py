@@ -69,6 +69,9 @@ def waits(watched, num_tries):
     one_of_four=(5, [(4, 1)] * 6, 3),
     a_few_wrong=(8, [(8, 8), (8, 3), (6, 0)], 7),
     just_one=(1, [(1, 1), (1, 0)], 1),
+    of_a_million=(10**6, [(1, 1), (4, 0)], 459_460),
+    of_many_right=(10**6, [(1000, 1000), (1000, 999)], 999_460),
+    all_of_a_million=(10**6, [(1, 1), (10**6, 10**6)], 10**6),
 )
 def test_the_share(lab, case):
     most, learnt, expected = case
@@ -107,7 +110,9 @@ def test_it_forgets(lab, case):
 
 
 @concept("A share of a draft is a whole draft: the length is rounded up.", invariant="I2")
-@cases(twenty=(20, 3, 4), eight=(8, 3, 2), four=(4, 3, 1), one=(1, 3, 1))
+@cases(
+    twenty=(20, 3, 4), eight=(8, 3, 2), four=(4, 3, 1), one=(1, 3, 1), a_little_more=(467, 3, 91), far=(26_427, 3, 5094)
+)
 def test_rounded_up(lab, case):
     most, num_wrong, expected = case
     watched = Watched(lab, most)
@@ -158,16 +163,63 @@ def test_a_try_is_due(lab):
     see("lengths of the next six steps; three of them end the wait of four", lengths, equals=[0, 0, 0, 1, 1, 1])
 
 
+@concept("What is learnt within a wait counts at once: a success ends the wait, a failure begins the next one.",
+         invariant="I6", illustrates=True)  # fmt: skip
+@cases(
+    failure_at_once=([0, "-"], [0] * 8 + [1, 1]),
+    failure_at_the_end=([0, 0, 0, 0, "-"], [0] * 8 + [1, 1]),
+    two_failures=([0, "-", 0, "-"], [0] * 16 + [1, 1]),
+    failure_after_a_longer_wait=([*[0] * 4, 1, "-", *[0] * 5, "-"], [0] * 16 + [1, 1]),
+    success_at_once=(["+"], [55, 55]),
+    success_in_the_middle=([0, 0, "+"], [55, 55]),
+    success_then_failures=([0, "+", *"----"], [0] * 4 + [1, 1]),
+)
+def test_within_a_wait(lab, case):
+    """The first draft is wrong, so that a wait of 4 begins. Then + is a right draft, - a wrong one, a number a step."""
+    story, expected = case
+    watched = Watched(lab, 100)
+    see = check(watched.drawn)
+    fail(watched)
+    for event in story:
+        if isinstance(event, int):
+            see("next_length()", watched.next_length(), equals=event)
+        else:
+            watched.learn(1, int(event == "+"))
+    got = [watched.next_length() for _ in expected]
+    see("lengths of the next steps", got, equals=expected)
+
+
+@concept("Before anything is learnt the length is 1, in each step.", invariant="I2", illustrates=True)
+@cases(of_1=1, of_4=4, of_100=100)
+def test_before_the_first(lab, case):
+    watched = Watched(lab, case)
+    see = check(watched.drawn)
+    see("lengths of the first 200 steps", [watched.next_length() for _ in range(200)], equals=[1] * 200)
+    fail(watched)
+    got = [watched.next_length() for _ in range(6)]
+    see("lengths of the next six steps, after a wrong draft", got, equals=[0, 0, 0, 0, 1, 1])
+
+
+@concept("Each request has a pace of its own.", invariant="I1", illustrates=True)
+def test_two_paces(lab):
+    one, other = Watched(lab, 4), Watched(lab, 4)
+    see = check(lambda: f"{one.drawn()}\n{other.drawn()}")
+    one.learn(1, 1)
+    other.learn(1, 0)
+    lengths = [(one.next_length(), other.next_length()) for _ in range(6)]
+    see("lengths of both", lengths, equals=[(4, 0), (4, 0), (4, 0), (4, 0), (4, 1), (4, 1)])
+
+
 def plan(rng):
     """Drafts that are right with a probability that changes, and waits of any length."""
-    most, accuracy = rng.choice((1, 2, 3, 4, 5, 8)), rng.random()
+    most, accuracy = rng.choice((1, 2, 3, 4, 5, 7, 97, 99_991)), rng.random()
     calls = [("Pace", most)]
     for _ in range(rng.randint(5, 60)):
         if rng.random() < 0.1:
             accuracy = rng.choice((0.0, 0.1, 0.5, 0.9, 1.0))
         calls += [("next_length",)] * rng.choice((1, 1, 1, 2, 5, rng.randint(1, 70)))
         if rng.random() < 0.9:
-            draws = [rng.random() < accuracy for _ in range(rng.randint(1, most))]
+            draws = [rng.random() < accuracy for _ in range(rng.randint(1, min(most, 8)))]
             calls.append(("learn", len(draws), [*draws, False].index(False)))
     return calls
 
