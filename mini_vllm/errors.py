@@ -117,6 +117,10 @@ class WeightsMismatchError(CheckpointError):
     """The checkpoint's tensors are not exactly the model's parameters."""
 
 
+class WeightsTooLargeError(CheckpointError):
+    """The weights take more memory than the device has free."""
+
+
 class KVCacheTooSmallError(MiniVllmError, ValueError):
     """The memory budget does not hold the smallest useful KV cache."""
 
