@@ -104,8 +104,8 @@ class CorruptCheckpointError(CheckpointError):
 
 
 class UnsupportedCheckpointError(CheckpointError):
-    """Weights that run code when they are read (.bin, .pt), or that are to be added to other
-    weights (adapters).
+    """Weights that run code when they are read (.bin, .pt), that are to be added to other weights
+    (adapters), or that another program stores in a form of its own (.gguf).
     """
 
 
