@@ -233,10 +233,12 @@ def load_tokenizer(path: Path) -> Any | None:
         _refuse_custom_code(config, _read_json(config))
     if _is_plain(path):
         return ByteLevelBPE(path)
-    from transformers import AutoTokenizer
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+    # The class that tokenizer_config.json names would put its own parts in place of the file's.
+    reader = PreTrainedTokenizerFast if (path / "tokenizer.json").exists() else AutoTokenizer
     try:
-        return AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
+        return reader.from_pretrained(path, trust_remote_code=False, local_files_only=True)
     # a broken tokenizer.json surfaces as a bare Exception of the Rust library
     except Exception as error:
         raise CorruptCheckpointError(

@@ -12,6 +12,7 @@ import huggingface_hub
 import pytest
 import torch
 from safetensors.torch import save_file
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from mini_vllm.errors import (
     CheckpointError,
@@ -298,6 +299,76 @@ def test_broken_tokenizer_is_named(single: Path) -> None:
     write_json(single / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})
     with pytest.raises(CorruptCheckpointError, match=str(single)):
         load_tokenizer(single)
+
+
+PIECES = [
+    "<unk>",
+    "<s>",
+    "</s>",
+    *(f"<0x{i:02X}>" for i in range(256)),
+    *"▁helowrd.,!123",
+    "▁▁",
+    "ll",
+]
+LETTERS = sorted(pre_tokenizers.ByteLevel.alphabet())
+
+
+def sentencepiece(*parts: Any) -> Tokenizer:
+    vocabulary = {piece: i for i, piece in enumerate(PIECES)}
+    merges = [("▁", "▁"), ("l", "l")]
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", byte_fallback=True))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = parts
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    return tokenizer
+
+
+def byte_level(*splits: Any) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(LETTERS)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=bool(splits), use_regex=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+METASPACE = pre_tokenizers.Metaspace(prepend_scheme="never")
+KINDS = {
+    "llama2": sentencepiece(
+        normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), None
+    ),
+    "no-prefix": sentencepiece(None, METASPACE),
+    "byte-level": byte_level(),
+    "digits": byte_level(pre_tokenizers.Digits(individual_digits=True)),
+}
+CLASSES = ("LlamaTokenizer", "LlamaTokenizerFast", "Qwen2Tokenizer", "GPT2Tokenizer", None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("tokenizer_class", CLASSES)
+def test_the_tokenizer_is_the_one_of_the_file(
+    single: Path, kind: str, tokenizer_class: str | None
+) -> None:
+    """Whatever class tokenizer_config.json names: that of R1's distills is Llama's."""
+    tokenizer = KINDS[kind]
+    tokenizer.save(str(single / "tokenizer.json"))
+    names = {} if tokenizer_class is None else {"tokenizer_class": tokenizer_class}
+    write_json(single / "tokenizer_config.json", {**names, "add_prefix_space": True})
+    found = load_tokenizer(single)
+    for text in (
+        "hello",
+        " hello",
+        "  hello 123",
+        "\n hello",
+        " ",
+        "",
+        "hello, world!\t",
+        "é 日本",
+    ):
+        expected = tokenizer.encode(text).ids
+        assert found.encode(text) == expected, text
+        assert found.decode(expected) == tokenizer.decode(expected)
 
 
 @pytest.mark.parametrize("model_type", ["llama", "canary"])
