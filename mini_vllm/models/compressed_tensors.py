@@ -72,7 +72,7 @@ def read_quantization_config(file: Path, raw: Any) -> StoredWeights | None:
     method = raw.get("quant_method") if isinstance(raw, dict) else raw
     if method != "compressed-tensors":
         raise UnsupportedModelError(
-            f"{place}: quant_method {shown(method)} is not supported, only null or "
+            f"{place} with quant_method {shown(method)} is not supported, only null or "
             "'compressed-tensors'; a checkpoint in 16 bits may be loaded with quantization 'int8'"
         )
     check_only(place, raw, CONFIG)

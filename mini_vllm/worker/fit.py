@@ -21,6 +21,7 @@ from mini_vllm.models.registry import META, load_model
 from mini_vllm.models.shard import WHOLE, Shard
 from mini_vllm.step import LayerKVSpec, ModelInfo
 from mini_vllm.worker.device import available_bytes, free_memory, pick_device, pick_dtype
+from mini_vllm.worker.memory import max_positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class Target:
         weights = weight_bytes(model, self.device)
         left = available_bytes(self.config, self.hf_config, dtype, self.device, weights)
         num_tokens = left // info_of(model).bytes_per_token - self.config.block_size  # a null block
-        longest = self.config.max_model_len or self.hf_config.max_position_embeddings
+        longest = self.config.max_model_len or max_positions(self.hf_config)
         return Form(
             dtype,
             model.quantization,

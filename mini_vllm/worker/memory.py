@@ -93,7 +93,7 @@ def plan_kv_cache(
     Raises InvalidParameterError for a max_model_len beyond the model's, KVCacheTooSmallError for a
     budget of less than 2 blocks.
     """
-    model_limit = int(hf_config.max_position_embeddings)
+    model_limit = max_positions(hf_config)
     max_model_len = config.max_model_len or model_limit
     if max_model_len > model_limit:
         raise InvalidParameterError(
@@ -119,6 +119,25 @@ def plan_kv_cache(
     if num_cpu_blocks is None:
         num_cpu_blocks = min(num_blocks - 1, SWAP_SPACE_BYTES // per_block) if may_swap else 0
     return KVCachePlan(num_blocks, config.block_size, max_model_len, per_block, num_cpu_blocks)
+
+
+def max_positions(hf_config: HFConfig) -> int:
+    """Tokens of the longest request whose positions the model can tell.
+
+    With "longrope" a text beyond the original context would get other angles in all of its tokens,
+    also in those that are computed already, so it ends there. "yarn" stretches the original
+    context by its factor (vLLM: _get_and_verify_max_len).
+    """
+    limit = int(hf_config.max_position_embeddings)
+    scaling = getattr(hf_config, "rope_parameters", None) or {}
+    original = scaling.get("original_max_position_embeddings", limit)
+    original = getattr(hf_config, "original_max_position_embeddings", original)
+    match scaling.get("rope_type"):
+        case "longrope":
+            return min(limit, int(original))
+        case "yarn":
+            return max(limit, int(original * scaling["factor"]))
+    return limit
 
 
 def available_host_memory() -> int:

@@ -5,6 +5,7 @@ import math
 import re
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -196,3 +197,22 @@ def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.Mon
     assert memory.available_host_memory() == 1200
     (tmp_path / "memory.max").write_text("max\n")
     assert memory.available_host_memory() > 1200
+
+
+@pytest.mark.parametrize(
+    ("rope", "outside", "expected"),
+    [
+        ({}, {}, 4096),
+        ({"rope_type": "linear", "factor": 4.0}, {}, 4096),
+        ({"rope_type": "dynamic", "factor": 4.0}, {}, 4096),
+        ({"rope_type": "yarn", "factor": 4.0}, {}, 16_384),
+        ({"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 1024}, {}, 4096),
+        ({"rope_type": "longrope", "original_max_position_embeddings": 1024}, {}, 1024),
+        ({"rope_type": "longrope"}, {"original_max_position_embeddings": 512}, 512),
+    ],
+)
+def test_a_request_ends_where_the_rotation_does(
+    rope: dict[str, Any], outside: dict[str, int], expected: int
+) -> None:
+    config = SimpleNamespace(rope_parameters=rope, max_position_embeddings=4096, **outside)
+    assert memory.max_positions(config) == expected
