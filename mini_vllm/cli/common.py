@@ -49,6 +49,7 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "speculative": "ngram, suffix or draft_model, which draft tokens; by default there are no "
     "drafts.",
     "num_speculative_tokens": "Most drafts of a request in one step.",
+    "prompt_lookup_match": "For --speculative ngram: first or last, of several places.",
     "draft_model": "For --speculative draft_model: a folder, or a hub name; the bundled model has "
     "its own.",
     "attention_backend": "auto, reference, torch, c, triton-simple or triton; doctor says which "

@@ -2,7 +2,7 @@
 checked.
 
 Called by a Front and by a server, also in a process that has no model: it knows of the model what
-is said to it. Source: vllm/v1/engine/input_processor.py (Processor).
+is said to it. Source: InputProcessor in vllm/v1/engine/input_processor.py.
 """
 
 import logging
@@ -66,19 +66,29 @@ class InputProcessor:
     def __init__(self, config: EngineConfig, limits: ModelLimits) -> None:
         path = resolve_model(config.model)
         self.model = config.model
-        self.limits = limits
         self.tokenizer = load_tokenizer(path)
         self.text_reader: Tokenizer | None = (
             None if self.tokenizer is None else reader_of(self.tokenizer)
         )
         self.generation_config = load_generation_config(path)
-        self.eos_token_ids = find_eos_token_ids(
-            self.generation_config, load_hf_config(path), self.tokenizer, limits.vocab_size
-        )
+        self._hf_config = load_hf_config(path)
+        self.limits = limits
         self._text_bound = TextBound(self.tokenizer)
         self._chat_templates = ChatTemplateRenderer(self.tokenizer)
         self.assistant_form = find_form(
             self.tokenizer, config.tool_call_parser, config.reasoning_parser
+        )
+
+    @property
+    def limits(self) -> ModelLimits:
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: ModelLimits) -> None:
+        """A front is made before the process that has the model says what it has."""
+        self._limits = limits
+        self.eos_token_ids = find_eos_token_ids(
+            self.generation_config, self._hf_config, self.tokenizer, limits.vocab_size
         )
 
     def read(self, request_id: str, prompt: Prompt, params: SamplingParams) -> list[int]:
@@ -210,6 +220,7 @@ def find_eos_token_ids(
     ids = set(found if isinstance(found, list | tuple) else [found])
     ids.add(getattr(tokenizer, "eos_token_id", None))
     ids.discard(None)
-    if beyond := sorted(token_id for token_id in ids if token_id >= vocab_size):
+    beyond = sorted(token_id for token_id in ids if token_id >= vocab_size)
+    if beyond and vocab_size:
         logger.warning(f"eos_token_id {beyond} is left out: the model has {vocab_size} tokens")
     return frozenset(ids.difference(beyond))

@@ -1,8 +1,8 @@
 """The tools of a chat: what of them is refused, and the form that a text has when a tool must be
 called.
 
-Called by LLM.chat() and by a server of chats. Source: OpenAI's API reference; tool_choice in
-serving_chat.py of vLLM.
+Called by LLM.chat() and by a server of chats. Source: OpenAI's API reference; the tool_choice of
+vllm/entrypoints/openai/chat_completion/serving.py.
 """
 
 from collections.abc import Mapping, Sequence

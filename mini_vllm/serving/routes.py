@@ -1,8 +1,8 @@
 """What is answered: a handler for each path, between a parsed request and AsyncEngine.generate().
 
 A handler says by its types which body it takes and which answer it gives; openapi.py makes its
-document of the same types. Source: vllm/entrypoints/openai/serving_chat.py, serving_completion.py,
-serving_tokenization.py.
+document of the same types. Source: vllm/entrypoints/openai/chat_completion/serving.py,
+vllm/entrypoints/openai/completion/serving.py, vllm/entrypoints/serve/tokenize/serving.py.
 """
 
 import asyncio
