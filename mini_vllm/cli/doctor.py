@@ -51,8 +51,13 @@ def examine() -> Iterator[Finding]:
     )
     missing = [name for name in PACKAGES if not installed(name)]
     for name, meaning in PACKAGES.items():
-        yield ABSENT if name in missing else OK, name, installed(name) or "not installed", meaning
-    if {*missing} - {"triton"}:
+        yield (
+            ABSENT if name in missing else OK,
+            name,
+            f"{installed(name) or 'not installed'}",
+            meaning,
+        )
+    if "torch" in missing:
         yield (
             ABSENT,
             "engine",
@@ -122,7 +127,7 @@ def examine_answer() -> Iterator[Finding]:
     yield (
         OK if right else FAULT,
         "tiny model",
-        "answers" if right else "answers wrongly",
+        f"answers{'' if right else ' wrongly'}",
         f"{QUESTION} {text}",
     )
 
@@ -132,8 +137,8 @@ def ask() -> str:
     from mini_vllm import LLM, SamplingParams
 
     params = SamplingParams(temperature=0.0, max_tokens=80)
-    outputs = LLM("tiny").chat([{"role": "user", "content": QUESTION}], params)
-    return outputs[0].outputs[0].text.strip()
+    output = LLM("tiny").chat([{"role": "user", "content": QUESTION}], params)[0]
+    return output.outputs[0].text.strip()
 
 
 def installed(package: str) -> str | None:

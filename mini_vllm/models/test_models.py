@@ -298,10 +298,13 @@ BACKENDS = (
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("backend", ["torch", "reference"])
 def test_packed_prompts_give_the_logits_of_transformers(
-    pair: Pair, sequences: list[list[int]]
+    pair: Pair, sequences: list[list[int]], backend: str
 ) -> None:
-    logits = Runner(pair.model, sequences).step({i: (0, len(s)) for i, s in enumerate(sequences)})
+    logits = Runner(pair.model, sequences, backend).step(
+        {i: (0, len(s)) for i, s in enumerate(sequences)}
+    )
     for i, sequence in enumerate(sequences):
         torch.testing.assert_close(logits[i], expected_logits(pair, sequence), **TOLERANCE)
 
