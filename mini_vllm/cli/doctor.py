@@ -50,13 +50,8 @@ def examine() -> Iterator[Finding]:
         "enough for the core: block pool, KV cache manager, scheduler",
     )
     missing = [name for name in PACKAGES if not installed(name)]
-    for name, meaning in PACKAGES.items():
-        yield (
-            ABSENT if name in missing else OK,
-            name,
-            f"{installed(name) or 'not installed'}",
-            meaning,
-        )
+    for name, use in PACKAGES.items():
+        yield ABSENT if name in missing else OK, name, f"{installed(name) or 'not installed'}", use
     if "torch" in missing:
         yield (
             ABSENT,
@@ -95,12 +90,7 @@ def examine_engine() -> Iterator[Finding]:
         )
     else:
         yield ABSENT, "CUDA", "no device", "models run on the CPU"
-    yield (
-        OK,
-        "attention",
-        get_backend("auto", device).name,
-        f"what --attention-backend auto picks on {device}",
-    )
+    yield OK, "attention", get_backend("auto", device).name, f"what auto picks on {device}"
     for name in BACKENDS:
         reason = why_not(name, device)
         yield ABSENT if reason else OK, "", name, reason or f"can run on {device}"
