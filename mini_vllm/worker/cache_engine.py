@@ -6,18 +6,17 @@ before it computes. Which blocks are whose is the manager's business. Source: Ca
 vllm/worker/cache_engine.py of vLLM V0; V1 has neither swapping nor forks.
 """
 
+import mmap
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from math import prod
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from mini_vllm.attention.backend import StrideOrder, make_cache
 from mini_vllm.step import BlockPair, SwapIn, SwapOut
-
-ALIGNMENT = 64  # bytes, a line of the processor's cache
 
 
 class CacheEngine:
@@ -68,14 +67,17 @@ class CacheEngine:
 def lazy_zeros(shape: Sequence[int], *, dtype: torch.dtype) -> Tensor:
     """Zeros in main memory that take a page when it is first written, and not before.
 
-    A cache is planned for many long requests. So one that serves a few short ones stays small.
-    NumPy asks the system for zeros (calloc), where torch writes them. The tensor begins at a
-    multiple of 64 bytes, as torch's own do.
+    A cache is planned for many long requests. So one that serves a few short ones stays small. The
+    pages come from the system itself, which has zeroed them; torch would write zeros into each.
     """
     num_bytes = prod(shape) * dtype.itemsize
-    memory = np.zeros(num_bytes + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    return torch.from_numpy(memory[start : start + num_bytes]).view(dtype).view(*shape)
+    if not num_bytes:
+        return torch.zeros(*shape, dtype=dtype)
+    pages = mmap.mmap(-1, num_bytes, access=mmap.ACCESS_COPY)  # private to this process
+    if hasattr(mmap, "MADV_HUGEPAGE"):  # as torch's own large tensors (layers/linear.py)
+        with suppress(OSError):  # a system without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(pages, dtype=dtype).view(*shape)
 
 
 def _copy_blocks(
