@@ -18,7 +18,9 @@ from mini_vllm.structured import BACKENDS
 
 QUANTIZATIONS = (None, "int8")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-TOOL_CALL_PARSERS = ("auto", "hermes", "llama3_json", "none")
+TOOL_CALL_PARSERS = tuple(
+    "auto deepseek_v3 hermes llama3_json mistral none pythonic qwen3_coder xlam".split()
+)
 REASONING_PARSERS = ("auto", "think", "none")
 MOST = (1 << 31) - 1  # of tokens, blocks and requests
 

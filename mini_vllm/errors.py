@@ -231,7 +231,8 @@ class Params:
 
     def normalise(self) -> None:
         """Store numbers of other libraries as Python's own, and lists as tuples."""
-        for name, value in [(name, getattr(self, name)) for name in self.__slots__]:
+        for name in self.__slots__:
+            value = getattr(self, name)
             is_list = isinstance(value, list | tuple)
             object.__setattr__(self, name, tuple(map(plain, value)) if is_list else plain(value))
 

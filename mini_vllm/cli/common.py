@@ -56,7 +56,7 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "run here.",
     "structured_outputs_backend": "auto, xgrammar, guidance or automaton, which takes choices "
     "alone.",
-    "tool_call_parser": "auto, hermes, llama3_json or none: how a chat calls tools.",
+    "tool_call_parser": "How a chat calls tools: auto, a form of docs/serving.md, or none.",
     "reasoning_parser": "auto, think or none: how a chat begins.",
     "seed": "From which every request draws its own.",
 }

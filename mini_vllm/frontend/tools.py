@@ -69,6 +69,14 @@ class ToolUse(Params):
         """Of the functions."""
         return [tool["function"]["name"] for tool in self.tools or ()]
 
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Of the functions, by name: JSON schemas."""
+        return {
+            tool["function"]["name"]: tool["function"].get("parameters")
+            for tool in self.tools or ()
+        }
+
     def forced_schema(self) -> dict[str, Any] | None:
         """What a text that has to call is: a list of calls, as JSON. None: any text will do."""
         if self.tool_choice in (None, "none", "auto"):

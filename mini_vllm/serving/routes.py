@@ -210,10 +210,9 @@ class Api:
         params = self._sampling_params(asked, len(prompt), asked.asked_max_tokens, "messages")
         with refusals("messages"):
             params = use.constrain(params)
-        answer = ChatAnswer(
-            reader.form_of(prompt, use, params), *self._head("chatcmpl"), asked, self._tokenizer
-        )
-        return await self._respond(answer, [(prompt, params)], asked)
+            form = await asyncio.to_thread(reader.form_of, prompt, use, params)
+        answer = ChatAnswer(form, *self._head("chatcmpl"), asked, self._tokenizer)
+        return await self._respond(answer, [(prompt, form.constrain(params))], asked)
 
     async def completions(self, asked: CompletionRequest) -> Completion | EventStream:
         """Complete texts or token ids."""
