@@ -104,8 +104,8 @@ class CorruptCheckpointError(CheckpointError):
 
 
 class UnsupportedCheckpointError(CheckpointError):
-    """Weights that run code when they are read (.bin, .pt), or that are to be added to other
-    weights (adapters).
+    """Weights that run code when they are read (.bin, .pt), that are to be added to other weights
+    (adapters), or that another program stores in a form of its own (.gguf).
     """
 
 
@@ -115,6 +115,10 @@ class UnsupportedModelError(CheckpointError):
 
 class WeightsMismatchError(CheckpointError):
     """The checkpoint's tensors are not exactly the model's parameters."""
+
+
+class WeightsTooLargeError(CheckpointError):
+    """The weights take more memory than the device has free."""
 
 
 class KVCacheTooSmallError(MiniVllmError, ValueError):
@@ -227,7 +231,8 @@ class Params:
 
     def normalise(self) -> None:
         """Store numbers of other libraries as Python's own, and lists as tuples."""
-        for name, value in [(name, getattr(self, name)) for name in self.__slots__]:
+        for name in self.__slots__:
+            value = getattr(self, name)
             is_list = isinstance(value, list | tuple)
             object.__setattr__(self, name, tuple(map(plain, value)) if is_list else plain(value))
 

@@ -88,10 +88,12 @@ class AttentionBackend(ABC):
         return apply_rotary(query, rotation)
 
 
-def make_cache(shape: Sequence[int], stride_order: StrideOrder, **options: Any) -> Tensor:
+def make_cache(
+    shape: Sequence[int], stride_order: StrideOrder, zeros: Any = torch.zeros, **options: Any
+) -> Tensor:
     """Zeros of that shape, [num_blocks, block_size, num_kv_heads, head_dim], whose dimensions
-    follow in memory as stride_order says, without gaps. options: those of torch.zeros."""
-    memory = torch.zeros([shape[dim] for dim in stride_order], **options)
+    follow in memory as stride_order says, without gaps. options: those of `zeros`."""
+    memory: Tensor = zeros([shape[dim] for dim in stride_order], **options)
     return memory.permute([stride_order.index(dim) for dim in range(len(shape))])
 
 

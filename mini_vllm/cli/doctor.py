@@ -8,28 +8,31 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from mini_vllm.cli.common import busy, console
+from mini_vllm.cli.common import busy, console, option
 from mini_vllm.errors import how_to_install
 
 QUESTION = "What is a KV block?"
 EXPECTED = "A KV block is a fixed-size piece of the KV cache"
-PACKAGES = {  # what the engine needs, and for what
+PACKAGES = {  # what the engine needs, and for what; triton is for GPUs alone
     "torch": "runs the model",
     "transformers": "reads configs and tokenizers",
     "safetensors": "reads weights",
+    "triton": "compiles GPU kernels",
 }
 OK, ABSENT, FAULT = Text("ok", "green"), Text("-", "bright_black"), Text("FAULT", "bold red")
 
 Finding = tuple[Text, str, str, str]  # verdict, what was looked at, what was found, what it means
 
 
-def doctor() -> None:
+def doctor(
+    model: str | None = option(None, "Say whether this model fits here, without loading it."),
+) -> None:
     """Say what this machine can run, and test it.
 
-    Exit status 1 if the bundled model does not answer here.
+    Exit status 1 if the bundled model does not answer here, 2 if no form of MODEL fits.
     """
     with busy("looking around"):
-        findings = list(examine())
+        findings = list(examine() if model is None else examine_model(model))
     table = Table.grid(padding=(0, 2))
     for verdict, name, value, meaning in findings:
         table.add_row(verdict, name, value, Text(meaning, "bright_black"))
@@ -43,16 +46,13 @@ def examine() -> Iterator[Finding]:
     yield (
         OK,
         "Python",
-        platform.python_version(),
+        f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         "enough for the core: block pool, KV cache manager, scheduler",
     )
-    yield OK, "platform", f"{platform.system()} {platform.machine()}", ""
     missing = [name for name in PACKAGES if not installed(name)]
-    for name, meaning in PACKAGES.items():
-        yield ABSENT if name in missing else OK, name, installed(name) or "not installed", meaning
-    triton = installed("triton")
-    yield OK if triton else ABSENT, "triton", triton or "not installed", "compiles GPU kernels"
-    if missing:
+    for name, use in PACKAGES.items():
+        yield ABSENT if name in missing else OK, name, f"{installed(name) or 'not installed'}", use
+    if "torch" in missing:
         yield (
             ABSENT,
             "engine",
@@ -64,27 +64,33 @@ def examine() -> Iterator[Finding]:
     yield from examine_answer()
 
 
+def examine_model(model: str) -> Iterator[Finding]:
+    """The forms in which the weights may be held, and whether each fits."""
+    from mini_vllm.worker.fit import forms_of
+
+    for form in forms_of(model):
+        yield OK if form.fits else ABSENT, str(form), form.figures, ""
+
+
 def examine_engine() -> Iterator[Finding]:
     """Devices, the attention back end, and what serves int8 weights."""
     import torch
 
     from mini_vllm.attention import BACKENDS, get_backend, why_not
     from mini_vllm.models.layers.int8_linear import why_slow
-    from mini_vllm.worker.device import pick_device
+    from mini_vllm.worker.device import free_memory, pick_device
 
     device = pick_device("auto")
     if device.type == "cuda":
-        free, total = torch.cuda.mem_get_info(device)
-        memory = f"{free / (1 << 30):.1f} of {total / (1 << 30):.1f} GiB are free"
-        yield OK, "CUDA", f"{torch.version.cuda}, {torch.cuda.get_device_name(device)}", memory
+        yield (
+            OK,
+            "CUDA",
+            f"{torch.version.cuda}, {torch.cuda.get_device_name(device)}",
+            f"{free_memory(device) / (1 << 30):.1f} GiB are free",
+        )
     else:
         yield ABSENT, "CUDA", "no device", "models run on the CPU"
-    yield (
-        OK,
-        "attention",
-        get_backend("auto", device).name,
-        f"what --attention-backend auto picks on {device}",
-    )
+    yield OK, "attention", get_backend("auto", device).name, f"what auto picks on {device}"
     for name in BACKENDS:
         reason = why_not(name, device)
         yield ABSENT if reason else OK, "", name, reason or f"can run on {device}"
@@ -111,15 +117,14 @@ def examine_answer() -> Iterator[Finding]:
     yield (
         OK if right else FAULT,
         "tiny model",
-        "answers" if right else "answers wrongly",
+        f"answers{'' if right else ' wrongly'}",
         f"{QUESTION} {text}",
     )
 
 
 def ask() -> str:
     """The bundled model's answer to a question that it must know."""
-    from mini_vllm import LLM
-    from mini_vllm.params import SamplingParams
+    from mini_vllm import LLM, SamplingParams
 
     params = SamplingParams(temperature=0.0, max_tokens=80)
     output = LLM("tiny").chat([{"role": "user", "content": QUESTION}], params)[0]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors import safe_open
 from typer.testing import CliRunner
 
 from mini_vllm.cli.commands import app
@@ -302,6 +303,24 @@ def test_doctor() -> None:
     result = run("doctor")
     for name in ("Python", "torch", "transformers", "attention", "tiny model"):
         assert re.search(rf"^ok +{name} ", result.stdout, re.MULTILINE), result.stdout
+
+
+def test_doctor_says_whether_a_model_fits_without_loading_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mini_vllm.models.weights.safe_open", only_headers)
+    stdout = " ".join(run("doctor", "--model", "tiny").stdout.split())
+    assert re.match(r"ok dtype bfloat16 [\d,]+ of [\d,]+ bytes", stdout)
+    assert "ok dtype bfloat16, quantization int8 " in stdout
+    monkeypatch.setattr("mini_vllm.worker.device.available_host_memory", lambda: 1000)
+    monkeypatch.setattr("mini_vllm.worker.memory.available_host_memory", lambda: 1000)
+    stderr = run("doctor", "--model", "tiny", status=2).stderr
+    assert "1,000 bytes are available" in stderr
+
+
+def only_headers(file: Path, framework: str) -> Any:
+    assert framework == "np"
+    return safe_open(file, framework)
 
 
 def test_doctor_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from mini_vllm.frontend.output_processor import (
@@ -149,6 +149,22 @@ def assert_grows(texts):
 def test_the_byte_tokens_of_these_tests_are_bytes():
     assert decode(BYTES, in_bytes("".join(CORPUS))) == "".join(CORPUS)
     assert len(raw_bytes(bytes(range(256)))) == len(set(raw_bytes(bytes(range(256))))) == 256
+
+
+@by_tokenizer
+def test_the_bytes_of_an_added_token_are_what_decode_gives(tokenizer):
+    """Its name goes through the decoder as any token does."""
+    tokenizer = copy.deepcopy(tokenizer)
+    names = ["<｜begin▁of▁text｜>", "<|im_end|>", "<0x41>", "a b", "é", "été", "日本", "▁x", "\n\n"]
+    tokenizer.add_tokens(
+        [AddedToken(name, normalized=False, special=i % 2 > 0) for i, name in enumerate(names)]
+    )
+    reader = HFTokenizer(tokenizer)
+    before = tokenizer.encode("the", add_special_tokens=False)
+    start = reader.decode(before, skip_special_tokens=False)
+    for name, token in tokenizer.get_added_vocab().items():
+        text = reader.decode([*before, token], skip_special_tokens=False)
+        assert text == start + reader.token_bytes(token).decode(errors="replace"), name
 
 
 @by_tokenizer

@@ -55,8 +55,7 @@ class HFTokenizer:
         added = tokenizer.added_tokens_decoder.items()
         named = (token_id for token_id, token in added if token.special)
         self._special = frozenset([*tokenizer.all_special_ids, *named])
-        self._added = {str(token) for token in tokenizer.get_added_vocab()}
-        self._is_byte_level, self._has_fallback = kinds_of_decoder(tokenizer)
+        self._decoders = decoders_of(tokenizer)
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens))
@@ -78,14 +77,14 @@ class HFTokenizer:
         piece = self._tokenizer.convert_ids_to_tokens(token_id)
         if piece is None:
             return b""
-        if piece in self._added:
-            return str(piece).encode(errors="replace")
-        if self._is_byte_level:
+        if "ByteLevel" in self._decoders:
             table = unicode_to_bytes()
-            return bytes(table[character] for character in piece if character in table)
-        if self._has_fallback:
-            if match := BYTE_TOKEN.fullmatch(piece):
-                return bytes([int(match[1], 16)])
+            if set(piece) <= table.keys():
+                return bytes(table[character] for character in piece)
+            return str(piece).encode(errors="replace")  # of an added token, which is plain text
+        if "ByteFallback" in self._decoders and (match := BYTE_TOKEN.fullmatch(piece)):
+            return bytes([int(match[1], 16)])
+        if self._decoders & {"ByteFallback", "Metaspace"}:
             return str(piece).replace(SPACE, " ").encode(errors="replace")
         return self.decode([token_id], skip_special_tokens=False).encode(errors="replace")
 
@@ -146,11 +145,12 @@ class TextOffset:
         return at
 
 
-def kinds_of_decoder(tokenizer: Any) -> tuple[bool, bool]:
-    """Whether the tokens are bytes in GPT-2's alphabet, and whether they are SentencePiece's with
-    single bytes.
+def decoders_of(tokenizer: Any) -> set[str]:
+    """The types of the decoders in its tokenizer.json.
+
+    ByteLevel: tokens are bytes in GPT-2's alphabet. Metaspace, ByteFallback: they are
+    SentencePiece's, and single bytes have tokens.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     decoder = {} if backend is None else json.loads(backend.to_str()).get("decoder") or {}
-    names = {each.get("type") for each in decoder.get("decoders", [decoder])}
-    return "ByteLevel" in names, bool(names & {"ByteFallback", "Metaspace"})
+    return {each.get("type") for each in decoder.get("decoders", [decoder])}

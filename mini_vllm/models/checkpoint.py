@@ -8,8 +8,10 @@ never imported, and a file that is missing or broken is named.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +29,6 @@ from mini_vllm.models.config_fields import check_config, check_generation_config
 BUNDLED_MODEL, BUNDLED_DRAFT = "tiny", "tiny-draft"
 SINGLE_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 HUB_PATTERNS = ("*.json", "*.safetensors", "*.model", "*.jinja", "*.txt")
-ADAPTER_FILE = "adapter_config.json"
 TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer.model",
@@ -35,7 +36,21 @@ TOKENIZER_FILES = (
     "vocab.json",
     "vocab.txt",
 )
-UNSAFE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
+FOREIGN: Mapping[str, str] = {
+    "*gguf": "GGUF is llama.cpp's form of weights; take the checkpoint that it was made from",
+    "adapter_*": "adapters are not supported; merge it into the model that it was trained on",
+    "consolidated*.safetensors": "Mistral's own layout is not read; take the files of the release "
+    "that Transformers reads: config.json and model*.safetensors",
+    **dict.fromkeys(
+        ("*.bin", "*.pt", "*.pth", "*.ckpt"),
+        "may run code when it is read; only safetensors are read: save it so with transformers",
+    ),
+    **dict.fromkeys(
+        ("*.h5", "*.msgpack", "*.npz", "*.onnx"),
+        "only safetensors are read: save it so with transformers",
+    ),
+}
+"""What other programs store weights in, by the names of files, and what to do about it."""
 
 
 def bare(name: str) -> str:
@@ -50,13 +65,17 @@ def resolve_model(name: str) -> Path:
     """The folder of a model: "tiny" or "tiny-draft" (bundled), a local folder, or a hub name, from
     the local hub cache if it is there.
 
-    Errors: CheckpointNotFoundError, which says what was tried.
+    Errors: CheckpointNotFoundError, which says what was tried; UnsupportedCheckpointError for a
+    file of another program.
     """
     if name in (BUNDLED_MODEL, BUNDLED_DRAFT):
         return Path(__file__).parent / name
     local = os.path.expanduser(name)
     if os.path.isdir(local):  # unlike Path.is_dir, it answers for any string
         return Path(local)
+    _refuse_foreign([Path(local)])
+    if os.path.isfile(local):
+        raise CheckpointNotFoundError(f"{bare(name)} is a file; a model is a folder")
     if not name or name.startswith((".", "~", os.sep)):
         raise CheckpointNotFoundError(f"{bare(name)}: no such folder")
     return _resolve_hub_name(name)
@@ -116,11 +135,15 @@ def weight_files(path: Path) -> dict[Path, set[str]]:
                 )
             files.setdefault(path / name, set()).add(tensor)
         return dict(sorted(files.items()))
-    if unsafe := sorted(file.name for file in path.glob("*") if file.suffix in UNSAFE_SUFFIXES):
-        raise UnsupportedCheckpointError(
-            f"{path / unsafe[0]}: may run code when it is read; only safetensors are read"
-        )
+    _refuse_foreign(path.glob("*"))
     raise CheckpointNotFoundError(f"{path}: neither {SINGLE_FILE} nor {INDEX_FILE}")
+
+
+def _refuse_foreign(files: Iterable[Path]) -> None:
+    """Say what a folder without a model has instead."""
+    for file, (pattern, words) in product(sorted(files), FOREIGN.items()):
+        if Path(file.name.lower()).match(pattern):
+            raise UnsupportedCheckpointError(f"{bare(str(file))}: {words}")
 
 
 def _is_weight_file(name: object) -> bool:
@@ -145,11 +168,16 @@ def load_hf_config(path: Path) -> Any:
     model_type or an option that mini_vllm does not know.
     """
     file = path / "config.json"
+    if not file.exists():
+        with suppress(CheckpointNotFoundError):
+            weight_files(path)
+    _refuse_foreign(path.glob("adapter_config.json"))  # transformers would add it to the weights
     raw = _read_json(file)
     _refuse_custom_code(file, raw)
-    if (path / ADAPTER_FILE).exists():  # transformers would add it to the weights
+    if raw.get("quantization") is not None:
         raise UnsupportedCheckpointError(
-            f"{path / ADAPTER_FILE}: adapters are not supported; merge it into the model"
+            f"{file}: quantization {shown(raw['quantization'])} is MLX's form of weights; take the "
+            "checkpoint that it was made from"
         )
     check_config(file, raw)
     if _is_plain(path):
@@ -205,10 +233,12 @@ def load_tokenizer(path: Path) -> Any | None:
         _refuse_custom_code(config, _read_json(config))
     if _is_plain(path):
         return ByteLevelBPE(path)
-    from transformers import AutoTokenizer
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+    # The class that tokenizer_config.json names would put its own parts in place of the file's.
+    reader = PreTrainedTokenizerFast if (path / "tokenizer.json").exists() else AutoTokenizer
     try:
-        return AutoTokenizer.from_pretrained(path, trust_remote_code=False, local_files_only=True)
+        return reader.from_pretrained(path, trust_remote_code=False, local_files_only=True)
     # a broken tokenizer.json surfaces as a bare Exception of the Rust library
     except Exception as error:
         raise CorruptCheckpointError(
@@ -236,5 +266,6 @@ def _refuse_custom_code(file: Path, raw: Mapping[str, object]) -> None:
     if raw.get("auto_map"):
         raise UnsupportedCheckpointError(
             f"{file}: auto_map {shown(raw['auto_map'])} asks for code that comes with the "
-            "checkpoint; it is never run"
+            "checkpoint; it is never run. Where transformers has the class itself, remove auto_map "
+            "from this file"
         )

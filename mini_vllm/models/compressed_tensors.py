@@ -25,7 +25,6 @@ NOTHING: tuple[object, ...] = (None, {}, [])
 CONFIG: Mapping[str, tuple[object, ...]] = {
     "quant_method": ("compressed-tensors",),
     "format": FORMATS,
-    "quantization_status": ("compressed",),
     **dict.fromkeys(("kv_cache_scheme", "transform_config", "moe_sparsity_config"), NOTHING),
     "sparsity_config": (*NOTHING, {"format": "dense"}),
 }
@@ -70,9 +69,11 @@ def read_quantization_config(file: Path, raw: Any) -> StoredWeights | None:
     if raw is None:
         return None
     place = f"{file}: quantization_config"
-    if not isinstance(raw, dict) or raw.get("quant_method") != "compressed-tensors":
+    method = raw.get("quant_method") if isinstance(raw, dict) else raw
+    if method != "compressed-tensors":
         raise UnsupportedModelError(
-            f"{place} {shown(raw)} is not supported, only null or 'compressed-tensors'"
+            f"{place} with quant_method {shown(method)} is not supported, only null or "
+            "'compressed-tensors'; a checkpoint in 16 bits may be loaded with quantization 'int8'"
         )
     check_only(place, raw, CONFIG)
     groups = raw.get("config_groups")

@@ -32,15 +32,20 @@ class HFConfig(Protocol):
 
     architectures: list[str] | None
     attention_bias: bool
+    attention_multiplier: float
     dtype: Any
+    embedding_multiplier: float
     hidden_size: int
     intermediate_size: int
+    logits_scaling: float
     max_position_embeddings: int
     mlp_bias: bool
     model_type: str
+    no_rope_layers: list[int]
     num_attention_heads: int
     num_hidden_layers: int
     num_key_value_heads: int
+    residual_multiplier: float
     rms_norm_eps: float
     tie_word_embeddings: bool
     vocab_size: int
@@ -52,6 +57,9 @@ MODELS: Mapping[str, str] = {
     "qwen2": "mini_vllm.models.qwen2:Qwen2ForCausalLM",
     "qwen3": "mini_vllm.models.qwen3:Qwen3ForCausalLM",
     "ministral": "mini_vllm.models.mistral:MinistralForCausalLM",
+    "smollm3": "mini_vllm.models.smollm3:SmolLM3ForCausalLM",
+    "granite": "mini_vllm.models.granite:GraniteForCausalLM",
+    "phi3": "mini_vllm.models.phi3:Phi3ForCausalLM",
 }
 """By the model_type of a config.json, which transformers goes by: module and class, imported when
 it is loaded.
@@ -85,6 +93,8 @@ TOKEN_IDS = Rule(
     lambda value: is_token_id(value) or (isinstance(value, list) and all(map(is_token_id, value))),
     "a token id or a list of them",
 ).or_none("null")
+# that float32 can invert
+POSITIVE = Rule(lambda value: is_number(value, 1e-30, 1e30), "a number in [1e-30, 1e30]")
 
 VALUES: Mapping[str, Rule] = {
     "architectures": list_of(lambda value: isinstance(value, str), "strings").or_none("null"),
@@ -106,6 +116,11 @@ VALUES: Mapping[str, Rule] = {
     "sliding_window": integer(2, 1 << 30).or_none("null"),
     "max_window_layers": integer(0, 1 << 30),
     "layer_types": list_of(lambda value: isinstance(value, str), "strings").or_none("null"),
+    "no_rope_layers": list_of(lambda value: is_int(value, 0, 1), "0 and 1").or_none("null"),
+    **dict.fromkeys(
+        ("attention_multiplier", "embedding_multiplier", "logits_scaling", "residual_multiplier"),
+        POSITIVE,
+    ),
     "rope_parameters": OBJECT.or_none("null"),
     "rope_scaling": OBJECT.or_none("null"),
     "eos_token_id": TOKEN_IDS,
@@ -114,10 +129,14 @@ VALUES: Mapping[str, Rule] = {
 }
 """Fields of config.json that the models read, or that transformers does."""
 
-# that float32 can invert
-ROPE_NUMBER = Rule(lambda value: is_number(value, 1e-30, 1e30), "a number in [1e-30, 1e30]")
 ROPE_VALUES: Mapping[str, Rule] = {
-    **dict.fromkeys(("rope_theta", "factor", "low_freq_factor", "high_freq_factor"), ROPE_NUMBER),
+    **dict.fromkeys(("rope_theta", "factor", "low_freq_factor", "high_freq_factor"), POSITIVE),
+    **dict.fromkeys(("short_factor", "long_factor"), list_of(POSITIVE.holds, "positive numbers")),
+    **dict.fromkeys(
+        ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"),
+        POSITIVE.or_none("null"),
+    ),
+    "truncate": BOOL,
     "original_max_position_embeddings": integer(1, 1 << 30),
 }
 """Parameters of the rotary embedding: what is in rope_parameters, or in rope_scaling of older

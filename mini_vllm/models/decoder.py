@@ -6,7 +6,7 @@ implementing `build_layer`; names follow the Hugging Face checkpoints, so a para
 its name there.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -48,6 +48,7 @@ class DecoderLayer(nn.Module):
         self, loader: WeightLoader, self_attn: SelfAttention, mlp: nn.Module, config: HFConfig
     ) -> None:
         super().__init__()
+        self.config = config
         self.input_layernorm = RMSNorm(
             loader.at("input_layernorm"), config.hidden_size, config.rms_norm_eps
         )
@@ -67,9 +68,13 @@ class DecoderLayer(nn.Module):
             hidden, residual = self.input_layernorm(hidden), hidden
         else:
             hidden, residual = self.input_layernorm.add(hidden, residual)
-        hidden = self.self_attn(hidden, rotation, attend)
+        hidden = self.scaled(self.self_attn(hidden, rotation, attend))
         hidden, residual = self.post_attention_layernorm.add(hidden, residual)
-        return self.mlp(hidden), residual
+        return self.scaled(self.mlp(hidden)), residual
+
+    def scaled(self, hidden: Tensor) -> Tensor:
+        """What a block's output adds to the sum."""
+        return hidden
 
 
 class DecoderModel(nn.Module):
@@ -81,8 +86,11 @@ class DecoderModel(nn.Module):
     linear weights are or were, "int8" or "float8", or None.
     """
 
+    layer_cls: ClassVar[type[DecoderLayer]] = DecoderLayer
+
     def __init__(self, config: HFConfig, loader: WeightLoader) -> None:
         super().__init__()
+        self.config = config
         self.num_layers: int = config.num_hidden_layers
         self.vocab_size: int = config.vocab_size
         self.hidden_size: int = config.hidden_size
@@ -125,7 +133,7 @@ class DecoderModel(nn.Module):
         self_attn = SelfAttention(
             loader.at("self_attn"), self.attention_shape, layer_idx, **options
         )
-        return DecoderLayer(
+        return self.layer_cls(
             loader, self_attn, self.build_mlp(config, loader.at("mlp"), layer_idx), config
         )
 
@@ -145,9 +153,14 @@ class DecoderModel(nn.Module):
         """Whether the projections of the MLP have biases."""
         return False
 
+    def embed(self, input_ids: Tensor) -> Tensor:
+        """What the first layer gets: token ids [T] to [T, hidden_size]."""
+        embedded: Tensor = self.embed_tokens(input_ids)
+        return embedded
+
     def forward(self, input_ids: Tensor, positions: Tensor, attend: PagedAttention) -> Tensor:
         """Token ids and positions [T] int64 to final hidden states [T, hidden_size], normalised."""
-        hidden = self.embed_tokens(input_ids)
+        hidden = self.embed(input_ids)
         rotation = self.rotary(positions, hidden.dtype)
         residual = None
         for layer in self.layers:

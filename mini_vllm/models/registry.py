@@ -5,6 +5,7 @@ A new model is one file that says how it differs from its kin, and one entry in 
 """
 
 import ctypes
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
@@ -18,6 +19,8 @@ from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.models.shard import WHOLE, Shard
 from mini_vllm.models.weights import Checkpoint, WeightLoader
 
+META = torch.device("meta")
+
 
 def load_model(
     path: Path,
@@ -27,12 +30,14 @@ def load_model(
     device: torch.device,
     shard: Shard = WHOLE,
     quantization: str | None = None,
+    accept: Callable[[DecoderModel], object] | None = None,
 ) -> DecoderModel:
     """The checkpoint's model, its weights in dtype on device; of layers that are cut, the part of
     this shard.
 
     quantization: "int8" quantises the weights of linear layers as they are loaded, one layer at a
-    time. Weights that are stored quantised (compressed_tensors.py) are read as they are.
+    time. Weights that are stored quantised (compressed_tensors.py) are read as they are. accept: is
+    given the model without memory, on torch's meta device, and may refuse it by an error.
 
     Errors, all of them before memory is taken: UnsupportedModelError; InvalidParameterError for a
     quantization of weights that are stored quantised; InvalidParameterError for heads that cannot
@@ -48,12 +53,14 @@ def load_model(
             f"quantization {quantization!r}: {path} stores its weights as {stored} already"
         )
     # the meta device has shapes and no memory: what is wrong shows there
-    for place in (torch.device("meta"), device):
-        checkpoint = Checkpoint(path, headers_only=place.type == "meta")
+    for place in dict.fromkeys((META, device)):
+        checkpoint = Checkpoint(path, headers_only=place == META)
         model = model_class(
             hf_config, WeightLoader(checkpoint, dtype, place, shard, "", quantization, stored)
         )
         checkpoint.finish()
+        if accept and place == META:
+            accept(model)
     give_back()
     return model.eval()
 

@@ -12,6 +12,7 @@ import huggingface_hub
 import pytest
 import torch
 from safetensors.torch import save_file
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from mini_vllm.errors import (
     CheckpointError,
@@ -174,6 +175,71 @@ def test_weights_that_could_run_code_are_refused(tmp_path: Path, name: str) -> N
         Checkpoint(tmp_path)
 
 
+FOREIGN = {
+    "qwen3-8b-q4_k_m.gguf": "GGUF is llama.cpp's form.*take the checkpoint that it was made from",
+    "Model.GGUF": "GGUF is llama.cpp's form",
+    "consolidated.safetensors": "Mistral's own layout.*config.json and model",
+    "consolidated-00001-of-00002.safetensors": "Mistral's own layout",
+    "consolidated.00.pth": "may run code when it is read",
+    "adapter_model.safetensors": "adapters are not supported; merge it",
+    "adapter_config.json": "adapters are not supported; merge it",
+    "pytorch_model-00001-of-00002.bin": "only safetensors are read: save it so with transformers",
+    "tf_model.h5": "only safetensors are read: save it so with transformers",
+    "flax_model.msgpack": "only safetensors are read: save it so with transformers",
+    "weights.npz": "only safetensors are read: save it so with transformers",
+}
+
+
+def read_all(path: Path) -> None:
+    load_hf_config(path)
+    Checkpoint(path)
+
+
+@pytest.mark.parametrize("has_config", [True, False])
+@pytest.mark.parametrize("name", FOREIGN)
+def test_files_of_other_programs_say_what_they_are(
+    tmp_path: Path, name: str, has_config: bool
+) -> None:
+    (tmp_path / name).write_bytes(b"{}")
+    if has_config:
+        write_json(tmp_path / "config.json", CONFIG)
+    with pytest.raises(UnsupportedCheckpointError, match=f"{name}: .*{FOREIGN[name]}"):
+        read_all(tmp_path)
+    with pytest.raises(UnsupportedCheckpointError, match=f"{name}: .*{FOREIGN[name]}"):
+        resolve_model(str(tmp_path / name))
+
+
+def test_a_file_is_no_model_and_its_config_may_be_missing(single: Path) -> None:
+    with pytest.raises(CheckpointNotFoundError, match="is a file; a model is a folder"):
+        resolve_model(str(single / "model.safetensors"))
+    for name in ("consolidated.safetensors", "training_args.bin", "model.gguf"):
+        (single / name).write_bytes(b"{}")
+    load_hf_config(single)
+    Checkpoint(single)
+    (single / "config.json").unlink()
+    with pytest.raises(CheckpointNotFoundError, match=r"config\.json: no such file"):
+        load_hf_config(single)
+
+
+@pytest.mark.parametrize("name", ["nowhere.gguf", "org/model-GGUF", "~/no/model.Q4_K_M.gguf"])
+def test_a_gguf_is_not_asked_of_the_hub(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("asked the hub")
+    )
+    with pytest.raises(UnsupportedCheckpointError, match=r"GGUF is llama.cpp's"):
+        resolve_model(name)
+
+
+def test_weights_of_mlx_and_code_beside_a_known_class_say_what_to_do(single: Path) -> None:
+    write_json(single / "config.json", {**CONFIG, "quantization": {"group_size": 64, "bits": 4}})
+    with pytest.raises(UnsupportedCheckpointError, match=r"'bits': 4.* is MLX's form.*take the"):
+        load_hf_config(single)
+    auto_map = {"AutoConfig": "configuration_phi3.Phi3Config"}
+    write_json(single / "config.json", {**CONFIG, "auto_map": auto_map})
+    with pytest.raises(UnsupportedCheckpointError, match=r"never run.*remove auto_map from this"):
+        load_hf_config(single)
+
+
 def test_a_folder_without_weights_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(CheckpointNotFoundError, match=r"neither model\.safetensors nor"):
         Checkpoint(tmp_path)
@@ -233,6 +299,76 @@ def test_broken_tokenizer_is_named(single: Path) -> None:
     write_json(single / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})
     with pytest.raises(CorruptCheckpointError, match=str(single)):
         load_tokenizer(single)
+
+
+PIECES = [
+    "<unk>",
+    "<s>",
+    "</s>",
+    *(f"<0x{i:02X}>" for i in range(256)),
+    *"▁helowrd.,!123",
+    "▁▁",
+    "ll",
+]
+LETTERS = sorted(pre_tokenizers.ByteLevel.alphabet())
+
+
+def sentencepiece(*parts: Any) -> Tokenizer:
+    vocabulary = {piece: i for i, piece in enumerate(PIECES)}
+    merges = [("▁", "▁"), ("l", "l")]
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", byte_fallback=True))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = parts
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    return tokenizer
+
+
+def byte_level(*splits: Any) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(LETTERS)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=bool(splits), use_regex=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+METASPACE = pre_tokenizers.Metaspace(prepend_scheme="never")
+KINDS = {
+    "llama2": sentencepiece(
+        normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]), None
+    ),
+    "no-prefix": sentencepiece(None, METASPACE),
+    "byte-level": byte_level(),
+    "digits": byte_level(pre_tokenizers.Digits(individual_digits=True)),
+}
+CLASSES = ("LlamaTokenizer", "LlamaTokenizerFast", "Qwen2Tokenizer", "GPT2Tokenizer", None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("tokenizer_class", CLASSES)
+def test_the_tokenizer_is_the_one_of_the_file(
+    single: Path, kind: str, tokenizer_class: str | None
+) -> None:
+    """Whatever class tokenizer_config.json names: that of R1's distills is Llama's."""
+    tokenizer = KINDS[kind]
+    tokenizer.save(str(single / "tokenizer.json"))
+    names = {} if tokenizer_class is None else {"tokenizer_class": tokenizer_class}
+    write_json(single / "tokenizer_config.json", {**names, "add_prefix_space": True})
+    found = load_tokenizer(single)
+    for text in (
+        "hello",
+        " hello",
+        "  hello 123",
+        "\n hello",
+        " ",
+        "",
+        "hello, world!\t",
+        "é 日本",
+    ):
+        expected = tokenizer.encode(text).ids
+        assert found.encode(text) == expected, text
+        assert found.decode(expected) == tokenizer.decode(expected)
 
 
 @pytest.mark.parametrize("model_type", ["llama", "canary"])

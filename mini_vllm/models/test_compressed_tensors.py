@@ -215,6 +215,25 @@ def test_every_tensor_is_taken_exactly_once(
         load(path)
 
 
+@pytest.mark.parametrize("status", ["frozen", "initialized", None, 3])
+def test_the_status_of_the_quantisation_is_not_read(tmp_path: Path, status: Any) -> None:
+    """llm-compressor writes "frozen" into some checkpoints whose weights are compressed."""
+    path, _ = write_pair(tmp_path, "int", "channel")
+    config = quantization_config("int", "channel") | {"quantization_status": status}
+    edit_config(path, quantization_config=config)
+    assert load(path).quantization == "int8"
+
+
+@pytest.mark.parametrize("method", ["gptq", "awq", "fp8", "bitsandbytes", "mxfp4", None])
+def test_the_method_is_told_however_long_the_config_is(folder: Path, method: str | None) -> None:
+    config = {"ignore": [f"model.layers.{i}.mlp" for i in range(90)], "quant_method": method}
+    edit_config(folder, quantization_config=config)
+    with pytest.raises(
+        UnsupportedModelError, match=rf"quant_method {method!r} is not .* quantization 'int8'"
+    ):
+        load(folder)
+
+
 @pytest.mark.parametrize(
     ("place", "field", "value", "message"),
     [
@@ -225,12 +244,6 @@ def test_every_tensor_is_taken_exactly_once(
             "format 'pack-quantized' is not supported, only 'naive-quantized', 'int-q",
         ),
         ("", "quant_method", "gptq", "is not supported, only null or 'compressed-tensors'"),
-        (
-            "",
-            "quantization_status",
-            "frozen",
-            "quantization_status 'frozen' is not supported, only 'compressed'",
-        ),
         ("", "kv_cache_scheme", {"num_bits": 8}, "kv_cache_scheme .* is not supported"),
         (
             "",

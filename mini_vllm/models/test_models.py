@@ -15,7 +15,15 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    GraniteConfig,
+    LlamaConfig,
+    MistralConfig,
+    Phi3Config,
+    Qwen2Config,
+    Qwen3Config,
+    SmolLM3Config,
+)
 
 from mini_vllm.attention import (
     AttentionMetadata,
@@ -42,6 +50,43 @@ LLAMA3_ROPE = {
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
+}
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 1e4,
+    "factor": 4.0,
+    "short_factor": [1.0 + 0.1 * i for i in range(6)],
+    "long_factor": [2.0 + 0.3 * i for i in range(6)],
+    "original_max_position_embeddings": 64,
+}
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 1e4,
+    "factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+YARN_OPTIONS = {
+    "mscale": 0.707,
+    "mscale_all_dim": 1.3,
+    "beta_fast": 8,
+    "beta_slow": 2.5,
+    "truncate": False,
+}
+LINEAR = {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.5}
+ROPES = {
+    "linear": LINEAR,
+    "dynamic": LINEAR | {"rope_type": "dynamic"},
+    "yarn": YARN,
+    "yarn-options": YARN | YARN_OPTIONS,
+    "yarn-factor": YARN | {"attention_factor": 1.7},
+    "longrope": LONGROPE,
+    "longrope-factor": LONGROPE | {"attention_factor": 1.3},
+}
+GRANITE = {
+    "embedding_multiplier": 3.0,
+    "attention_multiplier": 0.13,
+    "residual_multiplier": 0.22,
+    "logits_scaling": 1.7,
 }
 SMALL: dict[str, Any] = {
     "vocab_size": 131,
@@ -97,6 +142,44 @@ CASES = {
         },
     ),
     "mistral-window": Case(MistralConfig, {"sliding_window": 7}),
+    **{
+        f"rope-{name}": Case(LlamaConfig, {"rope_parameters": rope}) for name, rope in ROPES.items()
+    },
+    "ministral-yarn": Case(MistralConfig, {"rope_parameters": YARN, "sliding_window": 5}),
+    "smollm3": Case(
+        SmolLM3Config,
+        {"pad_token_id": None, "no_rope_layers": [1, 0], "tie_word_embeddings": True},
+    ),
+    "smollm3-window": Case(
+        SmolLM3Config,
+        {
+            "pad_token_id": None,
+            "no_rope_layers": [0, 1],
+            "attention_bias": True,
+            "mlp_bias": True,
+            "use_sliding_window": True,
+            "sliding_window": 5,
+            "layer_types": ["full_attention", "sliding_attention"],
+        },
+        sharded=True,
+    ),
+    "granite": Case(GraniteConfig, GRANITE),
+    "granite-biases-tied": Case(
+        GraniteConfig,
+        {**GRANITE, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
+        sharded=True,
+    ),
+    "phi3": Case(Phi3Config, {"pad_token_id": None}),
+    "phi3-longrope-window": Case(
+        Phi3Config,
+        {
+            "pad_token_id": None,
+            "rope_parameters": LONGROPE,
+            "original_max_position_embeddings": 64,
+            "sliding_window": 7,
+        },
+        sharded=True,
+    ),
     "mistral-no-window-tied": Case(
         MistralConfig,
         {"sliding_window": None, "tie_word_embeddings": True, "head_dim": 20},
@@ -215,10 +298,13 @@ BACKENDS = (
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("backend", ["torch", "reference"])
 def test_packed_prompts_give_the_logits_of_transformers(
-    pair: Pair, sequences: list[list[int]]
+    pair: Pair, sequences: list[list[int]], backend: str
 ) -> None:
-    logits = Runner(pair.model, sequences).step({i: (0, len(s)) for i, s in enumerate(sequences)})
+    logits = Runner(pair.model, sequences, backend).step(
+        {i: (0, len(s)) for i, s in enumerate(sequences)}
+    )
     for i, sequence in enumerate(sequences):
         torch.testing.assert_close(logits[i], expected_logits(pair, sequence), **TOLERANCE)
 
@@ -415,8 +501,8 @@ def test_int8_leaves_no_matrix_in_full_precision_but_the_embedding(
             r"quantization_config .*gptq.* not supported",
         ),
         (
-            {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}},
-            r"'yarn' is not one of: def",
+            {"rope_parameters": {"rope_type": "proportional", "factor": 4.0, "rope_theta": 1e4}},
+            r"'proportional' is not one of: def",
         ),
         (
             {
@@ -472,7 +558,7 @@ def test_rope_theta_and_rope_scaling_of_older_configs(folder: Path) -> None:
 
 
 def test_rotary_angles_equal_those_of_transformers_far_out() -> None:
-    for rope in ({"rope_type": "default", "rope_theta": 1e4}, LLAMA3_ROPE):
+    for rope in ({"rope_type": "default", "rope_theta": 1e4}, LLAMA3_ROPE, LINEAR, YARN):
         config = LlamaConfig(**SMALL, head_dim=64, rope_parameters=dict(rope))
         theirs = transformers.models.llama.modeling_llama.LlamaRotaryEmbedding(config)
         positions = torch.tensor([0, 1, 17, 100_000])

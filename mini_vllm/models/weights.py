@@ -20,6 +20,7 @@ from mini_vllm.errors import (
     CheckpointNotFoundError,
     CorruptCheckpointError,
     WeightsMismatchError,
+    WeightsTooLargeError,
     shown,
 )
 from mini_vllm.models.checkpoint import INDEX_FILE, bare, weight_files
@@ -28,6 +29,7 @@ from mini_vllm.models.shard import WHOLE, Shard
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 """The dtypes of plain weights, by their names in a safetensors header."""
+UNREADABLE = (SafetensorError, OSError, ValueError)  # what safetensors raises for a broken file
 MAX_PROBLEMS = 100  # that a message lists, and after which nothing more is taken
 
 
@@ -46,7 +48,7 @@ class Checkpoint:
         # missing names and wrong shapes; told all at once by finish()
         self._problems: list[str] = []
         for file, promised in weight_files(path).items():
-            handle = _open(file)
+            handle = _open(file, headers_only)
             names = dict.fromkeys(handle.keys(), handle)
             if twice := sorted(names.keys() & self._source.keys()):
                 raise CorruptCheckpointError(
@@ -66,7 +68,7 @@ class Checkpoint:
         found = (
             DTYPES.get(handle.get_slice(name).get_dtype()) for name, handle in self._source.items()
         )
-        return next((dtype for dtype in found if dtype is not None), None)
+        return next(filter(None, found), None)
 
     def __contains__(self, name: str) -> bool:
         return name in self._source
@@ -93,7 +95,8 @@ class Checkpoint:
         problem = self._find_problem(name, shape, dtypes)
         if problem is None and not self.headers_only:
             return _read(self._source[name], name, part, self.path)
-        self._problems += [problem] if problem else []
+        if problem:
+            self._problems.append(problem)
         if len(self._problems) == MAX_PROBLEMS:
             self._refuse(self._problems)
         return torch.zeros(()).expand(shape or ())[part]
@@ -139,21 +142,26 @@ class Checkpoint:
         )
 
 
-def _open(file: Path) -> Any:
+def _open(file: Path, headers_only: bool) -> Any:
     if not os.path.isfile(file):  # unlike Path.is_file, it answers for any name
         raise CheckpointNotFoundError(f"{file}: no such file")
     try:
-        return safe_open(file, framework="pt", device="cpu")
-    except (SafetensorError, OSError, ValueError) as error:
+        # for torch, the system has to promise memory for the whole file
+        return safe_open(file, framework="np" if headers_only else "pt")
+    except UNREADABLE as error:
         raise CorruptCheckpointError(
             f"{file}: not a complete safetensors file: {shown(str(error))}"
+        ) from error
+    except RuntimeError as error:
+        raise WeightsTooLargeError(
+            f"{file} is too large to be mapped, save it in several: {shown(str(error))}"
         ) from error
 
 
 def _read(handle: Any, name: str, part: tuple[slice, ...], path: Path) -> Tensor:
     try:
         tensor: Tensor = handle.get_slice(name)[part] if part else handle.get_tensor(name)
-    except (SafetensorError, OSError, ValueError) as error:
+    except UNREADABLE as error:
         raise CorruptCheckpointError(
             f"{path}: {name} cannot be read: {shown(str(error))}"
         ) from error
@@ -203,8 +211,11 @@ class WeightLoader:
             if cut is not None:
                 whole[cut] = self.shard.part(shape[cut], f"dimension {cut} of {self.prefix}{name}")
             own_shapes.append([len(each) for each in whole])
-            is_cut = cut is not None and self.shard.size > 1
-            slices.append(tuple(slice(each.start, each.stop) for each in whole) if is_cut else ())
+            slices.append(
+                tuple(slice(each.start, each.stop) for each in whole)
+                if cut is not None and self.shard.size > 1
+                else ()
+            )
         rows = [shape[0] for shape in own_shapes]
         stacked = torch.empty(
             sum(rows), *own_shapes[0][1:], dtype=dtype or self.dtype, device=self.device
@@ -226,14 +237,18 @@ class WeightLoader:
         scales = {f"{name}_scale": shape for name, shape in parts.items()}
         if self.stored is None or not any(self.prefix + name in self.checkpoint for name in scales):
             return None
-        dtype = torch.int8 if self.stored.dtype == "I8" else self.dtype
-        weight = self.load(parts, cut, dtype=dtype, dtypes=(self.stored.dtype,))
+        weight = self.load(
+            parts,
+            cut,
+            dtype=torch.int8 if self.stored.dtype == "I8" else self.dtype,
+            dtypes=[self.stored.dtype],
+        )
         if self.stored.is_per_channel:
             shapes = {name: (shape[0], 1) for name, shape in scales.items()}
             return weight, self.load(shapes, 0 if cut == 0 else None, dtype=torch.float32)
         scale = self.load(dict.fromkeys(scales, (1,)), dtype=torch.float32)
         rows = [
-            shape[0] * len(weight) // sum(each[0] for each in parts.values())
+            shape[0] * len(weight) // sum(shape[0] for shape in parts.values())
             for shape in parts.values()
         ]
         repeats = torch.tensor(rows, device=self.device)

@@ -6,8 +6,11 @@ before it computes. Which blocks are whose is the manager's business. Source: Ca
 vllm/worker/cache_engine.py of vLLM V0; V1 has neither swapping nor forks.
 """
 
+import mmap
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
+from math import prod
 
 import torch
 from torch import Tensor
@@ -37,14 +40,15 @@ class CacheEngine:
         stride_order: StrideOrder = (0, 1, 2, 3),
     ) -> None:
         make = partial(make_cache, stride_order=stride_order, dtype=dtype)
+        # a GPU has its cache at once, and copies from pinned memory alone
+        on_cpu = {"zeros": lazy_zeros} if device.type == "cpu" else {"pin_memory": True}
+        on_device = on_cpu if device.type == "cpu" else {"device": device}
         shape, cpu_shape = (num_blocks, *block_shape), (num_cpu_blocks, *block_shape)
-        pinned = device.type == "cuda"
         self.kv_caches = [
-            (make(shape, device=device), make(shape, device=device)) for _ in range(num_layers)
+            (make(shape, **on_device), make(shape, **on_device)) for _ in range(num_layers)
         ]
         self.cpu_caches = [
-            (make(cpu_shape, pin_memory=pinned), make(cpu_shape, pin_memory=pinned))
-            for _ in range(num_layers)
+            (make(cpu_shape, **on_cpu), make(cpu_shape, **on_cpu)) for _ in range(num_layers)
         ]
 
     def swap_out(self, pairs: Sequence[SwapOut]) -> None:
@@ -58,6 +62,22 @@ class CacheEngine:
     def copy(self, pairs: Sequence[BlockPair]) -> None:
         """Copy blocks within the device: (block, block). All are read before any is written."""
         _copy_blocks(self.kv_caches, self.kv_caches, pairs)
+
+
+def lazy_zeros(shape: Sequence[int], *, dtype: torch.dtype) -> Tensor:
+    """Zeros in main memory that take a page when it is first written, and not before.
+
+    A cache is planned for many long requests. So one that serves a few short ones stays small. The
+    pages come from the system itself, which has zeroed them; torch would write zeros into each.
+    """
+    num_bytes = prod(shape) * dtype.itemsize
+    if not num_bytes:
+        return torch.zeros(*shape, dtype=dtype)
+    pages = mmap.mmap(-1, num_bytes, access=mmap.ACCESS_COPY)  # private to this process
+    if hasattr(mmap, "MADV_HUGEPAGE"):  # as torch's own large tensors (layers/linear.py)
+        with suppress(OSError):  # a system without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(pages, dtype=dtype).view(*shape)
 
 
 def _copy_blocks(

@@ -49,14 +49,18 @@ def pick_dtype(name: str, hf_config: HFConfig, path: Path) -> torch.dtype:
 
 
 def available_bytes(
-    config: EngineConfig, hf_config: HFConfig, dtype: torch.dtype, device: torch.device
+    config: EngineConfig,
+    hf_config: HFConfig,
+    dtype: torch.dtype,
+    device: torch.device,
+    weights: int = 0,
 ) -> int:
-    """Bytes left for the KV cache."""
+    """Bytes left for the KV cache. weights: bytes of those that are not loaded yet."""
     activations = _activation_bytes(config, hf_config, dtype)
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
-        return int(total * config.gpu_memory_utilization) - (total - free) - activations
-    return host_bytes(config, activations)
+        return int(total * config.gpu_memory_utilization) - (total - free) - weights - activations
+    return host_bytes(config, activations, weights)
 
 
 def free_memory(device: torch.device) -> int:

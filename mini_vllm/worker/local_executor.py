@@ -13,9 +13,10 @@ from mini_vllm.models.checkpoint import load_hf_config, resolve_model
 from mini_vllm.models.layers.int8_linear import why_slow
 from mini_vllm.models.registry import load_model
 from mini_vllm.models.shard import WHOLE, Shard
-from mini_vllm.step import LayerKVSpec, ModelInfo, StepInput, StepOutput
+from mini_vllm.step import ModelInfo, StepInput, StepOutput
 from mini_vllm.worker.device import available_bytes, free_memory, pick_device, pick_dtype
 from mini_vllm.worker.executor import InProcessExecutor
+from mini_vllm.worker.fit import Target, info_of
 from mini_vllm.worker.memory import KVCachePlan, available_host_memory
 from mini_vllm.worker.model_runner import ModelRunner
 
@@ -43,13 +44,9 @@ class LocalExecutor(InProcessExecutor):
             device=self.device,
             shard=self.shard,
             quantization=config.quantization,
+            accept=Target(config, self.hf_config, path, self.device, self.shard).accept,
         )
-        size = self.dtype.itemsize
-        kv_specs = [
-            LayerKVSpec(spec.num_kv_heads, spec.head_dim, size, spec.sliding_window)
-            for spec in self.model.attention_specs
-        ]
-        return ModelInfo(self.model.vocab_size, tuple(kv_specs))
+        return info_of(self.model)
 
     def available_bytes(self) -> int:
         return available_bytes(self.config, self.hf_config, self.dtype, self.device)

@@ -23,6 +23,7 @@ from mini_vllm.step import ModelInfo
 
 # main memory is shared with other programs
 MAX_CPU_KV_CACHE_BYTES = 4 << 30
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
 SWAP_SPACE_BYTES = 4 << 30  # vLLM V0's default (swap_space); no more than the KV cache itself
 
 
@@ -60,7 +61,8 @@ class KVCachePlan:
                 raise KVCacheTooLargeError(
                     f"{name} {num_blocks:,} of {self.bytes_per_block:,} bytes (block_size "
                     f"{self.block_size:,}) need "
-                    f"{needed:,} bytes, {left:,} are free"
+                    f"{needed:,} bytes, {left:,} are free: {left // self.bytes_per_block:,} blocks "
+                    "would fit"
                 )
             taken += needed if is_shared else 0
 
@@ -91,7 +93,7 @@ def plan_kv_cache(
     Raises InvalidParameterError for a max_model_len beyond the model's, KVCacheTooSmallError for a
     budget of less than 2 blocks.
     """
-    model_limit = int(hf_config.max_position_embeddings)
+    model_limit = max_positions(hf_config)
     max_model_len = config.max_model_len or model_limit
     if max_model_len > model_limit:
         raise InvalidParameterError(
@@ -119,21 +121,61 @@ def plan_kv_cache(
     return KVCachePlan(num_blocks, config.block_size, max_model_len, per_block, num_cpu_blocks)
 
 
+def max_positions(hf_config: HFConfig) -> int:
+    """Tokens of the longest request whose positions the model can tell.
+
+    With "longrope" a text beyond the original context would get other angles in all of its tokens,
+    also in those that are computed already, so it ends there. "yarn" stretches the original
+    context by its factor (vLLM: _get_and_verify_max_len).
+    """
+    limit = int(hf_config.max_position_embeddings)
+    scaling = getattr(hf_config, "rope_parameters", None) or {}
+    original = scaling.get("original_max_position_embeddings", limit)
+    original = getattr(hf_config, "original_max_position_embeddings", original)
+    match scaling.get("rope_type"):
+        case "longrope":
+            return min(limit, int(original))
+        case "yarn":
+            return max(limit, int(original * scaling["factor"]))
+    return limit
+
+
 def available_host_memory() -> int:
-    """Bytes of main memory that can be had without swapping; where the system does not say, the cap
-    of the budget.
+    """Bytes of main memory that can be had without swapping, no more than a container's limit
+    leaves; where the system does not say, the cap of the budget.
     """
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         for line in meminfo.read_text().splitlines():
             if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
+                return min(int(line.split()[1]) * 1024, left_in_group(CONTROL_GROUPS))
     return 2 * MAX_CPU_KV_CACHE_BYTES
 
 
-def host_bytes(config: EngineConfig, activations: int) -> int:
-    """Bytes for a KV cache in main memory: of what is free, at most MAX_CPU_KV_CACHE_BYTES."""
+def left_in_group(root: Path) -> int:
+    """Bytes that the limit of this process's control group leaves, or of a group around it.
+
+    Linux ends a process that takes more. root: where the groups (version 2) are shown. A container
+    sees its own group there. Files that the system keeps in memory give way, so they do not count.
+    """
+    own = Path("/proc/self/cgroup")
+    name = own.read_text().rpartition("::")[2].strip() if own.exists() else ""
+    group, left = root / name.strip("/"), 1 << 63
+    for each in (group, *group.parents):
+        limit = each / "memory.max"
+        if limit.exists() and (most := limit.read_text().strip()) != "max":
+            used = int((each / "memory.current").read_text())
+            stat = dict(line.split() for line in (each / "memory.stat").read_text().splitlines())
+            left = min(left, max(0, int(most) - used + int(stat["inactive_file"])))
+    return left
+
+
+def host_bytes(config: EngineConfig, activations: int, weights: int = 0) -> int:
+    """Bytes for a KV cache in main memory: of what is free, at most MAX_CPU_KV_CACHE_BYTES.
+
+    weights: bytes of those that are not loaded yet.
+    """
     return min(
-        int(available_host_memory() * config.gpu_memory_utilization) - activations,
+        int((available_host_memory() - weights) * config.gpu_memory_utilization) - activations,
         MAX_CPU_KV_CACHE_BYTES,
     )

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -184,13 +185,24 @@ def folder_with(folder: Path, *names: str, **config: Any) -> Path:
 def angles(folder: Path) -> None:
     from mini_vllm.models.layers.rotary import rope_parameters
 
-    rope_parameters(SimpleNamespace(rope_scaling={"rope_type": "yarn", "factor": 2.0}, rope_theta=1e4))  # type: ignore[arg-type]
+    rope_parameters(SimpleNamespace(rope_scaling={"rope_type": "proportional", "factor": 2.0}, rope_theta=1e4))  # type: ignore[arg-type]
 
 
 def tensors(folder: Path) -> None:
     from mini_vllm.models.weights import Checkpoint
 
     Checkpoint(checkpoint.resolve_model("tiny"), headers_only=True).finish()
+
+
+def memory(folder: Path) -> None:
+    from mini_vllm.worker.fit import forms_of
+
+    with (
+        patch("mini_vllm.worker.device.available_host_memory", return_value=1000),
+        patch("mini_vllm.worker.memory.available_host_memory", return_value=1000),
+        patch("torch.cuda.is_available", return_value=False),
+    ):
+        forms_of("tiny")
 
 
 REFUSED: dict[str, Callable[[Path], object]] = {  # by how the row begins
@@ -201,6 +213,7 @@ REFUSED: dict[str, Callable[[Path], object]] = {  # by how the row begins
     "code in": lambda f: checkpoint.load_hf_config(folder_with(f, auto_map={"AutoModel": "model.Model"})),
     "an adapter": lambda f: checkpoint.load_hf_config(folder_with(f, "adapter_config.json")),
     "rotary": angles,
+    "weights that are larger": memory,
     "a tensor": tensors,
     "a value": lambda f: check_config(f / "config.json", {"model_type": "llama", "vocab_size": -1}),
 }
@@ -208,7 +221,7 @@ REFUSED: dict[str, Callable[[Path], object]] = {  # by how the row begins
 
 @pytest.mark.parametrize("row", rows(section(MODEL, "What is refused")), ids=lambda row: row[0][:20])
 def test_what_is_refused_is_refused_as_the_page_says(row: list[str], tmp_path: Path) -> None:
-    if row[0].startswith(("rotary", "a tensor")):
+    if row[0].startswith(("rotary", "a tensor", "weights that")):
         pytest.importorskip("torch")
     refuse = next(call for begins, call in REFUSED.items() if row[0].startswith(begins))
     named = re.match(r"`(\w+)`", row[1])

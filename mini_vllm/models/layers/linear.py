@@ -128,16 +128,21 @@ def pack_weight(weight: Tensor, quantization: str | None = None) -> Tensor | Int
     """
     if quantization == "int8":
         return Int8Weight.quantize(weight)
-    mkldnn = torch.ops.mkldnn  # what torch.compile calls for the same purpose
-    if (
-        weight.device.type == "cpu"
-        and weight.dtype == torch.bfloat16
-        and hasattr(mkldnn, "_linear_pointwise")
-        and mkldnn._is_mkldnn_bf16_supported()
-    ):
-        packed: Tensor = mkldnn._reorder_linear_weight(weight)
+    if is_packed(weight.device, weight.dtype):
+        packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight)
         return packed
     return weight
+
+
+def is_packed(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether pack_weight() makes a copy of a weight there."""
+    mkldnn = torch.ops.mkldnn  # what torch.compile calls for the same purpose
+    return bool(
+        device.type == "cpu"
+        and dtype == torch.bfloat16
+        and hasattr(mkldnn, "_linear_pointwise")
+        and mkldnn._is_mkldnn_bf16_supported()
+    )
 
 
 def linear(x: Tensor, weight: Tensor | Int8Weight, bias: Tensor | None = None) -> Tensor:

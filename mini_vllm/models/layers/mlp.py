@@ -9,7 +9,7 @@ from mini_vllm.models.weights import WeightLoader
 
 class GatedMLP(nn.Module):
     """down(silu(gate(x)) * up(x)), with gate and up in one matrix product. reduce: as in
-    RowParallelLinear.
+    RowParallelLinear. is_fused: whether the checkpoint has gate and up in one matrix.
     """
 
     def __init__(
@@ -20,9 +20,12 @@ class GatedMLP(nn.Module):
         *,
         bias: bool = False,
         reduce: bool = True,
+        is_fused: bool = False,
     ) -> None:
         super().__init__()
         gate_up = {"gate_proj": intermediate_size, "up_proj": intermediate_size}
+        if is_fused:
+            gate_up = {"gate_up_proj": 2 * intermediate_size}
         self.gate_up_proj = ColumnParallelLinear(loader, gate_up, hidden_size, bias=bias)
         down = {"down_proj": hidden_size}
         self.down_proj = RowParallelLinear(

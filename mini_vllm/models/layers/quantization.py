@@ -49,6 +49,8 @@ class Int8Weight(nn.Module):
         """
         values = torch.empty_like(weight, dtype=torch.int8)
         scale = torch.empty(len(weight), device=weight.device)
+        if weight.is_meta:  # its tiles have nothing to compute, and there may be thousands
+            return cls(values, scale)
         for rows, target, steps in zip(
             *(torch.split(x, TILE) for x in (weight, values, scale)), strict=True
         ):

@@ -17,7 +17,7 @@ from mini_vllm.attention import Rotation
 from mini_vllm.errors import UnsupportedModelError, shown
 from mini_vllm.models.config_fields import ROPE_VALUES, HFConfig
 
-SUPPORTED_ROPE_TYPES = ("default", "llama3")
+SUPPORTED_ROPE_TYPES = ("default", "llama3", "linear", "dynamic", "yarn", "longrope")
 LLAMA3_NUMBERS = (
     "factor",
     "low_freq_factor",
@@ -42,14 +42,18 @@ class RotaryEmbedding:
             parameters["rope_theta"]
             ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
         )
+        self.attention_factor = 1.0  # of cosine and sine, so of the scores its square
         if parameters["rope_type"] == "llama3":
             inv_freq = scale_llama3(inv_freq, parameters)
+        elif parameters["rope_type"] != "default":
+            inv_freq, self.attention_factor = scale_as_transformers(hf_config, parameters)
         self.inv_freq = inv_freq.to(device)  # [head_dim / 2] float32
 
     def __call__(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
         """The rotation of tokens at positions [T]; angles in float32, then rounded to dtype."""
         angles = positions[:, None, None].float() * self.inv_freq
-        cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
+        cos = (angles.cos() * self.attention_factor).to(dtype)
+        sin = (angles.sin() * self.attention_factor).to(dtype)
         return Rotation(torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1))
 
 
@@ -97,6 +101,28 @@ def rope_parameters(hf_config: HFConfig) -> dict[str, Any]:
             f"rope_parameters {shown(parameters)}: low_freq_factor reaches high_freq_factor"
         )
     return parameters
+
+
+def scale_as_transformers(
+    hf_config: HFConfig, parameters: Mapping[str, Any]
+) -> tuple[Tensor, float]:
+    """The frequencies [head_dim / 2] of the other ways to stretch the context, and what cosine and
+    sine are multiplied by.
+
+    "linear" makes every pair slower. "yarn" (Peng et al. 2023) makes the slow ones slower, as
+    llama3 does, and raises the scores. "longrope" (Ding et al. 2024) has a factor for each pair.
+    "dynamic" changes nothing before max_position_embeddings, where a request ends. Errors:
+    UnsupportedModelError for parameters that transformers cannot compute with.
+    """
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    try:
+        inv_freq, attention_factor = ROPE_INIT_FUNCTIONS[parameters["rope_type"]](hf_config)
+    except Exception as error:  # it checks nothing, so a missing number may be any kind
+        raise UnsupportedModelError(
+            f"rope_parameters {shown(parameters)}: {shown(str(error))}"
+        ) from error
+    return inv_freq, attention_factor
 
 
 def scale_llama3(inv_freq: Tensor, parameters: Mapping[str, float]) -> Tensor:

@@ -4,6 +4,7 @@ back.
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from mini_vllm.attention import AttentionSpec, PagedAttention, Rotation
@@ -33,7 +34,9 @@ class SelfAttention(nn.Module):
 
     spec: how this shard of the layer attends, for the back end that plans the step.
     qk_norm_eps: normalise each query and key head before it is turned (Qwen3); None leaves it out.
-    sliding_window: how many tokens, itself included, a token sees; None for all.
+    sliding_window: how many tokens, itself included, a token sees; None for all. scale: of the
+    scores; None is head_dim ** -0.5. is_rotated: whether positions turn queries and keys. is_fused:
+    whether the checkpoint has q, k and v in one matrix.
     """
 
     def __init__(
@@ -46,15 +49,19 @@ class SelfAttention(nn.Module):
         o_bias: bool = False,
         qk_norm_eps: float | None = None,
         sliding_window: int | None = None,
+        scale: float | None = None,
+        is_rotated: bool = True,
+        is_fused: bool = False,
     ) -> None:
         super().__init__()
         self.layer_idx = layer_idx
         self.head_dim = shape.head_dim
+        self.is_rotated = is_rotated
         self.spec = AttentionSpec(
             num_heads=len(loader.shard.part(shape.num_heads, "num_attention_heads")),
             num_kv_heads=len(loader.shard.part(shape.num_kv_heads, "num_key_value_heads")),
             head_dim=shape.head_dim,
-            scale=shape.head_dim**-0.5,
+            scale=scale or shape.head_dim**-0.5,
             sliding_window=sliding_window,
             dtype=loader.dtype,
         )
@@ -62,6 +69,8 @@ class SelfAttention(nn.Module):
         self.heads = [self.spec.num_heads, self.spec.num_kv_heads, self.spec.num_kv_heads]
         q_size, kv_size = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
         qkv = {"q_proj": q_size, "k_proj": kv_size, "v_proj": kv_size}
+        if is_fused:
+            qkv = {"qkv_proj": q_size + 2 * kv_size}
         self.qkv_proj = ColumnParallelLinear(loader, qkv, shape.hidden_size, bias=qkv_bias)
         self.o_proj = RowParallelLinear(loader, {"o_proj": shape.hidden_size}, q_size, bias=o_bias)
         self.q_norm = self.k_norm = None
@@ -77,6 +86,9 @@ class SelfAttention(nn.Module):
         query, key, value = heads.split(self.heads, dim=1)
         if self.q_norm is not None and self.k_norm is not None:
             query, key = self.q_norm(query), self.k_norm(key)
+        if not self.is_rotated:  # by an angle of 0
+            ones = torch.ones_like(rotation.cos)
+            rotation = Rotation(ones, torch.zeros_like(ones))
         output = attend(self.layer_idx, query, key, value, rotation)
         projected: Tensor = self.o_proj(output.flatten(1))
         return projected
