@@ -54,11 +54,11 @@ $(STAMP): pyproject.toml constraints.txt $(KNOWN) | $(BIN)/pip
 	@$(BIN)/python -m compileall -q -q -j 0 -x '/(tests?|transformers/models|babel|fontTools|sympy|testing|_inductor)/' .venv/lib || true # on all cores; pip uses one
 	@touch $@
 
-# The demo needs neither PyTorch nor the tools: where they are not installed, the bundled model runs in NumPy.
+# The demo and most labs need neither PyTorch nor the tools: the bundled model then runs in NumPy.
 LIGHT := .venv/.light
 $(LIGHT): pyproject.toml constraints.txt | $(BIN)/pip
 	@echo "Installing mini_vllm without PyTorch into .venv (some seconds) ..."
-	@$(PINNED) $(PIP) -c constraints.txt -e .
+	@$(PINNED) $(PIP) -c constraints.txt -e '.[labs]'
 	@touch $@
 
 UV := .venv/uv

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,14 @@ def has_gpu() -> bool:
 
 if not has_gpu():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton reads it when it is imported
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """After `make demo` alone, plain `pytest` would tell of each file of tests that it cannot be imported."""
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and find_spec("hypothesis") is None:
+        raise pytest.UsageError(
+            "The project's own tests need the extra 'dev', which `make test` installs. The labs: pytest phase-02-*/labs"
+        )
 
 
 @pytest.fixture

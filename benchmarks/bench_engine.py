@@ -497,7 +497,7 @@ def measure_spread(args: argparse.Namespace) -> None:
         "",
         f"    python benchmarks/bench_engine.py --spread {args.spread} --pause {args.pause:g} --vllm-python PATH",
         "",
-        "| engine | median | slowest | fastest | fastest / slowest | all, in order |",
+        "| engine (tok/s), or memory (GB/s) | median | slowest | fastest | fastest / slowest | all, in order |",
         "|---|---|---|---|---|---|",
     ]
     for engine, found in rates.items():
@@ -544,7 +544,8 @@ def write_report(args: argparse.Namespace, report: Turn, minutes: float) -> str:
 
 def engine_table(turns: dict[str, list[Turn]]) -> list[str]:
     lines = [
-        "| engine | output tok/s | range | against transformers' continuous batching | CPU ms per output token |",
+        "| engine | output, tok/s | range, tok/s | times transformers' continuous batching "
+        "| CPU per output token, ms |",
         "|---|---|---|---|---|",
     ]
     for name, each in turns.items():

@@ -31,7 +31,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parent.parent))
 
 from bench_scheduler import ROOT, machine
 
-from labkit.cli.commands import WATCH_SHARE
+from labkit.cli.watching import WATCH_SHARE
 from labkit.labs.catalog import Lab, find_lab, labs
 from labkit.labs.source import render_solution
 
@@ -56,7 +56,7 @@ Not here are 01.4 and 01.5, whose kernels are interpreted.
 
 Again: `python benchmarks/bench_labs.py --write`
 
-| lab | a part: median s | p95 s | processor s | all: median s | p95 s | processor s |
+| lab | a part: median, s | a part: p95, s | a part: processor, s | all: median, s | all: p95, s | all: processor, s |
 |---|---:|---:|---:|---:|---:|---:|"""
 
 
@@ -77,6 +77,7 @@ class Watcher:
         self.text = self.file.read_text(encoding="utf-8")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "labkit.cli", "watch", lab.id],
+            stdin=subprocess.DEVNULL,  # no terminal: it goes on by itself
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=root,

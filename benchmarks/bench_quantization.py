@@ -90,7 +90,10 @@ def quality_table() -> tuple[int, str]:
     questions = glossary()
     greedy = SamplingParams(temperature=0, max_tokens=150)
     scored = SamplingParams(temperature=0, max_tokens=1, prompt_logprobs=0)
-    rows, reference = ["| weights | dtype | perplexity | equal tokens | equal answers | of an unseen text |"], []
+    rows, reference = (
+        ["| weights | dtype | perplexity | equal tokens | equal answers | perplexity of an unseen text |"],
+        [],
+    )
     rows.append("|---|---|---|---|---|---|")
     unseen = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     for quantization, dtype in ((None, "float32"), (None, "bfloat16"), ("int8", "float32"), ("int8", "bfloat16")):
@@ -202,7 +205,10 @@ def speed_tables(checkpoint: Path, num_steps: int) -> tuple[str, str, float]:
     """The table of steps, that of the linear layers' shares, and the bandwidth in bytes a second."""
     watch, rate = Watch(), bandwidth()
     engines = [make_engine(checkpoint, quantization) for quantization in (None, "int8")]
-    speed = ["| step | bfloat16, ms | tok/s | int8, ms | tok/s | bfloat16 / int8 |", "|---|---|---|---|---|---|"]
+    speed = [
+        "| step | bfloat16, ms | bfloat16, tok/s | int8, ms | int8, tok/s | bfloat16 ms / int8 ms |",
+        "|---|---|---|---|---|---|",
+    ]
     shares = ["| decodes | step, ms | linear, ms | share | floor, ms | floor / linear |", "|---|---|---|---|---|---|"]
     for num_requests in (*BATCHES, 0):
         pair = [Times(engine, watch) for engine in engines]

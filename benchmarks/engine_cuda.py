@@ -350,7 +350,7 @@ def write_report(args: argparse.Namespace, report: Turn, minutes: float) -> str:
 
 def engine_table(args: argparse.Namespace, report: Turn) -> list[str]:
     lines = [
-        "| engine | requests | output tok/s | range | against transformers, same requests |",
+        "| engine | requests | output, tok/s | range, tok/s | times transformers, same requests |",
         "|---|---|---|---|---|",
     ]
     for count, tokens in output_tokens(args).items():

@@ -1,6 +1,6 @@
 """mini_vllm: a small, readable LLM inference engine.
 
-Its files and folders are rings, from within. README.md says what each of them does.
+Its files and folders are rings, from within. docs/where-things-are.md says what each of them does.
 
     heart     request step block_hash block_pool kv_cache scheduler_interface scheduler
               engine.core engine.runner_view

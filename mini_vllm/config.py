@@ -13,12 +13,14 @@ from mini_vllm.block_hash import HASH_FUNCTIONS
 from mini_vllm.errors import InvalidParameterError, Params, Rule, integer, is_int, is_number, one_of
 from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.policies.registry import PREEMPTION_MODES, SCHEDULERS
-from mini_vllm.spec_decode import SPECULATIVE
+from mini_vllm.spec_decode import MATCHES, SPECULATIVE
 from mini_vllm.structured import BACKENDS
 
 QUANTIZATIONS = (None, "int8")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-TOOL_CALL_PARSERS = ("auto", "hermes", "llama3_json", "none")
+TOOL_CALL_PARSERS = tuple(
+    "auto deepseek_v3 hermes llama3_json mistral none pythonic qwen3_coder xlam".split()
+)
 REASONING_PARSERS = ("auto", "think", "none")
 MOST = (1 << 31) - 1  # of tokens, blocks and requests
 
@@ -58,6 +60,7 @@ RULES: Mapping[str, Rule] = {
     "long_prefill_token_threshold": integer(0, MOST),
     "num_speculative_tokens": integer(1, MOST),
     "prompt_lookup_min": integer(1, MOST),
+    "prompt_lookup_match": one_of(MATCHES),
     "gpu_memory_utilization": Rule(lambda value: is_number(value, 0, 1) and value > 0, "in (0, 1]"),
     "policy": Rule(one_of(("fcfs", "priority")).holds, "'fcfs' or 'priority'"),
     "nano_vllm": Rule(one_of(("first", "newest")).holds, "'first' or 'newest'"),
@@ -148,6 +151,10 @@ class EngineConfig(Params):
     """ "ngram" looks for at least so many of the last tokens."""
     prompt_lookup_max: int = 5
     """ "ngram" and "suffix" look for at most so many."""
+    prompt_lookup_match: str = "first"
+    """Which of several places "ngram" takes: "first", as vLLM's first model runner, or "last", as
+    its second one.
+    """
     draft_model: str | None = None
     """For "draft_model": a folder, or a hub name; None: the bundled model's own."""
     attention_backend: str = "auto"

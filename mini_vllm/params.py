@@ -143,6 +143,8 @@ class SamplingParams(Params):
     """The text ends before the first of these strings."""
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
+    skip_special_tokens: bool = True
+    """The text shows no special tokens, such as the end of a turn."""
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
@@ -216,6 +218,7 @@ def tuple_of(holds: Callable[[Any], bool], allowed: str, low: int, high: float) 
     )
 
 
+BOOL = Rule(lambda value: isinstance(value, bool), "True or False")
 LOGPROBS = integer(0, SamplingParams.MAX_LOGPROBS).or_none()
 RULES: Mapping[str, Rule] = {
     "max_tokens": Rule(lambda value: is_int(value, 1), "an integer of at least 1"),
@@ -235,7 +238,8 @@ RULES: Mapping[str, Rule] = {
     "stop_token_ids": tuple_of(
         lambda i: is_int(i, 0), "at most 1024 token ids of at least 0", 0, 1024
     ),
-    "ignore_eos": Rule(lambda value: isinstance(value, bool), "True or False"),
+    "ignore_eos": BOOL,
+    "skip_special_tokens": BOOL,
     "presence_penalty": Rule(lambda value: is_number(value, -2, 2), "in [-2, 2]"),
     "frequency_penalty": Rule(lambda value: is_number(value, -2, 2), "in [-2, 2]"),
     "repetition_penalty": Rule(lambda value: is_number(value, 1e-6, 1e6), "in [1e-6, 1e6]"),

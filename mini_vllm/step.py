@@ -2,8 +2,8 @@
 back.
 
 Everything here is frozen and can be pickled, so that a step is the same for a call and for another
-process. Nothing here imports torch. Source: SchedulerOutput and ModelRunnerOutput of vLLM V1
-(vllm/v1/core/sched/output.py, vllm/v1/outputs.py).
+process. Nothing here imports torch. Source: SchedulerOutput in vllm/v1/core/sched/output.py,
+ModelRunnerOutput in vllm/v1/outputs.py.
 """
 
 import hashlib

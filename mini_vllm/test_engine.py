@@ -708,4 +708,7 @@ def test_outputs_say_when_their_tokens_came(checkpoint: Path) -> None:
         "b", [5], SamplingParams(temperature=0, max_tokens=1, ignore_eos=True), arrival_time=0.5
     )
     metrics = {request_id: output.metrics for request_id, output in finish(engine).items()}
-    assert metrics == {"a": RequestMetrics(0.0, 3.0, 5.0), "b": RequestMetrics(0.5, 6.0, 6.0)}
+    assert metrics == {
+        "a": RequestMetrics(0.0, 5.0, 9.0, scheduled_time=2.0),
+        "b": RequestMetrics(0.5, 11.0, 11.0, scheduled_time=10.0),
+    }

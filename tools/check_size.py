@@ -23,7 +23,8 @@ HEART = (
     *("scheduler_interface.py", "scheduler.py", "engine/core.py", "engine/runner_view.py"),
 )
 MAX_HEART = 10_000
-# Tokens of Python by room, which is a folder of mini_vllm/; "." has the files beside the folders, without the heart.
+# Tokens of Python by room, which is a folder of mini_vllm/ or one in it; "." has the files beside the folders, without
+# the heart.
 MAX_TOKENS = {
     ".": 3_650,
     "engine": 10_000,
@@ -36,7 +37,8 @@ MAX_TOKENS = {
     "policies": 9_500,
     "spec_decode": 3_500,
     "structured": 8_500,
-    "frontend": 12_500,
+    "frontend": 11_000,
+    "frontend/tool_calls": 5_250,
     "serving": 17_000,
     "observe": 8_000,
     "load": 6_750,
@@ -96,8 +98,14 @@ class FileSize(NamedTuple):
 
     @property
     def room(self) -> str:
-        """The folder of the package that the file lies in; "." for a file beside the folders."""
-        return self.path.partition("/")[0] if "/" in self.path else "."
+        """The folder of the package that the file lies in, or one in it that has a limit of its own.
+
+        "." for a file beside the folders.
+        """
+        folder = self.path.rpartition("/")[0] or "."
+        while "/" in folder and folder not in MAX_TOKENS:
+            folder = folder.rpartition("/")[0]
+        return folder
 
 
 def code_tokens(source: str, tree: ast.Module) -> Counter[int]:

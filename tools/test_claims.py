@@ -1,10 +1,11 @@
-"""What README.md and the book's first page say of sizes and numbers is computed here, and compared.
+"""What README.md and three pages of the book say of sizes and numbers is computed here, and compared.
 
 A number on these pages has to be part of a CLAIM, a sentence in which the names stand for what is computed from the
 repository. A number that no claim has is refused, so a new one cannot be added unchecked. Lab ids, phases and the
-arguments of example commands are looked up instead. The rings that README and the package draw are compared, too.
-CITATION.cff and docs/measured.md have some of the same claims; the other figures of docs/measured.md come from the
-reports (test_book.py). What needs torch is read as text; it is imported only to see whether that was read rightly.
+arguments of example commands are looked up instead. The rings that docs/where-things-are.md and the package draw are
+compared, too. CITATION.cff and some other pages have some of the same claims; the other figures of docs/measured.md
+come from the reports (test_book.py). What needs torch is read as text; it is imported only to see whether that was read
+rightly.
 """
 
 import ast
@@ -28,9 +29,11 @@ from tools.mutation import planted_bugs, planted_kernel_bugs
 
 PACKAGE = ROOT / "mini_vllm"
 README, INDEX, MEASURED = ROOT / "README.md", ROOT / "docs/index.md", ROOT / "docs/measured.md"
-PAGES = (README, INDEX)  # on which every number is checked
+LIBRARY, MAP = ROOT / "docs/library.md", ROOT / "docs/where-things-are.md"
+BACKENDS, FAMILY = ROOT / "docs/api/engine.md", ROOT / "docs/api/schedulers.md"
+PAGES = (README, INDEX, LIBRARY, MAP)  # on which every number is checked
 LABS = tuple(labs())
-ALSO = (MEASURED, ROOT / "CITATION.cff")  # which have some of the claims
+ALSO = (MEASURED, BACKENDS, *(ROOT / name for name in ("docs/install.md", "docs/vllm.md", "CITATION.cff")))  # have some
 RINGS = {  # from within: the files, and the folders with what other rings have not of them
     "heart": HEART,
     "step": ("engine", "worker", "light", "attention", "native", "models"),
@@ -48,6 +51,7 @@ ABOUT = 0.03  # how far a number may be off that follows the word "about"
 
 CLAIMS = (
     "{core_files} files with {core_lines} source lines",
+    "{core_files} files decide a step, with {core_lines} source lines.",
     "{core_files} files decide a step, with {core_lines} source lines. {step_files} files with {step_lines} more "
     "compute it: the model runner, plain attention and the bundled model, with all that they import. "
     "The whole package has about {package_lines}.",
@@ -64,15 +68,18 @@ CLAIMS = (
     "On {equal} of the {traces} recorded traces the scheduler makes the decisions of vLLM {vllm}'s V1 scheduler with "
     "`async_scheduling=False`, step for step. On the other {apart}",
     "{labs} labs in {phases} phases",
-    "{labs} labs lead from",
+    "{apart} runs in which vLLM reads what was never written",
+    "In step {quirk_preempted} `B` is given a chunk",
+    "`B` comes back in step {quirk_resumed} with {quirk_found} tokens from the prefix cache. It has computed "
+    "{quirk_computed} of them.",
     "the labs of {light_phases} of the {phases} phases need Python alone",
     "a weekend or {weeks} weeks",
-    "## {commands} commands",
     "Python {python} or newer",
     "Node.js {node} or newer",
-    "torch=={torch}",
-    "## {backends} back ends for attention {backends} back ends compute",
+    "{backends} back ends compute the same attention",
     "Tests check {laws} laws.",
+    "torch=={torch}",
+    "It is one line, and it takes {first_minutes} minutes.",
     "CC BY {cc}",
     "{paged} % of the KV memory's slots hold a token if the cache is paged. It is {unpaged} % if",
     "{gpu_decodes} decodes of {gpu_context} tokens read the cache at {gpu_copy} % of a copy's bandwidth",
@@ -179,14 +186,18 @@ def facts() -> dict[str, str | float]:
     )
     figure = json.loads(read(ROOT / "docs/figures/first-run.json"))
     prompts = {request["id"]: len(request["prompt"]) for request in figure["requests"]}
+    quirk = json.loads(read(ROOT / "docs/figures/quirk-005.json"))
+    resumed = next(step for step in quirk["steps"] if "resumed" in step)
     project = tomllib.loads(read(ROOT / "pyproject.toml"))["project"]
     node = json.loads(read(ROOT / "tools/book/web/package.json"))["engines"]["node"]
     torch = re.search(r"^torch==(.*)$", read(ROOT / "constraints.txt"), re.MULTILINE)
+    first = re.search(r'data-minutes="(\d+)"', read(ROOT / "docs/first-lab.md"))
     licence = re.search(r"CC BY (\d\.\d)", read(ROOT / "LICENSE-docs"))
     assert paged
     assert unpaged
     assert gpu
     assert torch
+    assert first
     assert licence
     return {
         **length("core", HEART),
@@ -201,12 +212,12 @@ def facts() -> dict[str, str | float]:
         "phases": len(by_phase),
         "light_phases": sum(not any(lab.needs for lab in of_phase) for of_phase in by_phase.values()),
         "weeks": len(re.findall(r"^\*\*Week \d", read(ROOT / "docs/how-to-use.md"), re.MULTILINE)),
-        "commands": len(re.findall(r"^    make ", section(README, "Two commands"), re.MULTILINE)),
+        "torch": torch[1],
+        "first_minutes": float(first[1]),
         "python": project["requires-python"].removeprefix(">="),
         "node": float(node.removeprefix(">=")),
-        "torch": torch[1],
         "backends": len(keys_of("mini_vllm/attention/registry.py", "BACKENDS")),
-        "laws": len(re.findall(r"^- \*\*\w+\.\*\*", section(README, "What to rely on"), re.MULTILINE)),
+        "laws": len(re.findall(r"^- \*\*\w+\.\*\*", section(LIBRARY, "What to rely on"), re.MULTILINE)),
         "cc": licence[1],
         **{
             name: float(number)
@@ -218,6 +229,10 @@ def facts() -> dict[str, str | float]:
         "figure_budget": figure["config"]["max_num_batched_tokens"],
         "figure_prompt": prompts["a"],
         "figure_chunks": sum(step["computed"].get("a", prompts["a"]) < prompts["a"] for step in figure["steps"]),
+        "quirk_preempted": next(step["step"] for step in quirk["steps"] if step.get("preempted") == ["B"]),
+        "quirk_resumed": resumed["step"],
+        "quirk_found": dict(resumed["resumed"])["B"],
+        "quirk_computed": quirk["kv_violations"][0]["pos"],
         "figure_hit": next(hit for step in figure["steps"] for name, hit in step.get("new", ()) if name == "b"),
     }
 
@@ -234,8 +249,9 @@ def rows(text: str) -> list[list[str]]:
 
 
 def plain(text: str) -> str:
-    """A page as one line, without its figure, what is no text, and the numbers that are names or arguments."""
-    text = re.sub(r"<!-- figure: .*?<!-- /figure -->|<!--.*?-->|<[^>]*>", " ", text, flags=re.DOTALL)
+    """A page as one line, without figures and excerpts, what is no text, and numbers that are names or arguments."""
+    made = r"<!-- (figure|excerpt): .*?<!-- /\1 -->"
+    text = re.sub(rf"{made}|<!--.*?-->|<[^>]*>", " ", text, flags=re.DOTALL)
     text = re.sub(r"\]\([^)]*\)|https?://[^\s`]*|[*\[\]]", "", text)
     for label in (LAB, PHASE, ARGUMENT):
         text = label.sub("", text)
@@ -305,14 +321,6 @@ def test_a_number_without_a_claim_is_refused(sentence: str) -> None:
 # --- names that stand for numbers: labs, GPUs, lists ----------------------------------------------------------------
 
 
-def expand(cell: str) -> Iterator[str]:
-    """The labs that a cell of the table names: "03.1 to 03.3", "03.7, 03.14"."""
-    ids = [lab.id for lab in LABS]
-    for first, last in re.findall(r"(\d\d\.\d+)(?: to (\d\d\.\d+))?", cell.partition(":")[0]):
-        chosen = ids[ids.index(first) : ids.index(last or first) + 1]
-        yield from sorted(chosen, key=lambda name: int(name[3:]))
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_labs_and_phases_exist(page: Path) -> None:
     text, ids = re.sub(r"\]\([^)]*\)", "", read(page)), {lab.id for lab in LABS}
@@ -320,24 +328,32 @@ def test_labs_and_phases_exist(page: Path) -> None:
     assert {number.zfill(2) for number in PHASE.findall(text)} <= {name[:2] for name in ids}
 
 
-def test_the_table_of_labs_has_each_lab_and_what_it_needs() -> None:
-    table = rows(section(README, "The labs"))
-    assert sorted(name for row in table for name in expand(row[1])) == sorted(lab.id for lab in LABS)
-    for _, cell, needs in table:
-        light = {not lab.needs for lab in LABS if lab.id in [*expand(cell)]}
-        assert light == {needs == "the light install"}, cell
+def test_the_table_of_phases_says_what_each_needs() -> None:
+    needs = {"Python alone": (0, 0), "Python alone, but 05.3": (0.01, 0.5), "PyTorch, for most labs": (0.5, 1)}
+    table = rows(section(README, "The course"))
+    phases = [re.sub(r"\[(\d\d) .*", r"\1", row[0]) for row in table]
+    assert phases == sorted({lab.id[:2] for lab in LABS})
+    for phase, (_, _, said) in zip(phases, table, strict=True):
+        heavy = [lab.id for lab in LABS if lab.id[:2] == phase and lab.needs]
+        least, most = needs[said]
+        assert least <= len(heavy) / sum(lab.id[:2] == phase for lab in LABS) <= most, phase
+        assert LAB.findall(said) in ([], heavy), phase
+
+
+def test_readme_is_short() -> None:
+    assert len(read(README).splitlines()) <= 120
 
 
 def test_the_tables_of_choices_have_each_choice() -> None:
-    def names(heading: str) -> list[str]:
-        return [row[0].strip("`") for row in rows(section(README, heading))]
+    def names(page: Path, heading: str) -> list[str]:
+        return [row[0].strip("`") for row in rows(section(page, heading))]
 
-    assert names("Five back ends for attention") == keys_of("mini_vllm/attention/registry.py", "BACKENDS")
-    assert names("A family of schedulers, and a simulator") == list(SCHEDULERS)
+    assert names(BACKENDS, "The back ends") == keys_of("mini_vllm/attention/registry.py", "BACKENDS")
+    assert names(FAMILY, "The family") == list(SCHEDULERS)
 
 
 def test_commands_and_models_are_listed() -> None:
-    text = " ".join(section(README, "As a library").split())
+    text = " ".join(section(LIBRARY, "As a library").split())
     listed = text.partition("The command line has ")[2]
     commands = [command.callback.__name__.replace("_", " ") for command in app.registered_commands if command.callback]
     assert re.findall(r"`(?:mini-vllm )?(\w[\w ]*)`", listed) == commands
@@ -354,7 +370,7 @@ def test_kernels_are_compiled_for_the_named_gpus() -> None:
         for node in tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TARGETS"
     )
-    for page in (README, MEASURED):
+    for page in (README, BACKENDS, MEASURED):
         assert {*re.findall(r"\bsm_(\d+)", read(page))} == {*map(str, targets)}, page.name
 
 
@@ -362,7 +378,7 @@ def test_kernels_are_compiled_for_the_named_gpus() -> None:
 
 
 def drawn_tree() -> list[str]:
-    return [line[4:] for line in section(README, "Where things are").splitlines() if line.startswith("    ")]
+    return section(MAP, "The folders").partition("```text\n")[2].partition("\n```")[0].splitlines()
 
 
 def places_of(line: str) -> list[str]:
@@ -370,7 +386,7 @@ def places_of(line: str) -> list[str]:
     return re.split(r" {2,}", line.strip())[0].split()
 
 
-def test_readme_and_the_package_draw_the_rings() -> None:
+def test_the_map_and_the_package_draw_the_rings() -> None:
     drawn: dict[str, list[str]] = {}
     for line in drawn_tree():
         if match := re.match(r"  ([A-Z]+): ", line):
@@ -411,7 +427,7 @@ def test_what_a_road_counts_is_what_is_loaded(road: str) -> None:
 
 def test_the_tree_has_what_is_there() -> None:
     tree = drawn_tree()
-    assert all(len(line) <= 100 - 4 for line in tree)
+    assert all(len(line) <= 100 for line in tree)
     named: set[str] = set()
     for line in tree:
         if not re.match(r"  [A-Z]+: ", line):

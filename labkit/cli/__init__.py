@@ -1,13 +1,15 @@
 """The command lab: what is done, what is next, and everything that is done to a lab.
 
 lab                       what is done, and what is next
-lab watch [ID]            grade a lab each time its file is saved
+lab watch [ID]            grade a lab each time its file is saved; keys: h hint, d diff, n next lab, q quit
 lab test [ID or phase]    grade once; the same as pytest phase-NN-*/labs
 lab hint ID [LEVEL]       one more hint: a question, the invariant, the shape
 lab evidence ID [CASE]    what an engine with a bug left behind, in a lab of debugging
-lab diff ID               your file beside the reference, after a pass or with --give-up
+lab diff ID               what the contract names, yours beside the reference's: after a pass or with --give-up
+                          --all: all of both files; --side-by-side: in two columns
                           --html FILE: also a page on which the decisions of both step together
-lab run PHASE             the engine answers six questions on your code; lab run 03.8: on the scheduler of that lab
+lab run PHASE             the engine answers on your code; 05: with and without drafts; 04: masks and a stream;
+                          01: also the time of your kernel in C; 03.8: on the scheduler of that lab
 lab reset ID              a new file from the stub; yours is kept as a backup
 lab adopt ID              move what you wrote into stub.py to mine.py, and restore the stub
 lab update [ID]           merge what a newer release changed in a stub into your file
@@ -60,6 +62,8 @@ def parser() -> argparse.ArgumentParser:
     diff.add_argument(
         "--give-up", action="store_true", help="show the reference before you have passed; it is recorded"
     )
+    diff.add_argument("--all", action="store_true", dest="whole", help="what the contract does not name, too")
+    diff.add_argument("--side-by-side", action="store_true", help="two columns, as wide as the terminal")
     diff.add_argument("--html", metavar="FILE", help="also write a page on which the decisions of both step together")
     run = verbs.add_parser("run")
     run.add_argument("phase", help="03, or a lab whose parts are of another engine than V1's: 03.8")

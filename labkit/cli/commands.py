@@ -7,8 +7,8 @@ import platform
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from labkit.cli import beside
 from labkit.compare import behaviour
 from labkit.grade import confined, isolated
 from labkit.grade.runner import NOT_GRADED, PASSED, Result, is_begun, nearest_first, one_line, run_lab, why_not_graded
@@ -27,7 +28,6 @@ from labkit.web import page
 from mini_vllm.errors import shown
 from mini_vllm.observe.files import write_file
 
-WATCH_SHARE = 0.1  # of the random cases that `lab watch` tries at a save; of a lab that is green it tries all
 LEVELS = ("a question", "the invariant", "the shape")
 BETWEEN = "\n\x1f\n"  # stands between the lines for a merge, so that changes of neighbouring lines do not touch
 
@@ -113,19 +113,36 @@ def what_next() -> str:
     if lab is None:
         return "Every lab that can be graded here is done. `lab run 03 --mine=all` runs the engine on all of it."
     make_mine(lab)
-    return f"Next: {lab.typed}, then: lab watch {lab.id}"
+    return go_on(lab)
+
+
+def go_on(lab: Lab) -> str:
+    """What to do in a lab that is not done, in a line."""
+    name = first_unwritten(lab)
+    return (
+        f"Next: {f'{name} in ' if name else ''}{lab.typed}, then: lab watch {lab.id} (or for help: lab hint {lab.id})"
+    )
+
+
+def first_unwritten(lab: Lab) -> str:
+    """The first function of the learner's file that is not written yet; "" if all are, or if it cannot be read."""
+    with suppress(LabkitError):
+        tree = source.parse(lab.mine)
+        missing = source.unwritten(tree)
+        return next((name for name, _ in source.functions_of(tree) if name in missing), "")
+    return ""
 
 
 def test(what: Sequence[str], every_message: bool) -> int:
     """Grade once."""
-    worst = 0
+    red = []
     for lab in select(what):
         results = grade_mine(lab)
         show(results, lab, lab.mine, every_message)
-        worst |= not is_green(results)
-    if not worst:
-        print(what_next())
-    return worst
+        red += [] if is_green(results) else [lab]
+    unfinished = next((lab for lab in red if not why_not_graded(lab)), None)
+    print(go_on(unfinished) if unfinished else what_next())
+    return int(bool(red))
 
 
 def show(results: Sequence[Result], lab: Lab, file: Path, every_message: bool = False) -> None:
@@ -139,41 +156,10 @@ def show(results: Sequence[Result], lab: Lab, file: Path, every_message: bool = 
 
 
 def watch(lab: str | None) -> int:
-    """Grade a lab each time its file is saved; when it is done, go on to the next one."""
-    chosen = find_lab(lab) if lab else next_lab()
-    while chosen and watch_one(chosen):
-        chosen = next_lab()
-    if chosen is None:
-        print(what_next())
-    return 0
+    """Grade a lab each time its file is saved."""
+    from labkit.cli import watching
 
-
-def watch_one(lab: Lab) -> bool:
-    """Until it is done, when it was not; False if the user ended it. The next process waits while they write."""
-    from watchfiles import watch as changes_of
-
-    print(f"Watching {lab.typed}; Ctrl-C ends.", flush=True)
-    if reason := why_not_graded(lab):
-        raise LabkitError(reason)
-    results = grade_mine(lab)
-    show(results, lab, lab.mine)
-    grader = isolated.Grader(lab, silent=False)
-    try:
-        for _ in changes_of(lab.folder, debounce=50, step=20, raise_interrupt=False):
-            start, was_done = time.perf_counter(), is_green(results)
-            results = grade_mine(lab, WATCH_SHARE, grader)
-            if is_green(results):
-                print(f"green on a part of the cases ({time.perf_counter() - start:.2f} s); now on all", flush=True)
-                results = grade_mine(lab)
-            show(results, lab, lab.mine)
-            print(f"({time.perf_counter() - start:.2f} s)", flush=True)
-            if is_green(results) and not was_done:
-                print(f"`lab diff {lab.id}` shows the reference beside yours.", flush=True)
-                return True
-            grader = isolated.Grader(lab, silent=False)
-        return False
-    finally:
-        grader.close()
+    return watching.watch(lab)
 
 
 def is_green(results: Sequence[Result]) -> bool:
@@ -182,15 +168,22 @@ def is_green(results: Sequence[Result]) -> bool:
 
 def hint(lab: str, level: int | None) -> int:
     """The next hint, or that of a level."""
-    chosen = find_lab(lab)
-    seen = progress.read().get(lab, {}).get("hints", 0)
-    level = level or min(seen + 1, 3)
-    sections = (chosen.folder / "hints.md").read_text(encoding="utf-8").split("\n## ")[1:]
-    if len(sections) < level:
-        raise LabkitError(f"lab {lab} has {len(sections)} hints, not {level}.")
-    progress.record(lab, hints=max(seen, level))
-    print(f"Hint {level} of 3 ({LEVELS[level - 1]})\n\n" + sections[level - 1].partition("\n")[2].strip())
+    level = show_hint(find_lab(lab), level)
+    more = f"lab hint {lab} gives the next one" if level < 3 else f"lab diff {lab} --give-up shows the reference"
+    print(f"\nThen: lab watch {lab}; {more}.")
     return 0
+
+
+def show_hint(lab: Lab, level: int | None = None) -> int:
+    """Print the next hint, or that of a level. Returns its level. Errors: LabkitError for a level that is not there."""
+    seen = progress.read().get(lab.id, {}).get("hints", 0)
+    level = level or min(seen + 1, 3)
+    sections = (lab.folder / "hints.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    if len(sections) < level:
+        raise LabkitError(f"lab {lab.id} has {len(sections)} hints, not {level}.")
+    progress.record(lab.id, hints=max(seen, level))
+    print(f"Hint {level} of 3 ({LEVELS[level - 1]})\n\n" + sections[level - 1].partition("\n")[2].strip())
+    return level
 
 
 def evidence(lab: str, case: str | None) -> int:
@@ -203,10 +196,12 @@ def evidence(lab: str, case: str | None) -> int:
     return 0
 
 
-def diff(lab: str, give_up: bool, html: str | None) -> int:
-    """The learner's file beside the reference: the text, then the decisions on the same arrivals.
+def diff(
+    lab: str, give_up: bool = False, html: str | None = None, whole: bool = False, side_by_side: bool = False
+) -> int:
+    """The learner's file beside the reference: what the contract names, then the decisions on the same arrivals.
 
-    html: where to write these decisions as a page.
+    html: where to write these decisions as a page; whole: all of both files.
     """
     chosen = find_lab(lab)
     make_mine(chosen)
@@ -217,12 +212,11 @@ def diff(lab: str, give_up: bool, html: str | None) -> int:
                 "records that it did."
             )
         progress.record(lab, gave_up=True)
-    mine, reference, what = source.read(chosen.mine), source.render_solution(chosen), "the reference"
+    reference, what = source.render_solution(chosen), "the reference"
     if outline := other_ways(chosen).get(OUTLINE):
         reference, what = outline.code, "an answer to this lab"
         print("The engine's own part is longer than this answer: later labs of the phase add rules to it.\n")
-    lines = difflib.unified_diff(mine.splitlines(), reference.splitlines(), "mine.py", what, lineterm="")
-    print("\n".join(lines) or f"Your file is {what}, letter by letter.")
+    show_beside(chosen, reference, what, whole=whole, side_by_side=side_by_side)
     part = part_of(chosen, "mine")
     if part and behaviour.decides(part) and not part.unwritten:
         print("\n" + behaviour.summary([part]))
@@ -232,6 +226,26 @@ def diff(lab: str, give_up: bool, html: str | None) -> int:
         raise LabkitError(f"Lab {lab}: no decisions to draw. Its file is not written yet, or it makes none.")
     print("\nThe same in vLLM:", *vllm_links(chosen), sep="\n  ")
     return 0
+
+
+def show_beside(lab: Lab, reference: str, what: str, *, whole: bool, side_by_side: bool) -> None:
+    """The text of the learner's file beside another answer, and what is left out of both."""
+    mine = source.read(lab.mine)
+    if mine == reference:
+        print(f"Your file is {what}, letter by letter.")
+        return
+    (ours, rest), (theirs, helpers) = (
+        (text, []) if whole else beside.of_contract(lab, text) for text in (mine, reference)
+    )
+    if ours == theirs:
+        print(f"What the contract names is as in {what}, letter by letter.")
+    elif side_by_side:
+        screen().print(beside.side_by_side(ours, theirs, what))
+    else:
+        print(beside.unified(ours, theirs, what))
+    left_out = [f"{whose}: {', '.join(names)}" for whose, names in ((what, helpers), ("your file", rest)) if names]
+    if left_out:
+        print(f"\n`lab diff {lab.id} --all` also shows what the contract does not name. In {'; in '.join(left_out)}.")
 
 
 def vllm_links(lab: Lab) -> list[str]:

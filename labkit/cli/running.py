@@ -1,17 +1,17 @@
 """`lab run`: the six questions of `mini-vllm demo` on a learner's parts, in a pool that is tight.
 
 A phase runs on the scheduler of vLLM V1; what belongs to another one is left out, by name, unless its lab is named.
-Phase 04 answers one question, with a word of a list and with a call of a tool.
+Phases 04 and 05 ask what shows masks, a stream and drafts (labkit.cli.payoff), and 01 also times the kernel in C.
 Without torch the bundled model runs in NumPy.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import Any
 
 from rich.console import Console
 
+from labkit.cli import payoff
 from labkit.compare import behaviour
 from labkit.grade.runner import prepare, why_not_graded
 from labkit.grade.watchdog import LabHang, watchdog
@@ -20,11 +20,11 @@ from labkit.labs.catalog import C_COMPILER, Lab, LabkitError, find_lab, labs, ph
 from labkit.labs.graft import Part, grafted
 from labkit.labs.implementations import part_of
 from labkit.labs.together import Reasons, by_reason, why_it_stopped
+from labkit.testing.words import LabFailure
 from mini_vllm.errors import shown
 from mini_vllm.observe.files import check_text
 from mini_vllm.observe.listener import StepListener
-from mini_vllm.observe.timeline import render_requests, render_timeline
-from mini_vllm.observe.trace import TraceRecorder
+from mini_vllm.observe.timeline import render_requests, render_timeline, render_totals
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import SchedulerInterface
 from mini_vllm.scheduler_interface import Step
@@ -47,7 +47,6 @@ ENGINES: dict[str, dict[str, Any]] = {  # labs and phases of another engine than
     "05.4": {"speculative": "ngram"},
     "05.5": {"speculative": "ngram"},
 }
-TERMS = ("KV block", "block table", "prefill", "decode", "preemption", "prefix hit", "token budget")
 
 
 def run(phase: str, prompt: str | None, mine: str) -> int:
@@ -68,8 +67,9 @@ def run(phase: str, prompt: str | None, mine: str) -> int:
         print(f"Attention runs on the back end {backend}, which has them in it.")
     for name, value in options.items():
         print(f"The engine has {name}={value!r}.")
+    called: set[behaviour.Called] = set()
     try:
-        with grafted(parts), watchdog(SECONDS):
+        with grafted(parts), behaviour.noting_calls(callable_in_python(parts), called), watchdog(SECONDS):
             answer(prompt, attention_backend=backend, **options)
     except LabHang as hang:
         raise LabkitError(
@@ -82,7 +82,13 @@ def run(phase: str, prompt: str | None, mine: str) -> int:
                 run_model(Console(file=StringIO()), prompt, attention_backend=backend, **options)
 
         raise LabkitError(why_it_stopped(error, parts, again)) from error
-    deciding = [part for part in parts if behaviour.decides(part)]
+    if said := payoff.called(callable_in_python(parts), called):
+        print(said)
+    for lab in chosen:
+        if C_COMPILER in lab.needs:
+            show_kernel(lab)
+    drafting = [lab_id for lab_id, engine in ENGINES.items() if "speculative" in engine]  # no scenario has drafts
+    deciding = [part for part in parts if behaviour.decides(part) and part.lab.id not in drafting]
     if "scheduler" in options:
         deciding = [part for part in deciding if behaviour.scheduler_of([part]) == options["scheduler"]]
     if deciding:
@@ -109,27 +115,50 @@ def parts_of(chosen: Sequence[Lab], options: Mapping[str, Any]) -> tuple[list[Pa
     """The learner's parts that run together, and of the other labs why theirs do not."""
     data, parts, left_out = progress.read(), [], {}
     for lab in chosen:
-        engine = ENGINES.get(lab.id, options)
         if lab.is_break_it or C_COMPILER in lab.needs:  # no engine runs on what has a process of its own
             continue
-        if why_not_graded(lab):
-            left_out[lab.id] = "since this machine lacks what they need"
-        elif engine != options:
+        if ENGINES.get(lab.id, options) != options and not why_not_graded(lab):
             left_out[lab.id] = "for other engines (`lab run ID` takes that of a lab)"
-        elif not progress.is_done(lab.id, data) or not lab.mine.exists():
-            left_out[lab.id] = "since they are not done"
-        else:
-            try:
-                prepare(lab)
-                part = part_of(lab, "mine")
-            except LabkitError as error:
-                left_out[lab.id] = f"since {str(error).splitlines()[0]}"
-                continue
-            if part and part.unwritten:
-                left_out[lab.id] = "since they are no longer written"
-            elif part:
-                parts.append(part)
+            continue
+        found = load_done(lab, data)
+        if isinstance(found, Part):
+            parts.append(found)
+        elif found:
+            left_out[lab.id] = found
     return parts, left_out
+
+
+def load_done(lab: Lab, data: Mapping[str, Any]) -> Part | str | None:
+    """The learner's part of a lab, or why it is left out; None where a lab has no part. data: as progress.read()."""
+    if why_not_graded(lab):
+        return "since this machine lacks what they need"
+    if not progress.is_done(lab.id, dict(data)) or not lab.mine.exists():
+        return "since they are not done"
+    try:
+        prepare(lab)
+        part = part_of(lab, "mine")
+    except LabkitError as error:
+        return f"since {str(error).splitlines()[0]}"
+    return "since they are no longer written" if part and part.unwritten else part
+
+
+def show_kernel(lab: Lab) -> None:
+    """The time of the learner's kernel in C, beside the reference's and the memory's."""
+    out, part = Console(highlight=False, soft_wrap=True), load_done(lab, progress.read())
+    if why_not_graded(lab):
+        out.print(f"Nothing is timed: {why_not_graded(lab)}.")
+        return
+    if isinstance(part, str):
+        out.print(f"{lab.id} is not yours yet, {part.replace('they are', 'it is')}.")
+    try:
+        payoff.kernel(out, part if isinstance(part, Part) else None)
+    except LabFailure as failure:
+        raise LabkitError(f"{lab.id} cannot be timed: {failure}. `lab test {lab.id}` grades it.") from failure
+
+
+def callable_in_python(parts: Sequence[Part]) -> list[Part]:
+    """Those whose calls can be counted: a Triton kernel is launched and not called."""
+    return [part for part in parts if "triton" not in part.lab.needs]
 
 
 def backend_for(parts: Sequence[Part]) -> str:
@@ -176,65 +205,44 @@ def answer(prompt: str | None, **options: Any) -> None:
     trace = run_model(out, prompt, **options)
     out.print(render_timeline(trace, width=min(out.width, 100)))
     out.print(render_requests(trace))
+    out.print(render_totals(trace))
 
 
-def run_model(out: Console, prompt: str | None, **options: Any) -> dict[str, Any]:
-    """Answer with the bundled model; the trace of it."""
-    from mini_vllm import LLM, SamplingParams
-    from mini_vllm.cli.demo import Demo
-
-    llm = LLM("tiny", device="cpu", dtype="float32", **SIZES, **options)
-    llm.engine.listeners.append(Bookkeeper(llm.engine.scheduler))
+def run_model(out: Console, prompt: str | None, **options: Any) -> Mapping[str, Any]:
+    """Answer with the bundled model, and show what the phase of these options is about; the trace of it."""
+    if "speculative" in options:
+        return payoff.speculation(out, make_llm, prompt, options)
+    llm = make_llm(**options)
     if "structured_outputs_backend" in options:
-        recorder = watch(llm)
-        call_a_tool(out, llm, "What is a KV block?" if prompt is None else prompt)
-        return recorder.to_trace("lab run")
+        return payoff.call_a_tool(out, llm, payoff.QUESTION if prompt is None else prompt)
     if prompt is None:
-        demo = Demo(llm)
-        demo.recorder = watch(llm)
-        for _ in demo.steps():
-            pass
-        for request_id, text in demo.answers.items():
-            question = demo.conversations[request_id][-1]["content"]
-            out.print(f"{request_id}: {question}\n  {text.strip()}\n", markup=False)
-        return demo.recorder.to_trace("lab run")
-    recorder = watch(llm)
+        return answer_the_demo(out, llm)
+    from mini_vllm import SamplingParams
+
+    recorder = payoff.watch(llm)
     for output in llm.chat([{"role": "user", "content": prompt}], SamplingParams(temperature=0.0, max_tokens=60)):
         out.print(output.outputs[0].text.strip() + "\n", markup=False)
     return recorder.to_trace("lab run")
 
 
-def call_a_tool(out: Console, llm: Any, question: str) -> None:
-    """A text that masks force to be one of a few, and then a call with it, which is found as its pieces come."""
-    from mini_vllm import SamplingParams
-    from mini_vllm.frontend.assistant_parser import AssistantForm, AssistantParser
-    from mini_vllm.params import StructuredOutputs
+def make_llm(**options: Any) -> Any:
+    """The bundled model in a pool that is tight."""
+    from mini_vllm import LLM
 
-    prompt = llm.apply_chat_template([{"role": "user", "content": question}])
-
-    def pieces(*texts: str) -> list[str]:
-        params = SamplingParams(temperature=0.0, max_tokens=200, structured=StructuredOutputs(choice=texts))
-        return [delta.outputs[0].text for delta in llm.stream(prompt, params)]
-
-    def call(name: str) -> str:
-        return f"Wait.\n<tool_call>{json.dumps({'name': name, 'arguments': {'term': term}})}</tool_call>"
-
-    term = "".join(pieces(*TERMS))
-    out.print(f"{question}\n  one of {', '.join(TERMS)}:\n  {term}\n", markup=False)
-    out.print("A tool is called, define or explain. What the pieces of the text bring:", markup=False)
-    parser, held = AssistantParser(AssistantForm("hermes")), ""
-    for piece in [*pieces(call("define"), call("explain")), None]:
-        delta = parser.finish() if piece is None else parser.feed(piece)
-        held += piece or ""
-        for brought in (delta.content, *(called["function"] for called in delta.tool_calls)):
-            if brought:
-                out.print(f"  {held!r} brings\n    {brought!r}", markup=False)
-                held = ""
-    out.print()
+    llm = LLM("tiny", device="cpu", dtype="float32", **SIZES | options)
+    llm.engine.listeners.append(Bookkeeper(llm.engine.scheduler))
+    return llm
 
 
-def watch(llm: Any) -> TraceRecorder:
-    """A recorder of the engine's steps that keeps statistics, too, by the learner's part of 03.9 if it is in."""
-    recorder = TraceRecorder(llm.engine.scheduler, stats=True)
-    llm.engine.listeners.append(recorder)
-    return recorder
+def answer_the_demo(out: Console, llm: Any) -> Mapping[str, Any]:
+    """The six questions of the demo, and their answers."""
+    from mini_vllm.cli.demo import Demo
+
+    demo = Demo(llm)
+    demo.recorder = payoff.watch(llm)
+    for _ in demo.steps():
+        pass
+    for request_id, text in demo.answers.items():
+        question = demo.conversations[request_id][-1]["content"]
+        out.print(f"{request_id}: {question}\n  {text.strip()}\n", markup=False)
+    return demo.recorder.to_trace("lab run")

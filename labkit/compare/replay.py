@@ -228,7 +228,7 @@ class EagleKVCacheManager(KVCacheManager):
     The head's K and V at a place depend on the token behind it, so a block is known by one token more than it holds;
     or, with eagle_block_drop, blocks have plain hashes, and the last block that is found is not used. Only traces have
     such a head. Source: get_request_block_hasher in vllm/v1/core/kv_cache_utils.py (num_hash_lookahead_tokens),
-    drop_eagle_block in vllm/v1/core/single_type_kv_cache_manager.py.
+    the argument drop_eagle_block of vllm/v1/core/single_type_kv_cache_manager.py.
     """
 
     eagle_block_drop: bool = False

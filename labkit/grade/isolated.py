@@ -22,8 +22,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from labkit.grade.confined import OURS, describe
+from labkit.grade.confined import describe
 from labkit.grade.deadline import Deadline, ThreadOfLinux
+from labkit.grade.intact import OURS
 from labkit.grade.messages import explain
 from labkit.grade.runner import FAILED, HANG, NOT_RUN, PASSED, Result, seconds_for
 from labkit.grade.watchdog import limit

@@ -5,29 +5,35 @@ the next step. An untouched stub gets two lines.
 """
 
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
 from labkit.grade.watchdog import LabHang
 from labkit.labs.catalog import Lab, LabkitError
 from labkit.labs.graft import Part
+from labkit.testing.search import Call, Difference, write
 from labkit.testing.words import Concept, LabFailure, LabTodo
 
 MAX_LINES = 25
 MAX_STATE_LINES = 7
+MAX_CALL_LINES = 9  # what they take is taken off the state
+WIDTH = 100
 
 
-def explain(error: BaseException, concept: Concept, lab: Lab, part: Part | None) -> str:
-    """The message for one red test; part: the file that was graded, None for the reference."""
+def explain(error: BaseException, concept: Concept, lab: Lab, part: Part | None, test: str = "") -> str:
+    """The message for one red test; part: the file that was graded, None for the reference; test: its name."""
     if isinstance(error, LabkitError):
         return str(error)
     file = part.file if part else None
     if todo := find_todo(error):
+        frames = [frame for frame, _ in traceback.walk_tb(todo.__traceback__) if is_in(frame, file)]
         where = f"{short(lab, file)}" if file else "the stub"
+        where = f"{frames[-1].f_code.co_qualname} in {where}" if frames else where
         return f"TODO  {todo.lab_id} {lab.title}: {where} is not written yet.\nIdea  {concept.idea}"
     law = getattr(error, "invariant", "") or concept.invariant
     lines = [concept.idea, f"{law}  {lab.invariants.get(law, '')}", ""]
-    lines += describe(error, file)
+    lines += describe(error, file, typed(lab.id, test, error.walked) if isinstance(error, Difference) else [])
     lines += [f"  {note}" for note in getattr(error, "__notes__", ())]
     if line := learners_line(error, file):
         lines.append(f"  your line  {line}")
@@ -38,18 +44,18 @@ def explain(error: BaseException, concept: Concept, lab: Lab, part: Part | None)
     return "\n".join(lines[:MAX_LINES])
 
 
-def describe(error: BaseException, file: Path | None) -> list[str]:
-    """State, and expected against got, of whatever went wrong. file: the learner's."""
+def describe(error: BaseException, file: Path | None, calls: Sequence[str] = ()) -> list[str]:
+    """State, and expected against got, of whatever went wrong. file: the learner's; calls: those of a walk, to type."""
     call = getattr(error, "call", "") or outermost_call(error, file)  # labkit.grade.notes may have found out more
     if isinstance(error, LabFailure):
-        lines = []
-        if error.calls:
-            lines += ["  the calls", *shorten(error.calls, keep_the_end=True)]
+        lines = ["  the calls", *shorten("\n".join(calls), MAX_CALL_LINES, keep_the_end=True)] if calls else []
+        num_state_lines = min(MAX_STATE_LINES, MAX_STATE_LINES + MAX_CALL_LINES - len(lines))
         for title, text in (("before", error.before), ("after", error.after)):
-            if text and not (title == "after" and error.calls and error.before):  # there is no room for all three
-                lines += [f"  {title}", *shorten(text)]
+            if text and not (title == "after" and calls and error.before):  # there is no room for all three
+                lines += [f"  {title}", *shorten(text, num_state_lines)]
         what = f"{error.what}: {error.call}" if hasattr(error, "call") else error.what
-        return [*lines, f"  {what}", f"    expected  {clip(error.expected)}", f"    got       {clip(error.got)}"]
+        expected, got = clip_both(error.expected, error.got)
+        return [*lines, f"  {what}", f"    expected  {expected}", f"    got       {got}"]
     if isinstance(error, AssertionError):
         said = clip(str(error) or "an assertion of the test does not hold", 400)
         return [*([f"  the call  {call}"] if call else []), f"  {said}"]
@@ -65,16 +71,37 @@ def describe(error: BaseException, file: Path | None) -> list[str]:
     return [f"  the call  {call}".rstrip(), f"    expected  {wanted}", f"    got       {got}"]
 
 
-def shorten(state: str, keep_the_end: bool = False) -> list[str]:
+def typed(lab_id: str, test: str, calls: Sequence[Call]) -> list[str]:
+    """The calls of a walk as lines of Python that play it again (labkit.grade.replay)."""
+    lines: list[str] = []
+    for call in map(write, calls):
+        if lines and len(lines[-1]) + len(call) < WIDTH:
+            lines[-1] += f"; it.{call}"
+        else:
+            lines.append(f"it.{call}")
+    return [f'from labkit.grade.replay import Replay; it = Replay("{lab_id}", "{test}")', *lines]
+
+
+def shorten(state: str, most: int, keep_the_end: bool = False) -> list[str]:
     lines = ["    " + line for line in state.splitlines()]
-    if len(lines) <= MAX_STATE_LINES:
+    if len(lines) <= most:
         return lines
-    return ["    ...", *lines[1 - MAX_STATE_LINES :]] if keep_the_end else [*lines[: MAX_STATE_LINES - 1], "    ..."]
+    return ["    ...", *lines[1 - most :]] if keep_the_end else [*lines[: most - 1], "    ..."]
 
 
 def clip(text: str, width: int = 100) -> str:
     text = " ".join(text.split())
     return text if len(text) <= width else text[: width - 3].rpartition(" ")[0] + " ..."
+
+
+def clip_both(expected: str, got: str) -> tuple[str, str]:
+    """Both, clipped so that a difference stays in sight."""
+    pair = clip(expected), clip(got)
+    if pair[0] != pair[1] or expected == got:
+        return pair
+    start = next(i for i in range(len(expected) + 1) if expected[: i + 1] != got[: i + 1])
+    start = expected.rfind(" ", 0, max(start - 20, 0)) + 1
+    return "... " + clip(expected[start:]), "... " + clip(got[start:])
 
 
 def find_todo(error: BaseException) -> LabTodo | None:

@@ -54,11 +54,9 @@ class Grading:
         self.by_folder: dict[Path, Lab] = {lab.folder: lab for lab in labs()}
         self.parts: dict[str, Part | LabkitError | None] = {}
         self.results: dict[str, list[Result]] = defaultdict(list)
-        self.apart: dict[str, dict[str, Result]] = {}  # of kernel labs, by test
-
-    def is_apart(self, lab: Lab) -> bool:
-        """Whether a lab's tests run in a process of their own: a wild address in a kernel ends it. Not with --pdb."""
-        return "triton" in lab.needs and self.impl == "mine" and not self.with_all_parts and not self.is_debugging
+        self.apart: dict[str, dict[str, Result]] = {}  # by lab and test
+        # a learner's file runs in another process, which alone it may end; a debugger needs it in this one
+        self.is_apart = self.impl == "mine" and not self.with_all_parts and not self.is_debugging
 
     def lab_of(self, item: pytest.Item) -> Lab | None:
         return self.by_folder.get(item.path.parent)
@@ -168,6 +166,9 @@ def lab(request: pytest.FixtureRequest) -> Generator[Any, None, None]:
     assert lab is not None, f"{request.node.path} lies in no lab's folder"
     if reason := why_not_graded(lab):
         pytest.skip(f"{NOT_GRADED}: {reason}")
+    if grading.is_apart:
+        yield None
+        return
     with grafted(grading.all_parts(lab)):
         yield namespace_of(lab, grading.part(lab))
 
@@ -181,11 +182,11 @@ class Told(Exception):
 
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_pyfunc_call")
-def pytest_kernels_run_apart(pyfuncitem: pytest.Function) -> object:
+def pytest_labs_run_apart(pyfuncitem: pytest.Function) -> object:
     """Runs all that is asked of a lab at once, and then says of each test what came out."""
     grading = pyfuncitem.config.stash[STASH]
     lab = grading.lab_of(pyfuncitem)
-    if lab is None or not grading.is_apart(lab):
+    if lab is None or not grading.is_apart:
         return None
     if lab.id not in grading.apart:
         names = {item.name for item in pyfuncitem.session.items if grading.lab_of(item) == lab}
@@ -201,7 +202,7 @@ def pytest_kernels_run_apart(pyfuncitem: pytest.Function) -> object:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     grading = pyfuncitem.config.stash[STASH]
     lab = grading.lab_of(pyfuncitem)
-    if lab is None or grading.impl == "reference" or grading.is_apart(lab):
+    if lab is None or grading.impl == "reference" or grading.is_apart:
         return (yield)
     hung = any(result.outcome == HANG for result in grading.results[lab.id])
     part = grading.part(lab)
@@ -226,16 +227,23 @@ def pytest_runtest_makereport(
     elif call.excinfo is not None:
         error = call.excinfo.value
         part = grading.parts.get(lab.id)
-        message = explain(error, concept, lab, part if isinstance(part, Part) else None)
-        outcome = outcome_of(error)
+        part = part if isinstance(part, Part) else None
+        result = Result(
+            lab.id,
+            item.name,
+            concept,
+            outcome_of(error),
+            explain(error, concept, lab, part, item.name),
+            report.duration,
+            account(part),
+        )
         if isinstance(error, Told):
-            message, outcome = error.result.message, error.result.outcome
+            result = error.result
         report.outcome = "failed"
-        report.longrepr = message
-        said = account(part) if isinstance(part, Part) else ""
-        grading.results[lab.id].append(Result(lab.id, item.name, concept, outcome, message, report.duration, said))
+        report.longrepr = result.message
+        grading.results[lab.id].append(result)
     elif report.when == "call":
-        said = account(grading.part(lab))
+        said = grading.apart[lab.id][item.name].account if grading.is_apart else account(grading.part(lab))
         grading.results[lab.id].append(Result(lab.id, item.name, concept, PASSED, "", report.duration, said))
     return report
 
@@ -270,7 +278,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     grading = session.config.stash[STASH]
-    if grading.impl == "mine":
+    if grading.is_apart:
         for lab in grading.by_folder.values():
             if (results := grading.results.get(lab.id)) and why_not_graded(lab) is None:
                 text = progress.fingerprint(lab.mine)

@@ -6,6 +6,7 @@ The tests are the same files; what they need of pytest, labkit has. Each runs un
 import inspect
 import json
 import os
+import platform
 import time
 import warnings
 from collections import defaultdict
@@ -26,6 +27,7 @@ from labkit.labs import source
 from labkit.labs.catalog import C_COMPILER, TRACES, Lab, LabkitError
 from labkit.labs.graft import Part, grafted, load, namespace, ungrafted
 from labkit.labs.together import Yours, account, with_company
+from labkit.testing import draw
 from labkit.testing.words import Concept, expand
 
 FILES_THAT_WARN = r"triton|numpy"
@@ -82,7 +84,9 @@ def why_not_graded(lab: Lab) -> str | None:
     """What this machine lacks for the lab, in one sentence; None when it can be graded."""
     missing = [package for package in lab.packages if find_spec(package) is None]
     if missing:
-        return f"lab {lab.id} needs {' and '.join(missing)} (see the README's table of installs): not graded here"
+        if "triton" in missing and platform.system() != "Linux":
+            return f"lab {lab.id} needs triton, which has wheels for Linux only: not graded here"
+        return f"lab {lab.id} needs {' and '.join(missing)} (pip install -e '.[engine]'): not graded here"
     if C_COMPILER in lab.needs:
         from mini_vllm.native.c_compiler import find_compiler
 
@@ -138,7 +142,7 @@ def run_test(lab: Lab, parts: Sequence[Part], test: Test, seconds: float | None 
         raise
     except BaseException as error:
         outcome = outcome_of(error)
-        message = explain(error, test.concept, lab, part)
+        message = explain(error, test.concept, lab, part, test.name)
     return Result(lab.id, test.name, test.concept, outcome, message, time.process_time() - start, account(part))
 
 
@@ -152,19 +156,22 @@ def outcome_of(error: BaseException) -> str:
 def nearest_first(results: Sequence[Result]) -> list[Result]:
     """What is red, in the order in which it is to be read: first the test that is nearest to the rule that is broken.
 
-    A test may say that it is nearest. Else a broken rule spoils all cases of its own test, and a few of one that only
-    meets it. Tests that search or illustrate come last: they meet every rule. If all is red, the first test is first.
+    A test that waits for a part that is not written comes last. A test may say that it is nearest. Else a broken rule
+    spoils all cases of its own test, and a few of one that only meets it. Tests that search or illustrate come behind
+    these: they meet every rule. If all is red, the order is that of the lab.
     """
     cases: dict[str, list[bool]] = defaultdict(list)
     for result in results:
         cases[result.test.partition("[")[0]].append(bool(result.message))
 
-    def distance(result: Result) -> tuple[bool, bool, float]:
+    def distance(result: Result) -> tuple[bool, bool, bool, float]:
         red, concept = cases[result.test.partition("[")[0]], result.concept
-        return not concept.nearest, concept.searches or concept.illustrates, -sum(red) / len(red)
+        is_far = concept.searches or concept.illustrates
+        return result.outcome == TODO, not concept.nearest, is_far, -sum(red) / len(red)
 
     found = [result for result in results if result.message]
-    return found if len(found) == len(results) else sorted(found, key=distance)
+    all_red = len(found) == len(results)
+    return sorted(found, key=(lambda result: result.outcome == TODO) if all_red else distance)
 
 
 def is_begun(lab: Lab, file: Path) -> bool:
@@ -186,8 +193,10 @@ def one_line(lab: Lab, results: Sequence[Result], file: Path | None = None) -> s
         state = f"the file cannot be graded; the lab has {len(results)} tests"
     elif all(result.outcome == TODO for result in results) and not (file and is_begun(lab, file)):
         state = f"0 of {len(results)}, not begun"
-    elif any(result.outcome == TODO for result in results):
+    elif num_waiting := sum(result.outcome == TODO for result in results):
         state = f"{green} of {len(results)} green, begun"
+        if num_waiting < len(results):
+            state += f"; {num_waiting} wait for what is not written"
     else:
         state = f"{green} of {len(results)} green"
     line = f"{lab.id}  {lab.title:42} {state}"
@@ -199,8 +208,6 @@ def namespace_of(lab: Lab, part: Part | None = None) -> SimpleNamespace:
 
     part: the learner's tests in a break-it lab, which become lab.suite.
     """
-    from labkit.testing import draw
-
     names = namespace(lab.modules)
     names.draw = SimpleNamespace(blocks=draw.blocks, queue=draw.queue, scheduler=draw.scheduler, timeline=draw.timeline)
     names.drive = draw.drive

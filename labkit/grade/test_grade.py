@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from labkit import cli
-from labkit.cli import commands
+from labkit.cli import beside, commands
 from labkit.compare import behaviour
 from labkit.grade import breaking, deadline, isolated
 from labkit.grade.messages import MAX_LINES
@@ -31,6 +31,7 @@ from labkit.grade.runner import (
     Result,
     namespace_of,
     nearest_first,
+    one_line,
     read_tests,
     run_lab,
 )
@@ -1014,6 +1015,7 @@ def test_the_first_hour(command: Callable[..., int], lab: Lab, capsys: pytest.Ca
     said = capsys.readouterr().out
     assert "TODO  99.1" in said
     assert "(2 more are red; `lab test 99.1 --all` explains each)" in said
+    assert said.splitlines()[-1].startswith(f"Next: Scheduler.needs_sample in {lab.typed}, then: lab watch 99.1")
     assert command("hint", "99.1") == 0
     assert "Hint 1 of 3 (a question)" in capsys.readouterr().out
     assert command("hint", "99.1") == 0
@@ -1025,6 +1027,76 @@ def test_the_first_hour(command: Callable[..., int], lab: Lab, capsys: pytest.Ca
     assert "done, 3 of 3 green" in capsys.readouterr().out
     assert command("diff", "99.1") == 0
     assert "+++ the reference" in capsys.readouterr().out
+
+
+def test_a_test_that_waits_for_another_function_is_told_last() -> None:
+    """So a lab of several functions can be done one by one."""
+    lab = catalog.find_lab("03.1")
+    stub = source.render_stub(lab)
+    for body, outcome, said in [
+        ("return token_budget", FAILED, "11 of 43 green, begun; 23 wait for what is not written"),
+        ("return min(num_new_tokens, token_budget)", TODO, "19 of 43 green, begun; 24 wait for what is not written"),
+    ]:
+        text = stub.replace('todo("03.1")', body, 1)
+        results = run_lab(lab, [Part(lab, lab.mine, text)])
+        nearest = nearest_first(results)[0]
+        assert nearest.outcome == outcome
+        assert said in one_line(lab, results)
+    assert "Scheduler.needs_sample in" in nearest.message
+
+
+def test_the_watcher_obeys_keys_of_a_terminal(
+    command: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
+    hand, terminal = pty.openpty()
+    with open(terminal) as stdin, open(hand, "wb"):
+        monkeypatch.setattr("sys.stdin", stdin)
+        before = termios.tcgetattr(terminal)
+        os.write(hand, b"hhdxq")
+        assert command("watch", "99.1") == 0
+        assert termios.tcgetattr(terminal) == before
+    rest, keys = capsys.readouterr().out, "h hint, d diff, n next lab, q quit"
+    for said in (keys, "Hint 1 of 3", "Hint 2 of 3", "Lab 99.1 is not done", f"({keys})", f"({keys})"):
+        assert said in rest
+        rest = rest.partition(said)[2]
+
+
+def test_diff_shows_what_the_contract_names(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    lab.mine.write_text(RIGHT.replace("request, num_scheduled):", "request, num_scheduled):\n        # mine")
+        + "\n    def _helper(self):\n        return 'of mine'\n"
+    )  # fmt: skip
+    outputs = []
+    for whole, side_by_side in ((False, False), (True, False), (False, True)):
+        commands.show_beside(lab, source.render_solution(lab), "it", whole=whole, side_by_side=side_by_side)
+        outputs.append(capsys.readouterr().out)
+    named, whole, columns = outputs
+    assert "-        # mine" in named
+    assert "of mine" not in named
+    assert "In your file: Scheduler._helper." in named
+    assert "of mine" in whole
+    assert re.search(r"# mine +<|# mine +\|", columns)
+
+
+@pytest.mark.parametrize(
+    "lab_id",
+    [
+        pytest.param(each.id, marks=() if each.id in ("01.1", "03.2", "04.2") else pytest.mark.slow)
+        for each in catalog.labs()
+        if not each.is_break_it
+    ],
+)
+def test_what_diff_shows_is_what_the_stub_has(lab_id: str) -> None:
+    """No helper of the reference, and of 04.2 less than a third of the file."""
+    lab = catalog.find_lab(lab_id)
+    text, helpers = beside.of_contract(lab, source.render_solution(lab))
+    named = {name for name, _ in source.functions_of(ast.parse(source.render_stub(lab)))}
+    shown = {name for name, _ in source.functions_of(ast.parse(text))}
+    assert shown <= named
+    assert not named & {*helpers}
+    assert shown
+    if lab_id == "04.2":
+        assert 3 * len(text.splitlines()) < len(source.render_solution(lab).splitlines())
 
 
 def test_diff_shows_the_answer_of_that_stage(
@@ -1270,7 +1342,9 @@ def test_watch_outlives_every_file_and_goes_on_to_the_next_lab(checkout: Path) -
     mine = checkout / catalog.find_lab("02.1").typed
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "labkit.cli", "watch", "02.1"]
-    watch = subprocess.Popen(command, cwd=checkout, stdout=subprocess.PIPE, text=True, env=environment)
+    watch = subprocess.Popen(
+        command, cwd=checkout, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment
+    )
     assert watch.stdout is not None
     try:
         for text, said in [
@@ -1290,6 +1364,40 @@ def test_watch_outlives_every_file_and_goes_on_to_the_next_lab(checkout: Path) -
     finally:
         watch.terminate()
         watch.wait()
+
+
+@pytest.mark.slow
+def test_a_learner_at_a_terminal(checkout: Path) -> None:
+    """Through a pty: a hint, a lab that becomes green, the reference beside it, the next lab, and the end."""
+    pty = pytest.importorskip("pty")
+    mine = checkout / catalog.find_lab("02.1").typed
+    environment = {**os.environ, "PYTHONPATH": str(checkout), "COLUMNS": "100"}
+    hand, terminal = pty.openpty()
+    command = [sys.executable, "-m", "labkit.cli", "watch", "02.1"]
+    watch = subprocess.Popen(command, cwd=checkout, stdin=terminal, stdout=terminal, env=environment)
+    os.close(terminal)
+    try:
+        with open(hand, encoding="utf-8", closefd=False) as screen:
+            for keys, text, said in [
+                ("", None, "Write FreeKVCacheBlockQueue.__init__ next"),
+                ("h", None, "Hint 1 of 3"),
+                ("", answer("02.1"), "Done. d shows the reference beside yours; n goes on to 02.2"),
+                ("d", None, "The same in vLLM"),
+                ("n", None, "Watching phase-02-kv-manager/labs/lab-02-block-pool/mine.py"),
+            ]:
+                is_said = threading.Event()
+                os.write(hand, keys.encode())
+                if text is not None:
+                    threading.Thread(target=save_until, args=(is_said, mine, text), daemon=True).start()
+                found = any(said in line for line in screen)
+                is_said.set()
+                assert found, f"the watch ended before it said {said}"
+            os.write(hand, b"q")
+            assert watch.wait() == 0
+    finally:
+        watch.kill()
+        watch.wait()
+        os.close(hand)
 
 
 def save_until(is_said: threading.Event, file: Path, text: str) -> None:

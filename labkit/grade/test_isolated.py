@@ -81,6 +81,8 @@ class Case(NamedTuple):
 
 
 PATCH = "import labkit.{module} as m\nm.{name} = {value}"
+LEADS = "leads to what grades the file"
+WORDS = "import sys; m = sys.modules['labkit.testing.words']\n"
 EQUAL = "class Equal(int):\n    __eq__ = lambda *a: True\n    __ne__ = lambda *a: False\n    __hash__ = int.__hash__"
 FRAMES = """
 frame = sys._getframe()
@@ -158,31 +160,25 @@ CASES = {
     "prints_without_end": Case(call="print('x' * 10**6)"),
     # it changes the grader
     "patched_outcome": Case(
-        PATCH.format(module="grade.runner", name="outcome_of", value="lambda e: 'passed'"), says="changes labkit"
+        PATCH.format(module="grade.runner", name="outcome_of", value="lambda e: 'passed'"), says=LEADS
     ),
-    "patched_run_test": Case(
-        PATCH.format(module="grade.runner", name="run_test", value="lambda *a: None"), says="changes labkit"
-    ),
-    "patched_explain": Case(
-        PATCH.format(module="grade.messages", name="explain", value="lambda *a: ''"), says="changes labkit"
-    ),
+    "patched_run_test": Case(PATCH.format(module="grade.runner", name="run_test", value="lambda *a: None"), says=LEADS),
+    "patched_explain": Case(PATCH.format(module="grade.messages", name="explain", value="lambda *a: ''"), says=LEADS),
     "patched_check": Case(
-        PATCH.format(module="testing.words", name="Check.__call__", value="lambda *a, **k: None"),
+        f"{WORDS}m.Check.__call__ = lambda *a, **k: None",
         says="changes labkit",
     ),
-    "patched_check_in_a_call": Case(
-        call=PATCH.format(module="testing.words", name="Check.fail", value="lambda *a: None"), says="changes labkit"
-    ),
+    "patched_check_in_a_call": Case(call=f"{WORDS}m.Check.fail = lambda *a: None", says="changes labkit"),
     "patched_code": Case(
-        "import labkit.testing.words as m\nm.Check.true.__code__ = (lambda self, what, holds: None).__code__\n"
+        f"{WORDS}m.Check.true.__code__ = (lambda self, what, holds: None).__code__\n"
         "m.Check.__call__.__code__ = (lambda self, what, got, equals: None).__code__",
-        says="changes labkit",
+        says="may not change __code__ of true",
     ),
     "patched_share": Case("sys.modules['labkit.testing.search'].seeds = lambda num: []", says="changes labkit"),
-    "patched_tests": Case(
+    "patched_tests": Case(  # no import finds them
         "for name, m in list(sys.modules.items()):\n    for k in list(vars(m)):\n"
         "        if k.startswith('test_'): setattr(m, k, lambda *a, **k: None)",
-        says="changes labkit",
+        says="expected",
     ),
     "patched_json": Case('import json\njson.dumps = lambda *a: \'["passed", "", 0.0]\'', says="changes json.dumps"),
     "patched_contextlib": Case(

@@ -15,7 +15,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -89,8 +89,8 @@ def main() -> None:
     os._exit(0)  # what the kernel has broken may show at the end
 
 
-def run(order: Mapping[str, Any], contents: Mapping[str, bytes]) -> tuple[dict[str, str], bytes]:
-    """Compile and call. Returns what is wrong, if anything is, and the output."""
+def run(order: Mapping[str, Any], contents: Mapping[str, bytes]) -> tuple[dict[str, Any], bytes]:
+    """Compile and call. Returns what is wrong, if anything is, and the output; of rounds the fastest in seconds."""
     from mini_vllm.native import c_compiler
 
     with suppress(OSError):
@@ -107,21 +107,32 @@ def run(order: Mapping[str, Any], contents: Mapping[str, bytes]) -> tuple[dict[s
     block = 4 * math.prod(order["sizes"][name] for name in ("num_kv_heads", "block_size", "head_dim"))
     call.key_cache -= order["first_block"] * block  # the blocks before that are nowhere
     call.value_cache -= order["first_block"] * block
-    limit()
+    num_rounds = order.get("num_rounds", 0)
+    limit(SECONDS * (1 + num_rounds))
     function.restype = None
     function(ctypes.byref(call))
+    found: dict[str, Any] = {}
+    if num_rounds:
+        found["seconds"] = min(seconds_of(lambda: function(ctypes.byref(call))) for _ in range(num_rounds))
     whole, beside = arrays["output"].whole, arrays["output"].beside
-    changed = {"changed": "the memory before the output"} if whole[: len(beside)] != beside else {}
-    return changed, whole[len(beside) :]
+    if whole[: len(beside)] != beside:
+        found["changed"] = "the memory before the output"
+    return found, whole[len(beside) :]
 
 
-def limit() -> None:
-    """Bounds for the call."""
+def seconds_of(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def limit(seconds: int) -> None:
+    """Bounds for the calls. seconds: of the processor."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for what, most in (
-        (resource.RLIMIT_CPU, math.ceil(time.process_time()) + SECONDS),
+        (resource.RLIMIT_CPU, math.ceil(time.process_time()) + seconds),
         (resource.RLIMIT_STACK, STACK),
     ):
         resource.setrlimit(what, (most, resource.getrlimit(what)[1]))

@@ -9,14 +9,16 @@ called it says so.
 import atexit
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any, NamedTuple
 
 from labkit.kernels.c_process import SECONDS
 from labkit.labs.catalog import ROOT
@@ -99,20 +101,67 @@ def decode(
     contents |= {"block_tables": array("i", block_tables).tobytes(), "seq_lens": array("i", seq_lens).tobytes()}
     shape = f"num_heads {num_heads}, num_kv_heads {num_kv_heads}, head_dim {head_dim}, block_size {block_size}"
     state = f"seq_lens {list(seq_lens)}\n{shape}\nscale {scale:g}, first block {first_block}"
-    source = decode_source()
+    _, output = order(decode_source(), sizes, contents, state, scale=scale, first_block=first_block)
+    return array("f", output).tolist()
+
+
+def order(
+    source: str, sizes: Mapping[str, int], contents: Mapping[str, bytes], state: str, **options: float
+) -> tuple[dict[str, Any], bytes]:
+    """Compile a text, and call it in a process of its own: what the process says, and the bytes of the output.
+
+    options: scale, first_block and num_rounds of c_process. Errors: LabFailure as decode() has it; state: for that.
+    """
     if not isinstance(source, str):
         raise LabFailure("what decode_source() returns", "a text", type(source).__name__)
-    order = {"source": source, "sizes": sizes, "scale": scale, "first_block": first_block}
-    order["bytes"] = {name: len(content) for name, content in contents.items()}
-    answer, output = call(json.dumps(order).encode() + b"\n" + b"".join(contents.values()), state)
+    told = {"source": source, "sizes": sizes, "scale": 0.125, "first_block": 0, "num_rounds": 0, **options}
+    told["bytes"] = {name: len(content) for name, content in contents.items()}
+    answer, output = call(json.dumps(told).encode() + b"\n" + b"".join(contents.values()), state)
     if "refused" in answer:
         raise LabFailure("the C text", "it compiles, and has a function decode", why_refused(answer["refused"]))
     if "changed" in answer:
         raise LabFailure("what is written beside the output", "nothing", answer["changed"], state)
-    return array("f", output).tolist()
+    return answer, output
 
 
-def call(order: bytes, state: str) -> tuple[dict[str, str], bytes]:
+class Measured(NamedTuple):
+    """What a decode of the sizes MEASURED takes. num_bytes: of keys and values, which it has to read once."""
+
+    seconds: float
+    num_bytes: int
+
+
+MEASURED = "32 sequences of 2,048 positions, 8 heads over 4 KV heads of 64 numbers"
+READER = """
+typedef uint64_t __attribute__((may_alias)) word;
+
+void decode(const Decode *d) {
+    const word *key = (const word *)d->key_cache, *value = (const word *)d->value_cache;
+    int64_t size = d->num_seqs * d->max_blocks * d->num_kv_heads * d->block_size * d->head_dim;
+    word sum = 0;
+    for (int64_t i = 0; i < size / 2; i++) sum += key[i] + value[i];
+    d->output[0] = (float)sum;
+}
+"""  # reads what a decode has to read, and nothing else
+
+
+def measure(source: str, num_rounds: int = 5) -> Measured:
+    """The fastest of some calls of a kernel. Few processors' caches hold the keys and values of MEASURED.
+
+    Errors: LabFailure as decode() has it.
+    """
+    rng, block_size, num_blocks = random.Random(0), 16, 32 * 128
+    sizes = {"num_seqs": 32, "num_heads": 8, "num_kv_heads": 4, "head_dim": 64, "block_size": block_size}
+    some = array("f", (rng.uniform(-1, 1) for _ in range(block_size * 64)))
+    cache, ids = (some * (4 * num_blocks)).tobytes(), rng.sample(range(num_blocks), num_blocks)
+    contents = {"query": (some * 16).tobytes(), "key_cache": cache, "value_cache": cache}
+    contents |= {"block_tables": array("i", ids).tobytes(), "seq_lens": array("i", [2048] * 32).tobytes()}
+    contents["output"] = b"\xff" * len(contents["query"])
+    answer, _ = order(source, sizes | {"max_blocks": num_blocks // 32}, contents, MEASURED, num_rounds=num_rounds)
+    return Measured(answer["seconds"], 2 * len(cache))
+
+
+def call(order: bytes, state: str) -> tuple[dict[str, Any], bytes]:
     """The answer of a process to an order. Errors: LabFailure that says how it ended instead."""
     command = [sys.executable, "-I", "-S", "-X", "utf8", str(ROOT / "labkit" / "kernels" / "c_process.py")]
     environment = {**os.environ, "XDG_CACHE_HOME": libraries()}

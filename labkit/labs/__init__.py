@@ -2,6 +2,7 @@
 
 catalog.py          the labs of labs.toml
 source.py           stubs and solutions are cut from the reference; a learner's file is looked over before it runs
+taken.py            what a learner's file holds that is the reference's, or leads to the grader
 implementations.py  the learner's file, the stub, the reference, seeded bugs and other correct ways
 graft.py            puts parts into the reference, and takes them out again
 classes.py          takes a learner's class apart for that

@@ -16,6 +16,7 @@ VLLM = "0.33.0"  # the release whose symbols the labs cite
 TRACES = ROOT / "traces" / f"vllm-{VLLM}"  # what was recorded from it
 C_COMPILER = "cc"  # among what a lab needs
 SYMBOLS = TRACES / "symbols.json"  # module, symbol, line; by tools/index_vllm.py
+DEFAULTS = TRACES / "defaults.json"  # what runs by default; by tools/index_vllm.py
 
 
 class LabkitError(Exception):

@@ -348,10 +348,15 @@ def refuse_borrowing(tree: ast.Module, file: Path, lab: Lab) -> None:
             elif node.attr in {slot.name for slot in lab.answer} and not defines(tree, node.attr):
                 borrowed = f"{ast.unparse(receiver)}.{node.attr}"
         if borrowed:
-            raise LabkitError(
-                f"{file.name}:{getattr(node, 'lineno', 0)}: {borrowed} is the reference's answer to this lab.\n"
-                f"Write it yourself first; `lab diff {lab.id}` shows the reference when you are done."
-            )
+            raise is_borrowed(f"{file.name}:{getattr(node, 'lineno', 0)}", borrowed, lab)
+
+
+def is_borrowed(place: str, what: str, lab: Lab) -> LabkitError:
+    """What a learner reads of an answer that is the reference's."""
+    return LabkitError(
+        f"{place}: {what} is the reference's answer to this lab.\n"
+        f"Write it yourself first; `lab diff {lab.id}` shows the reference when you are done."
+    )
 
 
 LOOKING = {  # at how an engine is written, or at what runs a test

@@ -191,8 +191,12 @@ def test_an_unwritten_scheduler_is_to_do(tmp_path: Path) -> None:
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """`lab run` without torch, in a checkout where the labs that are named have a file and are done."""
-    copies = [replace(lab, folder=tmp_path / lab.folder.relative_to(ROOT)) for lab in labs() if lab.id[:2] in "03 04"]
-    found = [Phase(n, "Test", tmp_path, tuple(lab for lab in copies if lab.id[:2] == n)) for n in ("03", "04")]
+    copies = [
+        replace(lab, folder=tmp_path / lab.folder.relative_to(ROOT))
+        for lab in labs()
+        if lab.id[:2] in ("03", "04", "05")
+    ]
+    found = [Phase(n, "Test", tmp_path, tuple(lab for lab in copies if lab.id[:2] == n)) for n in ("03", "04", "05")]
     monkeypatch.setattr(running, "phases", lambda: found)
     monkeypatch.setattr(running, "labs", lambda: iter(copies))
     monkeypatch.setattr(running, "find_lab", lambda lab_id: next(lab for lab in copies if lab.id == lab_id))
@@ -271,9 +275,38 @@ def test_lab_run_of_phase_04_forces_a_word_and_finds_a_call(run: Callable[..., s
     said = run(solved("04.1", "04.2"), "04")
     assert "Yours: 04.1, 04.2.\n" in said
     assert "\n  KV block\n" in said
-    assert "</tool_call>' brings\n    {'name': " in said
+    assert re.search(r"^'KV' +10 +'K', 'b'", said, re.M)
+    assert "allowed of 2,048" in said
+    assert "The masks were asked 7 times" in said
+    assert re.search(r"^'<' +- +'\\n<' *$", said, re.M)
+    assert re.search(r"^'>' +\{\"name\": \"explain\"", said, re.M)
+    assert "called in this run: TokenTrie of 04.1, TokenMasks of 04.1, HermesParser of 04.2.\n" in said
     said = run({"04.2": seeded_bugs(find_lab("04.2"))["tags_of_one_piece"].code}, "04")
-    assert "{'name': " not in said
+    assert '{"name": ' not in said.replace("'", "")
+    assert re.search(r"^'<' +'\\n<'", said, re.M)
+
+
+@pytest.mark.slow
+def test_lab_run_of_phase_05_shows_what_drafts_pay(run: Callable[..., str]) -> None:
+    said = run(solved("05.1", "05.2", "05.4", "05.5"), "05")
+    assert "Yours: 05.1, 05.2, 05.4, 05.5.\n" in said
+    [row] = re.findall(r"^again +50 +50 +(\d+) +(\S+) +(\d+) +(\d+) ", said, re.M)
+    num_steps, rate, num_drafts, num_right = map(float, row)
+    assert num_steps < 25
+    assert rate == round(50 / num_steps, 2)
+    assert num_drafts >= num_right > 30
+    assert "The tokens are the same with drafts and without." in said
+    assert "again    ▪ ●▪ ●●●●▪" in said
+    assert "●●○○▪" in said
+    assert "A[ KV] block[ is a fixed-]size[" in said
+    assert "[ prompt.]~ Prefi~ Many" in said
+    for name in ("NgramProposer of 05.1", "accept of 05.2", "_take_in_accepted of 05.4", "_preempt of 05.4", "Pace of"):
+        assert name in said.partition("Yours, called in this run: ")[2].partition("\n")[0]
+    assert "Yours, not called in it: update_draft_token_ids of 05.4.\n" in said
+    code, compared = source.render_solution(find_lab("05.2")), "before[-1].token_id != step.token_ids[row]"
+    assert compared in code
+    said = run(solved("05.1") | {"05.2": code.replace(compared, "False")}, "05")
+    assert "WRONG: with drafts the tokens of" in said
 
 
 def test_hits_are_counted_where_an_outline_leaves_it_out() -> None:

@@ -2,7 +2,7 @@
 
     P1   the reference passes every test
     P2   the untouched stub fails every test, as not written yet
-    P3   every seeded bug is found, by a test of its own concept
+    P3   every seeded bug is found, by a test of its own concept, whose message shows a difference
     P4   every other correct way passes
     P6   every test finds a bug that no other test finds, or says that it only illustrates
     P7   tests touch names of the contract only, have a concept with a known invariant, and each reaches an expectation

@@ -40,6 +40,7 @@ LABKIT_NAMES = {
     "must_be_red",
     "must_name",
     "true",
+    "between",
     "fail",
     "blocks",
     "queue",
@@ -255,6 +256,14 @@ def judge_bug(
     for result in red:
         if result.outcome in (FAILED, HANG) and len(result.message.splitlines()) > MAX_LINES:
             yield f"P3 {bug.name}: the message of {result.test} has more than {MAX_LINES} lines"
+        if says_nothing(result.message):
+            yield f"P3 {bug.name}: the message of {result.test} shows no difference:\n{result.message}"
+
+
+def says_nothing(message: str) -> bool:
+    """Whether what was expected reads like what came, or a yes and a no stand for what was compared."""
+    pair = re.search(r"^    expected  (.*)\n    got       (.*)$", message, re.M)
+    return pair is not None and (pair[1] == pair[2] or pair.groups() == ("yes", "no"))
 
 
 def prove_variants(lab: Lab, proof: Proof) -> Iterator[str]:

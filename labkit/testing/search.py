@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from labkit.testing.words import Check, LabFailure, LabTodo, same
+from labkit.testing.words import Check, LabFailure, LabTodo, same, where_they_differ
 
 Case = TypeVar("Case")
 Call = tuple[Any, ...]
@@ -162,7 +162,7 @@ def differs(lab: Any, play: Play, calls: Sequence[Call]) -> Difference | None:
                 now = drawings[0] if drawings else ""
             theirs = expected[position][2] if position < len(expected) else None
             if position >= len(expected) or not same(value, theirs) or type(value) is not type(theirs):
-                wanted, got = entries_that_differ(theirs, value)
+                wanted, got = where_they_differ(theirs, value)
                 wanted = wanted if position < len(expected) else "nothing"
                 return Difference(calls[: told.number], law, what, wanted, got, [drawn, now])
             drawn = now
@@ -180,17 +180,6 @@ def differs(lab: Any, play: Play, calls: Sequence[Call]) -> Difference | None:
         law, what, value = expected[position + 1][:3]
         return Difference(calls, law, what, repr(value), "nothing")
     return None
-
-
-def entries_that_differ(expected: Any, got: Any) -> tuple[str, str]:
-    """Both as text; of dictionaries the entries that are not the same in both."""
-    if isinstance(expected, dict) and isinstance(got, dict):
-        one, other = expected, got
-        expected = {key: one[key] for key in one if key not in other or other[key] != one[key]}
-        got = {key: other[key] for key in other if key not in one or other[key] != one[key]}
-        if not expected and not got:  # the types differ
-            expected, got = one, other
-    return repr(expected), repr(got)
 
 
 class Told:

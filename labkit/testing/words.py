@@ -17,6 +17,8 @@ from functools import partial
 from types import WrapperDescriptorType
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
+MOST_SHOWN = 16  # entries of a sequence
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -102,13 +104,21 @@ class Check:
         self.compared()
         both = isinstance(got, list | tuple) and isinstance(equals, list | tuple)
         if not same(list(got), list(equals)) if both else not same(got, equals):
-            self.fail(what, repr(equals), repr(got))
+            self.fail(what, *where_they_differ(equals, got))
 
-    def true(self, what: str, holds: object) -> None:
-        """`what` must hold."""
+    def true(self, what: str, holds: object, got: str = "no", expected: str = "yes") -> None:
+        """`what` must hold. got: what is there instead, in words; what was measured is not in it, but its bound."""
         self.compared()
         if not holds:
-            self.fail(what, "yes", "no")
+            self.fail(what, expected, got)
+
+    def between(self, what: str, got: Any, least: float | None = None, most: float | None = None) -> None:
+        """got must be a number that is neither less than `least` nor more than `most`."""
+        self.compared()
+        bounds = [f"{name} {bound!r}" for name, bound in (("at least", least), ("at most", most)) if bound is not None]
+        is_number = isinstance(got, int | float) and not isinstance(got, bool)
+        if not is_number or not (least is None or got >= least) or not (most is None or got <= most):
+            self.fail(what, " and ".join(bounds), repr(got))
 
     def compared(self) -> None:
         """Called for every expectation; labkit.prove counts here."""
@@ -131,6 +141,23 @@ def same(got: Any, expected: Any) -> bool:
     if kind is dict and type(expected) is dict:
         return all(key in expected and same(value, expected[key]) for key, value in got.items())
     return True
+
+
+def where_they_differ(expected: Any, got: Any) -> tuple[str, str]:
+    """Both as text: of dictionaries the entries that differ, of long sequences what follows the first such entry."""
+    kinds = {type(expected), type(got)}
+    if kinds == {dict}:
+        one, other = expected, got
+        expected = {key: one[key] for key in one if key not in other or other[key] != one[key]}
+        got = {key: other[key] for key in other if key not in one or other[key] != one[key]}
+        if not expected and not got:  # the types differ
+            expected, got = one, other
+    elif kinds <= {list, tuple} and max(len(expected), len(got)) > MOST_SHOWN:
+        pairs = enumerate(zip(expected, got, strict=False))
+        first = next((i for i, pair in pairs if not same(*pair)), min(len(expected), len(got)))
+        where = f"{{}} entries, from number {first} on {{}}"
+        return tuple(where.format(len(each), list(each[first : first + MOST_SHOWN])) for each in (expected, got))  # type: ignore[return-value]
+    return repr(expected), repr(got)
 
 
 def check(draw: Callable[..., str] | None = None, *drawn: Any) -> Check:

@@ -21,6 +21,7 @@ from labkit.grade.watchdog import LabHang
 from labkit.labs.catalog import ROOT, Lab, LabkitError, find_lab, labs
 from labkit.labs.graft import Part
 from labkit.web.conversation import Conversation
+from labkit.web.words import in_a_page
 
 CELL = "cell.py"
 WIDTH = 88
@@ -90,7 +91,9 @@ def grade(
         results += [not_run(lab, test, parts[0], hung) for test in tests[num_run:]]
     except LabkitError as error:
         results = [Result(lab.id, "", NO_CONCEPT, FAILED, str(error), 0.0)]
-    return json.dumps([{**asdict(result), "concept": result.concept.idea} for result in results])
+    return json.dumps(
+        [{**asdict(each), "concept": each.concept.idea, "message": in_a_page(each.message)} for each in results]
+    )
 
 
 def not_run(lab: Lab, test: Test, part: Part, hung: str) -> Result:

@@ -16,6 +16,7 @@ from labkit.grade.messages import clip
 from labkit.labs.catalog import LabkitError, find_lab
 from labkit.labs.graft import Part, grafted
 from labkit.labs.together import Reasons, by_reason
+from labkit.web.words import in_a_page
 
 ALONE: dict[str, Any] = {"num_kv_blocks": 49, "max_num_batched_tokens": 32}
 TIGHT: dict[str, Any] = {"num_kv_blocks": 12, "max_num_batched_tokens": 16}
@@ -33,7 +34,7 @@ def parts_of(texts: Mapping[str, str]) -> tuple[list[Part], Reasons]:
         try:
             part = Part(lab, lab.mine, texts[lab.id]) if texts[lab.id] else None
         except LabkitError as error:
-            left_out[lab.id] = clip(" ".join(str(error).splitlines()[:2]), 200)
+            left_out[lab.id] = clip(in_a_page(" ".join(str(error).splitlines()[:2])), 200)
             continue
         if part is None or part.unwritten:
             left_out[lab.id] = "not written yet" if part else "not begun"
@@ -79,10 +80,10 @@ class Conversation:
         suffix = "" if self.num_questions == 1 else f"-{self.num_questions}"
         with grafted(self.parts):
             try:
-                self._add("you" + suffix, asked, MOST_TOKENS)
+                self._add("chat" + suffix, asked, MOST_TOKENS)
                 for name, question in self.company.items():
                     self._add(name + suffix, [{"role": "user", "content": question}], MOST_TOKENS_OF_COMPANY)
-                yield from map(json.dumps, self._steps("you" + suffix))
+                yield from map(json.dumps, self._steps("chat" + suffix))
             except GeneratorExit:
                 with suppress(Exception):  # of a part; the next question finds it again
                     self._abort()
@@ -130,7 +131,7 @@ class Conversation:
         labs = {str(part.file): part.lab for part in self.parts}
         for entry in reversed(traceback.extract_tb(error.__traceback__)):
             if lab := labs.get(entry.filename):
-                return f"{said}\nyour line: {lab.id}, {lab.mine.name}:{entry.lineno}: {entry.line}"
+                return f"{said}\nyour line: {lab.id}, line {entry.lineno}: {entry.line}"
         return said
 
     def _record(self) -> dict[str, Any]:

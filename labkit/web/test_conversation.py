@@ -79,14 +79,14 @@ def test_an_error_of_a_part_names_its_line() -> None:
     said = answer(Conversation({"02.4": KV.replace(head, f"{head}        oops()\n"), "03.2": SCHEDULE}))["error"]
     error, line = said.splitlines()
     assert error == "NameError: name 'oops' is not defined"
-    assert line.startswith("your line: 02.4, mine.py:")
+    assert line.startswith("your line: 02.4, line ")
 
 
 def test_what_cannot_be_a_part_is_the_references() -> None:
     conversation = Conversation({"02.4": source.render_stub(find_lab("02.4")), "03.2": "def ("})
     said = conversation.whose()
     assert said.startswith(
-        "Nothing of yours is in it. The reference's, not written yet: 02.4. The reference's, mine.py"
+        "Nothing of yours is in it. The reference's, not written yet: 02.4. The reference's, line 1: "
     )
     assert "said" in answer(conversation)
 
@@ -99,7 +99,7 @@ def test_an_answer_that_is_stopped_frees_its_blocks_and_the_conversation_goes_on
     assert conversation.engine.scheduler.kv_cache_manager.num_free_blocks == 48
     said = answer(conversation, [*QUESTION, {"role": "assistant", "content": "A"}, *QUESTION])
     assert said["num_tokens"] > 10
-    assert json.loads(conversation.trace())["aborts"] == [{"id": "you", "step": 1, "phase": "before"}]
+    assert json.loads(conversation.trace())["aborts"] == [{"id": "chat", "step": 1, "phase": "before"}]
 
 
 def test_a_conversation_that_is_too_long_is_refused() -> None:

@@ -171,13 +171,17 @@ def test_a_lab_of_which_a_test_did_not_come_back_is_graded_up_to_it() -> None:
     assert "does not come to its end" in not_loaded["message"]
 
 
-def test_a_part_of_a_lab_is_graded_by_the_tests_that_are_named() -> None:
-    """The page's first lab: one function of two. What it names is there, and needs no more than that function."""
+def test_the_first_lab_grades_one_function_as_the_watcher_does() -> None:
+    """The page's first lab: one function of two. It names the tests that need no more than that function, which are
+    those that `lab watch` has green when that function alone is written.
+    """
     first = (ROOT / "docs" / "first-lab.md").read_text(encoding="utf-8")
     ((lab, only),) = re.findall(r'data-lab="([\d.]+)" data-only="([\w ]+)"', first)
     stub = source.render_stub(find_lab(lab))
     written = stub.replace(f'todo("{lab}")', "return min(num_new_tokens, token_budget)", 1)
     red, green = call("grade", lab, stub, only), call("grade", lab, written, only)
+    watched = [result for result in call("grade", lab, written) if result["outcome"] != "todo"]
+    assert [result["test"] for result in watched] == [result["test"] for result in green]
     assert {result["test"].partition("[")[0] for result in green} == set(only.split())
     assert {result["outcome"] for result in red} == {"todo"}
     assert {result["outcome"] for result in green} == {"passed"}

@@ -32,7 +32,7 @@ class AttentionBackend(ABC):
     name: ClassVar[str]
     stride_order: ClassVar[StrideOrder] = (0, 1, 2, 3)
     """The cache's dimensions as they follow in memory, the outermost first (vLLM:
-    get_kv_cache_stride_order).
+    KVCacheLayout.stride_order in vllm/v1/kv_cache_layout.py).
     """
     # look at every slot and block id before it is used, which makes the host wait for the device
     debug: bool = False

@@ -3,7 +3,8 @@ of both.
 
 A token's slot says where it goes: slot = block_id * block_size + offset, so slot s of a contiguous
 cache [num_blocks, block_size, num_kv_heads, head_dim] starts at element s * num_kv_heads *
-head_dim. Source: vLLM's reshape_and_cache (csrc/cache_kernels.cu).
+head_dim. Source: reshape_and_cache_kernel_flash in
+vllm/v1/attention/ops/triton_reshape_and_cache_flash.py.
 """
 
 import torch

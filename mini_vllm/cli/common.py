@@ -49,13 +49,14 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "speculative": "ngram, suffix or draft_model, which draft tokens; by default there are no "
     "drafts.",
     "num_speculative_tokens": "Most drafts of a request in one step.",
+    "prompt_lookup_match": "For --speculative ngram: first or last, of several places.",
     "draft_model": "For --speculative draft_model: a folder, or a hub name; the bundled model has "
     "its own.",
     "attention_backend": "auto, reference, torch, c, triton-simple or triton; doctor says which "
     "run here.",
     "structured_outputs_backend": "auto, xgrammar, guidance or automaton, which takes choices "
     "alone.",
-    "tool_call_parser": "auto, hermes, llama3_json or none: how a chat calls tools.",
+    "tool_call_parser": "How a chat calls tools: auto, a form of docs/serving.md, or none.",
     "reasoning_parser": "auto, think or none: how a chat begins.",
     "seed": "From which every request draws its own.",
 }

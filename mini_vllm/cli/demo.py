@@ -58,7 +58,7 @@ WHERE_NEXT = """\
 [cyan]mini-vllm demo --budget 16[/]         or --blocks 60, or --scheduler prefill_first
 [cyan]mini-vllm chat[/]                     ask it yourself
 [cyan]mini-vllm trace "What is a step?"[/]  this picture of your own prompts
-[cyan]README.md[/]                          what is here, and where the labs begin
+[cyan]lab watch 03.1[/]                     your first lab (docs/first-lab.md)
 [cyan]docs/glossary.md[/]                   every word used above
 [cyan]mini_vllm/[/]                         the engine: read request.py, block_pool.py,
                                    kv_cache.py, scheduler_interface.py, scheduler.py,

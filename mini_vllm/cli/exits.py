@@ -31,16 +31,13 @@ FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 # No call is the cause of these.
 FAILURES = (EngineDeadError, InvalidLogitsError, RequestFailedError, SchedulerStalledError)
 MAX_LINE = 1000  # characters of a line of a message
-# The modules of the extra `serve`.
-OF_SERVE = (
-    "httpcore2",
-    "msgspec",
-    "orjson",
-    "prometheus_client",
-    "pydantic",
-    "starlette",
-    "uvicorn",
-)
+EXTRAS = {  # what a module that is missing comes with, if it is not the extra 'engine'
+    "labs": "jinja2 numpy pytest rich typer watchfiles",
+    "plots": "matplotlib",
+    "structured": "llguidance xgrammar",
+    "serve": "httpcore2 msgspec orjson prometheus_client pydantic starlette "
+    "typing_extensions uvicorn",
+}
 
 _presses: list[int] = []  # of Ctrl-C: where it hits an import, another error can come of it
 
@@ -108,10 +105,11 @@ def report(error: BaseException, refusal: type[Exception], prefix: str) -> int:
         case refusal() | MiniVllmError():
             status, message = FAILED if isinstance(error, FAILURES) else WRONG_USE, str(error)
         case ModuleNotFoundError():
-            extra = "serve" if error.name in OF_SERVE else "engine"
+            named = (extra for extra, modules in EXTRAS.items() if error.name in modules.split())
             status = WRONG_USE
             message = (
-                f"this command needs {error.name}, which is not installed.\n{how_to_install(extra)}"
+                f"this command needs {error.name}, which is not installed.\n"
+                f"{how_to_install(next(named, 'engine'))}"
             )
         case OSError():
             where = (

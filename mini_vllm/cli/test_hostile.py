@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
@@ -718,6 +719,26 @@ def test_what_goes_wrong_has_a_status(capsys: pytest.CaptureFixture[str]) -> Non
         assert message in said if message else not said
     with pytest.raises(ZeroDivisionError):
         exit_status(lambda: 1 // 0, debug=True)
+
+
+def test_the_extra_that_is_named_has_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+
+    def modules(requirements: list[str]) -> set[str]:
+        return {re.split(r"[^\w-]", each)[0].replace("-", "_") for each in requirements}
+
+    brought = {extra: modules(extras[extra]) for extra in extras if extra not in ("dev", "docs")}
+    brought["serve"] -= {project["name"].replace("-", "_")}  # for its extra 'structured'
+    for module in modules(project["dependencies"]).union(*brought.values()):
+
+        def fail(module: str = module) -> None:
+            raise ModuleNotFoundError("x", name=module)
+
+        assert exit_status(fail) == 2
+        (named,) = re.findall(r"\.\[(\w+)\]", capsys.readouterr().err)
+        fitting = [extra for extra, found in brought.items() if module in found] or ["labs"]
+        assert named == min(fitting, key=lambda extra: len(brought[extra])), module
 
 
 def test_values_and_messages_are_cut() -> None:

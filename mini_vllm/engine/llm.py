@@ -107,9 +107,12 @@ class LLM:
         options = template_options | {"tools": use.tools}
         prompts = [self.apply_chat_template(each, **options) for each in as_conversations(messages)]
         params = [use.constrain(each) for each in self._one_each(sampling_params, len(prompts))]
+        form_of = self.engine.input_processor.form_of
+        pairs = zip(prompts, params, strict=True)
+        forms = [form_of(prompt, use, each) for prompt, each in pairs]
+        params = [form.constrain(each) for form, each in zip(forms, params, strict=True)]
         outputs = self.generate(prompts, params, use_progress=use_progress)
-        for output, each in zip(outputs, params, strict=True):
-            form = self.engine.input_processor.form_of(output.prompt_token_ids, use, each)
+        for output, form in zip(outputs, forms, strict=True):
             for index, choice in enumerate(output.outputs):
                 message = AssistantParser(form).finish(choice.text).as_message()
                 output.outputs[index] = replace(choice, message=message)

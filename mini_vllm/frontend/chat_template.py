@@ -105,7 +105,17 @@ class ChatTemplateRenderer(ChildProcess):
         known = {**self._tokenizer.special_tokens_map, **variables}  # type: ignore[union-attr]
         known |= {"messages": given, "tools": tools, "documents": documents}
         known["add_generation_prompt"] = add_generation_prompt
-        text = self._ask({"template": template, "max_chars": MAX_BYTES, "variables": known})
+        question = {"template": template, "max_chars": MAX_BYTES, "variables": known}
+        try:
+            text = self._ask(question)
+        except ChatTemplateError:
+            # perhaps it joins the arguments of calls to other text
+            known["messages"] = [
+                _with_calls_of(*pair) for pair in zip(given, messages, strict=True)
+            ]
+            if known["messages"] == given:
+                raise
+            text = self._ask(question)
         check_text("the text of the chat template", text)
         return _cut_at_tag(text) if continue_final_message else text
 
@@ -220,6 +230,11 @@ def _for_template(call: Any) -> Any:
         arguments = json.loads(call["function"]["arguments"] or "{}")
         return {**call, "function": {**call["function"], "arguments": arguments}}
     return call
+
+
+def _with_calls_of(message: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A message, its calls as they were given."""
+    return message | ({"tool_calls": given["tool_calls"]} if message.get("tool_calls") else {})
 
 
 def _to_json(question: dict[str, Any]) -> bytes:

@@ -2,7 +2,8 @@
 
 LLMEngine adds what comes in to the core that it owns, AsyncEngine sends it to another process. What
 a request must be is decided here for both, in the same order and with the same errors.
-Source: add_request of vllm/v1/engine/llm_engine.py and of async_llm.py, Processor.process_inputs.
+Source: add_request of vllm/v1/engine/llm_engine.py and of async_llm.py,
+InputProcessor.process_inputs.
 """
 
 import random

@@ -2,15 +2,18 @@
 checked.
 
 Called by a Front and by a server, also in a process that has no model: it knows of the model what
-is said to it. Source: vllm/v1/engine/input_processor.py (Processor).
+is said to it. Source: InputProcessor in vllm/v1/engine/input_processor.py.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import (
+    ChatTemplateError,
     EmptyPromptError,
     InvalidParameterError,
     InvalidPromptError,
@@ -18,7 +21,6 @@ from mini_vllm.errors import (
     check_prompt_len,
     shown,
 )
-from mini_vllm.frontend.assistant_parser import THINK, AssistantForm, find_form
 from mini_vllm.frontend.chat_template import ChatTemplateRenderer
 from mini_vllm.frontend.prompts import (
     Prompt,
@@ -28,6 +30,7 @@ from mini_vllm.frontend.prompts import (
     check_token_ids,
 )
 from mini_vllm.frontend.tokenizer import Tokenizer, reader_of
+from mini_vllm.frontend.tool_calls.form import THINK, UNKNOWN, AssistantForm, find_form, hides_tag
 from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.models.checkpoint import (
     load_generation_config,
@@ -66,19 +69,40 @@ class InputProcessor:
     def __init__(self, config: EngineConfig, limits: ModelLimits) -> None:
         path = resolve_model(config.model)
         self.model = config.model
-        self.limits = limits
         self.tokenizer = load_tokenizer(path)
         self.text_reader: Tokenizer | None = (
             None if self.tokenizer is None else reader_of(self.tokenizer)
         )
         self.generation_config = load_generation_config(path)
-        self.eos_token_ids = find_eos_token_ids(
-            self.generation_config, load_hf_config(path), self.tokenizer, limits.vocab_size
-        )
+        self._hf_config = load_hf_config(path)
+        self.limits = limits
         self._text_bound = TextBound(self.tokenizer)
         self._chat_templates = ChatTemplateRenderer(self.tokenizer)
-        self.assistant_form = find_form(
-            self.tokenizer, config.tool_call_parser, config.reasoning_parser
+        self._parsers = config.tool_call_parser, config.reasoning_parser
+
+    @cached_property
+    def assistant_form(self) -> AssistantForm:
+        """How the model writes. To find it takes a moment; a form that no parser reads is told."""
+        form = find_form(self.tokenizer, *self._parsers, self._chat_templates.render)
+        if form.calls == UNKNOWN:
+            logger.warning(
+                f"the chat template of {self.model} writes calls of tools in a form that no parser "
+                "reads: chats with tools are refused unless a call is forced (tool_choice), or "
+                "tool_call_parser names a form, or 'none' for text"
+            )
+        hides = hides_tag(form.calls, self.text_reader)
+        return form._replace(skip_special_tokens=not hides)
+
+    @property
+    def limits(self) -> ModelLimits:
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: ModelLimits) -> None:
+        """A front is made before the process that has the model says what it has."""
+        self._limits = limits
+        self.eos_token_ids = find_eos_token_ids(
+            self.generation_config, self._hf_config, self.tokenizer, limits.vocab_size
         )
 
     def read(self, request_id: str, prompt: Prompt, params: SamplingParams) -> list[int]:
@@ -156,29 +180,49 @@ class InputProcessor:
 
         Raises a ChatTemplateError, and InvalidParameterError for tools if the template knows none.
         """
-        text = self._chat_templates.render(messages, **template_options)
+        render = self._chat_templates.render
+        text = render(messages, **template_options)
         name = "tools" if template_options.get("tools") else "messages"
         has_tools = name == "tools" or any(
             each.get("role") == "tool" or each.get("tool_calls") for each in messages
         )
         template = template_options.get("chat_template") or self.tokenizer.chat_template  # type: ignore[union-attr]
-        if has_tools and "tool" not in str(template):
+        is_blind = has_tools and "tool" not in str(template)
+        if name == "tools" and not is_blind:
+            with suppress(ChatTemplateError):  # of a template that cannot do without them
+                is_blind = text == render(messages, **template_options | {"tools": None})
+        if is_blind:
             raise InvalidParameterError(
                 f"chat: {name} cannot be used: the chat template of {self.model} has no tools"
             )
         return self.tokenize(text, add_special_tokens=False)
 
     def form_of(self, prompt: Sequence[int], use: ToolUse, params: SamplingParams) -> AssistantForm:
-        """How the answer to a chat is written."""
+        """How the answer to a chat is written.
+
+        Raises InvalidParameterError for tools that may be called in a form that no parser reads.
+        """
         if use.forced_schema() is not None:
             return AssistantForm("json")
-        calls = self.assistant_form.calls if use.tools and use.tool_choice != "none" else "none"
+        own = self.assistant_form
+        calls = own.calls if use.tools and use.tool_choice != "none" else "none"
+        if calls == UNKNOWN:
+            raise InvalidParameterError(
+                f"chat: tools cannot be used with tool_choice 'auto': no parser reads the calls "
+                f"that the chat template of {self.model} writes. Set tool_choice to 'required' or "
+                f"a function, or tool_call_parser to a form, or to 'none' for calls as text"
+            )
         # a grammar knows no reasoning
-        may_think = self.assistant_form.thinks and params.structured is None
+        may_think = own.thinks and params.structured is None
         is_thinking = may_think and self.detokenize(prompt[-8:]).rstrip().endswith(THINK)
         is_parallel = use.parallel_tool_calls is not False
-        return self.assistant_form._replace(
-            calls=calls, is_thinking=is_thinking, names=use.names, is_parallel=is_parallel
+        return own._replace(
+            calls=calls,
+            is_thinking=is_thinking,
+            names=use.names,
+            is_parallel=is_parallel,
+            parameters=use.parameters,
+            skip_special_tokens=calls == "none" or own.skip_special_tokens,
         )
 
     def default_sampling_params(self, **others: Any) -> SamplingParams:
@@ -210,6 +254,7 @@ def find_eos_token_ids(
     ids = set(found if isinstance(found, list | tuple) else [found])
     ids.add(getattr(tokenizer, "eos_token_id", None))
     ids.discard(None)
-    if beyond := sorted(token_id for token_id in ids if token_id >= vocab_size):
+    beyond = sorted(token_id for token_id in ids if token_id >= vocab_size)
+    if beyond and vocab_size:
         logger.warning(f"eos_token_id {beyond} is left out: the model has {vocab_size} tokens")
     return frozenset(ids.difference(beyond))

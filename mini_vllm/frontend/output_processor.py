@@ -122,7 +122,7 @@ class IncrementalDetokenizer:
 
     The context, the tokens that were settled last, is decoded along because the text of a token
     depends on the one before it (SentencePiece drops the very first space). Joined, the text is
-    decode(all tokens, skip_special_tokens=True). A byte-fallback decoder can void whole characters
+    decode(all tokens, skip_special_tokens). A byte-fallback decoder can void whole characters
     by an invalid byte later in the same run; what was shown is then not taken back. The first
     context is the end of the prompt. (The DecodeStream of tokenizers is not used: it holds back
     bytes that are no character for as long as nothing else follows.)
@@ -139,9 +139,11 @@ class IncrementalDetokenizer:
         stop: "StopStrings",
         prompt_token_ids: Sequence[int] = (),
         min_tokens: int = 0,
+        skip_special_tokens: bool = True,
     ) -> None:
         """min_tokens: a stop string ends no text that has fewer tokens."""
         self._tokenizer = tokenizer
+        self._skips_special = skip_special_tokens
         self._stop = stop
         self._num_unstoppable = min_tokens
         self._begin_behind(prompt_token_ids)
@@ -230,7 +232,7 @@ class IncrementalDetokenizer:
     def _decode(self, token_ids: list[int]) -> str:
         if not token_ids or self._tokenizer is None:
             return ""
-        return self._tokenizer.decode(token_ids, skip_special_tokens=True)
+        return self._tokenizer.decode(token_ids, skip_special_tokens=self._skips_special)
 
     # --- characters to shown text
 
@@ -456,6 +458,7 @@ class OutputProcessor:
                 StopStrings(params.stop, borders),
                 first.prompt_token_ids,
                 params.min_tokens,
+                params.skip_special_tokens,
             )
             choices[child_id] = _Choice(index, detokenizer, None if params.logprobs is None else [])
         metrics = RequestMetrics(first.arrival_time)

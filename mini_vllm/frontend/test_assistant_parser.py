@@ -57,7 +57,7 @@ CASES: list[tuple[AssistantForm, str, str, str, list[tuple[str, str]]]] = [
     (HERMES, " a \n", " a \n", "", []),
     (HERMES, tag(F), "", "", [("f", '{"a": 1}')]),
     (HERMES, f"\n{tag(' ' + F + ' ')} \n", "", "", [("f", '{"a": 1}')]),
-    (HERMES, f"Say: {tag(F)}\n{tag(F)} done ", "Say:done ", "", [("f", '{"a": 1}')] * 2),
+    (HERMES, f"Say: {tag(F)}\n{tag(F)} done ", "Say: \n done ", "", [("f", '{"a": 1}')] * 2),
     (HERMES, tag('{"name": "f"}'), "", "", [("f", "{}")]),
     (HERMES, tag('{"name": "f", "arguments": null}'), "", "", [("f", "{}")]),
     (HERMES, tag('{"arguments": {"b": [{"name": "x"}]}, "name": '
@@ -91,7 +91,11 @@ CASES: list[tuple[AssistantForm, str, str, str, list[tuple[str, str]]]] = [
     (HERMES, "\n<think>\nWell, "
              f"</think\n</think>\n\n{tag(F)}", "", "\nWell, </think\n", [("f", '{"a": 1}')]),
     (HERMES, "<think>a</think> b", "b", "a", []),
-    (HERMES, f"<think>{tag(F)}", "", tag(F), []),
+    (HERMES, f"<think>{tag(F)}", "", "", [("f", '{"a": 1}')]),
+    (HERMES, f"<think>a < b\n{tag(F)} c", "c", "a < b\n", [("f", '{"a": 1}')]),
+    (HERMES, f"<think>a{tag('f')}", tag("f"), "a", []),
+    (HERMES, f"a \n{tag(F)}\n", "a", "", [("f", '{"a": 1}')]),
+    (HERMES, f" {tag(F)} b", "b", "", [("f", '{"a": 1}')]),
     (HERMES, "<think>a</thi", "", "a</thi", []),
     (HERMES, " <thin", " <thin", "", []),
     (HERMES, " " * 50 + "<think>", " " * 50 + "<think>", "", []),
@@ -102,11 +106,15 @@ CASES: list[tuple[AssistantForm, str, str, str, list[tuple[str, str]]]] = [
     (LLAMA, '{"name": "f", "parameters": {"a": 1}}', "", "", [("f", '{"a": 1}')]),
     (LLAMA, f'<|python_tag|>{F}; {{"name": "g"}}\n', "", "", [("f", '{"a": 1}'), ("g", "{}")]),
     (LLAMA, f"Sure. <|python_tag|>{F}", "Sure.", "", [("f", '{"a": 1}')]),
-    (LLAMA, f"[{F}, {F}] Done", "] Done", "", [("f", '{"a": 1}')] * 2),
+    (LLAMA, f"[{F}, {F}] Done", "Done", "", [("f", '{"a": 1}')] * 2),
     (LLAMA, '{"name": "Bob", "age": 5}', '{"name": "Bob", "age": 5}', "", []),
     (LLAMA, f" [{NO_CALL}", f" [{NO_CALL}", "", []),
     (LLAMA, "[1, 2]\n", "[1, 2]\n", "", []),
-    (LLAMA, f"a {F}", f"a {F}", "", []),
+    (LLAMA, f"a {F}", "a", "", [("f", '{"a": 1}')]),
+    (LLAMA, f"a {{b}} [c] {F}\nd [1]", "a {b} [c] \nd [1]", "", [("f", '{"a": 1}')]),
+    (LLAMA, f"a [{F}, {G}] b", "a  b", "", [("f", '{"a": 1}'), ("g", "{}")]),
+    (LLAMA, 'a {"name": "h", "parameters": {}}', 'a {"name": "h", "parameters": {}}', "", []),
+    (LLAMA, f"<|pyt{F}", "<|pyt", "", [("f", '{"a": 1}')]),
     (LLAMA, f"<think>a</think>{F}", "", "a", [("f", '{"a": 1}')]),
     (FORCED, f"[{F},\n {F}]", "", "", [("f", '{"a": 1}')] * 2),
     (FORCED, '[{"name": "f", "arguments": {"a": [1, {"b', "", "", [("f", '{"a": [1, {"b')]),
@@ -119,8 +127,8 @@ CASES: list[tuple[AssistantForm, str, str, str, list[tuple[str, str]]]] = [
           '1e999}', '{"a": '
                     '"\\ud800"}', '{"a": ' + "1" * 5000 + "}", '{"a": ' * 2000 + "1" + "}" * 2000),
     )),
-    (HERMES._replace(is_parallel=False), f"{tag(F)}{tag(F)}", tag(F), "", [("f", '{"a": 1}')]),
-    (LLAMA._replace(is_parallel=False), f"{F};{F}", f";{F}", "", [("f", '{"a": 1}')]),
+    (HERMES._replace(is_parallel=False), f"{tag(F)} {tag(F)} a", "a", "", [("f", '{"a": 1}')]),
+    (LLAMA._replace(is_parallel=False), f"{F};{F}", "", "", [("f", '{"a": 1}')]),
 ]  # fmt: skip
 
 
@@ -188,6 +196,27 @@ def test_forced_arguments_come_as_they_are_written() -> None:
     assert [part.get("name") for part in parts] == ["f"] + [None] * 7
 
 
+def steps_of(form: AssistantForm, pieces: list[str]) -> int:
+    """The lines of Python that run for a message."""
+    count = 0
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        parser = AssistantParser(form)
+        for piece in pieces:
+            parser.feed(piece)
+        parser.finish()
+    finally:
+        sys.settrace(before)
+    return count
+
+
 @pytest.mark.parametrize(
     "unit",
     [
@@ -215,32 +244,10 @@ def test_forced_arguments_come_as_they_are_written() -> None:
 )
 @pytest.mark.parametrize("form", [HERMES, LLAMA, FORCED, HERMES._replace(is_thinking=True)])
 def test_steps_grow_with_the_text_and_no_faster(unit: str, form: AssistantForm) -> None:
-    """Steps are the lines of Python that run; twice the text takes twice as many, in one piece and
-    in many.
-    """
-
-    def steps(text: str, pieces: list[str]) -> int:
-        count = 0
-
-        def trace(frame: Any, event: str, argument: Any) -> Any:
-            nonlocal count
-            count += event == "line"
-            return trace
-
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            parser = AssistantParser(form)
-            for piece in pieces:
-                parser.feed(piece)
-            parser.finish()
-        finally:
-            sys.settrace(before)
-        return count
-
+    """Twice the text takes twice as many, in one piece and in many."""
     few, many = unit * (400 // len(unit) + 1), unit * (2 * (400 // len(unit) + 1))
     for cut in (lambda text: [text], list):
-        assert steps(many, cut(many)) <= 2.1 * steps(few, cut(few)) + 100
+        assert steps_of(form, cut(many)) <= 2.1 * steps_of(form, cut(few)) + 100
 
 
 def test_a_message_goes_back_into_a_conversation() -> None:

@@ -51,7 +51,10 @@ class HFTokenizer:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._find = cache(self._find_bytes)
-        self._special = frozenset(tokenizer.all_special_ids)
+        # those of tokenizer.json, too, which no field of tokenizer_config.json names
+        added = tokenizer.added_tokens_decoder.items()
+        named = (token_id for token_id, token in added if token.special)
+        self._special = frozenset([*tokenizer.all_special_ids, *named])
         self._added = {str(token) for token in tokenizer.get_added_vocab()}
         self._is_byte_level, self._has_fallback = kinds_of_decoder(tokenizer)
 
@@ -95,17 +98,20 @@ def reader_of(tokenizer: Any) -> Tokenizer:
 class TokenNames:
     """How tokens are shown. Without a tokenizer none has a text."""
 
-    def __init__(self, tokenizer: Tokenizer | None) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Tokenizer | None, *, skip_special_tokens: bool = True) -> None:
+        self._tokenizer, self._skips_special = tokenizer, skip_special_tokens
 
     def all_bytes(self, token_id: int) -> bytes:
         """All that it stands for, a special token for its name."""
         return b"" if self._tokenizer is None else self._tokenizer.token_bytes(token_id)
 
     def shown_bytes(self, token_id: int) -> bytes:
-        """What it adds to a text: nothing, if it is a special token."""
-        is_hidden = self._tokenizer is None or self._tokenizer.is_special(token_id)
-        return b"" if is_hidden else self.all_bytes(token_id)
+        """What it adds to a text: nothing, if it is a special token and the text shows none."""
+        if self._tokenizer is None or (
+            self._skips_special and self._tokenizer.is_special(token_id)
+        ):
+            return b""
+        return self.all_bytes(token_id)
 
     def text(self, token_id: int) -> str:
         """A name that no other token has: of a part of a character, the bytes.

@@ -1,8 +1,8 @@
 """The tools of a chat: what of them is refused, and the form that a text has when a tool must be
 called.
 
-Called by LLM.chat() and by a server of chats. Source: OpenAI's API reference; tool_choice in
-serving_chat.py of vLLM.
+Called by LLM.chat() and by a server of chats. Source: OpenAI's API reference; the tool_choice of
+vllm/entrypoints/openai/chat_completion/serving.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,6 +68,14 @@ class ToolUse(Params):
     def names(self) -> list[str]:
         """Of the functions."""
         return [tool["function"]["name"] for tool in self.tools or ()]
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Of the functions, by name: JSON schemas."""
+        return {
+            tool["function"]["name"]: tool["function"].get("parameters")
+            for tool in self.tools or ()
+        }
 
     def forced_schema(self) -> dict[str, Any] | None:
         """What a text that has to call is: a list of calls, as JSON. None: any text will do."""

@@ -24,9 +24,12 @@ from mini_vllm.light.plain_sampler import gumbels, sample
 from mini_vllm.observe.timeline import read_requests
 from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.params import SamplingParams
+from mini_vllm.scheduler import Scheduler
 from mini_vllm.step import KVPlan, SampledToken, SamplingRow, StepInput
+from mini_vllm.worker.executor import Executor
 
 torch = pytest.importorskip("torch")
+LocalExecutor = pytest.importorskip("mini_vllm.worker.local_executor").LocalExecutor
 
 SYSTEM = {
     "role": "system",
@@ -205,6 +208,22 @@ def test_a_draft_model_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_kv_cache_beyond_the_memory_is_refused() -> None:
     with pytest.raises(KVCacheTooLargeError, match="num_kv_blocks"):
         LLM("tiny", executor_cls=NumpyExecutor, num_kv_blocks=1 << 30)
+
+
+@pytest.mark.parametrize("executor_cls", [NumpyExecutor, LocalExecutor])
+@pytest.mark.parametrize("too_many", [1, 100])
+def test_a_scheduler_that_computes_past_its_tokens_is_told(
+    executor_cls: type[Executor], too_many: int
+) -> None:
+    class Beyond(Scheduler):
+        def _clamp_new_tokens(self, num_new_tokens: int, token_budget: int) -> int:
+            return min(num_new_tokens + too_many, token_budget)
+
+    llm = LLM("tiny", executor_cls=executor_cls, scheduler_cls=Beyond, num_kv_blocks=40)
+    with pytest.raises(
+        InvalidParameterError, match=rf"schedule\(\) gave {5 + too_many} .* only 5 "
+    ):
+        llm.generate([[1, 2, 3, 4, 5]], GREEDY)
 
 
 def test_a_plan_for_a_connector_is_refused_before_anything_changes() -> None:

@@ -143,7 +143,9 @@ SAMPLING_FIELDS: Mapping[str, str] = {
     **{name: name for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")},
     "max_new_tokens": "max_tokens",
 }
-"""Fields of generation_config.json that vLLM reads, and what SamplingParams calls them."""
+"""Fields of generation_config.json that are read, as vLLM reads them, and what SamplingParams calls
+them. vLLM reads presence_penalty, frequency_penalty and skip_special_tokens, too.
+"""
 
 
 NOT_APPLIED: Mapping[str, tuple[object, ...]] = {

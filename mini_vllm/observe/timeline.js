@@ -152,7 +152,12 @@ export function describe(frame, previous) {
   function say(some, one, all, together = 5) {
     const ids = some.map((cell) => cell.id), most = ids.slice(0, -1).join(", ");
     const names = ids.length > 4 ? `${ids.length} requests` : `${most} and ${ids.at(-1)}`;
-    parts.push(...(some.length < together ? some.map((cell) => `${cell.id} ${one(cell)}`) : [`${names} ${all}`]));
+    if (some.length >= together) return parts.push([names, all]);
+    for (const cell of some) {
+      const said = one(cell), own = parts.find(([who]) => who === cell.id); // "a decodes 1 token, finishes and ..."
+      if (own) own[1] += said.includes(" and ") ? `, ${said}` : ` and ${said}`;
+      else parts.push([cell.id, said]);
+    }
   }
   function chunk({ n, hit, again, isPrompt }) {
     const recomputed = again === n ? (hit ? ", all of them again" : " again") : again ? `, ${again} of them again` : "";
@@ -175,8 +180,8 @@ export function describe(frame, previous) {
   say(arriving, () => "arrives and waits", "arrive and wait", 2);
   const ended = cells.filter((cell) => cell.end);
   say(ended, (cell) => (cell.end === "abort" ? "is aborted" : `finishes (${cell.end})`) + returns(cell), "end");
-  if (frame.failed) parts.push("the model raised, so the step is undone and its requests are preempted");
-  return `Step ${frame.step}: ${parts.join("; ") || "no request is scheduled"}.`;
+  if (frame.failed) parts.push(["the model", "raised, so the step is undone and its requests are preempted"]);
+  return `Step ${frame.step}: ${parts.map((part) => part.join(" ")).join("; ") || "no request is scheduled"}.`;
 }
 
 // --- how it looks ---------------------------------------------------------------------------------------------------
@@ -203,7 +208,7 @@ li { display: flex; align-items: center; gap: 5px; & .cell { --cell: 20px; font-
 
 .scroll { overflow: auto; max-height: 420px; container-type: inline-size }
 .sheet { position: relative; width: max-content; font: 12px/24px ${MONO}; cursor: pointer;
-  --label: min(var(--longest) * 1ch + 18px, 170px, 30cqw);
+  --label: min(var(--longest) * 1ch + 18px, 170px, 34cqw);
   --cell: clamp(var(--widest) * 1ch + 8px, (100cqw - var(--label) - 1px) / var(--steps), 44px) }
 .row { display: flex; height: 24px; width: calc(var(--label) + var(--steps) * var(--cell)); content-visibility: auto }
 .label { position: sticky; left: 0; z-index: 1; box-sizing: border-box; width: var(--label); padding: 0 6px 0 11px;
@@ -312,11 +317,12 @@ function runsOf(id, frames) {
   }).join("");
 }
 
-/** Shares of a whole, one per step, as bars. */
-function gauge(name, shares, more = "") {
-  const bars = shares.map((share, i) => `M${i + 0.06} 1V${1 - share}h.88V1z`).join("");
-  const svg = `<svg viewBox="0 0 ${shares.length} 1" preserveAspectRatio="none"><path d="${bars}"/></svg>`;
-  return `<div class="row gauge ${more}"><b class="label">${name}</b>${svg}</div>`;
+/** Amounts, one per step, as bars up to the largest; a bar that is not 0 can be seen. */
+function gauge(name, amounts, more = "") {
+  const most = Math.max(1, ...amounts), height = (amount) => (amount && Math.max(amount / most, 0.15)).toFixed(3);
+  const bars = amounts.map((amount, i) => `M${i + 0.06} 1V${1 - height(amount)}h.88V1z`).join("");
+  const svg = `<svg viewBox="0 0 ${amounts.length} 1" preserveAspectRatio="none"><path d="${bars}"/></svg>`;
+  return `<div class="row gauge ${more}"><b class="label">≤ ${most} ${name}</b>${svg}</div>`;
 }
 
 // --- the element ----------------------------------------------------------------------------------------------------
@@ -410,13 +416,12 @@ class KVTimeline extends (globalThis.HTMLElement ?? Object) {
       const label = `<b class="label" style="--fill:${this.#hue(id)}" title="${escape(title)}">${escape(id)}</b>`;
       return `<div class="row">${label}${runsOf(id, frames)}</div>`;
     });
-    const spent = frames.map((frame) => budgetUsed(frame) / config.max_num_batched_tokens);
-    const held = frames.map((frame) => 1 - frame.numFree / (config.num_blocks - 1));
+    const held = frames.map((frame) => config.num_blocks - 1 - frame.numFree);
     sheet.innerHTML = `<div class="row top"><b class="label">step</b>${ticks.join("")}</div>${rows.join("")}` +
-      `${gauge("tokens", spent, "first")}${gauge("KV blocks", held)}<div class="cursor"></div>`;
+      `${gauge("tokens", frames.map(budgetUsed), "first")}${gauge("blocks", held)}<div class="cursor"></div>`;
     const most = cells.reduce((n, cell) => Math.max(n, cell.n ?? 0), 0);
     const widest = String(most).length + cells.some((cell) => SIGNS[cell.mark]);
-    const longest = Math.max(9, ...requests.map((request) => request.id.length));
+    const longest = Math.max(11, ...requests.map((request) => request.id.length));
     sheet.style.cssText = `--steps:${frames.length};--widest:${widest};--longest:${longest}`;
 
     const entries = [...Object.entries(MARKS), ["finished", "finished"], ["aborted", "aborted"]];

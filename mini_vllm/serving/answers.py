@@ -5,7 +5,7 @@ Source: OpenAI's API reference; serving_chat.py and serving_completion.py in
 vllm/entrypoints/openai.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -124,7 +124,10 @@ class ChatAnswer(Answer):
         super().__init__(*args)
         asked: ChatCompletionRequest = args[3]
         self._num_top = asked.top_logprobs or 0
+        # a forced function is what was asked for: the text has only stopped, as OpenAI says
+        self._is_named = isinstance(asked.tool_choice, Mapping)
         self._form = form
+        self._names = TokenNames(args[4], skip_special_tokens=form.skip_special_tokens)
         self._parsers: dict[int, AssistantParser] = {}  # by choice
 
     def _choice(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
@@ -141,11 +144,8 @@ class ChatAnswer(Answer):
         return self._around({"delta": delta | new.as_json(is_text=parser.is_text)}, parser, choice)
 
     def _around(self, text: Json, parser: AssistantParser, choice: CompletionOutput) -> Json:
-        reason = (
-            "tool_calls"
-            if parser.num_calls and choice.finish_reason == "stop"
-            else choice.finish_reason
-        )
+        calls = parser.num_calls and parser.is_whole and not self._is_named
+        reason = "tool_calls" if calls and choice.finish_reason == "stop" else choice.finish_reason
         return (
             {"index": choice.index}
             | text
@@ -199,30 +199,31 @@ class CompletionAnswer(Answer):
             token_ids, entries, text = [], [], ""
         is_first = index not in self._offsets
         offset = self._offsets.setdefault(index, TextOffset())
+        pieces = [*map(self._names.shown_bytes, token_ids)]
         if is_first and self._asked.echo:
             token_ids = [*output.prompt_token_ids, *token_ids]
-            text = (output.prompt or self._names.text_of(output.prompt_token_ids)) + text
+            prompt_text = output.prompt or self._names.text_of(output.prompt_token_ids)
+            text = prompt_text + text
+            pieces = [*pieces_in(prompt_text, output.prompt_token_ids, self._names), *pieces]
             entries = [*(output.prompt_logprobs or [None] * len(output.prompt_token_ids)), *entries]
         return {
             "index": index,
             "text": text,
             "logprobs": None
             if self._asked.logprobs is None
-            else self._logprobs(token_ids, entries, offset),
+            else self._logprobs(token_ids, entries, [*map(offset.before, pieces)]),
             "finish_reason": choice.finish_reason,
         }
 
     def _logprobs(
-        self, token_ids: list[int], entries: list[dict[int, Logprob] | None], offset: TextOffset
+        self, token_ids: list[int], entries: list[dict[int, Logprob] | None], offsets: list[int]
     ) -> CompletionLogprobs:
         num_top = self._asked.logprobs or 0
         names: list[str] = []
         found: list[float | None] = []
         top: list[dict[str, float] | None] = []
-        offsets: list[int] = []
         for token_id, logprobs in zip(token_ids, entries, strict=True):
             names.append(self._names.text(token_id))
-            offsets.append(offset.before(self._names.shown_bytes(token_id)))
             if logprobs is None:  # the first token of a prompt follows none
                 found.append(None)
                 top.append(None)
@@ -241,6 +242,21 @@ class CompletionAnswer(Answer):
             "top_logprobs": top,
             "text_offset": offsets,
         }
+
+
+def pieces_in(text: str, token_ids: list[int], names: TokenNames) -> Iterator[bytes]:
+    """What each token of a prompt stands for in its text.
+
+    The text may name special tokens, and may lack the space that SentencePiece puts before it.
+    """
+    data, start = text.encode(errors="replace"), 0
+    for token_id in token_ids:
+        piece = names.all_bytes(token_id)
+        if not data.startswith(piece, start):
+            bare = piece.removeprefix(b" ")
+            piece = bare if data.startswith(bare, start) else names.shown_bytes(token_id)
+        start += len(piece)
+        yield piece
 
 
 def finite(logprob: Logprob) -> float:

@@ -298,4 +298,6 @@ def make_input_processor(config: EngineConfig) -> "InputProcessor":
     """
     from mini_vllm.frontend.input_processor import InputProcessor, ModelLimits
 
-    return InputProcessor(config, ModelLimits(0, 0, 0))
+    processor = InputProcessor(config, ModelLimits(0, 0, 0))
+    _ = processor.assistant_form  # a form of calls that no parser reads is told now
+    return processor

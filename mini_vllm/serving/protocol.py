@@ -1,8 +1,9 @@
 """What a client may send and what it gets, in OpenAI's shapes.
 
 Requests are strict: a field that is not here, true for 1, or a value beyond its limit is refused
-with the field's name. Source: OpenAI's API reference; vllm/entrypoints/openai/protocol.py for the
-fields that OpenAI does not have.
+with the field's name. Source: OpenAI's API reference; for the fields that OpenAI does not have,
+vllm/entrypoints/openai/chat_completion/protocol.py and
+vllm/entrypoints/openai/completion/protocol.py.
 """
 
 from dataclasses import dataclass

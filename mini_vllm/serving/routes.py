@@ -1,8 +1,8 @@
 """What is answered: a handler for each path, between a parsed request and AsyncEngine.generate().
 
 A handler says by its types which body it takes and which answer it gives; openapi.py makes its
-document of the same types. Source: vllm/entrypoints/openai/serving_chat.py, serving_completion.py,
-serving_tokenization.py.
+document of the same types. Source: vllm/entrypoints/openai/chat_completion/serving.py,
+vllm/entrypoints/openai/completion/serving.py, vllm/entrypoints/serve/tokenize/serving.py.
 """
 
 import asyncio
@@ -210,10 +210,9 @@ class Api:
         params = self._sampling_params(asked, len(prompt), asked.asked_max_tokens, "messages")
         with refusals("messages"):
             params = use.constrain(params)
-        answer = ChatAnswer(
-            reader.form_of(prompt, use, params), *self._head("chatcmpl"), asked, self._tokenizer
-        )
-        return await self._respond(answer, [(prompt, params)], asked)
+            form = await asyncio.to_thread(reader.form_of, prompt, use, params)
+        answer = ChatAnswer(form, *self._head("chatcmpl"), asked, self._tokenizer)
+        return await self._respond(answer, [(prompt, form.constrain(params))], asked)
 
     async def completions(self, asked: CompletionRequest) -> Completion | EventStream:
         """Complete texts or token ids."""

@@ -16,6 +16,8 @@ import openai
 import pytest
 
 from mini_vllm import LLM, SamplingParams
+from mini_vllm.frontend.tokenizer import TokenNames
+from mini_vllm.serving.answers import pieces_in
 from mini_vllm.serving.conftest import LiveServer
 
 PROMPT = "A KV block is a fixed-size piece of"
@@ -102,6 +104,49 @@ def test_echo_with_logprobs_scores_the_prompt(client: openai.OpenAI, llm: LLM) -
             assert entry is not None
             assert logprob == pytest.approx(entry[token_id].logprob, abs=2e-2)
         assert all(2 <= len(top) <= 3 for top in found.top_logprobs[1:])
+
+
+@pytest.mark.parametrize("stop", [None, " b", "e"])
+@pytest.mark.parametrize(("echo", "max_tokens"), [(False, 12), (True, 12), (True, 0)])
+def test_offsets_are_those_of_the_text(
+    client: openai.OpenAI, llm: LLM, stop: str | None, echo: bool, max_tokens: int
+) -> None:
+    """Streamed or not; with special tokens, which the text of a prompt may name, and cut texts."""
+    reader = llm.engine.input_processor.text_reader
+    assert reader is not None
+    named = "<|im_start|>user\nWhat is é?<|im_end|>\n<|im_start|>assistant\nA"
+    for prompt in (PROMPT, named, llm.engine.tokenize(named)):
+        asked: dict[str, Any] = {"max_tokens": max_tokens, "echo": echo, "logprobs": 1}
+        asked |= {"model": "tiny", "prompt": prompt, "stop": stop, "temperature": 0}
+        whole = client.completions.create(**asked).choices[0]
+        parts = [chunk.choices[0] for chunk in client.completions.create(**asked, stream=True)]
+        told = [part.logprobs for part in parts if part.logprobs]
+        assert "".join(part.text for part in parts) == whole.text
+        for name in ("tokens", "text_offset", "token_logprobs", "top_logprobs"):
+            rows = [row for each in told for row in getattr(each, name)]
+            assert len(rows) == len(getattr(whole.logprobs, name))
+            assert name != "text_offset" or rows == whole.logprobs.text_offset
+        offsets = [*whole.logprobs.text_offset, len(whole.text)]
+        for token, start, end in zip(whole.logprobs.tokens, offsets, offsets[1:], strict=False):
+            is_hidden = token.startswith("<|") and (isinstance(prompt, list) or not echo)
+            if "\\x" not in token and end < len(whole.text):  # whole, and not cut off
+                assert whole.text[start:end] == ("" if is_hidden else token)
+
+
+def test_offsets_of_a_prompt_lack_the_space_that_sentencepiece_puts_before_it() -> None:
+    class Names(TokenNames):
+        def all_bytes(self, token_id: int) -> bytes:
+            return (b"<s>", b" a", b" b", b"c")[token_id]
+
+        def shown_bytes(self, token_id: int) -> bytes:
+            return b"" if token_id == 0 else self.all_bytes(token_id)
+
+    for text, pieces in (
+        ("a bc", [b"", b"a", b" b", b"c"]),
+        (" a bc", [b"", b" a", b" b", b"c"]),
+        ("<s>a bc", [b"<s>", b"a", b" b", b"c"]),
+    ):
+        assert [*pieces_in(text, [0, 1, 2, 3], Names(None))] == pieces
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -155,7 +155,9 @@ def test_a_forced_call_is_valid_streamed_and_whole(
         "seed": 3,
     }
     content, calls, reason = whole(client, **options)
-    assert (content, len(calls), reason) == ("", 1, "tool_calls")
+    # of a named function OpenAI says that the text has stopped
+    expected = "tool_calls" if choice == "required" else "stop"
+    assert (content, len(calls), reason) == ("", 1, expected)
     assert choice == "required" or calls[0]["name"] == choice["function"]["name"]
     Draft202012Validator(SCHEMAS[calls[0]["name"]]).validate(json.loads(calls[0]["arguments"]))
     assert streamed(client, **options) == (content, calls, reason)
@@ -211,6 +213,33 @@ def test_several_calls_may_be_required_and_a_cut_one_is_no_content(
     )
 
 
+@pytest.mark.parametrize("choice", ["required", named("draw")], ids=str)
+def test_half_a_call_is_no_reason_to_call(
+    client: openai.OpenAI, terse: dict[str, int], choice: Any
+) -> None:
+    options = {"tool_choice": choice, "tools": TOOLS[:1], "logit_bias": terse, "stop": '"x"'}
+    content, calls, reason = whole(client, **options)
+    assert (content, len(calls), reason) == ("", 1, "stop")
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(calls[0]["arguments"])
+    assert streamed(client, **options) == (content, calls, reason)
+
+
+def test_logprobs_are_of_the_text_that_was_written(client: openai.OpenAI) -> None:
+    """Whatever became of it: content, calls, or a part that a stop string has cut."""
+    said = "Sure. " + call_of("plot", '{"x": 1, "y": true}')
+    for options in ({}, {"tools": None}, {"stop": "plot"}, {"tools": None, "stop": "plot"}):
+        given = options | {"extra_body": scripted(said), "logprobs": True, "top_logprobs": 2}
+        choice = ask(client, **given).choices[0]
+        parts = [chunk.choices[0] for chunk in ask(client, **given, stream=True)]
+        entries = [each for part in parts if part.logprobs for each in part.logprobs.content]
+        for rows in (choice.logprobs.content, entries):
+            written = b"".join(bytes(each.bytes) for each in rows).decode()
+            assert said.startswith(written)
+            assert written == said or written.partition("plot")[1]
+            assert all(len(each.top_logprobs) == 2 for each in rows)
+
+
 SAID = [
     ("Sure. " + call_of("plot", '{"x": 1, "y": true}'), "Sure.", [("plot", '{"x": 1, "y": true}')]),
     (call_of("wipe", "{}") + "\n" + call_of("wipe", "null"), "", [("wipe", "{}")] * 2),
@@ -232,7 +261,7 @@ def test_auto_parses_what_was_said(
     found = text if content is None else content, expected, "tool_calls" if calls else "stop"
     if calls[1:]:
         one = whole(client, extra_body=scripted(text), parallel_tool_calls=False)[:2]
-        assert one == (text[text.rindex("<tool_call>") :], expected[:1])
+        assert one == ("", expected[:1])
     for choice in ({}, {"tool_choice": "auto"}):
         assert whole(client, extra_body=scripted(text), **choice) == found
     assert streamed(client, extra_body=scripted(text)) == found

@@ -23,3 +23,4 @@ al. 2023 (arXiv 2302.01318).
 """
 
 SPECULATIVE = ("ngram", "suffix", "draft_model")  # what an engine can be asked for
+MATCHES = ("first", "last")  # of several places where "ngram" finds the last tokens

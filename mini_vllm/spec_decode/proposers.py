@@ -56,9 +56,7 @@ class NgramProposer:
     def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
         if not num_tokens:
             return ()
-        token_ids, text = request.all_token_ids, self._texts.get(request.request_id, "")
-        text += "".join(map(chr, token_ids[len(text) :]))
-        self._texts[request.request_id] = text
+        token_ids, text = request.all_token_ids, self._text(request)
         place, behind, end = 0, 0, len(text) - 1  # a token has to stand behind what is found
         for n in range(self.min_n, min(self.max_n, end) + 1):
             place = text.find(text[-n:], max(place - 1, 0), end)
@@ -67,8 +65,37 @@ class NgramProposer:
             behind = place + n
         return token_ids[behind : behind + num_tokens] if behind else ()
 
+    def _text(self, request: Request) -> str:
+        """One character for each token."""
+        text = self._texts.get(request.request_id, "")
+        text += "".join(map(chr, request.all_token_ids[len(text) :]))
+        self._texts[request.request_id] = text
+        return text
+
     def forget(self, request: Request) -> None:
         self._texts.pop(request.request_id, None)
+
+
+class LastNgramProposer(NgramProposer):
+    """Prompt lookup by the last place instead of the first, with as many drafts as are asked for.
+
+    The last token of the text stands for each draft that the text does not give. A model runner
+    whose steps all have one shape needs a full row of drafts. Padding is verified like any draft.
+    Source: NgramGPUSpeculator (vllm/v1/worker/gpu/spec_decode/ngram/speculator.py).
+    """
+
+    def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
+        if not num_tokens:
+            return ()
+        token_ids, text = request.all_token_ids, self._text(request)
+        behind, end = 0, len(text) - 1  # a token has to stand behind what is found
+        for n in range(self.min_n, min(self.max_n, end) + 1):
+            place = text.rfind(text[-n:], 0, end)
+            if place < 0:
+                break
+            behind = place + n
+        drafts = token_ids[behind : behind + num_tokens] if behind else []
+        return drafts + token_ids[-1:] * (num_tokens - len(drafts))
 
 
 class SuffixProposer:

@@ -18,7 +18,14 @@ from mini_vllm.errors import InvalidParameterError, is_int, shown
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
-from mini_vllm.spec_decode.proposers import NgramProposer, Pace, Proposer, SuffixProposer
+from mini_vllm.spec_decode import MATCHES
+from mini_vllm.spec_decode.proposers import (
+    LastNgramProposer,
+    NgramProposer,
+    Pace,
+    Proposer,
+    SuffixProposer,
+)
 from mini_vllm.spec_decode.verify import PADDING
 from mini_vllm.structured.scheduler import until_its_end  # the stub of lab 05.4 has these imports
 
@@ -83,14 +90,15 @@ class SpeculativeScheduler(Scheduler):
     """ "ngram" looks for at least so many of the last tokens."""
     prompt_lookup_max: int = 5
     """ "ngram" and "suffix" look for at most so many of the last tokens."""
+    prompt_lookup_match: str = "first"
+    """ "ngram" takes the "first" place where they stand, or the "last"."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         k, budget = self.num_speculative_tokens, self.max_num_batched_tokens
-        if self.speculative not in METHODS:
-            raise InvalidParameterError(
-                f"speculative must be one of {METHODS}, got {shown(self.speculative)}"
-            )
+        for name, choices in (("speculative", METHODS), ("prompt_lookup_match", MATCHES)):
+            if (value := getattr(self, name)) not in choices:
+                raise InvalidParameterError(f"{name} must be one of {choices}, got {shown(value)}")
         num_lookahead = k if self.speculative in WITH_LOOKAHEAD else 0
         # rows of the draft model's batch, by request
         self.num_draft_slots = int(self.speculative == "draft_model")
@@ -104,7 +112,8 @@ class SpeculativeScheduler(Scheduler):
         self.kv_cache_manager.num_lookahead_tokens = num_lookahead
         self.proposer: Proposer | None = None  # None: drafts come by update_draft_token_ids() alone
         if self.speculative == "ngram":
-            self.proposer = NgramProposer(self.prompt_lookup_min, self.prompt_lookup_max)
+            cls = NgramProposer if self.prompt_lookup_match == "first" else LastNgramProposer
+            self.proposer = cls(self.prompt_lookup_min, self.prompt_lookup_max)
         elif self.speculative == "suffix":
             self.proposer = SuffixProposer(self.prompt_lookup_max)
         self.speculation_stats = SpeculationStats([0] * (k + 1))

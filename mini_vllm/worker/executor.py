@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.step import ModelInfo, StepInput, StepOutput
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class InProcessExecutor(Executor):
     def execute(self, step: StepInput) -> "Future[StepOutput]":
         future: Future[StepOutput] = Future()
         try:
+            refuse_unknown_tokens(step)
             future.set_result(self.run(step))
         except Exception as error:
             future.set_exception(error)
@@ -76,3 +78,15 @@ class InProcessExecutor(Executor):
 
     def shutdown(self) -> None:
         """Nothing runs; the memory goes with the object."""
+
+
+def refuse_unknown_tokens(step: StepInput) -> None:
+    """A scheduler of one's own may give a request more tokens than it has: their keys and values
+    would be those of nothing.
+    """
+    num_scheduled, num_known = sum(step.num_scheduled_tokens), len(step.token_ids)
+    if num_scheduled > num_known:
+        raise InvalidParameterError(
+            f"schedule() gave {num_scheduled} tokens to {shown(list(step.req_ids))}, but these "
+            f"have only {num_known} that are known and not computed yet"
+        )

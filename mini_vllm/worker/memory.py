@@ -3,8 +3,8 @@
     budget = share of the device - weights - activations      blocks = budget / bytes per block
 
 Called once by the engine, which says the result. Source: determine_available_memory in
-vllm/v1/worker/gpu_worker.py and get_kv_cache_configs in vllm/v1/core/kv_cache_utils.py; vLLM
-measures the activations, here they are estimated.
+vllm/v1/worker/gpu_worker.py and get_kv_cache_configs in vllm/v1/core/kv_cache_planning.py;
+vLLM measures the activations, here they are estimated.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from mini_vllm.errors import (
 from mini_vllm.models.config_fields import HFConfig
 from mini_vllm.step import ModelInfo
 
-# what vLLM's CPU back end takes by default; main memory is shared with other programs
+# main memory is shared with other programs
 MAX_CPU_KV_CACHE_BYTES = 4 << 30
 SWAP_SPACE_BYTES = 4 << 30  # vLLM V0's default (swap_space); no more than the KV cache itself
 

@@ -4,22 +4,23 @@ docs/SUMMARY.md      the nav of mkdocs.yml as mdBook reads it
 
 In a page, this script writes what stands between
 
-    <!-- include: proof/report.md -->                   a file, without its title; with words behind the name only the
-    <!-- /include -->                                   paragraph or table of it that has these words
+    <!-- include: proof/report.md -->                   a file, without its title (what is no Markdown as code); with
+    <!-- /include -->                                   words behind the name only the paragraph or table with them
 
     <!-- labs: docs/phase-03-.../guide.md 03.1 03 -->   pages, labs and phases as a table, with minutes and their sum
     <!-- /labs -->
 
-    <!-- every: lab -->                                 all labs, with their section, contract and hints
-    <!-- /every -->
+    <!-- every: lab -->                                 all labs, with their section, contract and hints; with "phase"
+    <!-- /every -->                                     all phases, with the minutes of their labs and of their pages
 
     <!-- message: 03.2 newcomers_first -->              what a learner reads for a seeded bug
     <!-- /message -->
 
 --check writes nothing. Exit status 1 if something is stale (with --check), if a page is in no nav, if a row of a table
 has more or fewer cells than the head of its table, if the text breaks a rule of docs/writing.md that can be looked for,
-or if a link into vLLM is not [`symbol`](...blob/v0.33.0/PATH#LINE) as traces/vllm-0.33.0/symbols.json has it
-(tools/index_vllm.py).
+if a link into vLLM is not [`symbol`](...blob/v0.33.0/PATH#LINE) as traces/vllm-0.33.0/symbols.json has it, if a
+docstring names a file or a symbol of vLLM that is not there, or if a paragraph that ends with <!-- vllm: NAME --> says
+something else than traces/vllm-0.33.0/defaults.json does (both by tools/index_vllm.py).
 """
 
 import ast
@@ -29,6 +30,7 @@ import re
 import sys
 import tokenize
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from posixpath import relpath
 from typing import Any, NamedTuple
@@ -38,7 +40,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from labkit.labs.catalog import C_COMPILER, SYMBOLS, VLLM, Lab, LabkitError, labs  # noqa: E402
+from labkit.labs.catalog import C_COMPILER, DEFAULTS, SYMBOLS, VLLM, Lab, LabkitError, labs, phases  # noqa: E402
 from labkit.prove.report import read_messages  # noqa: E402
 
 DOCS = ROOT / "docs"
@@ -50,11 +52,13 @@ MARKED = re.compile(
 WORDS_A_MINUTE = 150  # of a page that is read to be understood
 
 NOT_PROSE = re.compile(r"^```.*?^```|<!-- (?:message|include).*?<!-- /|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+ITEM = re.compile(r"^[ >]*(?:[-*+] |(?=\d+[.)]\s))", re.MULTILINE)  # where an item of a list begins; its number stays
 GLOSSARY = DOCS / "glossary.md"  # the bundled model has learnt it word for word
 RECITED = "Continuous batching forms the batch anew"  # in the glossary
 ROOMS = ("mini_vllm", "labkit", "tools")  # whose docstrings and comments are read
 
 VLLM_URL = re.compile(r"(?:\[(?P<text>[^\[\]]*)\]\()?https?://(?P<url>[\w.]*(?:github|vllm)[\w.]*/[^\s)>\"']*)")
+UNLINKED = re.compile(r"`(?P<symbol>[\w.]+)` of `(?P<path>(?!mini_vllm|labkit|tools)\w+(?:/\w+)+)\.py`")
 AT_PIN = f"github.com/vllm-project/vllm/blob/v{VLLM}/"
 
 
@@ -114,7 +118,7 @@ def mend(page: Path, text: str) -> str:
         if kind == "include":
             body = included(*what.split(maxsplit=1))
         elif kind == "every":
-            body = every_lab(page)
+            body = {"lab": every_lab, "phase": every_phase}[what](page)
         else:
             body = table_of(page, what.split()) if kind == "labs" else message_of(*what.split())
         return f"<!-- {kind}: {what} -->\n\n{body}\n\n<!-- /{kind} -->"
@@ -125,6 +129,8 @@ def mend(page: Path, text: str) -> str:
 def included(file: str, words: str = "") -> str:
     """A file without its title, or its one paragraph that has these words."""
     paragraphs = (ROOT / file).read_text(encoding="utf-8").strip().split("\n\n")
+    if not file.endswith(".md"):
+        return f"```{Path(file).name.lower()}\n" + "\n\n".join(paragraphs) + "\n```"
     if not words:
         return "\n\n".join(paragraphs[1:] if paragraphs[0].startswith("# ") else paragraphs)
     found = [paragraph for paragraph in paragraphs if words in paragraph]
@@ -179,6 +185,26 @@ def every_lab(page: Path) -> str:
     return "\n".join(rows)
 
 
+def every_phase(page: Path) -> str:
+    """The phases with the minutes of their labs, and of the pages that the nav has of them."""
+    rows = ["| phase | labs | minutes of labs | minutes to read | together |", "|---|---:|---:|---:|---:|"]
+    total = [0, 0, 0, 0]
+    for phase in phases():
+        guide = ROOT / phase.labs[0].chapter.partition("#")[0]
+        of_nav = [DOCS / uri for entries in nav().values() for _, uri in entries]
+        reading = sum(minutes_to_read(each) for each in of_nav if each.parent == guide.parent)
+        writing = sum(lab.minutes for lab in phase.labs)
+        numbers = [len(phase.labs), writing, reading, writing + reading]
+        total = [old + new for old, new in zip(total, numbers, strict=True)]
+        name = title_of(guide).partition(":")
+        rows.append(row(f"[{name[0]}]({link(page, guide)}): {name[2].strip()}", numbers))
+    return "\n".join([*rows, row("together", total)])
+
+
+def row(title: str, numbers: list[int]) -> str:
+    return f"| {title} | " + " | ".join(f"{number:,}" for number in numbers) + " |"
+
+
 def minutes_to_read(page: Path) -> int:
     """Rounded up to 5; 0 for a page that is still to be written."""
     words = len(page.read_text(encoding="utf-8").split()) if page.exists() else 0
@@ -193,11 +219,15 @@ def link(page: Path, target: Path) -> str:
 
 
 class Citation(NamedTuple):
-    """A link to a definition in vLLM's source."""
+    """A definition in vLLM's source that a page names; line: None where there is no link."""
 
     module: str
     symbol: str
-    line: int
+    line: int | None
+
+
+def module_of(path: str) -> str:
+    return path.removesuffix("/__init__").replace("/", ".")
 
 
 def citations(text: str) -> Iterator[Citation | str]:
@@ -216,8 +246,9 @@ def citations(text: str) -> Iterator[Citation | str]:
         elif not (words.startswith("`") and words.endswith("`") and line.isdecimal() and path.endswith(".py")):
             yield f"[{words}]({url}): cite as [`symbol`]({AT_PIN}PATH.py#LINE)"
         else:
-            module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-            yield Citation(module, words.strip("`"), int(line))
+            yield Citation(module_of(path.removesuffix(".py")), words.strip("`"), int(line))
+    for match in UNLINKED.finditer(text):
+        yield Citation(module_of("vllm/" + match["path"]), match["symbol"], None)
 
 
 def wrong_citations() -> Iterator[str]:
@@ -231,8 +262,72 @@ def wrong_citations() -> Iterator[str]:
                 yield f"{name_of(page)}: {found.module} is not in symbols.json; tools/index_vllm.py adds what is cited"
             elif found.symbol not in index[found.module]:
                 yield f"{name_of(page)}: {found.module} of vLLM {VLLM} has no `{found.symbol}`"
-            elif (line := index[found.module][found.symbol]) != found.line:
+            elif found.line not in (None, line := index[found.module][found.symbol]):
                 yield f"{name_of(page)}: `{found.symbol}` of {found.module} is at line {line}, not {found.line}"
+
+
+SOURCE = re.compile(r"(?:(?P<symbol>\w+(?:\.\w+)*)(?: in |,? \())?(?<![\w/.-])(?P<path>vllm/[\w/]+)(?P<is_file>\.py)?")
+OF_VLLM = re.compile(r"(?<![\w/.-])vllm/")
+OF_V0 = re.compile(r"\bV0\b|0\.5\.5")  # whose files are not in the wheel
+
+
+def cited_files() -> Iterator[tuple[Path, re.Match[str]]]:
+    """What docstrings and comments name of vLLM's source."""
+    for room in ROOMS:
+        for file in sorted((ROOT / room).rglob("*.py")):
+            source = file.read_text(encoding="utf-8")
+            for text in docstrings_and_comments(source) if OF_VLLM.search(source) else ():
+                plain = " ".join(text.split())
+                if OF_VLLM.search(plain) and not OF_V0.search(plain):
+                    yield from ((file, match) for match in SOURCE.finditer(plain))
+
+
+def wrong_sources() -> Iterator[str]:
+    """Files and symbols of vLLM that docstrings name, and that are not there."""
+    index: dict[str, dict[str, int]] = json.loads(SYMBOLS.read_text(encoding="utf-8"))
+    for file, found in cited_files():
+        module, symbol = module_of(found["path"]), found["symbol"]
+        if module not in index:
+            yield f"{name_of(file)}: {found['path']} is not in symbols.json; tools/index_vllm.py adds what is cited"
+        elif found["is_file"] and symbol and not any(f".{name}".endswith(f".{symbol}") for name in index[module]):
+            yield f"{name_of(file)}: {module} of vLLM {VLLM} has no {symbol}"
+
+
+BLOCKS = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.|\|) )")  # paragraphs, items of lists and rows of tables
+RELIES = re.compile(r"<!-- vllm: (\w+) -->")
+
+
+def wrong_defaults(text: str, defaults: dict[str, Any]) -> Iterator[str]:
+    """Paragraphs that do not say what vLLM does by default.
+
+    A paragraph has the value as a word, or of several values the first ones, at least two, as code and in their order.
+    """
+    for block in BLOCKS.split(text):
+        for name in RELIES.findall(block):
+            plain, value = " ".join(RELIES.sub("", block).split()), defaults.get(name)
+            code = re.findall(r"`([^`]+)`", plain)
+            if isinstance(value, list):
+                said = list(dict.fromkeys(word for word in code if word in value))
+                holds = len(said) >= min(2, len(value)) and said == value[: len(said)]
+            else:
+                holds = re.search(rf"(?<![\w.]){re.escape(str(value))}(?!\w|\.\w)", plain) is not None
+            if name not in defaults:
+                yield f"defaults.json has no {name}: {plain[:80]}"
+            elif not holds:
+                yield f"vLLM {VLLM} has {name} {value}, and this says something else: {plain[:80]}"
+
+
+def stale_defaults() -> Iterator[str]:
+    """Those of all pages and of README, and what no paragraph says."""
+    defaults: dict[str, Any] = json.loads(DEFAULTS.read_text(encoding="utf-8"))
+    relied = set()
+    for page in [*pages(), ROOT / "README.md"]:
+        text = page.read_text(encoding="utf-8")
+        relied |= set(RELIES.findall(text))
+        if re.search(r"^\s*<!-- vllm: ", text, re.MULTILINE):
+            yield f"{name_of(page)}: a line that begins with <!-- vllm: --> ends its paragraph on a code host"
+        yield from (f"{name_of(page)}: {wrong}" for wrong in wrong_defaults(text, defaults))
+    yield from (f"no page has <!-- vllm: {name} -->" for name in defaults if name not in relied)
 
 
 # --- how it is written --------------------------------------------------------------------------------------------
@@ -287,6 +382,23 @@ def wrong_tables() -> Iterator[str]:
         yield from (f"{name_of(page)}: a broken row: {row[:80]}" for row in broken_rows(page.read_text("utf-8")))
 
 
+def lists_that_run_together(text: str) -> Iterator[str]:
+    """Items that a reader sees as running text: numbers that follow each other in one paragraph, and a list that begins
+    in the line below a paragraph, where Markdown sees no list. A line that begins with a number looks like one."""
+    for paragraph in re.split(r"\n\s*\n", NOT_PROSE.sub("``", text)):
+        begun = ITEM.match(paragraph)
+        if not begun and (item := ITEM.search(paragraph)):
+            yield paragraph[item.start() :].strip().partition("\n")[0]
+        for item in ITEM.split(paragraph):
+            words = " ".join(item.split())
+            numbers = [int(number) for number in re.findall(r"(?:^|(?<=[.:;!?)`] ))(\d+)[.)] ", words)]
+            if (
+                any(after == before + 1 for before, after in pairwise(numbers))
+                or len(re.findall(r"[.:;] - ", words)) > 1
+            ):
+                yield words
+
+
 def prose() -> Iterator[tuple[Path, str]]:
     """Pages, contracts and hints."""
     files = [*pages(), ROOT / "README.md", *ROOT.glob("phase-*/README.md"), *ROOT.glob("phase-*/labs/*/*.md")]
@@ -310,6 +422,8 @@ def wrong_in_style() -> Iterator[str]:
     words = banned_words()
     for file, text in [*prose(), *strings()]:
         yield from (f"{name_of(file)}: see docs/writing.md: {sentence}" for sentence in badly_written(text))
+    for file, text in prose():
+        yield from (f"{name_of(file)}: a list runs together: {item[:80]}" for item in lists_that_run_together(text))
     code = [(file, file.read_text(encoding="utf-8")) for room in ROOMS for file in (ROOT / room).rglob("*.py")]
     comments = [(file, text) for file, source in code for text in docstrings_and_comments(source)]
     for file, text in [*prose(), *comments]:
@@ -344,7 +458,8 @@ def main() -> int:
         print(f"{name_of(file)}: {'stale' if only_check else 'written'}")
         if not only_check:
             file.write_text(text, encoding="utf-8")
-    wrong = [*wrong_in_nav(), *wrong_tables(), *wrong_citations(), *wrong_in_style()]
+    of_vllm = [*wrong_citations(), *wrong_sources(), *stale_defaults()]
+    wrong = [*wrong_in_nav(), *wrong_tables(), *of_vllm, *wrong_in_style()]
     print(*wrong, sep="\n", end="\n" if wrong else "")
     return int(bool(wrong or (changed and only_check)))
 

@@ -8,6 +8,7 @@ import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import pairwise
 
 NARROW = 360
 INK, MUTED, LINE, PALE, PAPER, WHITE = "#132433", "#4c5866", "#97a3b0", "#e1e7ec", "#f6f8f9", "#ffffff"
@@ -188,6 +189,42 @@ def flow(title: str, description: str, rows: list[list[tuple[str, ...]]], links:
             (a, b) = (y1 + 0.1 * h1, y1 + 0.4 * h1)
         d.arrow((edge, a), (column, a), (column, b), (target, b))
         label(d, column + out * 5, (a + b) / 2 + 4, words, "end" if out < 0 else "start")
+    return d
+
+
+def lanes(title: str, description: str, boxes: dict[tuple[int, int], tuple[str, ...]], back: str) -> Drawing:
+    """A step that runs between two lanes: the scheduler above, the worker below, four columns.
+
+    boxes: (lane, column) to a name and lines, in the order in which they run. An arrow leads from each to the next one,
+    and from the last one back to the first, with the words `back`. A box that begins with ~ runs beside the step: its
+    arrow leads down.
+    """
+    lefts, tops, width, height = (92, 260, 428, 596), (62, 182), 152, 78
+    d = Drawing(760, 284, title, description)
+    for top, words in zip(tops, ("scheduler", "worker"), strict=True):
+        d.text(16, top + height / 2 + 4, words, size=13, bold=True)
+    places = {place: (lefts[place[1]], tops[place[0]]) for place in boxes}
+    for place, (name, *lines) in boxes.items():
+        fill = ORANGE if name.startswith("!") else PALE if name.startswith("~") else WHITE if place[0] else LIGHT
+        d.box(*places[place], width, height, name.lstrip("!~"), *lines, fill=fill, size=11)
+    inline = [place for place, (name, *_) in boxes.items() if not name.startswith("~")]
+    for place in boxes.keys() - set(inline):
+        x, y = places[place]
+        d.arrow((x + width / 2, y + height), (x + width / 2, tops[1] - 2))
+    for (lane, column), after in pairwise(inline):
+        (x1, y1), (x2, y2) = places[lane, column], places[after]
+        if lane == after[0]:
+            d.arrow((x1 + width, y1 + height / 2), (x2 - 2, y2 + height / 2))
+        elif column == after[1]:
+            down = y1 < y2
+            d.arrow(
+                (x1 + width / 2, y1 + height if down else y1), (x2 + width / 2, y2 - 2 if down else y2 + height + 2)
+            )
+        else:
+            d.arrow((x1 + width, y1 + height / 2), (x2 + width / 2, y1 + height / 2), (x2 + width / 2, y2 + height + 2))
+    (x1, y1), (x2, y2) = places[inline[-1]], places[inline[0]]
+    d.arrow((x1 + width / 2, y1), (x1 + width / 2, 34), (x2 + width / 2, 34), (x2 + width / 2, y2 - 2))
+    d.text((x1 + x2 + width) / 2, 26, back, size=13, anchor="middle", fill=MUTED)
     return d
 
 

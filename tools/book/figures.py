@@ -13,7 +13,8 @@ the steps. A new file needs no more than these. In a chapter the figure stands a
     </div>
 
 A trace that has "times" was recorded from a server, by record_serving.py. Here its decisions have to be those of the
-scheduler alone.
+scheduler alone. A trace that has "recorded_in" is the one of its name in that file of traces/: vLLM decided it, and
+this script takes its steps from there.
 
 --check writes nothing; exit status 1 if a figure or its text is not what the scheduler does.
 """
@@ -29,6 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 from mini_vllm.observe.timeline import render_timeline  # noqa: E402
 from mini_vllm.observe.trace import run_trace  # noqa: E402
+from mini_vllm.spec_decode.scheduler import SpeculativeScheduler  # noqa: E402
 
 TRACES = ROOT / "docs" / "figures"
 FIGURE = re.compile(r"<!-- figure: (?P<name>[\w-]+) -->\n.*?<!-- /figure -->", re.DOTALL)
@@ -41,18 +43,30 @@ DECISIONS = (
 
 
 def trace_of(name: str) -> dict[str, Any]:
-    """Run the scenario of a trace again.
+    """Run the scenario of a trace again, or read the one that vLLM ran.
 
     Raises FileNotFoundError if there is none of that name, ValueError if the scheduler decides otherwise than recorded.
     """
     recorded: dict[str, Any] = json.loads((TRACES / f"{name}.json").read_text(encoding="utf-8"))
+    if "recorded_in" in recorded:
+        return {**decided_by_vllm(recorded), **{field: recorded[field] for field in ("caption", "recorded_in")}}
     scenario = {field: recorded[field] for field in SCENARIO if field in recorded}
-    trace = {**run_trace({"name": name, **scenario}), "caption": recorded["caption"]}
+    classes = {"scheduler_cls": SpeculativeScheduler} if recorded["config"].get("speculative") else {}
+    trace = {**run_trace({"name": name, **scenario}, **classes), "caption": recorded["caption"]}
     if "times" not in recorded:
         return trace
     if decisions_of(recorded) != decisions_of(trace):
         raise ValueError(f"docs/figures/{name}.json is stale: python tools/book/record_serving.py records it again")
     return recorded
+
+
+def decided_by_vllm(recorded: dict[str, Any]) -> dict[str, Any]:
+    """The trace of the same name in traces/."""
+    for line in (ROOT / recorded["recorded_in"]).read_text(encoding="utf-8").splitlines():
+        trace: dict[str, Any] = json.loads(line)
+        if trace["name"] == recorded["name"]:
+            return trace
+    raise ValueError(f"{recorded['recorded_in']} has no trace {recorded['name']!r}")
 
 
 def decisions_of(trace: dict[str, Any]) -> list[dict[str, Any]]:

@@ -3,7 +3,8 @@
 A chapter links to a file of the repository as it does on a code host, by its relative path. In the site, contracts and
 hints of the labs are pages with a way back to their chapter. Python files that a page links to lie under py/ as they
 are, and tools/book/web shows them with numbered lines. A link to a file that is not there is a warning, hence an error
-of the strict build.
+of the strict build. `<!-- search: words, other words -->` below a title says what readers call what the page has, and
+a search finds the page by these words.
 """
 
 import ast
@@ -31,6 +32,7 @@ from tools.book.pictures import PICTURES
 
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "tools" / "book" / "web" / "dist"  # made by `npm run build` in tools/book/web
+PURGECSS = WEB.parent / "node_modules" / "purgecss"
 KATEX = WEB.parent / "node_modules" / "katex"
 BUNDLED_MODEL = ROOT / "mini_vllm" / "models" / "tiny"
 ROOMS_OF_A_PAGE = (
@@ -49,6 +51,8 @@ COMMANDS = re.compile(r"^```console( no-run)?$", re.MULTILINE)  # for Pygments, 
 LINK = re.compile(r"\]\((?P<path>(?:\.\./)+[\w./-]+)(?P<anchor>#[\w-]+)?\)")
 TERM = re.compile(r'<a href="(?P<link>(?:[\w./-]*/)?glossary\.(?:md|html)#(?P<anchor>[\w-]+))">')
 PICTURE = re.compile(r'<img alt="(?P<alt>[^"]*)" src="(?P<path>[^":]+)\.svg"[^>]*>')
+SEARCHED_AS = re.compile(r"^<!-- search: (.+?) -->$", re.MULTILINE | re.DOTALL)
+TASK = re.compile(r"\bin\s+`(?P<folder>phase-[\w-]+/labs/[\w-]+)/mine\.py`")
 HEADING = re.compile(r"^# (.+)$", re.MULTILINE)
 ENTRY = re.compile(r"^### (?P<term>.+)\n(?:<!-- .* -->\n)?\n(?P<text>.+)", re.MULTILINE)
 KINDS = {  # of pages, by a part of their paths; how much counts what a search finds there
@@ -59,10 +63,11 @@ KINDS = {  # of pages, by a part of their paths; how much counts what a search f
     "serving.html": ("Guide", 1.3),
     "glossary": ("Glossary", 0.9),
     "api/": ("API", 0.6),
-    **dict.fromkeys(("measured.html", "tests.html"), ("Results", 0.6)),
+    **dict.fromkeys(("measured.html", "tests.html"), ("Results", 0.9)),
     **dict.fromkeys(("benchmarks/", "tools/", "traces/"), ("Records", 0.4)),
     "": ("Course", 1.0),
 }
+START = ("Start", 1.6)  # the pages of the first part of the nav, which newcomers look for
 FORMULA = re.compile(
     r'(?P<begin><(?P<tag>span|div) class="arithmatex")>\s*\\[(\[](?P<tex>.*?)\\[)\]]\s*</(?P=tag)>', re.DOTALL
 )
@@ -74,6 +79,7 @@ DESCRIPTION = 160  # characters
 CELL = re.compile(r"<t[dh]\b.*?</t[dh]>", re.DOTALL)
 NAME = re.compile(r"(?<=<code>)[^<]+")
 DOT = re.compile(r"(?<=[./])(?=\w)")
+UNITS = re.compile(r"<(pre|code|svg)\b.*?</\1>|(?<=\d)((?:</span>)*)\s(?=(?:%|[kMG]i?B|[µm]s|GB/s)(?!\w))", re.DOTALL)
 SEAM = re.compile(r"(?<=[^\W_]_)(?=\w)|(?<=[a-z])(?=[A-Z])")
 OF_A_LAB = {"contract.md": "Contract", "hints.md": "Hints"}
 WHY_NOT_HERE = {  # what a lab needs, and why no page grades it
@@ -208,7 +214,7 @@ def lab_of_page(lab: Lab) -> dict[str, Any]:
         "section": section_of(lab),
         "contract": (lab.folder / "contract.html").relative_to(ROOT).as_posix(),
         "next": next_of(lab),
-        "stub": source.render_stub(lab),
+        "stub": source.render_stub(lab).replace("is in contract.md", "is in the contract"),
         "hints": [{"title": title, "html": markdown.markdown(text)} for title, _, text in hints],
         "reference": source.render_solution(lab),
         "evidence": {case: text_of_evidence(lab, case) for case in lab.cases},
@@ -238,20 +244,25 @@ def section_of(lab: Lab) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links that leave docs/ get their place in the site; the pages of a lab get the way back to its chapter."""
+    """Links that leave docs/ get their place in the site; the pages of a lab get the way back to its chapter.
+
+    A lab that a page grades is written in its editor, not in a file.
+    """
     uri = page.file.src_uri
     base = posixpath.dirname(uri)
     if uri == "index.md":
         page.meta["hide"] = ["navigation", "toc"]
-        line = f"```text\ngit clone {config.repo_url}\n```" if config.repo_url else ""
-        markdown = markdown.replace("<!-- clone -->", line)
+    line = f"```text\ngit clone {config.repo_url}\n```" if config.repo_url else ""
+    markdown = markdown.replace("<!-- clone -->", line)
     if heading := HEADING.search(markdown):
         page.meta["title"] = heading[1].replace("`", "")  # in the nav three pages are "Guide"
+    here = {lab.folder for lab in labs_of_pages()}
     for lab in labs():
         if ROOT / base == lab.folder:
             title, _, rest = markdown.partition("\n")
             why_not = why_not_here(lab) if uri.endswith("contract.md") else ""
             markdown = f"{title}\n\n{way_back(lab, posixpath.basename(uri))}\n{why_not}{rest}"
+    markdown = TASK.sub(lambda task: task[0] if ROOT / task["folder"] not in here else "in the editor below", markdown)
     inside = "" if page.file.generated_by else "docs"
 
     def place(match: re.Match[str]) -> str:
@@ -288,9 +299,11 @@ def why_not_here(lab: Lab) -> str:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """A term of the glossary says what it means. A picture is drawn in the page, for a desk and for a phone.
+    """A term of the glossary says what it means. A picture is drawn in the page, for a desk and for a phone,
+    when it comes near: a chapter has a thousand elements of them.
 
-    In a table a long name may break after a dot or a slash, and on a phone between its words, too.
+    A number and its unit stay in one line. In a table a long name may break after a dot or a slash, and on a phone
+    between its words, too.
     """
 
     def explained(term: re.Match[str]) -> str:
@@ -300,8 +313,12 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         draw = PICTURES.get(posixpath.normpath(posixpath.join(posixpath.dirname(page.file.src_uri), picture["path"])))
         if draw is None:
             return picture[0]
+        wide, narrow = draw(False), draw(True)
         alt = unescape(picture["alt"])
-        return draw(False).inline("picture wide", alt) + draw(True).inline("picture narrow", alt)
+        svg = wide.inline("picture wide", alt) + narrow.inline("picture narrow", alt)
+        style = f"--wide:{wide.width}/{wide.height};--narrow:{narrow.width}/{narrow.height};--most:{wide.width}px"
+        rest = f"<template>{svg}</template><noscript>{picture[0]}</noscript>"
+        return f'<span class="picture-place" style="{style}" data-search-exclude>{rest}</span>'
 
     def breakable(name: re.Match[str]) -> str:
         return SEAM.sub('<wbr class="phone">', DOT.sub("<wbr>", name[0]))
@@ -314,6 +331,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     html = html.replace('title="Link to this section"', 'aria-label="Link to this section"')
     html = html.replace('<div class="kv-timeline"', '<div class="kv-timeline" data-search-exclude')
     html = PICTURE.sub(drawn, set_formulas(html))
+    html = UNITS.sub(lambda found: found[0] if found[1] else found[2] + "\N{NO-BREAK SPACE}", html)
     html = TERM.sub(lambda term: explained(term) if term["anchor"] in definitions() else term[0], html)
     return CELL.sub(lambda cell: NAME.sub(breakable, cell[0]), html)
 
@@ -358,17 +376,39 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """The index of the search, which is loaded when a reader types. The theme loads its own with every page, so that is
-    empty."""
+    """The index of the search, which is loaded when a reader types: address, title, text, kind, and what readers say.
+
+    The theme loads its own with every page, so that is empty. Its style sheets lose what no page uses.
+    """
+    if PURGECSS.exists():
+        subprocess.run(["node", str(WEB.parent / "purge.mjs"), config.site_dir], check=True)
     file = Path(config.site_dir, "search", "search_index.json")
     index = json.loads(file.read_text(encoding="utf-8"))
+    [start] = config.nav[0].values()
+    of_start = {uri if isinstance(uri, str) else next(iter(uri.values())) for uri in start}
     sections = [
-        [section["location"], plain(section["title"]), plain(section["text"]), kind_of(section["location"])]
+        [
+            *(section["location"], plain(section["title"]), plain(section["text"])),
+            START[0] if page_of(section["location"]) in of_start else kind_of(section["location"]),
+            said_of(section["location"]),
+        ]
         for section in index["docs"]
     ]
-    found = {"kinds": dict(KINDS.values()), "sections": sections}
+    found = {"kinds": dict([*KINDS.values(), START]), "sections": sections}
     Path(config.site_dir, "assets", "search.json").write_text(json.dumps(found, ensure_ascii=False), encoding="utf-8")
     file.write_text(json.dumps(index | {"docs": []}), encoding="utf-8")
+
+
+def page_of(location: str) -> str:
+    """The Markdown file of a section, from docs/."""
+    return location.partition("#")[0].removesuffix(".html") + ".md"
+
+
+def said_of(location: str) -> str:
+    """What readers say for what a page has: its `<!-- search: words, words -->`; "" for a section of it."""
+    page = ROOT / "docs" / page_of(location)
+    said = SEARCHED_AS.search(page.read_text(encoding="utf-8")) if "#" not in location and page.is_file() else None
+    return " ".join(said[1].split()) if said else ""
 
 
 def kind_of(location: str) -> str:

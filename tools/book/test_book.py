@@ -111,7 +111,7 @@ def test_summary_and_included_parts_are_up_to_date() -> None:
 @pytest.mark.parametrize(
     ("marker", "word"),
     [
-        ("include: README.md | you want | install |", "constraints.txt"),
+        ("include: README.md | phase | you write | needs |", "PyTorch"),
         ("labs: 03.1 02", "| together |"),
         ("message: 03.2 newcomers_first", "expected"),
     ],
@@ -152,6 +152,41 @@ def test_figures_that_were_measured_stand_in_a_report() -> None:
             assert float(said.replace(",", "")) in {round(value, decimals) for value in values}, (said, section[:40])
 
 
+def tables(text: str) -> Iterator[list[list[str]]]:
+    """The tables of a page, head first, as cells."""
+    for table in re.findall(r"(?:^\|.*\n)+", FENCE.sub("", text + "\n"), re.MULTILINE):
+        rows = [re.split(r"(?<!\\)\|", line.strip()[1:-1]) for line in table.splitlines()]
+        yield [[cell.strip() for cell in row] for row in rows if not set("".join(row)) <= set(" :-")]
+
+
+FORMULA = r"\$\$.*?\$\$|\$[^$\n]*(?:\n[^$\n]+)?\$"
+NO_LETTERS = rf"^```.*?^```|<!-- include.*?<!-- /include -->|{FORMULA}|`[^`\n]*`|<summary>.*?</summary>"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != check.GLOSSARY], ids=name_of)
+def test_formulas_are_tex(page: Path) -> None:
+    """Not products, fractions and powers in letters. A summary is HTML, and the bundled model recites the glossary."""
+    text = re.sub(NO_LETTERS, "", read(page), flags=re.MULTILINE | re.DOTALL)
+    calls, products = r"\b(?:min|max|int)\([^)]|\b[pq]\(x\)", r"\d x [\d(]|\b(?:[a-zA-Z]|\d+) [/+] [a-zA-Z]\b"
+    in_letters = re.search(rf"{calls}|{products}|\w[²³⁰¹⁴-⁹ᵏⁿ]|\*[a-zA-Z]\* =", text)
+    assert not in_letters, in_letters
+
+
+UNIT = r"\b[µm]?s\b|%|[/(]|MB|tokens|requests|steps|running|perplexity|times|slots"
+
+
+@pytest.mark.parametrize("name", ["measured.md", "phase-01-paged-kv/step-cost.md"])
+def test_columns_of_figures_have_units_and_names_of_their_own(name: str) -> None:
+    """A unit stands with the name of a column, or of all columns with the name of the first one."""
+    for head, *rows in tables(read(DOCS / name)):
+        assert len(set(head)) == len(head), head
+        for column, *cells in list(zip(head, *rows, strict=True))[1:]:
+            if any(re.fullmatch(r"[\d.,]+( (to|±) [\d.,]+)?", cell) for cell in cells):
+                assert re.search(
+                    UNIT, f"{head[0]} {column}" if re.search(r"\b[µm]?s\b|/s|a second", head[0]) else column
+                ), head
+
+
 def test_recorded_traces_are_counted_right() -> None:
     num_traces = sum(len(read_traces(file)) for file in find_trace_files(ROOT / "traces" / "vllm-0.33.0"))
     for page in PAGES:
@@ -163,6 +198,72 @@ def test_recorded_traces_are_counted_right() -> None:
 
 def test_citations_of_vllm_are_right() -> None:
     assert list(check.wrong_citations()) == []
+
+
+def test_docstrings_name_sources_of_vllm_that_exist() -> None:
+    assert list(check.wrong_sources()) == []
+    assert len({match["path"] for _, match in check.cited_files()}) > 40
+
+
+@pytest.mark.parametrize(
+    ("text", "symbol", "path"),
+    [
+        ("Source: Request.is_finished in vllm/v1/request.py.", "Request.is_finished", "vllm/v1/request"),
+        ("It blends (check_stop (vllm/v1/core/sched/utils.py)).", "check_stop", "vllm/v1/core/sched/utils"),
+        ("Source: vllm/v1/spec_decode; Leviathan.", None, "vllm/v1/spec_decode"),
+    ],
+)
+def test_a_source_is_a_symbol_and_a_file(text: str, symbol: str | None, path: str) -> None:
+    (found,) = check.SOURCE.finditer(text)
+    assert (found["symbol"], found["path"]) == (symbol, path)
+    assert not check.SOURCE.search("mini_vllm/request.py and nano-vllm/engine.py")
+
+
+def test_pages_say_what_vllm_runs_by_default() -> None:
+    assert list(check.stale_defaults()) == []
+
+
+DEFAULTS = {"backends": ["FLASH", "INFER", "TRITON"], "limit": 128, "share": 0.9, "is_on": True}
+
+
+@pytest.mark.parametrize(
+    "holds",
+    [
+        "First `FLASH`, then `INFER`. <!-- vllm: backends -->",
+        "`FLASH`, `INFER`, and `TRITON`; `FLASH` is the first. <!-- vllm: backends -->",
+        "| size | 128, likewise <!-- vllm: limit --> |\n| share | 0.9 <!-- vllm: share --> |",
+        "It is at\n128. <!-- vllm: limit -->\n\n- True <!-- vllm: is_on -->",
+        "No key: `INFER`, then `FLASH`.",
+    ],
+)
+def test_a_paragraph_that_says_what_is_so(holds: str) -> None:
+    assert list(check.wrong_defaults(holds, DEFAULTS)) == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "First `INFER`, then `FLASH`. <!-- vllm: backends -->",
+        "First `FLASH`, then `TRITON`. <!-- vllm: backends -->",
+        "`FLASH` alone. <!-- vllm: backends -->",
+        "First `FLASH`.\n\nThen `INFER`. <!-- vllm: backends -->",
+        "| size | 1280 <!-- vllm: limit --> |",
+        "| size | 64 <!-- vllm: limit --> |\n| share | 128 |",
+        "A share of 0.95. <!-- vllm: share -->",
+        "It is 128. <!-- vllm: no_such_name -->",
+    ],
+)
+def test_a_paragraph_that_no_longer_holds(broken: str) -> None:
+    assert len(list(check.wrong_defaults(broken, DEFAULTS))) == 1
+
+
+def test_each_default_that_changes_makes_a_page_red() -> None:
+    """Whatever vLLM's next release changes: the paragraph that says it is found."""
+    now = json.loads(check.DEFAULTS.read_text(encoding="utf-8"))
+    texts = [page.read_text(encoding="utf-8") for page in PAGES]
+    for name, value in now.items():
+        changed = now | {name: value[::-1] if isinstance(value, list) else "something else"}
+        assert [wrong for text in texts for wrong in check.wrong_defaults(text, changed)], name
 
 
 @pytest.mark.parametrize(
@@ -191,6 +292,11 @@ def test_a_citation_is_read() -> None:
 # --- how it is written --------------------------------------------------------------------------------------------
 
 
+def test_the_last_page_has_every_lab() -> None:
+    links = set(re.findall(r"\]\(\.\./([^)]+)/contract\.md\)", read(DOCS / "closing.md")))
+    assert {lab.folder.relative_to(ROOT).as_posix() for lab in labs()} <= links
+
+
 @pytest.mark.slow
 def test_the_text_keeps_the_rules_that_can_be_looked_for() -> None:
     assert list(check.wrong_in_style()) == []
@@ -211,6 +317,23 @@ def test_docstrings_and_comments_are_read_and_other_strings_are_not() -> None:
 
 def test_a_sentence_names_who_acts() -> None:
     assert list(check.badly_written("It ends. Who runs holds blocks. Who asks?")) == ["Who runs holds blocks."]
+
+
+@pytest.mark.parametrize(
+    ("text", "runs_together"),
+    [
+        ("A step. 1. It decides. 2. It computes.", True),
+        ("1.\nIt decides. 2.\n`It` computes.", True),
+        ("A step: - it decides. - it computes.", True),
+        ("A step has two parts:\n- it decides\n- it computes", True),
+        ("The client leaves during step\n8. So step 9 computes nothing.", True),
+        ("A step has two parts:\n\n1. It decides.\n2. It computes.\n\n- One\n- Two", False),
+        ("1. It takes step 8. Step 9\n   waits.\n2. It takes 3. 4 are left.", False),
+        ("```\n1. a 2. b\n```\nOf 7 - 2 - 1 blocks 4 are free.", False),
+    ],
+)
+def test_a_list_that_runs_together_is_found(text: str, runs_together: bool) -> None:
+    assert bool(list(check.lists_that_run_together(text))) is runs_together
 
 
 # --- cells --------------------------------------------------------------------------------------------------------
@@ -356,6 +479,31 @@ def test_a_chapter_lists_its_labs_with_their_minutes(chapter: Path) -> None:
 @pytest.mark.parametrize("lab", list(labs()), ids=lambda lab: lab.id)
 def test_a_section_has_the_minutes_of_its_lab(lab: Lab) -> None:
     assert set(re.findall(r"(\d+)\s+minutes", section_of(lab))) <= {str(lab.minutes)}
+
+
+@pytest.mark.parametrize("readme", sorted(ROOT.glob("phase-*/README.md")), ids=name_of)
+def test_the_hours_of_a_phase_are_the_minutes_of_its_labs(readme: Path) -> None:
+    """Each "03.2 ... (60)" is what the lab takes, and "about six and a half hours" is the sum of those in order."""
+    text, lab_id = " ".join(read(readme).split()), ""
+    for named, minutes in re.findall(r"\b(\d\d\.\d+)\b|\((\d+)(?: minutes)?\)", text):
+        lab_id = named or lab_id
+        assert not minutes or int(minutes) == find_lab(lab_id).minutes, lab_id
+    in_order = {*re.findall(r"\b\d\d\.\d+\b", text.partition("For afterwards")[0])}
+    words = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+    for hours, half in re.findall(rf"about ({'|'.join(words)})( and a half)? hours", text):
+        said = 60 * (words.index(hours) + 1) + 30 * bool(half)
+        assert abs(said - sum(find_lab(each).minutes for each in in_order)) <= 15
+
+
+def test_the_hours_of_a_path_are_the_sum_of_its_table() -> None:
+    paths = read(DOCS / "how-to-use.md").partition("\n## For teachers")[0].split("\n## ")[1:]
+    assert len(paths) == 4
+    for path in paths:
+        (hours,) = re.findall(r"about (\d+) hours", path)
+        each = [int(minutes) for minutes in re.findall(r"^\| together \| (\d+) \|", path, re.MULTILINE)]
+        assert abs(60 * int(hours) - sum(each)) <= 30, path.partition("\n")[0]
+        for week in each if "an hour a day" in path else ():
+            assert week <= 7 * 66, "a week of about an hour a day"
 
 
 def test_the_steps_of_a_mini_build_have_the_minutes_of_the_labs() -> None:

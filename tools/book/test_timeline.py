@@ -278,6 +278,9 @@ def test_sentences() -> None:
         "Step 9: a and b decode 1 token each; a finishes (length) and gives back 5 blocks, 2 of them still held by "
         "others; b finishes (length) and gives back 4 blocks."
     )
+    alone = [{"id": "a", "prompt": [1], "max_tokens": 2}]
+    says = [frame["says"] for frame in read([run_trace({"config": SCENARIO["config"], "requests": alone})])[0]]
+    assert says[1] == "Step 1: a decodes 1 token, finishes (length) and gives back 1 block."
     config = SCENARIO["config"] | {"max_num_seqs": 6}
     crowd = [{"id": f"r{i}", "prompt": [i], "max_tokens": 2} for i in range(8)]
     says = [frame["says"] for frame in read([run_trace({"config": config, "requests": crowd})])[0]]
@@ -656,7 +659,7 @@ def test_what_a_trace_says_is_text(tab: Any, tmp_path: Path) -> None:
     figure = open_file(tab, tmp_path / "page.html", Figure(trace, nasty))
     assert figure.locator("figcaption").inner_text() == nasty
     assert figure.locator(".say").inner_text() == f"Step 0: {nasty} computes 3 prompt tokens; b arrives and waits."
-    assert figure.locator(".label").all_inner_texts() == ["step", nasty, "b", "tokens", "KV blocks"]
+    assert figure.locator(".label").all_inner_texts() == ["step", nasty, "b", "≤ 3 tokens", "≤ 2 blocks"]
     assert figure.locator("img").count() == 0
 
 

@@ -68,7 +68,7 @@ class Layer:
             what = f"{name} of row {row}, in block {block} at offset {offset}"
             wanted, found = new[row].contiguous(), cache[block, offset]
             if same_bits(found, wanted):
-                self.see.true(what, True)
+                self.see(what, True, equals=True)
                 continue
             if str(found.tolist()) == str(wanted.tolist()):
                 what, dtype = f"bits of the {what}", BITS[found.element_size()]
@@ -339,7 +339,9 @@ def test_any_step(lab):
         layer.write(slots)
         for row in rows:
             layer.expect(row, *divmod(slots[row], block_size))
-        layer.see.true("no other slot of the key cache has changed", same_bits(layer.key_cache, key_cache))
-        layer.see.true("no other slot of the value cache has changed", same_bits(layer.value_cache, value_cache))
+        for name, cache, wanted in (("key", layer.key_cache, key_cache), ("value", layer.value_cache, value_cache)):
+            places = [divmod(slot, block_size) for slot in range(num_blocks * block_size)]
+            changed = [place for place in places if not same_bits(cache[place], wanted[place])]
+            layer.see(f"other places, (block, offset), of the {name} cache that have changed", changed, equals=[])
 
     search(lab, any_step, judge, 40)

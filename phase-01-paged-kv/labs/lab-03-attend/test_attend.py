@@ -27,9 +27,11 @@ def expect(see, what, got, expected, bound=1e-5):
     1e-5 is met with room to spare; a wrong weight or a missed key is far outside."""
     expected = torch.as_tensor(expected, dtype=torch.float64)
     see(f"shape of {what}", tuple(got.shape), equals=tuple(expected.shape))
-    error = (got.double() - expected).abs().max()
-    if not error <= bound * expected.abs().max():
-        see.fail(what, shown(expected), shown(got))
+    is_wrong = ~((got.double() - expected).abs() <= bound * expected.abs().max())
+    if is_wrong.any():
+        *row, column = is_wrong.nonzero()[0].tolist()
+        wanted, found = (each[tuple(row)][column:] for each in (expected, got))
+        see.fail(f"{what}, from {[*row, column]} on", shown(wanted), shown(found))
 
 
 def add_all(lab, pieces):

@@ -60,7 +60,7 @@ class Step:
         for name, new, cache in (("key", self.key, self.key_cache), ("value", self.value, self.value_cache)):
             got, what = cache.flatten(0, 1)[slot], f"{name} of token {token}, in slot {slot}"
             if same_bits(got, new[token]):
-                self.see.true(what, True)
+                self.see(what, True, equals=True)
             else:
                 self.see.fail(what, str(new[token].flatten().tolist()), str(got.flatten().tolist()))
 

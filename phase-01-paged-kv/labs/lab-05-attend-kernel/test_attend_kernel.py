@@ -122,9 +122,11 @@ class Batch:
     def expect(self, see, what, got, expected, bound=1e-5):
         """Within `bound` of the largest result; float32 rounds each of a hundred operations by at most 6e-8 of it."""
         see(f"rows of {what}", len(got), equals=len(expected))
-        error = (got.cpu().double() - expected).abs().max()
-        if not error <= bound * expected.abs().max():
-            see.fail(what, shown(expected), shown(got))
+        is_wrong = ~((got.cpu().double() - expected).abs() <= bound * expected.abs().max())
+        if is_wrong.any():
+            *row, column = is_wrong.nonzero()[0].tolist()
+            wanted, found = (each[tuple(row)][column:] for each in (expected, got.cpu()))
+            see.fail(f"{what}, from {[*row, column]} on", shown(wanted), shown(found))
 
     def expect_means(self, lab, means, **options):
         """A query of zeros gives each position the same weight: a row is the mean of the positions that it sees."""
@@ -299,7 +301,8 @@ def test_what_is_passed_stays(lab):
     see = check(batch.draw)
     batch.attend(lab, query, scale=0.5)
     for name, tensor, old in zip(("queries", "keys", "values"), (query, *batch.caches), before):
-        see.true(f"the {name} are what they were before the launch", tensor.tolist() == old)
+        is_old = tensor.tolist() == old
+        see.true(f"the {name} are what they were before the launch", is_old, "the launch has changed them")
 
 
 @concept("NaN in one KV head stays there: the query heads of other KV heads do not see it.", invariant="I3")

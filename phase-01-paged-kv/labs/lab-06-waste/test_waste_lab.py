@@ -306,8 +306,8 @@ def test_nothing_is_written_yet(lab):
 def test_counting_changes_nothing(lab):
     jobs, written, memory = [lab.Job(2, 1), lab.Job(3, 4)], {0: 2}, stretched(lab, "0000..")
     see, got = count(lab, memory, jobs, written, 1, (2, 1, 1, 2, 0))
-    see.true("the result is a Usage", isinstance(got, lab.Usage))
-    see.true(f"the numbers of {tuple(got)} are ints", all(type(number) is int for number in got))
+    see.true("what the count returns", isinstance(got, lab.Usage), repr(type(got)), "a Usage")
+    see(f"the types of the numbers in {tuple(got)}", [type(number) for number in got], equals=[int] * 5)
     see("written, after the count", written, equals={0: 2})
     see("jobs, after the count", jobs, equals=[lab.Job(2, 1), lab.Job(3, 4)])
     see("who holds each slot, after the count", slots(memory), equals="0000..")

@@ -361,6 +361,9 @@ def test_nobody_walks(lab, case):
     see(what, max(5, len(looked_at)), equals=5)
 
 
+TOO_SLOW = "more", "at most 6 times as much"
+
+
 def costs_the_same(much, little):
     """Whether much() takes no more than 6 times what little() does; milliseconds are never too much.
 
@@ -386,17 +389,15 @@ def test_a_long_list(lab):
     count = scaled(5_000)
     _, queue = make(lab, count)
     see = check()
-    see.true(f"whether block_ids() lists all of {count} blocks", queue.block_ids() == list(range(count)))
+    see(f"block_ids() of {count} blocks", queue.block_ids(), equals=list(range(count)))
     taken = queue.popleft_n(count - 1)
-    see.true(
-        f"whether popleft_n({count - 1}) gives them in order", [b.block_id for b in taken] == list(range(count - 1))
-    )
+    see(f"what popleft_n({count - 1}) gives", [block.block_id for block in taken], equals=list(range(count - 1)))
     front, back = taken[: count // 2], taken[count // 2 :]
     queue.append_n(back)
     queue.prepend_n(front)
     expected = [block.block_id for block in front] + [count - 1] + [block.block_id for block in back]
-    what = f"whether {len(front)} blocks at the front and {len(back)} at the back are listed, one block between them"
-    see.true(what, queue.block_ids() == expected)
+    what = f"block_ids() after append_n() of {len(back)} blocks and prepend_n() of {len(front)}, one block between them"
+    see(what, queue.block_ids(), equals=expected)
     see("the number of blocks", queue.num_free_blocks, equals=count)
 
 
@@ -408,7 +409,7 @@ def test_many_at_once(lab):
             partial(all_out_and_in, lab, blocks, count, 1),
             partial(all_out_and_in, lab, blocks, count // 100, 100),
         )
-        see.true("whether many blocks, moved at once, cost what they do in 100 small queues", as_fast)
+        see.true("processor time of many blocks, moved at once, beside that in 100 small queues", as_fast, *TOO_SLOW)
 
 
 def from_the_middle(queue, blocks):
@@ -471,11 +472,11 @@ def in_short_queues(lab, work, count):
 def test_a_long_queue(lab, case):
     see = check()
     what = {
-        from_the_middle: "whether blocks leave and come back",
-        from_the_ends: "whether the last block leaves and comes back",
-        a_few_at_once: "whether three blocks at once leave and come back",
-        nothing: "whether calls of nothing and the number are",
-        refused: "whether calls are refused",
+        from_the_middle: "blocks that leave and come back",
+        from_the_ends: "the last block, which leaves and comes back",
+        a_few_at_once: "three blocks at once that leave and come back",
+        nothing: "calls of nothing, and of the number",
+        refused: "calls that are refused",
     }[case]
     # few moves first: the slowest queues are found before they take all the time there is
     steps = ((2_500, 500), (10_000, 2_000), (40_000, 8_000)), ((20_000, 30), (20_000, 300), (20_000, 1_500))
@@ -483,7 +484,7 @@ def test_a_long_queue(lab, case):
         blocks, queue = make(lab, scaled(length))
         moving = blocks[: -1 - scaled(moves) : -1]
         as_fast = costs_the_same(partial(case, queue, moving), partial(in_short_queues, lab, case, len(moving)))
-        see.true(f"{what} as fast in a long queue as in new ones of 100", as_fast)
+        see.true(f"processor time in a long queue, beside that in new ones of 100: {what}", as_fast, *TOO_SLOW)
         see("the number of blocks", queue.num_free_blocks, equals=scaled(length))
 
 

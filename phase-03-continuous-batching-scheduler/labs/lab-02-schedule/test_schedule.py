@@ -454,12 +454,13 @@ def test_a_whole_run(lab, case):
         for request in output.scheduled_requests:
             n = output.num_scheduled_tokens[request.request_id]
             held = len(table(scheduler, request)) * block_size
-            see.true("whoever computes has a slot for every token", held >= request.num_computed_tokens + n)
-            see.true("nobody computes more than it knows", request.num_computed_tokens + n <= request.num_tokens)
-            if request.num_computed_tokens + n == request.num_tokens:
+            name, end = request.request_id, request.num_computed_tokens + n
+            see.between(f"slots of {name}, which has a place for each computed token", held, least=end)
+            see.between(f"tokens that {name} will have computed, and knows", end, most=request.num_tokens)
+            if end == request.num_tokens:
                 sampled[request.request_id] = [100]
-        see.true("the step keeps to the budget", sum(output.num_scheduled_tokens.values()) <= budget)
-        see.true("no more than max_num_seqs run", len(scheduler.running) <= seqs)
+        see.between("tokens of the step, within the budget", sum(output.num_scheduled_tokens.values()), most=budget)
+        see.between("requests that run, with max_num_seqs", len(scheduler.running), most=seqs)
         scheduler.update_from_output(output, sampled)
     see("tokens that a to e got", [len(request.output_token_ids) for request in requests], equals=[4, 4, 4, 4, 4])
     see("how many blocks are free in the end", scheduler.kv_cache_manager.num_free_blocks, equals=blocks)

@@ -369,7 +369,7 @@ def test_the_answer_is_the_callers(lab, case):
     )
     third, fourth = (scheduler.update_from_output(scheduler.schedule(), {}) for _ in range(2))
     see("who finished in steps 3 and 4", [names(third), names(fourth)], equals=[[], []])
-    see.true("the two calls return two lists", third is not fourth)
+    see.true("the two calls return two lists", third is not fourth, "one list, returned twice")
 
 
 @concept("What the call is given stays as it is: the output of schedule() and the sampled tokens.", invariant="I6")

@@ -52,8 +52,10 @@ def names(requests):
 def test_who_is_more_urgent(lab, case):
     second, first = (make_request(lab, *each) for each in case)
     see = check()
-    see.true(f"urgency of {case[1]} is less than that of {case[0]}", lab.urgency(first) < lab.urgency(second))
-    see.true(f"urgency of {case[0]} is not less than that of {case[1]}", not lab.urgency(second) < lab.urgency(first))
+    found = lab.urgency(first), lab.urgency(second)
+    is_less, is_more = found[0] < found[1], found[1] < found[0]
+    see.true(f"urgency of {case[1]} is less than that of {case[0]}", is_less, "{!r} and {!r}".format(*found))
+    see.true(f"urgency of {case[0]} is not less than that of {case[1]}", not is_more, "each is less than the other")
 
 
 @concept(
@@ -176,7 +178,8 @@ def test_equal_neighbours_stay(lab):
     see("who waits without r4", " ".join(names(scheduler.waiting)), equals="r2 r5 r1 r0 r3 r6")
     scheduler._preempt(scheduler._pop_victim())
     see("who waits with a victim", " ".join(names(scheduler.waiting)), equals="r2 r5 r1 r0 r3 r6 r9")
-    see.true("waiting still is a deque, whose head others take with popleft()", hasattr(scheduler.waiting, "popleft"))
+    is_deque, kind = hasattr(scheduler.waiting, "popleft"), type(scheduler.waiting)
+    see.true("waiting still is a deque, whose head others take with popleft()", is_deque, repr(kind))
     see("the most that waiting holds, maxlen", getattr(scheduler.waiting, "maxlen", None), equals=None)
 
 

@@ -485,7 +485,7 @@ def test_recorded_steps(lab, case):
     for recorded in trace["steps"]:
         see = check(lab.draw.scheduler, run.scheduler)
         where = f"{case}, step {recorded['step']}"
-        see.true(f"{where}: somebody is left to compute", not run.is_done())
+        see.true(f"{where}: somebody is left to compute", not run.is_done(), "every request has ended")
         run.run_step()
         for rule, question, answer, law in asked:
             try:

@@ -557,13 +557,15 @@ def test_a_whole_run(lab, case):
         for request in output.scheduled_requests:
             n = output.num_scheduled_tokens[request.request_id]
             held = len(table(scheduler, request)) * block_size
-            see.true("whoever computes has a slot for every token", held >= request.num_computed_tokens + n)
-            see.true("nobody computes more than it knows", request.num_computed_tokens + n <= request.num_tokens)
-            if request.num_computed_tokens + n == request.num_tokens:
+            name, end = request.request_id, request.num_computed_tokens + n
+            see.between(f"slots of {name}, which has a place for each computed token", held, least=end)
+            see.between(f"tokens that {name} will have computed, and knows", end, most=request.num_tokens)
+            if end == request.num_tokens:
                 sampled[request.request_id] = [100]
-        see.true("nobody decodes beside a prefill", all(decodes) or not any(decodes))
-        see.true("the step keeps to the budget", sum(output.num_scheduled_tokens.values()) <= budget)
-        see.true("no more than max_num_seqs run", len(scheduler.running) <= seqs)
+        is_one_kind = all(decodes) or not any(decodes)
+        see.true("a step is a prefill or a decode", is_one_kind, f"both: {dict(output.num_scheduled_tokens)}")
+        see.between("tokens of the step, within the budget", sum(output.num_scheduled_tokens.values()), most=budget)
+        see.between("requests that run, with max_num_seqs", len(scheduler.running), most=seqs)
         scheduler.update_from_output(output, sampled)
     see("tokens that a to e got", [len(request.output_token_ids) for request in requests], equals=[4, 4, 4, 4, 4])
     see("how many blocks are free in the end", scheduler.kv_cache_manager.num_free_blocks, equals=blocks)
@@ -662,8 +664,8 @@ class World:
         what = "num_scheduled_tokens of the step before, looked at after the next schedule()"
         yield "I2", what, plan(earlier) if earlier else "", picture
         counts = dict(output.num_scheduled_tokens)
-        yield "I3", "whether the step computes at most the budget", sum(counts.values()) <= self.budget, picture
-        yield "I3", "whether at most max_num_seqs run", len(scheduler.running) <= scheduler.max_num_seqs, picture
+        yield "I3", "tokens of the step", within(sum(counts.values()), self.budget), picture
+        yield "I3", "requests that run", within(len(scheduler.running), scheduler.max_num_seqs), picture
         kinds = sorted({"decode" if name in decodes else "prefill" for name in counts})
         yield "I1", "what the step is", " and ".join(kinds) or "nothing", picture
         yield "I5", "who is preempted", list(output.preempted_req_ids), picture
@@ -694,6 +696,11 @@ class World:
         scheduler.update_from_output(output, sampled)
 
 
+def within(count, most):
+    """Equal for all counts that keep to a limit."""
+    return f"at most {most}" if count <= most else f"{count}, and {most} is the limit"
+
+
 def plan_any(rng):
     """Budgets that cut prompts, or too few blocks, or both; one scheduler or two; ids are used again and again."""
     if rng.random() < 0.2:
@@ -711,7 +718,7 @@ def plan_any(rng):
     if rng.random() < (0.5 if cuts else 0.1):
         limits["charge_cached_tokens"] = True
     calls = [("PrefillFirstScheduler", limits)]
-    worlds = rng.choice((("",), ("",), ("", "other.")))
+    worlds = rng.choice((("",), ("",), ("", "other_")))
     for _ in range(rng.randint(10, 30)):
         which, name, kind = rng.choice(worlds), rng.choice("abc"), rng.random()
         if kind < 0.35:
@@ -753,7 +760,8 @@ def plan_crowd(rng):
 def play_any(lab, calls):
     """add_request has an id, the length of the prompt, how many of its tokens all have in common, and max_tokens."""
     for call, *arguments in calls:
-        which, _, name = call.rpartition(".")
+        name = call.removeprefix("other_")
+        which = call.removesuffix(name)
         if name == "PrefillFirstScheduler":
             worlds, limits = {}, arguments[0]
             continue

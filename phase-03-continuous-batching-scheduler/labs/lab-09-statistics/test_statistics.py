@@ -258,7 +258,7 @@ def test_an_idle_step(lab):
     turn(lab, scheduler, recorder)
     see = check(lab.draw.scheduler, scheduler)
     figures = turn(lab, scheduler, recorder)
-    see.true("record() returns the figures of a step in which nobody computes", figures is not None)
+    see.true("record() returns the figures of a step in which nobody computes", figures is not None, "None")
     for name in ("num_running_reqs", "num_waiting_reqs", "num_scheduled_reqs", "num_scheduled_tokens",
                  "kv_cache_usage", "prefix_cache_queries", "prefix_cache_hits", "num_preempted_reqs",
                  "num_swapped_out_blocks", "num_swapped_in_blocks", "num_copied_blocks"):  # fmt: skip
@@ -493,10 +493,9 @@ def test_no_figure_is_rounded(lab):
     scheduler = make(lab, [3], blocks=3)
     recorder = lab.StatsRecorder(scheduler)
     see = check(lab.draw.scheduler, scheduler)
-    see.true(f"the hit_rate of 1 in 3 is within 1e-15 of 1/3; it is {metrics.hit_rate!r}",
-             abs(metrics.hit_rate - 1 / 3) < 1e-15)  # fmt: skip
+    see.between("the hit_rate of 1 in 3", metrics.hit_rate, 1 / 3 - 1e-15, 1 / 3 + 1e-15)
     usage = turn(lab, scheduler, recorder).kv_cache_usage
-    see.true(f"kv_cache_usage of 1 block in 3 is within 1e-15 of 1/3; it is {usage!r}", abs(usage - 1 / 3) < 1e-15)
+    see.between("kv_cache_usage of 1 block in 3", usage, 1 / 3 - 1e-15, 1 / 3 + 1e-15)
 
 
 @concept("A long run costs no more a step than a short one: what is long gone is not looked at again.", invariant="I7")
@@ -515,7 +514,8 @@ def test_a_long_run(lab):
     times = [processor_seconds(take_500_steps) for _ in range(scaled(24, 12))]
     see("hit_rate of the last 4 steps, of which every second one has 1 hit in 4", metrics.hit_rate, equals=0.125)
     first, last = min(times[:4]), min(times[-4:])  # other work on this machine can only add to a time
-    see.true("whether 500 steps at the end take as long as 500 at the beginning", last <= 6 * first + 0.005)
+    is_steady = last <= 6 * first + 0.005
+    see.true("processor time of the last 500 steps, beside the first 500", is_steady, "more", "at most 6 times as much")
 
 
 # --- any run ------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class Cache:
         see = check(self.draw)
         for request in requests:
             given = self.kv.allocate_slots(request, count)
-            see.true(f"{request.request_id} gets its slots (tokens: {count}); there is room", given is not None)
+            see.true(f"{request.request_id} gets its slots (tokens: {count}); there is room", given is not None, "None")
         self.run(*requests, count=count)
 
     def run(self, *requests, count=1):

@@ -502,11 +502,11 @@ def replay(lab, trace):
     see = check(lambda: lab.draw.timeline(ours, recorded[: len(ours)], "vLLM"))
     for theirs in recorded:
         where = f"{name}, step {theirs['step']}"
-        see.true(f"{where}: somebody is left to compute", not run.is_done())
+        see.true(f"{where}: somebody is left to compute", not run.is_done(), "every request has ended")
         run.run_step()
         for field, what in FIELDS.items():
             see(f"{where}: {what}", ours[-1].get(field) or [], equals=theirs.get(field) or [])
-    see.true(f"{name}: all is done after the last recorded step", run.is_done())
+    see.true(f"{name}: all is done after the last recorded step", run.is_done(), "a request is left")
     said = run.to_trace()
     for request_id, token_ids in said["outputs"].items():
         see(f"{name}: what {request_id} said", token_ids, equals=trace["outputs"][request_id])

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from labkit import todo
-from mini_vllm.frontend.assistant_parser import AssistantDelta, CALL, END_CALL, SPACE
+from mini_vllm.frontend.tool_calls.hermes import AssistantDelta, CALL, END_CALL, SPACE
 
 
 class HermesParser:
@@ -18,7 +18,7 @@ class HermesParser:
     vllm/tool_parsers.
     """
 
-    is_parallel = True  # False where the request wants one call: what comes after it is text
+    keeps_space = False  # True: space beside a call is kept where text stands on both sides
 
     def __init__(self) -> None:
         todo("04.2")

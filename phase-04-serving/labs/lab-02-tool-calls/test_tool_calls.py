@@ -226,7 +226,8 @@ def test_a_long_message(lab, case):
     short, long = scaled(1500), scaled(12000, 6000)
     see = check()
     fast = seconds(long) < 2 * (long / short) * seconds(short) + 0.01
-    see.true(f"whether {long} characters, one a piece, cost about {long // short} times as much as {short}", fast)
+    what = f"processor time of {long} characters, one a piece, beside {short}"
+    see.true(what, fast, "more", f"at most {2 * long // short} times as much")
 
 
 BLOCKS = (

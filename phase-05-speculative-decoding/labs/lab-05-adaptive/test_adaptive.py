@@ -1,5 +1,7 @@
 """Lab 05.5: how many drafts a request asks for, by how many were right."""
 
+from itertools import groupby
+
 from labkit import cases, check, concept, walk
 
 
@@ -10,24 +12,24 @@ class Watched:
         self.most, self.pace, self.story = most, lab.Pace(most), []
 
     def next_length(self):
-        length = self.pace.next_length()
-        self.story.append(f"next_length() {length}")
-        return length
+        self.story.append("pace.next_length()")
+        return self.pace.next_length()
 
     def learn(self, num_drafts, num_accepted):
-        self.story.append(f"learn({num_drafts}, {num_accepted})")
+        self.story.append(f"pace.learn({num_drafts}, {num_accepted})")
         self.pace.learn(num_drafts, num_accepted)
 
     def drawn(self):
-        """The last calls; equal ones that follow each other are one line."""
-        lines = []
-        for call in self.story:
-            if lines and lines[-1][0] == call:
-                lines[-1][1] += 1
+        """All calls, as Python that can be typed."""
+        lines = [f"pace = Pace({self.most})"]
+        for call, again in groupby(self.story):
+            times = len(list(again))
+            call = call if times == 1 else f"[{call} for _ in range({times})]"
+            if len(lines[-1]) + len(call) < 100:
+                lines[-1] += f"; {call}"
             else:
-                lines.append([call, 1])
-        shown = [f"{call}   {times} times" if times > 1 else call for call, times in lines[-8:]]
-        return "\n".join([f"Pace({self.most})", *shown])
+                lines.append(call)
+        return "\n".join(lines)
 
 
 def fail(watched, times=1):
@@ -86,7 +88,7 @@ def test_behind_a_wrong_one(lab, case):
     watched.learn(1, 1)
     watched.learn(num_drafts, num_accepted)
     about = range(share - 4, share + 4)
-    see.true(f"whether next_length() is from {about[0]} to {about[-1]}", watched.next_length() in about)
+    see.between("next_length()", watched.next_length(), about[0], about[-1])
 
 
 @concept("What was seen long ago hardly counts: a request that goes bad is noticed within some steps.", invariant="I1")
@@ -142,7 +144,7 @@ def test_a_success(lab):
     until_none(watched)
     waits(watched, 3)
     watched.learn(1, 1)
-    see.true("whether it asks for more than one draft after a right one", watched.next_length() > 1)
+    see.between("next_length() after a right draft", watched.next_length(), least=2)
     until_none(watched)
     see("steps without drafts before the next try (one was over)", waits(watched, 1)[0][0], equals=3)
 
@@ -157,27 +159,29 @@ def test_a_try_is_due(lab):
 
 
 def plan(rng):
-    """Steps of a request whose drafts are right with a probability that changes."""
-    calls, accuracy = [("pace", rng.choice((1, 2, 3, 4, 5, 8)))], rng.random()
-    for _ in range(rng.randint(5, 120)):
-        if rng.random() < 0.05:
+    """Drafts that are right with a probability that changes, and waits of any length."""
+    most, accuracy = rng.choice((1, 2, 3, 4, 5, 8)), rng.random()
+    calls = [("Pace", most)]
+    for _ in range(rng.randint(5, 60)):
+        if rng.random() < 0.1:
             accuracy = rng.choice((0.0, 0.1, 0.5, 0.9, 1.0))
-        draws = [rng.random() < accuracy for _ in range(8)]
-        calls.append(("step", rng.choice((8, 8, 8, 1, 0)), draws.index(False) if False in draws else 8))
+        calls += [("next_length",)] * rng.choice((1, 1, 1, 2, 5, rng.randint(1, 70)))
+        if rng.random() < 0.9:
+            draws = [rng.random() < accuracy for _ in range(rng.randint(1, most))]
+            calls.append(("learn", len(draws), [*draws, False].index(False)))
     return calls
 
 
 def play(lab, calls):
-    watched = None
+    pace = None
     for name, *arguments in calls:
-        if name == "pace":
-            watched = Watched(lab, *arguments)
-            continue
-        most_found, num_right = arguments
-        length = watched.next_length()
-        yield "I2" if length > 1 else "I3", "next_length()", length, watched.drawn()
-        if num_drafts := min(length, most_found):
-            watched.learn(num_drafts, min(num_drafts, num_right))
+        if name == "Pace":
+            pace = lab.Pace(*arguments)
+        elif name == "learn":
+            pace.learn(*arguments)
+        else:
+            length = pace.next_length()
+            yield "I2" if length > 1 else "I3", "next_length()", length
 
 
 @concept("Whatever was right and wrong, the pace asks for the drafts that its rules say.", invariant="I2",

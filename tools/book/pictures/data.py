@@ -13,13 +13,17 @@ def read_figure(name: str) -> Any:
     return json.loads((ROOT / "docs" / "figures" / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def read_table(report: str, words: str) -> Cells:
-    """The one table of benchmarks/results/REPORT.md whose first line has these words: a dict for each row."""
-    paragraphs = (ROOT / "benchmarks" / "results" / f"{report}.md").read_text(encoding="utf-8").split("\n\n")
+def read_table(report: str, words: str, heading: str = "") -> Cells:
+    """The one table of benchmarks/results/REPORT.md whose first line has these words, below a heading that begins so:
+    a dict for each row.
+    """
+    text = (ROOT / "benchmarks" / "results" / f"{report}.md").read_text(encoding="utf-8")
+    if heading:
+        text = text.partition(f"\n## {heading}")[2].partition("\n## ")[0]
+    paragraphs = text.split("\n\n")
     (found,) = [paragraph for paragraph in paragraphs if words in paragraph.partition("\n")[0]]
     rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in found.strip().splitlines()]
-    names = [f"{name} {rows[0][:i].count(name) + 1}" if name in rows[0][:i] else name for i, name in enumerate(rows[0])]
-    return [dict(zip(names, row, strict=True)) for row in rows[2:]]
+    return [dict(zip(rows[0], row, strict=True)) for row in rows[2:]]
 
 
 def value(cell: str) -> float:

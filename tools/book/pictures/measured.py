@@ -9,6 +9,7 @@ from tools.book.drawing import (
     MUTED,
     NARROW,
     PALE,
+    RED,
     Axis,
     Drawing,
     axes,
@@ -16,12 +17,14 @@ from tools.book.drawing import (
 )
 from tools.book.pictures.data import read_table, spread, value
 
+DASHES = {1: "2 4", 8: "7 4", 64: "12 3", 256: ""}  # a line says by its dashes, too, of how many decodes it is
+
 
 def scheduler_cost(narrow: bool = False) -> Drawing:
-    rows = read_table("scheduler", "vLLM schedule µs")
-    running = [value(row["running"]) for row in rows]
-    ours = [value(row["total µs"]) for row in rows]
-    theirs = [value(row["total µs 2"]) for row in rows]
+    rows = read_table("scheduler", "vLLM schedule, µs")
+    running = [value(row["requests running"]) for row in rows]
+    ours = [value(row["total, µs"]) for row in rows]
+    theirs = [value(row["vLLM total, µs"]) for row in rows]
     d = Drawing(
         NARROW if narrow else 760,
         350,
@@ -68,7 +71,7 @@ def decode_by_context(narrow: bool = False) -> Drawing:
 
 
 def engines(narrow: bool = False) -> Drawing:
-    rows = read_table("engine", "| engine | output tok/s")
+    rows = read_table("engine", "| engine | output, tok/s")
     pitch = 70 if narrow else 52
     bottom = 40 + pitch * len(rows)
     d = Drawing(
@@ -76,7 +79,7 @@ def engines(narrow: bool = False) -> Drawing:
         bottom + 48,
         "Output tokens a second of four engines",
         "Bars with ranges: "
-        + "; ".join(f"{row['engine'].partition(' (')[0]} {row['output tok/s']}" for row in rows)
+        + "; ".join(f"{row['engine'].partition(' (')[0]} {row['output, tok/s']}" for row in rows)
         + ".",
     )
     x = Axis([0, 100], 20, 340) if narrow else Axis([0, 100], 300, 720)
@@ -93,8 +96,8 @@ def engines(narrow: bool = False) -> Drawing:
         else:
             d.text(290, y + 15, name.replace("continuous batching", "cont. batching"), size=13, anchor="end", bold=own)
             d.text(290, y + 31, version, size=11, anchor="end", fill=MUTED)
-        d.rect(x(0), y, x(value(row["output tok/s"])) - x(0), 32, BLUE if own else LIGHT, "none")
-        low, high = (float(part) for part in row["range"].split(" to "))
+        d.rect(x(0), y, x(value(row["output, tok/s"])) - x(0), 32, BLUE if own else LIGHT, "none")
+        low, high = (float(part) for part in row["range, tok/s"].split(" to "))
         d.line([(x(low), y + 16), (x(high), y + 16)], INK, 1.5)
         for end in (low, high):
             d.line([(x(end), y + 10), (x(end), y + 22)], INK, 1.5)
@@ -147,7 +150,7 @@ def goodput(narrow: bool = False) -> Drawing:
 
 
 def verdicts(narrow: bool = False) -> Drawing:
-    rows = read_table("labs", "a part: median s")
+    rows = read_table("labs", "a part: median, s")
     pitch = 34 if narrow else 19
     bottom = 48 + pitch * len(rows)
     d = Drawing(
@@ -155,7 +158,7 @@ def verdicts(narrow: bool = False) -> Drawing:
         bottom + 64,
         "Seconds from a save to a verdict",
         "; ".join(
-            f"{row['lab']}: {row['a part: median s']} s on a part, {row['all: median s']} s on all" for row in rows
+            f"{row['lab']}: {row['a part: median, s']} s on a part, {row['all: median, s']} s on all" for row in rows
         ),
     )
     x = Axis([0, 5.5], 16, 344) if narrow else Axis([0, 5.5], 370, 730)
@@ -172,7 +175,7 @@ def verdicts(narrow: bool = False) -> Drawing:
         else:
             d.text(358, y + 4, row["lab"], size=12, anchor="end")
         for part, colour in [("a part", BLUE), ("all", AMBER)]:
-            median, p95 = value(row[f"{part}: median s"]), value(row["p95 s" if part == "a part" else "p95 s 2"])
+            median, p95 = (value(row[f"{part}: {figure}, s"]) for figure in ("median", "p95"))
             d.line([(x(median), y), (x(p95), y)], colour, 2)
             d.circle(x(median), y, 4.5, colour)
     words = "seconds: the dot is the median, the line ends at the 95th percentile"
@@ -180,7 +183,50 @@ def verdicts(narrow: bool = False) -> Drawing:
     return d
 
 
+def decode_bandwidth(narrow: bool = False) -> Drawing:
+    """Three plots beside each other, on a phone below each other: a model each, with a line a batch."""
+    models = ("Qwen3-0.6B", "Llama-3.1-8B", "Qwen3-32B")
+    batches = {1: RED, 8: AMBER, 64: BLUE, 256: INK}
+    d = Drawing(
+        NARROW if narrow else 760,
+        750 if narrow else 320,
+        "The bandwidth of a decode on a GPU",
+        "Share of the bandwidth that a copy has, in per cent, against the context, for batches of "
+        f"{', '.join(map(str, batches))} decodes. ",
+    )
+    d.text(16, 26, f"share of a copy's bandwidth, %{', by decodes:' if narrow else ''}", size=13)
+    x_of_name = 16.0 if narrow else 330.0
+    for batch, colour in batches.items():
+        y = 48 if narrow else 26
+        d.line([(x_of_name, y - 4), (x_of_name + 16, y - 4)], colour, 2.5, DASHES[batch])
+        x_of_name += 20
+        words = f"{batch}" if narrow else f"{batch} decode{'s' * (batch > 1)}"
+        d.text(x_of_name, y, words, size=12)
+        x_of_name += 7 * len(words) + (14 if narrow else 2)
+    for i, model in enumerate(models):
+        left, top = (44, 84 + 232 * i) if narrow else (44 + 240 * i, 62)
+        rows = read_table("attention_cuda", "| batch | µs |", model)
+        points = {
+            batch: [
+                (value(row["batch"].partition(" x ")[2]), value(row["of the copy"].rstrip("%")))
+                for row in rows
+                if row["batch"].startswith(f"decode {batch} x ")
+            ]
+            for batch in batches
+        }
+        contexts = [context for context, _ in points[1]]
+        x = Axis(contexts, left, left + (280 if narrow else 186), log=True)
+        y = Axis([0, 105], top + (160 if narrow else 200), top)
+        d.text((x.start + x.end) / 2, top - 12, model, size=13, bold=True, anchor="middle")
+        axes(d, x, y, contexts, [0, 25, 50, 75, 100], "tokens of context", "")
+        for batch, shares in points.items():
+            curve(d, [(x(context), y(share)) for context, share in shares], batches[batch], DASHES[batch])
+            d.description += f"{model}, {batch}: {', '.join(f'{share:g} at {n:,g}' for n, share in shares)}. "
+    return d
+
+
 PICTURES = {
+    "measured/gpu": decode_bandwidth,
     "measured/scheduler": scheduler_cost,
     "measured/growth": decode_by_context,
     "measured/engines": engines,

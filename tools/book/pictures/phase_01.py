@@ -313,16 +313,18 @@ def split(narrow: bool = False) -> Drawing:
 
 def waste(narrow: bool = False) -> Drawing:
     """What the slots are, for each way to give out memory."""
-    kinds = {"a token": BLUE, "reserved": LIGHT, "wasted": RED, "stranded": ORANGE, "free": PALE}
+    kinds = {"slots with a token": BLUE, "reserved": LIGHT, "wasted": RED, "stranded": ORANGE, "free": PALE}
     chosen = ("stretch of 8,192", "next power", "exactly", "of 1,024", "of 256", "of 64", "of 16")
-    all_rows = read_table("waste", "| each request holds | a token")
+    all_rows = read_table("waste", "| each request holds | slots with a token")
     rows = [row for words in chosen for row in all_rows if words in row["each request holds"]]
     d = Drawing(
         NARROW if narrow else 760,
         470 if narrow else 332,
         "What the KV memory holds",
         "Stacked bars. "
-        + "; ".join(f"{row['each request holds']}: {row['a token']} per cent hold a token" for row in rows)
+        + "; ".join(
+            f"{row['each request holds']}: {row['slots with a token, %']} per cent hold a token" for row in rows
+        )
         + ".",
     )
     left, start, width, pitch = (16, 16, 328, 50) if narrow else (24, 190, 480, 34)
@@ -346,15 +348,15 @@ def waste(narrow: bool = False) -> Drawing:
             size=13,
             anchor="start" if narrow else "end",
         )
-        d.text(end, y - 5 if narrow else y + 17, row["running"], size=13, anchor="end")
+        d.text(end, y - 5 if narrow else y + 17, row["requests running"], size=13, anchor="end")
         x = float(start)
         for kind, fill in kinds.items():
-            share = value(row[kind]) * width / 100
+            share = value(row[f"{kind}, %"]) * width / 100
             if share:
                 d.rect(x, y, share, 24, fill, "none")
             if share > 26:
                 ink = WHITE if fill in (BLUE, RED) else INK
-                d.text(x + share / 2, y + 17, row[kind], size=12, anchor="middle", fill=ink)
+                d.text(x + share / 2, y + 17, row[f"{kind}, %"], size=12, anchor="middle", fill=ink)
             x += share
     x, y = float(start), 308.0 if not narrow else 430.0
     for kind, fill in kinds.items():
@@ -392,9 +394,9 @@ def step_of_vllm(narrow: bool = False) -> Drawing:
 
 
 def roofline(narrow: bool = False) -> Drawing:
-    rows = read_table("step_cost", "| rows | GFLOP/s | roof |")
+    rows = read_table("step_cost", "| rows | GFLOP/s | roof, GFLOP/s |")
     tokens = [value(row["rows"]) for row in rows]
-    rates, roof = ([value(row[name]) for row in rows] for name in ("GFLOP/s", "roof"))
+    rates, roof = ([value(row[name]) for row in rows] for name in ("GFLOP/s", "roof, GFLOP/s"))
     d = Drawing(
         NARROW if narrow else 760,
         350,

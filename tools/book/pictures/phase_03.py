@@ -13,6 +13,7 @@ from tools.book.drawing import (
     WHITE,
     Drawing,
     flow,
+    lanes,
 )
 from tools.book.pictures.data import read_figure
 
@@ -64,6 +65,42 @@ def two_counters(narrow: bool = False) -> Drawing:
     d.line([(x, y), (x + 20, y)], INK, 2.5)
     d.text(x + 27, y + 5, "known (num_tokens)", size=13)
     return d
+
+
+def step_of_vllm(narrow: bool = False) -> Drawing:
+    """The order of a step in the deep dive."""
+    title = "A step of vLLM's engine"
+    description = (
+        "schedule decides. execute_model computes, and the masks are prepared meanwhile. sample_tokens makes tokens of "
+        "logits. _process_aborts_queue removes what was aborted in the meantime. update_from_output appends tokens and "
+        "ends requests. In vLLM the counters move in schedule, in mini_vllm in update_from_output."
+    )
+    if narrow:
+        rows: list[list[tuple[str, ...]]] = [
+            [("*schedule", "decides; in vLLM", "the counters move")],
+            [("execute_model", "computes the rows"), ("masks", "of structured output")],
+            [("sample_tokens", "logits to tokens")],
+            [("*aborts", "that came meanwhile")],
+            [("*update", "from the output; here", "the counters move")],
+        ]
+        links = [
+            ("schedule", "execute_model", "", "straight"),
+            ("schedule", "masks", "", "straight"),
+            ("execute_model", "sample_tokens", "", "straight"),
+            ("masks", "sample_tokens", "", "straight"),
+            ("sample_tokens", "aborts", "", "straight"),
+            ("aborts", "update", "", "straight"),
+        ]
+        return flow(title, description, rows, links, gap=34)
+    boxes = {
+        (0, 0): ("schedule", "decides; in vLLM", "the counters move"),
+        (1, 0): ("execute_model", "computes the rows"),
+        (0, 1): ("~masks", "of structured output,", "while it computes"),
+        (1, 1): ("sample_tokens", "logits to tokens"),
+        (0, 2): ("_process_aborts_queue", "removes what was", "aborted meanwhile"),
+        (0, 3): ("update_from_output", "appends tokens; here", "the counters move"),
+    }
+    return lanes(title, description, boxes, "the next step")
 
 
 def queues(narrow: bool = False) -> Drawing:
@@ -215,5 +252,6 @@ PICTURES = {
     "phase-03-continuous-batching-scheduler/two-counters": two_counters,
     "phase-03-continuous-batching-scheduler/queues": queues,
     "phase-03-continuous-batching-scheduler/groups": queues_of_groups,
+    "phase-03-continuous-batching-scheduler/step": step_of_vllm,
     "phase-03-continuous-batching-scheduler/four": four_schedulers,
 }

@@ -1,19 +1,25 @@
 """The pictures of phase 5."""
 
+from itertools import pairwise
+
 from tools.book.drawing import (
     AMBER,
     BLUE,
     GREEN,
     INK,
+    LIGHT,
     LINE,
     MUTED,
     NARROW,
     ORANGE,
+    PALE,
     RED,
     WHITE,
     Axis,
     Drawing,
     axes,
+    flow,
+    lanes,
 )
 from tools.book.pictures.data import read_table, value
 
@@ -64,6 +70,77 @@ def verification(narrow: bool = False) -> Drawing:
     return d
 
 
+def step_with_drafts(narrow: bool = False) -> Drawing:
+    """The order of a step in the deep dive; what is new is orange."""
+    title = "A step of vLLM's engine with drafts"
+    description = (
+        "schedule names the drafts that the step verifies. execute_model computes d + 1 rows for d drafts. "
+        "sample_tokens verifies them. New: propose_draft_token_ids makes the next drafts. update_from_output takes in "
+        "what was accepted. New: update_draft_token_ids keeps the drafts for the next step."
+    )
+    boxes = {
+        (0, 0): ("schedule", "names the drafts", "of each request"),
+        (1, 0): ("execute_model", "d drafts make", "d + 1 rows"),
+        (1, 1): ("sample_tokens", "verifies the drafts"),
+        (1, 2): ("!propose_draft_token_ids", "makes the next drafts"),
+        (0, 2): ("update_from_output", "takes in what", "was accepted"),
+        (0, 3): ("!update_draft_token_ids", "keeps the new drafts"),
+    }
+    if not narrow:
+        return lanes(title, description, boxes, "the next step, with these drafts")
+    short = {"!propose_draft_token_ids": "!propose drafts", "!update_draft_token_ids": "!update drafts"}
+    rows = [
+        [(short.get(name, name) if lane or name.startswith("!") else f"*{name}", *lines)]
+        for (lane, _), (name, *lines) in boxes.items()
+    ]
+    names = [row[0].lstrip("*!") for (row,) in rows]
+    links = [(*pair, "", "straight") for pair in pairwise(names)]
+    return flow(title, description, rows, [*links, (names[-1], names[0], "", "left")], gap=24)
+
+
+def overlap_of_distributions(narrow: bool = False) -> Drawing:
+    """Of each token a bar q, which drafts, and a bar p, which is wanted: what both have is accepted."""
+    p, q = (0.2, 0.5, 0.3), (0.8, 0.1, 0.1)
+    least = [min(pair) for pair in zip(p, q, strict=True)]
+    d = Drawing(
+        NARROW if narrow else 760,
+        386 if narrow else 330,
+        "What two distributions have in common",
+        "For each token a bar of q and one of p. "
+        + " ".join(
+            f"Token {i}: q {q[i]:g}, p {p[i]:g}, accepted {least[i]:g}, rejected {q[i] - least[i]:.1g}, replaced by it "
+            f"{p[i] - least[i]:.1g}."
+            for i in range(3)
+        )
+        + f" Accepted are {sum(least):.1g} of all drafts.",
+    )
+    left, pitch, width = (44, 104, 40) if narrow else (70, 150, 56)
+    y = Axis([0, 0.8], 256, 40)
+    for tick in (0, 0.2, 0.4, 0.6, 0.8):
+        d.line([(left - 8, y(tick)), (left + 3 * pitch, y(tick))], LINE if tick == 0 else PALE, 1)
+        d.text(left - 14, y(tick) + 4, f"{tick:g}", size=12, anchor="end", fill=MUTED)
+    for i in range(3):
+        x = left + pitch * i + 4
+        for name, whole, rest in (("q", q[i], RED), ("p", p[i], LIGHT)):
+            d.rect(x, y(least[i]), width, y(0) - y(least[i]), GREEN, "none")
+            d.rect(x, y(whole), width, y(least[i]) - y(whole), rest, "none")
+            d.text(x + width / 2, y(0) + 17, name, size=13, anchor="middle")
+            d.text(x + width / 2, y(whole) - 6, f"{whole:g}", size=12, anchor="middle")
+            x += width + 6
+        d.text(left + pitch * i + 7 + width, y(0) + 36, f"token {i}", size=13, anchor="middle", bold=True)
+    told = (
+        (GREEN, "min(p, q): drafted", f"and accepted, {sum(least):.1g} of all"),
+        (RED, "q above p: drafted", f"and rejected, {1 - sum(least):.1g}"),
+        (LIGHT, "p above q: the", "replacement's share"),
+    )
+    for i, (fill, *lines) in enumerate(told):
+        x, top = (16, 316 + 24 * i) if narrow else (left + 3 * pitch + 30, 70 + 58 * i)
+        d.rect(x, top, 14, 14, fill, "none")
+        for j, words in enumerate([" ".join(lines)] if narrow else lines):
+            d.text(x + 22, top + 12 + 18 * j, words, size=13)
+    return d
+
+
 def gains_of_drafts(narrow: bool = False) -> Drawing:
     """Of Qwen3-0.6B's shape: measured, and as the chapter computes it from what a step with drafts costs."""
     rows, k = read_table("speculation", "requests, qwen"), 4
@@ -102,6 +179,8 @@ def gains_of_drafts(narrow: bool = False) -> Drawing:
 
 
 PICTURES = {
+    "phase-05-speculative-decoding/step": step_with_drafts,
+    "phase-05-speculative-decoding/overlap": overlap_of_distributions,
     "phase-05-speculative-decoding/verification": verification,
     "phase-05-speculative-decoding/gains": gains_of_drafts,
 }

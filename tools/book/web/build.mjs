@@ -43,11 +43,11 @@ const lock = JSON.parse(await readFile(here("node_modules/pyodide/pyodide-lock.j
 await writeFile(here("dist/pyodide/pyodide-lock.json"), JSON.stringify({ ...lock, packages: {} })); // none is offered
 
 const INTER = "node_modules/@fontsource-variable/inter/files/inter-latin-wght-normal.woff2";
-// The font is in its style sheet: it is there with the first line, so no line breaks again when it comes.
-const inter = (await readFile(here(INTER))).toString("base64");
+// No line waits for the font: a page that is drawn before it is there keeps the system's, so no line breaks again.
+await cp(here(INTER), here("dist/fonts/inter.woff2"));
 await writeFile(
   here("dist/inter.css"),
-  `@font-face{font-family:Inter;font-weight:100 900;src:url(data:font/woff2;base64,${inter}) format("woff2")}\n`,
+  `@font-face{font-family:Inter;font-weight:100 900;font-display:optional;src:url(fonts/inter.woff2) format("woff2")}\n`,
 );
 
 // What is bundled keeps its licences.

@@ -1,7 +1,7 @@
 // What cells and labs have in common: an editor, a bar with Run, Stop and Reset, a line of status, and output below.
 import { button, element } from "./browser.js";
 import { makeEditor } from "./editor.js";
-import { isReady, stop, Stopped } from "./python.js";
+import { isReady, Lost, stop, Stopped } from "./python.js";
 
 const KEYS = "Ctrl-Enter runs, Escape leaves the editor.";
 
@@ -49,7 +49,8 @@ export function makeBench({ label, text, original, verb, work, changed, buttons 
     try {
       say(await work(editor.text(), bench));
     } catch (error) {
-      say(error instanceof Stopped ? bench.whenStopped?.() ?? error.message : `Python ended: ${error.message}`);
+      if (error instanceof Stopped) say(bench.whenStopped?.() ?? error.message);
+      else say(error instanceof Lost ? error.message : `Python ended: ${error.message}`);
     }
     setBusy(false);
   }

@@ -32,7 +32,10 @@ function reachScrolled() {
   for (const box of [...boxes].filter((each) => each.scrollWidth > each.clientWidth)) box.tabIndex = 0;
 }
 
+const draw = (place) => place.replaceWith(place.querySelector("template").content);
+
 const USED = {
+  ".picture-place": async () => ({ upgrade: (places) => places.forEach(draw) }),
   "div.kv-timeline[data-src]": () => import("timeline"),
   ".py-cell": () => import("./cells.js"),
   ".engine-chat": () => import("./chat.js"),
@@ -54,5 +57,6 @@ for (const link of document.querySelectorAll('main a[href*="py/"][href$=".py"]')
   const root = new URL("..", HERE).href;
   if (link.href.startsWith(`${root}py/`)) link.href = `${root}source.html?file=${link.href.slice(root.length)}`;
 }
+addEventListener("beforeprint", () => document.querySelectorAll(".picture-place").forEach(draw));
 addEventListener("load", mendTheme);
 addEventListener("resize", reachScrolled);

@@ -2,7 +2,7 @@
 // labs of a learner the engine has their parts in it, and what these decide is laid beside the reference.
 import "timeline";
 import { button, element, recall, textOf } from "./browser.js";
-import { ask, halt, isReady, Late, stop, Stopped, whyNot } from "./python.js";
+import { ask, halt, isReady, Late, Lost, stop, Stopped, whyNot } from "./python.js";
 
 const FIRST = "What is a KV block?";
 let number = 0; // of the conversations in this page
@@ -65,7 +65,7 @@ function makeChat(labs, label = "Ask the engine") {
       if (labs.length && said) await differ({ talk: `${id} ${talks}`, texts }, said);
     } catch (error) {
       const why = error instanceof Late && labs.length ? `${error.message} One of your parts loops.` : error.message;
-      say(error instanceof Stopped ? why : `The engine cannot run here: ${error.message}`);
+      say(error instanceof Stopped || error instanceof Lost ? why : `The engine cannot run here: ${error.message}`);
     }
     // A question without an answer is none: it may be asked again.
     if (messages.at(-1).role === "user") messages.pop();
@@ -101,8 +101,9 @@ function makeChat(labs, label = "Ask the engine") {
         return say(labs.length ? "No answer." : "No answer. A new conversation has room again.");
       }
       messages.push({ role: "assistant", content: text.trim() });
-      const rate = numTokens > 1 ? `, ${Math.round((1000 * (numTokens - 1)) / (last - first))} a second` : "";
-      const said = `${numTokens} tokens${rate}; the first one after ${((first - clicked) / 1000).toFixed(1)} s.`;
+      const rate = Math.round((1000 * (numTokens - 1)) / (last - first));
+      const wait = `after ${((first - clicked) / 1000).toFixed(1)} s.`;
+      const said = numTokens > 1 ? `${numTokens} tokens, ${rate} a second; the first one ${wait}` : `1 token, ${wait}`;
       say(halted ? `Stopped. ${said}` : said);
       return halted ? "" : said;
     } finally {

@@ -93,9 +93,10 @@ async function grade(lab, text, bench, only, hint) {
 function linked(message, hint) {
   return message.split(PLACE).map((part) => {
     if (!PLACE.test(part)) return part;
-    if (!part.startsWith("docs/")) return button(part, () => hint.click(), { className: "lab-link" });
+    if (!part.startsWith("docs/")) return button("a hint", () => hint.click(), { className: "lab-link" });
     const href = new URL(part.replace(/^docs\//, "../").replace(".md", ".html"), HERE).href;
-    return element("a", { href, textContent: part });
+    const section = part.split("#")[1];
+    return element("a", { href, textContent: section ? `the section ${section.replaceAll("-", " ")}` : "the chapter" });
   });
 }
 

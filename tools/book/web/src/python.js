@@ -2,6 +2,9 @@
 
 export class Stopped extends Error {}
 export class Late extends Stopped {}
+export class Lost extends Error {} // a file that did not come; to ask again is to fetch it again
+
+const LOST = "Python or the weights of the model did not come: the network, or the server. Try again.";
 
 let worker = null;
 let ready = false;
@@ -54,11 +57,11 @@ function start() {
     if (data.note?.seconds) allow(data.number, data.note.seconds);
     if (data.note) return asked?.told(data.note);
     clearTimeout(timer);
-    if (data.broken) return end(new Error(data.broken));
+    if (data.broken) return end(data.lost ? new Lost(LOST) : new Error(data.broken));
     questions.delete(data.number);
     asked?.resolve(data.answer);
   };
-  made.onerror = (event) => end(new Error(event.message || "Python could not be loaded"));
+  made.onerror = (event) => end(event.message ? new Error(event.message) : new Lost(LOST));
   return made;
 }
 

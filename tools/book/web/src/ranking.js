@@ -1,10 +1,47 @@
-// Which sections of the book answer a question, best first. The index is made by tools/book/hooks.py.
+// Which sections of the book answer a question, best first. The index is made by tools/book/hooks.py. What readers say for
+// what a page has stands in a comment of the page: <!-- search: words, other words -->.
 
-const STOP = new Set(
-  `a an and any are as at be by can do does for from has have how i if in into is it its me my of on or should so than that
-  the their them then there this to use was we what when where which who why will with would you your`.split(/\s+/),
-);
+// Words that tell nothing of what is looked for.
+const STOP = `a about all am an and another any are as at be been between by can come could course did do for from get give go has
+  have how i if in into is it its just let like list ll make many may me mini_vllm much must my need not now of on only or
+  other our out own per please s should show so some something t take tell than that the their them then there these they
+  thing this those to try us use used using want was we what when where which who why will with work would you your`;
+// What newcomers say, and what the book says for it.
+const SYNONYMS = {
+  "after": "next",
+  "answer solution": "reference give up",
+  "api": "openai server",
+  "architecture": "family",
+  "begin beginner getting quickstart start tutorial": "first begin",
+  "benchmark fast faster performance result speed": "measured fast",
+  "call function": "tool",
+  "chat": "ask",
+  "compare comparison difference different versus": "differs beside",
+  "container": "docker",
+  "cuda nvidia": "gpu",
+  "definition meaning term": "glossary",
+  "duration hour time": "long minutes",
+  "error fail failing": "red message",
+  "exercise": "lab",
+  "json": "schema form mask",
+  "laptop": "machine",
+  "mac macbook osx": "macos",
+  "multi multiple": "several",
+  "online": "browser",
+  "oom vram": "memory",
+  "option flag": "option flag",
+  "progress": "done",
+  "quantization": "int8 quantised byte",
+  "requirement": "before need disk",
+  "safe security": "harm refused stranger",
+  "space": "disk",
+  "support": "read refused family",
+  "version": "newer",
+};
 const WORD = /\d+\.\d+|[\p{L}\p{N}_]+/gu; // the number of a lab is one word
+const ALIKE_COUNTS = 0.8; // a word that stands for one that was asked
+const BEGUN_COUNTS = 0.5; // a word that begins like the last one
+const ASKS_FOR_A_TERM = /^(what('| i)s|what are|define|explain|meaning of|definition of)\b/i;
 const NUM_SHOWN = 3; // sections of a page; the others are one click away
 const MOST = 20; // pages
 const SNIPPET = 170; // characters
@@ -17,13 +54,25 @@ export function stem(word) {
   return (cut.length < 3 ? root : cut).replace(/([bdgmnprt])\1$/, "$1");
 }
 
+const wordsIn = (text) => [...text.toLowerCase().matchAll(WORD)].map(([word]) => word);
+const telling = (text) => wordsIn(text).filter((word) => !STOPPED.has(stem(word)));
+const stems = (text) => text.split(/\s+/).map(stem);
+const STOPPED = new Set(stems(STOP));
+const ALIKE = new Map(Object.entries(SYNONYMS).flatMap(([said, meant]) => stems(said).map((word) => [word, stems(meant)])));
+
 /** The words of a text; a name of the code gives its parts, too. */
 function* wordsOf(text) {
-  for (const [word] of text.toLowerCase().matchAll(WORD)) {
+  for (const word of wordsIn(text)) {
     yield stem(word);
     if (/\w_\w/.test(word)) yield* word.split("_").filter(Boolean).map(stem);
   }
 }
+
+/** Whether a title says what was asked, in these words or in others for them: no more and no less. */
+const isNamed = (names, terms) =>
+  names.length > 0 &&
+  terms.every(({ roots }) => roots.some((root) => names.includes(root))) &&
+  names.every((name) => terms.some(({ roots }) => roots.includes(name)));
 
 function countsOf(text) {
   const counts = new Map();
@@ -33,12 +82,13 @@ function countsOf(text) {
 
 /** A function from a question to the pages that answer it, each a list of sections, as the theme shows them. */
 export function makeRanking({ kinds, sections }) {
-  const found = sections.map(([location, title, text, kind]) => {
+  const found = sections.map(([location, title, text, kind, said]) => {
     const inText = countsOf(text);
     const [page, id] = location.split("#");
     const inTitle = countsOf(kind === "API" ? `${title} ${id}` : title); // a method is found by its class, too
-    const joined = ` ${[...wordsOf(title)].join(" ")} . ${[...wordsOf(text)].join(" ")} `;
-    return { location, title, text, kind, inText, joined, inTitle, page };
+    const joined = ` ${[title, text, ...said.split(", ")].map((each) => [...wordsOf(each)].join(" ")).join(" . ")} `;
+    const names = [title, ...said.split(", ")].map((name) => telling(name).map(stem));
+    return { location, title, text, kind, inText, joined, inTitle, names, ofPage: countsOf(`${title} ${said} ${page}`), page };
   });
   const pages = new Map(found.filter(({ location, page }) => location === page).map((each) => [each.page, each]));
   const spread = new Map(); // word: the number of sections that have it
@@ -56,35 +106,37 @@ export function makeRanking({ kinds, sections }) {
     let met = 0;
     let all = 0;
     for (const { words, weight } of terms) {
-      const count = (counts) => words.reduce((most, word, i) => Math.max(most, (counts.get(word) ?? 0) / (i ? 2 : 1)), 0);
+      const count = (counts) => words.reduce((most, [word, share]) => Math.max(most, (counts.get(word) ?? 0) * share), 0);
       const often = count(section.inText) / (0.5 + (0.5 * length(section)) / usual);
-      const times = often + 5 * count(section.inTitle) + 2 * count(pages.get(section.page)?.inTitle ?? new Map());
+      const times = often + 5 * count(section.inTitle) + 4 * count(pages.get(section.page)?.ofPage ?? new Map());
       sum += (weight * times) / (times + 1.5);
       met += times > 0 ? weight : 0;
       all += weight;
     }
     const title = [...wordsOf(section.title)].join(" ");
-    const isTitle = terms.map(({ words: [word] }) => word).join(" ") === title ? 1 : 0;
+    const isTitle = section.names.some((names) => isNamed(names, terms)) ? 1 : 0;
     const isOfTitle = phrase.includes(" ") && ` ${title} `.includes(` ${phrase} `) ? 1 : 0;
-    const together = terms.slice(1).filter(({ words: [word] }, i) => section.joined.includes(` ${terms[i].words[0]} ${word} `));
+    const together = terms.slice(1).filter((term, i) => section.joined.includes(` ${terms[i].stem} ${term.stem} `));
     return sum * (met / all) ** 2 * (1 + 0.4 * together.length + Math.max(isTitle, isOfTitle)) * kinds[section.kind];
   }
 
   return (question) => {
-    const asked = [...question.toLowerCase().matchAll(WORD)].map(([word]) => word);
-    const telling = asked.filter((word) => !STOP.has(word));
-    const typed = telling.length ? telling : asked;
+    question = question.replace(/\b(lab\w* )(\d\.\d+)/i, "$10$2"); // 3.1 is called 03.1
+    const asked = wordsIn(question);
+    const typed = telling(question).length ? telling(question) : asked;
     const terms = typed.map((word, i) => {
-      const words = [stem(word)];
-      if (i === typed.length - 1 && word.length > 2) {
-        words.push(...[...spread.keys()].filter((each) => each !== words[0] && each.startsWith(word))); // not typed to its end
-      }
-      const sections = Math.max(1, ...words.slice(0, 1).map((each) => spread.get(each) ?? 0));
-      return { words, weight: Math.log(1 + found.length / sections) };
+      const root = stem(word);
+      const alike = ALIKE.get(root) ?? [];
+      const isWhole = i < typed.length - 1 || word.length < 3;
+      const begun = isWhole ? [] : [...spread.keys()].filter((each) => each !== root && each.startsWith(word));
+      const words = [[root, 1], ...alike.map((each) => [each, ALIKE_COUNTS]), ...begun.map((each) => [each, BEGUN_COUNTS])];
+      const sections = [root, ...alike].map((each) => spread.get(each)).find(Boolean) ?? 1;
+      return { stem: root, roots: [root, ...alike], words, weight: Math.log(1 + found.length / sections) };
     });
     const groups = new Map();
+    const lift = ASKS_FOR_A_TERM.test(question) ? { Glossary: 1.6 } : {};
     for (const section of terms.length ? found : []) {
-      const points = score(section, terms, asked.map(stem).join(" "));
+      const points = score(section, terms, asked.map(stem).join(" ")) * (lift[section.kind] ?? 1);
       if (points > 0) groups.set(section.page, [...(groups.get(section.page) ?? []), { section, points }]);
     }
     const ranked = [...groups].map(([page, hits]) => {

@@ -8,6 +8,9 @@ const MOST_OUTPUT = 100_000; // characters of one run; a loop that prints must n
 const CELL_SECONDS = 60;
 const STEP_SECONDS = 10; // of an engine, or for a scenario
 
+// How browsers, and the lazy files of Pyodide, say that something was not fetched.
+const NO_FILE = /Failed to (fetch|load|execute 'send')|NetworkError|Load failed|Couldn't load|dynamically imported/;
+
 let number = 0; // of the question that is being answered
 let printed = 0;
 let halted = false;
@@ -22,7 +25,10 @@ function print(line) {
 }
 
 async function start() {
-  const sources = fetch(new URL("sources.json", HERE)).then((response) => response.json());
+  const sources = fetch(new URL("sources.json", HERE)).then((response) => {
+    if (!response.ok) throw new Error(`Failed to fetch ${response.url}: ${response.status}`);
+    return response.json();
+  });
   const python = await loadPyodide({ indexURL: new URL("pyodide/", HERE).href });
   for (const [path, text] of Object.entries(await sources)) {
     const file = `${FOLDER}/${path}`;
@@ -83,6 +89,7 @@ async function answer({ what, number: asked, ...data }) {
     if (what !== "chat" && what !== "differ") chat = null;
     postMessage({ number, answer: JSON.parse(await ANSWERS[what](web, data)) });
   } catch (error) {
-    postMessage({ number: asked, broken: String(error.message ?? error) }); // of Pyodide itself: it must go
+    const broken = String(error.message ?? error);
+    postMessage({ number: asked, broken, lost: NO_FILE.test(broken) }); // of Pyodide itself: it must go
   }
 }
