@@ -262,6 +262,29 @@ def test_outputs_validate_at_length(llm: LLM) -> None:
     assert num_refused <= 15
 
 
+CONTROLS = (b"\t", b"\0", b"\x1f")
+
+
+@pytest.mark.parametrize("keyword", ["maxLength", "minLength"])
+def test_a_model_that_likes_control_characters_writes_none_into_a_string(
+    auto: LLM, keyword: str
+) -> None:
+    """From a report: xgrammar allows a raw tab below maxLength, and json.loads refuses it."""
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "string", "maxLength": 8} | {keyword: 2}},
+        "required": ["a"],
+    }
+    controls = [
+        i for i, data in enumerate(load_vocabulary("tiny", 2048).token_bytes) if data in CONTROLS
+    ]
+    assert len(controls) == len(CONTROLS)
+    for token_id in controls:
+        choice = write(auto, {"json": schema}, seeds=[1], logit_bias={token_id: 30.0})[0]
+        assert choice.finish_reason == "stop"
+        jsonschema.validate(json.loads(choice.text), schema)
+
+
 # --- beside other requests ------------------------------------------------------------------------
 
 
