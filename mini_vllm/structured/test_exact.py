@@ -119,7 +119,7 @@ def spelled(value: Any, rng: Rng) -> str:
         return f"{space}[{items}{rng.choice(['', '', space, ','])}]"
     if isinstance(value, dict):
         pairs = list(value.items())
-        if pairs and rng.random() < 0.3:
+        if pairs and rng.random() < 0.5:
             pairs.insert(rng.randint(0, len(pairs)), (rng.choice(pairs)[0], rng.choice([1, "x"])))
         if rng.random() < 0.2:
             rng.shuffle(pairs)
@@ -263,13 +263,20 @@ def case(kind: str, keyword: str, rng: Rng) -> tuple[Any, Iterator[Any]]:
     return make(*chosen)(rng)  # type: ignore[operator,no-any-return]
 
 
+def has_more_than_closed(schema: Any, value: Any) -> bool:
+    """Whether an object has more properties than a schema that does not say it may."""
+    if "properties" not in schema or "additionalProperties" in schema:
+        return False
+    return not value.keys() <= schema["properties"].keys()
+
+
 def is_promised(schema: Any, value: Any) -> bool:
     """Whether docs/serving.md says that a value which validates can be written."""
-    is_closed = "properties" in schema and "additionalProperties" not in schema
-    if is_closed and not value.keys() <= schema["properties"].keys():
+    if has_more_than_closed(schema, value):
         return False
-    is_open = "properties" in schema or "required" in schema
-    if is_open and schema.get("additionalProperties", not is_closed) is not False:
+    is_closed = "properties" in schema and "additionalProperties" not in schema
+    has_names = "properties" in schema or "required" in schema
+    if has_names and schema.get("additionalProperties", not is_closed) is not False:
         return not any(c in json.dumps(value) for c in ("\\u0000", "\\u001f", "\\u007f", "\x7f"))
     for name in schema if schema.get("type") == "number" else ():
         bound = schema[name]
@@ -286,6 +293,8 @@ def check(kind: str, keyword: str, rng: Rng) -> None:
             text = plain(value, schema).encode()
             if is_right(schema, text) and is_promised(schema, value):
                 assert accepts(new, text), f"{name} {schema} refuses {text!r}"
+            if has_more_than_closed(schema, value):
+                assert not accepts(new, text), f"{name} {schema} is open to {text!r}"
             right = spelled(value, rng).encode()
             for data in (right, damaged(right, rng)):
                 if accepts(new, data):
@@ -302,11 +311,63 @@ def test_a_keyword_is_taken_exactly_or_not_at_all(kind: str, keyword: str, rng: 
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(rng=st.randoms(use_true_random=True))
 @pytest.mark.parametrize(("kind", "keyword"), KINDS)
 def test_a_keyword_is_taken_exactly_at_length(kind: str, keyword: str, rng: Rng) -> None:
     check(kind, keyword, rng)
+
+
+INTEGER: Any = {"type": "integer"}
+NAMED: Any = {"type": "object", "properties": {"a": INTEGER}}
+TWO = {"allOf": [NAMED, {"type": "object", "properties": {"b": {"type": "string"}}}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (NAMED | {"additionalProperties": True}, r'{"\u0061": "x"}'),
+        (NAMED | {"additionalProperties": {"type": "string"}}, r'{"\u0061": "x"}'),
+        (TWO, r'{"\u0061": "x"}'),
+        ({"type": "object", "patternProperties": {"^k": INTEGER}}, r'{"\u006b": "x"}'),
+        ({"type": "object", "minProperties": 2}, '{"a": 1, "a": 2}'),
+        ({"type": "object", "required": ["a"], "minProperties": 2}, r'{"a": 1, "\u0061": 2}'),
+        ({"type": "object", "enum": [[1]]}, "[1]"),
+        ({"type": "array", "uniqueItems": True, "x-guidance": {"lenient": True}}, "[1, 1]"),
+        ({"type": "number", "exclusiveMaximum": 5}, "4.99999999999999999999"),
+        ({"type": "number", "exclusiveMinimum": 0}, f"0.{'0' * 330}1"),
+        ({"type": "number", "maximum": 1099511627761.5999}, "1099511627761.6"),
+        ({"type": "string", "maxLength": 3}, '"\t"'),
+    ],
+)
+def test_what_a_library_takes_wrongly_is_not_accepted(schema: Any, text: str) -> None:
+    assert not is_right(schema, text.encode())
+    for name in BACKENDS:
+        if new := grammar(name, schema):
+            assert not accepts(new, text.encode()), name
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"type": "string", "maxLength": 3}, r'"\n\u00e9\ud83d\ude00"'),
+        ({"type": "string", "minLength": 2}, r'"\b\f"'),
+        ({"type": "number", "maximum": 7.85}, "7.8"),
+        ({"type": "number", "minimum": -7.0002}, "-7"),
+        ({"type": "number", "minimum": 0}, "5.00000001"),
+        ({"type": "array", "maxItems": 1}, "[1]"),
+        ({"type": "array", "prefixItems": [INTEGER]}, '[1, "a"]'),
+        ({"type": "object", "required": []}, '{"a": 1}'),
+        (TWO, '{"a": 1, "b": "x", "c": 2}'),
+        (NAMED | {"x-guidance": {"whitespace_flexible": False}}, '{"a" : 1}'),
+        ({"type": "number", "maximum": 9.5, "default": 3.141592653589793}, "9.4"),
+    ],
+)
+def test_what_a_library_refuses_wrongly_is_accepted(schema: Any, text: str) -> None:
+    assert is_right(schema, text.encode())
+    made = [new for name in BACKENDS if (new := grammar(name, schema))]
+    assert made
+    assert all(accepts(new, text.encode()) for new in made)
 
 
 def test_every_keyword_that_is_claimed_is_tried() -> None:
