@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from mini_vllm.structured.automaton import ByteAutomaton, Choices, TokenMasks, TokenTrie
 from mini_vllm.structured.scheduler import Grammar, NewGrammar
+from mini_vllm.structured.schema import for_guidance
 
 # characters between two tokens of JSON: a model that likes them would write nothing else
 MAX_WHITESPACE = 20
@@ -63,6 +64,11 @@ def try_first_token(grammar: Grammar) -> None:
         raise ValueError("it is too complex for its first token")
 
 
+def literals(text: str) -> str:
+    """The texts of a choice as alternatives, in the way of EBNF and of Lark."""
+    return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in json.loads(text))
+
+
 def is_installed(name: str) -> bool:
     """Whether the package of a back end is there."""
     return name not in PACKAGES or find_spec(PACKAGES[name]) is not None
@@ -102,13 +108,9 @@ class XGrammar:
             compiled = compiler.compile_json_schema(text, max_whitespace_cnt=MAX_WHITESPACE)
         elif kind == "regex":
             compiled = compiler.compile_regex(text)
-        elif kind == "choice":
-            literals = " | ".join(
-                json.dumps(choice, ensure_ascii=False) for choice in json.loads(text)
-            )
-            compiled = compiler.compile_grammar(f"root ::= {literals}")
         else:
-            compiled = compiler.compile_grammar(text)
+            ebnf = f"root ::= {literals(text)}" if kind == "choice" else text
+            compiled = compiler.compile_grammar(ebnf)
         try_first_token(self._matcher(compiled))
         return str(compiled.serialize_json())
 
@@ -170,19 +172,18 @@ class Guidance:
     def compile(self, kind: str, text: str) -> str:
         matcher = self._matcher_cls
         if kind == "json":
-            whitespace = rf"[\x20\x0A\x0D\x09]{{0,{MAX_WHITESPACE}}}"
-            grammar = matcher.grammar_from_json_schema(
-                text, overrides={"whitespace_pattern": whitespace}
-            )
+            schema, escapes = for_guidance(text)
+            options = {
+                "whitespace_pattern": rf"[\x20\x0A\x0D\x09]{{0,{MAX_WHITESPACE}}}",
+                "json_allowed_escapes": escapes,
+                "json_allow_general_unicode_escapes": True,
+            }
+            grammar = matcher.grammar_from_json_schema(schema, overrides=options)
         elif kind == "regex":
             grammar = matcher.grammar_from_regex(text)
-        elif kind == "choice":
-            literals = " | ".join(
-                json.dumps(choice, ensure_ascii=False) for choice in json.loads(text)
-            )
-            grammar = matcher.grammar_from_lark(f"start: {literals}")
         else:
-            grammar = matcher.grammar_from_lark(text)
+            lark = f"start: {literals(text)}" if kind == "choice" else text
+            grammar = matcher.grammar_from_lark(lark)
         try_first_token(self._matcher(self._build(grammar)))
         return str(grammar)
 

@@ -27,8 +27,7 @@ from mini_vllm.structured.scheduler import NewGrammar
 from mini_vllm.structured.schema import (
     LARGE,
     check,
-    guidance_would_round,
-    is_lark,
+    guidance_would_miss,
     measure,
     xgrammar_would_ignore,
 )
@@ -102,19 +101,19 @@ class GrammarCompiler:
             )
         every = ["xgrammar", "guidance", *(["automaton"] if kind == "choice" else [])]
         names = every if self._backend == "auto" else [self._backend]
-        unfit = {}
-        if "xgrammar" in names and (ignored := xgrammar_would_ignore(wanted)):
-            unfit["xgrammar"] = f"{ignored}, which xgrammar would ignore"
-        if "guidance" in names and (rounded := guidance_would_round(wanted)):
-            unfit["guidance"] = f"{rounded}, which guidance would round"
-        names = [name for name in names if name not in unfit]
+        why_not = {
+            "xgrammar": xgrammar_would_ignore(wanted),
+            "guidance": guidance_would_miss(wanted),
+        }
+        unfit = [why for name in names if (why := why_not.get(name))]
+        names = [name for name in names if not why_not.get(name)]
         if self._backend == "auto" and kind == "grammar":
-            names = ["guidance" if is_lark(text) else "xgrammar"]
+            names = ["xgrammar" if "::=" in text else "guidance"]  # as vLLM tells EBNF from Lark
         # whichever is quick
-        elif self._backend == "auto" and (kind == "regex" or sum(measure(wanted)) > LARGE):
+        elif self._backend == "auto" and (kind == "regex" or measure(wanted) > LARGE):
             names.reverse()
         if not names:
-            raise GrammarError(f"structured: json has {' and '.join(unfit.values())}")
+            raise GrammarError(f"structured: json has {' and '.join(unfit)}")
         found = [name for name in names if is_installed(name)]
         if not found:
             needed = f"{' or '.join(sorted(names, reverse=True))}, which is not installed"
@@ -190,12 +189,8 @@ def compile_with(
             return process.compile(name, kind, text)
         # a thread that ends would let all later requests wait without end
         except Exception as error:
-            is_ours = isinstance(error, MiniVllmError)
-            errors.append(
-                f"{name}: {error}"
-                if is_ours
-                else f"{name}: {type(error).__name__}: {str(error)[:200]}"
-            )
+            kind_of = "" if isinstance(error, MiniVllmError) else f"{type(error).__name__}: "
+            errors.append(f"{name}: {kind_of}{str(error)[:500]}")
     return GrammarError(f"structured: {kind} cannot be compiled ({'; '.join(errors)})"), 0
 
 

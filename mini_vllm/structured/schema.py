@@ -1,18 +1,21 @@
 """What of a wanted form is refused before anything is compiled, and which back end can take the
 rest exactly.
 
-xgrammar compiles some schemas into a grammar that allows more than they do: it passes over keywords
-that it does not know. Here are the keywords that it takes exactly, so a schema with more goes to
-llguidance, which refuses by name what it does not know. What a stranger sends is bounded in bytes,
-depth, alternatives and values. Source: has_xgrammar_unsupported_json_features in
-vllm/v1/structured_output/backend_xgrammar.py.
+xgrammar compiles some schemas into a grammar that allows more or less than they do. Here are the
+keywords that it takes exactly, so a schema with more goes to llguidance, which refuses by name what
+it does not know; for_guidance() writes what it reads wrongly in another way. test_exact.py is the
+proof: what is accepted parses and validates, and each value that validates can be written. What a
+stranger sends is bounded in bytes, depth, alternatives and values. Source:
+has_xgrammar_unsupported_json_features in vllm/v1/structured_output/backend_xgrammar.py.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from decimal import Decimal
+from typing import Any
 
 from mini_vllm.errors import GrammarError, shown
 from mini_vllm.params import StructuredOutputs
@@ -24,40 +27,40 @@ MAX_VALUES = 1024  # of enums, all together, and choices
 # alternatives, properties and values, from which on xgrammar takes seconds and llguidance does not
 LARGE = 256
 
-TO_ONE = ("additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then")
-TO_ONE_MORE = ("additionalItems", "unevaluatedItems", "unevaluatedProperties")
-TO_LIST = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
-TO_MAP = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
+TO_ONE = (
+    "additionalItems additionalProperties contains else if not propertyNames then unevaluatedItems "
+    "unevaluatedProperties".split()
+)
+TO_LIST = "allOf anyOf items oneOf prefixItems".split()  # items is one schema, too
+TO_MAP = "$defs definitions dependentSchemas patternProperties properties".split()
 SAY_NOTHING = frozenset(
     "$comment $defs $schema default definitions deprecated description examples readOnly title "
     "writeOnly".split()
 )
+NAMING = {"patternProperties", "properties", "required"}
+BOUNDS = ("minimum", "maximum")
 ALONE = ("$ref", "anyOf", "const", "enum")  # beside these xgrammar looks at nothing
 OF_TYPE = {
     "object": {"properties", "required", "additionalProperties"},
     "array": {"items", "prefixItems", "minItems", "maxItems"},
-    # to its patterns belong texts with a bare quote or backslash
-    "string": {"minLength", "maxLength"},
+    # to its lengths and patterns belong texts with bare control characters, and none with an escape
+    "string": set(),
     "integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
-    "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"},
+    "number": set(),  # between bounds it writes six digits behind the point
     "boolean": set(),
     "null": set(),
 }
 MAX_INT64 = 2**63 - 1  # xgrammar writes a larger integer as a float
 # what Python's re says of a regex
 WRONG_ANYWHERE = ("multiple repeat", "bad escape (end of pattern)")
-MAX_EXACT = 10**15  # llguidance reads numbers as floats, which are exact up to here
-JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+MAX_EXACT = 10**15 - 1  # llguidance reads numbers as floats, which are exact up to here
+# it reads 15 digits exactly, and no place behind the 22nd
+NUM_DIGITS, MIN_PLACE = 15, -22
+LEAST_STEP, SMALLEST = 1e-14, 1e-20  # how far a number is from an exclusive bound, or from 0
+JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array"}
+JSON_TYPES |= {dict: "object", type(None): "null"}
 
 Schema = Mapping[str, Any]
-
-
-class Size(NamedTuple):
-    """How large a schema is."""
-
-    depth: int = 0  # of schemas within schemas
-    num_branches: int = 0  # alternatives and properties
-    num_values: int = 0  # in enums
 
 
 def check(wanted: StructuredOutputs) -> None:
@@ -65,45 +68,36 @@ def check(wanted: StructuredOutputs) -> None:
     all, or no regex.
     """
     kind, text = wanted.key
-    if (num_bytes := len(text.encode(errors="replace"))) > MAX_BYTES:
-        raise GrammarError(
-            f"structured: {kind} has {num_bytes:,} bytes, at most {MAX_BYTES:,} are allowed"
-        )
-    if kind == "choice" and len(wanted.choice or ()) > MAX_VALUES:
-        raise GrammarError(
-            f"structured: choice has {len(wanted.choice or ()):,} texts, at most {MAX_VALUES:,} "
-            "can be"
-        )
+    _check_limit(kind, len(text.encode(errors="replace")), "bytes", MAX_BYTES)
+    _check_limit(kind, len(wanted.choice or ()), "texts", MAX_VALUES)
     measure(wanted)
-    schemas = (schema for schema, _ in schemas_in(json.loads(text))) if kind == "json" else ()
-    for regex in (text,) if kind == "regex" else (schema.get("pattern") for schema in schemas):
+    patterns = (schema.get("pattern") for schema, _ in _schemas_of(wanted))
+    for regex in (text,) if kind == "regex" else patterns:
         _check_regex(regex)
 
 
-def measure(wanted: StructuredOutputs) -> Size:
-    """How large a schema is; nothing for another kind.
+def measure(wanted: StructuredOutputs) -> int:
+    """How large a schema is: its levels, alternatives, properties and values; 0 for another kind.
 
     Raises GrammarError at the first limit that it breaks.
     """
-    kind, text = wanted.key
-    size = Size()
-    for schema, depth in schemas_in(json.loads(text)) if kind == "json" else ():
+    most = num_branches = num_values = 0
+    for schema, depth in _schemas_of(wanted):
         lists = [schema.get(name) for name in (*TO_LIST, *TO_MAP)]
-        num_branches = sum(len(each) for each in lists if isinstance(each, list | dict))
-        num_values = len(schema["enum"]) if isinstance(schema.get("enum"), list) else 0
-        size = Size(
-            max(size.depth, depth), size.num_branches + num_branches, size.num_values + num_values
+        num_branches += sum(len(each) for each in lists if isinstance(each, list | dict))
+        num_values += len(schema["enum"]) if isinstance(schema.get("enum"), list) else 0
+        most = max(most, depth)
+        _check_limit("json", most, "levels of schemas", MAX_DEPTH)
+        _check_limit("json", num_branches, "alternatives and properties", MAX_BRANCHES)
+        _check_limit("json", num_values, "values in enums", MAX_VALUES)
+    return most + num_branches + num_values
+
+
+def _check_limit(kind: str, value: int, what: str, limit: int) -> None:
+    if value > limit:
+        raise GrammarError(
+            f"structured: {kind} has {value:,} {what}, at most {limit:,} are allowed"
         )
-        for what, value, limit in (
-            ("levels of schemas", size.depth, MAX_DEPTH),
-            ("alternatives and properties", size.num_branches, MAX_BRANCHES),
-            ("values in enums", size.num_values, MAX_VALUES),
-        ):
-            if value > limit:
-                raise GrammarError(
-                    f"structured: json has at least {value:,} {what}, at most {limit:,} are allowed"
-                )
-    return size
 
 
 def _check_regex(regex: object) -> None:
@@ -129,22 +123,24 @@ def schemas_in(schema: Any) -> Iterator[tuple[Schema, int]]:
         if not isinstance(found, Mapping):
             continue
         yield found, depth
-        inner = [found.get(name) for name in (*TO_ONE, *TO_ONE_MORE)]
-        for name in TO_LIST:
-            inner += found[name] if isinstance(found.get(name), list) else ()
+        inner: list[Any] = []
+        for name in (*TO_ONE, *TO_LIST):
+            inner += each if isinstance(each := found.get(name), list) else [each]
         for name in TO_MAP:
-            inner += found[name].values() if isinstance(found.get(name), Mapping) else ()
+            inner += each.values() if isinstance(each := found.get(name), Mapping) else ()
         stack += [(each, depth + 1) for each in inner]
+
+
+def _schemas_of(wanted: StructuredOutputs) -> Iterator[tuple[Schema, int]]:
+    """Those of a wanted form; none if it is no schema."""
+    kind, text = wanted.key
+    return schemas_in(json.loads(text) if kind == "json" else None)
 
 
 def xgrammar_would_ignore(wanted: StructuredOutputs) -> str | None:
     """What of a schema xgrammar may not take exactly, by name; None if it takes all."""
-    kind, text = wanted.key
-    if kind != "json":
-        return None
-    return next(
-        (name for schema, _ in schemas_in(json.loads(text)) if (name := _inexact(schema))), None
-    )
+    found = next((name for schema, _ in _schemas_of(wanted) if (name := _inexact(schema))), None)
+    return found and f"{found}, which xgrammar would ignore"
 
 
 def _inexact(schema: Schema) -> str | None:
@@ -157,7 +153,7 @@ def _inexact(schema: Schema) -> str | None:
             return f"an empty {alone}"
         if any(
             isinstance(number, int) and abs(number) > MAX_INT64
-            for number in numbers_in(json.dumps(schema[alone]))
+            for number in numbers_in(schema[alone])
         ):
             return f"{alone} of more than 64 bits"
         beside = [name for name in names if name != alone]
@@ -166,48 +162,110 @@ def _inexact(schema: Schema) -> str | None:
         return f"{beside[0]} beside {alone}" if beside else None
     if "type" not in schema:
         return names[0] if names else None
-    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    known = OF_TYPE.get(types[0], set()) if len(types) == 1 and isinstance(types[0], str) else set()
-    if unknown := [name for name in names if types == [] or (name not in known and name != "type")]:
+    types = _types(schema)
+    known = OF_TYPE.get(str(types[0]), set()) if len(types) == 1 else set()
+    if unknown := [name for name in names if types == [] or name not in {*known, "type"}]:
         return unknown[0]
     if isinstance(schema.get("items"), list):
         return "items"
+    # without items it ends an array where its prefix ends, or where it begins
+    bare = [name for name in names if name.endswith("Items") and "items" not in schema]
+    prefix = schema.get("prefixItems")
+    if bare and not (isinstance(prefix, list) and schema.get("maxItems") == len(prefix)):
+        return f"{bare[0]} without items"
     properties = schema.get("properties")
     if properties and schema.get("additionalProperties", False) is not False:
         return "additionalProperties beside properties"
-    missing = set(schema.get("required") or ()) - set(properties or ())
-    return "required" if missing else None
+    is_known = properties and set(schema.get("required") or ()) <= set(properties)
+    return "required" if "required" in schema and not is_known else None
 
 
-def guidance_would_round(wanted: StructuredOutputs) -> str | None:
-    """A number of a schema that llguidance may not take exactly; None if it takes all."""
-    kind, text = wanted.key
-    return (
-        next((str(each) for each in numbers_in(text) if abs(each) > MAX_EXACT), None)
-        if kind == "json"
-        else None
+def guidance_would_miss(wanted: StructuredOutputs) -> str | None:
+    """What of a schema llguidance may not take exactly, and why; None if it takes all."""
+    for schema, _ in _schemas_of(wanted):
+        own = {name: schema[name] for name in schema.keys() - SAY_NOTHING - {*TO_MAP, *TO_LIST}}
+        for number in numbers_in(own):
+            _, digits, place = Decimal(repr(number)).normalize().as_tuple()
+            if abs(number) > MAX_EXACT or len(digits) > NUM_DIGITS or int(place) < MIN_PLACE:
+                return f"{number}, which guidance would round"
+        least, required = schema.get("minProperties", 0), schema.get("required") or ()
+        if isinstance(least, int) and least > len(required) + 1:
+            return f"minProperties {least}, for which guidance would count a name twice"
+    return None
+
+
+def for_guidance(text: str) -> tuple[str, str]:
+    """A schema as llguidance takes it exactly, and which escapes its strings may have.
+
+    An object with properties has no more of them unless it says so, as xgrammar has it, where no
+    schema is put together of several. Where it may have more, no character but those of short
+    escapes is escaped, since llguidance would take a name in another spelling for another name.
+    Raises ValueError for an exclusive bound that is no number.
+    """
+    whole = json.loads(text)
+    schemas: list[Any] = [schema for schema, _ in schemas_in(whole)]
+    is_one = not any(
+        "allOf" in schema or (schema.keys() & NAMING and schema.keys() & {"$ref", "anyOf", "oneOf"})
+        for schema in schemas
     )
+    escapes = 'nrbtf\\"u'
+    for schema in schemas:
+        schema.pop("x-guidance", None)  # its own options: what is not exact among them
+        if is_one and "properties" in schema and "patternProperties" not in schema:
+            schema.setdefault("additionalProperties", False)
+        if schema.keys() & NAMING and schema.get("additionalProperties", True) is not False:
+            escapes = 'nrbtf\\"'
+        _write_bounds(schema)
+    return json.dumps(whole), escapes
 
 
-def numbers_in(text: str) -> list[float]:
-    """All numbers of a text of JSON; whatever stands behind forty digits makes none small."""
+def _write_bounds(schema: dict[str, Any]) -> None:
+    """Say the bounds of a number so that llguidance takes them exactly.
+
+    4.99999999999999999 is below an exclusive bound of 5 and is read as 5, so the bound becomes
+    4.99999999999995. And llguidance allows 7.80 below 7.85, but not 7.8, so that is an alternative.
+    """
+    for name, sign, tighter in (("minimum", 1, max), ("maximum", -1, min)):
+        exclusive = f"exclusive{name.title()}"
+        if exclusive in schema and schema.get("type") != "integer":
+            if type(bound := schema.pop(exclusive)) not in (int, float):
+                raise ValueError(f"{exclusive} {bound} is no number")
+            bound += sign * (abs(bound) * LEAST_STEP + SMALLEST)
+            schema[name] = tighter(bound, schema.get(name, bound))
+    if schema.get("type") == "number" and schema.keys() <= {*SAY_NOTHING, "type", *BOUNDS}:
+        low, high = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
+        shorter = {
+            number
+            for bound in (low, high)
+            for place in range(1, -MIN_PLACE)
+            if bound % 1 > 0
+            and low <= (number := math.trunc(bound * 10**place) / 10**place) <= high
+        }
+        if shorter:
+            schema["anyOf"] = [dict(schema), {"enum": [*shorter]}]
+
+
+def numbers_in(value: Any) -> list[float]:
+    """All numbers of a value of JSON; whatever stands behind forty digits makes none small."""
     found: list[float] = []
-
-    def parse_int(digits: str) -> None:
-        found.append(int(digits[:40]))
-
-    def parse_float(digits: str) -> None:
-        found.append(float(digits))
-
-    json.loads(text, parse_int=parse_int, parse_float=parse_float)
+    json.loads(
+        json.dumps(value),
+        parse_int=lambda digits: found.append(int(digits[:40])),
+        parse_float=lambda digits: found.append(float(digits)),
+    )
     return found
+
+
+def _types(schema: Schema) -> list[Any]:
+    types = schema.get("type", [])
+    return types if isinstance(types, list) else [types]
 
 
 def _are_of_type(schema: Schema, name: str) -> bool:
     """Whether every value of an enum, or the const, is of the schema's type."""
     values = schema[name] if name == "enum" else [schema[name]]
-    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    found = {JSON_TYPES.get(type(value), "object") for value in values}
+    types = _types(schema)
+    found = {JSON_TYPES[type(value)] for value in values}
     return found <= ({*types} | ({"integer"} if "number" in types else set()))
 
 
@@ -216,8 +274,7 @@ def wrong_in(schema: Schema) -> str | None:
     looked at.
     """
     for found, _ in schemas_in(schema):
-        kinds = found.get("type", [])
-        if any(kind not in (*OF_TYPE,) for kind in (kinds if isinstance(kinds, list) else [kinds])):
+        if any(kind not in (*OF_TYPE,) for kind in _types(found)):
             return "type"
         for name, kind in (("properties", Mapping), ("required", list), ("enum", list)):
             if name in found and not isinstance(found[name], kind):
@@ -234,28 +291,20 @@ def calls_schema(functions: Sequence[Schema], most: int | None) -> dict[str, Any
     calls, definitions = [], {}
     for number, function in enumerate(functions):
         path = f"#/$defs/{number}"
-        parameters = function.get("parameters") or {
-            "type": "object",
-            "properties": {},
-            "additionalProperties": False,
-        }
+        parameters = function.get("parameters") or {"type": "object", "additionalProperties": False}
         definitions[str(number)] = definition = json.loads(json.dumps(parameters))
         schema: Any
         for schema, _ in schemas_in(definition):
             if re.match("#(/|$)", str(schema.get("$ref"))):
                 schema["$ref"] = path + schema["$ref"][1:]
         properties = {"name": {"const": function["name"]}, "arguments": {"$ref": path}}
-        call = {
-            "type": "object",
-            "properties": properties,
-            "required": [*properties],
-            "additionalProperties": False,
-        }
-        calls.append(call)
+        calls.append(
+            {
+                "type": "object",
+                "properties": properties,
+                "required": [*properties],
+                "additionalProperties": False,
+            }
+        )
     found = {"type": "array", "items": {"anyOf": calls}, "minItems": 1, "$defs": definitions}
     return found if most is None else found | {"maxItems": most}
-
-
-def is_lark(grammar: str) -> bool:
-    """Whether a grammar is Lark and not EBNF. Source: grammar_is_likely_lark of vLLM."""
-    return "::=" not in grammar

@@ -262,6 +262,29 @@ def test_outputs_validate_at_length(llm: LLM) -> None:
     assert num_refused <= 15
 
 
+CONTROLS = (b"\t", b"\0", b"\x1f")
+
+
+@pytest.mark.parametrize("keyword", ["maxLength", "minLength"])
+def test_a_model_that_likes_control_characters_writes_none_into_a_string(
+    auto: LLM, keyword: str
+) -> None:
+    """From a report: xgrammar allows a raw tab below maxLength, and json.loads refuses it."""
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "string", "maxLength": 8} | {keyword: 2}},
+        "required": ["a"],
+    }
+    controls = [
+        i for i, data in enumerate(load_vocabulary("tiny", 2048).token_bytes) if data in CONTROLS
+    ]
+    assert len(controls) == len(CONTROLS)
+    for token_id in controls:
+        choice = write(auto, {"json": schema}, seeds=[1], logit_bias={token_id: 30.0})[0]
+        assert choice.finish_reason == "stop"
+        jsonschema.validate(json.loads(choice.text), schema)
+
+
 # --- beside other requests ------------------------------------------------------------------------
 
 
@@ -495,6 +518,11 @@ def test_what_no_library_takes_exactly_is_refused_by_name(
     [
         ({"type": "object", "properties": {"a": {"not": {}}}}, "not"),
         ({"type": "array", "uniqueItems": True}, "uniqueItems"),
+        ({"type": "array", "maxItems": 1}, "maxItems without items"),
+        ({"type": "object", "required": []}, "required"),
+        ({"type": "string", "maxLength": 1}, "maxLength"),
+        ({"type": "number", "maximum": 1}, "maximum"),
+        ({"type": "object", "enum": [[1]]}, "type beside enum"),
         ({"type": "number", "multipleOf": 0.5}, "multipleOf"),
         ({"anyOf": [{}], "type": "string"}, "type beside anyOf"),
         ({"enum": [1, "a"], "type": "string"}, "type beside enum"),
@@ -509,7 +537,8 @@ def test_what_no_library_takes_exactly_is_refused_by_name(
             {"type": "object", "properties": {"a": {}}, "additionalProperties": True},
             "additionalProperties beside",
         ),
-        (Person.model_json_schema(), None),
+        (Person.model_json_schema(), "maxLength"),
+        ({"type": "object", "properties": {"a": {"type": "integer", "minimum": 0}}}, None),
         ({"enum": [1, 2], "type": "integer", "title": "x"}, None),
         ({"type": "object", "properties": {"not": {"type": "null"}}}, None),
     ],
