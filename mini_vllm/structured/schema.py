@@ -38,7 +38,6 @@ SAY_NOTHING = frozenset(
     "writeOnly".split()
 )
 NAMING = {"patternProperties", "properties", "required"}
-BOUNDS = ("minimum", "maximum")
 ALONE = ("$ref", "anyOf", "const", "enum")  # beside these xgrammar looks at nothing
 OF_TYPE = {
     "object": {"properties", "required", "additionalProperties"},
@@ -222,17 +221,21 @@ def for_guidance(text: str) -> tuple[str, str]:
 def _write_bounds(schema: dict[str, Any]) -> None:
     """Say the bounds of a number so that llguidance takes them exactly.
 
-    4.99999999999999999 is below an exclusive bound of 5 and is read as 5, so the bound becomes
-    4.99999999999995. And llguidance allows 7.80 below 7.85, but not 7.8, so that is an alternative.
+    4.99999999999999999 is below an exclusive bound of 5 and is read as 5, so 4.99999999999995 is
+    a bound, too. And llguidance allows 7.80 below 7.85, but not 7.8, so that is an alternative.
     """
     for name, sign, tighter in (("minimum", 1, max), ("maximum", -1, min)):
         exclusive = f"exclusive{name.title()}"
+        if type(bound := schema.get(exclusive, 0)) not in (int, float):
+            raise ValueError(f"{exclusive} {bound} is no number")
         if exclusive in schema and schema.get("type") != "integer":
-            if type(bound := schema.pop(exclusive)) not in (int, float):
-                raise ValueError(f"{exclusive} {bound} is no number")
             bound += sign * (abs(bound) * LEAST_STEP + SMALLEST)
             schema[name] = tighter(bound, schema.get(name, bound))
-    if schema.get("type") == "number" and schema.keys() <= {*SAY_NOTHING, "type", *BOUNDS}:
+    if schema.get("type") == "number" and schema.keys() <= {
+        *SAY_NOTHING,
+        "type",
+        *OF_TYPE["integer"],
+    }:
         low, high = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
         shorter = {
             number
