@@ -106,8 +106,10 @@ def test_echo_with_logprobs_scores_the_prompt(client: openai.OpenAI, llm: LLM) -
         assert all(2 <= len(top) <= 3 for top in found.top_logprobs[1:])
 
 
-@pytest.mark.parametrize("stop", [None, " b", "e"])
-@pytest.mark.parametrize(("echo", "max_tokens"), [(False, 12), (True, 12), (True, 0)])
+@pytest.mark.parametrize("stop", [None, pytest.param(" b", marks=pytest.mark.slow), "e"])
+@pytest.mark.parametrize(
+    ("echo", "max_tokens"), [(False, 12), (True, 12), pytest.param(True, 0, marks=pytest.mark.slow)]
+)
 def test_offsets_are_those_of_the_text(
     client: openai.OpenAI, llm: LLM, stop: str | None, echo: bool, max_tokens: int
 ) -> None:
