@@ -87,7 +87,7 @@ class Recorder:
         return call
 
 
-QUICK = ("02.1", "03.1", "04.1", "05.5")
+QUICK = ("04.1", "05.5")
 
 
 @pytest.mark.parametrize("lab_id", [pytest.param(i, marks=() if i in QUICK else pytest.mark.slow) for i in WALKING])

@@ -298,7 +298,7 @@ BACKENDS = (
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("backend", ["torch", "reference"])
+@pytest.mark.parametrize("backend", ["torch", pytest.param("reference", marks=pytest.mark.slow)])
 def test_packed_prompts_give_the_logits_of_transformers(
     pair: Pair, sequences: list[list[int]], backend: str
 ) -> None:

@@ -30,6 +30,7 @@ import re
 import sys
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from posixpath import relpath
@@ -271,15 +272,17 @@ OF_VLLM = re.compile(r"(?<![\w/.-])vllm/")
 OF_V0 = re.compile(r"\bV0\b|0\.5\.5")  # whose files are not in the wheel
 
 
-def cited_files() -> Iterator[tuple[Path, re.Match[str]]]:
+@cache
+def cited_files() -> list[tuple[Path, re.Match[str]]]:
     """What docstrings and comments name of vLLM's source."""
-    for room in ROOMS:
-        for file in sorted((ROOT / room).rglob("*.py")):
-            source = file.read_text(encoding="utf-8")
-            for text in docstrings_and_comments(source) if OF_VLLM.search(source) else ():
-                plain = " ".join(text.split())
-                if OF_VLLM.search(plain) and not OF_V0.search(plain):
-                    yield from ((file, match) for match in SOURCE.finditer(plain))
+    found = []
+    for file in (file for room in ROOMS for file in sorted((ROOT / room).rglob("*.py"))):
+        source = file.read_text(encoding="utf-8")
+        for text in docstrings_and_comments(source) if OF_VLLM.search(source) else ():
+            plain = " ".join(text.split())
+            if OF_VLLM.search(plain) and not OF_V0.search(plain):
+                found += [(file, match) for match in SOURCE.finditer(plain)]
+    return found
 
 
 def wrong_sources() -> Iterator[str]:

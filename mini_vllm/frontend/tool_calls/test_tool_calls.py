@@ -149,7 +149,13 @@ def test_no_cut_changes_anything_and_no_text_is_lost(
         assert "".join(said.split()) == "".join(text.split())
 
 
-@pytest.mark.parametrize("calls", ["mistral", "deepseek_v3", "pythonic", "qwen3_coder", "xlam"])
+@pytest.mark.parametrize(
+    "calls",
+    [
+        *["deepseek_v3", "qwen3_coder", "xlam"],
+        *[pytest.param(name, marks=pytest.mark.slow) for name in ("mistral", "pythonic")],
+    ],
+)
 def test_steps_grow_with_the_text_and_no_faster(calls: str) -> None:
     units = {text for form, text, _, _ in CASES if form == calls and len(text) < 60}
     begun = {text[: len(text) // 2] for text in units}
