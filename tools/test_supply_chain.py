@@ -147,7 +147,7 @@ def test_the_wheel_has_everything_but_the_tests(tmp_path: Path) -> None:
         ROOT,
     ]
     subprocess.run(command, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("mini_vllm-*.whl")
+    (wheel,) = tmp_path.glob("mini_vllm_course-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert not [name for name in names if Path(name).name.startswith(("test_", "conftest"))]

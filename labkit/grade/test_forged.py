@@ -189,7 +189,7 @@ def test_pytest_does_not_let_a_file_into_its_process(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
     run = subprocess.run(command, cwd=checkout, capture_output=True, text=True, env=environment)
     assert run.returncode == 1
-    assert "0 of 23 green" in run.stdout
+    assert re.search(r"\b0 of \d+ green", run.stdout)
     assert "changes labkit.testing" in run.stdout
     assert "None" in run.stderr
     assert "module" not in run.stderr
