@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 from mini_vllm import LLM, SamplingParams
+from mini_vllm.errors import RequestRefusedError
 from mini_vllm.models import checkpoint
 
 FOLDER = Path(checkpoint.__file__).parent / "tiny"
@@ -85,6 +86,49 @@ def test_a_form_ends_where_it_is_complete(
     choice = output.outputs[0]
     assert choice.finish_reason == "stop", choice.error
     assert choice.text in ("ab", '"ab"')
+
+
+WRONG_SCHEMAS = [
+    *[{"type": "object", "required": wrong} for wrong in (5, "a", {"a": 1}, None)],
+    *[{name: wrong} for name in ("enum", "anyOf", "allOf", "prefixItems") for wrong in (5, {})],
+    *[{name: [1]} for name in ("properties", "$defs", "patternProperties")],
+    *[{"type": "string", name: "x"} for name in ("minLength", "maxLength")],
+    *[{"type": "array", name: wrong} for name in ("minItems", "maxItems") for wrong in ([], True)],
+    *[
+        {"type": "number", name: wrong}
+        for name in ("minimum", "exclusiveMaximum", "exclusiveMinimum")
+        for wrong in ("x", True)
+    ],
+    *[{"type": wrong} for wrong in (5, "banana", ["string", 5], [[]], {})],
+    *[{"$ref": 5}, {"type": "string", "pattern": 5}, {"minProperties": "q"}],
+    {"type": "array", "items": {"type": "object", "properties": {"a": {"required": 5}}}},
+]
+
+
+@pytest.mark.parametrize("schema", WRONG_SCHEMAS, ids=str)
+def test_what_is_no_schema_is_refused_before_a_step(llm: LLM, schema: dict[str, Any]) -> None:
+    """The front refuses it. In the core its error would end the requests of all callers."""
+    params = SamplingParams(max_tokens=4, structured={"json": schema})
+    with pytest.raises(RequestRefusedError, match=r"json .* is no schema: .* is wrong"):
+        llm.engine.add_request("a", [20], params)
+    assert not llm.engine.has_unfinished_requests()
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "required": ["a", 5, [1]]},
+        {"properties": {"a": 5}, "items": 5, "additionalProperties": 5, "not": "x"},
+        {"const": {"a": [1, {"b": None}]}, "default": 5, "examples": 5, "title": 5},
+    ],
+    ids=str,
+)
+def test_what_only_a_library_can_refuse_ends_its_request_alone(schema: dict[str, Any]) -> None:
+    llm = LLM("tiny", device="cpu", num_kv_blocks=20)
+    params = SamplingParams(max_tokens=4, structured={"json": schema})
+    (output, other) = llm.generate([[20], [21]], [params, GREEDY])
+    assert output.outputs[0].finish_reason in ("error", "length", "stop")
+    assert other.outputs[0].finish_reason == "length"
 
 
 @pytest.mark.slow

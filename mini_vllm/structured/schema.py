@@ -52,12 +52,27 @@ OF_TYPE = {
 MAX_INT64 = 2**63 - 1  # xgrammar writes a larger integer as a float
 # what Python's re says of a regex
 WRONG_ANYWHERE = ("multiple repeat", "bad escape (end of pattern)")
-MAX_EXACT = 10**15 - 1  # llguidance reads numbers as floats, which are exact up to here
+MAX_EXACT = 999_999_999_999_999  # llguidance reads numbers as floats, which are exact up to here
 # it reads 15 digits exactly, and no place behind the 22nd
 NUM_DIGITS, MIN_PLACE = 15, -22
 LEAST_STEP, SMALLEST = 1e-14, 1e-20  # how far a number is from an exclusive bound, or from 0
-JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array"}
-JSON_TYPES |= {dict: "object", type(None): "null"}
+JSON_TYPES = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+
+SHAPES: dict[Any, str] = {  # of the values of keywords
+    int: "maxItems maxLength maxProperties minItems minLength minProperties",
+    int | float: "exclusiveMaximum exclusiveMinimum maximum minimum multipleOf",
+    list: "allOf anyOf enum oneOf prefixItems required",
+    str: "$ref format pattern",
+    Mapping: " ".join(TO_MAP),
+}
 
 Schema = Mapping[str, Any]
 
@@ -70,7 +85,7 @@ def check(wanted: StructuredOutputs) -> None:
     _check_limit(kind, len(text.encode(errors="replace")), "bytes", MAX_BYTES)
     _check_limit(kind, len(wanted.choice or ()), "texts", MAX_VALUES)
     measure(wanted)
-    patterns = (schema.get("pattern") for schema, _ in _schemas_of(wanted))
+    patterns = (schema.get("pattern", "") for schema, _ in _schemas_of(wanted))
     for regex in (text,) if kind == "regex" else patterns:
         _check_regex(regex)
 
@@ -84,7 +99,7 @@ def measure(wanted: StructuredOutputs) -> int:
     for schema, depth in _schemas_of(wanted):
         lists = [schema.get(name) for name in (*TO_LIST, *TO_MAP)]
         num_branches += sum(len(each) for each in lists if isinstance(each, list | dict))
-        num_values += len(schema["enum"]) if isinstance(schema.get("enum"), list) else 0
+        num_values += len(schema.get("enum", ()))
         most = max(most, depth)
         _check_limit("json", most, "levels of schemas", MAX_DEPTH)
         _check_limit("json", num_branches, "alternatives and properties", MAX_BRANCHES)
@@ -99,13 +114,13 @@ def _check_limit(kind: str, value: int, what: str, limit: int) -> None:
         )
 
 
-def _check_regex(regex: object) -> None:
+def _check_regex(regex: str) -> None:
     """Raises GrammarError for what a library would take without a word, though it is no regex:
     foo**.
     """
     with suppress(RecursionError, OverflowError):
         try:
-            re.compile(regex if isinstance(regex, str) else "")
+            re.compile(regex)
         except re.error as error:
             if error.msg in WRONG_ANYWHERE:  # another one may be right in another dialect
                 raise GrammarError(f"structured: regex {shown(regex)}: {error}") from error
@@ -170,12 +185,12 @@ def _inexact(schema: Schema) -> str | None:
     # without items it ends an array where its prefix ends, or where it begins
     bare = [name for name in names if name.endswith("Items") and "items" not in schema]
     prefix = schema.get("prefixItems")
-    if bare and not (isinstance(prefix, list) and schema.get("maxItems") == len(prefix)):
+    if bare and not (prefix and schema.get("maxItems") == len(prefix)):
         return f"{bare[0]} without items"
     properties = schema.get("properties")
     if properties and schema.get("additionalProperties", False) is not False:
         return "additionalProperties beside properties"
-    is_known = properties and set(schema.get("required") or ()) <= set(properties)
+    is_known = properties and set(map(str, schema.get("required", ()))) <= set(properties)
     return "required" if "required" in schema and not is_known else None
 
 
@@ -187,8 +202,8 @@ def guidance_would_miss(wanted: StructuredOutputs) -> str | None:
             _, digits, place = Decimal(repr(number)).normalize().as_tuple()
             if abs(number) > MAX_EXACT or len(digits) > NUM_DIGITS or int(place) < MIN_PLACE:
                 return f"{number}, which guidance would round"
-        least, required = schema.get("minProperties", 0), schema.get("required") or ()
-        if isinstance(least, int) and least > len(required) + 1:
+        least = schema.get("minProperties", 0)
+        if least > len(schema.get("required", ())) + 1:
             return f"minProperties {least}, for which guidance would count a name twice"
     return None
 
@@ -199,7 +214,6 @@ def for_guidance(text: str) -> tuple[str, str]:
     An object with properties has no more of them unless it says so, as xgrammar has it, where no
     schema is put together of several. Where it may have more, no character but those of short
     escapes is escaped, since llguidance would take a name in another spelling for another name.
-    Raises ValueError for an exclusive bound that is no number.
     """
     whole = json.loads(text)
     schemas: list[Any] = [schema for schema, _ in schemas_in(whole)]
@@ -226,8 +240,7 @@ def _write_bounds(schema: dict[str, Any]) -> None:
     """
     for name, sign, tighter in (("minimum", 1, max), ("maximum", -1, min)):
         exclusive = f"exclusive{name.title()}"
-        if type(bound := schema.get(exclusive, 0)) not in (int, float):
-            raise ValueError(f"{exclusive} {bound} is no number")
+        bound = schema.get(exclusive, 0)
         if exclusive in schema and schema.get("type") != "integer":
             bound += sign * (abs(bound) * LEAST_STEP + SMALLEST)
             schema[name] = tighter(bound, schema.get(name, bound))
@@ -277,11 +290,13 @@ def wrong_in(schema: Schema) -> str | None:
     looked at.
     """
     for found, _ in schemas_in(schema):
-        if any(kind not in (*OF_TYPE,) for kind in _types(found)):
+        if {*map(str, _types(found))} - OF_TYPE.keys():
             return "type"
-        for name, kind in (("properties", Mapping), ("required", list), ("enum", list)):
-            if name in found and not isinstance(found[name], kind):
-                return name
+        for kind, names in SHAPES.items():
+            for name in names.split():
+                value = found.get(name, kind)
+                if value is not kind and (type(value) is bool or not isinstance(value, kind)):
+                    return name
     return None
 
 
