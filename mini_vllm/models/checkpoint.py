@@ -237,9 +237,10 @@ def load_tokenizer(path: Path) -> Any | None:
         return reader.from_pretrained(path, trust_remote_code=False, local_files_only=True)
     # a broken tokenizer.json surfaces as a bare Exception of the Rust library
     except Exception as error:
-        raise CorruptCheckpointError(
-            f"{path}: the tokenizer cannot be loaded: {shown(str(error))}"
-        ) from error
+        words = f"the tokenizer cannot be loaded: {shown(str(error))}"
+        if reader is AutoTokenizer and not find_spec("sentencepiece"):
+            words += "; a tokenizer.model needs pip install sentencepiece protobuf"
+        raise CorruptCheckpointError(f"{path}: {words}") from error
 
 
 def _read_json(file: Path) -> dict[str, Any]:

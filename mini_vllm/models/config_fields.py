@@ -162,11 +162,12 @@ implements.
 """
 
 SAMPLING_FIELDS: Mapping[str, str] = {
-    **{name: name for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")},
+    **{name: name for name in ("temperature", "top_p", "top_k", "min_p", "skip_special_tokens")},
+    **{f"{kind}_penalty": f"{kind}_penalty" for kind in ("repetition", "presence", "frequency")},
     "max_new_tokens": "max_tokens",
 }
 """Fields of generation_config.json that are read, as vLLM reads them, and what SamplingParams calls
-them. vLLM reads presence_penalty, frequency_penalty and skip_special_tokens, too.
+them (ModelConfig.get_diff_sampling_param).
 """
 
 

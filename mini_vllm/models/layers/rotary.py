@@ -90,16 +90,8 @@ def rope_parameters(hf_config: HFConfig) -> dict[str, Any]:
         raise UnsupportedModelError(
             f"partial_rotary_factor {shown(fraction)} is not supported, only 1.0"
         )
-    original = scaling.get("original_max_position_embeddings", hf_config.max_position_embeddings)
-    # transformers has it win
-    original = getattr(hf_config, "original_max_position_embeddings", original)
     theta = scaling.get("rope_theta", getattr(hf_config, "rope_theta", 10_000.0))
-    parameters = {
-        **scaling,
-        "rope_theta": theta,
-        "rope_type": rope_type,
-        "original_max_position_embeddings": original,
-    }
+    parameters = {**scaling, "rope_theta": theta, "rope_type": rope_type}
     for name in ("rope_theta", *(LLAMA3_NUMBERS if rope_type == "llama3" else ())):
         if not ROPE_VALUES[name].holds(parameters.get(name)):
             value, allowed = shown(parameters.get(name)), ROPE_VALUES[name].allowed
