@@ -71,7 +71,7 @@ demo: $(if $(wildcard $(STAMP)),$(STAMP),$(LIGHT)) ## generate text with the bun
 	@$(BIN)/mini-vllm demo
 
 test: $(STAMP) ## the tests that a newcomer runs (two minutes)
-	@$(BIN)/pytest -q -n $(WORKERS)
+	@$(BIN)/pytest -q -n $(WORKERS) --dist loadfile
 
 long: $(STAMP) ## the longer tests and the proofs of labs, of what changed
 	@$(BIN)/python -m labkit.prove --changed --workers $(WORKERS)

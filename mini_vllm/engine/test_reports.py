@@ -24,6 +24,12 @@ def llm() -> LLM:
     return LLM("tiny", device="cpu", dtype="float32", block_size=4, **options)
 
 
+@pytest.fixture(scope="module")
+def compiling() -> LLM:
+    """Its grammars come from a library, in a process that takes a second to start."""
+    return LLM("tiny", device="cpu", num_kv_blocks=20)
+
+
 def run(llm: LLM, request_id: str, prompt: list[int], params: SamplingParams) -> Any:
     llm.engine.add_request(request_id, prompt, params)
     output = None
@@ -136,19 +142,19 @@ def test_what_is_no_schema_is_refused_before_a_step(llm: LLM, schema: dict[str, 
     ],
     ids=str,
 )
-def test_what_only_a_library_can_refuse_ends_its_request_alone(schema: dict[str, Any]) -> None:
-    llm = LLM("tiny", device="cpu", num_kv_blocks=20)
+def test_what_only_a_library_can_refuse_ends_its_request_alone(
+    compiling: LLM, schema: dict[str, Any]
+) -> None:
     params = SamplingParams(max_tokens=4, structured={"json": schema})
-    (output, other) = llm.generate([[20], [21]], [params, GREEDY])
+    (output, other) = compiling.generate([[20], [21]], [params, GREEDY])
     assert output.outputs[0].finish_reason in ("error", "length", "stop")
     assert other.outputs[0].finish_reason == "length"
 
 
 @pytest.mark.slow
-def test_min_tokens_hold_where_a_form_goes_on() -> None:
-    llm = LLM("tiny", device="cpu", num_kv_blocks=20)
+def test_min_tokens_hold_where_a_form_goes_on(compiling: LLM) -> None:
     params = SamplingParams(max_tokens=30, min_tokens=6, structured={"regex": "[ab]*"}, seed=1)
-    (output,) = llm.generate("What is a KV block?", params)
+    (output,) = compiling.generate("What is a KV block?", params)
     assert len(output.outputs[0].token_ids) >= 6
 
 
