@@ -8,7 +8,7 @@ guard.py           which requests are let in: keys, names of the server, pages i
 routes.py          what is answered: a handler for each path
 generate.py        the outputs of all prompts of a request, in time
 live.py, page.html a chat in the browser, and beside it what the engine does in each step
-protocol.py        what a client may send, and what it gets: OpenAI's shapes
+openai/            what a client may send, and what it gets: OpenAI's shapes
 async_engine.py    one async iterator for each request; text is made here
 engine_client.py   how commands and events travel, to a thread or to a process
 messages.py        what crosses the boundary between the two processes

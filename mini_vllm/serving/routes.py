@@ -6,7 +6,6 @@ vllm/entrypoints/openai/completion/serving.py, vllm/entrypoints/serve/tokenize/s
 """
 
 import asyncio
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, get_type_hints
@@ -22,13 +21,11 @@ from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.tenants import salt_of
 from mini_vllm.serving import live
-from mini_vllm.serving.answers import Answer, ChatAnswer, CompletionAnswer
-from mini_vllm.serving.asgi import EventStream, JsonResponse, read_json, refusals
+from mini_vllm.serving.asgi import EventStream, JsonResponse, name_request, read_json, refusals
 from mini_vllm.serving.async_engine import AsyncEngine
 from mini_vllm.serving.generate import Generation, Job
-from mini_vllm.serving.openapi import openapi_document
-from mini_vllm.serving.options import ServerOptions
-from mini_vllm.serving.protocol import (
+from mini_vllm.serving.openai.answers import Answer, ChatAnswer, CompletionAnswer
+from mini_vllm.serving.openai.protocol import (
     MAX_PROMPTS,
     ApiError,
     ChatCompletion,
@@ -46,6 +43,8 @@ from mini_vllm.serving.protocol import (
     Tokens,
     parse,
 )
+from mini_vllm.serving.openapi import openapi_document
+from mini_vllm.serving.options import ServerOptions
 
 SUFFIX = ":mini-vllm-async"  # of the model's name in answers
 
@@ -93,8 +92,11 @@ class Api:
         """
         self._check_ready()
         limits = self.engine.input_processor.limits
-        asked = parse(kind, await read_json(request, max(MAX_PROMPTS, limits.max_model_len)))
+        body = await read_json(request, max(MAX_PROMPTS, limits.max_model_len))
+        asked = parse(kind, body, strict=self.options.strict)
         self._check_model(asked.model)
+        if isinstance(asked, SharedRequest):
+            asked.request_id = name_request(request.scope, asked.request_id)
         if self.options.tenants and isinstance(asked, SharedRequest):
             asked.cache_salt = salt_of(request.scope["tenant"], asked.cache_salt)
         return asked
@@ -206,12 +208,13 @@ class Api:
             # before any work on what cannot be taken
             self.engine.check_queue(asked.n or 1, asked.cache_salt)
             use = ToolUse(asked.tools, asked.tool_choice, asked.parallel_tool_calls)
-            prompt = await asyncio.to_thread(reader.apply_chat_template, messages, tools=use.tools)
+            options = asked.template_options() | {"tools": use.tools}
+            prompt = await asyncio.to_thread(reader.apply_chat_template, messages, **options)
         params = self._sampling_params(asked, len(prompt), asked.asked_max_tokens, "messages")
         with refusals("messages"):
             params = use.constrain(params)
             form = await asyncio.to_thread(reader.form_of, prompt, use, params)
-        answer = ChatAnswer(form, *self._head("chatcmpl"), asked, self._tokenizer)
+        answer = ChatAnswer(form, *self._head("chatcmpl", asked), asked, self._tokenizer)
         return await self._respond(answer, [(prompt, form.constrain(params))], asked)
 
     async def completions(self, asked: CompletionRequest) -> Completion | EventStream:
@@ -242,7 +245,7 @@ class Api:
             for given, token_ids in zip(prompts, read, strict=True)
         ]
         return await self._respond(
-            CompletionAnswer(*self._head("cmpl"), asked, self._tokenizer), jobs, asked
+            CompletionAnswer(*self._head("cmpl", asked), asked, self._tokenizer), jobs, asked
         )
 
     async def _respond(
@@ -257,11 +260,11 @@ class Api:
     def _tokenizer(self) -> Tokenizer | None:
         return self.engine.output_processor.tokenizer
 
-    def _head(self, prefix: str) -> tuple[str, int, str]:
+    def _head(self, prefix: str, asked: SharedRequest) -> tuple[str, int, str]:
         """Id, time (in seconds since 1970, which never goes back) and model of an answer."""
         self._last_created = max(self._last_created, int(time.time()))
         return (
-            f"{prefix}-{secrets.token_hex(12)}",
+            f"{prefix}-{asked.request_id}",
             self._last_created,
             self.options.served_model_name + SUFFIX,
         )
@@ -280,8 +283,8 @@ class Api:
             wanted = "" if max_tokens is None else f", and max_tokens is {max_tokens}"
             raise ApiError(
                 400,
-                f"this model's maximum context length is {limit} tokens; the prompt has "
-                f"{num_prompt_tokens}{wanted}",
+                f"This model's maximum context length is {limit} tokens. The prompt has "
+                f"{num_prompt_tokens}{wanted}.",
                 param=prompt_field if room < 1 else "max_tokens",
                 code="context_length_exceeded",
             )
