@@ -11,7 +11,8 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import EngineDeadError, MiniVllmError
@@ -20,14 +21,23 @@ from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.frontend.prompts import Prompt
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.tenants import tenant_of
+from mini_vllm.request import Request
 from mini_vllm.serving.engine_client import EngineClient, ProcessClient, ThreadClient
 from mini_vllm.serving.messages import Add, Died, Event, Finish, Ready, StepDone
 from mini_vllm.serving.metrics import ServerMetrics
 from mini_vllm.spec_decode.scheduler import SpeculationStats
 from mini_vllm.step import TokenDelta
+from mini_vllm.structured.sandbox.fair_threads import FairThreads
 
 if TYPE_CHECKING:
     from mini_vllm.frontend.input_processor import InputProcessor
+
+
+NUM_READERS = 8  # threads, of which a tenant has two at a time
+MAX_HELD_LOGPROBS = 1 << 20  # of a tenant's requests in flight
+MAX_SECONDS_A_MINUTE = 30.0  # of the processor, in which a tenant's requests are read
+
+T = TypeVar("T")
 
 
 class QueueFullError(MiniVllmError, RuntimeError):
@@ -108,9 +118,13 @@ class AsyncEngine:
             ThreadClient if in_process else ProcessClient
         )
         self._client: EngineClient | None = None
+        # what strangers send is read here: in turns between tenants, beside the event loop
+        self._readers = FairThreads(NUM_READERS, MAX_SECONDS_A_MINUTE)
         self._streams: dict[str, Stream] = {}
         # by request that has no token yet: its tenant, and its choices
         self._waiting: dict[str, tuple[str, int]] = {}
+        # by request: its tenant, and the logprobs that it may hold until its reader has them
+        self._logprobs: dict[str, tuple[str, int]] = {}
         # when the last choices got their first tokens
         self._first_tokens: deque[float] = deque(maxlen=64)
 
@@ -142,6 +156,7 @@ class AsyncEngine:
 
     async def close(self, timeout: float = 10) -> None:
         """Stop the engine; requests in flight get an error."""
+        self._readers.close()
         if self._client is not None:
             await asyncio.to_thread(self._client.close, timeout)
 
@@ -189,7 +204,8 @@ class AsyncEngine:
             raise EngineDeadError(f"the engine has stopped: {self.why_dead}")
         assert self._client is not None
         tenant = self.check_queue(params.n, options.get("cache_salt"))
-        requests = self._front.add_request(request_id, prompt, params, stream.put, options)
+        admit = partial(self._hold_logprobs, request_id, tenant)
+        requests = self._front.add_request(request_id, prompt, params, stream.put, options, admit)
         self._streams[request_id] = stream
         self._waiting[request_id] = tenant, len(requests)
         self._client.send(Add.of(requests))
@@ -213,6 +229,36 @@ class AsyncEngine:
             )
         return tenant
 
+    def _hold_logprobs(self, request_id: str, tenant: str, requests: list[Request]) -> None:
+        """Raises QueueFullError if the requests of a tenant may hold too many already."""
+        first, params = requests[0], requests[0].sampling_params
+        if params.logprobs is None:
+            return
+        echoed = 0 if params.prompt_logprobs is None else first.num_prompt_tokens
+        new = len(requests) * (params.max_tokens + echoed) * (params.logprobs + 1)
+        held = sum(num for owner, num in self._logprobs.values() if owner == tenant)
+        if held and held + new > MAX_HELD_LOGPROBS:
+            raise QueueFullError(
+                f"requests in flight may hold {held:,} logprobs and {new:,} more do not fit: at "
+                f"most {MAX_HELD_LOGPROBS:,} may be held",
+                1,
+            )
+        self._logprobs[request_id] = tenant, new
+
+    async def read(self, tenant: str, function: Callable[[], T]) -> T:
+        """What a function makes of what a client of a tenant has sent, in a thread.
+
+        The tenants take turns, each has so many seconds of the processor in a minute, and no work
+        is begun for a client that has left. Raises QueueFullError if too many of the tenant wait.
+        """
+        num_waiting = self._readers.num_waiting(tenant)
+        if num_waiting >= self.max_queue:
+            raise QueueFullError(
+                f"{num_waiting} requests wait to be read: at most {self.max_queue} may wait", 1
+            )
+        found: T = await asyncio.wrap_future(self._readers.submit(tenant, function))
+        return found
+
     def _seconds_to_wait(self, num_waiting: int) -> int:
         """How long the queue takes at the rate of late."""
         if len(self._first_tokens) < 2:
@@ -224,6 +270,7 @@ class AsyncEngine:
         """End a request at once, in whatever state it is. One that has ended is ignored."""
         stream = self._streams.pop(request_id, None)
         self._waiting.pop(request_id, None)
+        self._logprobs.pop(request_id, None)
         if stream is not None and (child_ids := self.output_processor.abort(request_id)):
             self._send(Finish(child_ids, "abort"))
 

@@ -5,9 +5,9 @@ document of the same types. Source: vllm/entrypoints/openai/chat_completion/serv
 vllm/entrypoints/openai/completion/serving.py, vllm/entrypoints/serve/tokenize/serving.py.
 """
 
-import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, get_type_hints
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -17,16 +17,30 @@ from starlette.routing import Route
 
 from mini_vllm.errors import shown
 from mini_vllm.frontend.tokenizer import Tokenizer, TokenNames
+from mini_vllm.frontend.tool_calls.form import AssistantForm
 from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.tenants import salt_of
 from mini_vllm.serving import live
-from mini_vllm.serving.asgi import EventStream, JsonResponse, name_request, read_json, refusals
+from mini_vllm.serving.asgi import (
+    EventStream,
+    JsonResponse,
+    name_request,
+    read_body,
+    read_json,
+    refusals,
+)
 from mini_vllm.serving.async_engine import AsyncEngine
 from mini_vllm.serving.generate import Generation, Job
 from mini_vllm.serving.openai.answers import Answer, ChatAnswer, CompletionAnswer
+from mini_vllm.serving.openai.bounds import (
+    MAX_VALUES,
+    SMALL_BODY_BYTES,
+    check_logprobs,
+    check_prompts,
+    max_tokens_with_logprobs,
+)
 from mini_vllm.serving.openai.protocol import (
-    MAX_PROMPTS,
     ApiError,
     ChatCompletion,
     ChatCompletionRequest,
@@ -46,6 +60,8 @@ from mini_vllm.serving.openai.protocol import (
 from mini_vllm.serving.openapi import openapi_document
 from mini_vllm.serving.options import ServerOptions
 
+# What a function makes of a client's input, in a thread
+Read = Callable[[Callable[[], Any]], Awaitable[Any]]
 SUFFIX = ":mini-vllm-async"  # of the model's name in answers
 
 
@@ -78,22 +94,28 @@ class Api:
         body = get_type_hints(handler).get("asked")
 
         async def endpoint(request: HttpRequest) -> Response:
-            answer = await (
-                handler(self, await self._asked(request, body)) if body else handler(self)
-            )
+            if body is None:
+                answer = await handler(self)
+            else:
+                read = partial(self.engine.read, request.scope.get("tenant", ""))
+                answer = await handler(self, await self._asked(request, body, read), read)
             return answer if isinstance(answer, Response) else JsonResponse(answer)
 
         return Route(path, endpoint, methods=["POST" if body else "GET"])
 
-    async def _asked(self, request: HttpRequest, kind: type[ModelRequest]) -> Any:
+    async def _asked(self, request: HttpRequest, kind: type[ModelRequest], read: Read) -> Any:
         """What a client asks for.
 
         Raises ApiError while nothing can be answered, and for what is no such request.
         """
         self._check_ready()
-        limits = self.engine.input_processor.limits
-        body = await read_json(request, max(MAX_PROMPTS, limits.max_model_len))
-        asked = parse(kind, body, strict=self.options.strict)
+        body = await read_body(request)
+        max_values = max(MAX_VALUES, 2 * self.engine.input_processor.limits.max_model_len)
+
+        def parsed() -> Any:
+            return parse(kind, read_json(body, max_values), strict=self.options.strict)
+
+        asked = await read(parsed) if len(body) > SMALL_BODY_BYTES else parsed()
         self._check_model(asked.model)
         if isinstance(asked, SharedRequest):
             asked.request_id = name_request(request.scope, asked.request_id)
@@ -169,84 +191,85 @@ class Api:
         found["owned_by"] = "mini_vllm"
         return found
 
-    async def tokenize(self, asked: TokenizeRequest) -> Tokens:
+    async def tokenize(self, asked: TokenizeRequest, read: Read) -> Tokens:
         """Token ids of a text or a conversation."""
         reader = self.engine.input_processor
-        with refusals("prompt" if asked.messages is None else "messages"):
+
+        def tokens_of() -> Tokens:
             if asked.messages is None:
-                tokens = await asyncio.to_thread(
-                    reader.tokenize,
-                    asked.prompt or "",
-                    add_special_tokens=asked.add_special_tokens,
+                tokens = reader.tokenize(
+                    asked.prompt or "", add_special_tokens=asked.add_special_tokens
                 )
             else:
-                tokens = await asyncio.to_thread(
-                    reader.apply_chat_template,
+                tokens = reader.apply_chat_template(
                     [message.for_template() for message in asked.messages],
                     add_generation_prompt=asked.add_generation_prompt,
                 )
-        found: Tokens = {
-            "count": len(tokens),
-            "max_model_len": reader.limits.max_model_len,
-            "tokens": tokens,
-        }
-        if asked.return_token_strs:
-            names = TokenNames(self._tokenizer)
-            found["token_strs"] = [names.text(token_id) for token_id in tokens]
-        return found
+            limit = reader.limits.max_model_len
+            found: Tokens = {"count": len(tokens), "max_model_len": limit, "tokens": tokens}
+            if asked.return_token_strs:
+                found["token_strs"] = [*map(TokenNames(self._tokenizer).text, tokens)]
+            return found
 
-    async def detokenize(self, asked: DetokenizeRequest) -> Text:
+        with refusals("prompt" if asked.messages is None else "messages"):
+            answer: Tokens = await read(tokens_of)
+            return answer
+
+    async def detokenize(self, asked: DetokenizeRequest, read: Read) -> Text:
         """The text of token ids."""
         with refusals("tokens"):
-            return {"prompt": self.engine.input_processor.detokenize(asked.tokens)}
+            detokenize = self.engine.input_processor.detokenize
+            return {"prompt": await read(partial(detokenize, asked.tokens))}
 
-    async def chat_completions(self, asked: ChatCompletionRequest) -> ChatCompletion | EventStream:
+    async def chat_completions(
+        self, asked: ChatCompletionRequest, read: Read
+    ) -> ChatCompletion | EventStream:
         """Answer a conversation."""
-        messages = [message.for_template() for message in asked.messages]
         reader = self.engine.input_processor
+
+        def job_of() -> tuple[AssistantForm, Job]:
+            with refusals("messages"):
+                messages = [message.for_template() for message in asked.messages]
+                use = ToolUse(asked.tools, asked.tool_choice, asked.parallel_tool_calls)
+                options = asked.template_options() | {"tools": use.tools}
+                prompt = reader.apply_chat_template(messages, **options)
+            max_tokens = asked.asked_max_tokens
+            params = self._sampling_params(asked, [len(prompt)], max_tokens, "messages")
+            with refusals("messages"):
+                params = use.constrain(params)
+                form = reader.form_of(prompt, use, params)
+            return form, (prompt, form.constrain(params))
+
         with refusals("messages"):
             # before any work on what cannot be taken
             self.engine.check_queue(asked.n or 1, asked.cache_salt)
-            use = ToolUse(asked.tools, asked.tool_choice, asked.parallel_tool_calls)
-            options = asked.template_options() | {"tools": use.tools}
-            prompt = await asyncio.to_thread(reader.apply_chat_template, messages, **options)
-        params = self._sampling_params(asked, len(prompt), asked.asked_max_tokens, "messages")
-        with refusals("messages"):
-            params = use.constrain(params)
-            form = await asyncio.to_thread(reader.form_of, prompt, use, params)
+            form, job = await read(job_of)
         answer = ChatAnswer(form, *self._head("chatcmpl", asked), asked, self._tokenizer)
-        return await self._respond(answer, [(prompt, form.constrain(params))], asked)
+        return await self._respond(answer, [job], asked)
 
-    async def completions(self, asked: CompletionRequest) -> Completion | EventStream:
+    async def completions(self, asked: CompletionRequest, read: Read) -> Completion | EventStream:
         """Complete texts or token ids."""
-        prompts = asked.prompts
-        if len(prompts) > MAX_PROMPTS:
-            raise ApiError(
-                400,
-                f"prompt has {len(prompts)} prompts, at most {MAX_PROMPTS} are allowed",
-                param="prompt",
-            )
         reader = self.engine.input_processor
-        with refusals("prompt"):
-            self.engine.check_queue(len(prompts) * (asked.n or 1), asked.cache_salt)
-            read = await asyncio.to_thread(lambda: [reader.tokenize(each) for each in prompts])
-            for number, token_ids in enumerate(read):
+
+        def jobs_of() -> list[Job]:
+            prompts = [reader.tokenize(each) for each in asked.prompts]
+            for number, token_ids in enumerate(prompts):
                 if not token_ids:
                     raise ApiError(
                         400, f"prompt {number} has 0 tokens, at least 1 is needed", param="prompt"
                     )
                 reader.check_vocabulary("prompt", token_ids)
-        max_tokens = 16 if asked.asked_max_tokens is None else asked.asked_max_tokens
-        jobs: list[Job] = [
-            (
-                given if asked.echo else token_ids,
-                self._sampling_params(asked, len(token_ids), max_tokens, "prompt"),
-            )
-            for given, token_ids in zip(prompts, read, strict=True)
-        ]
-        return await self._respond(
-            CompletionAnswer(*self._head("cmpl", asked), asked, self._tokenizer), jobs, asked
-        )
+            max_tokens = 16 if asked.asked_max_tokens is None else asked.asked_max_tokens
+            lengths = [*map(len, prompts)]
+            params = self._sampling_params(asked, lengths, max_tokens, "prompt")
+            return [(prompt, params) for prompt in prompts]
+
+        with refusals("prompt"):
+            check_prompts(asked)
+            self.engine.check_queue(len(asked.prompts) * (asked.n or 1), asked.cache_salt)
+            jobs = await read(jobs_of)
+        answer = CompletionAnswer(*self._head("cmpl", asked), asked, self._tokenizer)
+        return await self._respond(answer, jobs, asked)
 
     async def _respond(
         self, answer: Answer, jobs: Sequence[Job], asked: SharedRequest
@@ -272,24 +295,29 @@ class Api:
     def _sampling_params(
         self,
         asked: SharedRequest,
-        num_prompt_tokens: int,
+        num_prompt_tokens: Sequence[int],
         max_tokens: int | None,
         prompt_field: str,
     ) -> SamplingParams:
-        """How to sample. Raises ApiError if prompt and max_tokens do not fit."""
+        """How to sample, for all prompts. Raises ApiError if prompt and max_tokens do not fit."""
         limit = self.engine.input_processor.limits.max_model_len
-        room = limit - num_prompt_tokens
+        longest = max(num_prompt_tokens)
+        room = limit - longest
         if room < 1 or max(max_tokens or 1, 1) > room:
             wanted = "" if max_tokens is None else f", and max_tokens is {max_tokens}"
             raise ApiError(
                 400,
                 f"This model's maximum context length is {limit} tokens. The prompt has "
-                f"{num_prompt_tokens}{wanted}.",
+                f"{longest}{wanted}.",
                 param=prompt_field if room < 1 else "max_tokens",
                 code="context_length_exceeded",
             )
+        options = asked.sampling_options()
+        if max_tokens is None:
+            max_tokens = min(room, max_tokens_with_logprobs(options))
+        check_logprobs(options, num_prompt_tokens, max_tokens)
         kind = "delta" if asked.stream else "final_only"
-        options = asked.sampling_options() | {"max_tokens": max_tokens or room, "output_kind": kind}
+        options |= {"max_tokens": max_tokens or 1, "output_kind": kind}
         return self.engine.input_processor.default_sampling_params(**options)
 
 
