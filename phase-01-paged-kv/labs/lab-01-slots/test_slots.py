@@ -122,7 +122,8 @@ MANY_REQUESTS, MANY_COLUMNS = far(70_000, 300_000), far(1_200_000, 5_000_000)
 
 @concept("Rows, columns and tokens are as many as the arrays hold.", invariant="I1")
 @cases(
-    requests=(MANY_REQUESTS, 1, 2, range(MANY_REQUESTS), [0] * MANY_REQUESTS, range(2, 2 * MANY_REQUESTS + 2, 2)),
+    requests=(300, 1, 2, range(300), [0] * 300, range(2, 602, 2)),
+    rows=(MANY_REQUESTS, 1, 2, [0, MANY_REQUESTS - 1], [0, 0], [2, 2 * MANY_REQUESTS]),
     columns=(1, MANY_COLUMNS, 1, [0, 0], [0, MANY_COLUMNS - 1], [1, MANY_COLUMNS]),
     tokens=(1, 2, 40_000, [0] * 70_000, range(70_000), range(40_000, 110_000)),
 )
