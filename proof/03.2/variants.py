@@ -213,7 +213,8 @@ class Scheduler(ReferenceScheduler):
             spare = self.num_watermark_blocks if self.running else 0
             if kv.num_blocks_needed(head, reserved, blocks) + spare > kv.num_free_blocks:
                 break
-            kv.allocate_slots(head, n, blocks)
+            if kv.allocate_slots(head, n, blocks) is None:
+                break
             stats = self.prefix_cache_stats if head.num_preemptions == 0 else self.preempted_prefix_cache_stats
             stats.record(head.num_tokens, hit)
             head.status = RequestStatus.RUNNING
