@@ -11,7 +11,6 @@ update_draft_token_ids in vllm/v1/core/sched/scheduler.py.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import ClassVar
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, is_int, shown
@@ -70,7 +69,7 @@ class SpeculativeScheduler(Scheduler):
     of a step has no room.
     """
 
-    pads_admissions: ClassVar[bool] = True
+    pads_admissions = True
 
     speculative: str = "ngram"
     """Where drafts come from: "ngram", "suffix", "draft_model" or "eagle"."""
@@ -324,6 +323,8 @@ def with_drafts(base: type[SchedulerInterface]) -> type[SpeculativeScheduler]:
     """
     if issubclass(base, SpeculativeScheduler):
         return base
+    if base is Scheduler:
+        return SpeculativeScheduler
     if not issubclass(base, Scheduler) or base.kv_cache_manager_cls is not KVCacheManager:
         raise InvalidParameterError(
             f"speculative needs a scheduler that decides as Scheduler does, got {base.__name__}"
@@ -331,6 +332,6 @@ def with_drafts(base: type[SchedulerInterface]) -> type[SpeculativeScheduler]:
     mixed = type(
         f"Speculative{base.__name__}",
         (SpeculativeScheduler, base),
-        {"pads_admissions": base is Scheduler},
+        {"pads_admissions": False},
     )
     return dataclass(eq=False, repr=False, kw_only=True)(mixed)
