@@ -292,7 +292,7 @@ class KVCacheManager(ReferenceKVCacheManager):
         self._end = first + num_new_tokens
         if self.num_blocks_needed(request, self._end, computed_blocks) > self.block_pool.num_free_blocks:
             return None
-        num_new = self.cost
+        num_new = self._num_blocks(request, self._end - len(computed_blocks) * self.block_size)
         self.block_pool.touch(computed_blocks)
         new = self.block_pool.get_new_blocks(num_new)
         self._loads[request.request_id] = len(new)
