@@ -72,6 +72,19 @@ def test_ids_that_the_model_does_not_have_end_nothing(
     assert output.outputs[0].text == "a"
 
 
+def test_a_checkpoint_sets_what_vllm_lets_it_set(tmp_path: Path) -> None:
+    """ModelConfig.get_diff_sampling_param of vLLM 0.33.0 has these nine names."""
+    options: dict[str, Any] = {"temperature": 0.6, "top_p": 0.9, "top_k": 20, "min_p": 0.1}
+    options |= {"repetition_penalty": 1.1, "presence_penalty": 1.5, "frequency_penalty": 0.5}
+    options["skip_special_tokens"] = False
+    folder = tmp_path / "model"
+    shutil.copytree(FOLDER, folder)
+    file = folder / "generation_config.json"
+    file.write_text(json.dumps(options | {"max_new_tokens": 9}))
+    llm = LLM(str(folder), device="cpu", num_kv_blocks=9)
+    assert llm.default_sampling_params() == SamplingParams(max_tokens=9, **options)
+
+
 @pytest.mark.parametrize("end", [{"ignore_eos": True}, {"min_tokens": 10}])
 @pytest.mark.parametrize(
     ("backend", "form"),
