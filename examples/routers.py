@@ -25,17 +25,19 @@ from types import TracebackType
 
 HERE = "127.0.0.1"
 SERVE = [sys.executable, "-c", "from mini_vllm.cli import main; main()", "serve"]
-PREFIX_AWARE = {
-    # The thresholds say by how many requests one server may be ahead. A small one keeps both at work.
-    "vllm-router": ["--policy", "cache_aware", "--cache-threshold", "0.3", "--balance-abs-threshold", "8"],
-    "smg": ["--policy", "cache_aware", "--cache-threshold", "0.3", "--balance-abs-threshold", "8"],
-}
+# The first threshold says by how many requests one server may be ahead: a small one keeps both at work. The other ones
+# say how soon a server that does not answer is left out.
+BY_PREFIX = [
+    *("--policy", "cache_aware", "--cache-threshold", "0.3", "--balance-abs-threshold", "8"),
+    *("--health-check-interval-secs", "1", "--health-failure-threshold", "1", "--cb-failure-threshold", "1"),
+]
+ROUTERS = ("vllm-router", "smg")
 
 
 class Cluster:
     """Servers and a router. `with Cluster("smg") as cluster:` waits until all answer, and ends all at its end.
 
-    router: the command. options: of the router, by default those of PREFIX_AWARE. folder: for the logs.
+    router: the command. options: of the router, by default BY_PREFIX. folder: for the logs.
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class Cluster:
     ) -> None:
         name = Path(router).name
         self._router = router
-        self._options = PREFIX_AWARE[name] if options is None else options
+        self._options = BY_PREFIX if options is None else options
         self._launch = ["launch"] if name == "smg" else []
         self._folder = folder
         ports = free_ports(num_servers + 2)
@@ -111,7 +113,7 @@ def free_ports(number: int) -> list[int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("router", choices=PREFIX_AWARE, help="a command that is on the PATH")
+    parser.add_argument("router", choices=ROUTERS, help="a command that is on the PATH")
     name = parser.parse_args().router
     router = shutil.which(name) or sys.exit(f"{name} is not here: pip install {name}, in an environment of its own")
     with Cluster(str(router)) as cluster:
