@@ -104,6 +104,7 @@ def heirs(cls: type) -> Iterator[type]:
 
 
 def heirs_loaded(cls: type) -> Iterator[type]:
+    each: type
     for each in cls.__subclasses__():
         yield each
         yield from heirs_loaded(each)
