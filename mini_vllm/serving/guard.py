@@ -20,7 +20,8 @@ from mini_vllm.serving.openai.protocol import ApiError
 from mini_vllm.serving.options import ServerOptions
 
 PUBLIC_PATHS = frozenset({"/", "/health"})  # that need no key; with tenants only the latter
-OPERATOR_PATHS = frozenset({"/", "/engine/steps", "/metrics"})  # that no tenant may see
+# that no tenant may see
+OPERATOR_PATHS = frozenset({"/", "/engine/steps", "/get_load", "/metrics"})
 
 
 class Guard:

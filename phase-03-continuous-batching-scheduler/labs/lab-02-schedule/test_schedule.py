@@ -417,6 +417,22 @@ def test_a_refusal_changes_nothing(lab):
     see("tokens that c would find", kv.get_computed_blocks(c)[1], equals=8)
 
 
+@concept(
+    "Only the manager knows whether there is room: it may keep more blocks than the prompt takes, and its None counts.",
+    invariant="I3",
+)
+def test_none_is_believed(lab):
+    scheduler, _ = make(lab, [3, 2])
+    kv = scheduler.kv_cache_manager
+    allocate_slots, kv.allocate_slots = kv.allocate_slots, lambda request, num_new_tokens, computed_blocks=(): None
+    see = check(lab.draw.scheduler, scheduler)
+    see("who computes when allocate_slots returns None", plan(scheduler.schedule()), equals="")
+    see("running", names(scheduler.running), equals=[])
+    see("waiting", names(scheduler.waiting), equals=["a", "b"])
+    kv.allocate_slots = allocate_slots
+    see("who computes when it gives slots again", plan(scheduler.schedule()), equals="a3 b2")
+
+
 @concept("A victim that comes back computes all that it knows again, its own output included.", invariant="I5")
 def test_a_victim_comes_back(lab):
     scheduler, (_, b) = make(lab, [3, 3], blocks=2, max_tokens=3)

@@ -416,7 +416,8 @@ def play(lab, calls):
             patterns, ended = arguments
             before = lab.draw.scheduler(scheduler)
             output = scheduler.schedule()
-            decided = [*output.num_scheduled_tokens.items()], dict(output.drafts), list(output.preempted_req_ids)
+            drafts = {name: list(drafts) for name, drafts in output.drafts.items()}
+            decided = [*output.num_scheduled_tokens.items()], drafts, list(output.preempted_req_ids)
             yield "I4", "tokens, drafts and victims of the step", decided, before
             held = {each: len(scheduler.kv_cache_manager.get_block_ids(each)) for each in "abc"}
             yield "I5", "how many blocks each request holds", held, before
