@@ -44,6 +44,9 @@ def serve(
     request_timeout: Annotated[
         float | None, Option(min=0, help="Seconds that a request may take.")
     ] = None,
+    engine_timeout: Annotated[
+        float, Option(min=1, help="Seconds without a word of the engine, until it counts as stuck.")
+    ] = 60,
     shutdown_timeout: Annotated[
         float, Option(min=0, help="Seconds for what is in flight at the end.")
     ] = 30,
@@ -69,7 +72,10 @@ def serve(
         queue_timeout,
         request_timeout,
     )
-    server = Server(AsyncEngine(config, max_queue=max_queue, metrics_name=name), options)
+    engine = AsyncEngine(
+        config, max_queue=max_queue, engine_timeout=engine_timeout, metrics_name=name
+    )
+    server = Server(engine, options)
 
     asyncio.run(
         run(

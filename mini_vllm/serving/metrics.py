@@ -89,6 +89,10 @@ class ServerMetrics:
             )
             for name in TENANT_GAUGES
         ]
+        text = "Since the engine spoke, as it does after each step and, when asked, each second."
+        self.silence = Gauge(
+            "mini_vllm:engine_silence_seconds", text, names, registry=registry
+        ).labels(model_name)
         text = "Requests that have ended."
         self._success = Counter(
             "vllm:request_success", text, (*names, "finished_reason"), registry=registry

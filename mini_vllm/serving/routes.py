@@ -109,8 +109,7 @@ class Api:
         why = None if self.is_ready else "the model is being loaded"
         if self.is_draining:
             why = "the server is shutting down"
-        if self.engine.is_dead:
-            why = f"the engine has stopped: {self.engine.why_dead}"
+        why = self.engine.why_unable or why
         if why is not None:
             raise ApiError(503, why, headers={"Retry-After": "1"})
 
