@@ -146,6 +146,11 @@ class AsyncEngine:
         )
         self._front = Front(processor, self.config.seed, self.clock)
         self.output_processor = self._front.output_processor
+        self.metrics.configured(
+            block_size=self.config.block_size,
+            num_gpu_blocks=ready.num_slots // self.config.block_size,
+            enable_prefix_caching=self.config.enable_prefix_caching,
+        )
         self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
@@ -231,9 +236,7 @@ class AsyncEngine:
         self._streams[request_id] = stream
         self._waiting[request_id] = tenant, len(requests)
         self._client.send(Add.of(requests))
-        self.metrics.started(
-            request_id, len(requests[0].prompt_token_ids), requests[0].arrival_time
-        )
+        self.metrics.started(requests, request_id)
         return [request.request_id for request in requests]
 
     @property
