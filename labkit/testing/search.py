@@ -19,6 +19,7 @@ same in every run: the seed of the n-th is n.
 """
 
 import gc
+import os
 import random
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -66,6 +67,14 @@ def some(cases: Sequence[Case], least: int = 1) -> Sequence[Case]:
 def scaled(size: int, least: int = 1) -> int:
     """A size: the whole of it for a grade, less for `lab watch`, but at least `least`."""
     return min(size, max(least, round(size * _share)))
+
+
+def far(size: int) -> int:
+    """A size far beyond those of the other cases, so that what they have is not taken for a limit.
+
+    By night it is drawn, up to twice as large: this one is no limit, either.
+    """
+    return random.SystemRandom().randint(size, 2 * size) if os.environ.get("NIGHTLY") else size
 
 
 def processor_seconds(work: Callable[[], object]) -> float:
