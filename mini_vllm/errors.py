@@ -186,8 +186,9 @@ def check_prompt_len(
     limit = min(max_model_len, num_slots)
     if num_prompt_tokens > limit:
         raise PromptTooLongError(
-            f"request {shown(request_id)}: the prompt has {num_prompt_tokens} tokens, "
-            f"at most {limit} fit (max_model_len {max_model_len}, KV cache {num_slots} tokens)"
+            f"This model's maximum context length is {limit} tokens. Request {shown(request_id)}: "
+            f"the prompt has {num_prompt_tokens} tokens, at most {limit} fit "
+            f"(max_model_len {max_model_len}, KV cache {num_slots} tokens)"
         )
 
 

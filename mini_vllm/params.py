@@ -127,6 +127,7 @@ class SamplingParams(Params):
     MAX_STOP_CHARS: ClassVar[int] = 1024
     MAX_LOGPROBS: ClassVar[int] = 20
     MAX_BIASES: ClassVar[int] = 1024
+    MAX_BAD_WORDS: ClassVar[int] = 128
 
     max_tokens: int = 16
     temperature: float = 1.0
@@ -141,6 +142,8 @@ class SamplingParams(Params):
     """How many choices are sampled for the prompt."""
     stop: tuple[str, ...] = ()
     """The text ends before the first of these strings."""
+    include_stop_str_in_output: bool = False
+    """The text shows what has ended it, a stop string or the text of a stop token."""
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     skip_special_tokens: bool = True
@@ -156,6 +159,10 @@ class SamplingParams(Params):
     """
     allowed_token_ids: tuple[int, ...] | None = None
     """Only these tokens can be sampled."""
+    bad_words: tuple[str, ...] = ()
+    """Texts that are not written: the last token of one is never sampled behind its other ones."""
+    bad_token_ids: tuple[tuple[int, ...], ...] = ()
+    """The same as token ids. The front adds those of bad_words (vLLM: update_from_tokenizer)."""
     logprobs: int | None = None
     """How many most likely tokens to report at each position, beside the sampled one."""
     prompt_logprobs: int | None = None
@@ -175,19 +182,20 @@ class SamplingParams(Params):
     def changes_logits(self) -> bool:
         """Whether a row of logits is changed before a token is sampled from it."""
         return bool(
-            self.has_penalties
+            self.looks_back
             or self.min_tokens
             or self.logit_bias
             or self.allowed_token_ids is not None
         )
 
     @property
-    def has_penalties(self) -> bool:
+    def looks_back(self) -> bool:
         """Whether the tokens so far change the logits of the next one."""
         return (
             self.repetition_penalty != 1
             or self.presence_penalty != 0
             or self.frequency_penalty != 0
+            or self.bad_token_ids != ()
         )
 
     def __post_init__(self) -> None:
@@ -252,6 +260,22 @@ RULES: Mapping[str, Rule] = {
     "allowed_token_ids": tuple_of(
         lambda i: is_int(i, 0), "token ids of at least 0, at least one of them", 1, math.inf
     ).or_none(),
+    "include_stop_str_in_output": BOOL,
+    "bad_token_ids": tuple_of(
+        lambda word: (
+            isinstance(word, tuple) and bool(word) and all(is_int(each, 0) for each in word)
+        ),
+        "tuples of token ids, none of them empty",
+        0,
+        math.inf,
+    ),
+    "bad_words": tuple_of(
+        lambda text: isinstance(text, str) and 0 < len(text) <= SamplingParams.MAX_STOP_CHARS,
+        f"at most {SamplingParams.MAX_BAD_WORDS} texts of 1 to {SamplingParams.MAX_STOP_CHARS} "
+        "characters",
+        0,
+        SamplingParams.MAX_BAD_WORDS,
+    ),
     "prompt_logprobs": LOGPROBS,
     "structured": Rule(
         lambda value: isinstance(value, StructuredOutputs | None),

@@ -26,7 +26,7 @@ MAX_HEART = 10_000
 # Tokens of Python by room, which is a folder of mini_vllm/ or one in it; "." has the files beside the folders, without
 # the heart.
 MAX_TOKENS = {
-    ".": 3_650,
+    ".": 3_800,
     "engine": 10_000,
     "light": 3_200,
     "worker": 12_800,
@@ -37,13 +37,14 @@ MAX_TOKENS = {
     "policies": 9_500,
     "spec_decode": 3_500,
     "structured": 8_500,
-    "frontend": 11_000,
+    "frontend": 11_250,
     "frontend/tool_calls": 5_250,
-    "serving": 17_000,
+    "serving": 13_000,
+    "serving/openai": 9_000,
     "observe": 8_000,
     "load": 6_750,
     "simulator": 6_000,
-    "cli": 13_000,
+    "cli": 13_500,
 }
 # Lines of other languages by room.
 MAX_OTHER_LINES = {"native": 750, "observe": 530, "serving": 610}

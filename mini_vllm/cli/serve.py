@@ -2,35 +2,39 @@
 
 import asyncio
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from typer import BadParameter, Option
 
-from mini_vllm.cli.common import console, show_log
+from mini_vllm.cli.common import console, option, show_log
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import shown
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")  # a server on these answers to no other name
 
 
+@dataclass(frozen=True)
+class Access:
+    """Which clients and pages may ask, and which fields."""
+
+    api_key: list[str] | None = option(None, "A key that clients need; may be given again.")
+    multi_tenant: Path | None = option(
+        None, "A file of tenants: each has a key, its own cache, and a fair share."
+    )
+    allowed_origin: list[str] | None = option(
+        None, "A page that may call from a browser, such as http://localhost:3000."
+    )
+    strict: bool = option(False, "Refuse requests with fields that are not known here.", "--strict")
+
+
 def serve(
     config: EngineConfig,
+    access: Access,
     host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="The port; 0 is any free one.")] = 8000,
     served_model_name: Annotated[str | None, Option(help="The model's name in the API.")] = None,
-    api_key: Annotated[
-        list[str] | None, Option(help="A key that clients need; may be given again.")
-    ] = None,
-    multi_tenant: Annotated[
-        Path | None,
-        Option(help="A file of tenants: each has a key, its own cache, and a fair share."),
-    ] = None,
-    allowed_origin: Annotated[
-        list[str] | None,
-        Option(help="A page that may call from a browser, such as http://localhost:3000."),
-    ] = None,
     max_queue: Annotated[
         int, Option(min=1, help="Most choices (of a tenant) that wait for a token.")
     ] = 1024,
@@ -52,14 +56,16 @@ def serve(
     from mini_vllm.serving.run import run
 
     name = config.model if served_model_name is None else served_model_name
-    check_texts(name, api_key or [], allowed_origin or [])
-    config, tenants = with_tenants(config, multi_tenant)
+    keys, origins = access.api_key or [], access.allowed_origin or []
+    check_texts(name, keys, origins)
+    config, tenants = with_tenants(config, access.multi_tenant)
     options = ServerOptions(
         name,
-        tuple(api_key or ()),
+        tuple(keys),
         tenants,
-        tuple(allowed_origin or ()),
+        tuple(origins),
         LOOPBACK if host in LOOPBACK else (),
+        access.strict,
         queue_timeout,
         request_timeout,
     )
@@ -82,14 +88,14 @@ def serve(
 
 def check_texts(name: str, keys: list[str], origins: list[str]) -> None:
     """Raises BadParameter for an empty key or name, and for an origin that is no page's."""
-    for option, values, pattern, kind in (
+    for flag, values, pattern, kind in (
         ("--api-key", keys, r"\S", "key or page"),
         ("--allowed-origin", origins, r"\Ahttps?://[^/\s]+\Z", "key or page"),
         ("--served-model-name", [name], r"\S", "name"),
     ):
         for value in values:
             if not re.search(pattern, value):
-                raise BadParameter(f"{option} is no {kind}: {shown(value)}")
+                raise BadParameter(f"{flag} is no {kind}: {shown(value)}")
 
 
 def with_tenants(

@@ -140,7 +140,7 @@ class RunnerView:
 def make_sampling_row(request: Request) -> SamplingRow:
     """How a request samples, for a runner that does not know it yet."""
     params = request.sampling_params
-    token_ids = tuple(request.all_token_ids) if params.has_penalties else ()
+    token_ids = tuple(request.all_token_ids) if params.looks_back else ()
     ending = tuple(request.eos_token_ids.union(params.stop_token_ids)) if params.min_tokens else ()
     return SamplingRow(
         params, params.seed or 0, request.choice_index, request.num_prompt_tokens, token_ids, ending

@@ -21,6 +21,7 @@ from mini_vllm.errors import (
     TokenizerMissingError,
 )
 from mini_vllm.models.layers import int8_linear
+from mini_vllm.models.test_models import CASES, write_checkpoint
 from tools.glossary import ask, glossary
 
 GREEDY = SamplingParams(temperature=0, max_tokens=120)
@@ -340,3 +341,23 @@ def test_the_start_says_why_the_fastest_attention_does_not_run(
     with caplog.at_level("INFO", "mini_vllm"):
         LLM("tiny", device="cpu", num_kv_blocks=8, attention_backend=backend)
     assert said in caplog.text
+
+
+def test_the_long_factors_of_longrope_are_asked_for_by_the_length(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Texts on either side of the original context give the tokens of transformers, each with the
+    max_model_len that is meant for it.
+    """
+    theirs = write_checkpoint(tmp_path, CASES["phi3-longrope-part-of-each-head"])
+    for length, max_model_len in ((50, None), (80, 200)):
+        llm = LLM(str(tmp_path), device="cpu", num_kv_blocks=20, max_model_len=max_model_len)
+        assert llm.engine.scheduler.max_model_len == (max_model_len or 64)
+        prompt = [3 + i * 7 % 120 for i in range(length)]
+        params = SamplingParams(temperature=0, max_tokens=6, ignore_eos=True)
+        (output,) = llm.generate(prompt, params)
+        expected = theirs.generate(torch.tensor([prompt]), max_new_tokens=6, eos_token_id=None)
+        assert output.outputs[0].token_ids == expected[0, length:].tolist()
+        assert ("a text of at most 64 tokens gets other tokens" in caplog.text) == (length > 64)
+    with pytest.raises(InvalidParameterError, match="300 exceeds the model's 256 positions"):
+        LLM(str(tmp_path), device="cpu", max_model_len=300)

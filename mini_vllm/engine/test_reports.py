@@ -24,6 +24,12 @@ def llm() -> LLM:
     return LLM("tiny", device="cpu", dtype="float32", block_size=4, **options)
 
 
+@pytest.fixture(scope="module")
+def compiling() -> LLM:
+    """Its grammars come from a library, in a process that takes a second to start."""
+    return LLM("tiny", device="cpu", num_kv_blocks=20)
+
+
 def run(llm: LLM, request_id: str, prompt: list[int], params: SamplingParams) -> Any:
     llm.engine.add_request(request_id, prompt, params)
     output = None
@@ -64,6 +70,19 @@ def test_ids_that_the_model_does_not_have_end_nothing(
     assert len(output.outputs[0].token_ids) >= 4
     (output,) = llm.generate([[20]], replace(params, structured={"choice": ["a"]}, min_tokens=0))
     assert output.outputs[0].text == "a"
+
+
+def test_a_checkpoint_sets_what_vllm_lets_it_set(tmp_path: Path) -> None:
+    """ModelConfig.get_diff_sampling_param of vLLM 0.33.0 has these nine names."""
+    options: dict[str, Any] = {"temperature": 0.6, "top_p": 0.9, "top_k": 20, "min_p": 0.1}
+    options |= {"repetition_penalty": 1.1, "presence_penalty": 1.5, "frequency_penalty": 0.5}
+    options["skip_special_tokens"] = False
+    folder = tmp_path / "model"
+    shutil.copytree(FOLDER, folder)
+    file = folder / "generation_config.json"
+    file.write_text(json.dumps(options | {"max_new_tokens": 9}))
+    llm = LLM(str(folder), device="cpu", num_kv_blocks=9)
+    assert llm.default_sampling_params() == SamplingParams(max_tokens=9, **options)
 
 
 @pytest.mark.parametrize("end", [{"ignore_eos": True}, {"min_tokens": 10}])
@@ -123,19 +142,19 @@ def test_what_is_no_schema_is_refused_before_a_step(llm: LLM, schema: dict[str, 
     ],
     ids=str,
 )
-def test_what_only_a_library_can_refuse_ends_its_request_alone(schema: dict[str, Any]) -> None:
-    llm = LLM("tiny", device="cpu", num_kv_blocks=20)
+def test_what_only_a_library_can_refuse_ends_its_request_alone(
+    compiling: LLM, schema: dict[str, Any]
+) -> None:
     params = SamplingParams(max_tokens=4, structured={"json": schema})
-    (output, other) = llm.generate([[20], [21]], [params, GREEDY])
+    (output, other) = compiling.generate([[20], [21]], [params, GREEDY])
     assert output.outputs[0].finish_reason in ("error", "length", "stop")
     assert other.outputs[0].finish_reason == "length"
 
 
 @pytest.mark.slow
-def test_min_tokens_hold_where_a_form_goes_on() -> None:
-    llm = LLM("tiny", device="cpu", num_kv_blocks=20)
+def test_min_tokens_hold_where_a_form_goes_on(compiling: LLM) -> None:
     params = SamplingParams(max_tokens=30, min_tokens=6, structured={"regex": "[ab]*"}, seed=1)
-    (output,) = llm.generate("What is a KV block?", params)
+    (output,) = compiling.generate("What is a KV block?", params)
     assert len(output.outputs[0].token_ids) >= 6
 
 

@@ -90,6 +90,9 @@ class Front:
         options["eos_token_ids"] = self.input_processor.eos_token_ids
         if params.seed is None:
             params = replace(params, seed=self._seeds.getrandbits(64))
+        if params.bad_words:
+            bad = self.input_processor.tokenize_bad_words(params.bad_words)
+            params = replace(params, bad_token_ids=params.bad_token_ids + bad)
         if params.structured is not None and params.ignore_eos:
             params = replace(params, ignore_eos=False)  # nothing can follow the end of a form
         # All of it is computed, so no cached block may serve: its salt never comes again.

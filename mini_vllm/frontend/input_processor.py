@@ -124,10 +124,12 @@ class InputProcessor:
             ("stop_token_ids", params.stop_token_ids),
             ("allowed_token_ids", params.allowed_token_ids or ()),
             ("logit_bias", [token_id for token_id, _ in params.logit_bias]),
+            ("bad_token_ids", [token_id for word in params.bad_token_ids for token_id in word]),
         ):
             check_token_ids(request_id, name, ids, self.limits.vocab_size)
         for what, value in (
             ("stop strings", params.stop),
+            ("bad words", params.bad_words),
             ("structured outputs", params.structured),
         ):
             if value and self.tokenizer is None:
@@ -162,6 +164,25 @@ class InputProcessor:
             raise InvalidPromptError(
                 f"the tokenizer of {self.model} cannot read it: {shown(error)}"
             ) from error
+
+    def tokenize_bad_words(self, texts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """The token ids of texts that are not to be written, at a beginning and behind a space.
+
+        Raises InvalidParameterError for a text that has no token. Source: update_from_tokenizer in
+        vllm/sampling_params.py, which leaves out the latter where it has another number of tokens.
+        """
+        found: list[tuple[int, ...]] = []
+        for text in texts:
+            bare, spaced = (
+                tuple(self.tokenize(space + text.lstrip(), add_special_tokens=False))
+                for space in ("", " ")
+            )
+            if not bare:
+                raise InvalidParameterError(
+                    f"SamplingParams: bad_words must be texts with a token, got {shown(text)}"
+                )
+            found += [bare, spaced]
+        return tuple(dict.fromkeys(found))
 
     def check_vocabulary(self, name: str, token_ids: Sequence[int]) -> None:
         """Raise TokenIdOutOfRangeError unless each is one of the model's."""

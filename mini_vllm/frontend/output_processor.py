@@ -144,7 +144,7 @@ class IncrementalDetokenizer:
         """min_tokens: a stop string ends no text that has fewer tokens."""
         self._tokenizer = tokenizer
         self._skips_special = skip_special_tokens
-        self._stop = stop
+        self.stop = stop
         self._num_unstoppable = min_tokens
         self._begin_behind(prompt_token_ids)
         self._pending: list[int] = []
@@ -239,11 +239,11 @@ class IncrementalDetokenizer:
     def _append_text(self, new_text: str) -> str | None:
         """Add decoded text. A stop string in it cuts the text before itself and is returned."""
         text, num_seen = self._held + new_text, len(self._held)
-        found = self._stop.find(new_text, may_end=self._num_unstoppable <= 0)
+        found = self.stop.find(new_text, may_end=self._num_unstoppable <= 0)
         num_shown = (
-            len(text) - self._stop.num_begun
+            len(text) - self.stop.num_begun
             if found is None
-            else num_seen + found.end - len(found.stop_string)
+            else num_seen + found.end - (0 if self.stop.is_shown else len(found.stop_string))
         )
         self._show(text[:num_shown])
         self._held = text[num_shown:] if found is None else ""
@@ -270,7 +270,11 @@ class StopStrings:
     Morris and Pratt, "Fast Pattern Matching in Strings".
     """
 
-    def __init__(self, stop: Sequence[str], borders: Sequence[list[int]]) -> None:
+    def __init__(
+        self, stop: Sequence[str], borders: Sequence[list[int]], *, is_shown: bool = False
+    ) -> None:
+        """is_shown: the text has what ends it (vLLM: include_stop_str_in_output)."""
+        self.is_shown = is_shown
         self._stop = stop
         self._borders = borders
         self._firsts = {each[0] for each in stop}
@@ -455,7 +459,7 @@ class OutputProcessor:
         for index, child_id in enumerate(child_ids):
             detokenizer = IncrementalDetokenizer(
                 self.tokenizer,
-                StopStrings(params.stop, borders),
+                StopStrings(params.stop, borders, is_shown=params.include_stop_str_in_output),
                 first.prompt_token_ids,
                 params.min_tokens,
                 params.skip_special_tokens,
@@ -585,7 +589,8 @@ class OutputProcessor:
             choice.token_ids.append(token.token_id)
             if choice.logprobs is not None:
                 choice.logprobs.append(self._with_text(token.logprobs or {}))
-            if delta.finish_reason == "stop" and number == len(delta.tokens):
+            is_end = delta.finish_reason == "stop" and number == len(delta.tokens)
+            if is_end and not detokenizer.stop.is_shown:
                 break  # this token has ended the request, and has no text
             if (stop_string := detokenizer.append(token.token_id)) is not None:
                 return stop_string

@@ -169,8 +169,8 @@ class TextBound:
         )
         if len(text) > limit:
             raise PromptTooLongError(
-                f"the prompt has {len(text)} characters, at most {limit} fit ({max_tokens} tokens "
-                "are there)"
+                f"This model's maximum context length is {max_tokens} tokens: the prompt has "
+                f"{len(text)} characters, at most {limit} fit ({max_tokens} tokens are there)"
             )
 
 

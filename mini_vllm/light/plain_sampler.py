@@ -14,8 +14,7 @@ from mini_vllm.step import SampledToken, SamplingRow
 
 TORCH_ALONE = (
     "logprobs, prompt_logprobs, presence_penalty, frequency_penalty, repetition_penalty, "
-    "min_tokens, "
-    "logit_bias and allowed_token_ids"
+    "min_tokens, logit_bias, bad_words and allowed_token_ids"
 )
 MASK = (1 << 64) - 1
 # SplitMix64

@@ -193,10 +193,6 @@ def load_hf_config(path: Path) -> Any:
             or callable(getattr(config_class, field, None))
         ):
             raise CorruptCheckpointError(f"{file}: {shown(field)} is not the name of a field")
-    if not isinstance(quantized := raw.get("quantization_config"), dict | None):
-        raise CorruptCheckpointError(
-            f"{file}: quantization_config must be an object, got {shown(quantized)}"
-        )
     try:
         return AutoConfig.from_pretrained(path, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # transformers validates with many kinds of exceptions
@@ -209,13 +205,15 @@ def _is_plain(path: Path) -> bool:
 
 
 def load_generation_config(path: Path) -> dict[str, Any]:
-    """generation_config.json as it stands, {} when there is none: sampling defaults, eos_token_id
-    (int or list).
+    """generation_config.json as it stands, but for a top_k of -1; {} when there is none: sampling
+    defaults, eos_token_id (int or list).
 
     Errors: CorruptCheckpointError naming the field that cannot be sampled by.
     """
     file = path / "generation_config.json"
     content = _read_json(file) if file.exists() else {}
+    if content.get("top_k") == -1:  # all of them, for vLLM
+        content["top_k"] = 0
     check_generation_config(file, content)
     return content
 
@@ -241,9 +239,10 @@ def load_tokenizer(path: Path) -> Any | None:
         return reader.from_pretrained(path, trust_remote_code=False, local_files_only=True)
     # a broken tokenizer.json surfaces as a bare Exception of the Rust library
     except Exception as error:
-        raise CorruptCheckpointError(
-            f"{path}: the tokenizer cannot be loaded: {shown(str(error))}"
-        ) from error
+        words = f"the tokenizer cannot be loaded: {shown(str(error))}"
+        if reader is AutoTokenizer and not find_spec("sentencepiece"):
+            words += "; a tokenizer.model needs pip install sentencepiece protobuf"
+        raise CorruptCheckpointError(f"{path}: {words}") from error
 
 
 def _read_json(file: Path) -> dict[str, Any]:

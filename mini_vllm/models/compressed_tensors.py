@@ -69,8 +69,7 @@ def read_quantization_config(file: Path, raw: Any) -> StoredWeights | None:
     if raw is None:
         return None
     place = f"{file}: quantization_config"
-    method = raw.get("quant_method") if isinstance(raw, dict) else raw
-    if method != "compressed-tensors":
+    if (method := raw.get("quant_method")) != "compressed-tensors":
         raise UnsupportedModelError(
             f"{place} with quant_method {shown(method)} is not supported, only null or "
             "'compressed-tensors'; a checkpoint in 16 bits may be loaded with quantization 'int8'"

@@ -95,6 +95,7 @@ TOKEN_IDS = Rule(
 ).or_none("null")
 # that float32 can invert
 POSITIVE = Rule(lambda value: is_number(value, 1e-30, 1e30), "a number in [1e-30, 1e30]")
+SHARE = Rule(lambda value: is_number(value, 0, 1), "a number in [0, 1]")
 
 VALUES: Mapping[str, Rule] = {
     "architectures": list_of(lambda value: isinstance(value, str), "strings").or_none("null"),
@@ -106,7 +107,7 @@ VALUES: Mapping[str, Rule] = {
     "num_key_value_heads": integer(1, 1 << 14).or_none("null"),
     "head_dim": integer(1, 1 << 14).or_none("null"),
     "max_position_embeddings": integer(1, 1 << 30),
-    "rms_norm_eps": Rule(lambda value: is_number(value, 0, 1), "a number in [0, 1]"),
+    "rms_norm_eps": SHARE,
     "hidden_act": STRING,
     "attention_bias": BOOL,
     "mlp_bias": BOOL,
@@ -123,6 +124,7 @@ VALUES: Mapping[str, Rule] = {
     ),
     "rope_parameters": OBJECT.or_none("null"),
     "rope_scaling": OBJECT.or_none("null"),
+    "quantization_config": OBJECT.or_none("null"),
     "eos_token_id": TOKEN_IDS,
     "id2label": Rule(is_id2label, "an object with numbers for names").or_none("null"),
     "num_labels": integer(0, 10_000),  # transformers makes a name for each
@@ -136,6 +138,7 @@ ROPE_VALUES: Mapping[str, Rule] = {
         ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"),
         POSITIVE.or_none("null"),
     ),
+    "partial_rotary_factor": SHARE,
     "truncate": BOOL,
     "original_max_position_embeddings": integer(1, 1 << 30),
 }
@@ -159,11 +162,12 @@ implements.
 """
 
 SAMPLING_FIELDS: Mapping[str, str] = {
-    **{name: name for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")},
+    **{name: name for name in ("temperature", "top_p", "top_k", "min_p", "skip_special_tokens")},
+    **{f"{kind}_penalty": f"{kind}_penalty" for kind in ("repetition", "presence", "frequency")},
     "max_new_tokens": "max_tokens",
 }
 """Fields of generation_config.json that are read, as vLLM reads them, and what SamplingParams calls
-them. vLLM reads presence_penalty, frequency_penalty and skip_special_tokens, too.
+them (ModelConfig.get_diff_sampling_param).
 """
 
 
@@ -198,7 +202,10 @@ def check_config(file: Path, raw: Mapping[str, Any]) -> None:
     check_values(file, raw, VALUES)
     for field in ("rope_parameters", "rope_scaling"):
         check_values(file, raw.get(field) or {}, ROPE_VALUES)
-    check_only(str(file), raw, {field: allowed for field, allowed in ONLY.items() if field in raw})
+    only = {field: allowed for field, allowed in ONLY.items() if field in raw}
+    if model_type in ("llama", "granite"):  # transformers keeps one, and attends to everything
+        only["sliding_window"] = (None,)
+    check_only(str(file), raw, only)
 
 
 def check_generation_config(file: Path, raw: Mapping[str, Any]) -> None:

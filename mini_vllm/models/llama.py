@@ -6,7 +6,6 @@ Covers Llama 1, 2, 3 and 3.1 to 3.3 with their stretched rotary frequencies (rop
 
 from typing import Any
 
-from mini_vllm.errors import UnsupportedModelError
 from mini_vllm.models.config_fields import HFConfig
 from mini_vllm.models.decoder import DecoderModel
 
@@ -16,13 +15,8 @@ class LlamaForCausalLM(DecoderModel):
 
     def attention_options(self, config: HFConfig, layer_idx: int) -> dict[str, Any]:
         """attention_bias is for all four projections."""
-        options = super().attention_options(config, layer_idx)
-        # transformers keeps one, and attends to everything
-        if (window := options["sliding_window"]) is not None:
-            raise UnsupportedModelError(
-                f"sliding_window {window} is not supported in a Llama, only None"
-            )
-        return options | {"qkv_bias": config.attention_bias, "o_bias": config.attention_bias}
+        biases = {"qkv_bias": config.attention_bias, "o_bias": config.attention_bias}
+        return super().attention_options(config, layer_idx) | biases
 
     def mlp_bias(self, config: HFConfig) -> bool:
         """For all three projections of the MLP."""

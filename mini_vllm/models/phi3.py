@@ -1,8 +1,8 @@
 """Phi-3 and Phi-4 (Abdin et al. 2024): Llama whose checkpoint has q, k and v in one matrix, and
 gate and up in another.
 
-Variants of a long context have factors for each pair of channels (rope_type "longrope"). Variants
-that turn a part of each head (Phi-4-mini) are refused.
+Variants of a long context have factors for each pair of channels (rope_type "longrope"). Phi-4-mini
+turns a part of each head.
 """
 
 from typing import Any
@@ -21,7 +21,8 @@ class Phi3ForCausalLM(DecoderModel):
 
     def attention_options(self, config: HFConfig, layer_idx: int) -> dict[str, Any]:
         """The matrices stay as the checkpoint has them."""
-        return super().attention_options(config, layer_idx) | {"is_fused": True}
+        options = {"is_fused": True, "channels": self.rotary.channels}
+        return super().attention_options(config, layer_idx) | options
 
     def build_mlp(self, config: HFConfig, loader: WeightLoader, layer_idx: int) -> nn.Module:
         """A shard is refused: its part of such a matrix is no part of each projection."""

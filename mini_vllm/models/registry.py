@@ -70,21 +70,15 @@ def class_of(hf_config: HFConfig) -> type[DecoderModel]:
 
     Errors: UnsupportedModelError if there is none, or model_type says another.
     """
-    architectures = hf_config.architectures or ["(none given)"]
-    places = {place.partition(":")[2]: place for place in MODELS.values()}
-    if architectures[0] not in places:
+    place = MODELS[hf_config.model_type]
+    expected = place.partition(":")[2]
+    if hf_config.architectures != [expected]:
         raise UnsupportedModelError(
-            f"architectures: {shown(architectures[0])} is not one of: {', '.join(places)}"
+            f"architectures {shown(hf_config.architectures)} of model_type "
+            f"{hf_config.model_type!r} is not supported, only {[expected]}"
         )
-    named: type[DecoderModel] = resolve_name(places[architectures[0]])
-    expected: type[DecoderModel] = resolve_name(MODELS[hf_config.model_type])
-    if len(architectures) > 1 or named is not expected:
-        raise UnsupportedModelError(
-            f"architectures {shown(architectures)} contradicts model_type "
-            f"{hf_config.model_type!r}, "
-            f"which is {MODELS[hf_config.model_type].partition(':')[2]}"
-        )
-    return named
+    model_class: type[DecoderModel] = resolve_name(place)
+    return model_class
 
 
 def give_back() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from mini_vllm.errors import UnsupportedModelError
 from mini_vllm.models.config_fields import HFConfig
-from mini_vllm.models.decoder import DecoderModel
+from mini_vllm.models.llama import LlamaForCausalLM
 
 
-class SmolLM3ForCausalLM(DecoderModel):
+class SmolLM3ForCausalLM(LlamaForCausalLM):
     """no_rope_layers has 1 for each layer with rotation, and 0 for each without it."""
 
     def attention_options(self, config: HFConfig, layer_idx: int) -> dict[str, Any]:
@@ -21,10 +21,5 @@ class SmolLM3ForCausalLM(DecoderModel):
             raise UnsupportedModelError(
                 f"no_rope_layers has {len(rotated)} entries for {config.num_hidden_layers} layers"
             )
-        biases = {"qkv_bias": config.attention_bias, "o_bias": config.attention_bias}
-        is_rotated = {"is_rotated": rotated[layer_idx] == 1}
-        return super().attention_options(config, layer_idx) | biases | is_rotated
-
-    def mlp_bias(self, config: HFConfig) -> bool:
-        """For all three projections of the MLP."""
-        return bool(config.mlp_bias)
+        options = super().attention_options(config, layer_idx)
+        return options | {"is_rotated": rotated[layer_idx] == 1}

@@ -22,6 +22,7 @@ from mini_vllm.errors import (
     UnsupportedModelError,
     WeightsMismatchError,
 )
+from mini_vllm.models import checkpoint
 from mini_vllm.models.checkpoint import (
     load_generation_config,
     load_hf_config,
@@ -288,10 +289,23 @@ def test_generation_config_is_optional_and_raw(single: Path) -> None:
     assert load_generation_config(single) == {}
     write_json(single / "generation_config.json", {"eos_token_id": [1, 2], "top_k": 20})
     assert load_generation_config(single) == {"eos_token_id": [1, 2], "top_k": 20}
+    write_json(single / "generation_config.json", {"top_k": -1})
+    assert load_generation_config(single) == {"top_k": 0}
 
 
 def test_a_checkpoint_may_have_no_tokenizer(single: Path) -> None:
     assert load_tokenizer(single) is None
+
+
+def test_a_sentencepiece_model_says_what_reads_it(
+    single: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """transformers tells to install tiktoken, which cannot read it."""
+    monkeypatch.setattr(checkpoint, "find_spec", lambda name: None)
+    (single / "tokenizer.model").write_bytes(b"\n\x0b\n\x05<unk>\x15\x00\x00\x00\x00\x18\x02")
+    write_json(single / "tokenizer_config.json", {"tokenizer_class": "LlamaTokenizer"})
+    with pytest.raises(CorruptCheckpointError, match="pip install sentencepiece protobuf"):
+        load_tokenizer(single)
 
 
 def test_broken_tokenizer_is_named(single: Path) -> None:

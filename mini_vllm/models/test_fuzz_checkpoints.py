@@ -648,10 +648,12 @@ def index_cases() -> list[Case]:
 
 
 GENERATION: dict[str, list[Any]] = {
-    **{name: [0.7, 1.0] for name in ("temperature", "top_p", "min_p", "repetition_penalty")},
+    **{name: [0.7, 1.0] for name in ("temperature", "top_p", "min_p")},
+    **{f"{kind}_penalty": [0.7, 1.0] for kind in ("repetition", "presence", "frequency")},
     "top_k": [50],
     "max_new_tokens": [20],
     "do_sample": [],
+    "skip_special_tokens": [],
     "eos_token_id": [[1, 2], [], [1, "a"], [1, [2]], [None], 60],
 }
 
@@ -945,10 +947,9 @@ def test_a_generation_config_is_sound_or_refused_by_name(tmp_path: Path, field: 
             continue
         loaded += 1
         if field in SAMPLING_FIELDS and found is not None:
-            assert (
-                getattr(SamplingParams(**{SAMPLING_FIELDS[field]: found}), SAMPLING_FIELDS[field])
-                == value
-            )
+            assert getattr(
+                SamplingParams(**{SAMPLING_FIELDS[field]: found}), SAMPLING_FIELDS[field]
+            ) == (0 if (field, value) == ("top_k", -1) else value)
     assert all(f"generation_config.json: {field} " in message for message in messages)
     assert max(map(len, messages)) < 1_000
     assert len(messages) > 15

@@ -180,6 +180,23 @@ CASES = {
         },
         sharded=True,
     ),
+    "phi3-part-of-each-head": Case(
+        Phi3Config, {"pad_token_id": None, "partial_rotary_factor": 0.5}
+    ),
+    "phi3-longrope-part-of-each-head": Case(
+        Phi3Config,
+        {
+            "pad_token_id": None,
+            "rope_parameters": {
+                **LONGROPE,
+                "partial_rotary_factor": 0.67,
+                "short_factor": [1.0, 1.2, 1.5, 2.0],
+                "long_factor": [3.0] * 4,
+            },
+            "original_max_position_embeddings": 64,
+            "tie_word_embeddings": True,
+        },
+    ),
     "mistral-no-window-tied": Case(
         MistralConfig,
         {"sliding_window": None, "tie_word_embeddings": True, "head_dim": 20},
@@ -492,9 +509,9 @@ def test_int8_leaves_no_matrix_in_full_precision_but_the_embedding(
     [
         (
             {"architectures": ["GPT2LMHeadModel"]},
-            r"'GPT2LMHeadModel' is not one of: LlamaForCausalLM, MistralForC",
+            r"\['GPT2LMHeadModel'\] of model_type 'llama' is not supported, only \['LlamaForC",
         ),
-        ({"architectures": None}, r"'\(none given\)' is not one of: LlamaForCausalLM"),
+        ({"architectures": None}, r"None of model_type 'llama' is not sup.*'LlamaForCausalLM'\]"),
         ({"hidden_act": "gelu"}, r"hidden_act 'gelu' is not supported, only 'silu'"),
         (
             {"quantization_config": {"quant_method": "gptq", "bits": 4}},
@@ -524,9 +541,12 @@ def test_what_is_not_supported_is_refused_by_name(
         load(folder)
 
 
-def test_an_odd_head_dim_is_refused() -> None:
+def test_an_odd_number_of_channels_is_refused() -> None:
     with pytest.raises(UnsupportedModelError, match=r"head_dim 11 is odd"):
         RotaryEmbedding(LlamaConfig(**SMALL), 11, CPU)
+    config = Phi3Config(**SMALL, pad_token_id=None, partial_rotary_factor=0.25)
+    with pytest.raises(UnsupportedModelError, match=r"head_dim 12 is odd, or 3 of it that turn"):
+        RotaryEmbedding(config, 12, CPU)
 
 
 def test_an_unknown_layer_type_is_refused(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def _open(file: Path, headers_only: bool) -> Any:
         return safe_open(file, framework="np" if headers_only else "pt")
     except UNREADABLE as error:
         raise CorruptCheckpointError(
-            f"{file}: not a complete safetensors file: {shown(str(error))}"
+            f"{file}: not a complete safetensors file (a Git LFS pointer?): {shown(str(error))}"
         ) from error
     except RuntimeError as error:
         raise WeightsTooLargeError(

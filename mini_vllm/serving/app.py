@@ -15,7 +15,7 @@ from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
 from mini_vllm.errors import EngineDeadError
-from mini_vllm.serving.asgi import ON_ERROR, CancelOnDisconnect
+from mini_vllm.serving.asgi import ON_ERROR, CancelOnDisconnect, with_request_id
 from mini_vllm.serving.async_engine import AsyncEngine
 from mini_vllm.serving.guard import PUBLIC_PATHS, AllowedOrigins, Guard
 from mini_vllm.serving.options import ServerOptions
@@ -55,7 +55,7 @@ class Server:
         num_counted = 0 if scope["path"] in UNCOUNTED_PATHS else 1
         self.num_in_flight += num_counted
         try:
-            await self.router(scope, receive, send)
+            await self.router(scope, receive, with_request_id(scope, send))
         finally:
             self.num_in_flight -= num_counted
 

@@ -9,11 +9,13 @@ the stream. Source: with_cancellation in vllm/entrypoints/serve/utils/api_utils.
 import asyncio
 import logging
 import re
+import secrets
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any
 
 import orjson
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
@@ -30,7 +32,7 @@ from mini_vllm.errors import (
     shown,
 )
 from mini_vllm.serving.async_engine import QueueFullError, QueueTimeoutError, RequestTimeoutError
-from mini_vllm.serving.protocol import ApiError
+from mini_vllm.serving.openai.protocol import REQUEST_ID, ApiError
 
 logger = logging.getLogger("mini_vllm")
 
@@ -67,6 +69,18 @@ async def read_json(request: HttpRequest, max_entries: int) -> Any:
             message = f"{shown(name)} has {len(value)} entries, at most {max_entries} are allowed"
             raise ApiError(400, message, param=name[:100])
     return body
+
+
+def name_request(scope: Scope, name: str | None = None) -> str:
+    """The id of a request: of its header X-Request-Id, or of its body, or a new one.
+
+    Its answer says it in the same header. Source: _base_request_id in
+    vllm/entrypoints/serve/engine/serving.py.
+    """
+    given = Headers(scope=scope).get("x-request-id", "")
+    name = given if re.fullmatch(REQUEST_ID, given) else name
+    scope["request_id"] = name or scope.get("request_id") or secrets.token_hex(12)
+    return str(scope["request_id"])
 
 
 # --- what is sent ---------------------------------------------------------------------------------
@@ -112,6 +126,18 @@ async def joined(first: bytes, events: AsyncGenerator[bytes]) -> AsyncGenerator[
     yield first
     async for each in events:
         yield each
+
+
+def with_request_id(scope: Scope, send: Send) -> Send:
+    """Sends the same, and in the headers of an answer the id of its request."""
+    name_request(scope)
+
+    async def send_named(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message)["X-Request-Id"] = scope["request_id"]
+        await send(message)
+
+    return send_named
 
 
 # --- errors ---------------------------------------------------------------------------------------

@@ -198,6 +198,11 @@ class AsyncEngine:
         )
         return [request.request_id for request in requests]
 
+    @property
+    def num_unfinished(self) -> int:
+        """How many requests wait or run."""
+        return len(self._streams)
+
     def check_queue(self, num_choices: int, cache_salt: str | None = None) -> str:
         """Raises QueueFullError unless so many more of the tenant may wait, whose name is
         returned.

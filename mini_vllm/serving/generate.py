@@ -3,6 +3,7 @@ events.
 """
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -11,11 +12,11 @@ from typing import Any
 from mini_vllm.errors import GrammarError
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.params import SamplingParams
-from mini_vllm.serving.answers import Answer, event
 from mini_vllm.serving.asgi import refusals, to_api_error
 from mini_vllm.serving.async_engine import AsyncEngine, QueueTimeoutError, RequestTimeoutError
+from mini_vllm.serving.openai.answers import Answer, event
+from mini_vllm.serving.openai.protocol import ApiError, SharedRequest
 from mini_vllm.serving.options import ServerOptions
-from mini_vllm.serving.protocol import ApiError, SharedRequest
 
 Job = tuple[str | Sequence[int], SamplingParams]  # a prompt and how to sample
 
@@ -60,15 +61,17 @@ class Generation:
 
         An error is raised.
         """
+        # a client may give two requests one id, and the engine must tell them apart
+        name = self.answer.id + secrets.token_hex(4)
         if len(self.jobs) == 1:
-            async with aclosing(self._outputs_of(self.answer.id, *self.jobs[0])) as outputs:
+            async with aclosing(self._outputs_of(name, *self.jobs[0])) as outputs:
                 async for output in outputs:
                     yield 0, output
             return
         arrived: asyncio.Queue[tuple[int, RequestOutput] | asyncio.Task[None]] = asyncio.Queue()
 
         async def collect(number: int, job: Job) -> None:
-            async with aclosing(self._outputs_of(f"{self.answer.id}-{number}", *job)) as outputs:
+            async with aclosing(self._outputs_of(f"{name}-{number}", *job)) as outputs:
                 async for output in outputs:
                     arrived.put_nowait((number, output))
 

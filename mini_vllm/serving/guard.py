@@ -16,11 +16,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mini_vllm.errors import shown
+from mini_vllm.serving.openai.protocol import ApiError
 from mini_vllm.serving.options import ServerOptions
-from mini_vllm.serving.protocol import ApiError
 
 PUBLIC_PATHS = frozenset({"/", "/health"})  # that need no key; with tenants only the latter
-OPERATOR_PATHS = frozenset({"/", "/engine/steps", "/metrics"})  # that no tenant may see
+# that no tenant may see
+OPERATOR_PATHS = frozenset({"/", "/engine/steps", "/get_load", "/metrics"})
 
 
 class Guard:

@@ -21,9 +21,9 @@ from starlette.responses import Response
 
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.observe.step_plan import StepPlan
-from mini_vllm.serving.answers import event
 from mini_vllm.serving.async_engine import AsyncEngine
 from mini_vllm.serving.messages import StepDone
+from mini_vllm.serving.openai.answers import event
 
 PAGE = Path(__file__).with_name("page.html")
 POLICY = (

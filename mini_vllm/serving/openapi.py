@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from mini_vllm.serving.asgi import EventStream
-from mini_vllm.serving.protocol import ChatCompletionChunk, CompletionChunk, Error, Health
+from mini_vllm.serving.openai.protocol import ChatCompletionChunk, CompletionChunk, Error, Health
 
 Json = dict[str, Any]
 REFERENCE = "#/components/schemas/{model}"

@@ -22,5 +22,7 @@ class ServerOptions:
     """Names by which clients may call it; () is any. A page that points its own name at this
     machine is kept out.
     """
+    strict: bool = False
+    """A request with a field that this server does not have is refused."""
     queue_timeout: float | None = None
     request_timeout: float | None = None

@@ -6,7 +6,6 @@ vllm/entrypoints/openai/completion/serving.py, vllm/entrypoints/serve/tokenize/s
 """
 
 import asyncio
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, get_type_hints
@@ -16,19 +15,17 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
+from mini_vllm import __version__
 from mini_vllm.errors import shown
 from mini_vllm.frontend.tokenizer import Tokenizer, TokenNames
-from mini_vllm.frontend.tools import ToolUse
-from mini_vllm.params import SamplingParams
 from mini_vllm.policies.tenants import salt_of
 from mini_vllm.serving import live
-from mini_vllm.serving.answers import Answer, ChatAnswer, CompletionAnswer
-from mini_vllm.serving.asgi import EventStream, JsonResponse, read_json, refusals
+from mini_vllm.serving.asgi import EventStream, JsonResponse, name_request, read_json, refusals
 from mini_vllm.serving.async_engine import AsyncEngine
 from mini_vllm.serving.generate import Generation, Job
-from mini_vllm.serving.openapi import openapi_document
-from mini_vllm.serving.options import ServerOptions
-from mini_vllm.serving.protocol import (
+from mini_vllm.serving.jobs import read_chat, read_prompts
+from mini_vllm.serving.openai.answers import Answer, ChatAnswer, CompletionAnswer
+from mini_vllm.serving.openai.protocol import (
     MAX_PROMPTS,
     ApiError,
     ChatCompletion,
@@ -37,15 +34,20 @@ from mini_vllm.serving.protocol import (
     CompletionRequest,
     DetokenizeRequest,
     Health,
+    Load,
     Model,
     ModelRequest,
     Models,
+    Rendered,
     SharedRequest,
     Text,
     TokenizeRequest,
     Tokens,
+    Version,
     parse,
 )
+from mini_vllm.serving.openapi import openapi_document
+from mini_vllm.serving.options import ServerOptions
 
 SUFFIX = ":mini-vllm-async"  # of the model's name in answers
 
@@ -93,8 +95,11 @@ class Api:
         """
         self._check_ready()
         limits = self.engine.input_processor.limits
-        asked = parse(kind, await read_json(request, max(MAX_PROMPTS, limits.max_model_len)))
+        body = await read_json(request, max(MAX_PROMPTS, limits.max_model_len))
+        asked = parse(kind, body, strict=self.options.strict)
         self._check_model(asked.model)
+        if isinstance(asked, SharedRequest):
+            asked.request_id = name_request(request.scope, asked.request_id)
         if self.options.tenants and isinstance(asked, SharedRequest):
             asked.cache_salt = salt_of(request.scope["tenant"], asked.cache_salt)
         return asked
@@ -198,52 +203,49 @@ class Api:
         with refusals("tokens"):
             return {"prompt": self.engine.input_processor.detokenize(asked.tokens)}
 
+    async def load(self) -> Load:
+        """How many choices wait or run, for a router."""
+        return {"load": self.engine.num_unfinished}
+
+    async def version(self) -> Version:
+        """The version of this server."""
+        return {"version": __version__}
+
     async def chat_completions(self, asked: ChatCompletionRequest) -> ChatCompletion | EventStream:
         """Answer a conversation."""
-        messages = [message.for_template() for message in asked.messages]
-        reader = self.engine.input_processor
-        with refusals("messages"):
-            # before any work on what cannot be taken
-            self.engine.check_queue(asked.n or 1, asked.cache_salt)
-            use = ToolUse(asked.tools, asked.tool_choice, asked.parallel_tool_calls)
-            prompt = await asyncio.to_thread(reader.apply_chat_template, messages, tools=use.tools)
-        params = self._sampling_params(asked, len(prompt), asked.asked_max_tokens, "messages")
-        with refusals("messages"):
-            params = use.constrain(params)
-            form = await asyncio.to_thread(reader.form_of, prompt, use, params)
-        answer = ChatAnswer(form, *self._head("chatcmpl"), asked, self._tokenizer)
-        return await self._respond(answer, [(prompt, form.constrain(params))], asked)
+        prompt, params, form = await read_chat(self.engine, asked)
+        answer = ChatAnswer(form, *self._head("chatcmpl", asked), asked, self._tokenizer)
+        return await self._respond(answer, [(prompt, params)], asked)
+
+    async def render_chat(self, asked: ChatCompletionRequest) -> Rendered:
+        """The token ids of a conversation's prompt, by which a router knows what is cached where.
+
+        Source: render_chat_request in vllm/entrypoints/scale_out/render/serving.py.
+        """
+        prompt, _, _ = await read_chat(self.engine, asked)
+        return self._rendered(f"chatcmpl-{asked.request_id}", prompt)
+
+    async def render_completion(self, asked: CompletionRequest) -> list[Rendered]:
+        """The token ids of each prompt. Source: render_completion_request, as above."""
+        jobs = await read_prompts(self.engine, asked)
+        name = f"cmpl-{asked.request_id}"
+        return [self._rendered(f"{name}-{i}", ids) for i, (ids, _, _) in enumerate(jobs)]
+
+    def _rendered(self, name: str, token_ids: list[int]) -> Rendered:
+        return {
+            "request_id": name,
+            "token_ids": token_ids,
+            "model": self.options.served_model_name,
+        }
 
     async def completions(self, asked: CompletionRequest) -> Completion | EventStream:
         """Complete texts or token ids."""
-        prompts = asked.prompts
-        if len(prompts) > MAX_PROMPTS:
-            raise ApiError(
-                400,
-                f"prompt has {len(prompts)} prompts, at most {MAX_PROMPTS} are allowed",
-                param="prompt",
-            )
-        reader = self.engine.input_processor
-        with refusals("prompt"):
-            self.engine.check_queue(len(prompts) * (asked.n or 1), asked.cache_salt)
-            read = await asyncio.to_thread(lambda: [reader.tokenize(each) for each in prompts])
-            for number, token_ids in enumerate(read):
-                if not token_ids:
-                    raise ApiError(
-                        400, f"prompt {number} has 0 tokens, at least 1 is needed", param="prompt"
-                    )
-                reader.check_vocabulary("prompt", token_ids)
-        max_tokens = 16 if asked.asked_max_tokens is None else asked.asked_max_tokens
         jobs: list[Job] = [
-            (
-                given if asked.echo else token_ids,
-                self._sampling_params(asked, len(token_ids), max_tokens, "prompt"),
-            )
-            for given, token_ids in zip(prompts, read, strict=True)
+            (given if asked.echo else token_ids, params)
+            for token_ids, params, given in await read_prompts(self.engine, asked)
         ]
-        return await self._respond(
-            CompletionAnswer(*self._head("cmpl"), asked, self._tokenizer), jobs, asked
-        )
+        answer = CompletionAnswer(*self._head("cmpl", asked), asked, self._tokenizer)
+        return await self._respond(answer, jobs, asked)
 
     async def _respond(
         self, answer: Answer, jobs: Sequence[Job], asked: SharedRequest
@@ -257,44 +259,25 @@ class Api:
     def _tokenizer(self) -> Tokenizer | None:
         return self.engine.output_processor.tokenizer
 
-    def _head(self, prefix: str) -> tuple[str, int, str]:
+    def _head(self, prefix: str, asked: SharedRequest) -> tuple[str, int, str]:
         """Id, time (in seconds since 1970, which never goes back) and model of an answer."""
         self._last_created = max(self._last_created, int(time.time()))
         return (
-            f"{prefix}-{secrets.token_hex(12)}",
+            f"{prefix}-{asked.request_id}",
             self._last_created,
             self.options.served_model_name + SUFFIX,
         )
 
-    def _sampling_params(
-        self,
-        asked: SharedRequest,
-        num_prompt_tokens: int,
-        max_tokens: int | None,
-        prompt_field: str,
-    ) -> SamplingParams:
-        """How to sample. Raises ApiError if prompt and max_tokens do not fit."""
-        limit = self.engine.input_processor.limits.max_model_len
-        room = limit - num_prompt_tokens
-        if room < 1 or max(max_tokens or 1, 1) > room:
-            wanted = "" if max_tokens is None else f", and max_tokens is {max_tokens}"
-            raise ApiError(
-                400,
-                f"this model's maximum context length is {limit} tokens; the prompt has "
-                f"{num_prompt_tokens}{wanted}",
-                param=prompt_field if room < 1 else "max_tokens",
-                code="context_length_exceeded",
-            )
-        kind = "delta" if asked.stream else "final_only"
-        options = asked.sampling_options() | {"max_tokens": max_tokens or room, "output_kind": kind}
-        return self.engine.input_processor.default_sampling_params(**options)
-
 
 ENDPOINTS: dict[str, Callable[..., Any]] = {
     "/health": Api.health,
+    "/version": Api.version,
+    "/get_load": Api.load,
     "/v1/models": Api.models,
     "/v1/chat/completions": Api.chat_completions,
     "/v1/completions": Api.completions,
+    "/v1/chat/completions/render": Api.render_chat,
+    "/v1/completions/render": Api.render_completion,
     "/tokenize": Api.tokenize,
     "/detokenize": Api.detokenize,
 }

@@ -217,7 +217,7 @@ def test_an_answer_is_the_next_request(client: openai.OpenAI) -> None:
     assert client.chat.completions.create(
         model="tiny", messages=messages, max_tokens=5, extra_body=nulls
     ).choices
-    for field, value in (("store", True), ("service_tier", "auto"), ("audio", {})):
+    for field, value in (("modalities", ["audio"]), ("functions", [{}]), ("audio", {})):
         with pytest.raises(openai.BadRequestError) as refusal:
             ask(client, extra_body={field: value})
         assert refusal.value.param == field

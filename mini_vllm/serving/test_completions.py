@@ -17,8 +17,8 @@ import pytest
 
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.frontend.tokenizer import TokenNames
-from mini_vllm.serving.answers import pieces_in
 from mini_vllm.serving.conftest import LiveServer
+from mini_vllm.serving.openai.answers import pieces_in
 
 PROMPT = "A KV block is a fixed-size piece of"
 NAMES = re.compile(r"vllm:\w+")
@@ -448,7 +448,7 @@ def test_a_list_of_prompts_is_refused_before_one_of_them_starts(live: LiveServer
             ("logit_bias", {str(i): 1 for i in range(3000)}),
             ("max_tokens", 0),
         ),
-        *(("logit_bias", {"05": 1}), ("max_completion_tokens", 7), ("anything" * 1000, 1)),
+        *(("logit_bias", {"05": 1}), ("max_completion_tokens", 7), ("suffix", "a" * 9000)),
     ],
 )
 def test_a_value_beyond_its_limit_is_named(live: LiveServer, field: str, value: Any) -> None:

@@ -26,7 +26,7 @@ REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "request id": (3, 5, {}, "request_id"),
     "prompt": ("a", 5, {}, "prompt must be"),
     "empty": ("a", [], {}, "request 'a': the prompt has 0 tokens"),
-    "too long": ("a", [10**6] * 10_000, {}, "request 'a': the prompt has 10000 tokens"),
+    "too long": ("a", [10**6] * 10_000, {}, "This model's maximum context length is 2048 tokens."),
     "token": ("a", [10**6], {"priority": "x"}, "request 'a': prompt"),
     "priority": ("busy", [1], {"priority": "x"}, "request 'busy': priority"),
     "id in flight": ("busy", [1], {}, "request 'busy' is still in flight"),

@@ -16,9 +16,9 @@ from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
 from mini_vllm.scheduler_interface import Step
 from mini_vllm.serving import messages
-from mini_vllm.serving.answers import Answer, Json, event
 from mini_vllm.serving.engine_process import EngineLoop
 from mini_vllm.serving.messages import Add, Command, Event, Message, StepDone, Stop
+from mini_vllm.serving.openai.answers import Answer, Json, event
 from mini_vllm.step import Logprob, PromptLogprobs, SampledToken, StepOutput, TokenDelta
 
 ROW = {7: Logprob(-0.5, 1), 3: Logprob(float("-inf"), 9)}

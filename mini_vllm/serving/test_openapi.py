@@ -47,6 +47,10 @@ def test_the_document_is_served_and_its_schemas_are_schemas(live: LiveServer) ->
     promised = {
         "/health",
         "/v1/models",
+        "/v1/chat/completions/render",
+        "/v1/completions/render",
+        "/get_load",
+        "/version",
         "/v1/chat/completions",
         "/v1/completions",
         "/tokenize",

@@ -123,9 +123,9 @@ BAD = [
     ({"response_format": {"type": "xml"}}, "response_format.type", "json_object"),
     ({"response_format": schema_of(5)}, "response_format.json_schema.schema", "dictionary"),
     (
-        {"response_format": {"type": "text", "x": 1}},
-        "response_format.x",
-        "no field that this server knows",
+        {"structured_outputs": {"regex": "a", "whitespace_pattern": "a+"}},
+        "structured_outputs",
+        "the fields here are",
     ),
     ({"structured_outputs": {"regex": "(?=a)b"}}, "structured_outputs", "look-around"),
     ({"structured_outputs": {}}, "structured_outputs", "must be one of json, regex"),

@@ -175,7 +175,7 @@ class InputBatch:
     def _add(self, request_id: str, sampling_row: SamplingRow) -> None:
         self._rows[request_id] = self._free_rows.pop() if self._free_rows else len(self._rows)
         self.sampling_rows[request_id] = sampling_row
-        if sampling_row.params.has_penalties:
+        if sampling_row.params.looks_back:
             self.token_ids[request_id] = list(sampling_row.token_ids)
 
     def _remove(self, request_id: str) -> None:

@@ -17,7 +17,7 @@ from mini_vllm.step import ModelInfo, StepInput, StepOutput
 from mini_vllm.worker.device import available_bytes, free_memory, pick_device, pick_dtype
 from mini_vllm.worker.executor import InProcessExecutor
 from mini_vllm.worker.fit import Target, info_of
-from mini_vllm.worker.memory import KVCachePlan, available_host_memory
+from mini_vllm.worker.memory import KVCachePlan, available_host_memory, for_length
 from mini_vllm.worker.model_runner import ModelRunner
 
 
@@ -33,7 +33,7 @@ class LocalExecutor(InProcessExecutor):
 
     def load(self) -> ModelInfo:
         config, path = self.config, resolve_model(self.config.model)
-        self.hf_config = load_hf_config(path)
+        self.hf_config = for_length(load_hf_config(path), config.max_model_len)
         self.device = pick_device(config.device)
         self.dtype = pick_dtype(config.dtype, self.hf_config, path)
         self.attention_backend = get_backend(config.attention_backend, self.device, self.dtype)

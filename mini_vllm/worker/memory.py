@@ -7,9 +7,12 @@ vllm/v1/worker/gpu_worker.py and get_kv_cache_configs in vllm/v1/core/kv_cache_p
 vLLM measures the activations, here they are estimated.
 """
 
+import logging
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import (
@@ -25,6 +28,8 @@ from mini_vllm.step import ModelInfo
 MAX_CPU_KV_CACHE_BYTES = 4 << 30
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 SWAP_SPACE_BYTES = 4 << 30  # vLLM V0's default (swap_space); no more than the KV cache itself
+
+logger = logging.getLogger("mini_vllm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +98,20 @@ def plan_kv_cache(
     Raises InvalidParameterError for a max_model_len beyond the model's, KVCacheTooSmallError for a
     budget of less than 2 blocks.
     """
-    model_limit = max_positions(hf_config)
+    own_limit = max_positions(hf_config)
+    model_limit = max_positions(for_length(hf_config, config.max_model_len))
     max_model_len = config.max_model_len or model_limit
     if max_model_len > model_limit:
         raise InvalidParameterError(
             f"max_model_len {shown(max_model_len)} exceeds the model's {model_limit} positions"
+        )
+    if model_limit > own_limit:
+        logger.warning(
+            "longrope: max_model_len %s gives all requests the long factors; a text of at most %s "
+            "tokens gets other tokens than with max_model_len %s",
+            shown(config.max_model_len),
+            own_limit,
+            own_limit,
         )
     per_block = info.bytes_per_token * config.block_size
     if config.num_kv_blocks is not None:
@@ -125,19 +139,34 @@ def max_positions(hf_config: HFConfig) -> int:
     """Tokens of the longest request whose positions the model can tell.
 
     With "longrope" a text beyond the original context would get other angles in all of its tokens,
-    also in those that are computed already, so it ends there. "yarn" stretches the original
-    context by its factor (vLLM: _get_and_verify_max_len).
+    also in those that are computed already, so it ends there, unless both lists of factors are the
+    same. "yarn" stretches the original context by its factor (vLLM: _get_and_verify_max_len).
     """
     limit = int(hf_config.max_position_embeddings)
     scaling = getattr(hf_config, "rope_parameters", None) or {}
     original = scaling.get("original_max_position_embeddings", limit)
     original = getattr(hf_config, "original_max_position_embeddings", original)
     match scaling.get("rope_type"):
-        case "longrope":
+        case "longrope" if scaling.get("short_factor", ()) != scaling.get("long_factor"):
             return min(limit, int(original))
         case "yarn":
             return max(limit, int(original * scaling["factor"]))
     return limit
+
+
+def for_length(hf_config: HFConfig, max_model_len: int | None) -> HFConfig:
+    """The configuration of the model for requests of up to so many tokens.
+
+    Where that is more than the original context of "longrope", all requests get the long factors
+    (vLLM: Phi3LongRoPEScaledRotaryEmbedding).
+    """
+    scaling = getattr(hf_config, "rope_parameters", None) or {}
+    asked = max_model_len or 0
+    if scaling.get("rope_type") != "longrope" or asked <= max_positions(hf_config):
+        return hf_config
+    stretched: Any = copy(hf_config)
+    stretched.rope_parameters = scaling | {"short_factor": scaling["long_factor"]}
+    return stretched  # type: ignore[no-any-return]
 
 
 def available_host_memory() -> int:

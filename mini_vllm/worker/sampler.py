@@ -58,7 +58,7 @@ class Sampler:
                 known = {
                     n: known_token_ids[i]
                     for n, i in enumerate(indices)
-                    if rows[i].params.has_penalties
+                    if rows[i].params.looks_back
                 }
                 part = process_logits(part, chosen, places)
                 penalise(part, chosen, known)
@@ -142,7 +142,7 @@ def _reason(logits: Tensor, row: SamplingRow, peak: Tensor) -> str:
             "frequency_penalty": 0.0,
             "presence_penalty": 0.0,
         }
-        neutral |= {"allowed_token_ids": None, "logit_bias": (), "min_tokens": 0}
+        neutral |= {"allowed_token_ids": None, "logit_bias": (), "min_tokens": 0, "bad_words": ()}
         given = {name: getattr(params, name) for name in neutral}
         acting = [f"{name} {shown(it)}" for name, it in given.items() if it != neutral[name]]
         cause = f"with {', '.join(acting)} the largest logit becomes {peak.item()}"
@@ -179,15 +179,19 @@ def ending_of(row: SamplingRow, scores: Tensor) -> Tensor:
 
 
 def penalise(logits: Tensor, rows: Sequence[SamplingRow], token_ids: KnownTokens) -> None:
-    """Repetition, frequency and presence penalties in rows of logits [R, V], in place (vLLM:
-    apply_penalties).
+    """Bad words, and repetition, frequency and presence penalties, in rows of logits [R, V], in
+    place (vLLM: apply_bad_words, apply_penalties).
 
     token_ids: by row, the tokens so far. Repetition looks at the prompt and the output, the other
-    two at the output only. Only seen tokens are touched.
+    ones at the output only. Only seen tokens and the ends of bad words are touched.
     """
     for n, tokens in token_ids.items():
         scores, row = logits[n], rows[n]
-        counts = Counter(tokens[row.num_prompt_tokens :])
+        written = tokens[row.num_prompt_tokens :]
+        for *before, last in row.params.bad_token_ids:
+            if written[len(written) - len(before) :] == before:
+                scores[last] = -torch.inf
+        counts = Counter(written)
         prompt = set(tokens[: row.num_prompt_tokens])
         seen = torch.tensor([*counts, *prompt - counts.keys()], dtype=torch.int64).to(logits.device)
         penalty, values = row.params.repetition_penalty, scores[seen]

@@ -209,6 +209,11 @@ def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.Mon
         ({"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 1024}, {}, 4096),
         ({"rope_type": "longrope", "original_max_position_embeddings": 1024}, {}, 1024),
         ({"rope_type": "longrope"}, {"original_max_position_embeddings": 512}, 512),
+        (
+            {"rope_type": "longrope", "short_factor": [2.0], "long_factor": [2.0]},
+            {"original_max_position_embeddings": 512},
+            4096,
+        ),
     ],
 )
 def test_a_request_ends_where_the_rotation_does(

@@ -180,7 +180,7 @@ def every_lab(page: Path) -> str:
     for lab in labs():
         section, _, anchor = lab.chapter.partition("#")
         files = {name: link(page, lab.folder / f"{name}.md") for name in ("contract", "hints")}
-        links = " · ".join(f"[{name}]({target})" for name, target in files.items())
+        links = "&nbsp;·&nbsp;".join(f"[{name}]({target})" for name, target in files.items())
         title = f"[{lab.id} {lab.title}]({link(page, ROOT / section)}#{anchor})"
         rows.append(f"| {title} | {lab.minutes} | {needs_of(lab)} | {links} |")
     return "\n".join(rows)

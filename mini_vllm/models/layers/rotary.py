@@ -3,14 +3,14 @@ the position.
 
 Channel c is paired with c + head_dim / 2 (the half-rotation layout of the Hugging Face
 checkpoints). Pair c turns by position * inv_freq[c], so a dot product of query and key depends only
-on how far apart they are.
+on how far apart they are. Where a part of each head turns, the pairs of the rest have frequency 0.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from mini_vllm.attention import Rotation
@@ -30,30 +30,37 @@ class RotaryEmbedding:
     """Angles from positions.
 
     They are computed once a step for its T tokens, so no table bounds the model's length.
+    channels: the order of a head's channels in which pairs stand head_dim / 2 apart where a part of
+    the head turns, which is paired in itself; else None.
     """
 
     def __init__(self, hf_config: HFConfig, head_dim: int, device: torch.device) -> None:
-        if head_dim % 2:
-            raise UnsupportedModelError(
-                f"head_dim {head_dim} is odd; rotary embedding needs pairs of channels"
-            )
         parameters = rope_parameters(hf_config)
+        dim = int(head_dim * parameters.get("partial_rotary_factor", 1.0))
+        if head_dim % 2 or dim % 2:
+            raise UnsupportedModelError(
+                f"head_dim {head_dim} is odd, or {dim} of it that turn; rotary embedding needs "
+                "pairs of channels"
+            )
         inv_freq = 1.0 / (
-            parameters["rope_theta"]
-            ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
+            parameters["rope_theta"] ** (torch.arange(0, dim, 2, dtype=torch.float32) / dim)
         )
-        self.attention_factor = 1.0  # of cosine and sine, so of the scores its square
-        if parameters["rope_type"] == "llama3":
-            inv_freq = scale_llama3(inv_freq, parameters)
-        elif parameters["rope_type"] != "default":
-            inv_freq, self.attention_factor = scale_as_transformers(hf_config, parameters)
-        self.inv_freq = inv_freq.to(device)  # [head_dim / 2] float32
+        factor = 1.0  # of cosine and sine, so of the scores its square
+        if parameters["rope_type"] != "default":
+            inv_freq, factor = scale_as_transformers(hf_config, parameters)
+        # [head_dim / 2] float32, both
+        still = (head_dim - dim) // 2
+        self.inv_freq = F.pad(inv_freq, (0, still)).to(device)
+        self.factors = F.pad(torch.full_like(inv_freq, factor), (0, still), value=1.0).to(device)
+        order = torch.arange(head_dim, device=device)
+        halves = order[:dim].view(2, dim // 2), order[dim:].view(2, still)
+        self.channels = torch.cat(halves, 1).flatten() if still else None
 
     def __call__(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
         """The rotation of tokens at positions [T]; angles in float32, then rounded to dtype."""
         angles = positions[:, None, None].float() * self.inv_freq
-        cos = (angles.cos() * self.attention_factor).to(dtype)
-        sin = (angles.sin() * self.attention_factor).to(dtype)
+        cos = (angles.cos() * self.factors).to(dtype)
+        sin = (angles.sin() * self.factors).to(dtype)
         return Rotation(torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1))
 
 
@@ -62,7 +69,7 @@ def rope_parameters(hf_config: HFConfig) -> dict[str, Any]:
     checked.
 
     Errors: UnsupportedModelError for a rope_type other than SUPPORTED_ROPE_TYPES, rotation of part
-    of a head, and numbers from which no angles come.
+    of a head in a model that has none, and numbers from which no angles come.
     """
     scaling = (
         getattr(hf_config, "rope_parameters", None)
@@ -78,20 +85,13 @@ def rope_parameters(hf_config: HFConfig) -> dict[str, Any]:
         raise UnsupportedModelError(
             f"rope_type {shown(rope_type)} is not one of: {', '.join(SUPPORTED_ROPE_TYPES)}"
         )
-    if (fraction := scaling.get("partial_rotary_factor", 1.0)) != 1.0:
+    fraction = scaling.get("partial_rotary_factor", 1.0)
+    if fraction != 1.0 and hf_config.model_type != "phi3":  # transformers turns all of the head
         raise UnsupportedModelError(
             f"partial_rotary_factor {shown(fraction)} is not supported, only 1.0"
         )
-    original = scaling.get("original_max_position_embeddings", hf_config.max_position_embeddings)
-    # transformers has it win
-    original = getattr(hf_config, "original_max_position_embeddings", original)
     theta = scaling.get("rope_theta", getattr(hf_config, "rope_theta", 10_000.0))
-    parameters = {
-        **scaling,
-        "rope_theta": theta,
-        "rope_type": rope_type,
-        "original_max_position_embeddings": original,
-    }
+    parameters = {**scaling, "rope_theta": theta, "rope_type": rope_type}
     for name in ("rope_theta", *(LLAMA3_NUMBERS if rope_type == "llama3" else ())):
         if not ROPE_VALUES[name].holds(parameters.get(name)):
             value, allowed = shown(parameters.get(name)), ROPE_VALUES[name].allowed
@@ -106,11 +106,13 @@ def rope_parameters(hf_config: HFConfig) -> dict[str, Any]:
 def scale_as_transformers(
     hf_config: HFConfig, parameters: Mapping[str, Any]
 ) -> tuple[Tensor, float]:
-    """The frequencies [head_dim / 2] of the other ways to stretch the context, and what cosine and
+    """The frequencies of the pairs that turn where the context is stretched, and what cosine and
     sine are multiplied by.
 
-    "linear" makes every pair slower. "yarn" (Peng et al. 2023) makes the slow ones slower, as
-    llama3 does, and raises the scores. "longrope" (Ding et al. 2024) has a factor for each pair.
+    "linear" makes every pair `factor` times slower. "llama3" makes those so that turn fewer than
+    low_freq_factor times within the original context, leaves those that turn more than
+    high_freq_factor times, and blends between. "yarn" (Peng et al. 2023) does nearly the same, and
+    raises the scores. "longrope" (Ding et al. 2024) has a factor for each pair.
     "dynamic" changes nothing before max_position_embeddings, where a request ends. Errors:
     UnsupportedModelError for parameters that transformers cannot compute with.
     """
@@ -123,17 +125,3 @@ def scale_as_transformers(
             f"rope_parameters {shown(parameters)}: {shown(str(error))}"
         ) from error
     return inv_freq, attention_factor
-
-
-def scale_llama3(inv_freq: Tensor, parameters: Mapping[str, float]) -> Tensor:
-    """Llama 3.1's stretching of the context: slow pairs turn `factor` times slower, fast ones stay,
-    between is blended.
-
-    A pair is fast when it turns more than high_freq_factor times within the original context, slow
-    when it turns fewer than low_freq_factor times (transformers: rope_type "llama3").
-    """
-    low, high = parameters["low_freq_factor"], parameters["high_freq_factor"]
-    turns = parameters["original_max_position_embeddings"] / (2 * math.pi / inv_freq)
-    keep: Tensor = ((turns - low) / (high - low)).clamp(0.0, 1.0)
-    scaled: Tensor = keep * inv_freq + (1 - keep) * inv_freq / parameters["factor"]
-    return scaled

@@ -36,7 +36,8 @@ class SelfAttention(nn.Module):
     qk_norm_eps: normalise each query and key head before it is turned (Qwen3); None leaves it out.
     sliding_window: how many tokens, itself included, a token sees; None for all. scale: of the
     scores; None is head_dim ** -0.5. is_rotated: whether positions turn queries and keys. is_fused:
-    whether the checkpoint has q, k and v in one matrix.
+    whether the checkpoint has q, k and v in one matrix. channels: the order in which those of
+    queries and keys are turned (RotaryEmbedding); their dot product is the same in any order.
     """
 
     def __init__(
@@ -52,11 +53,13 @@ class SelfAttention(nn.Module):
         scale: float | None = None,
         is_rotated: bool = True,
         is_fused: bool = False,
+        channels: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.layer_idx = layer_idx
         self.head_dim = shape.head_dim
         self.is_rotated = is_rotated
+        self.channels = channels
         self.spec = AttentionSpec(
             num_heads=len(loader.shard.part(shape.num_heads, "num_attention_heads")),
             num_kv_heads=len(loader.shard.part(shape.num_kv_heads, "num_key_value_heads")),
@@ -86,6 +89,8 @@ class SelfAttention(nn.Module):
         query, key, value = heads.split(self.heads, dim=1)
         if self.q_norm is not None and self.k_norm is not None:
             query, key = self.q_norm(query), self.k_norm(key)
+        if self.channels is not None:
+            query, key = query[..., self.channels], key[..., self.channels]
         if not self.is_rotated:  # by an angle of 0
             ones = torch.ones_like(rotation.cos)
             rotation = Rotation(ones, torch.zeros_like(ones))

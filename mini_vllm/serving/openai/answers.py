@@ -13,7 +13,7 @@ import orjson
 from mini_vllm.frontend.assistant_parser import AssistantForm, AssistantParser
 from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
 from mini_vllm.frontend.tokenizer import TextOffset, Tokenizer, TokenNames
-from mini_vllm.serving.protocol import (
+from mini_vllm.serving.openai.protocol import (
     ChatCompletionRequest,
     ChatLogprob,
     ChatLogprobs,
@@ -126,6 +126,7 @@ class ChatAnswer(Answer):
         self._num_top = asked.top_logprobs or 0
         # a forced function is what was asked for: the text has only stopped, as OpenAI says
         self._is_named = isinstance(asked.tool_choice, Mapping)
+        self._echoed = asked.echoed()
         self._form = form
         self._names = TokenNames(args[4], skip_special_tokens=form.skip_special_tokens)
         self._parsers: dict[int, AssistantParser] = {}  # by choice
@@ -133,6 +134,8 @@ class ChatAnswer(Answer):
     def _choice(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
         parser = AssistantParser(self._form)
         message = parser.finish(choice.text).as_message() | {"refusal": None}
+        if self._echoed:
+            message["content"] = self._echoed + (message["content"] or "")
         return self._around({"message": message}, parser, choice)
 
     def _part(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
@@ -141,7 +144,10 @@ class ChatAnswer(Answer):
         new = (
             parser.feed(choice.text) if choice.finish_reason is None else parser.finish(choice.text)
         )
-        return self._around({"delta": delta | new.as_json(is_text=parser.is_text)}, parser, choice)
+        added = new.as_json(is_text=parser.is_text)
+        if delta and self._echoed:
+            added["content"] = self._echoed + added.get("content", "")
+        return self._around({"delta": delta | added}, parser, choice)
 
     def _around(self, text: Json, parser: AssistantParser, choice: CompletionOutput) -> Json:
         calls = parser.num_calls and parser.is_whole and not self._is_named

@@ -1,7 +1,7 @@
 """What a client may send and what it gets, in OpenAI's shapes.
 
-Requests are strict: a field that is not here, true for 1, or a value beyond its limit is refused
-with the field's name. Source: OpenAI's API reference; for the fields that OpenAI does not have,
+True for 1, and a value beyond its limit, are refused with the field's name; foreign_fields.py has
+the fields that are not here. Source: OpenAI's API reference; for fields that OpenAI does not have,
 vllm/entrypoints/openai/chat_completion/protocol.py and
 vllm/entrypoints/openai/completion/protocol.py.
 """
@@ -14,21 +14,22 @@ from typing import (
     NotRequired,  # pydantic reads these alone before Python 3.12
 )
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 from typing_extensions import TypedDict
 
 from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.params import SamplingParams, StructuredOutputs
+from mini_vllm.serving.openai.foreign_fields import without_foreign
 
 ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
-
-
-# Fields of OpenAI's API that are taken as null, and refused by name as anything else.
-NOT_HERE = frozenset(
-    "annotations audio best_of function_call functions metadata modalities prediction "
-    "reasoning_effort refusal "
-    "service_tier store suffix verbosity web_search_options".split()
-)
 
 
 @dataclass(eq=False)
@@ -65,15 +66,13 @@ class Strict(BaseModel):
         """OpenAI's clients write null for what is absent, and send the server's own messages back,
         nulls included.
         """
-        if isinstance(given, dict) and any(
-            name in NOT_HERE and given[name] is None for name in given
-        ):
-            return {
-                name: value
-                for name, value in given.items()
-                if value is not None or name not in NOT_HERE
-            }
-        return given
+        if not isinstance(given, dict) or None not in given.values():
+            return given
+        return {
+            name: value
+            for name, value in given.items()
+            if value is not None or name in cls.model_fields
+        }
 
 
 class StreamOptions(Strict):
@@ -82,6 +81,8 @@ class StreamOptions(Strict):
     """
 
     include_usage: bool = False
+    include_obfuscation: bool | None = None
+    """Of OpenAI, which pads its events against who listens. These events have no padding."""
     continuous_usage_stats: bool | None = None
 
 
@@ -112,15 +113,27 @@ class StructuredOutputsField(Strict):
     grammar: str | None = None
     json_object: bool | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_more(cls, given: Any) -> Any:
+        """Other fields change the form, so none is left out."""
+        known = StructuredOutputs.__slots__
+        for name in given if isinstance(given, dict) else ():
+            if name not in known and given[name]:
+                raise ValueError(f"the fields here are {', '.join(known)}, and not {shown(name)}")
+        return given
+
 
 SAMPLING_FIELDS = frozenset(
     "n temperature top_p min_p seed presence_penalty frequency_penalty repetition_penalty "
-    "ignore_eos".split()
+    "ignore_eos min_tokens stop_token_ids allowed_token_ids skip_special_tokens "
+    "include_stop_str_in_output bad_words".split()
 )
+MAX_STOP = 4  # OpenAI's limit
 StopText = Annotated[str, Field(min_length=1)]
-Stop = StopText | Annotated[list[StopText], Field(max_length=4)]
 TokenId = Annotated[int, Field(ge=0)]
 TokenIdText = Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,9})$")]
+REQUEST_ID = "^[!-~]{1,128}$"
 MAX_PROMPTS = 1024
 Prompts = Field(min_length=1, max_length=1 << 20)
 
@@ -151,7 +164,13 @@ class SharedRequest(ModelRequest):
     """What is added to the logits of tokens."""
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=-(1 << 63), le=(1 << 64) - 1)] | None = None
-    stop: Stop | None = None
+    stop: StopText | list[StopText] | None = None
+    include_stop_str_in_output: bool | None = None
+    stop_token_ids: list[TokenId] | None = None
+    min_tokens: Annotated[int, Field(ge=0)] | None = None
+    skip_special_tokens: bool | None = None
+    allowed_token_ids: Annotated[list[TokenId], Field(min_length=1)] | None = None
+    bad_words: list[str] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=1e6)] | None = None
@@ -161,6 +180,8 @@ class SharedRequest(ModelRequest):
     ignore_eos: bool | None = None
     user: str | None = None
     """The client's name for its user. The server does not look at it."""
+    request_id: Annotated[str, Field(pattern=REQUEST_ID)] | None = None
+    """What the answer's id ends with. The header X-Request-Id goes before it."""
     cache_salt: Annotated[str, Field(min_length=1)] | None = None
     """Requests with other salts share no blocks with this one."""
     priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = None
@@ -172,6 +193,13 @@ class SharedRequest(ModelRequest):
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _at_most(cls, given: Any) -> Any:
+        if isinstance(given, list) and len(given) > MAX_STOP:
+            raise ValueError(f"at most {MAX_STOP} stop strings are allowed")
+        return given
 
     @property
     def asked_max_tokens(self) -> int | None:
@@ -237,6 +265,13 @@ class TextPart(Strict):
     type: Literal["text"]
     text: str
 
+    @model_validator(mode="before")
+    @classmethod
+    def _is_text(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("type") != "text":
+            raise ValueError("only parts of text can be read, of the type 'text'")
+        return given
+
 
 class CalledFunction(Strict):
     """The function of a call. arguments: JSON."""
@@ -265,16 +300,20 @@ class ChatMessage(Strict):
     tool_call_id: str | None = None
     """Of a message of a tool: which call it answers."""
     reasoning_content: str | None = None
+    reasoning: str | None = None
+    """The newer name of reasoning_content."""
+    refusal: str | None = None
+    """What the assistant has said in the place of content."""
 
     @model_validator(mode="after")
     def _says_something(self) -> "ChatMessage":
         if self.role != "assistant" and not self.content and self.content != "":
             raise ValueError(f"content of the role {self.role} must be a text or parts")
-        if (
-            self.tool_calls is not None or self.reasoning_content is not None
-        ) and self.role != "assistant":
+        of_assistant = (self.tool_calls, self.reasoning_content, self.reasoning, self.refusal)
+        if self.role != "assistant" and of_assistant != (None,) * 4:
             raise ValueError(
-                f"tool_calls and reasoning_content belong to the role assistant, not to {self.role}"
+                "tool_calls, reasoning_content, reasoning and refusal belong to the role "
+                f"assistant, not to {self.role}"
             )
         if (self.tool_call_id is not None) != (self.role == "tool"):
             raise ValueError(f"tool_call_id belongs to the role tool, and the role is {self.role}")
@@ -282,12 +321,20 @@ class ChatMessage(Strict):
 
     def for_template(self) -> dict[str, Any]:
         """As chat templates know messages."""
-        content = self.content
-        text = (
-            "\n".join(part.text for part in content) if isinstance(content, list) else content or ""
-        )
+        content = self.content or self.refusal or ""
+        text = "\n".join(part.text for part in content) if isinstance(content, list) else content
         role = "system" if self.role == "developer" else self.role
-        return self.model_dump(exclude_none=True) | {"role": role, "content": text}
+        message = self.model_dump(exclude_none=True, exclude={"reasoning", "refusal"})
+        if self.reasoning is not None:
+            message.setdefault("reasoning_content", self.reasoning)
+        return message | {"role": role, "content": text}
+
+
+# What a chat template gets from the server.
+TEMPLATE_NAMES = frozenset(
+    "messages tools documents chat_template add_generation_prompt continue_final_message tokenize "
+    "return_dict return_assistant_tokens_mask sanitize_control_tokens tokenizer_kwargs".split()
+)
 
 
 class ChatCompletionRequest(SharedRequest):
@@ -301,10 +348,40 @@ class ChatCompletionRequest(SharedRequest):
     tool_choice: str | dict[str, Any] | None = None
     """none, auto, required, or {"type": "function", "function": {"name": ...}}."""
     parallel_tool_calls: bool | None = None
+    add_generation_prompt: bool = True
+    """Whether the template begins the assistant's turn."""
+    continue_final_message: bool = False
+    """Whether the answer goes on with the last message. Needs add_generation_prompt: false."""
+    chat_template_kwargs: dict[str, Any] | None = None
+    """Variables of the chat template, such as enable_thinking."""
+    echo: bool | None = None
+    """Whether the text of the last message stands before the answer, if one role wrote both."""
+
+    def template_options(self) -> dict[str, Any]:
+        """What the chat template is told, beside messages and tools.
+
+        Raises ApiError for a variable that is the server's own.
+        """
+        variables = self.chat_template_kwargs or {}
+        for name in variables:
+            if name in TEMPLATE_NAMES:
+                param = f"chat_template_kwargs.{name}"
+                raise ApiError(400, f"{param} is no variable of a chat template", param=param)
+        return {
+            "add_generation_prompt": self.add_generation_prompt,
+            "continue_final_message": self.continue_final_message,
+            **variables,
+        }
+
+    def echoed(self) -> str:
+        """The text that stands before each answer."""
+        last = self.messages[-1]
+        role = "assistant" if self.add_generation_prompt else last.role
+        return last.for_template()["content"] if self.echo and last.role == role else ""
 
     def sampling_options(self) -> dict[str, Any]:
         options = super().sampling_options()
-        if self.top_logprobs is not None and not self.logprobs:
+        if self.top_logprobs and not self.logprobs:
             raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
         if self.logprobs:
             options["logprobs"] = self.top_logprobs or 0
@@ -359,24 +436,21 @@ class DetokenizeRequest(ModelRequest):
     tokens: list[TokenId]
 
 
-def parse(kind: type[ModelRequest], body: object) -> Any:
-    """The body of a request as one of these.
+def parse(kind: type[ModelRequest], body: object, *, strict: bool = False) -> Any:
+    """The body of a request as one of these. strict: a field that is not here is refused.
 
     Raises ApiError that names the field, the value and the limit.
     """
+    if not strict and isinstance(body, dict):
+        try:
+            body = without_foreign(body, kind.model_fields.keys())
+        except ValueError as error:
+            param, why = error.args
+            raise ApiError(400, f"{param} has no use here: {why}", param=param) from None
     try:
-        request = kind.model_validate(body)
+        request = kind.model_validate(body, extra="forbid" if strict else "ignore")
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        param = _path(first["loc"])
-        if first["type"] == "extra_forbidden":
-            message = f"{shown(param)} is no field that this server knows"
-            param = param[:100]
-        elif first["type"] == "missing":
-            message = f"{param} is missing"
-        else:
-            message = f"{param}: {first['msg']}, got {shown(first['input'])}"
-        raise ApiError(400, message, param=param or None) from None
+        raise refusal_of(error) from None
     if isinstance(request, TokenizeRequest) and (request.prompt is None) == (
         request.messages is None
     ):
@@ -384,6 +458,28 @@ def parse(kind: type[ModelRequest], body: object) -> Any:
     if isinstance(request, SharedRequest):
         _check_together(request)
     return request
+
+
+def refusal_of(error: ValidationError) -> ApiError:
+    """What was wrong first. Of a value that may be of several types, the one that fits best says
+    what is wrong with it.
+    """
+    errors = error.errors(include_url=False)
+    path = _path(errors[0]["loc"])
+    first = max(
+        (each for each in errors if _path(each["loc"]).startswith(path)),
+        key=lambda each: (not each["type"].endswith("_type"), len(each["loc"])),
+    )
+    param = _path(first["loc"])
+    if first["type"] == "extra_forbidden":
+        message = f"{shown(param)} is no field that this server knows"
+        param = param[:100]
+    elif first["type"] == "missing":
+        message = f"{param} is missing"
+    else:
+        said = first["msg"].removeprefix("Value error, ")
+        message = f"{param}: {said}, got {shown(first['input'])}"
+    return ApiError(400, message, param=param or None)
 
 
 def _check_together(request: SharedRequest) -> None:
@@ -438,6 +534,26 @@ class Health(TypedDict):
     """Whether the server can answer."""
 
     status: str
+
+
+class Load(TypedDict):
+    """How much a server has to do. Source: get_worker_load in vllm-router."""
+
+    load: int
+
+
+class Version(TypedDict):
+    """Which server it is."""
+
+    version: str
+
+
+class Rendered(TypedDict):
+    """A prompt as the engine gets it."""
+
+    request_id: str
+    token_ids: list[int]
+    model: str
 
 
 class Model(TypedDict):

@@ -1,0 +1,1 @@
+"""What clients of OpenAI's API send and get: fields, answers, and the document of both."""
