@@ -69,12 +69,14 @@ def scaled(size: int, least: int = 1) -> int:
     return min(size, max(least, round(size * _share)))
 
 
-def far(size: int, most: int) -> int:
+def far(size: int, most: int | None = None) -> int:
     """A size beyond any that an answer may have been made for: `size`, and at night any from there to `most`.
 
     A bound of an answer that is just above the sizes of the tests is then found one night, and no day gets longer.
+    most: twice the size, if it is not given.
     """
-    return random.randint(size, most) if os.environ.get("NIGHTLY") else size
+    largest = 2 * size if most is None else most
+    return random.SystemRandom().randint(size, largest) if os.environ.get("NIGHTLY") else size
 
 
 def processor_seconds(work: Callable[[], object]) -> float:
