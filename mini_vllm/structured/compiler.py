@@ -10,6 +10,7 @@ StructuredOutputManager in vllm/v1/structured_output/__init__.py, which compiles
 """
 
 import json
+import re
 import threading
 import weakref
 from collections import OrderedDict
@@ -35,6 +36,7 @@ from mini_vllm.structured.schema import (
 MAX_SECONDS = 5.0
 MAX_MEMORY_BYTES = 2 << 30  # beyond what the process has when it begins
 MAX_CACHE_BYTES = 256 << 20
+EBNF_RULE = re.compile(r"(?m)^\s*[\w-]+\s*::=")  # else it is Lark
 
 Key = tuple[str, str]
 Outcome = NewGrammar | GrammarError
@@ -99,18 +101,19 @@ class GrammarCompiler:
             raise GrammarError(
                 f"structured: {kind} needs xgrammar or guidance; automaton takes choice alone"
             )
-        every = ["xgrammar", "guidance", *(["automaton"] if kind == "choice" else [])]
-        names = every if self._backend == "auto" else [self._backend]
+        every = ["xgrammar", "guidance"] + ["automaton"] * (kind == "choice")
+        is_auto = self._backend == "auto"
+        names = every if is_auto else [self._backend]
         why_not = {
             "xgrammar": xgrammar_would_ignore(wanted),
             "guidance": guidance_would_miss(wanted),
         }
         unfit = [why for name in names if (why := why_not.get(name))]
         names = [name for name in names if not why_not.get(name)]
-        if self._backend == "auto" and kind == "grammar":
-            names = ["xgrammar" if "::=" in text else "guidance"]  # as vLLM tells EBNF from Lark
+        if is_auto and kind == "grammar":
+            names = ["xgrammar" if EBNF_RULE.search(text) else "guidance"]
         # whichever is quick
-        elif self._backend == "auto" and (kind == "regex" or measure(wanted) > LARGE):
+        elif is_auto and (kind == "regex" or measure(wanted) > LARGE):
             names.reverse()
         if not names:
             raise GrammarError(f"structured: json has {' and '.join(unfit)}")
