@@ -10,6 +10,7 @@ live.py, page.html a chat in the browser, and beside it what the engine does in 
 openai/            what a client may send, and what it gets: OpenAI's shapes
   jobs.py          what is asked, as prompts and ways to sample
   generate.py      the outputs of all prompts of a request, in time
+connections.py     how many connections there are, and how long a client may take to send
 log.py             a line for each answer, and one of the throughput
 async_engine.py    one async iterator for each request; text is made here
 engine_client.py   how commands and events travel, to a thread or to a process
