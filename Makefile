@@ -25,6 +25,7 @@ OFFLINE := $(if $(HASHED),--no-index --no-build-isolation)
 
 TRITON36 := .venv/triton-3.6
 SCHEMATHESIS := .venv/schemathesis
+ROUTERS := .venv/routers
 
 .DEFAULT_GOAL := help
 .PHONY: help setup hashes demo test long lock nightly test-triton36 test-openapi lint types imports size check bench gpu proof book \
@@ -81,7 +82,7 @@ lock: $(STAMP) ## the same, and write that it was green: proof/lock.json, tools/
 	@$(BIN)/python -m labkit.prove --changed --write --workers $(WORKERS)
 	@$(BIN)/python tools/long_tests.py --write --workers $(WORKERS)
 
-nightly: $(STAMP) $(TRITON36)/numpy $(SCHEMATHESIS)/bin/schemathesis ## everything at full length (20 minutes)
+nightly: $(STAMP) $(TRITON36)/numpy $(SCHEMATHESIS)/bin/schemathesis $(ROUTERS)/bin/smg ## everything at full length (20 minutes)
 	@.ci/nightly
 
 $(TRITON36)/numpy: | $(STAMP)
@@ -94,6 +95,14 @@ test-triton36: $(STAMP) $(TRITON36)/numpy ## the kernels compiled for GPUs and t
 $(SCHEMATHESIS)/bin/schemathesis: | $(STAMP)
 	@$(PYTHON) -m venv $(SCHEMATHESIS)
 	@$(SCHEMATHESIS)/bin/pip --disable-pip-version-check install --quiet schemathesis==4.32.5
+
+$(ROUTERS)/bin/smg: | $(STAMP)
+	@$(PYTHON) -m venv $(ROUTERS)
+	@$(ROUTERS)/bin/pip --disable-pip-version-check install --quiet vllm-router==0.1.17 smg==1.13.0
+
+ROUTER := vllm-router
+cluster: $(STAMP) $(ROUTERS)/bin/smg ## two servers behind a router: make cluster ROUTER=vllm-router, or ROUTER=smg
+	@PATH=$(CURDIR)/$(ROUTERS)/bin:$$PATH $(CURDIR)/$(BIN)/python examples/routers.py $(ROUTER)
 
 test-openapi: $(STAMP) $(SCHEMATHESIS)/bin/schemathesis ## the server against its own document, by schemathesis
 	@$(BIN)/pytest -q -s -m nightly mini_vllm/serving/test_openapi.py

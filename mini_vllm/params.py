@@ -162,7 +162,7 @@ class SamplingParams(Params):
     bad_words: tuple[str, ...] = ()
     """Texts that are not written: the last token of one is never sampled behind its other ones."""
     bad_token_ids: tuple[tuple[int, ...], ...] = ()
-    """The tokens of bad_words, which the front finds (vLLM: update_from_tokenizer)."""
+    """The same as token ids. The front adds those of bad_words (vLLM: update_from_tokenizer)."""
     logprobs: int | None = None
     """How many most likely tokens to report at each position, beside the sampled one."""
     prompt_logprobs: int | None = None
@@ -261,6 +261,14 @@ RULES: Mapping[str, Rule] = {
         lambda i: is_int(i, 0), "token ids of at least 0, at least one of them", 1, math.inf
     ).or_none(),
     "include_stop_str_in_output": BOOL,
+    "bad_token_ids": tuple_of(
+        lambda word: (
+            isinstance(word, tuple) and bool(word) and all(is_int(each, 0) for each in word)
+        ),
+        "tuples of token ids, none of them empty",
+        0,
+        math.inf,
+    ),
     "bad_words": tuple_of(
         lambda text: isinstance(text, str) and 0 < len(text) <= SamplingParams.MAX_STOP_CHARS,
         f"at most {SamplingParams.MAX_BAD_WORDS} texts of 1 to {SamplingParams.MAX_STOP_CHARS} "

@@ -69,6 +69,9 @@ ALLOWED = {
     "min_tokens": (0, 16),
     "logit_bias": ((), ((0, -100.0), (7, 100.0))),
     "allowed_token_ids": (None, (0,), [5, 7]),
+    "bad_words": ((), ["a", "b c"], ("x" * 1024,) * 128),
+    "bad_token_ids": ((), ((0,), (5, 7))),
+    "include_stop_str_in_output": (True, False),
     "prompt_logprobs": (None, 0, 20),
 }
 REFUSED = {
@@ -100,6 +103,9 @@ REFUSED = {
         tuple((i, 1.0) for i in range(1025)),
     ),
     "allowed_token_ids": ((), "ab", (-1,), 7),
+    "bad_words": ("a", ("",), (7,), ("x",) * 129, ("x" * 1025,), None),
+    "bad_token_ids": ((5,), ((),), ((-1,),), ((True,),), (("x",),), None),
+    "include_stop_str_in_output": (None, 1, "false"),
     "prompt_logprobs": (-1, 21, 1.5, True),
 }
 

@@ -60,6 +60,7 @@ class ChatTemplateRenderer:
         max_memory_bytes: int = MAX_MEMORY_BYTES,
     ) -> None:
         self._processes = ProcessPool(lambda: TemplateProcess(max_seconds, max_memory_bytes))
+        self.close = self._processes.close  # the next conversation starts one again
         self._tokenizer = tokenizer
 
     def render(
@@ -104,10 +105,13 @@ class ChatTemplateRenderer:
                 )
             given[-1]["content"] += TAG
         known = {**self._tokenizer.special_tokens_map, **variables}  # type: ignore[union-attr]
-        known |= {"messages": given, "tools": tools, "documents": documents}
-        known["add_generation_prompt"] = add_generation_prompt
-        question = {"template": template, "max_chars": MAX_BYTES, "variables": known}
-        text = self._ask(question)
+        known |= {
+            "messages": given,
+            "tools": tools,
+            "documents": documents,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        text = self._ask({"template": template, "max_chars": MAX_BYTES, "variables": known})
         check_text("the text of the chat template", text)
         return _cut_at_tag(text) if continue_final_message else text
 
@@ -125,10 +129,6 @@ class ChatTemplateRenderer:
             raise ChatTemplateError(f"chat_template: {str(error)[:200]}") from error
 
     # --- the process ------------------------------------------------------------------------------
-
-    def close(self) -> None:
-        """End the processes. The next conversations start them again."""
-        self._processes.close()
 
     def _ask(self, question: dict[str, Any]) -> str:
         """What the process answers. Raises ChatTemplateError if it says no, or has to be killed."""

@@ -92,7 +92,7 @@ class Front:
             params = changed(params, seed=self._seeds.getrandbits(64))
         if params.bad_words:
             bad = self.input_processor.tokenize_bad_words(params.bad_words)
-            params = changed(params, bad_token_ids=bad)
+            params = changed(params, bad_token_ids=params.bad_token_ids + bad)
         if params.structured is not None and params.ignore_eos:
             params = changed(params, ignore_eos=False)  # nothing can follow the end of a form
         # All of it is computed, so no cached block may serve: its salt never comes again.

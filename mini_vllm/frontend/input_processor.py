@@ -122,6 +122,7 @@ class InputProcessor:
             ("stop_token_ids", params.stop_token_ids),
             ("allowed_token_ids", params.allowed_token_ids or ()),
             ("logit_bias", [token_id for token_id, _ in params.logit_bias]),
+            ("bad_token_ids", [token_id for word in params.bad_token_ids for token_id in word]),
         ):
             check_token_ids(request_id, name, ids, self.limits.vocab_size)
         for what, value in (

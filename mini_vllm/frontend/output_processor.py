@@ -356,7 +356,7 @@ class _Choice:
             self.error,
             self.stop_reason,
         )
-        if is_delta and self.logprobs is not None:
+        if is_delta and self.logprobs:
             self.logprobs = []  # they are told once
         self.num_told_tokens = len(self.token_ids)
         self.num_told_pieces = len(pieces)

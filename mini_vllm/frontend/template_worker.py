@@ -123,14 +123,12 @@ def render_calls(template: jinja2.Template, variables: dict[str, Any]) -> str:
 def with_arguments(message: dict[str, Any]) -> dict[str, Any]:
     """A message, the arguments of its calls as objects, where they are JSON."""
     calls = message.get("tool_calls")
-    if not isinstance(calls, list):
-        return message
-    return message | {"tool_calls": [as_object(call) for call in calls]}
+    return message | {"tool_calls": [*map(as_object, calls)]} if calls else message
 
 
 def as_object(call: Any) -> Any:
     """A call, its arguments as an object."""
-    with suppress(TypeError, KeyError, AttributeError, ValueError, RecursionError):
+    with suppress(Exception):  # it is no JSON, or no call
         arguments = json.loads(call["function"]["arguments"] or "{}")
         return {**call, "function": {**call["function"], "arguments": arguments}}
     return call

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import EngineDeadError, MiniVllmError
@@ -21,31 +21,18 @@ from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.frontend.prompts import Prompt
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.tenants import tenant_of
-from mini_vllm.request import Request
+from mini_vllm.serving.admission.tenants import Admission, QueueFullError
 from mini_vllm.serving.engine_client import EngineClient, ProcessClient, ThreadClient
 from mini_vllm.serving.messages import Add, Died, Event, Finish, Ready, StepDone
 from mini_vllm.serving.metrics import ServerMetrics
 from mini_vllm.spec_decode.scheduler import SpeculationStats
 from mini_vllm.step import TokenDelta
-from mini_vllm.structured.sandbox.fair_threads import FairThreads
 
 if TYPE_CHECKING:
     from mini_vllm.frontend.input_processor import InputProcessor
 
 
-NUM_READERS = 8  # threads, of which a tenant has two at a time
-MAX_HELD_LOGPROBS = 1 << 20  # of a tenant's requests in flight
-MAX_SECONDS_A_MINUTE = 30.0  # of the processor, in which a tenant's requests are read
-
-T = TypeVar("T")
-
-
-class QueueFullError(MiniVllmError, RuntimeError):
-    """So many requests wait already that this one is refused. retry_after: seconds."""
-
-    def __init__(self, message: str, retry_after: int) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
+BEAT = 1.0  # seconds after which the engine is asked for a word
 
 
 class QueueTimeoutError(MiniVllmError, RuntimeError):
@@ -89,7 +76,8 @@ class AsyncEngine:
     """The front of an engine. Wait for start() before any request; close() ends what runs.
 
     in_process: run the engine in a thread and not in a process. max_queue: choices that may wait
-    for their first token. metrics_name: the model's name in the metrics.
+    for their first token. engine_timeout: seconds without a word of the engine, after which it
+    counts as standing still. metrics_name: the model's name in the metrics.
     """
 
     def __init__(
@@ -98,12 +86,15 @@ class AsyncEngine:
         *,
         in_process: bool = False,
         max_queue: int = 1024,
+        engine_timeout: float = 60,
         metrics_name: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
         self.max_queue = max_queue
+        self.engine_timeout = engine_timeout
         self.clock = clock
+        self._silence = 0.0  # seconds since the engine spoke, in which this front ran
         self.is_dead = False
         self.why_dead = ""
         drafts = (
@@ -118,13 +109,10 @@ class AsyncEngine:
             ThreadClient if in_process else ProcessClient
         )
         self._client: EngineClient | None = None
-        # what strangers send is read here: in turns between tenants, beside the event loop
-        self._readers = FairThreads(NUM_READERS, MAX_SECONDS_A_MINUTE)
+        self.admission = Admission(max_queue)
         self._streams: dict[str, Stream] = {}
         # by request that has no token yet: its tenant, and its choices
         self._waiting: dict[str, tuple[str, int]] = {}
-        # by request: its tenant, and the logprobs that it may hold until its reader has them
-        self._logprobs: dict[str, tuple[str, int]] = {}
         # when the last choices got their first tokens
         self._first_tokens: deque[float] = deque(maxlen=64)
 
@@ -153,10 +141,46 @@ class AsyncEngine:
         )
         self._front = Front(processor, self.config.seed, self.clock)
         self.output_processor = self._front.output_processor
+        self.metrics.configured(
+            block_size=self.config.block_size,
+            num_gpu_blocks=ready.num_slots // self.config.block_size,
+            enable_prefix_caching=self.config.enable_prefix_caching,
+        )
+        self._watching = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while not self.is_dead:
+            last = self.clock()
+            await asyncio.sleep(BEAT)
+            self.beat(self.clock() - last)
+
+    def beat(self, seconds: float) -> None:
+        """So many seconds have passed.
+
+        An engine that has spoken meanwhile is asked for a word. One that stands still ends every
+        stream with an error; it serves again when it speaks. A front that stood still itself has
+        not listened, so at most two beats count.
+        """
+        if not self._silence:
+            self._send(Finish([], "abort"))  # to which it says how it stands
+        self._silence += min(seconds, 2 * BEAT)
+        self.metrics.silence.set(self._silence)
+        if self.why_unable is not None:
+            for stream in self._streams.values():
+                stream.fail(EngineDeadError(self.why_unable))
+
+    @property
+    def why_unable(self) -> str | None:
+        """Why the engine takes no request; None if it takes them."""
+        if self.is_dead:
+            return f"the engine has stopped: {self.why_dead}"
+        if self._silence > self.engine_timeout:
+            return f"the engine stands still: it has said nothing for {self._silence:.0f} seconds"
+        return None
 
     async def close(self, timeout: float = 10) -> None:
         """Stop the engine; requests in flight get an error."""
-        self._readers.close()
+        self.admission.close()
         if self._client is not None:
             await asyncio.to_thread(self._client.close, timeout)
 
@@ -200,19 +224,22 @@ class AsyncEngine:
 
         Returns the ids of its choices.
         """
-        if self.is_dead:
-            raise EngineDeadError(f"the engine has stopped: {self.why_dead}")
+        if self.why_unable is not None:
+            raise EngineDeadError(self.why_unable)
         assert self._client is not None
         tenant = self.check_queue(params.n, options.get("cache_salt"))
-        admit = partial(self._hold_logprobs, request_id, tenant)
+        admit = partial(self.admission.hold_logprobs, request_id, tenant)
         requests = self._front.add_request(request_id, prompt, params, stream.put, options, admit)
         self._streams[request_id] = stream
         self._waiting[request_id] = tenant, len(requests)
         self._client.send(Add.of(requests))
-        self.metrics.started(
-            request_id, len(requests[0].prompt_token_ids), requests[0].arrival_time
-        )
+        self.metrics.started(requests, request_id)
         return [request.request_id for request in requests]
+
+    @property
+    def num_unfinished(self) -> int:
+        """How many requests wait or run."""
+        return len(self._streams)
 
     def check_queue(self, num_choices: int, cache_salt: str | None = None) -> str:
         """Raises QueueFullError unless so many more of the tenant may wait, whose name is
@@ -229,36 +256,6 @@ class AsyncEngine:
             )
         return tenant
 
-    def _hold_logprobs(self, request_id: str, tenant: str, requests: list[Request]) -> None:
-        """Raises QueueFullError if the requests of a tenant may hold too many already."""
-        first, params = requests[0], requests[0].sampling_params
-        if params.logprobs is None:
-            return
-        echoed = 0 if params.prompt_logprobs is None else first.num_prompt_tokens
-        new = len(requests) * (params.max_tokens + echoed) * (params.logprobs + 1)
-        held = sum(num for owner, num in self._logprobs.values() if owner == tenant)
-        if held and held + new > MAX_HELD_LOGPROBS:
-            raise QueueFullError(
-                f"requests in flight may hold {held:,} logprobs and {new:,} more do not fit: at "
-                f"most {MAX_HELD_LOGPROBS:,} may be held",
-                1,
-            )
-        self._logprobs[request_id] = tenant, new
-
-    async def read(self, tenant: str, function: Callable[[], T]) -> T:
-        """What a function makes of what a client of a tenant has sent, in a thread.
-
-        The tenants take turns, each has so many seconds of the processor in a minute, and no work
-        is begun for a client that has left. Raises QueueFullError if too many of the tenant wait.
-        """
-        num_waiting = self._readers.num_waiting(tenant)
-        if num_waiting >= self.max_queue:
-            raise QueueFullError(
-                f"{num_waiting} requests wait to be read: at most {self.max_queue} may wait", 1
-            )
-        found: T = await asyncio.wrap_future(self._readers.submit(tenant, function))
-        return found
-
     def _seconds_to_wait(self, num_waiting: int) -> int:
         """How long the queue takes at the rate of late."""
         if len(self._first_tokens) < 2:
@@ -270,7 +267,7 @@ class AsyncEngine:
         """End a request at once, in whatever state it is. One that has ended is ignored."""
         stream = self._streams.pop(request_id, None)
         self._waiting.pop(request_id, None)
-        self._logprobs.pop(request_id, None)
+        self.admission.release(request_id)
         if stream is not None and (child_ids := self.output_processor.abort(request_id)):
             self._send(Finish(child_ids, "abort"))
 
@@ -298,6 +295,7 @@ class AsyncEngine:
         return call
 
     def _on_event(self, event: Event) -> None:
+        self._silence = 0.0
         if isinstance(event, Ready):
             if not self._ready.done():  # nobody waits any more
                 self._ready.set_result(event)
@@ -308,6 +306,8 @@ class AsyncEngine:
 
     def _take_in(self, done: StepDone) -> None:
         """Make text of what a step brought, and give each stream its own."""
+        if done == self.last:  # a word that was asked for
+            return
         self.last = done
         self.metrics.stepped(done)
         for delta in done.deltas:
@@ -331,7 +331,7 @@ class AsyncEngine:
     def _on_death(self) -> None:
         self.is_dead = True
         self.why_dead = self.why_dead or "its process has ended"
-        error = EngineDeadError(f"the engine has stopped: {self.why_dead}")
+        error = EngineDeadError(self.why_unable)
         if not self._ready.done():
             self._ready.set_exception(error)
         for stream in self._streams.values():

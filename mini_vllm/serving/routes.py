@@ -6,7 +6,7 @@ vllm/entrypoints/openai/completion/serving.py, vllm/entrypoints/serve/tokenize/s
 """
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, get_type_hints
 
@@ -15,31 +15,19 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
+from mini_vllm import __version__
 from mini_vllm.errors import shown
 from mini_vllm.frontend.tokenizer import Tokenizer, TokenNames
-from mini_vllm.frontend.tool_calls.form import AssistantForm
-from mini_vllm.frontend.tools import ToolUse
-from mini_vllm.params import SamplingParams
 from mini_vllm.policies.tenants import salt_of
 from mini_vllm.serving import live
-from mini_vllm.serving.asgi import (
-    EventStream,
-    JsonResponse,
-    name_request,
-    read_body,
-    read_json,
-    refusals,
-)
+from mini_vllm.serving.admission.bounds import MAX_VALUES, SMALL_BODY_BYTES
+from mini_vllm.serving.admission.jobs import Read, read_chat, read_prompts
+from mini_vllm.serving.asgi import EventStream, JsonResponse, name_request, read_body, read_json
 from mini_vllm.serving.async_engine import AsyncEngine
-from mini_vllm.serving.generate import Generation, Job
 from mini_vllm.serving.openai.answers import Answer, ChatAnswer, CompletionAnswer
-from mini_vllm.serving.openai.bounds import (
-    MAX_VALUES,
-    SMALL_BODY_BYTES,
-    check_logprobs,
-    check_prompts,
-    max_tokens_with_logprobs,
-)
+from mini_vllm.serving.openai.errors import refusals
+from mini_vllm.serving.openai.generate import Generation, Job
+from mini_vllm.serving.openai.openapi import openapi_document
 from mini_vllm.serving.openai.protocol import (
     ApiError,
     ChatCompletion,
@@ -48,20 +36,20 @@ from mini_vllm.serving.openai.protocol import (
     CompletionRequest,
     DetokenizeRequest,
     Health,
+    Load,
     Model,
     ModelRequest,
     Models,
+    Rendered,
     SharedRequest,
     Text,
     TokenizeRequest,
     Tokens,
+    Version,
     parse,
 )
-from mini_vllm.serving.openapi import openapi_document
 from mini_vllm.serving.options import ServerOptions
 
-# What a function makes of a client's input, in a thread
-Read = Callable[[Callable[[], Any]], Awaitable[Any]]
 SUFFIX = ":mini-vllm-async"  # of the model's name in answers
 
 
@@ -97,7 +85,7 @@ class Api:
             if body is None:
                 answer = await handler(self)
             else:
-                read = partial(self.engine.read, request.scope.get("tenant", ""))
+                read = partial(self.engine.admission.read, request.scope.get("tenant", ""))
                 answer = await handler(self, await self._asked(request, body, read), read)
             return answer if isinstance(answer, Response) else JsonResponse(answer)
 
@@ -128,8 +116,7 @@ class Api:
         why = None if self.is_ready else "the model is being loaded"
         if self.is_draining:
             why = "the server is shutting down"
-        if self.engine.is_dead:
-            why = f"the engine has stopped: {self.engine.why_dead}"
+        why = self.engine.why_unable or why
         if why is not None:
             raise ApiError(503, why, headers={"Retry-After": "1"})
 
@@ -221,53 +208,46 @@ class Api:
             detokenize = self.engine.input_processor.detokenize
             return {"prompt": await read(partial(detokenize, asked.tokens))}
 
+    async def load(self) -> Load:
+        """How many choices wait or run, for a router."""
+        return {"load": self.engine.num_unfinished}
+
+    async def version(self) -> Version:
+        """The version of this server."""
+        return {"version": __version__}
+
     async def chat_completions(
         self, asked: ChatCompletionRequest, read: Read
     ) -> ChatCompletion | EventStream:
         """Answer a conversation."""
-        reader = self.engine.input_processor
-
-        def job_of() -> tuple[AssistantForm, Job]:
-            with refusals("messages"):
-                messages = [message.for_template() for message in asked.messages]
-                use = ToolUse(asked.tools, asked.tool_choice, asked.parallel_tool_calls)
-                options = asked.template_options() | {"tools": use.tools}
-                prompt = reader.apply_chat_template(messages, **options)
-            max_tokens = asked.asked_max_tokens
-            params = self._sampling_params(asked, [len(prompt)], max_tokens, "messages")
-            with refusals("messages"):
-                params = use.constrain(params)
-                form = reader.form_of(prompt, use, params)
-            return form, (prompt, form.constrain(params))
-
-        with refusals("messages"):
-            # before any work on what cannot be taken
-            self.engine.check_queue(asked.n or 1, asked.cache_salt)
-            form, job = await read(job_of)
+        prompt, params, form = await read_chat(self.engine, asked, read)
         answer = ChatAnswer(form, *self._head("chatcmpl", asked), asked, self._tokenizer)
-        return await self._respond(answer, [job], asked)
+        return await self._respond(answer, [(prompt, params)], asked)
+
+    async def render_chat(self, asked: ChatCompletionRequest, read: Read) -> Rendered:
+        """The token ids of a conversation's prompt, by which a router knows what is cached where.
+
+        Source: render_chat_request in vllm/entrypoints/scale_out/render/serving.py.
+        """
+        prompt, _, _ = await read_chat(self.engine, asked, read)
+        return self._rendered(f"chatcmpl-{asked.request_id}", prompt)
+
+    async def render_completion(self, asked: CompletionRequest, read: Read) -> list[Rendered]:
+        """The token ids of each prompt. Source: render_completion_request, as above."""
+        jobs = await read_prompts(self.engine, asked, read)
+        name = f"cmpl-{asked.request_id}"
+        return [self._rendered(f"{name}-{i}", ids) for i, (ids, _) in enumerate(jobs)]
+
+    def _rendered(self, name: str, token_ids: list[int]) -> Rendered:
+        return {
+            "request_id": name,
+            "token_ids": token_ids,
+            "model": self.options.served_model_name,
+        }
 
     async def completions(self, asked: CompletionRequest, read: Read) -> Completion | EventStream:
         """Complete texts or token ids."""
-        reader = self.engine.input_processor
-
-        def jobs_of() -> list[Job]:
-            prompts = [reader.tokenize(each) for each in asked.prompts]
-            for number, token_ids in enumerate(prompts):
-                if not token_ids:
-                    raise ApiError(
-                        400, f"prompt {number} has 0 tokens, at least 1 is needed", param="prompt"
-                    )
-                reader.check_vocabulary("prompt", token_ids)
-            max_tokens = 16 if asked.asked_max_tokens is None else asked.asked_max_tokens
-            lengths = [*map(len, prompts)]
-            params = self._sampling_params(asked, lengths, max_tokens, "prompt")
-            return [(prompt, params) for prompt in prompts]
-
-        with refusals("prompt"):
-            check_prompts(asked)
-            self.engine.check_queue(len(asked.prompts) * (asked.n or 1), asked.cache_salt)
-            jobs = await read(jobs_of)
+        jobs = await read_prompts(self.engine, asked, read)
         answer = CompletionAnswer(*self._head("cmpl", asked), asked, self._tokenizer)
         return await self._respond(answer, jobs, asked)
 
@@ -292,40 +272,16 @@ class Api:
             self.options.served_model_name + SUFFIX,
         )
 
-    def _sampling_params(
-        self,
-        asked: SharedRequest,
-        num_prompt_tokens: Sequence[int],
-        max_tokens: int | None,
-        prompt_field: str,
-    ) -> SamplingParams:
-        """How to sample, for all prompts. Raises ApiError if prompt and max_tokens do not fit."""
-        limit = self.engine.input_processor.limits.max_model_len
-        longest = max(num_prompt_tokens)
-        room = limit - longest
-        if room < 1 or max(max_tokens or 1, 1) > room:
-            wanted = "" if max_tokens is None else f", and max_tokens is {max_tokens}"
-            raise ApiError(
-                400,
-                f"This model's maximum context length is {limit} tokens. The prompt has "
-                f"{longest}{wanted}.",
-                param=prompt_field if room < 1 else "max_tokens",
-                code="context_length_exceeded",
-            )
-        options = asked.sampling_options()
-        if max_tokens is None:
-            max_tokens = min(room, max_tokens_with_logprobs(options))
-        check_logprobs(options, num_prompt_tokens, max_tokens)
-        kind = "delta" if asked.stream else "final_only"
-        options |= {"max_tokens": max_tokens or 1, "output_kind": kind}
-        return self.engine.input_processor.default_sampling_params(**options)
-
 
 ENDPOINTS: dict[str, Callable[..., Any]] = {
     "/health": Api.health,
+    "/version": Api.version,
+    "/get_load": Api.load,
     "/v1/models": Api.models,
     "/v1/chat/completions": Api.chat_completions,
     "/v1/completions": Api.completions,
+    "/v1/chat/completions/render": Api.render_chat,
+    "/v1/completions/render": Api.render_completion,
     "/tokenize": Api.tokenize,
     "/detokenize": Api.detokenize,
 }

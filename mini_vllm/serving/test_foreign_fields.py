@@ -7,11 +7,13 @@ import logging
 from collections.abc import Callable
 from http.client import HTTPConnection
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
 pytest.importorskip("torch")
 
+from mini_vllm import __version__
 from mini_vllm.serving.conftest import LiveServer
 from mini_vllm.serving.openai import foreign_fields
 
@@ -242,6 +244,32 @@ def test_two_requests_of_one_id_run_at_once(live: LiveServer) -> None:
     answers = [connection.getresponse() for connection in connections]
     assert [answer.status for answer in answers] == [200, 200]
     assert all(b"[DONE]" in answer.read() for answer in answers)
+
+
+def get(live: LiveServer, path: str) -> Any:
+    with urlopen(live.url + path, timeout=60) as answer:
+        return json.load(answer)
+
+
+def test_a_router_learns_what_it_asks_for(live: LiveServer) -> None:
+    status, _, text = post(live, ASK | ROUTER, f"{CHAT}/render")
+    rendered = json.loads(text)
+    usage = json.loads(post(live, ASK)[2])["usage"]
+    assert (status, len(rendered["token_ids"])) == (200, usage["prompt_tokens"])
+    assert rendered["request_id"].startswith("chatcmpl-")
+    prompts = {"prompt": ["A KV block", "a"]}
+    found = [each["token_ids"] for each in json.loads(post(live, prompts, f"{TEXT}/render")[2])]
+    assert found == [live.engine.input_processor.tokenize(each) for each in prompts["prompt"]]
+    assert post(live, ASK | {"messages": []}, f"{CHAT}/render")[0] == 400
+    assert get(live, "/version") == {"version": __version__}
+    assert get(live, "/get_load") == {"load": 0}
+    connection = HTTPConnection("127.0.0.1", live.port, timeout=60)
+    body = json.dumps(ASK | {"stream": True, "max_tokens": 2000, "ignore_eos": True})
+    connection.request("POST", CHAT, body, {"Content-Type": "application/json"})
+    assert connection.getresponse().status == 200
+    assert get(live, "/get_load") == {"load": 1}
+    connection.close()
+    live.until(lambda: live.engine.num_unfinished == 0, "the request has gone")
 
 
 @pytest.mark.parametrize(

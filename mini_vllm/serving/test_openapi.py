@@ -17,7 +17,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mini_vllm.serving.conftest import LiveServer
-from mini_vllm.serving.openapi import openapi_document
+from mini_vllm.serving.openai.openapi import openapi_document
 from mini_vllm.serving.routes import ENDPOINTS
 
 QUESTION = [{"role": "user", "content": "What is a KV block?"}]
@@ -47,6 +47,10 @@ def test_the_document_is_served_and_its_schemas_are_schemas(live: LiveServer) ->
     promised = {
         "/health",
         "/v1/models",
+        "/v1/chat/completions/render",
+        "/v1/completions/render",
+        "/get_load",
+        "/version",
         "/v1/chat/completions",
         "/v1/completions",
         "/tokenize",

@@ -20,15 +20,15 @@ import pytest
 from mini_vllm import SamplingParams
 from mini_vllm.frontend.output_processor import OutputProcessor
 from mini_vllm.request import Request
-from mini_vllm.serving.conftest import LiveServer
-from mini_vllm.serving.openai.answers import ROWS_AT_ONCE, in_columns
-from mini_vllm.serving.openai.bounds import (
+from mini_vllm.serving.admission.bounds import (
     MAX_KEYS,
     MAX_LOGPROBS,
     MAX_OBJECTS,
     MAX_VALUES,
     check_structure,
 )
+from mini_vllm.serving.conftest import LiveServer
+from mini_vllm.serving.openai.answers import ROWS_AT_ONCE, in_columns
 from mini_vllm.serving.openai.protocol import ApiError
 from mini_vllm.step import SampledToken, TokenDelta
 
@@ -236,14 +236,14 @@ def test_a_chat_that_does_not_say_how_long_it_is_holds_no_more_logprobs(live: Li
 
 def test_the_logprobs_of_all_requests_in_flight_are_bounded(live: LiveServer) -> None:
     body = {"prompt": "a", "logprobs": 20, "max_tokens": 2}
-    live.in_loop(lambda: live.engine._logprobs.update({"there": ("", (1 << 20) - 41)}))
+    live.in_loop(lambda: live.engine.admission._logprobs.update({"there": ("", (1 << 20) - 41)}))
     status, answer = post(live, TEXT, body)
     assert (status, answer["error"]["code"]) == (429, "queue_full")
     assert "may hold 1,048,535 logprobs and 42 more do not fit" in answer["error"]["message"]
     assert post(live, TEXT, body | {"max_tokens": 1})[0] == 200
-    live.in_loop(live.engine._logprobs.clear)
+    live.in_loop(live.engine.admission._logprobs.clear)
     assert post(live, TEXT, body)[0] == 200
-    assert live.in_loop(lambda: live.engine._logprobs) == {}
+    assert live.in_loop(lambda: live.engine.admission._logprobs) == {}
 
 
 # --- tenants --------------------------------------------------------------------------------------

@@ -6,14 +6,13 @@ Llama 3.2 and 4, ToolACE. Source: pythonic_tool_parser.py in vllm/tool_parsers.
 """
 
 import ast
-import json
 import re
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Any
 
-from mini_vllm.frontend.tool_calls.hermes import HermesParser, JsonObject
+from mini_vllm.frontend.tool_calls.hermes import HermesParser, JsonObject, sendable
 
 MAX_DEPTH = 64  # of brackets
 WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
@@ -93,9 +92,7 @@ def read_calls(found: ast.expr, names: Collection[str]) -> Iterator[tuple[str, s
         values = {arg.arg: ast.literal_eval(Words().visit(arg.value)) for arg in call.keywords}
         if None in values:
             raise ValueError("arguments without names")
-        arguments = json.dumps(values, ensure_ascii=False, allow_nan=False)
-        arguments.encode()  # half of a character cannot be sent
-        yield name, arguments
+        yield sendable(name, values)
 
 
 class Words(ast.NodeTransformer):

@@ -551,6 +551,26 @@ class Health(TypedDict):
     status: str
 
 
+class Load(TypedDict):
+    """How much a server has to do. Source: get_worker_load in vllm-router."""
+
+    load: int
+
+
+class Version(TypedDict):
+    """Which server it is."""
+
+    version: str
+
+
+class Rendered(TypedDict):
+    """A prompt as the engine gets it."""
+
+    request_id: str
+    token_ids: list[int]
+    model: str
+
+
 class Model(TypedDict):
     """A model. Its length is known once it is loaded."""
 

@@ -67,7 +67,7 @@ class FairThreads:
 
 
 class Turns:
-    """Who is next."""
+    """The jobs that wait, and whose turn it is."""
 
     def __init__(self, num_threads: int, max_seconds: float, clock: Callable[[], float]) -> None:
         self._most = max(1, num_threads // SHARE)  # jobs of an owner at once
