@@ -7,8 +7,11 @@ asgi.py            bodies in, JSON and events out, errors, clients that leave
 guard.py           which requests are let in: keys, names of the server, pages in browsers
 routes.py          what is answered: a handler for each path
 live.py, page.html a chat in the browser, and beside it what the engine does in each step
-openai/            what a client may send, and what it gets: OpenAI's shapes
+admission/         what of a stranger's request is taken, and where it is read
+  bounds.py        how much one request may ask for in all
+  tenants.py       threads that read, in turns between tenants
   jobs.py          what is asked, as prompts and ways to sample
+openai/            what a client may send, and what it gets: OpenAI's shapes
   generate.py      the outputs of all prompts of a request, in time
 connections.py     how many connections there are, and how long a client may take to send
 log.py             a line for each answer, and one of the throughput

@@ -158,6 +158,24 @@ def test_a_body_costs_a_bounded_time_of_the_processor(live: LiveServer, name: st
     assert spent < WORK, "seconds of the processor"
 
 
+def test_words_are_read_once_for_all_prompts(live: LiveServer) -> None:
+    """By the threads that read, and not by the event loop, which would read them for each."""
+    words = [f"w{i}" for i in range(128)]
+    tokenize, texts = live.engine.input_processor.tokenize, []
+
+    def counted(prompt: Any, **options: Any) -> Any:
+        if isinstance(prompt, str) and prompt.strip().startswith("w"):
+            texts.append((prompt, threading.current_thread() is live._thread))
+        return tokenize(prompt, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live.engine.input_processor, "tokenize", counted)
+        body = {"prompt": ["a"] * 100, "max_tokens": 1, "bad_words": words}
+        assert post(live, TEXT, body)[0] == 200
+    spaced = [f" {word}" for word in words]
+    assert sorted(texts) == sorted((text, False) for text in [*words, *spaced])
+
+
 def test_what_is_within_quotes_is_no_structure() -> None:
     for text in ("a,{[:" * 400_000, "\\" * 1_000_000, '"' * 1_000_000, '\\",{' * 400_000):
         check_structure(orjson.dumps({"prompt": text}))

@@ -6,6 +6,7 @@ All of it is read in a thread, in turns between tenants, while the event loop se
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from mini_vllm.frontend.front import changed
 from mini_vllm.frontend.tool_calls.form import AssistantForm
 from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.params import SamplingParams
@@ -104,4 +105,9 @@ def sampling_params(
     check_logprobs(options, num_prompt_tokens, max_tokens)
     kind = "delta" if asked.stream else "final_only"
     options |= {"max_tokens": max_tokens or 1, "output_kind": kind}
-    return engine.input_processor.default_sampling_params(**options)
+    params = engine.input_processor.default_sampling_params(**options)
+    if not params.bad_words:
+        return params
+    # here, and not for each of a thousand prompts
+    bad = engine.input_processor.tokenize_bad_words(params.bad_words)
+    return changed(params, bad_words=(), bad_token_ids=bad)
