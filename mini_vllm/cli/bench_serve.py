@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mini_vllm.cli.common import console, option
+from mini_vllm.cli.common import KEY_VARIABLES, console, option
 from mini_vllm.cli.exits import legible
 from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.load import metrics
@@ -123,7 +123,7 @@ def bench_serve(
     ignore_eos: bool = option(False, "Go on to --output-len.", "--ignore-eos"),
     goodput: list[str] | None = option(None, 'Limits in ms: "ttft:200 tpot:50 e2el:2000".'),
     timeout: float = option(600.0, "Seconds after which a request has failed."),
-    api_key: str | None = option(None, "The server's key."),
+    api_key: str | None = option(None, "The server's key.", envvar=KEY_VARIABLES),
     out: Path | None = option(None, "Write the result here, as JSON.", dir_okay=False),
     plot: Path | None = option(None, "Draw the run here, as PNG.", dir_okay=False),
 ) -> None:

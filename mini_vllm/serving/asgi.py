@@ -166,7 +166,6 @@ def to_api_error(error: Exception, param: str | None = None) -> ApiError:
         (found for kind, found in REFUSALS.items() if isinstance(error, kind)), (None, None)
     )
     if status is None:
-        logger.error("a request has failed", exc_info=error)
         return ApiError(500, "the server has failed at this request")
     if isinstance(error, InvalidParameterError | TokenIdOutOfRangeError):
         found = re.search(r": (\w[\w.\[\]]*) ", str(error))
@@ -192,6 +191,13 @@ def refusals(param: str) -> Iterator[None]:
         raise to_api_error(error, param) from error
 
 
+def log_failure(refused: ApiError, error: BaseException, request_id: str) -> None:
+    """Tell the log what has failed, if it was the server that did."""
+    if refused.status == 500:
+        found = error.__cause__ if isinstance(error, ApiError) and error.__cause__ else error
+        logger.error("the request %s has failed", request_id, exc_info=found)
+
+
 async def on_error(request: HttpRequest, error: Exception) -> Response:
     """The answer to a request that was refused, or at which the server has failed.
 
@@ -200,13 +206,28 @@ async def on_error(request: HttpRequest, error: Exception) -> Response:
     if isinstance(error, ClientDisconnect):
         raise error
     refused = to_api_error(error)
+    log_failure(refused, error, request.scope["request_id"])
     return JsonResponse(refused.body, refused.status, refused.headers)
+
+
+NOT_HERE = {
+    "/v1/(embeddings|rerank|score)|/(v2/rerank|rerank|score|pooling|classify|embed)": ": this "
+    "server makes no vectors and no scores",
+    "/v1/(audio|images|videos|realtime)": ": this server reads and writes text alone",
+    "/v1/(messages|complete)": ": this server does not speak Anthropic's API, but OpenAI's",
+    "/v1/(files|batches|assistants|threads|vector_stores|uploads|conversations|fine_tuning)": ": "
+    "this server keeps nothing between two requests",
+    "/api/": ": this server does not speak Ollama's API, but OpenAI's",
+    "/(chat|completions|models|v1/v1)": ": the base URL of a client ends with one /v1",
+}
 
 
 async def on_no_route(request: HttpRequest, error: HTTPException) -> Response:
     """The answer to a request whose path has no route, or one of another method."""
     path, method = request.scope["path"], request.method
-    refused = ApiError(404, f"{method} {shown(path)}: there is no such path")
+    found = next((why for kind, why in NOT_HERE.items() if re.match(kind, path)), "")
+    here = ", ".join(sorted(route.path for route in request.app.router.routes))
+    refused = ApiError(404, f"{method} {shown(path)} is not here{found}. This server has {here}")
     if error.headers is not None:
         allowed = "POST" if "POST" in error.headers["Allow"] else "GET"  # which has HEAD, too
         refused = ApiError(405, f"{path} takes {allowed}, got {method}", headers={"Allow": allowed})

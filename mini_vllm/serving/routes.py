@@ -22,9 +22,9 @@ from mini_vllm.policies.tenants import salt_of
 from mini_vllm.serving import live
 from mini_vllm.serving.asgi import EventStream, JsonResponse, name_request, read_json, refusals
 from mini_vllm.serving.async_engine import AsyncEngine
-from mini_vllm.serving.generate import Generation, Job
-from mini_vllm.serving.jobs import read_chat, read_prompts
 from mini_vllm.serving.openai.answers import Answer, ChatAnswer, CompletionAnswer
+from mini_vllm.serving.openai.generate import Generation, Job
+from mini_vllm.serving.openai.jobs import read_chat, read_prompts
 from mini_vllm.serving.openai.protocol import (
     MAX_PROMPTS,
     ApiError,
@@ -109,8 +109,7 @@ class Api:
         why = None if self.is_ready else "the model is being loaded"
         if self.is_draining:
             why = "the server is shutting down"
-        if self.engine.is_dead:
-            why = f"the engine has stopped: {self.engine.why_dead}"
+        why = self.engine.why_unable or why
         if why is not None:
             raise ApiError(503, why, headers={"Retry-After": "1"})
 

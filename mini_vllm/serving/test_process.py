@@ -169,6 +169,29 @@ def test_a_dead_engine_ends_every_stream_with_an_error(program: Program) -> None
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("program", [("--engine-timeout", "2")], indirect=True)
+def test_a_stopped_engine_ends_streams_and_goes_on_later(program: Program) -> None:
+    has_begun = threading.Semaphore(0)
+    engine = program.children()[-1]
+    with ThreadPoolExecutor(4) as pool:
+        streams = [pool.submit(read_stream, program.url, ENDLESS, has_begun) for _ in range(4)]
+        for _ in streams:
+            assert has_begun.acquire(timeout=60)
+        os.kill(engine, signal.SIGSTOP)
+        for stream in streams:
+            assert "the engine stands still" in stream.result()[-1]["error"]["message"]
+    assert program.status("/health") == 503
+    os.kill(engine, signal.SIGCONT)
+    while program.status("/health") != 200:
+        pass
+    os.kill(engine, signal.SIGSTOP)
+    while program.status("/health") == 200:  # without any request, too
+        pass
+    assert program.end(signal.SIGTERM) == 0
+    assert not os.path.exists(f"/proc/{engine}"), "the engine's process is left"
+
+
+@pytest.mark.nightly
 def test_ctrl_c_twice_ends_it_at_once(program: Program) -> None:
     has_begun = threading.Semaphore(0)
     with ThreadPoolExecutor(1) as pool:
