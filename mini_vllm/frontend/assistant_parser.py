@@ -50,7 +50,8 @@ class AssistantParser:
     def __init__(self, form: AssistantForm) -> None:
         # takes a character of the reasoning; None: it is over
         self._state: Callable[[str], None] | None
-        self._state = self._reason if form.is_thinking else self._open if form.thinks else None
+        self._state = self._open if form.thinks or form.is_thinking else None
+        self._is_thinking = form.is_thinking
         self._held = ""  # perhaps the beginning of a tag
         self._is_behind_tag = False  # where space is no text
         self._reasoning: list[str] = []  # what is new
@@ -80,11 +81,12 @@ class AssistantParser:
     def finish(self, text: str = "") -> AssistantDelta:
         """What the last piece brings, and what was held back."""
         text = self._behind_reasoning(text)
-        if self._state == self._reason:
-            self._reasoning.append(self._held)
-        return self._with_reasoning(
-            self._parser.finish(self._held if self._state == self._open else text)
-        )
+        if self._state is not None:
+            text, self._held = self._held, ""
+            if self._is_thinking:
+                self._reasoning.append(text)
+                text = ""
+        return self._with_reasoning(self._parser.finish(text))
 
     def _with_reasoning(self, delta: AssistantDelta) -> AssistantDelta:
         parts = [each for each in delta.tool_calls if self._is_parallel or each["index"] == 0]
@@ -106,13 +108,17 @@ class AssistantParser:
         return found
 
     def _open(self, character: str) -> None:
-        """Where a message begins, with <think> or without."""
+        """Where a message begins, with <think> or without; also if the prompt ends with it."""
         self._held += character
         begun = self._held.lstrip()
         if begun == THINK:
-            self._held, self._state = "", self._reason
+            self._held, self._state, self._is_thinking = "", self._reason, True
         elif not THINK.startswith(begun) or len(self._held) > MAX_SPACE:
-            self._state = None
+            self._state = self._reason if self._is_thinking else None
+            if self._is_thinking:
+                text, self._held = self._held, ""
+                for each in text:
+                    self._reason(each)
 
     def _reason(self, character: str) -> None:
         text = self._held + character

@@ -101,6 +101,10 @@ CASES: list[tuple[AssistantForm, str, str, str, list[tuple[str, str]]]] = [
     (HERMES, " " * 50 + "<think>", " " * 50 + "<think>", "", []),
     (HERMES, "a <think>b</think>", "a <think>b</think>", "", []),
     (HERMES._replace(is_thinking=True), f"a</think>\n{tag(F)}", "", "a", [("f", '{"a": 1}')]),
+    *((HERMES._replace(is_thinking=True), *case, []) for case in (
+        ("\n<think>\na</think>b", "b", "\na"), (" </think>b", "b", " "), (" <thin", "", " <thin"),
+        ("a<think>b</think>c", "c", "a<think>b"), ("<b </think>c", "c", "<b "),
+    )),
     (AssistantForm("none", thinks=True), f"<think>a</think>{tag(F)}", tag(F), "a", []),
     (AssistantForm(), f" <think>a</think> {tag(F)} ", f" <think>a</think> {tag(F)} ", "", []),
     (LLAMA, '{"name": "f", "parameters": {"a": 1}}', "", "", [("f", '{"a": 1}')]),

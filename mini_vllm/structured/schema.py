@@ -13,7 +13,6 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -50,8 +49,11 @@ OF_TYPE = {
     "null": set(),
 }
 MAX_INT64 = 2**63 - 1  # xgrammar writes a larger integer as a float
-# what Python's re says of a regex
-WRONG_ANYWHERE = ("multiple repeat", "bad escape (end of pattern)")
+# escapes and sets, which all libraries read alike, and what of the rest they do not: a set within
+# a set, what is left of two, a** and a*+, which is possessive
+CLEAR = re.compile(r"\\.|\[\^?\]?(\\.|(?!&&|--|~~)[^]\\[])*]", re.DOTALL)
+MISREAD = re.compile(r"\[|[*+?}](\??[*+{]|\?\?)|\\\Z")
+EBNF_RULE = re.compile(r"(?m)^\s*[\w-]+\s*::=")  # else it is Lark
 MAX_EXACT = 999_999_999_999_999  # llguidance reads numbers as floats, which are exact up to here
 # it reads 15 digits exactly, and no place behind the 22nd
 NUM_DIGITS, MIN_PLACE = 15, -22
@@ -101,7 +103,7 @@ def fit_backends(wanted: StructuredOutputs, backend: str) -> list[str]:
     unfit = [why for name in names if (why := why_not.get(name))]
     names = [name for name in names if not why_not.get(name)]
     if backend == "auto" and kind == "grammar":
-        names = ["xgrammar" if "::=" in text else "guidance"]  # as vLLM tells EBNF from Lark
+        names = ["xgrammar" if EBNF_RULE.search(text) else "guidance"]
     # whichever is quick
     elif backend == "auto" and (kind == "regex" or measure(wanted) > LARGE):
         names.reverse()
@@ -121,14 +123,21 @@ def possible_backends(kind: str, backend: str) -> list[str]:
 
 
 def _check(wanted: StructuredOutputs) -> None:
-    """Raises GrammarError for what is no schema, no regex, or too large to be compiled."""
+    """Raises GrammarError for what is no schema or too large to be compiled, and for a regex that
+    libraries read in several ways, or take though it is none: foo**, [[:alpha:]], [a-z&&[^b]], a*+.
+    """
     kind, text = wanted.key
     if kind == "json" and (wrong := wrong_in(json.loads(text))):
         raise GrammarError(f"structured: json {shown(text)} is no schema: {wrong} is wrong")
     measure(wanted)
-    patterns = (schema.get("pattern", "") for schema, _ in _schemas_of(wanted))
-    for regex in (text,) if kind == "regex" else patterns:
-        _check_regex(regex)
+    regexes = [text] if kind == "regex" else []
+    for schema, _ in _schemas_of(wanted):
+        regexes += [schema.get("pattern", ""), *schema.get("patternProperties", ())]
+    for regex in regexes:
+        if wrong := MISREAD.search(CLEAR.sub("_", regex)):
+            raise GrammarError(
+                f"structured: regex {shown(regex)}: {wrong[0]!r} is wrong, or read in several ways"
+            )
 
 
 def measure(wanted: StructuredOutputs) -> int:
@@ -153,18 +162,6 @@ def _check_limit(kind: str, value: int, what: str, limit: int) -> None:
         raise GrammarError(
             f"structured: {kind} has {value:,} {what}, at most {limit:,} are allowed"
         )
-
-
-def _check_regex(regex: str) -> None:
-    """Raises GrammarError for what a library would take without a word, though it is no regex:
-    foo**.
-    """
-    with suppress(RecursionError, OverflowError):
-        try:
-            re.compile(regex)
-        except re.error as error:
-            if error.msg in WRONG_ANYWHERE:  # another one may be right in another dialect
-                raise GrammarError(f"structured: regex {shown(regex)}: {error}") from error
 
 
 def schemas_in(schema: Any) -> Iterator[tuple[Schema, int]]:
@@ -259,7 +256,9 @@ def for_guidance(text: str) -> tuple[str, str]:
     whole = json.loads(text)
     schemas: list[Any] = [schema for schema, _ in schemas_in(whole)]
     is_one = not any(
-        "allOf" in schema or (schema.keys() & NAMING and schema.keys() & {"$ref", "anyOf", "oneOf"})
+        "allOf" in schema
+        or "oneOf" in schema  # a closed object is no part of what an open one excludes
+        or (schema.keys() & NAMING and schema.keys() & {"$ref", "anyOf"})
         for schema in schemas
     )
     escapes = 'nrbtf\\"u'

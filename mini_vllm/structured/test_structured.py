@@ -125,13 +125,13 @@ def test_a_text_has_the_form_that_is_asked_for(llm: LLM, name: str) -> None:
 
 
 def test_a_grammar_is_ebnf_or_lark(llm: LLM) -> None:
-    lark = {"grammar": 'start: "<" start ">" | /[ab]+/'}
+    lark = {"grammar": 'start: "<" start ">" | /[ab]+/ | "::=" start'}
     ebnf = {"grammar": 'root ::= "<" root ">" | [ab]+'}
     for structured in (
         [lark] if llm.engine.config.structured_outputs_backend == "guidance" else [lark, ebnf]
     ):
         for choice in write(llm, structured):
-            assert re.fullmatch(r"<*[ab]+>*", choice.text)
+            assert re.fullmatch(r"[<:=]*[ab]+>*", choice.text)
             assert choice.finish_reason == "length" or choice.text.count("<") == choice.text.count(
                 ">"
             )
@@ -465,8 +465,20 @@ MANY_OPTIONAL = {
             {"json": {"anyOf": [{}] * (MAX_BRANCHES + 1)}},
             f"alternatives and properties, at most {MAX_BRANCHES:,}",
         ),
-        ({"regex": "foo**"}, "multiple repeat"),
-        ({"regex": "foo\\"}, "bad escape"),
+        *(
+            ({"regex": regex}, re.escape(f"{part!r} is wrong, or read in several ways"))
+            for regex, part in (
+                ("foo**", "**"),
+                ("foo\\", "\\"),
+                ("a*+a", "*+"),
+                ("a{2}{3}", "}{"),
+                ("[[a]]", "["),
+                ("[[:alpha:]]", "["),
+                ("x[a-z&&[^b]]", "["),
+                ("[a-z--b]", "["),
+                ("[", "["),
+            )
+        ),
         (
             {"json": {"const": 2**63}},
             "const of more than 64 bits, which xgrammar would ignore and 9223372036854775808",
@@ -475,7 +487,8 @@ MANY_OPTIONAL = {
             {"json": {"const": 2**53 + 1, "minimum": 0}},
             "9007199254740993, which guidance would round",
         ),
-        ({"json": {"type": "string", "pattern": "foo**"}}, "multiple repeat"),
+        ({"json": {"type": "string", "pattern": "foo**"}}, "several ways"),
+        ({"json": {"patternProperties": {"[a&&b]": {}}}}, "several ways"),
         ({"json": {"not": {"type": "null"}}}, 'Unimplemented keys: ["not"]'),
         ({"json": {"type": "array", "uniqueItems": True}}, 'Unimplemented keys: ["uniqueItems"]'),
         ({"json": {"type": "array", "contains": {}}}, 'Unimplemented keys: ["contains"]'),
@@ -483,6 +496,17 @@ MANY_OPTIONAL = {
         ({"json": {"type": "string", "pattern": "a(?=b)"}}, "look-around"),
         ({"json": {"type": "string", "format": "zzz"}}, "Unknown format: zzz"),
         ({"json": {"$ref": "#/$defs/nothing"}}, "/$defs/nothing"),
+        (
+            {
+                "json": {
+                    "oneOf": [
+                        {"type": "object", "properties": {name: {}}, "required": [name]}
+                        for name in "ab"
+                    ]
+                }
+            },
+            "oneOf constraints are not supported",
+        ),
         ({"json": False}, "Schema 'false' cannot accept any value"),
         ({"json": {"anyOf": []}}, "anyOf is empty"),
         ({"json": {"type": []}}, "Unsatisfiable schema"),
@@ -500,7 +524,7 @@ MANY_OPTIONAL = {
             marks=pytest.mark.nightly,
         ),
         ({"regex": "(?!a)b"}, "look-around"),
-        ({"regex": "["}, "nclosed"),
+        ({"regex": "("}, "nclosed"),
         ({"grammar": "root ::= nothing"}, 'Rule "nothing" is not defined'),
         ({"grammar": "start: nothing"}, "nothing"),
     ],

@@ -155,7 +155,7 @@ def test_ids_are_no_order(lab):
 @concept("Ids may be far apart: what a queue costs does not grow with them.", invariant="I5")
 @cases(made="FreeKVCacheBlockQueue", append="append_n", prepend="prepend_n")
 def test_ids_that_are_far_apart(lab, case):
-    ids = [10**15, 10**9, 2**31 - 1, 10**6, 2**63 - 1, 2**64]
+    ids = [10**6, 10**9, 2**31 - 1, 10**15, 2**63 - 1, 2**64]
     blocks = [lab.KVCacheBlock(block_id) for block_id in ids]
     queue = lab.FreeKVCacheBlockQueue(blocks if case == "FreeKVCacheBlockQueue" else [])
     see = check(lab.draw.queue, queue)
@@ -502,7 +502,7 @@ def test_a_long_queue(lab, case):
     # few moves first: the slowest queues are found before they take all the time there is
     steps = {
         from_the_middle: ((2_500, 500), (10_000, 2_000), (40_000, 8_000)),
-        a_hundred_at_once: ((20_000, 1_500), (60_000, 30_000)),
+        a_hundred_at_once: ((40_000, 20_000),),
     }
     for length, moves in steps.get(case, ((20_000, 30), (20_000, 300), (20_000, 1_500))):
         blocks, queue = make(lab, scaled(length))
