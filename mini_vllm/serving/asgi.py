@@ -40,12 +40,16 @@ async def read_json(request: HttpRequest, max_entries: int) -> Any:
     takes time in which no other client is served.
     """
     chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > 4 * MAX_BODY_BYTES:
-            break
-        if size <= MAX_BODY_BYTES:
-            chunks.append(chunk)
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > 4 * MAX_BODY_BYTES:
+                break
+            if size <= MAX_BODY_BYTES:
+                chunks.append(chunk)
+    except ClientDisconnect:
+        chunks.clear()  # the error holds this frame until garbage is collected
+        raise
     # read on until here: closing a connection with unread bytes loses the answer
     if size > MAX_BODY_BYTES:
         raise ApiError(413, f"the body has more than {MAX_BODY_BYTES:,} bytes")
